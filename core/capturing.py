@@ -1,0 +1,469 @@
+"""Running a model and keeping what each of its heads did.
+
+transformers asks a registry which function computes attention. The function registered here computes it exactly as the
+model would without us (torch's scaled_dot_product_attention, or the architecture's own eager code where that cannot) and
+hands the queries, keys and values of the pass to the recorder of whoever started it. Nothing is patched, no hook is left
+behind, and passes in different threads do not see each other. This is the only file that knows that function's signature.
+
+What is kept grows linearly with the text; a head's [queries, keys] stages are computed when somebody asks for its trace.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+from core.attention import AttentionTrace, attend
+from core.errors import InputError, WeightsOnlyError
+from core.masks import causal, describe, grid
+from core.tokens import token_texts
+
+if TYPE_CHECKING:
+    from core.models import Model
+
+IMPLEMENTATION = "headlight"
+
+Kind = Literal["self", "encoder", "decoder", "cross"]
+
+# Largest difference from the model's own output that rounding explains, as a share of the largest value vector entry.
+ROUNDING = {"float32": 1e-5, "float64": 1e-12, "float16": 5e-3, "bfloat16": 3e-2}
+
+
+class TooLongError(InputError):
+    """The text has more tokens than the model can read: `count` of them, where `limit` are allowed."""
+
+    def __init__(self, count: int, limit: int, field: str) -> None:
+        super().__init__(
+            f"The text has {count:,} tokens; this model reads at most {limit:,}. "
+            f"Shorten it, or keep only the first {limit:,} tokens.",
+            field=field,
+        )
+        self.count = count
+        self.limit = limit
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """One attention call inside a forward pass, as torch tensors of batch size 1.
+
+    query   [1, heads, queries, d_k]     after rotary embedding and normalisation, as the scores are computed from it
+    key     [1, key_heads, keys, d_k]    key_heads divides heads: several query heads share one (grouped-query attention)
+    value   [1, key_heads, keys, d_v]
+    mask    [1, 1 or heads, queries, keys] bool (True: may attend) or additive; None: every pair, or causal if `causal`
+    bias    [1, heads, queries, keys] added to the scaled scores, or None
+    output  [1, queries, heads, d_v]     what the model's own attention returned, before W_O
+    """
+
+    module: torch.nn.Module
+    query: torch.Tensor
+    key: torch.Tensor
+    value: torch.Tensor
+    mask: torch.Tensor | None
+    causal: bool
+    scale: float
+    bias: torch.Tensor | None
+    softcap: float | None
+    sinks: torch.Tensor | None
+    output: torch.Tensor
+
+
+_calls: ContextVar[list[Call] | None] = ContextVar("calls", default=None)
+
+# Arguments of an attention call that change nothing about its scores, or that the mask already contains.
+_WITHOUT_EFFECT = {
+    "cache_position",
+    "cu_seq_lens_k",
+    "cu_seq_lens_q",
+    "deterministic",
+    "head_mask",
+    "layer_idx",
+    "logits_to_keep",
+    "max_length_k",
+    "max_length_q",
+    "num_items_in_batch",
+    "output_attentions",
+    "output_hidden_states",
+    "output_router_logits",
+    "past_key_values",
+    "position_embeddings",
+    "position_ids",
+    "return_dict",
+    "seq_idx",
+    "sliding_window",
+    "use_cache",
+    "window_size",
+}
+
+
+def _attention(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    *,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    is_causal: bool | None = None,
+    position_bias: torch.Tensor | None = None,
+    softcap: float | None = None,
+    s_aux: torch.Tensor | None = None,
+    **others: object,
+) -> tuple[torch.Tensor, None]:
+    calls = _calls.get()
+    unknown = sorted(name for name in others.keys() - _WITHOUT_EFFECT if others[name] is not None)
+    if unknown and calls is not None:
+        raise WeightsOnlyError(
+            f"{type(module).__name__} computes its attention with {', '.join(unknown)}, which is not understood here. "
+            f"Its stages are not shown, because they would be wrong.",
+            field="model",
+        )
+    is_causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+    scale = query.shape[-1] ** -0.5 if scaling is None else float(scaling)
+    causal_without_mask = bool(is_causal) and attention_mask is None and query.shape[2] > 1
+    if softcap is None and s_aux is None:
+        output, _ = sdpa_attention_forward(
+            module,
+            query,
+            key,
+            value,
+            attention_mask,
+            dropout=dropout,
+            scaling=scale,
+            is_causal=is_causal,
+            position_bias=position_bias,
+        )
+    else:
+        output = _eager(module, query, key, value, attention_mask, causal_without_mask, scale, dropout, softcap, s_aux)
+    if calls is not None:
+        calls.append(
+            Call(
+                module,
+                query,
+                key,
+                value,
+                attention_mask,
+                causal_without_mask,
+                scale,
+                position_bias,
+                softcap,
+                s_aux,
+                output,
+            )
+        )
+    return output, None
+
+
+def _eager(module, query, key, value, mask, causal_without_mask, scale, dropout, softcap, sinks) -> torch.Tensor:
+    """The architecture's own attention code, for what torch's fused function cannot do (soft caps, sinks)."""
+    own = getattr(sys.modules[type(module).__module__], "eager_attention_forward", None)
+    if own is None:
+        raise WeightsOnlyError(
+            f"{type(module).__name__} needs a soft cap or sinks but has no attention code of its own to compute them.",
+            field="model",
+        )
+    if causal_without_mask:
+        mask = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device).tril()[None, None]
+    if mask is not None and mask.dtype == torch.bool:
+        mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, torch.finfo(query.dtype).min)
+    extras = {"softcap": softcap, "s_aux": sinks}
+    extras = {name: extra for name, extra in extras.items() if extra is not None}
+    output, _ = own(module, query, key, value, mask, scaling=scale, dropout=dropout, **extras)
+    return output
+
+
+AttentionInterface.register(IMPLEMENTATION, _attention)
+# Without a mask function of the same name transformers passes no mask at all and causal models read the future.
+AttentionMaskInterface.register(IMPLEMENTATION, sdpa_mask)
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """How far one head's trace is from what the model itself computed.
+
+    cells       how many numbers were compared: the entries of the head's output [queries, d_v]
+    difference  the largest absolute difference between them
+    tolerance   the most that rounding in `dtype` explains
+    left_out    queries that may attend to nothing, which every implementation treats differently
+    """
+
+    cells: int
+    difference: float
+    tolerance: float
+    left_out: int
+    model: str
+    revision: str
+    dtype: str
+    scale: float
+    mask: str
+
+    @property
+    def holds(self) -> bool:
+        return self.difference <= self.tolerance
+
+
+@dataclass(frozen=True, eq=False)
+class Capture:
+    """One pass of a model over one text, from which any head's trace can be had.
+
+    Layers and heads count from 0. `kind` says which attention is meant: "self" in encoders and decoders alone; "encoder",
+    "decoder" (its self-attention) and "cross" (decoder queries, encoder keys) in encoder-decoder models. None: the first.
+    """
+
+    model: Model
+    input_ids: tuple[int, ...]
+    target_ids: tuple[int, ...]
+    calls: dict[Kind, tuple[Call, ...]]
+    logits: NDArray[np.floating] | None = field(repr=False)
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        return tuple(kind for kind in get_args(Kind) if kind in self.calls)
+
+    def tokens(self, kind: Kind | None = None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """(query tokens, key tokens) as the tokenizer made them."""
+        kind = self._kind(kind)
+        source = token_texts(self.model.tokenizer, self.input_ids)
+        target = token_texts(self.model.tokenizer, self.target_ids)
+        return target if kind in ("decoder", "cross") else source, target if kind == "decoder" else source
+
+    def layers(self, kind: Kind | None = None) -> int:
+        """How many layers have this kind of attention."""
+        return len(self.calls[self._kind(kind)])
+
+    def heads(self, kind: Kind | None = None) -> int:
+        """How many query heads a layer has."""
+        return self.calls[self._kind(kind)][0].query.shape[1]
+
+    def key_head(self, layer: int, head: int, kind: Kind | None = None) -> tuple[int, int]:
+        """Which key/value head this query head reads, and how many there are (grouped-query attention)."""
+        call = self._call(layer, head, kind)
+        key_heads = call.key.shape[1]
+        return head // (call.query.shape[1] // key_heads), key_heads
+
+    def trace(self, layer: int, head: int, kind: Kind | None = None) -> AttentionTrace:
+        """One head's stages, from the very queries, keys and values that the model used, in float32 or its own float64."""
+        call = self._call(layer, head, kind)
+        key_head, _ = self.key_head(layer, head, kind)
+        mask, bias = _mask_and_bias(call, head)
+        return attend(
+            _numpy(call.query[0, head]),
+            _numpy(call.key[0, key_head]),
+            _numpy(call.value[0, key_head]),
+            mask=mask,
+            bias=bias,
+            scale=call.scale,
+            softcap=call.softcap,
+            sinks=None if call.sinks is None else float(call.sinks.flatten()[head]),
+        )
+
+    def certificate(self, layer: int, head: int, kind: Kind | None = None) -> Certificate:
+        """Compare one head's trace with what the model's own attention returned."""
+        call = self._call(layer, head, kind)
+        return certify(self.trace(layer, head, kind), _numpy(call.output[0, :, head]), self.model)
+
+    def agreement(self, layer: int, kind: Kind | None = None) -> float:
+        """max |our output - the model's own attention output| over the heads of a layer, empty rows left out."""
+        return max(self.certificate(layer, head, kind).difference for head in range(self.heads(kind)))
+
+    def next_tokens(self, k: int = 5) -> list[tuple[str, float]]:
+        """The k most probable tokens after the text and their probabilities, for models with a language-model head."""
+        if self.logits is None:
+            raise InputError(f"{self.model.name} has no language-model head: it predicts no next token.", field="model")
+        shifted = np.exp(self.logits - self.logits.max())
+        probabilities = shifted / shifted.sum()
+        best = np.argsort(-probabilities, kind="stable")[:k]
+        texts = token_texts(self.model.tokenizer, best.tolist())
+        return [(text, float(probabilities[token])) for text, token in zip(texts, best, strict=True)]
+
+    def _kind(self, kind: Kind | None) -> Kind:
+        if kind is None:
+            return self.kinds[0]
+        if kind not in self.calls:
+            raise InputError(f"{self.model.name} has no {kind} attention, only {', '.join(self.kinds)}.", field="kind")
+        return kind
+
+    def _call(self, layer: int, head: int, kind: Kind | None) -> Call:
+        if not 0 <= layer < self.layers(kind):
+            raise InputError(f"There is no layer {layer}: they run from 0 to {self.layers(kind) - 1}.", field="layer")
+        call = self.calls[self._kind(kind)][layer]
+        if not 0 <= head < call.query.shape[1]:
+            raise InputError(f"There is no head {head}: they run from 0 to {call.query.shape[1] - 1}.", field="head")
+        return call
+
+
+def capture(
+    model: Model,
+    text: str | None = None,
+    *,
+    pair: str | None = None,
+    target: str | None = None,
+    input_ids: Sequence[int] | NDArray[np.integer] | None = None,
+    cut: bool = False,
+) -> Capture:
+    """Run the model once over a text and keep what its heads did.
+
+    text       what the model reads, with the special tokens its tokenizer adds
+    pair       a second text, for encoders that take two
+    target     what the decoder of an encoder-decoder model has written so far; None: only its start token
+    input_ids  token numbers instead of a text
+    cut        keep the first tokens that fit the model, instead of raising TooLongError
+
+    Raises InputError for a blank or too long text, WeightsOnlyError for architectures that do not hand out their queries.
+    """
+    if not model.captures:
+        raise _weights_only(model)
+    inputs = _encode(model, text, pair, cut) if input_ids is None else _from_ids(model, input_ids, cut)
+    target_ids: tuple[int, ...] = ()
+    if model.is_encoder_decoder:
+        target_ids = _target_ids(model, target, cut)
+        inputs["decoder_input_ids"] = torch.tensor([target_ids])
+    calls, logits = _run(model, inputs)
+    ids = tuple(inputs["input_ids"][0].tolist())
+    return Capture(model, ids, target_ids, _by_kind(model, calls), logits)
+
+
+def certify(trace: AttentionTrace, output: NDArray[np.floating], model: Model) -> Certificate:
+    """Compare a trace with the output [queries, d_v] that the model's own attention returned for the same head."""
+    attending = ~trace.empty_rows
+    difference = np.abs(trace.output[attending] - output[attending])
+    return Certificate(
+        cells=difference.size,
+        difference=float(difference.max(initial=0.0)),
+        tolerance=ROUNDING[model.dtype] * max(1.0, float(np.abs(trace.value).max())),
+        left_out=int((~attending).sum()),
+        model=model.name,
+        revision=model.revision,
+        dtype=model.dtype,
+        scale=trace.scale,
+        mask=describe(trace.mask),
+    )
+
+
+def _run(model: Model, inputs: dict[str, torch.Tensor]) -> tuple[list[Call], NDArray[np.floating] | None]:
+    accepted = inspect.signature(model.network.forward).parameters
+    options: dict[str, object] = {"use_cache": False} if "use_cache" in accepted else {}
+    if model.has_language_model_head and "logits_to_keep" in accepted:
+        options["logits_to_keep"] = 1  # all positions would be [tokens, vocabulary]: 400 MB at 2,048 tokens
+    calls: list[Call] = []
+    token = _calls.set(calls)
+    try:
+        with torch.inference_mode():
+            result = model.network(**{name: part.to(model.network.device) for name, part in inputs.items()}, **options)
+    finally:
+        _calls.reset(token)
+    if not calls:
+        raise _weights_only(model)
+    logits = _numpy(result.logits[0, -1]) if model.has_language_model_head else None
+    return calls, logits
+
+
+def _by_kind(model: Model, calls: list[Call]) -> dict[Kind, tuple[Call, ...]]:
+    names = {id(module): name for name, module in model.network.named_modules()}
+    grouped: dict[Kind, list[Call]] = {}
+    for call in calls:
+        grouped.setdefault(_kind_of(names[id(call.module)], model.is_encoder_decoder), []).append(call)
+    return {kind: tuple(group) for kind, group in grouped.items()}
+
+
+def _kind_of(module_name: str, is_encoder_decoder: bool) -> Kind:
+    if not is_encoder_decoder:
+        return "self"
+    parts = module_name.lower().split(".")
+    if "decoder" not in parts:
+        return "encoder"
+    crossing = ("encoder_attn", "encdecattention", "crossattention", "cross_attn")
+    return "cross" if any(part in crossing for part in parts) else "decoder"
+
+
+def _mask_and_bias(call: Call, head: int) -> tuple[NDArray[np.bool_] | None, NDArray[np.floating] | None]:
+    queries, keys = call.query.shape[2], call.key.shape[2]
+    bias = None if call.bias is None else _numpy(_of_head(call.bias, head))[:, :keys]
+    if call.mask is None:
+        return (grid(causal, queries, keys) if call.causal else None), bias
+    given = _of_head(call.mask, head)[:, :keys]
+    if given.dtype == torch.bool:
+        return given.numpy(force=True), bias
+    # An additive mask is two things: entries near the lowest number forbid, the others are a bias.
+    forbidden = given <= torch.finfo(given.dtype).min / 2
+    rest = _numpy(given.masked_fill(forbidden, 0))
+    return (~forbidden).numpy(force=True), rest if bias is None else bias + rest
+
+
+def _of_head(tensor: torch.Tensor, head: int) -> torch.Tensor:
+    return tensor[0, head if tensor.shape[1] > 1 else 0]
+
+
+def _numpy(tensor: torch.Tensor) -> NDArray[np.floating]:
+    """In float32, which holds every float16 and bfloat16 exactly, or in float64 if the model runs in it."""
+    wide = tensor if tensor.dtype == torch.float64 else tensor.float()
+    return wide.numpy(force=True)
+
+
+def _encode(model: Model, text: str | None, pair: str | None, cut: bool) -> dict[str, torch.Tensor]:
+    if model.tokenizer is None:
+        raise InputError(f"{model.name} came without a tokenizer: give input_ids instead of a text.", field="text")
+    if text is None or not text.strip():
+        raise InputError("The text is blank. Type at least one word.", field="text")
+    if pair is not None and not model.takes_pairs:
+        raise InputError(f"{model.name} takes one text, not a pair. Leave the second text empty.", field="pair")
+    encoded = model.tokenizer(text, pair or None, return_tensors="pt", verbose=False)
+    count = encoded["input_ids"].shape[1]
+    if model.max_tokens is not None and count > model.max_tokens:
+        if not cut:
+            raise TooLongError(count, model.max_tokens, "text")
+        encoded = model.tokenizer(
+            text, pair or None, return_tensors="pt", truncation=True, max_length=model.max_tokens, verbose=False
+        )
+    if encoded["input_ids"].shape[1] == 0:
+        raise InputError("The text has no tokens. Type at least one word.", field="text")
+    return {name: encoded[name] for name in ("input_ids", "token_type_ids") if name in encoded}
+
+
+def _from_ids(model: Model, input_ids: Sequence[int] | NDArray[np.integer], cut: bool) -> dict[str, torch.Tensor]:
+    ids = torch.as_tensor(np.array(input_ids)).reshape(1, -1)
+    size = model.network.get_input_embeddings().weight.shape[0]
+    if ids.numel() == 0 or ids.is_floating_point() or int(ids.min()) < 0 or int(ids.max()) >= size:
+        raise InputError(
+            f"Token numbers have to be whole numbers from 0 to {size - 1}, and at least one.", field="input_ids"
+        )
+    if model.max_tokens is not None and ids.shape[1] > model.max_tokens:
+        if not cut:
+            raise TooLongError(ids.shape[1], model.max_tokens, "input_ids")
+        ids = ids[:, : model.max_tokens]
+    return {"input_ids": ids.long()}
+
+
+def _target_ids(model: Model, target: str | None, cut: bool) -> tuple[int, ...]:
+    start = model.network.config.decoder_start_token_id
+    if start is None:
+        start = model.network.config.bos_token_id or model.network.config.pad_token_id or 0
+    if not target:
+        return (start,)
+    if model.tokenizer is None:
+        raise InputError(f"{model.name} came without a tokenizer: it cannot read a target text.", field="target")
+    written = tuple(model.tokenizer(text_target=target, add_special_tokens=False)["input_ids"])
+    if model.max_tokens is not None and len(written) + 1 > model.max_tokens:
+        if not cut:
+            raise TooLongError(len(written) + 1, model.max_tokens, "target")
+        written = written[: model.max_tokens - 1]
+    return (start, *written)
+
+
+def _weights_only(model: Model) -> WeightsOnlyError:
+    return WeightsOnlyError(
+        f"{type(model.network).__name__} keeps its queries, keys and values to itself: transformers hands out only its "
+        f"attention weights, so the stages before them cannot be shown. Choose another model.",
+        field="model",
+    )

@@ -1,0 +1,91 @@
+"""Masks as small named predicates: may this query look at that key?
+
+A predicate takes positions `query` and `key` (integer arrays that broadcast against each other) and answers True where the
+pair may attend. `grid` draws it for given lengths:
+
+    causal          sliding_window(2)    prefix(2) or causal
+    ■ ⬚ ⬚ ⬚         ■ ■ ⬚ ⬚              ■ ■ ⬚ ⬚
+    ■ ■ ⬚ ⬚         ■ ■ ■ ⬚              ■ ■ ⬚ ⬚
+    ■ ■ ■ ⬚         ⬚ ■ ■ ■              ■ ■ ■ ⬚
+    ■ ■ ■ ■         ⬚ ⬚ ■ ■              ■ ■ ■ ■
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from core.errors import InputError
+
+Predicate = Callable[[NDArray[np.integer], NDArray[np.integer]], NDArray[np.bool_]]
+
+
+def everything(query: NDArray, key: NDArray) -> NDArray[np.bool_]:
+    """No mask: every pair may attend."""
+    return np.ones(np.broadcast_shapes(query.shape, key.shape), dtype=np.bool_)
+
+
+def causal(query: NDArray, key: NDArray) -> NDArray[np.bool_]:
+    """No looking ahead (Vaswani et al. 2017, section 3.2.3)."""
+    return key <= query
+
+
+def sliding_window(window: int) -> Predicate:
+    """Keys fewer than `window` positions away, on either side (Beltagy et al. 2020). window 1: only oneself."""
+    _at_least(window, 1, "window")
+    return lambda query, key: np.abs(query - key) < window
+
+
+def prefix(length: int) -> Predicate:
+    """The first `length` keys, open to everyone (prefix LM, Raffel et al. 2020). Usually joined to `causal` by `either`."""
+    _at_least(length, 0, "prefix")
+    return lambda query, key: (key < length) & (query >= 0)
+
+
+def padding(real: ArrayLike) -> Predicate:
+    """Only keys that are real tokens: real [keys] of True, and False for padding."""
+    is_real = np.asarray(real, dtype=np.bool_)
+    return lambda query, key: is_real[key] & (query >= 0)
+
+
+def both(*predicates: Predicate) -> Predicate:
+    """Allowed where every predicate allows."""
+    return lambda query, key: np.logical_and.reduce([allow(query, key) for allow in predicates])
+
+
+def either(*predicates: Predicate) -> Predicate:
+    """Allowed where any predicate allows."""
+    return lambda query, key: np.logical_or.reduce([allow(query, key) for allow in predicates])
+
+
+def grid(predicate: Predicate, queries: int, keys: int) -> NDArray[np.bool_]:
+    """The predicate as an array [queries, keys], True where a query may attend to a key."""
+    return predicate(np.arange(queries)[:, None], np.arange(keys)[None, :])
+
+
+def describe(mask: NDArray[np.bool_]) -> str:
+    """What kind of mask an array [queries, keys] is, in words: "none", "causal", "padding", ... or "custom"."""
+    queries, keys = mask.shape
+    if mask.all():
+        return "none"
+    if np.array_equal(mask, grid(causal, queries, keys)):
+        return "causal"
+    if (mask == mask[0]).all():
+        return "padding"
+    # The last row of a window shows its width: a causal one ends there, a two-sided one is cut off by the end of the text.
+    window = int(mask[-1].sum())
+    if window and np.array_equal(mask, grid(both(causal, sliding_window(window)), queries, keys)):
+        return f"causal, sliding window of {window}"
+    if window and np.array_equal(mask, grid(sliding_window(window), queries, keys)):
+        return f"sliding window of {window} to each side"
+    length = int(mask[0].sum())
+    if np.array_equal(mask, grid(either(causal, prefix(length)), queries, keys)):
+        return f"causal with an open prefix of {length}"
+    return "custom"
+
+
+def _at_least(number: int, least: int, name: str) -> None:
+    if number < least:
+        raise InputError(f"The {name} is {number}; it has to be at least {least}.", field="mask")

@@ -1,0 +1,48 @@
+"""What a token looks like: the text it stands for, so that a person can read it.
+
+Byte-level vocabularies write " café" as "ĠcafÃ©", and a character of several bytes can be split over tokens. Here the first
+becomes text again, and a piece that is no whole character shows its bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+from transformers import PreTrainedTokenizerBase
+from transformers.convert_slow_tokenizer import bytes_to_unicode
+
+
+def token_texts(tokenizer: PreTrainedTokenizerBase | None, ids: Sequence[int]) -> tuple[str, ...]:
+    """One text a token, leading spaces and newlines as they are; a model without a tokenizer shows its token numbers."""
+    if tokenizer is None:
+        return tuple(str(token) for token in ids)
+    pieces = tokenizer.convert_ids_to_tokens(list(ids))
+    special = set(tokenizer.all_special_ids)
+    byte_level = _is_byte_level(tokenizer)
+    return tuple(
+        piece if token in special else _bytes_as_text(piece) if byte_level else piece.replace("▁", " ")
+        for token, piece in zip(ids, pieces, strict=True)
+    )
+
+
+def _is_byte_level(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Byte-level vocabularies are the ones that hold a piece for every single byte, in GPT-2's alphabet."""
+    vocabulary = tokenizer.get_vocab()
+    return all(letter in vocabulary for letter in "Ġ!¡Ċ")
+
+
+def _bytes_as_text(piece: str) -> str:
+    byte_of = _byte_of_letter()
+    if any(letter not in byte_of for letter in piece):
+        return piece  # a token that was added as plain text
+    data = bytes(byte_of[letter] for letter in piece)
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return "‹" + data.hex(" ").upper() + "›"
+
+
+@cache
+def _byte_of_letter() -> dict[str, int]:
+    return {letter: byte for byte, letter in bytes_to_unicode().items()}
