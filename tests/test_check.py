@@ -1,0 +1,185 @@
+"""How check.py chooses a browser and when it installs again, with real programs in a PATH of their own."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+import check
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="the programs are shell scripts")
+
+
+class Machine:
+    """A machine with only the programs that a test puts on it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.log = folder / "log"
+        self.log.touch()
+
+    def has(self, name: str, script: str = "exit 0") -> str:
+        """Put a shell script on PATH that notes how it was called, then does as told."""
+        program = self.folder / name
+        program.write_text(f'#!/bin/sh\necho "{name} $*" >> "{self.log}"\n{script}\n')
+        program.chmod(0o755)
+        return str(program)
+
+    def installing(self, name: str) -> str:
+        """Shell lines that make a program which starts."""
+        return f'printf "#!/bin/sh\\nexit 0\\n" > "{self.folder}/{name}"; /bin/chmod +x "{self.folder}/{name}"'
+
+    @property
+    def calls(self) -> list[str]:
+        return self.log.read_text().splitlines()
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("HEADLIGHT_CHROMIUM", raising=False)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    return Machine(tmp_path)
+
+
+@pytest.mark.usefixtures("machine")
+def test_no_browser_is_found_on_a_bare_machine() -> None:
+    assert check.find_browser() is None
+
+
+@pytest.mark.parametrize("name", check.BROWSERS)
+def test_a_browser_on_path_is_found(machine: Machine, name: str) -> None:
+    path = machine.has(name)
+    assert check.find_browser() == path
+
+
+def test_chromium_goes_before_chrome(machine: Machine) -> None:
+    machine.has("google-chrome")
+    chromium = machine.has("chromium")
+    assert check.find_browser() == chromium
+
+
+def test_a_browser_that_does_not_start_is_passed_over(machine: Machine) -> None:
+    machine.has("chromium-browser", 'echo "please install the snap"; exit 1')
+    assert check.find_browser() is None
+    chrome = machine.has("google-chrome")
+    assert check.find_browser() == chrome
+
+
+def test_the_chosen_browser_goes_first(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine.has("chromium")
+    monkeypatch.setenv("HEADLIGHT_CHROMIUM", machine.has("my-browser"))
+    assert check.find_browser() == str(machine.folder / "my-browser")
+
+
+def test_a_chosen_browser_that_does_not_start_is_an_error(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine.has("chromium")
+    monkeypatch.setenv("HEADLIGHT_CHROMIUM", str(machine.folder / "nowhere"))
+    with pytest.raises(check.CheckError, match=r"HEADLIGHT_CHROMIUM is .*nowhere"):
+        check.find_browser()
+
+
+def test_root_installs_the_package(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    machine.has("apt-get", f'[ "$1" = install ] && {machine.installing("chromium")}')
+    assert check.install_browser(sys.executable) == str(machine.folder / "chromium")
+    assert machine.calls == ["apt-get update", "apt-get install --yes --no-install-recommends chromium"]
+
+
+def test_sudo_without_a_password_is_used(machine: Machine) -> None:
+    machine.has("sudo", 'shift; [ "$1" = true ] || "$@"')
+    machine.has("apt-get", f'[ "$1" = install ] && {machine.installing("chromium")}')
+    assert check.install_browser(sys.executable) == str(machine.folder / "chromium")
+    assert "sudo -n apt-get update" in machine.calls
+
+
+def test_sudo_that_asks_for_a_password_is_not_used(machine: Machine) -> None:
+    machine.has("sudo", "exit 1")
+    machine.has("apt-get")
+    assert check.administrator() is None
+
+
+# A "Python" that knows just what check.py asks of Playwright: installing its Chromium, and where that is.
+PLAYWRIGHT = 'case "$*" in *install*) {install} ;; *) echo "{path}" ;; esac'
+
+
+def python_with_playwright(machine: Machine, *, install: str) -> str:
+    return machine.has("python", PLAYWRIGHT.format(install=install, path=machine.folder / "playwright-chromium"))
+
+
+def test_playwright_downloads_where_packages_cannot_be_installed(machine: Machine) -> None:
+    machine.has("apt-get")  # there, but nobody is root
+    python = python_with_playwright(machine, install=machine.installing("playwright-chromium"))
+    assert check.playwright_browser(python) is None
+    assert check.install_browser(python) == str(machine.folder / "playwright-chromium")
+    assert "python -m playwright install chromium" in machine.calls
+    assert not any(call.startswith("apt-get") for call in machine.calls)
+
+
+def test_playwright_downloads_where_the_package_is_missing(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    machine.has("apt-get", "exit 100")
+    python = python_with_playwright(machine, install=machine.installing("playwright-chromium"))
+    assert check.install_browser(python) == str(machine.folder / "playwright-chromium")
+    assert "python -m playwright install --with-deps chromium" in machine.calls
+
+
+def test_without_any_browser_the_message_says_what_to_do(machine: Machine) -> None:
+    python = python_with_playwright(machine, install="exit 1")
+    with pytest.raises(check.CheckError, match=r"Install one and run this again.*HEADLIGHT_CHROMIUM"):
+        check.install_browser(python)
+
+
+# --- installing requirements
+
+
+@pytest.fixture
+def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in check.REQUIREMENTS:
+        (tmp_path / name).write_text(f"# {name}\n")
+    monkeypatch.setattr(check, "ROOT", tmp_path)
+    return tmp_path
+
+
+def test_requirements_are_installed_once_until_they_change(machine: Machine, clone: Path) -> None:
+    python = machine.has("python")
+
+    def installs() -> int:
+        check.install_requirements(python)
+        return sum(" install " in call for call in machine.calls)
+
+    assert installs() == 2
+    assert installs() == 2
+    (clone / "requirements-dev.txt").write_text("# changed\n")
+    assert installs() == 4
+
+
+@pytest.mark.usefixtures("clone")
+def test_a_failed_install_is_tried_again(machine: Machine) -> None:
+    python = machine.has("python", 'case "$*" in *models*) exit 1 ;; esac')
+    for attempt in (1, 2):
+        with pytest.raises(check.CheckError, match="installing models failed"):
+            check.install_requirements(python)
+        assert sum("requirements-dev.txt" in call for call in machine.calls) == attempt
+
+
+def test_the_outer_pip_serves_an_environment_without_one(machine: Machine) -> None:
+    bare = machine.has("python", "exit 1")
+    assert check.pip_command(bare) == [sys.executable, "-m", "pip", "--python", bare]
+    assert check.pip_command(machine.has("python"))[0] == bare
+
+
+# --- steps
+
+
+def test_a_failed_step_stops_with_its_name_and_remedy(machine: Machine) -> None:
+    with pytest.raises(check.CheckError, match=r"ruff format failed \(exit code 3\)\. To repair most of it: do this"):
+        check.run("ruff format", [machine.has("ruff", "exit 3")], hint="do this")
+
+
+def test_a_passed_step_says_only_its_name(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    check.run("ruff format", [machine.has("ruff")])
+    assert capsys.readouterr().out == "check.py: ruff format\n"

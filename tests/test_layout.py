@@ -1,0 +1,388 @@
+"""The walls of the house: who may import what, what nobody may do, and where each kind of thing lives.
+
+Every rule is a function from source text to the offences in it ("line 3: imports torch"), so that it can be shown to fail
+on a small bad text before it is asked about the real files.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+import core
+from tests.source_files import EVERYTHING, OURS, PRODUCT, ROOT, called, imports, literal, python_files, text
+
+# pages -> ui -> core; what stands on the right may be imported by what stands on the left.
+ARROWS = {"app": {"ui", "core"}, "pages": {"ui", "core"}, "ui": {"ui", "core"}, "core": {"core"}}
+MODELS = {"torch", "transformers", "core.models", "core.capturing", "core.projections"}
+UNPICKLERS = {"pickle", "_pickle", "cPickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
+
+
+def package_of(path: Path) -> str:
+    return ".".join(path.parent.parts)
+
+
+# --- the rules
+
+
+def forbidden_imports(source: str, forbidden: Iterable[str], *, package: str = "") -> list[str]:
+    """Imports of a forbidden module or of anything inside it."""
+    return [
+        f"line {line}: imports {name}"
+        for line, name in imports(source, package=package)
+        if any(name == module or name.startswith(f"{module}.") for module in forbidden)
+    ]
+
+
+def imports_from_the_lazy_package(source: str, *, package: str = "core") -> list[str]:
+    """`from core import capture` inside core: it hides which module is meant, and can load torch unseen."""
+    return forbidden_imports(source, {f"core.{name}" for name in core.__all__}, package=package)
+
+
+def against_the_arrows(source: str, *, folder: str, package: str = "") -> list[str]:
+    return forbidden_imports(source, OURS - ARROWS[folder], package=package)
+
+
+def dangers(source: str) -> list[str]:
+    """What can run code that came with data."""
+    offences = forbidden_imports(source, UNPICKLERS)
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and runs_code(node):
+            offences.append(f"line {node.lineno}: calls {called(node)}")
+        elif isinstance(node, ast.keyword) and loosens(node.arg, node.value):
+            offences.append(f"line {node.lineno}: {node.arg}")
+        elif isinstance(node, ast.Dict):
+            named = zip(map(literal, node.keys), node.values, strict=True)
+            offences += [f"line {node.lineno}: {name}" for name, value in named if loosens(name, value)]
+    return offences
+
+
+def runs_code(call: ast.Call) -> bool:
+    """eval and exec are the built-in ones, `model.eval()` is not."""
+    if called(call) in {"eval", "exec"}:
+        return isinstance(call.func, ast.Name) or ast.unparse(call.func).startswith("builtins.")
+    return called(call) in {"read_pickle", "to_pickle"}
+
+
+def loosens(option: str | None, value: ast.expr) -> bool:
+    """Whether the option is set to anything but its safe value, spelled out."""
+    safe = {"allow_pickle": False, "trust_remote_code": False, "weights_only": True}
+    return option in safe and not (isinstance(value, ast.Constant) and value.value is safe[option])
+
+
+def caches_or_raw_html(source: str) -> list[str]:
+    """What a page leaves to ui/: caching, and (nobody's job) HTML that is not escaped."""
+    offences = []
+    for node in ast.walk(ast.parse(source)):
+        names: list[str] = []
+        if isinstance(node, ast.Attribute):
+            names = [node.attr]
+        elif isinstance(node, ast.ImportFrom) and node.module == "streamlit":
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.keyword) and node.arg is not None:
+            names = [node.arg]
+        elif isinstance(node, ast.Constant) and node.value == "unsafe_allow_html":
+            names = ["unsafe_allow_html"]
+        offences += [
+            f"line {getattr(node, 'lineno', 0)}: {name}"
+            for name in names
+            if name.startswith("cache_") or name == "unsafe_allow_html"
+        ]
+    return offences
+
+
+def literal_keys(source: str) -> list[str]:
+    """Widget keys and session-state keys that are spelled where they are used instead of in ui/state.py."""
+    offences = []
+    for node in ast.walk(ast.parse(source)):
+        spelled: list[ast.expr] = []
+        if isinstance(node, ast.Call):
+            spelled = [word.value for word in node.keywords if word.arg == "key"]
+            positional = called(node) == "form" or (is_session_state(node.func) and called(node) != "update")
+            spelled += node.args[:1] if positional else []
+        elif isinstance(node, ast.Subscript) and is_session_state(node):
+            spelled = [node.slice]
+        elif isinstance(node, ast.Compare) and any(map(is_session_state, node.comparators)):
+            spelled = [node.left]
+        offences += [f"line {key.lineno}: key {ast.unparse(key)}" for key in spelled if is_spelled(key)]
+    return offences
+
+
+def is_session_state(node: ast.AST) -> bool:
+    """`st.session_state`, or something taken from it: `st.session_state.get`, `session_state["x"]`."""
+    inner = getattr(node, "value", node)
+    return any(getattr(part, "attr", getattr(part, "id", "")) == "session_state" for part in (node, inner))
+
+
+def is_spelled(key: ast.expr) -> bool:
+    """A string literal, or a string put together from literals on the spot."""
+    if isinstance(key, ast.BinOp):
+        return is_spelled(key.left) or is_spelled(key.right)
+    if isinstance(key, ast.Call):  # "head-{}".format(3)
+        return isinstance(key.func, ast.Attribute) and literal(key.func.value) is not None
+    return isinstance(key, ast.JoinedStr) or literal(key) is not None
+
+
+def mentions_attention_interface(source: str) -> list[str]:
+    lines = enumerate(source.splitlines(), start=1)
+    names = ("AttentionInterface", "AttentionMaskInterface")
+    return [f"line {number}: {line.strip()}" for number, line in lines if any(name in line for name in names)]
+
+
+# --- each rule fails where it should, and only there
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "import torch",
+        "import torch.nn as nn",
+        "from torch import nn",
+        "def draw():\n    import torch",
+        "if TYPE_CHECKING:\n    from torch import Tensor",
+        "import_module('torch.nn')",
+        "importlib.import_module('torch')",
+        "__import__('torch')",
+        "from core import models",
+        "from core.models import load_model",
+        "from .. import models",
+        "from ..models import load_model",
+    ],
+)
+def test_forbidden_imports_are_seen(bad: str) -> None:
+    assert forbidden_imports(bad, MODELS, package="core.figures")
+
+
+@pytest.mark.parametrize(
+    "good", ["import torchless", "import numpy as np", "from core import masks", "from . import models", "torch = 1"]
+)
+def test_other_imports_are_let_through(good: str) -> None:
+    assert not forbidden_imports(good, MODELS, package="core.figures")
+
+
+@pytest.mark.parametrize(
+    ("folder", "bad"),
+    [
+        ("core", "from ui import state"),
+        ("core", "import pages.head"),
+        ("core", "import app"),
+        ("core", "from check import find_browser"),
+        ("ui", "import app"),
+        ("ui", "from pages.head import draw"),
+        ("ui", "from tests.conftest import model"),
+        ("pages", "from bench import speed"),
+        ("pages", "from pages import other"),
+        ("app", "import pages.head"),
+    ],
+)
+def test_imports_against_the_arrows_are_seen(folder: str, bad: str) -> None:
+    assert against_the_arrows(bad, folder=folder)
+
+
+@pytest.mark.parametrize(
+    ("folder", "good"),
+    [
+        ("core", "from core.errors import InputError"),
+        ("core", "from .errors import InputError"),
+        ("ui", "from ui import state"),
+        ("ui", "import core"),
+        ("pages", "from ui.state import QUERY"),
+        ("pages", "from core import attend"),
+        ("app", "from ui import shell"),
+    ],
+)
+def test_imports_along_the_arrows_are_let_through(folder: str, good: str) -> None:
+    assert not against_the_arrows(good, folder=folder, package=folder)
+
+
+def test_names_taken_from_the_lazy_package_are_seen() -> None:
+    assert imports_from_the_lazy_package("from core import capture")
+    assert imports_from_the_lazy_package("from .. import load_model", package="core.figures")
+    assert not imports_from_the_lazy_package("from core import errors\nfrom core.errors import InputError")
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "import pickle",
+        "from pickle import loads",
+        "import joblib",
+        "np.load(f, allow_pickle=True)",
+        "np.load(f, allow_pickle=allowed)",
+        "AutoModel.from_pretrained(n, trust_remote_code=True)",
+        "AutoModel.from_pretrained(n, **{'trust_remote_code': True})",
+        "torch.load(f, weights_only=False)",
+        "pandas.read_pickle(f)",
+        "eval('1')",
+        "exec('1')",
+        "builtins.eval('1')",
+    ],
+)
+def test_dangers_are_seen(bad: str) -> None:
+    assert dangers(bad)
+
+
+@pytest.mark.parametrize(
+    "good",
+    [
+        "model.eval()",
+        "np.load(f, allow_pickle=False)",
+        "load(n, trust_remote_code=False)",
+        "'eval(1)'",
+        "# import pickle",
+    ],
+)
+def test_harmless_code_is_let_through(good: str) -> None:
+    assert not dangers(good)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "@st.cache_data\ndef f(): ...",
+        "@st.cache_resource(ttl=3)\ndef f(): ...",
+        "from streamlit import cache_data",
+        "st.markdown(text, unsafe_allow_html=True)",
+        "st.markdown(text, **{'unsafe_allow_html': True})",
+    ],
+)
+def test_caches_and_raw_html_are_seen(bad: str) -> None:
+    assert caches_or_raw_html(bad)
+
+
+def test_plain_pages_are_let_through() -> None:
+    assert not caches_or_raw_html("st.markdown(text)\ncache = 3\nfrom ui import cached_models")
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "st.slider('Scale', key='scale')",
+        "st.sidebar.slider('Scale', key='scale')",
+        "left.button('Go', key='go')",
+        "st.slider('Scale', key=f'scale-{i}')",
+        "st.slider('Scale', key='scale' + name)",
+        "st.slider('Scale', key=state.SCALE + '-2')",
+        "st.slider('Scale', key='scale-{}'.format(i))",
+        "st.slider('Scale', key='scale-%d' % i)",
+        "with st.form('words'): ...",
+        "st.session_state['scale']",
+        "st.session_state['scale'] = 1",
+        "st.session_state.get('scale')",
+        "session_state.setdefault('scale', 1)",
+        "'scale' in st.session_state",
+    ],
+)
+def test_literal_keys_are_seen(bad: str) -> None:
+    assert literal_keys(bad)
+
+
+@pytest.mark.parametrize(
+    "good",
+    [
+        "st.slider('Scale', key=state.SCALE)",
+        "st.slider('Scale', key=state.numbered('scale', i))",
+        "st.session_state[state.SCALE]",
+        "state.SCALE in st.session_state",
+        "sorted(rows, key=str)",
+        "attend(query=q, key=k, value=v)",
+        "settings['scale']",
+        "'%d rows' % n",
+    ],
+)
+def test_keys_from_the_state_module_are_let_through(good: str) -> None:
+    assert not literal_keys(good)
+
+
+def test_the_attention_interface_is_seen() -> None:
+    assert mentions_attention_interface("from transformers import AttentionInterface")
+    assert mentions_attention_interface("AttentionMaskInterface.register(name, mask)")
+    assert not mentions_attention_interface("from transformers import AutoModel")
+
+
+# --- the rules hold in the files
+
+
+@pytest.mark.parametrize("path", python_files("core"), ids=str)
+def test_core_knows_no_streamlit(path: Path) -> None:
+    assert not forbidden_imports(text(path), {"streamlit"}, package=package_of(path))
+
+
+@pytest.mark.parametrize("path", python_files("core/figures"), ids=str)
+def test_figures_know_no_models(path: Path) -> None:
+    assert not forbidden_imports(text(path), MODELS, package=package_of(path))
+
+
+@pytest.mark.parametrize("path", python_files("core"), ids=str)
+def test_core_imports_from_its_modules(path: Path) -> None:
+    assert not imports_from_the_lazy_package(text(path), package=package_of(path))
+
+
+@pytest.mark.parametrize("path", python_files("pages"), ids=str)
+def test_pages_know_neither_torch_nor_transformers(path: Path) -> None:
+    assert not forbidden_imports(text(path), {"torch", "transformers"}, package=package_of(path))
+
+
+@pytest.mark.parametrize("path", python_files("pages"), ids=str)
+def test_pages_cache_nothing_and_write_no_raw_html(path: Path) -> None:
+    assert not caches_or_raw_html(text(path))
+
+
+@pytest.mark.parametrize("path", python_files(*PRODUCT), ids=str)
+def test_imports_follow_the_arrows(path: Path) -> None:
+    folder = path.parts[0].removesuffix(".py")
+    assert not against_the_arrows(text(path), folder=folder, package=package_of(path))
+
+
+@pytest.mark.parametrize("path", python_files(*EVERYTHING), ids=str)
+def test_nothing_runs_code_that_came_with_data(path: Path) -> None:
+    assert not dangers(text(path))
+
+
+@pytest.mark.parametrize("path", [p for p in python_files(*PRODUCT) if p != Path("core/capturing.py")], ids=str)
+def test_only_capturing_knows_the_attention_interface(path: Path) -> None:
+    assert not mentions_attention_interface(text(path))
+
+
+@pytest.mark.parametrize("path", [p for p in python_files("pages", "ui") if p != Path("ui/state.py")], ids=str)
+def test_widget_keys_live_in_the_state_module(path: Path) -> None:
+    assert not literal_keys(text(path))
+
+
+# --- and when the modules are really imported
+
+
+def loaded_by(modules: Iterable[str]) -> set[str]:
+    """Top-level packages in a fresh process after importing the modules."""
+    program = f"import {', '.join(modules)}\nimport sys\nprint(*{{name.partition('.')[0] for name in sys.modules}})"
+    return set(
+        subprocess.run(
+            [sys.executable, "-c", program], cwd=ROOT, check=True, capture_output=True, text=True
+        ).stdout.split()
+    )
+
+
+def modules_in(*places: str) -> list[str]:
+    return [".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in python_files(*places)]
+
+
+def test_what_a_fresh_process_loads_is_seen() -> None:
+    assert "torch" in loaded_by(["torch"])
+    assert "torch" not in loaded_by(["json"])
+
+
+def test_figures_and_attention_load_neither_torch_nor_streamlit() -> None:
+    loaded = loaded_by(modules_in("core/__init__.py", "core/attention.py", "core/masks.py", "core/figures"))
+    assert "core" in loaded
+    assert not loaded & {"torch", "transformers", "streamlit"}
+
+
+def test_no_core_module_loads_streamlit() -> None:
+    loaded = loaded_by(modules_in("core"))
+    assert "core" in loaded
+    assert "streamlit" not in loaded

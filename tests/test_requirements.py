@@ -1,0 +1,120 @@
+"""The requirement files say what the code imports, exactly that, and exactly which version."""
+
+from __future__ import annotations
+
+import re
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from tests.source_files import EVERYTHING, OURS, PRODUCT, ROOT, imports, python_files, text
+
+APP = ROOT / "requirements.txt"
+MODELS = ROOT / "requirements-models.txt"
+DEV = ROOT / "requirements-dev.txt"
+
+complete = pytest.mark.skipif(not (ROOT / "app.py").is_file(), reason="until there is an app, not all of it is used")
+
+# Installed though no file of ours imports them, and why.
+USED_THROUGH_ANOTHER = {
+    "accelerate": "transformers refuses to read a GGUF file without it",
+    "gguf": "transformers reads GGUF files with it",
+    "pyright": "run by check.py",
+    "ruff": "run by check.py",
+}
+
+
+def pins(requirements: str) -> dict[str, str]:
+    """Distribution name -> version of every requirement; a line that is not `name==version` raises ValueError."""
+    found = {}
+    for line in requirements.replace("\\\n", " ").splitlines():
+        words = line.partition("#")[0].split()
+        if not words or words[0] == "-r":
+            continue
+        match = re.fullmatch(r"([a-z0-9-]+)(?:\[[a-z]+\])?==([0-9][0-9a-z.]*)", words[0])
+        if match is None:
+            raise ValueError(f"not pinned to one version: {line!r}")
+        found[match[1]] = match[2]
+    return found
+
+
+def third_party(source: str) -> set[str]:
+    """Top-level modules that a source imports and that are neither ours nor Python's."""
+    top = {name.partition(".")[0] for _, name in imports(source)}
+    return top - OURS - set(sys.stdlib_module_names) - {""}
+
+
+def distributions(modules: set[str]) -> set[str]:
+    """Distributions that the modules come from, by the names that pip uses; an unknown module stands for itself."""
+    homes = metadata.packages_distributions()
+    return {re.sub(r"[-_.]+", "-", homes.get(module, [module])[0]).lower() for module in modules}
+
+
+def imported_in(*places: str) -> set[str]:
+    return distributions(set().union(*(third_party(text(path)) for path in python_files(*places))))
+
+
+def test_only_exact_pins_are_read() -> None:
+    assert pins("# why\n-r other.txt\na==1.0 # reason\nb-c[extra]==2.0rc1\nd==3 \\\n    --hash=sha256:0\n") == {
+        "a": "1.0",
+        "b-c": "2.0rc1",
+        "d": "3",
+    }
+
+
+@pytest.mark.parametrize("loose", ["a", "a>=1", "a~=1.0", "a==1.*", "a==1,!=2", "a @ file:///a.whl", "-e ."])
+def test_a_loose_requirement_is_refused(loose: str) -> None:
+    with pytest.raises(ValueError, match="not pinned"):
+        pins(loose)
+
+
+def test_third_party_imports_are_found_at_any_depth() -> None:
+    source = "import os, numpy.linalg\nfrom core import masks\nfrom . import x\ndef f():\n    from yaml import dump\n"
+    assert third_party(source) == {"numpy", "yaml"}
+    assert distributions({"numpy", "yaml", "no_such_module"}) == {"numpy", "pyyaml", "no-such-module"}
+
+
+def test_the_app_installs_what_it_imports() -> None:
+    assert imported_in(*PRODUCT) <= pins(text(APP)).keys()
+
+
+def test_the_checks_install_what_they_import() -> None:
+    assert imported_in(*EVERYTHING) <= pins(text(APP)).keys() | pins(text(DEV)).keys()
+
+
+@complete
+def test_the_app_installs_nothing_else() -> None:
+    assert pins(text(APP)).keys() - imported_in(*PRODUCT) <= USED_THROUGH_ANOTHER.keys()
+
+
+@complete
+def test_the_checks_install_nothing_else() -> None:
+    assert pins(text(DEV)).keys() - imported_in(*EVERYTHING) <= USED_THROUGH_ANOTHER.keys()
+
+
+def test_check_needs_nothing_installed() -> None:
+    assert third_party(text(Path("check.py"))) == set()
+
+
+@pytest.mark.parametrize("file", [APP, DEV, MODELS], ids=lambda file: file.name)
+def test_the_pins_are_what_is_installed(file: Path) -> None:
+    wanted = pins(text(file))
+    assert {name: metadata.version(name).partition("+")[0] for name in wanted} == wanted
+
+
+def test_torch_is_settled_together_with_what_depends_on_it() -> None:
+    assert "torch" in pins(text(APP))
+    assert "-r requirements.txt" in text(DEV).splitlines()
+
+
+def test_every_model_has_a_hash() -> None:
+    requirements = [line for line in text(MODELS).replace("\\\n", " ").splitlines() if "==" in line]
+    assert len(requirements) == len(pins(text(MODELS)))
+    assert all(re.search(r"--hash=sha256:[0-9a-f]{64}$", line) for line in requirements)
+
+
+def test_the_code_of_the_model_packages_is_never_imported() -> None:
+    modules = {name.replace("-", "_") for name in pins(text(MODELS))}
+    assert not modules & set().union(*(third_party(text(path)) for path in python_files(*EVERYTHING)))
