@@ -1,0 +1,254 @@
+"""A matrix as a picture: query rows from the top down, key columns from left to right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import plotly.graph_objects as go
+from numpy.typing import NDArray
+
+from core.figures.labels import axis_labels, thinned
+from core.figures.palette import ALLOWED, DIVERGING, FORBIDDEN, INK, PIN, SEQUENTIAL
+from core.figures.pooling import pool
+
+Scale = Literal["signed", "share", "permission"]
+
+MOST_CELLS = 256  # drawn per side: more than a chart has pixels for is only slow
+PRINTED_CELLS = 12  # per side: up to here every cell shows its number
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What stands along one side of a matrix.
+
+    name     "query", "key", "dimension"
+    tokens   a text for each row or column; None: its number
+    pinned   the row or column that is marked, or None
+    """
+
+    name: str
+    tokens: Sequence[str] | None = None
+    pinned: int | None = None
+
+
+def heatmap(
+    values: NDArray[np.floating],
+    rows: Axis,
+    columns: Axis,
+    *,
+    name: str,
+    scale: Scale = "signed",
+    limit: float | None = None,
+    forbidden: NDArray[np.bool_] | None = None,
+    aside: tuple[str, NDArray[np.floating]] | None = None,
+    height: int = 420,
+    compact: bool = False,
+) -> go.Figure:
+    """A matrix [rows, columns] as an interactive picture.
+
+    scale      "signed": two colours that meet at 0; "share": one colour from 0 up; "permission": 1 allowed, 0 forbidden
+    limit      the number with the strongest colour, so that pictures can be compared; None: the largest one here
+    forbidden  [rows, columns] of True where a pair is masked: drawn grey, never like a small number
+    aside      a second matrix whose number is told when pointing at a cell, with its name
+    compact    a small picture: fewer labels, no printed numbers
+
+    Matrices of more than 256 rows or columns are pooled: each drawn cell is its block's number farthest from 0.
+    """
+    most = MOST_CELLS // 4 if compact else MOST_CELLS
+    hidden = np.zeros(values.shape, dtype=bool) if forbidden is None else forbidden
+    drawn = pool(np.where(hidden, np.nan, values), most)
+    limit = _largest(drawn.values) if limit is None else limit
+    printed = not compact and max(values.shape) <= PRINTED_CELLS
+
+    figure = go.Figure()
+    if scale != "permission":
+        figure.add_trace(
+            go.Heatmap(
+                z=drawn.values.astype(np.float32),
+                x=drawn.columns,
+                y=drawn.rows,
+                xaxis="x2",
+                yaxis="y2",
+                name=name,
+                zmin=-limit if scale == "signed" else 0,
+                zmax=limit,
+                colorscale=DIVERGING if scale == "signed" else SEQUENTIAL,
+                colorbar=_colour_bar(compact),
+                texttemplate="%{z:.2f}" if printed else None,
+                textfont={"size": 13} if printed else None,
+                hoverongaps=False,
+                **_hover(name, rows, columns, drawn, aside, most),
+            )
+        )
+    if scale == "permission" or hidden.any():
+        figure.add_trace(_permissions(hidden, drawn, rows, columns, most, show_allowed=scale == "permission"))
+    _legend(figure, show_allowed=scale == "permission", show_forbidden=bool(hidden.any()))
+    _lay_out(figure, values.shape, rows, columns, height, compact)
+    figure.update_layout(
+        xaxis2=_hidden_axis(drawn.columns, drawn.column_block, values.shape[1], columns, "x"),
+        yaxis2=_hidden_axis(drawn.rows, drawn.row_block, values.shape[0], rows, "y"),
+    )
+    # A page that listens for clicks reads here what a cell's coordinates mean.
+    figure.update_layout(
+        meta={
+            "rows": rows.name,
+            "columns": columns.name,
+            "row_block": drawn.row_block,
+            "column_block": drawn.column_block,
+        }
+    )
+    return figure
+
+
+def _largest(values: NDArray[np.floating]) -> float:
+    largest = float(np.nanmax(np.abs(values), initial=0.0))
+    return largest or 1.0
+
+
+def _hover(name, rows: Axis, columns: Axis, drawn, aside, most: int) -> dict[str, object]:
+    note = "" if drawn.exact else f"<br>strongest of {drawn.row_block} × {drawn.column_block} cells"
+    lines = f"{rows.name} <b>%{{y}}</b><br>{columns.name} <b>%{{x}}</b><br>{name} <b>%{{z:.6g}}</b>"
+    if aside is None:
+        return {"hovertemplate": f"{lines}{note}<extra></extra>"}
+    other, numbers = aside
+    return {
+        "customdata": pool(numbers, most).values.astype(np.float32),
+        "hovertemplate": f"{lines}<br>{other} <b>%{{customdata:.6g}}</b>{note}<extra></extra>",
+    }
+
+
+def _permissions(hidden, drawn, rows: Axis, columns: Axis, most: int, *, show_allowed: bool) -> go.Heatmap:
+    """Grey where forbidden. A pooled cell is grey only if the whole block is."""
+    allowed = pool(np.where(hidden, 0.0, 1.0), most).values > 0
+    shown = np.where(allowed, 1.0 if show_allowed else np.nan, 0.0).astype(np.float32)
+    words = np.where(allowed, "may attend", "masked: may not attend")
+    return go.Heatmap(
+        z=shown,
+        x=drawn.columns,
+        y=drawn.rows,
+        xaxis="x2",
+        yaxis="y2",
+        zmin=0,
+        zmax=1,
+        colorscale=[[0, FORBIDDEN], [1, ALLOWED]],
+        showscale=False,
+        hoverongaps=False,
+        text=words if show_allowed else None,
+        hovertemplate=f"{rows.name} <b>%{{y}}</b><br>{columns.name} <b>%{{x}}</b><br>"
+        + ("%{text}" if show_allowed else "masked: may not attend")
+        + "<extra></extra>",
+    )
+
+
+def _legend(figure: go.Figure, *, show_allowed: bool, show_forbidden: bool) -> None:
+    """Squares that say what grey means; they stand for cells and have no place in the picture."""
+    entries = [("masked", FORBIDDEN, show_forbidden), ("may attend", ALLOWED, show_allowed)]
+    for name, colour, wanted in entries:
+        if wanted:
+            figure.add_trace(
+                go.Scatter(
+                    x=[None],
+                    y=[None],
+                    mode="markers",
+                    name=name,
+                    marker={"symbol": "square", "size": 11, "color": colour},
+                    hoverinfo="skip",
+                )
+            )
+
+
+def _colour_bar(compact: bool) -> dict[str, object]:
+    return {
+        "thickness": 8 if compact else 12,
+        "outlinewidth": 0,
+        "nticks": 4 if compact else 6,
+        "ticks": "",
+        "tickfont": {"size": 11 if compact else 13, "color": INK},
+        "xpad": 6,
+    }
+
+
+def _lay_out(figure: go.Figure, shape: tuple[int, int], rows: Axis, columns: Axis, height: int, compact: bool) -> None:
+    """Two axes a side: one shows the labels that fit, the hidden one knows them all, for pointing at a cell."""
+    size = 11 if compact else 14
+    most = 12 if compact else 40
+    figure.update_layout(
+        template="none",
+        height=height,
+        margin={"l": 8, "r": 8, "t": 30, "b": 8},
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        font={"color": INK, "size": size},
+        legend={"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom", "font": {"size": size}, "itemclick": False},
+        showlegend=True,
+        dragmode="zoom" if not compact else False,
+        hoverlabel={"font": {"size": 14}, "align": "left"},
+        xaxis=_shown_axis(shape[1], columns, size, most) | {"title": None if compact else {"text": columns.name}},
+        yaxis=_shown_axis(shape[0], rows, size, most)
+        | {"title": None if compact else {"text": rows.name}, "range": [shape[0] - 0.5, -0.5]},
+    )
+    for line, place in (("y", rows.pinned), ("x", columns.pinned)):
+        if place is not None:
+            _mark(figure, shape, line, place)
+    if rows.pinned is not None and columns.pinned is not None:
+        figure.add_shape(
+            type="rect",
+            xref="x",
+            yref="y",
+            x0=columns.pinned - 0.5,
+            x1=columns.pinned + 0.5,
+            y0=rows.pinned - 0.5,
+            y1=rows.pinned + 0.5,
+            line={"color": PIN, "width": 3},
+        )
+
+
+def _mark(figure: go.Figure, shape: tuple[int, int], line: str, place: int) -> None:
+    """A thin frame around the pinned row or column."""
+    long, short = ("x", "y") if line == "y" else ("y", "x")
+    length = shape[1] if line == "y" else shape[0]
+    box = {f"{long}0": -0.5, f"{long}1": length - 0.5, f"{short}0": place - 0.5, f"{short}1": place + 0.5}
+    figure.add_shape(type="rect", xref="x", yref="y", line={"color": PIN, "width": 1}, opacity=0.6, **box)
+
+
+def _texts(count: int, axis: Axis) -> list[str]:
+    return [str(place) for place in range(count)] if axis.tokens is None else axis_labels(axis.tokens)
+
+
+def _shown_axis(count: int, axis: Axis, size: int, most: int) -> dict[str, object]:
+    texts = _texts(count, axis)
+    places = thinned(count, axis.pinned, most if axis.tokens is not None else 9)
+    labels = [f"<b>{texts[place]}</b>" if place == axis.pinned else texts[place] for place in places]
+    return {
+        "range": [-0.5, count - 0.5],
+        "tickmode": "array",
+        "tickvals": places,
+        "ticktext": labels,
+        "tickfont": {"size": size if len(places) <= 24 else size - 2},
+        "ticks": "",
+        "showgrid": False,
+        "zeroline": False,
+        "automargin": True,
+    }
+
+
+def _hidden_axis(places: NDArray[np.floating], block: int, count: int, axis: Axis, shown: str) -> dict[str, object]:
+    """Knows the name of every drawn row or column, without the cost of drawing them."""
+    texts = _texts(count, axis)
+    named = texts if axis.tokens is None else [f"{text} ({place})" for place, text in enumerate(texts)]
+    if block > 1:
+        named = [f"{named[start]} … {named[min(start + block, count) - 1]}" for start in range(0, count, block)]
+    return {
+        "overlaying": shown,
+        "matches": shown,
+        "tickmode": "array",
+        "tickvals": places.tolist(),
+        "ticktext": named,
+        "showticklabels": False,
+        "ticks": "",
+        "showgrid": False,
+        "zeroline": False,
+    }

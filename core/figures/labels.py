@@ -1,0 +1,50 @@
+"""Token text as axis labels: exactly what was written, with blanks made visible and markup made harmless."""
+
+from __future__ import annotations
+
+import html
+import unicodedata
+from collections.abc import Sequence
+
+MOST_LABELS = 40  # tick labels, not cells, are what makes a long axis slow and unreadable
+MOST_CHARACTERS = 14
+
+_VISIBLE = {" ": "·", "\n": "⏎", "\t": "⇥", "\r": "␍", "\u00a0": "⍽"}
+
+
+def visible(token: str) -> str:
+    """The token with leading and trailing blanks, line breaks and control characters made visible: " the" is "·the"."""
+    if not token:
+        return "∅"
+    core = token.strip(" ")
+    leading = len(token) - len(token.lstrip(" "))
+    inner = " " * leading + core + " " * (len(token) - leading - len(core)) if core else token
+    edge_marked = "".join(
+        _VISIBLE.get(letter, letter) if letter != " " or place < leading or place >= leading + len(core) else letter
+        for place, letter in enumerate(inner)
+    )
+    return "".join(
+        f"U+{ord(letter):04X}" if unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Cn") else letter
+        for letter in edge_marked
+    )
+
+
+def escaped(token: str) -> str:
+    """The visible token, shortened, with nothing left that Plotly would read as markup."""
+    text = visible(token)
+    if len(text) > MOST_CHARACTERS:
+        text = text[: MOST_CHARACTERS - 1] + "…"
+    return html.escape(text, quote=False).replace("$", "&#36;")
+
+
+def thinned(count: int, keep: int | None = None, most: int = MOST_LABELS) -> list[int]:
+    """At most `most` evenly spaced positions of `count`, and `keep` (the pinned one) without its close neighbours."""
+    step = -(-count // most)
+    places = list(range(0, count, step))
+    if keep is None or keep in places:
+        return places
+    return sorted([place for place in places if abs(place - keep) >= step * 0.6] + [keep])
+
+
+def axis_labels(tokens: Sequence[str]) -> list[str]:
+    return [escaped(token) for token in tokens]

@@ -1,0 +1,5 @@
+"""Any head of any model."""
+
+import streamlit as st
+
+st.title("Heads")

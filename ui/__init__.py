@@ -1,0 +1,1 @@
+"""What knows both Streamlit and core: the page registry, shared controls, every widget key and every cache."""

@@ -1,0 +1,98 @@
+"""Choosing a cell: a click on any picture, or two select boxes. The choice lives in the boxes, and so in the address.
+
+Streamlit sends no event for a click on a heatmap, so a small component without any looks of its own listens to the charts
+of the page and reports the coordinates of the clicked cell. Each figure says in its `meta` what its rows and columns are.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import streamlit as st
+
+from core import AttentionTrace
+from ui import state
+from ui.words import quoted
+
+_LISTENER = st.components.v2.component(
+    "headlight_pin",
+    js="""
+export default function ({ setTriggerValue }) {
+    const report = (chart) => (event) => {
+        const point = event.points && event.points[0];
+        const meta = chart.layout && chart.layout.meta;
+        if (!point || !meta || !meta.rows) return;
+        setTriggerValue("cell", {
+            [meta.rows]: point.y, [meta.columns]: point.x,
+            row_block: meta.row_block, column_block: meta.column_block,
+        });
+    };
+    // A chart can be drawn anew at any time, so it is looked up when the pointer reaches it, always before a click.
+    const listen = (event) => {
+        const chart = event.target.closest && event.target.closest(".js-plotly-plot");
+        if (!chart || !chart.on) return;
+        if (chart.headlightPin) chart.removeListener("plotly_click", chart.headlightPin);
+        chart.headlightPin = report(chart);
+        chart.on("plotly_click", chart.headlightPin);
+    };
+    document.addEventListener("pointerover", listen, true);
+    return () => document.removeEventListener("pointerover", listen, true);
+}
+""",
+)
+
+
+def listen() -> None:
+    """Put the listener on the page. Once a page, anywhere."""
+    _LISTENER(key=state.PIN, on_cell_change=_clicked)
+
+
+def _clicked() -> None:
+    cell = st.session_state[state.PIN].cell
+    block = {}
+    for name, size in (("query", "row_block"), ("key", "column_block")):
+        if name in cell:
+            middle, length = (
+                float(cell[name]),
+                int(cell[size] if name == "query" or "query" in cell else cell["row_block"]),
+            )
+            block[name] = (round(middle - (length - 1) / 2), length)
+    st.session_state[state.PINNED_BLOCK] = block
+
+
+def pinned(trace: AttentionTrace, query_tokens: tuple[str, ...], key_tokens: tuple[str, ...], default: tuple[int, int]):
+    """The two select boxes, and the cell they choose as (query, key)."""
+    _settle(trace)
+    queries, keys = trace.shape
+    query_column, key_column = st.columns(2, wrap=False)
+    with query_column:
+        query = _picker("Query", state.QUERY, queries, default[0], query_tokens)
+    with key_column:
+        key = _picker("Key", state.KEY, keys, default[1], key_tokens)
+    return query, key
+
+
+def _picker(label: str, key: str, count: int, default: int, tokens: tuple[str, ...]) -> int:
+    chosen = st.session_state.get(key)
+    chosen = chosen if isinstance(chosen, int) and chosen < count else min(default, count - 1)
+    return st.selectbox(
+        f"{label} {quoted(tokens[chosen])}", range(count), index=min(default, count - 1), key=key, bind="query-params"
+    )
+
+
+def _settle(trace: AttentionTrace) -> None:
+    """Turn a click into a cell: where one drawn cell stands for many, the one with the largest weight among them."""
+    block = st.session_state.pop(state.PINNED_BLOCK, None)
+    if not block:
+        return
+    queries, keys = trace.shape
+    ranges = {
+        "query": (st.session_state.get(state.QUERY, 0), 1),
+        "key": (st.session_state.get(state.KEY, 0), 1),
+    } | block
+    (row, rows), (column, columns) = ranges["query"], ranges["key"]
+    if not (0 <= row < queries and 0 <= column < keys):
+        return  # a click on a picture of a text that has changed since
+    part = trace.weights[row : row + rows, column : column + columns]
+    best_row, best_column = np.unravel_index(part.argmax(), part.shape)
+    st.session_state[state.QUERY] = int(row + best_row)
+    st.session_state[state.KEY] = int(column + best_column)

@@ -1,0 +1,167 @@
+"""What a page shows: a trace with its labels, made from the widgets of one source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import streamlit as st
+from core.models import CATALOGUE
+
+from core import AttentionTrace, InputError, attend
+from core.capturing import Certificate, TooLongError
+from core.sources import DISTRIBUTIONS, random_matrices, toy_sentence
+from ui import cache, state
+from ui.own_matrices import own_matrices
+from ui.words import show_error
+
+SENTENCE = "The animal didn't cross the street because it was too tired."
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """A trace, the tokens of its rows and columns, and where its numbers come from."""
+
+    trace: AttentionTrace
+    query_tokens: tuple[str, ...]
+    key_tokens: tuple[str, ...]
+    origin: str
+    certificate: Certificate | None = None
+
+
+def model_picker() -> str:
+    return st.selectbox(
+        "Model",
+        [entry.name for entry in CATALOGUE],
+        key=state.MODEL,
+        bind="query-params",
+        accept_new_options=True,
+        help="Both listed models are there without a network. You can also type a Hugging Face name such as "
+        "openai-community/gpt2, or the path of a folder with safetensors.",
+    )
+
+
+def real_head() -> Scene | None:
+    """Text, model, layer and head, and the trace of that head; None after showing what is wrong."""
+    words, which = st.columns([5, 6], vertical_alignment="top")
+    with words:
+        text = st.text_area("Text", SENTENCE, key=state.TEXT, bind="query-params", height=68)
+        problem = st.container()
+    with which:
+        model_column, layer_column, head_column = st.columns([5, 2, 2], wrap=False)
+        with model_column:
+            name = model_picker()
+            model_problem = st.container()
+    try:
+        with model_problem:
+            loaded = cache.model(name)
+    except InputError as error:
+        with model_problem:
+            show_error(error)
+        return None
+    with problem:
+        pass_ = read_text(cache.TextRequest(loaded.name, text))
+    if pass_ is None:
+        return None
+    request, capture = pass_
+    kind = capture.kinds[0]
+    with layer_column:
+        layer = number_picker("Layer", state.LAYER, capture.layers(kind), default=2)
+    with head_column:
+        head = number_picker("Head", state.HEAD, capture.heads(kind), default=6)
+    trace, certificate = cache.head(cache.HeadRequest(request, kind, layer, head))
+    query_tokens, key_tokens = capture.tokens(kind)
+    return Scene(trace, query_tokens, key_tokens, f"Layer {layer}, head {head} of {name}.", certificate)
+
+
+def read_text(request: cache.TextRequest):
+    """Run the model over the text; offers to cut a text that is too long. None after showing what is wrong."""
+    try:
+        return request, cache.captured(request)
+    except TooLongError as error:
+        show_error(error)
+        if not st.checkbox(f"Keep only the first {error.limit:,} tokens", key=state.CUT, bind="query-params"):
+            return None
+        shortened = cache.TextRequest(request.model, request.text, request.pair, cut=True)
+        return shortened, cache.captured(shortened)
+    except InputError as error:
+        show_error(error)
+        return None
+
+
+def number_picker(label: str, key: str, count: int, default: int) -> int:
+    return st.selectbox(label, range(count), index=min(default, count - 1), key=key, bind="query-params")
+
+
+def toy() -> Scene | None:
+    words, width, seed = st.columns([6, 2, 2])
+    with words:
+        text = st.text_input("Sentence", SENTENCE, key=state.TOY_TEXT, bind="query-params")
+    with width:
+        d_head = st.number_input("Dimensions (d_k)", 1, 256, 8, key=state.TOY_SIZE, bind="query-params")
+    with seed:
+        seed_number = _seed()
+    with words:
+        return _scene(lambda: toy_sentence(text, d_head=d_head, seed=seed_number))
+
+
+def random() -> Scene | None:
+    columns = st.columns(6)
+    sizes = [("Queries", state.QUERIES, 6), ("Keys", state.KEYS, 8), ("d_k", state.D_K, 4), ("d_v", state.D_V, 4)]
+    picked = []
+    for column, (label, key, default) in zip(columns, sizes, strict=False):
+        with column:
+            picked.append(st.number_input(label, 1, 512, default, key=key, bind="query-params"))
+    with columns[4]:
+        distribution = st.selectbox("Numbers", DISTRIBUTIONS, key=state.DISTRIBUTION, bind="query-params")
+    with columns[5]:
+        seed_number = _seed()
+    return _scene(lambda: random_matrices(*picked, seed=seed_number, distribution=distribution))
+
+
+def _seed() -> int:
+    return st.number_input("Seed", 0, 9999, 0, key=state.SEED, bind="query-params")
+
+
+def _scene(make: Callable) -> Scene | None:
+    try:
+        matrices = make()
+        trace = attend(matrices.query, matrices.key, matrices.value)
+    except InputError as error:
+        show_error(error)
+        return None
+    return Scene(trace, matrices.query_tokens, matrices.key_tokens, matrices.origin)
+
+
+def own() -> Scene | None:
+    given = own_matrices()
+    if given is None:
+        return None
+    queries, keys = given.shape
+    return Scene(
+        given,
+        tuple(f"q{row}" for row in range(queries)),
+        tuple(f"k{row}" for row in range(keys)),
+        "The matrices entered here.",
+    )
+
+
+SOURCES = {
+    "A real head": real_head,
+    "A sentence, random weights": toy,
+    "Random matrices": random,
+    "My own matrices": own,
+}
+
+
+def pick_source() -> Scene | None:
+    source = st.segmented_control(
+        "Where the numbers come from",
+        list(SOURCES),
+        default="A real head",
+        required=True,
+        key=state.SOURCE,
+        bind="query-params",
+        label_visibility="collapsed",
+    )
+    return SOURCES[source]()

@@ -1,0 +1,139 @@
+"""A trace, stage by stage: one stage large, the pinned cell explained beside it, and all the stages small below."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from core import AttentionTrace, Ledger, explain
+from core.figures.ledger import waterfall
+from core.figures.stages import colour_limit, stage_figure
+from core.stages import STAGES, Stage, number
+from ui import pin, state, what_if
+from ui.certificate import show_certificate
+from ui.scene import Scene
+from ui.words import plain, quoted
+
+GROUPS = {"Q, K, V": STAGES[:3]} | {stage.name: (stage,) for stage in STAGES[3:]}
+DEFAULT_CELL = (10, 2)
+SCORES = ("Raw scores", "Scaled", "Masked")
+CONFIG = {"displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"]}
+
+
+def show_stages(scene: Scene) -> None:
+    """Everything below the source of a page."""
+    changed = what_if.changes(scene.trace)
+    trace = changed or scene.trace
+    group = st.segmented_control(
+        "Stage",
+        list(GROUPS),
+        default="Softmax",
+        required=True,
+        key=state.STAGE,
+        bind="query-params",
+        label_visibility="collapsed",
+    )
+    pin.listen()
+    picture, explanation = st.columns([7, 5] if changed is None else [3, 2], gap="medium")
+    with explanation:
+        cell = pin.pinned(trace, scene.query_tokens, scene.key_tokens, DEFAULT_CELL)
+        ledger = explain(trace, *cell)
+        _show_ledger(scene, trace, ledger, explain(scene.trace, *cell) if changed else None)
+    with picture:
+        _show_group(scene, GROUPS[group], changed, ledger)
+        if scene.certificate is not None:
+            show_certificate(scene.certificate)
+        else:
+            st.caption(plain(scene.origin))
+    st.subheader("Every stage", anchor=False)
+    _show_all(scene, trace, cell)
+
+
+def _show_group(scene: Scene, group: tuple[Stage, ...], changed: AttentionTrace | None, ledger: Ledger) -> None:
+    st.latex(group[-1].formula(changed or scene.trace, ledger)) if len(group) == 1 else st.caption(
+        "Each row is one position, each column one dimension."
+    )
+    versions = [("As it is", scene.trace)] + ([("Changed", changed)] if changed else [])
+    cell = (ledger.query, ledger.key)
+    if len(group) > 1:
+        for column, stage in zip(st.columns(len(group)), group, strict=True):
+            with column:
+                _chart(scene, stage, scene.trace, cell, label=stage.name, height=400, key=f"large_{stage.name}")
+        return
+    (stage,) = group
+    for column, (name, trace) in zip(st.columns(len(versions)), versions, strict=True):
+        with column:
+            limit = colour_limit(stage, *(version for _, version in versions))
+            label = f"{stage.name}: {name.lower()}" if changed else stage.name
+            _chart(
+                scene,
+                stage,
+                trace,
+                cell,
+                label=label if changed else None,
+                height=430,
+                limit=limit,
+                key=f"large_{name}",
+            )
+
+
+def _chart(scene, stage, trace, cell, *, label, height, key, limit=None, compact=False) -> None:
+    if label:
+        st.markdown(f"**{label}**")
+    figure = stage_figure(
+        stage, trace, scene.query_tokens, scene.key_tokens, pin=cell, limit=limit, height=height, compact=compact
+    )
+    st.plotly_chart(
+        figure,
+        key=key,
+        theme=None,
+        config=CONFIG | ({"displayModeBar": False} if compact else {}),
+        alt=f"{stage.name}: heatmap of {stage.rows} by {stage.columns}. {stage.sentence}",
+    )
+
+
+def _show_all(scene: Scene, trace: AttentionTrace, cell: tuple[int, int]) -> None:
+    columns = st.columns(3)
+    for place, stage in enumerate(STAGES):
+        with columns[place % 3]:
+            label = f"{place + 1}  {stage.name}"
+            _chart(scene, stage, trace, cell, label=label, height=250, key=f"small_{place}", compact=True)
+
+
+def _show_ledger(scene: Scene, trace: AttentionTrace, cell: Ledger, before: Ledger | None) -> None:
+    st.markdown(_sentence(scene, cell))
+    st.table(_rows(trace, cell, before), border="horizontal", hide_header=before is None, hide_index=True)
+    st.plotly_chart(
+        waterfall(cell),
+        key="waterfall",
+        theme=None,
+        config={"displayModeBar": False},
+        alt="Waterfall: the products of query and key one by one, their sum, and what becomes of it.",
+    )
+
+
+def _sentence(scene: Scene, cell: Ledger) -> str:
+    query, key = quoted(scene.query_tokens[cell.query]), quoted(scene.key_tokens[cell.key])
+    if not cell.allowed:
+        return f"{query} may not look at {key}: the pair is masked, its weight is exactly 0."
+    return f"{query} gives **{cell.weight:.1%}** of its attention to {key}."
+
+
+def _rows(trace: AttentionTrace, cell: Ledger, before: Ledger | None) -> list[dict[str, str]]:
+    lines = [
+        (f"q · k, sum of {len(cell.products)} products", lambda c: number(c.raw)),
+        ("× scale", lambda c: f"× {number(c.scale)} = {number(c.scaled)}"),
+    ]
+    if trace.softcap is not None:
+        lines.append((f"soft cap {trace.softcap:g}", lambda c: number(c.capped)))
+    if trace.bias.any():
+        lines.append(("+ bias", lambda c: number(c.bias)))
+    lines += [
+        ("+ mask", lambda c: f"{'+ 0' if c.allowed else '+ (−∞)'} = {number(c.masked)}"),
+        ("− row maximum", lambda c: f"− ({number(c.row_maximum)}) = {number(c.shifted)}"),
+        ("e to that power", lambda c: number(c.exponential)),
+        ("÷ row sum", lambda c: f"÷ {number(c.row_sum)}"),
+        ("= weight", lambda c: number(c.weight)),
+    ]
+    if before is None:
+        return [{"step": step, "value": tell(cell)} for step, tell in lines]
+    return [{"step": step, "as it is": tell(before), "changed": tell(cell)} for step, tell in lines]

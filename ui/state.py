@@ -1,0 +1,21 @@
+"""Every widget key. A bound widget's key is also its name in the page's address, so keys are short words that stay."""
+
+SOURCE = "source"
+STAGE = "stage"
+QUERY, KEY = "query", "key"
+SCALING = "scaling"
+MASK, MASK_SIZE, MASK_GRID = "mask", "size", "grid"
+SHARED_COLOURS = "colours"
+
+TEXT, PAIR, CUT = "text", "pair", "cut"
+MODEL, KIND, LAYER, HEAD = "model", "kind", "layer", "head"
+
+TOY_TEXT, TOY_SIZE = "words", "width"
+QUERIES, KEYS, D_K, D_V = "queries", "keys", "dk", "dv"
+DISTRIBUTION, SEED = "numbers", "seed"
+OWN = {"query": "q", "key": "k", "value": "v", "mask": "m"}
+FILES = {"query": "file_q", "key": "file_k", "value": "file_v", "mask": "file_m"}
+ARCHIVE = "archive"
+
+PIN = "pin"  # the click listener
+PINNED_BLOCK = "pinned_block"  # a click on a pooled picture, until the page has looked for its strongest cell
