@@ -21,6 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent
 REQUIREMENTS = ("requirements.txt", "requirements-dev.txt", "requirements-models.txt")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+PACKAGES = ("libatomic1", "chromium")  # slim images lack libatomic1, without which Playwright itself does not start
 ASK_PLAYWRIGHT = """
 from playwright.sync_api import sync_playwright
 with sync_playwright() as playwright:
@@ -137,9 +138,11 @@ def install_browser(python: str) -> str:
     as_root = administrator()
     apt = None if as_root is None or not shutil.which("apt-get") else [*as_root, "apt-get"]
     if apt is not None:
-        say("no browser found: installing the package chromium")
+        say("no browser found: installing the system's packages")
         subprocess.run([*apt, "update"])
-        subprocess.run([*apt, "install", "--yes", "--no-install-recommends", "chromium"], stdin=subprocess.DEVNULL)
+        for package in PACKAGES:  # one by one: Ubuntu has no package chromium, and still needs the other
+            install = [*apt, "install", "--yes", "--no-install-recommends", package]
+            subprocess.run(install, stdin=subprocess.DEVNULL)
         if browser := find_browser():
             return browser
     say("no browser found: downloading Playwright's Chromium")
