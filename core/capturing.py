@@ -36,8 +36,9 @@ IMPLEMENTATION = "headlight"
 
 Kind = Literal["self", "encoder", "decoder", "cross"]
 
-# Largest difference from the model's own output that rounding explains, as a share of the largest value vector entry.
-ROUNDING = {"float32": 1e-5, "float64": 1e-12, "float16": 5e-3, "bfloat16": 3e-2}
+# How many units of rounding still count as agreement. Measured on every head of both offline models: at most 5.4, and at
+# least 370 once the scale is off by one percent.
+ALLOWED_ROUNDING = 20.0
 
 
 class TooLongError(InputError):
@@ -194,13 +195,13 @@ class Certificate:
 
     cells       how many numbers were compared: the entries of the head's output [queries, d_v]
     difference  the largest absolute difference between them
-    tolerance   the most that rounding in `dtype` explains
+    rounding    the largest difference in units of what one rounding error in `dtype` can do to that number (see `certify`)
     left_out    queries that may attend to nothing, which every implementation treats differently
     """
 
     cells: int
     difference: float
-    tolerance: float
+    rounding: float
     left_out: int
     model: str
     revision: str
@@ -210,7 +211,7 @@ class Certificate:
 
     @property
     def holds(self) -> bool:
-        return self.difference <= self.tolerance
+        return self.rounding <= ALLOWED_ROUNDING
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,7 +266,7 @@ class Capture:
             bias=bias,
             scale=call.scale,
             softcap=call.softcap,
-            sinks=None if call.sinks is None else float(call.sinks.flatten()[head]),
+            sinks=None if call.sinks is None else float(call.sinks.detach().flatten()[head]),
         )
 
     def certificate(self, layer: int, head: int, kind: Kind | None = None) -> Certificate:
@@ -335,13 +336,21 @@ def capture(
 
 
 def certify(trace: AttentionTrace, output: NDArray[np.floating], model: Model) -> Certificate:
-    """Compare a trace with the output [queries, d_v] that the model's own attention returned for the same head."""
+    """Compare a trace with the output [queries, d_v] that the model's own attention returned for the same head.
+
+    What rounding can do to an output number: a relative error ε in a score s shifts it by ε·|s|, which changes its weight by
+    that factor; so one unit is ε · (1 + max |s| of the row) · Σ weight · |value|. A head that leans on a single key, whose
+    output hardly depends on its scores, is thereby held to the same standard as any other.
+    """
     attending = ~trace.empty_rows
-    difference = np.abs(trace.output[attending] - output[attending])
+    difference = np.abs(trace.output - output)[attending]
+    largest_score = np.abs(np.where(trace.mask, trace.masked, 0)).max(axis=1, keepdims=True)
+    unit = torch.finfo(getattr(torch, model.dtype)).eps * (1 + largest_score) * (trace.weights @ np.abs(trace.value))
+    units = difference / np.maximum(unit[attending], np.finfo(unit.dtype).tiny)
     return Certificate(
         cells=difference.size,
         difference=float(difference.max(initial=0.0)),
-        tolerance=ROUNDING[model.dtype] * max(1.0, float(np.abs(trace.value).max())),
+        rounding=float(units.max(initial=0.0)),
         left_out=int((~attending).sum()),
         model=model.name,
         revision=model.revision,
@@ -432,7 +441,7 @@ def _encode(model: Model, text: str | None, pair: str | None, cut: bool) -> dict
 
 
 def _from_ids(model: Model, input_ids: Sequence[int] | NDArray[np.integer], cut: bool) -> dict[str, torch.Tensor]:
-    ids = torch.as_tensor(np.array(input_ids)).reshape(1, -1)
+    ids = torch.as_tensor(input_ids).reshape(1, -1)
     size = model.network.get_input_embeddings().weight.shape[0]
     if ids.numel() == 0 or ids.is_floating_point() or int(ids.min()) < 0 or int(ids.max()) >= size:
         raise InputError(

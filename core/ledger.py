@@ -94,5 +94,22 @@ def explain(trace: AttentionTrace, query: int, key: int) -> Ledger:
     )
 
 
+def strongest_pair(trace: AttentionTrace) -> tuple[int, int]:
+    """A (query, key) worth looking at first: the largest weight between two different positions away from both ends.
+
+    The ends are where special tokens stand and where many heads park their attention; a small trace has only ends, and
+    there the largest weight of all is taken.
+    """
+    queries, keys = trace.shape
+    inner = trace.weights[1:-1, 1:-1].copy()
+    if inner.size < 2:
+        query, key = np.unravel_index(trace.weights.argmax(), trace.shape)
+        return int(query), int(key)
+    if queries == keys:
+        np.fill_diagonal(inner, 0)
+    query, key = np.unravel_index(inner.argmax(), inner.shape)
+    return int(query) + 1, int(key) + 1
+
+
 def _cap(score, softcap: float | None):
     return score if softcap is None else softcap * np.tanh(score / softcap)

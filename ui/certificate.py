@@ -19,7 +19,7 @@ def show_certificate(certificate: Certificate) -> None:
     else:
         st.badge(
             f"Does not agree with the model: {cells}, largest difference {certificate.difference:.1e}, "
-            f"allowed {certificate.tolerance:.1e}",
+            f"{certificate.rounding:,.0f} times what rounding explains",
             icon=":material/error:",
             color="red",
         )

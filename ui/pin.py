@@ -10,6 +10,7 @@ import numpy as np
 import streamlit as st
 
 from core import AttentionTrace
+from core.ledger import strongest_pair
 from ui import state
 from ui.words import quoted
 
@@ -59,24 +60,30 @@ def _clicked() -> None:
     st.session_state[state.PINNED_BLOCK] = block
 
 
-def pinned(trace: AttentionTrace, query_tokens: tuple[str, ...], key_tokens: tuple[str, ...], default: tuple[int, int]):
-    """The two select boxes, and the cell they choose as (query, key)."""
+def pinned(trace: AttentionTrace, query_tokens: tuple[str, ...], key_tokens: tuple[str, ...]) -> tuple[int, int]:
+    """The two select boxes, and the cell they choose as (query, key): while they are empty, the strongest pair."""
     _settle(trace)
-    queries, keys = trace.shape
+    strongest = strongest_pair(trace)
     query_column, key_column = st.columns(2, wrap=False)
     with query_column:
-        query = _picker("Query", state.QUERY, queries, default[0], query_tokens)
+        query = _picker("Query", state.QUERY, strongest[0], query_tokens)
     with key_column:
-        key = _picker("Key", state.KEY, keys, default[1], key_tokens)
+        key = _picker("Key", state.KEY, strongest[1], key_tokens)
     return query, key
 
 
-def _picker(label: str, key: str, count: int, default: int, tokens: tuple[str, ...]) -> int:
+def _picker(label: str, key: str, strongest: int, tokens: tuple[str, ...]) -> int:
     chosen = st.session_state.get(key)
-    chosen = chosen if isinstance(chosen, int) and chosen < count else min(default, count - 1)
-    return st.selectbox(
-        f"{label} {quoted(tokens[chosen])}", range(count), index=min(default, count - 1), key=key, bind="query-params"
+    shown = chosen if chosen in range(len(tokens)) else strongest
+    chosen = st.selectbox(
+        f"{label} {quoted(tokens[shown])}",
+        range(len(tokens)),
+        index=None,
+        placeholder=f"{strongest}, strongest pair",
+        key=key,
+        bind="query-params",
     )
+    return strongest if chosen is None else chosen
 
 
 def _settle(trace: AttentionTrace) -> None:
@@ -96,3 +103,7 @@ def _settle(trace: AttentionTrace) -> None:
     best_row, best_column = np.unravel_index(part.argmax(), part.shape)
     st.session_state[state.QUERY] = int(row + best_row)
     st.session_state[state.KEY] = int(column + best_column)
+
+
+def _or(chosen: int | None, otherwise: int) -> int:
+    return otherwise if chosen is None else chosen

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import streamlit as st
-from core.models import CATALOGUE
 
-from core import AttentionTrace, InputError, attend
+from core import AttentionTrace, Capture, InputError, Model, attend
 from core.capturing import Certificate, TooLongError
+from core.models import CATALOGUE
 from core.sources import DISTRIBUTIONS, random_matrices, toy_sentence
 from ui import cache, state
 from ui.own_matrices import own_matrices
@@ -29,10 +29,24 @@ class Scene:
     certificate: Certificate | None = None
 
 
+# Where a model opens: heads that look from "it" back to "animal" in the sentence above.
+OPENING_HEADS = {"all-MiniLM-L6-v2": (5, 11), "SmolLM2-135M-Instruct": (13, 8)}
+
+
+def opening_head(name: str) -> tuple[int, int]:
+    return OPENING_HEADS.get(name, (0, 0))
+
+
+def _open_model() -> None:
+    """A newly chosen model opens at its own head, so that the address, which leaves out defaults, stays right."""
+    st.session_state[state.LAYER], st.session_state[state.HEAD] = opening_head(st.session_state[state.MODEL])
+
+
 def model_picker() -> str:
     return st.selectbox(
         "Model",
-        [entry.name for entry in CATALOGUE],
+        [entry.name for entry in CATALOGUE][::-1],
+        on_change=_open_model,
         key=state.MODEL,
         bind="query-params",
         accept_new_options=True,
@@ -43,35 +57,54 @@ def model_picker() -> str:
 
 def real_head() -> Scene | None:
     """Text, model, layer and head, and the trace of that head; None after showing what is wrong."""
-    words, which = st.columns([5, 6], vertical_alignment="top")
+    chosen = choose_text()
+    return None if chosen is None else choose_head(*chosen)
+
+
+def choose_text(*, pairs: bool = False) -> tuple[cache.TextRequest, Capture, list] | None:
+    """The pass of the chosen model over the text, and the places left for the choice of layer and head."""
+    words, which = st.columns(2)
     with words:
         text = st.text_area("Text", SENTENCE, key=state.TEXT, bind="query-params", height=68)
         problem = st.container()
     with which:
-        model_column, layer_column, head_column = st.columns([5, 2, 2], wrap=False)
+        model_column, *places = st.columns([5, 2, 2], wrap=False)
         with model_column:
             name = model_picker()
-            model_problem = st.container()
-    try:
-        with model_problem:
-            loaded = cache.model(name)
-    except InputError as error:
-        with model_problem:
-            show_error(error)
-        return None
+            try:
+                model = cache.model(name)
+            except InputError as error:
+                show_error(error)
+                return None
+    with words:
+        pair = _second_text(model) if pairs else None
     with problem:
-        pass_ = read_text(cache.TextRequest(loaded.name, text))
-    if pass_ is None:
-        return None
-    request, capture = pass_
+        passed = read_text(cache.TextRequest(name, text, pair))
+    return None if passed is None else (*passed, places)
+
+
+def _second_text(model: Model) -> str | None:
+    """The field that the model has a use for: a second text for encoders of pairs, what the decoder has written so far."""
+    if model.takes_pairs:
+        return st.text_input("Second text (optional)", key=state.PAIR, bind="query-params") or None
+    return None
+
+
+def choose_head(request: cache.TextRequest, capture: Capture, places: list) -> Scene:
+    """Layer and head of a pass, and the trace of that head."""
     kind = capture.kinds[0]
-    with layer_column:
-        layer = number_picker("Layer", state.LAYER, capture.layers(kind), default=2)
-    with head_column:
-        head = number_picker("Head", state.HEAD, capture.heads(kind), default=6)
+    if len(capture.kinds) > 1:
+        kind = st.segmented_control(
+            "Attention", capture.kinds, default=kind, required=True, key=state.KIND, bind="query-params"
+        )
+    default_layer, default_head = opening_head(request.model)
+    with places[0]:
+        layer = number_picker("Layer", state.LAYER, capture.layers(kind), default_layer)
+    with places[1]:
+        head = number_picker("Head", state.HEAD, capture.heads(kind), default_head)
     trace, certificate = cache.head(cache.HeadRequest(request, kind, layer, head))
     query_tokens, key_tokens = capture.tokens(kind)
-    return Scene(trace, query_tokens, key_tokens, f"Layer {layer}, head {head} of {name}.", certificate)
+    return Scene(trace, query_tokens, key_tokens, f"Layer {layer}, head {head} of {request.model}.", certificate)
 
 
 def read_text(request: cache.TextRequest):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import streamlit as st
+from numpy.linalg import norm
 
 from core import AttentionTrace, Ledger, explain
-from core.figures.ledger import waterfall
+from core.figures.ledger import passed_on, waterfall
 from core.figures.stages import colour_limit, stage_figure
 from core.stages import STAGES, Stage, number
 from ui import pin, state, what_if
@@ -14,28 +15,30 @@ from ui.scene import Scene
 from ui.words import plain, quoted
 
 GROUPS = {"Q, K, V": STAGES[:3]} | {stage.name: (stage,) for stage in STAGES[3:]}
-DEFAULT_CELL = (10, 2)
 SCORES = ("Raw scores", "Scaled", "Masked")
 CONFIG = {"displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"]}
 
 
 def show_stages(scene: Scene) -> None:
     """Everything below the source of a page."""
-    changed = what_if.changes(scene.trace)
+    stages, switches = st.columns([6, 5], vertical_alignment="center")
+    with stages:
+        group = st.segmented_control(
+            "Stage",
+            list(GROUPS),
+            default="Softmax",
+            required=True,
+            key=state.STAGE,
+            bind="query-params",
+            label_visibility="collapsed",
+        )
+    with switches:
+        changed = what_if.changes(scene.trace)
     trace = changed or scene.trace
-    group = st.segmented_control(
-        "Stage",
-        list(GROUPS),
-        default="Softmax",
-        required=True,
-        key=state.STAGE,
-        bind="query-params",
-        label_visibility="collapsed",
-    )
     pin.listen()
     picture, explanation = st.columns([7, 5] if changed is None else [3, 2], gap="medium")
     with explanation:
-        cell = pin.pinned(trace, scene.query_tokens, scene.key_tokens, DEFAULT_CELL)
+        cell = pin.pinned(trace, scene.query_tokens, scene.key_tokens)
         ledger = explain(trace, *cell)
         _show_ledger(scene, trace, ledger, explain(scene.trace, *cell) if changed else None)
     with picture:
@@ -49,9 +52,8 @@ def show_stages(scene: Scene) -> None:
 
 
 def _show_group(scene: Scene, group: tuple[Stage, ...], changed: AttentionTrace | None, ledger: Ledger) -> None:
-    st.latex(group[-1].formula(changed or scene.trace, ledger)) if len(group) == 1 else st.caption(
-        "Each row is one position, each column one dimension."
-    )
+    if len(group) == 1:
+        st.markdown(f"${group[0].formula(changed or scene.trace, ledger)}$")
     versions = [("As it is", scene.trace)] + ([("Changed", changed)] if changed else [])
     cell = (ledger.query, ledger.key)
     if len(group) > 1:
@@ -109,6 +111,13 @@ def _show_ledger(scene: Scene, trace: AttentionTrace, cell: Ledger, before: Ledg
         config={"displayModeBar": False},
         alt="Waterfall: the products of query and key one by one, their sum, and what becomes of it.",
     )
+    st.plotly_chart(
+        passed_on(cell),
+        key="passed_on",
+        theme=None,
+        config={"displayModeBar": False},
+        alt="Bars: the value vector of the key, and its share that reaches the query's output.",
+    )
 
 
 def _sentence(scene: Scene, cell: Ledger) -> str:
@@ -133,7 +142,10 @@ def _rows(trace: AttentionTrace, cell: Ledger, before: Ledger | None) -> list[di
         ("e to that power", lambda c: number(c.exponential)),
         ("÷ row sum", lambda c: f"÷ {number(c.row_sum)}"),
         ("= weight", lambda c: number(c.weight)),
+        ("× value", lambda c: f"length {number(norm(c.value))} → {number(norm(c.contribution))}"),
     ]
     if before is None:
-        return [{"step": step, "value": tell(cell)} for step, tell in lines]
-    return [{"step": step, "as it is": tell(before), "changed": tell(cell)} for step, tell in lines]
+        return [{"step": plain(step), "value": plain(tell(cell))} for step, tell in lines]
+    return [
+        {"step": plain(step), "as it is": plain(tell(before)), "changed": plain(tell(cell))} for step, tell in lines
+    ]

@@ -85,8 +85,11 @@ def heatmap(
         )
     if scale == "permission" or hidden.any():
         figure.add_trace(_permissions(hidden, drawn, rows, columns, most, show_allowed=scale == "permission"))
-    _legend(figure, show_allowed=scale == "permission", show_forbidden=bool(hidden.any()))
+    has_legend = scale == "permission" or bool(hidden.any())
+    if has_legend:
+        _legend(figure, show_allowed=scale == "permission", show_forbidden=bool(hidden.any()))
     _lay_out(figure, values.shape, rows, columns, height, compact)
+    figure.update_layout(showlegend=has_legend, margin_t=26 if has_legend else 6)
     figure.update_layout(
         xaxis2=_hidden_axis(drawn.columns, drawn.column_block, values.shape[1], columns, "x"),
         yaxis2=_hidden_axis(drawn.rows, drawn.row_block, values.shape[0], rows, "y"),
@@ -178,17 +181,17 @@ def _lay_out(figure: go.Figure, shape: tuple[int, int], rows: Axis, columns: Axi
     figure.update_layout(
         template="none",
         height=height,
-        margin={"l": 8, "r": 8, "t": 30, "b": 8},
+        margin={"l": 8, "r": 8, "b": 8},
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
         font={"color": INK, "size": size},
         legend={"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom", "font": {"size": size}, "itemclick": False},
-        showlegend=True,
         dragmode="zoom" if not compact else False,
         hoverlabel={"font": {"size": 14}, "align": "left"},
-        xaxis=_shown_axis(shape[1], columns, size, most) | {"title": None if compact else {"text": columns.name}},
+        xaxis=_shown_axis(shape[1], columns, size, most)
+        | {"title": None if compact else {"text": columns.name, "standoff": 12}},
         yaxis=_shown_axis(shape[0], rows, size, most)
-        | {"title": None if compact else {"text": rows.name}, "range": [shape[0] - 0.5, -0.5]},
+        | {"title": None if compact else {"text": rows.name, "standoff": 12}, "range": [shape[0] - 0.5, -0.5]},
     )
     for line, place in (("y", rows.pinned), ("x", columns.pinned)):
         if place is not None:

@@ -1,48 +1,44 @@
-"""How one score came about, as a waterfall: the products of query and key one by one, then what becomes of their sum."""
+"""How one weight came about, as a waterfall, and what it then passes on."""
 
 from __future__ import annotations
 
 import math
 
+import numpy as np
 import plotly.graph_objects as go
 
 from core.figures.palette import ABOVE, BELOW, INK, TOTAL
 from core.ledger import Ledger
 
+_PRODUCTS_WIDTH = 8.0  # the products share this much room, however many they are; every later step has 1
+_GRID = "rgba(128, 132, 142, 0.2)"
 
-def waterfall(cell: Ledger, *, height: int = 230) -> go.Figure:
-    """From 0 over every product q_d · k_d to their sum, then scaling, cap and bias, down to the distance from the row's best.
+
+def waterfall(cell: Ledger, *, height: int = 240) -> go.Figure:
+    """Left: from 0 over every product q_d · k_d to their sum, then scale, cap, bias and mask, and the row's maximum.
+    Right, on an axis from 0 to 1: e to that power, and its share of the row's sum, the weight.
 
     A forbidden pair ends at its score before the mask: −∞ has no place on an axis.
     """
-    steps = [(f"d{d}", float(product)) for d, product in enumerate(cell.products)]
-    measures = ["relative"] * len(steps)
-
-    def total(name: str, value: float) -> None:
-        steps.append((name, value))
-        measures.append("total")
-
-    def change(name: str, value: float) -> None:
-        steps.append((name, value))
-        measures.append("relative")
-
-    total("q·k", cell.raw)
-    change("× scale", cell.scaled - cell.raw)
+    steps: list[tuple[str, float, str]] = [("q·k", cell.raw, "total"), ("× scale", cell.scaled - cell.raw, "relative")]
     if cell.capped != cell.scaled:
-        change("soft cap", cell.capped - cell.scaled)
+        steps.append(("soft cap", cell.capped - cell.scaled, "relative"))
     if cell.bias:
-        change("+ bias", cell.bias)
-    total("score", cell.capped + cell.bias)
+        steps.append(("+ bias", cell.bias, "relative"))
+    steps.append(("score", cell.capped + cell.bias, "total"))
     if math.isfinite(cell.masked):
-        change("− row max", -cell.row_maximum)
-        total("shifted", cell.shifted)
+        steps += [("− row max", -cell.row_maximum, "relative"), ("shifted", cell.shifted, "total")]
 
+    width = _PRODUCTS_WIDTH / len(cell.products)
+    places = [(d + 0.5) * width for d in range(len(cell.products))]
+    later = [_PRODUCTS_WIDTH + 1 + place for place in range(len(steps))]
     figure = go.Figure(
         go.Waterfall(
-            x=list(range(len(steps))),
-            y=[value for _, value in steps],
-            measure=measures,
-            customdata=[name for name, _ in steps],
+            x=places + later,
+            y=cell.products.tolist() + [value for _, value, _ in steps],
+            measure=["relative"] * len(places) + [measure for _, _, measure in steps],
+            width=[width * 0.9] * len(places) + [0.8] * len(steps),
+            customdata=[f"dimension {d}" for d in range(len(places))] + [name for name, _, _ in steps],
             increasing={"marker": {"color": ABOVE}},
             decreasing={"marker": {"color": BELOW}},
             totals={"marker": {"color": TOTAL}},
@@ -50,7 +46,57 @@ def waterfall(cell: Ledger, *, height: int = 230) -> go.Figure:
             hovertemplate="%{customdata}: <b>%{delta:.5g}</b><br>so far <b>%{final:.5g}</b><extra></extra>",
         )
     )
-    named = [(place, name) for place, (name, _) in enumerate(steps) if place >= len(cell.products)]
+    figure.add_trace(
+        go.Bar(
+            x=["e^x", "weight"],
+            y=[cell.exponential, cell.weight],
+            xaxis="x2",
+            yaxis="y2",
+            width=0.6,
+            marker={"color": [TOTAL, ABOVE]},
+            hovertemplate="%{x}: <b>%{y:.5g}</b><extra></extra>",
+        )
+    )
+    _plain(figure, height)
+    figure.update_layout(
+        xaxis={
+            "domain": [0, 0.78],
+            "tickmode": "array",
+            "tickvals": [_PRODUCTS_WIDTH / 2, *later],
+            "ticktext": [f"{len(places)} products", *(name for name, _, _ in steps)],
+            "tickangle": -35,
+        },
+        xaxis2={"domain": [0.88, 1], "anchor": "y2", "tickangle": -35},
+        yaxis2={"anchor": "x2", "range": [0, 1.02], "nticks": 3, "gridcolor": _GRID, "tickfont": {"size": 12}},
+    )
+    return figure
+
+
+def passed_on(cell: Ledger, *, height: int = 150) -> go.Figure:
+    """The key's value vector, and the part of it that the weight lets through to the query's output."""
+    dimensions = np.arange(cell.value.size)
+    figure = go.Figure(
+        [
+            go.Bar(x=dimensions, y=cell.value, name="value", marker={"color": _GRID}, hovertemplate=_TELL),
+            go.Bar(
+                x=dimensions, y=cell.contribution, name="weight × value", marker={"color": ABOVE}, hovertemplate=_TELL
+            ),
+        ]
+    )
+    _plain(figure, height)
+    figure.update_layout(
+        barmode="overlay",
+        showlegend=True,
+        legend={"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom", "itemclick": False},
+        xaxis={"title": {"text": "dimension", "standoff": 4}, "nticks": 9},
+    )
+    return figure
+
+
+_TELL = "%{fullData.name}, dimension %{x}: <b>%{y:.5g}</b><extra></extra>"
+
+
+def _plain(figure: go.Figure, height: int) -> None:
     figure.update_layout(
         template="none",
         height=height,
@@ -60,16 +106,7 @@ def waterfall(cell: Ledger, *, height: int = 230) -> go.Figure:
         font={"color": INK, "size": 13},
         showlegend=False,
         dragmode=False,
-        bargap=0.15,
-        xaxis={
-            "tickmode": "array",
-            "tickvals": [(len(cell.products) - 1) / 2] + [place for place, _ in named],
-            "ticktext": [f"{len(cell.products)} products"] + [name for _, name in named],
-            "showgrid": False,
-            "zeroline": False,
-            "automargin": True,
-            "tickangle": -40,
-        },
-        yaxis={"zeroline": True, "zerolinecolor": INK, "gridcolor": "rgba(128,132,142,0.2)", "automargin": True},
+        bargap=0.1,
+        xaxis={"showgrid": False, "zeroline": False, "automargin": True},
+        yaxis={"zeroline": True, "zerolinecolor": INK, "gridcolor": _GRID, "automargin": True, "nticks": 5},
     )
-    return figure

@@ -1,0 +1,38 @@
+"""Real models, loaded once a run: both that are there without a network, and transformers' own eager twins of them."""
+
+import os
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test may wait for a model hub
+
+import pytest
+import torch
+
+TEXTS = (
+    "The animal didn't cross the street because it was too tired.",
+    "def fibonacci(n):\n    return n if n < 2 else fibonacci(n - 1) + fibonacci(n - 2)\n",
+    "Ein Café in 東京 costs €5 😀, and the cat saw the other cat; <b>bold</b> $x$ *stars*",
+)
+
+
+@pytest.fixture(scope="session")
+def minilm():
+    from core import load_model
+
+    return load_model("all-MiniLM-L6-v2")
+
+
+@pytest.fixture(scope="session")
+def smollm():
+    from core import load_model
+
+    return load_model("SmolLM2-135M-Instruct")
+
+
+def eager_attentions(model, capture, **inputs):
+    """Weights [heads, queries, keys] of every layer as transformers' own eager code computes them, from a separate copy."""
+    import copy
+
+    network = copy.deepcopy(model.network)
+    network.set_attn_implementation("eager")
+    with torch.inference_mode():
+        return network(torch.tensor([capture.input_ids]), output_attentions=True, **inputs)

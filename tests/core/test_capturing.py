@@ -1,0 +1,281 @@
+"""What is captured against transformers' own eager attention: real models, every head; tiny ones of every kind."""
+
+import copy
+import threading
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+import transformers as t
+
+from core import capture, load_model
+from core.capturing import Call, TooLongError, certify
+from core.errors import InputError, WeightsOnlyError
+from core.masks import causal, grid
+from tests.conftest import TEXTS
+
+SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48, "vocab_size": 64}
+GROUPED = SMALL | {"num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 64, "pad_token_id": 0}
+SEQ2SEQ = {
+    "d_model": 32,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 48,
+    "decoder_ffn_dim": 48,
+    "vocab_size": 64,
+    "max_position_embeddings": 64,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "decoder_start_token_id": 1,
+    "forced_eos_token_id": None,
+}
+TINY = {
+    "BERT": lambda: t.BertModel(t.BertConfig(**SMALL)),
+    "GPT-2": lambda: t.GPT2LMHeadModel(t.GPT2Config(n_embd=32, n_layer=2, n_head=4, vocab_size=64, n_positions=64)),
+    "Llama, grouped": lambda: t.LlamaForCausalLM(t.LlamaConfig(**GROUPED)),
+    "Mistral, sliding window": lambda: t.MistralForCausalLM(t.MistralConfig(**GROUPED, sliding_window=4)),
+    "Gemma 2, soft cap": lambda: t.Gemma2ForCausalLM(
+        t.Gemma2Config(**GROUPED, sliding_window=4, attn_logit_softcapping=0.5, query_pre_attn_scalar=8)
+    ),
+    "ModernBERT, local layers": lambda: t.ModernBertModel(
+        t.ModernBertConfig(**SMALL, local_attention=4, global_attn_every_n_layers=2, pad_token_id=0)
+    ),
+    "gpt-oss, sinks": lambda: t.GptOssForCausalLM(
+        t.GptOssConfig(**GROUPED, sliding_window=4, num_local_experts=2, num_experts_per_tok=1)
+    ),
+    "T5, position bias": lambda: t.T5ForConditionalGeneration(
+        t.T5Config(d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4, vocab_size=64, decoder_start_token_id=0)
+    ),
+    "BART": lambda: t.BartForConditionalGeneration(t.BartConfig(**SEQ2SEQ)),
+}
+FIELD = {
+    "self": "attentions",
+    "encoder": "encoder_attentions",
+    "decoder": "decoder_attentions",
+    "cross": "cross_attentions",
+}
+
+
+def tiny(name):
+    """A random model whose parameters are large enough for the attention to be far from uniform."""
+    torch.manual_seed(0)
+    network = TINY[name]().eval()
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.normal_(std=0.3)
+    return network
+
+
+def eager(network, **inputs):
+    twin = copy.deepcopy(network)
+    twin.set_attn_implementation("eager")
+    with torch.inference_mode():
+        return twin(**inputs, output_attentions=True)
+
+
+def worst_difference(taken, expected):
+    """Over every kind, layer and head, between the weights of our traces and those of the eager pass."""
+    differences = []
+    for kind in taken.kinds:
+        layers = getattr(expected, FIELD[kind])
+        assert (len(layers), layers[0].shape[1]) == (taken.layers(kind), taken.heads(kind))
+        for layer, heads in enumerate(layers):
+            for head, weights in enumerate(heads[0].float().numpy()):
+                differences.append(np.abs(taken.trace(layer, head, kind).weights - weights).max())
+    return max(differences)
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_every_head_of_every_kind_agrees_with_eager(name):
+    network = tiny(name)
+    plain = eager(network, **_inputs(network))
+    taken = capture(load_model(network), input_ids=np.arange(3, 15))
+    assert taken.kinds == (("encoder", "decoder", "cross") if network.config.is_encoder_decoder else ("self",))
+    assert worst_difference(taken, plain) < 2e-6
+    for kind in taken.kinds:
+        assert max(taken.agreement(layer, kind) for layer in range(taken.layers(kind))) < 2e-6
+
+
+def _inputs(network):
+    inputs = {"input_ids": torch.arange(3, 15)[None]}
+    if network.config.is_encoder_decoder:
+        inputs["decoder_input_ids"] = torch.tensor([[network.config.decoder_start_token_id]])
+    return inputs
+
+
+@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("model", ["minilm", "smollm"])
+def test_every_head_of_the_real_models_agrees_with_eager(model, text, request):
+    model = request.getfixturevalue(model)
+    taken = capture(model, text)
+    worst = worst_difference(taken, eager(model.network, input_ids=torch.tensor([taken.input_ids])))
+    agreement = max(taken.agreement(layer) for layer in range(taken.layers()))
+    print(f"\n{model.name}, {len(taken.input_ids)} tokens: weights {worst:.2e}, output {agreement:.2e}")
+    assert worst < 2e-5
+    assert agreement < 2e-5
+
+
+def test_the_next_token(smollm):
+    (token, probability), *_ = capture(smollm, "The capital of France is").next_tokens(3)
+    assert token == " Paris"
+    assert probability == pytest.approx(0.772, abs=0.005)
+
+
+def test_capturing_changes_nothing(smollm):
+    ids = torch.tensor([smollm.tokenizer("The cat saw the other cat")["input_ids"]])
+    plain = copy.deepcopy(smollm.network)
+    plain.set_attn_implementation("sdpa")
+    with torch.inference_mode():
+        expected = plain(ids, logits_to_keep=1).logits[0, -1].numpy()
+    np.testing.assert_array_equal(capture(smollm, input_ids=ids[0]).logits, expected)
+    with torch.inference_mode():  # and outside a capture, too, nothing is recorded and nothing differs
+        np.testing.assert_array_equal(smollm.network(ids, logits_to_keep=1).logits[0, -1].numpy(), expected)
+
+
+def test_grouped_heads_share_their_key_head(smollm):
+    taken = capture(smollm, TEXTS[0])
+    assert [taken.key_head(0, head) for head in range(9)] == [(head // 3, 3) for head in range(9)]
+    np.testing.assert_array_equal(taken.trace(4, 3).key, taken.trace(4, 5).key)
+    assert not np.array_equal(taken.trace(4, 2).key, taken.trace(4, 3).key)
+
+
+def test_sessions_do_not_see_each_other(minilm):
+    texts = [f"Session {number} writes about {word}" for number, word in enumerate(["cats", "dogs", "trees", "rivers"])]
+    expected = [capture(minilm, text).trace(5, 11).weights for text in texts]
+    wrong = []
+
+    def work(number):
+        for _ in range(20):
+            taken = capture(minilm, texts[number])
+            if len(taken.calls["self"]) != 6 or not np.allclose(
+                taken.trace(5, 11).weights, expected[number], atol=1e-6
+            ):
+                wrong.append(number)
+
+    threads = [threading.Thread(target=work, args=(number % 4,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_the_certificate_holds_and_breaks_when_the_scale_is_off_by_one_percent(minilm, smollm):
+    for model in (minilm, smollm):
+        taken = capture(model, TEXTS[0])
+        for layer in range(taken.layers()):
+            for head in range(taken.heads()):
+                good = taken.certificate(layer, head)
+                assert good.holds
+                assert good.cells == len(taken.input_ids) * taken.trace(layer, head).value.shape[1]
+                call = taken.calls["self"][layer]
+                off = taken.trace(layer, head).changed(scale=call.scale * 1.01)
+                assert not certify(off, call.output[0, :, head].numpy(), model).holds, (layer, head)
+
+
+def test_the_certificate_names_what_it_speaks_of(smollm):
+    certificate = capture(smollm, TEXTS[0]).certificate(3, 1)
+    assert (certificate.model, certificate.dtype, certificate.mask) == (smollm.name, "float32", "causal")
+    assert certificate.scale == 0.125
+    assert certificate.revision == smollm.revision
+
+
+def test_a_row_that_may_attend_to_nothing_is_left_out():
+    rng = torch.Generator().manual_seed(0)
+    query, key, value = (torch.randn(1, 1, 4, 8, generator=rng) for _ in range(3))
+    mask = grid(causal, 4, 4)
+    mask[2] = False
+    model = SimpleNamespace(name="m", revision="r", dtype="float32")
+    call = Call(None, query, key, value, torch.from_numpy(mask)[None, None], False, 0.3, None, None, None, value)
+    taken = __import__("core.capturing", fromlist=["Capture"]).Capture(model, (1, 2, 3, 4), (), {"self": (call,)}, None)
+    trace = taken.trace(0, 0)
+    expected = np.nan_to_num(torch.nn.functional.scaled_dot_product_attention(query, key, value, call.mask, scale=0.3))
+    expected[0, 0, 2] = 99  # what an implementation puts there is its own affair
+    certificate = certify(trace, expected[0, 0], model)
+    assert certificate.holds
+    assert (certificate.left_out, certificate.cells) == (1, 24)
+
+
+def test_an_argument_nobody_knows_is_named():
+    from transformers import AttentionInterface
+
+    attention = AttentionInterface()["headlight"]
+    network = tiny("BERT")
+    model = load_model(network)
+    original = network.encoder.layer[0].attention.self.forward
+
+    def forward(*arguments, **options):
+        return original(*arguments, **options, relative_twist=torch.ones(1))
+
+    network.encoder.layer[0].attention.self.forward = forward
+    assert attention is not None
+    with pytest.raises(WeightsOnlyError, match="relative_twist"):
+        capture(model, input_ids=[3, 4, 5])
+
+
+def test_weights_only_architectures_say_so():
+    config = t.GPTJConfig(n_embd=32, n_layer=2, n_head=4, vocab_size=64, n_positions=64, rotary_dim=4)
+    model = load_model(t.GPTJForCausalLM(config))
+    with pytest.raises(WeightsOnlyError, match="GPTJForCausalLM keeps its queries"):
+        capture(model, input_ids=[3, 4, 5])
+
+
+@pytest.mark.parametrize("text", ["", "   \n\t", None])
+def test_blank_text_is_refused(minilm, text):
+    with pytest.raises(InputError, match="blank") as caught:
+        capture(minilm, text)
+    assert caught.value.field == "text"
+
+
+def test_too_long_text_says_count_and_limit_and_can_be_cut(minilm):
+    text = "word " * 600
+    with pytest.raises(TooLongError, match=r"602 tokens; this model reads at most 512") as caught:
+        capture(minilm, text)
+    assert (caught.value.count, caught.value.limit) == (602, 512)
+    taken = capture(minilm, text, cut=True)
+    assert len(taken.input_ids) == 512
+    assert taken.tokens()[0][-1] == "[SEP]"
+
+
+def test_pairs_only_where_they_are_read(minilm, smollm):
+    taken = capture(minilm, "It rains.", pair="The street is wet.")
+    assert taken.tokens()[0].count("[SEP]") == 2
+    with pytest.raises(InputError, match="not a pair"):
+        capture(smollm, "It rains.", pair="The street is wet.")
+
+
+@pytest.mark.parametrize("ids", [[], [-1], [64], [0.5]])
+def test_impossible_token_numbers_are_refused(ids):
+    with pytest.raises(InputError, match="from 0 to 63"):
+        capture(load_model(tiny("BERT")), input_ids=ids)
+
+
+def test_places_that_do_not_exist_are_named(minilm):
+    taken = capture(minilm, "Hello")
+    for arguments, words in (((6, 0), "no layer 6"), ((0, 12), "no head 12"), ((-1, 0), "no layer -1")):
+        with pytest.raises(InputError, match=words):
+            taken.trace(*arguments)
+    with pytest.raises(InputError, match="no cross attention, only self"):
+        taken.trace(0, 0, "cross")
+    with pytest.raises(InputError, match="no language-model head"):
+        taken.next_tokens()
+
+
+def test_tokens_are_readable(minilm, smollm):
+    assert capture(minilm, "the cat, unbelievably the cat").tokens()[0] == (
+        *("[CLS]", "the", "cat", ",", "un", "##bel", "##ie", "##va", "##bly", "the", "cat", "[SEP]"),
+    )
+    tokens = capture(smollm, "The café\n\n東 <b>").tokens()[0]
+    assert tokens[:2] == ("The", " café")
+    assert "".join(token for token in tokens if "‹" not in token).startswith("The café\n\n")
+
+
+def test_a_character_split_over_tokens_shows_its_bytes(smollm):
+    taken = capture(smollm, "鬱")
+    pieces = [token for token in taken.tokens()[0] if token.startswith("‹")]
+    assert len(pieces) > 1
+    assert bytes.fromhex("".join(piece.strip("‹› ") + " " for piece in pieces)).decode() == "鬱"
