@@ -1,0 +1,333 @@
+"""Matrices that somebody typed, pasted or uploaded: text, CSV, NPY and NPZ. Every file is taken for hostile."""
+
+import io
+import math
+import re
+import zipfile
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from core.errors import InputError
+
+MAX_CELLS = 512 * 1024
+MAX_TEXT_BYTES = 16 * 2**20  # MAX_CELLS numbers at full precision, 24 characters each, and their separators
+MAX_FILE_BYTES = 32 * 2**20  # query, key, value, mask and bias of MAX_CELLS float64 each
+
+NPZ_NAMES = {
+    "query": "query",
+    "q": "query",
+    "key": "key",
+    "k": "key",
+    "value": "value",
+    "v": "value",
+    "mask": "mask",
+    "bias": "bias",
+}
+
+_NPY_MAGIC = b"\x93NUMPY"
+_ZIP_MAGIC = b"PK\x03\x04"
+_PICKLE_MAGICS = tuple(b"\x80" + bytes([protocol]) for protocol in range(2, 6))
+_NO_PICKLES = "Pickled files are never opened, because opening one can run any program."
+
+_NUMBER_KINDS = "iuf"
+_MASK_KINDS = "biuf"
+
+# float() alone would also take 1_000 and digits of every script.
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_NOT_FINITE = re.compile(r"[+-]?(?:nan|inf(?:inity)?)", re.IGNORECASE)
+_SEPARATORS = {";": "semicolons", ",": "commas", "\t": "tabs"}
+
+
+@dataclass(frozen=True)
+class _Input:
+    """The field and the file that a message has to name."""
+
+    field: str
+    name: str = ""
+
+    def error(self, problem: str) -> InputError:
+        file = f" ({_shorten(self.name, 60)})" if self.name else ""
+        return InputError(f"{self.field.capitalize()}{file}: {problem}", field=self.field)
+
+
+def read_matrix(data: str | bytes, *, field: str, name: str = "") -> NDArray[np.float64]:
+    """A matrix from text, from a CSV file or from an NPY file, as finite float64 [rows, columns].
+
+    data   str, or the bytes of a file: NPY if it begins with NPY's magic bytes, otherwise UTF-8 text.
+           Text has one row a line; blank lines are skipped. Numbers are written with a decimal point (0.5, -2, 1e-3) and
+           separated by semicolons, commas, tabs or blanks: the first of these four that occurs anywhere separates all.
+           NPY may hold integers or floats of any size, in either order, with exactly two dimensions; what float64
+           cannot hold exactly (integers beyond 2⁵³, long doubles) is rounded.
+    field  the input it belongs to ("query", "key", "value", "bias" ...), which becomes the error's field
+    name   the file's name, for messages
+
+    Raises InputError for everything else: no numbers, rows of different lengths, a cell that is no finite number, more
+    than MAX_CELLS cells, another encoding, another dtype or rank, pickles, damaged files. Nothing is ever unpickled.
+    """
+    return _read(data, _Input(field, name), _NUMBER_KINDS)
+
+
+def read_mask(data: str | bytes, *, field: str = "mask", name: str = "") -> NDArray[np.bool_]:
+    """A mask as bool [rows, columns], True where a query may attend to a key.
+
+    From the same text and files as `read_matrix`, holding only 0 and 1; an NPY file may also hold bools.
+    Raises InputError for anything else.
+    """
+    source = _Input(field, name)
+    return _as_mask(_read(data, source, _MASK_KINDS), source)
+
+
+def read_npz(data: bytes, *, name: str = "") -> dict[str, np.ndarray]:
+    """The arrays of an NPZ file (`np.savez`): query, key, value, and where present mask and bias.
+
+    The arrays may also be called q, k, v; capitals do not matter; arrays with other names are left alone.
+    query, key, value and bias arrive as finite float64, mask as bool with True where a query may attend; all have two
+    dimensions, at most MAX_CELLS cells each, and at most MAX_FILE_BYTES bytes in all once unpacked.
+    Whether their shapes fit together is for `attend` to say.
+
+    Raises InputError with field "file" if the archive is at fault, otherwise with the array's name.
+    """
+    source = _Input("file", name)
+    _check_size(len(data), MAX_FILE_BYTES, source)
+    try:
+        archive = zipfile.ZipFile(io.BytesIO(data))
+    except Exception:
+        # What a damaged archive raises is no closed list: BadZipFile, ValueError, NotImplementedError ...
+        raise source.error("this is not an NPZ file, or it is damaged. Make one with np.savez.") from None
+    with archive:
+        members = _npz_members(archive, source)
+        arrays = {}
+        for field, member in members.items():
+            part = _Input(field, name)
+            content = _unpack(archive, member, part)
+            if not content.startswith(_NPY_MAGIC):
+                raise part.error(f"{_shorten(member.filename)} is not an NPY array. Make the file with np.savez.")
+            array = _read_npy(content, part, _MASK_KINDS if field == "mask" else _NUMBER_KINDS)
+            arrays[field] = _as_mask(array, part) if field == "mask" else array
+    return arrays
+
+
+def to_csv(array: ArrayLike) -> str:
+    """Text for a finite matrix [rows, columns] from which `read_matrix` (for bools: `read_mask`) gets back the very same.
+
+    Commas between the numbers, one row a line, each number with as many digits as it takes to tell it from its neighbours.
+    """
+    numbers = np.asarray(array)
+    rows = numbers.astype(int if numbers.dtype == bool else np.float64).tolist()
+    return "\n".join(",".join(map(repr, row)) for row in rows)
+
+
+def _read(data: str | bytes, source: _Input, kinds: str) -> NDArray[np.float64]:
+    if isinstance(data, str):
+        return _read_text(data, source)
+    if data.startswith(_NPY_MAGIC):
+        return _read_npy(data, source, kinds)
+    if data.startswith(_ZIP_MAGIC):
+        raise source.error("this is a ZIP archive (NPZ, XLSX ...) and not one matrix. Give a CSV, text or NPY file.")
+    if data.startswith(_PICKLE_MAGICS):
+        raise source.error(f"this looks like a pickled file. {_NO_PICKLES} Save the numbers with np.save or as CSV.")
+    _check_size(len(data), MAX_TEXT_BYTES, source)
+    try:
+        return _read_text(data.decode("utf-8"), source)
+    except UnicodeDecodeError as error:
+        raise source.error(
+            f"byte {error.start + 1:,} is not UTF-8 text. Save the file as UTF-8 text, as CSV (UTF-8) or as NPY."
+        ) from None
+
+
+def _read_text(text: str, source: _Input) -> NDArray[np.float64]:
+    _check_size(len(text), MAX_TEXT_BYTES, source, "characters")
+    # Papers and web pages write the minus sign as its own character.
+    text = text.removeprefix("\ufeff").replace("\N{MINUS SIGN}", "-")
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    # One separator for the whole text: were "1,5;2,5" split at both, decimal commas would become four wrong numbers.
+    # Stripped first: a tab that only indents or ends a line separates nothing.
+    separator = next((mark for mark in _SEPARATORS if any(mark in line.strip() for line in lines)), None)
+
+    height = sum(1 for line in lines if line.strip())
+    if height == 0:
+        raise source.error("there are no numbers. Write one row a line, such as 0.5, -2, 1e-3.")
+    rows: list[list[float]] = []
+    first, width = 0, 0
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        # Counted before it is split, so that a hostile line costs no memory.
+        length = _count_cells(line, separator)
+        if not rows:
+            first, width = number, length
+            _check_cells(height, width, source)
+        if length != width:
+            raise source.error(
+                f"line {number} differs from line {first} in its number of cells: {length:,}, not {width:,}. Make them equal."
+            )
+        cells = [cell.strip() for cell in line.split(separator)]
+        row = _numbers(cells)
+        if row is None:
+            header = not rows and height > 1 and not any(map(_NUMBER.fullmatch, cells))
+            raise _bad_cell(cells, number, separator, header, source)
+        rows.append(row)
+    return np.array(rows)
+
+
+def _count_cells(line: str, separator: str | None) -> int:
+    return sum(1 for _ in re.finditer(r"\S+", line)) if separator is None else line.count(separator) + 1
+
+
+def _numbers(cells: list[str]) -> list[float] | None:
+    """The cells as finite floats, or None if any of them is none."""
+    if not all(map(_NUMBER.fullmatch, cells)):
+        return None
+    numbers = list(map(float, cells))
+    return numbers if all(map(math.isfinite, numbers)) else None
+
+
+def _bad_cell(cells: list[str], line: int, separator: str | None, header: bool, source: _Input) -> InputError:
+    column, cell = next((column, cell) for column, cell in enumerate(cells, start=1) if _numbers([cell]) is None)
+    where = f"line {line}, column {column}"
+    if cell == "":
+        return source.error(f"{where} is empty. Write a number there, or remove the separator.")
+    if _NOT_FINITE.fullmatch(cell):
+        return source.error(f"{where} is {_shorten(cell)}. {_only_finite(source)}")
+    if _NUMBER.fullmatch(cell):
+        return source.error(f"{where} is {_shorten(cell)}, too large for a float64, which ends at about 1.8e308.")
+    advice = "If this is a header row, delete it." if header else "Write numbers such as 0.5, -2 or 1e-3."
+    return source.error(
+        f"{where} is {_shorten(cell)}, which is not a number. {advice} "
+        f"Cells are separated by {_SEPARATORS.get(separator or '', 'blanks')} here; decimals take a point."
+    )
+
+
+def _read_npy(data: bytes, source: _Input, kinds: str) -> NDArray[np.float64]:
+    stream = io.BytesIO(data)
+    shape, fortran_order, dtype = _npy_header(stream, source)
+    _check_dtype(dtype, kinds, source)
+    height, width = _two_dimensions(shape, source)
+    _check_cells(height, width, source)
+    offset = stream.tell()
+    needed, found = height * width * dtype.itemsize, len(data) - offset
+    if needed != found:
+        raise source.error(
+            f"the NPY file announces {needed:,} bytes of numbers but holds {found:,}. It is damaged: save it again."
+        )
+    # Taken from the bytes themselves, with no loader in between that could unpickle.
+    stored = np.frombuffer(data, dtype=dtype, offset=offset).reshape(height, width, order="F" if fortran_order else "C")
+    with np.errstate(all="ignore"):  # what float64 cannot hold becomes an infinity, which is refused just below
+        array = np.array(stored, dtype=np.float64, order="C")
+    _check_finite(array, source)
+    return array
+
+
+def _npy_header(stream: io.BytesIO, source: _Input) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    try:
+        return readers[np.lib.format.read_magic(stream)](stream)
+    except Exception:  # the header is a Python literal, and a bad one raises nearly anything, MemoryError included
+        raise source.error(
+            "the header of the NPY file cannot be read. It is damaged, or not a plain array: save it again with np.save."
+        ) from None
+
+
+def _check_dtype(dtype: np.dtype[Any], kinds: str, source: _Input) -> None:
+    if dtype.hasobject:
+        raise source.error(
+            f"the NPY file holds Python objects, which are pickled. {_NO_PICKLES} Save array.astype(float) instead."
+        )
+    if dtype.kind not in kinds:
+        allowed = "bools, integers or floats" if "b" in kinds else "integers or floats"
+        raise source.error(f"the NPY file holds {_shorten(str(dtype))}; only {allowed} can be read. Convert it first.")
+
+
+def _two_dimensions(shape: tuple[int, ...], source: _Input) -> tuple[int, int]:
+    if len(shape) != 2:
+        dimensions = "1 dimension" if len(shape) == 1 else f"{len(shape)} dimensions"
+        one_row, one_of_many = "Save it as one row: array[None, :].", "Pick one matrix out of it, such as one head's."
+        advice = one_row if len(shape) < 2 else one_of_many
+        raise source.error(f"the array has {dimensions}, not 2 (rows, columns). {advice}")
+    return shape[0], shape[1]
+
+
+def _check_cells(height: int, width: int, source: _Input) -> None:
+    if height < 1 or width < 1:
+        raise source.error(f"the matrix is empty: {height} rows, {width} columns. Give at least one number.")
+    if height * width > MAX_CELLS:
+        raise source.error(
+            f"{height:,} × {width:,} (rows × columns) are {height * width:,} cells; at most {MAX_CELLS:,} can be read, "
+            "such as 512 × 1,024. Give fewer rows or columns."
+        )
+
+
+def _check_size(size: int, largest: int, source: _Input, unit: str = "bytes") -> None:
+    if size > largest:
+        raise source.error(f"there are {size:,} {unit} to read; at most {largest:,} can be read. Give less.")
+
+
+def _check_finite(array: NDArray[np.float64], source: _Input) -> None:
+    found = np.argwhere(~np.isfinite(array))
+    if len(found):
+        row, column = found[0]
+        raise source.error(
+            f"row {row + 1}, column {column + 1} (counted from 1) is {float(array[row, column])}. {_only_finite(source)}"
+        )
+
+
+def _only_finite(source: _Input) -> str:
+    forbid = " Forbid a pair with the mask instead." if source.field == "bias" else ""
+    return f"Only finite numbers can be used.{forbid}"
+
+
+def _as_mask(array: NDArray[np.float64], source: _Input) -> NDArray[np.bool_]:
+    found = np.argwhere((array != 0) & (array != 1))
+    if len(found):
+        row, column = found[0]
+        raise source.error(
+            f"row {row + 1}, column {column + 1} (counted from 1) is {float(array[row, column])}. "
+            "A mask holds only 1 (may attend) and 0 (may not)."
+        )
+    return array == 1
+
+
+def _npz_members(archive: zipfile.ZipFile, source: _Input) -> dict[str, zipfile.ZipInfo]:
+    """Which member holds which array, once the directory shows that the archive is no larger than allowed."""
+    entries = archive.infolist()
+    _check_size(sum(entry.file_size for entry in entries), MAX_FILE_BYTES, source)
+    members: dict[str, zipfile.ZipInfo] = {}
+    for entry in entries:
+        field = NPZ_NAMES.get(entry.filename.lower().removesuffix(".npy"))
+        if field is None:
+            continue
+        if field in members:
+            names = f"{_shorten(members[field].filename)} and {_shorten(entry.filename)}"
+            raise source.error(f"two arrays could be the {field}: {names}. Keep one.")
+        members[field] = entry
+    missing = [field for field in ("query", "key", "value") if field not in members]
+    if missing:
+        shown = ", ".join(_shorten(entry.filename) for entry in entries[:10]) or "nothing"
+        more = f" and {len(entries) - 10:,} more" if len(entries) > 10 else ""
+        raise source.error(
+            f"there is no array named {' or '.join(missing)}; the file holds {shown}{more}. "
+            "Save it with np.savez(file, query=..., key=..., value=...)."
+        )
+    return members
+
+
+def _unpack(archive: zipfile.ZipFile, member: zipfile.ZipInfo, source: _Input) -> bytes:
+    # NumPy writes no other kinds, and bzip2 and LZMA unpack a whole block whatever size is asked for.
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or member.flag_bits & 1:
+        raise source.error(
+            f"{_shorten(member.filename)} is encrypted or compressed in a way that NumPy does not use. "
+            "Make the file with np.savez or np.savez_compressed."
+        )
+    try:
+        with archive.open(member) as stream:
+            # Asking for the announced size, never for everything: a directory that lies then costs no more than it says.
+            return stream.read(member.file_size)
+    except Exception:  # as open-ended as opening the archive; zlib.error and EOFError come on top
+        raise source.error(f"{_shorten(member.filename)} is damaged in this NPZ file. Save it again.") from None
+
+
+def _shorten(text: str, longest: int = 20) -> str:
+    return repr(text if len(text) <= longest else text[: longest - 1] + "…")

@@ -1,0 +1,212 @@
+"""Queries, keys and values when no model is involved: random matrices and toy sentences."""
+
+import hashlib
+import math
+import re
+import unicodedata
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.errors import InputError
+
+MAX_RANDOM_ROWS = 512
+MAX_WIDTH = 1024
+MAX_SEED = 2**32 - 1
+MAX_SENTENCE_WORDS = 512
+MAX_SENTENCE_CHARACTERS = 100_000
+
+
+@dataclass(frozen=True, eq=False)
+class Matrices:
+    """What one attention head starts from, and where it comes from. The arrays are kept as read-only float64 copies.
+
+    query         [queries, d_k]
+    key           [keys, d_k]
+    value         [keys, d_v]
+    query_tokens  one name a row of query
+    key_tokens    one name a row of key
+    origin        one plain sentence: where the numbers come from
+
+    Whether the three fit together is for `attend` to say; here only names and rows must match (ValueError).
+    """
+
+    query: NDArray[np.float64]
+    key: NDArray[np.float64]
+    value: NDArray[np.float64]
+    query_tokens: tuple[str, ...]
+    key_tokens: tuple[str, ...]
+    origin: str
+
+    def __post_init__(self) -> None:
+        for name in ("query", "key", "value"):
+            array = np.array(getattr(self, name), dtype=np.float64)
+            array.setflags(write=False)
+            object.__setattr__(self, name, array)
+        for name, tokens in (("query", self.query_tokens), ("key", self.key_tokens)):
+            if len(tokens) != len(getattr(self, name)):
+                raise ValueError(f"{len(tokens)} {name} tokens for {len(getattr(self, name))} rows of {name}")
+
+
+class Distribution(NamedTuple):
+    words: str
+    draw: Callable[[np.random.Generator, tuple[int, int]], NDArray[np.float64]]
+
+
+# All three have mean 0 and variance 1, so that a score of random rows has variance d_k whichever is chosen.
+DISTRIBUTIONS = {
+    "normal": Distribution("normal", lambda rng, shape: rng.standard_normal(shape)),
+    "uniform": Distribution("uniform", lambda rng, shape: rng.uniform(-math.sqrt(3), math.sqrt(3), shape)),
+    "sign": Distribution("±1", lambda rng, shape: rng.choice((-1.0, 1.0), shape)),
+}
+
+
+def random_matrices(
+    queries: int = 6, keys: int = 6, d_k: int = 8, d_v: int = 8, *, seed: int = 0, distribution: str = "normal"
+) -> Matrices:
+    """Independent random numbers with mean 0 and variance 1, named q0, q1 ... and k0, k1 ...
+
+    queries, keys  1 to MAX_RANDOM_ROWS rows
+    d_k, d_v       1 to MAX_WIDTH columns
+    seed           0 to MAX_SEED; the same seed gives the same numbers, and more rows leave the first rows as they were
+    distribution   "normal", "uniform" on [-√3, √3], or "sign" (-1 or 1 with equal chance)
+
+    Raises InputError with the argument's name as its field.
+    """
+    for name, value, largest in (
+        ("queries", queries, MAX_RANDOM_ROWS),
+        ("keys", keys, MAX_RANDOM_ROWS),
+        ("d_k", d_k, MAX_WIDTH),
+        ("d_v", d_v, MAX_WIDTH),
+    ):
+        _check_whole(name, value, 1, largest)
+    _check_whole("seed", seed, 0, MAX_SEED)
+    if distribution not in DISTRIBUTIONS:
+        allowed = ", ".join(DISTRIBUTIONS)
+        raise InputError(f"There is no distribution {distribution!r}. Choose one of: {allowed}.", field="distribution")
+
+    words, draw = DISTRIBUTIONS[distribution]
+    for_query, for_key, for_value = _three_generators(seed)
+    return Matrices(
+        query=draw(for_query, (queries, d_k)),
+        key=draw(for_key, (keys, d_k)),
+        value=draw(for_value, (keys, d_v)),
+        query_tokens=numbered("q", queries),
+        key_tokens=numbered("k", keys),
+        origin=f"Random {words} numbers, seed {seed}.",
+    )
+
+
+def toy_sentence(text: str, *, d_model: int = 32, d_head: int = 8, seed: int = 0) -> Matrices:
+    """An untrained head reading a sentence: one random vector a word, three random projections.
+
+        x                [n, d_model]       row i is the vector of word i, standard normal; equal words, equal rows
+        W_Q, W_K, W_V    [d_model, d_head]  normal with variance 1/d_model
+        query = x @ W_Q, key = x @ W_K, value = x @ W_V    [n, d_head]
+
+    Every entry of query, key and value then has mean 0 and variance 1, and what the picture shows comes from repeated
+    words alone. No positions are added: word order does not matter. Projections as in Vaswani et al. 2017, section 3.2.2.
+
+    text            1 to MAX_SENTENCE_WORDS words and punctuation marks, see `split_words`
+    d_model, d_head 1 to MAX_WIDTH
+    seed            0 to MAX_SEED
+
+    Raises InputError with the argument's name as its field.
+    """
+    _check_whole("d_model", d_model, 1, MAX_WIDTH)
+    _check_whole("d_head", d_head, 1, MAX_WIDTH)
+    _check_whole("seed", seed, 0, MAX_SEED)
+    words = _sentence_words(text)
+
+    x = np.stack([_word_vector(word, d_model, seed) for word in words])  # [n, d_model]
+    w_q, w_k, w_v = (rng.standard_normal((d_model, d_head)) / math.sqrt(d_model) for rng in _three_generators(seed))
+    return Matrices(
+        query=x @ w_q,
+        key=x @ w_k,
+        value=x @ w_v,
+        query_tokens=words,
+        key_tokens=words,
+        origin=f"Untrained: every word and projection is a random vector, seed {seed}.",
+    )
+
+
+def numbered(prefix: str, count: int) -> tuple[str, ...]:
+    """Names for rows that have none: numbered("q", 3) is ("q0", "q1", "q2")."""
+    return tuple(f"{prefix}{index}" for index in range(count))
+
+
+# One letter a character (see _character_kind): a word with its marks and inner apostrophes; or one symbol, which may be a
+# flag (two regional letters) or an emoji built of several that joiners hold together.
+_TOKEN = re.compile(r"w[wmfj]*(?:'w[wmfj]*)*|(?:rr|[sr'm])[mf]*(?:js[mf]*)*")
+
+
+def split_words(text: str) -> tuple[str, ...]:
+    """Words and punctuation marks in order, as typed, without the blanks between them.
+
+    A word is a run of letters, digits, combining marks and apostrophes inside ("don't", "café", "नमस्ते"); scripts written
+    without blanks stay in one piece ("東京"). Anything else stands alone, an emoji of several characters included.
+    """
+    kinds = "".join(map(_character_kind, text))
+    return tuple(text[match.start() : match.end()] for match in _TOKEN.finditer(kinds))
+
+
+def _character_kind(character: str) -> str:
+    category = unicodedata.category(character)
+    if character.isspace():
+        return " "
+    if character in "'’":
+        return "'"
+    if character == "\N{ZERO WIDTH JOINER}":
+        return "j"
+    if "\N{REGIONAL INDICATOR SYMBOL LETTER A}" <= character <= "\N{REGIONAL INDICATOR SYMBOL LETTER Z}":
+        return "r"
+    # `re` has no class for combining marks, and its \w leaves them out: accents and Indic vowels would fall off their words.
+    if category[0] == "M" or "\N{EMOJI MODIFIER FITZPATRICK TYPE-1-2}" <= character <= "\U0001f3ff":
+        return "m"
+    if category == "Cf":
+        return "f"
+    return "w" if category[0] in "LN" or character == "_" else "s"
+
+
+def _sentence_words(text: str) -> tuple[str, ...]:
+    if len(text) > MAX_SENTENCE_CHARACTERS:
+        raise InputError(
+            f"The text has {len(text):,} characters; a toy sentence takes at most {MAX_SENTENCE_CHARACTERS:,} "
+            f"and {MAX_SENTENCE_WORDS} words. Shorten it.",
+            field="text",
+        )
+    words = split_words(text)
+    if not words:
+        raise InputError("The text is blank. Type at least one word.", field="text")
+    if len(words) > MAX_SENTENCE_WORDS:
+        raise InputError(
+            f"The text has {len(words):,} words and punctuation marks; a toy sentence takes at most "
+            f"{MAX_SENTENCE_WORDS}. Shorten it.",
+            field="text",
+        )
+    return words
+
+
+def _word_vector(word: str, d_model: int, seed: int) -> NDArray[np.float64]:
+    # hash() differs from process to process; and é typed as one character or as two is the same word.
+    # surrogatepass, because half a surrogate pair can reach us from a browser and is no reason to fail.
+    spelling = unicodedata.normalize("NFC", word).encode("utf-8", "surrogatepass")
+    fingerprint = int.from_bytes(hashlib.sha256(spelling).digest()[:16])
+    return np.random.default_rng([seed, fingerprint]).standard_normal(d_model)
+
+
+def _three_generators(seed: int) -> list[np.random.Generator]:
+    """One generator each for what becomes query, key and value, so that resizing one leaves the others alone."""
+    return [np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(3)]
+
+
+def _check_whole(name: str, value: int, smallest: int, largest: int) -> None:
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or not smallest <= value <= largest:
+        raise InputError(
+            f"{name} is {value!r}; it must be a whole number from {smallest} to {largest:,}.",
+            field=name,
+        )
