@@ -96,7 +96,7 @@ class AttentionTrace:
     @property
     def empty_rows(self) -> NDArray[np.bool_]:
         """[queries] bool: the queries that may attend to nothing, whose weights are all 0."""
-        return ~self.mask.any(axis=1)
+        return np.logical_not(self.mask.any(axis=1))
 
     def changed(self, *, scale: float | None = None, mask: ArrayLike | None = None) -> AttentionTrace:
         """The same head with another scale, another mask, or both; what is None stays as it is."""

@@ -442,7 +442,7 @@ def _encode(model: Model, text: str | None, pair: str | None, cut: bool) -> dict
 
 def _from_ids(model: Model, input_ids: Sequence[int] | NDArray[np.integer], cut: bool) -> dict[str, torch.Tensor]:
     ids = torch.as_tensor(input_ids).reshape(1, -1)
-    size = model.network.get_input_embeddings().weight.shape[0]
+    size = model.network.get_input_embeddings().get_parameter("weight").shape[0]
     if ids.numel() == 0 or ids.is_floating_point() or int(ids.min()) < 0 or int(ids.max()) >= size:
         raise InputError(
             f"Token numbers have to be whole numbers from 0 to {size - 1}, and at least one.", field="input_ids"

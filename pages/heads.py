@@ -1,5 +1,15 @@
-"""Any head of any model."""
+"""Any head of any model: its stages, what it shares with other heads, and its own weight matrices."""
 
-import streamlit as st
+from ui.head_notes import show_key_sharing, show_next_tokens
+from ui.projections import show_head_weights
+from ui.scene import choose_head, choose_text
+from ui.stage_view import show_stages
 
-st.title("Heads")
+passed = choose_text(pairs=True)
+if passed is not None:
+    request, capture, places = passed
+    layer, head, kind, scene = choose_head(request, capture, places)
+    show_key_sharing(capture, layer, head, kind)
+    show_stages(scene)
+    show_next_tokens(capture)
+    show_head_weights(capture, layer, head, kind)

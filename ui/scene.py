@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import streamlit as st
 
 from core import AttentionTrace, Capture, InputError, Model, attend
-from core.capturing import Certificate, TooLongError
+from core.capturing import Certificate, Kind, TooLongError
 from core.models import CATALOGUE
 from core.sources import DISTRIBUTIONS, random_matrices, toy_sentence
 from ui import cache, state
@@ -57,8 +57,8 @@ def model_picker() -> str:
 
 def real_head() -> Scene | None:
     """Text, model, layer and head, and the trace of that head; None after showing what is wrong."""
-    chosen = choose_text()
-    return None if chosen is None else choose_head(*chosen)
+    passed = choose_text()
+    return None if passed is None else choose_head(*passed)[-1]
 
 
 def choose_text(*, pairs: bool = False) -> tuple[cache.TextRequest, Capture, list] | None:
@@ -90,8 +90,8 @@ def _second_text(model: Model) -> str | None:
     return None
 
 
-def choose_head(request: cache.TextRequest, capture: Capture, places: list) -> Scene:
-    """Layer and head of a pass, and the trace of that head."""
+def choose_head(request: cache.TextRequest, capture: Capture, places: list) -> tuple[int, int, Kind, Scene]:
+    """Layer, head and kind of attention chosen from a pass, and that head's scene."""
     kind = capture.kinds[0]
     if len(capture.kinds) > 1:
         kind = st.segmented_control(
@@ -104,7 +104,8 @@ def choose_head(request: cache.TextRequest, capture: Capture, places: list) -> S
         head = number_picker("Head", state.HEAD, capture.heads(kind), default_head)
     trace, certificate = cache.head(cache.HeadRequest(request, kind, layer, head))
     query_tokens, key_tokens = capture.tokens(kind)
-    return Scene(trace, query_tokens, key_tokens, f"Layer {layer}, head {head} of {request.model}.", certificate)
+    origin = f"Layer {layer}, head {head} of {request.model}."
+    return layer, head, kind, Scene(trace, query_tokens, key_tokens, origin, certificate)
 
 
 def read_text(request: cache.TextRequest):

@@ -11,12 +11,12 @@ from core.figures.stages import colour_limit, stage_figure
 from core.stages import STAGES, Stage, number
 from ui import pin, state, what_if
 from ui.certificate import show_certificate
+from ui.pictures import show_heatmap
 from ui.scene import Scene
 from ui.words import plain, quoted
 
 GROUPS = {"Q, K, V": STAGES[:3]} | {stage.name: (stage,) for stage in STAGES[3:]}
 SCORES = ("Raw scores", "Scaled", "Masked")
-CONFIG = {"displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"]}
 
 
 def show_stages(scene: Scene) -> None:
@@ -59,7 +59,7 @@ def _show_group(scene: Scene, group: tuple[Stage, ...], changed: AttentionTrace 
     if len(group) > 1:
         for column, stage in zip(st.columns(len(group)), group, strict=True):
             with column:
-                _chart(scene, stage, scene.trace, cell, label=stage.name, height=400, key=f"large_{stage.name}")
+                _chart(scene, stage, scene.trace, cell, label=stage.name, height=400, name=stage.name)
         return
     (stage,) = group
     for column, (name, trace) in zip(st.columns(len(versions)), versions, strict=True):
@@ -74,23 +74,17 @@ def _show_group(scene: Scene, group: tuple[Stage, ...], changed: AttentionTrace 
                 label=label if changed else None,
                 height=430,
                 limit=limit,
-                key=f"large_{name}",
+                name=name,
             )
 
 
-def _chart(scene, stage, trace, cell, *, label, height, key, limit=None, compact=False) -> None:
+def _chart(scene, stage, trace, cell, *, name, label, height, limit=None, compact=False) -> None:
     if label:
         st.markdown(f"**{label}**")
     figure = stage_figure(
         stage, trace, scene.query_tokens, scene.key_tokens, pin=cell, limit=limit, height=height, compact=compact
     )
-    st.plotly_chart(
-        figure,
-        key=key,
-        theme=None,
-        config=CONFIG | ({"displayModeBar": False} if compact else {}),
-        alt=f"{stage.name}: heatmap of {stage.rows} by {stage.columns}. {stage.sentence}",
-    )
+    show_heatmap(figure, name, f"{stage.name}: heatmap of {stage.rows} by {stage.columns}. {stage.sentence}", compact)
 
 
 def _show_all(scene: Scene, trace: AttentionTrace, cell: tuple[int, int]) -> None:
@@ -98,7 +92,7 @@ def _show_all(scene: Scene, trace: AttentionTrace, cell: tuple[int, int]) -> Non
     for place, stage in enumerate(STAGES):
         with columns[place % 3]:
             label = f"{place + 1}  {stage.name}"
-            _chart(scene, stage, trace, cell, label=label, height=250, key=f"small_{place}", compact=True)
+            _chart(scene, stage, trace, cell, label=label, height=250, name=f"small {stage.name}", compact=True)
 
 
 def _show_ledger(scene: Scene, trace: AttentionTrace, cell: Ledger, before: Ledger | None) -> None:
@@ -106,14 +100,14 @@ def _show_ledger(scene: Scene, trace: AttentionTrace, cell: Ledger, before: Ledg
     st.table(_rows(trace, cell, before), border="horizontal", hide_header=before is None, hide_index=True)
     st.plotly_chart(
         waterfall(cell),
-        key="waterfall",
+        key=state.picture("waterfall"),
         theme=None,
         config={"displayModeBar": False},
         alt="Waterfall: the products of query and key one by one, their sum, and what becomes of it.",
     )
     st.plotly_chart(
         passed_on(cell),
-        key="passed_on",
+        key=state.picture("passed on"),
         theme=None,
         config={"displayModeBar": False},
         alt="Bars: the value vector of the key, and its share that reaches the query's output.",

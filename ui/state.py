@@ -17,5 +17,12 @@ OWN = {"query": "q", "key": "k", "value": "v", "mask": "m"}
 FILES = {"query": "file_q", "key": "file_k", "value": "file_v", "mask": "file_m"}
 ARCHIVE = "archive"
 
+WEIGHTS = "weights"
+
 PIN = "pin"  # the click listener
 PINNED_BLOCK = "pinned_block"  # a click on a pooled picture, until the page has looked for its strongest cell
+
+
+def picture(name: str) -> str:
+    """The key of a chart; charts are not bound, but a fixed key lets a redraw keep its place."""
+    return "picture_" + name.lower().replace(" ", "_")
