@@ -67,15 +67,16 @@ def choose_text(*, pairs: bool = False) -> tuple[cache.TextRequest, Capture, lis
     with words:
         text = st.text_area("Text", SENTENCE, key=state.TEXT, bind="query-params", height=68)
         problem = st.container()
-    with which:
-        model_column, *places = st.columns([5, 2, 2], wrap=False)
-        with model_column:
-            name = model_picker()
-            try:
-                model = cache.model(name)
-            except InputError as error:
-                show_error(error)
-                return None
+    with which, st.container(horizontal=True):
+        model_place = st.container(width="stretch")
+        places = [st.container(width=92), st.container(width=92)]
+    with model_place:
+        name = model_picker()
+        try:
+            model = cache.model(name)
+        except InputError as error:
+            show_error(error)
+            return None
     with words:
         pair = _second_text(model) if pairs else None
     with problem:

@@ -29,8 +29,7 @@ MASKS = {
 
 def changes(trace: AttentionTrace) -> AttentionTrace | None:
     """The head as the switches change it; None if they leave it as it is."""
-    scaling_column, mask_column, size_column = st.columns([4, 6, 4], vertical_alignment="center", wrap=False)
-    with scaling_column:
+    with st.container(horizontal=True, vertical_alignment="center"):
         scaling = st.toggle(
             "Scaling",
             True,
@@ -38,14 +37,12 @@ def changes(trace: AttentionTrace) -> AttentionTrace | None:
             bind="query-params",
             help="Off: the raw scores go into the softmax as they are.",
         )
-    with mask_column:
-        name = st.selectbox("Mask", list(MASKS), key=state.MASK, bind="query-params", label_visibility="collapsed")
-    size, label = 0, MASKS[name][1]
-    if label is not None:
-        with size_column:
-            size = st.number_input(
-                label, 1, 4096, 3, key=state.MASK_SIZE, bind="query-params", label_visibility="collapsed", help=label
-            )
+        name = st.selectbox(
+            "Mask", list(MASKS), key=state.MASK, bind="query-params", label_visibility="collapsed", width=200
+        )
+        size, label = 0, MASKS[name][1]
+        if label is not None:
+            size = st.number_input(label, 1, 4096, 3, key=state.MASK_SIZE, bind="query-params", width=130)
     try:
         mask = _mask(name, size, trace)
         if scaling and mask is None:
