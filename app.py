@@ -4,6 +4,20 @@ The script that names the pages lies in ui/, away from pages/: beside it, Stream
 of multipage app and break the first link opened after a start.
 """
 
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib import import_module
+
 import streamlit as st
 
-app = st.App("ui/shell.py")
+
+@asynccontextmanager
+async def start(_: st.App) -> AsyncIterator[None]:
+    """Read torch and transformers before the first visitor comes: two sessions that import transformers at once break it."""
+    import_module("core.models")
+    yield
+
+
+app = st.App("ui/shell.py", lifespan=start)

@@ -59,7 +59,7 @@ def _show_group(scene: Scene, group: tuple[Stage, ...], changed: AttentionTrace 
     if len(group) > 1:
         for column, stage in zip(st.columns(len(group)), group, strict=True):
             with column:
-                _chart(scene, stage, scene.trace, cell, label=stage.name, height=400, name=stage.name)
+                _chart(scene, stage, scene.trace, cell, label=stage.name, height=400, name=stage.name, narrow=True)
         return
     (stage,) = group
     for column, (name, trace) in zip(st.columns(len(versions)), versions, strict=True):
@@ -78,11 +78,19 @@ def _show_group(scene: Scene, group: tuple[Stage, ...], changed: AttentionTrace 
             )
 
 
-def _chart(scene, stage, trace, cell, *, name, label, height, limit=None, compact=False) -> None:
+def _chart(scene, stage, trace, cell, *, name, label, height, limit=None, compact=False, narrow=False) -> None:
     if label:
         st.markdown(f"**{label}**")
     figure = stage_figure(
-        stage, trace, scene.query_tokens, scene.key_tokens, pin=cell, limit=limit, height=height, compact=compact
+        stage,
+        trace,
+        scene.query_tokens,
+        scene.key_tokens,
+        pin=cell,
+        limit=limit,
+        height=height,
+        compact=compact,
+        narrow=narrow,
     )
     show_heatmap(figure, name, f"{stage.name}: heatmap of {stage.rows} by {stage.columns}. {stage.sentence}", compact)
 

@@ -17,7 +17,7 @@ from core.figures.pooling import pool
 Scale = Literal["signed", "share", "permission"]
 
 MOST_CELLS = 256  # drawn per side: more than a chart has pixels for is only slow
-PRINTED_CELLS = 12  # per side: up to here every cell shows its number
+PRINTED_CELLS = 12  # per side: up to here every cell of a large picture shows its number
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,7 @@ def heatmap(
     aside: tuple[str, NDArray[np.floating]] | None = None,
     height: int = 420,
     compact: bool = False,
+    printed: int = PRINTED_CELLS,
 ) -> go.Figure:
     """A matrix [rows, columns] as an interactive picture.
 
@@ -54,6 +55,7 @@ def heatmap(
     forbidden  [rows, columns] of True where a pair is masked: drawn grey, never like a small number
     aside      a second matrix whose number is told when pointing at a cell, with its name
     compact    a small picture: fewer labels, no printed numbers
+    printed    up to how many columns every cell shows its number
 
     Matrices of more than 256 rows or columns are pooled: each drawn cell is its block's number farthest from 0.
     """
@@ -61,7 +63,7 @@ def heatmap(
     hidden = np.zeros(values.shape, dtype=bool) if forbidden is None else forbidden
     drawn = pool(np.where(hidden, np.nan, values), most)
     limit = _largest(drawn.values) if limit is None else limit
-    printed = not compact and max(values.shape) <= PRINTED_CELLS
+    prints = not compact and values.shape[0] <= PRINTED_CELLS and values.shape[1] <= printed
 
     figure = go.Figure()
     if scale != "permission":
@@ -77,8 +79,8 @@ def heatmap(
                 zmax=limit,
                 colorscale=DIVERGING if scale == "signed" else SEQUENTIAL,
                 colorbar=_colour_bar(compact),
-                texttemplate="%{z:.2f}" if printed else None,
-                textfont={"size": 13} if printed else None,
+                texttemplate="%{z:.2f}" if prints else None,
+                textfont={"size": 13} if prints else None,
                 hoverongaps=False,
                 **_hover(name, rows, columns, drawn, aside, most),
             )

@@ -88,7 +88,11 @@ def passed_on(cell: Ledger, *, height: int = 150) -> go.Figure:
         barmode="overlay",
         showlegend=True,
         legend={"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom", "itemclick": False},
-        xaxis={"title": {"text": "dimension", "standoff": 4}, "nticks": 9},
+        xaxis={
+            "title": {"text": "dimension", "standoff": 4},
+            "range": [-0.5, cell.value.size - 0.5],
+            "dtick": max(1, round(cell.value.size / 8)),
+        },
     )
     return figure
 
