@@ -10,7 +10,7 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from core.figures.labels import axis_labels, thinned
+from core.figures.labels import MOST_LABELS, axis_labels, thinned
 from core.figures.palette import ALLOWED, DIVERGING, FORBIDDEN, INK, PIN, SEQUENTIAL
 from core.figures.pooling import pool
 
@@ -65,11 +65,11 @@ def heatmap(
     limit = _largest(drawn.values) if limit is None else limit
     prints = not compact and values.shape[0] <= PRINTED_CELLS and values.shape[1] <= printed
 
-    figure = go.Figure()
+    traces: list[go.Heatmap | go.Scatter] = []
     if scale != "permission":
-        figure.add_trace(
+        traces.append(
             go.Heatmap(
-                z=drawn.values.astype(np.float32),
+                z=drawn.values,
                 x=drawn.columns,
                 y=drawn.rows,
                 xaxis="x2",
@@ -86,26 +86,37 @@ def heatmap(
             )
         )
     if scale == "permission" or hidden.any():
-        figure.add_trace(_permissions(hidden, drawn, rows, columns, most, show_allowed=scale == "permission"))
-    has_legend = scale == "permission" or bool(hidden.any())
-    if has_legend:
-        _legend(figure, show_allowed=scale == "permission", show_forbidden=bool(hidden.any()))
-    _lay_out(figure, values.shape, rows, columns, height, compact)
-    figure.update_layout(showlegend=has_legend, margin_t=26 if has_legend else 6)
-    figure.update_layout(
-        xaxis2=_hidden_axis(drawn.columns, drawn.column_block, values.shape[1], columns, "x"),
-        yaxis2=_hidden_axis(drawn.rows, drawn.row_block, values.shape[0], rows, "y"),
-    )
-    # A page that listens for clicks reads here what a cell's coordinates mean.
-    figure.update_layout(
-        meta={
+        traces.append(_permissions(hidden, drawn, rows, columns, most, show_allowed=scale == "permission"))
+        traces += _legend(show_allowed=scale == "permission", show_forbidden=bool(hidden.any()))
+    has_legend = len(traces) > 1
+    size = 11 if compact else 14
+    most_labels = 12 if compact else MOST_LABELS
+    layout = {
+        "template": "none",
+        "height": height,
+        "margin": {"l": 8, "r": 8, "t": 26 if has_legend else 6, "b": 8},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "font": {"color": INK, "size": size},
+        "showlegend": has_legend,
+        "legend": {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom", "itemclick": False},
+        "dragmode": False if compact else "zoom",
+        "hoverlabel": {"font": {"size": 14}, "align": "left"},
+        "xaxis": _shown_axis(values.shape[1], columns, size, most_labels, titled=not compact),
+        "yaxis": _shown_axis(values.shape[0], rows, size, most_labels, titled=not compact)
+        | {"range": [values.shape[0] - 0.5, -0.5]},
+        "xaxis2": _hidden_axis(drawn.columns, drawn.column_block, values.shape[1], columns, "x"),
+        "yaxis2": _hidden_axis(drawn.rows, drawn.row_block, values.shape[0], rows, "y"),
+        "shapes": _pin(values.shape, rows.pinned, columns.pinned),
+        # A page that listens for clicks reads here what a cell's coordinates mean.
+        "meta": {
             "rows": rows.name,
             "columns": columns.name,
             "row_block": drawn.row_block,
             "column_block": drawn.column_block,
-        }
-    )
-    return figure
+        },
+    }
+    return go.Figure(traces, layout)
 
 
 def _largest(values: NDArray[np.floating]) -> float:
@@ -120,7 +131,7 @@ def _hover(name, rows: Axis, columns: Axis, drawn, aside, most: int) -> dict[str
         return {"hovertemplate": f"{lines}{note}<extra></extra>"}
     other, numbers = aside
     return {
-        "customdata": pool(numbers, most).values.astype(np.float32),
+        "customdata": pool(numbers, most).values,
         "hovertemplate": f"{lines}<br>{other} <b>%{{customdata:.6g}}</b>{note}<extra></extra>",
     }
 
@@ -148,21 +159,21 @@ def _permissions(hidden, drawn, rows: Axis, columns: Axis, most: int, *, show_al
     )
 
 
-def _legend(figure: go.Figure, *, show_allowed: bool, show_forbidden: bool) -> None:
-    """Squares that say what grey means; they stand for cells and have no place in the picture."""
+def _legend(*, show_allowed: bool, show_forbidden: bool) -> list[go.Scatter]:
+    """Squares that say what the plain colours mean; they stand for cells and have no place in the picture."""
     entries = [("masked", FORBIDDEN, show_forbidden), ("may attend", ALLOWED, show_allowed)]
-    for name, colour, wanted in entries:
-        if wanted:
-            figure.add_trace(
-                go.Scatter(
-                    x=[None],
-                    y=[None],
-                    mode="markers",
-                    name=name,
-                    marker={"symbol": "square", "size": 11, "color": colour},
-                    hoverinfo="skip",
-                )
-            )
+    return [
+        go.Scatter(
+            x=[None],
+            y=[None],
+            mode="markers",
+            name=name,
+            marker={"symbol": "square", "size": 11, "color": colour},
+            hoverinfo="skip",
+        )
+        for name, colour, wanted in entries
+        if wanted
+    ]
 
 
 def _colour_bar(compact: bool) -> dict[str, object]:
@@ -176,58 +187,43 @@ def _colour_bar(compact: bool) -> dict[str, object]:
     }
 
 
-def _lay_out(figure: go.Figure, shape: tuple[int, int], rows: Axis, columns: Axis, height: int, compact: bool) -> None:
-    """Two axes a side: one shows the labels that fit, the hidden one knows them all, for pointing at a cell."""
-    size = 11 if compact else 14
-    most = 12 if compact else 40
-    figure.update_layout(
-        template="none",
-        height=height,
-        margin={"l": 8, "r": 8, "b": 8},
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
-        font={"color": INK, "size": size},
-        legend={"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom", "font": {"size": size}, "itemclick": False},
-        dragmode="zoom" if not compact else False,
-        hoverlabel={"font": {"size": 14}, "align": "left"},
-        xaxis=_shown_axis(shape[1], columns, size, most)
-        | {"title": None if compact else {"text": columns.name, "standoff": 12}},
-        yaxis=_shown_axis(shape[0], rows, size, most)
-        | {"title": None if compact else {"text": rows.name, "standoff": 12}, "range": [shape[0] - 0.5, -0.5]},
-    )
-    for line, place in (("y", rows.pinned), ("x", columns.pinned)):
-        if place is not None:
-            _mark(figure, shape, line, place)
-    if rows.pinned is not None and columns.pinned is not None:
-        figure.add_shape(
-            type="rect",
-            xref="x",
-            yref="y",
-            x0=columns.pinned - 0.5,
-            x1=columns.pinned + 0.5,
-            y0=rows.pinned - 0.5,
-            y1=rows.pinned + 0.5,
-            line={"color": PIN, "width": 3},
-        )
-
-
-def _mark(figure: go.Figure, shape: tuple[int, int], line: str, place: int) -> None:
-    """A thin frame around the pinned row or column."""
-    long, short = ("x", "y") if line == "y" else ("y", "x")
-    length = shape[1] if line == "y" else shape[0]
-    box = {f"{long}0": -0.5, f"{long}1": length - 0.5, f"{short}0": place - 0.5, f"{short}1": place + 0.5}
-    figure.add_shape(type="rect", xref="x", yref="y", line={"color": PIN, "width": 1}, opacity=0.6, **box)
+def _pin(shape: tuple[int, int], row: int | None, column: int | None) -> list[dict[str, object]]:
+    """Thin frames around the pinned row and column, a thick one around the cell where they meet."""
+    rows, columns = shape
+    boxes = []
+    if row is not None:
+        boxes.append((row, row, 0, columns - 1, 1))
+    if column is not None:
+        boxes.append((0, rows - 1, column, column, 1))
+    if row is not None and column is not None:
+        boxes.append((row, row, column, column, 3))
+    return [
+        {
+            "type": "rect",
+            "xref": "x",
+            "yref": "y",
+            "y0": top - 0.5,
+            "y1": bottom + 0.5,
+            "x0": left - 0.5,
+            "x1": right + 0.5,
+            "line": {"color": PIN, "width": width},
+            "opacity": 1 if width > 1 else 0.6,
+        }
+        for top, bottom, left, right, width in boxes
+    ]
 
 
 def _texts(count: int, axis: Axis) -> list[str]:
     return [str(place) for place in range(count)] if axis.tokens is None else axis_labels(axis.tokens)
 
 
-def _shown_axis(count: int, axis: Axis, size: int, most: int) -> dict[str, object]:
+def _shown_axis(count: int, axis: Axis, size: int, most: int, *, titled: bool) -> dict[str, object]:
+    """Shows the labels that there is room for, the pinned one in bold among them."""
     texts = _texts(count, axis)
     places = thinned(count, axis.pinned, most if axis.tokens is not None else 9)
     labels = [f"<b>{texts[place]}</b>" if place == axis.pinned else texts[place] for place in places]
     return {
+        "title": {"text": axis.name, "standoff": 12} if titled else None,
         "range": [-0.5, count - 0.5],
         "tickmode": "array",
         "tickvals": places,

@@ -31,7 +31,8 @@ class Pooled:
 def pool(values: NDArray[np.floating], most: int) -> Pooled:
     """Pool [rows, columns] so that neither side has more than `most` cells. NaN and -inf count as forbidden."""
     row_block, column_block = (-(-length // most) for length in values.shape)
-    drawn = np.where(np.isfinite(values), values, np.nan)
+    # Plotly has no half precision; single and double are drawn as they are.
+    drawn = np.where(np.isfinite(values), values, np.nan).astype(np.result_type(values, np.float32), copy=False)
     if row_block > 1 or column_block > 1:
         drawn = _farthest(_farthest(drawn, row_block, axis=0), column_block, axis=1)
     return Pooled(
