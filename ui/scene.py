@@ -37,16 +37,10 @@ def opening_head(name: str) -> tuple[int, int]:
     return OPENING_HEADS.get(name, (0, 0))
 
 
-def _open_model() -> None:
-    """A newly chosen model opens at its own head, so that the address, which leaves out defaults, stays right."""
-    st.session_state[state.LAYER], st.session_state[state.HEAD] = opening_head(st.session_state[state.MODEL])
-
-
 def model_picker() -> str:
     return st.selectbox(
         "Model",
         [entry.name for entry in CATALOGUE][::-1],
-        on_change=_open_model,
         key=state.MODEL,
         bind="query-params",
         accept_new_options=True,
@@ -98,11 +92,11 @@ def choose_head(request: cache.TextRequest, capture: Capture, places: list) -> t
         kind = st.segmented_control(
             "Attention", capture.kinds, default=kind, required=True, key=state.KIND, bind="query-params"
         )
-    default_layer, default_head = opening_head(request.model)
+    opening_layer, opening_at = opening_head(request.model)
     with places[0]:
-        layer = number_picker("Layer", state.LAYER, capture.layers(kind), default_layer)
+        layer = number_picker("Layer", state.LAYER, capture.layers(kind), opening_layer)
     with places[1]:
-        head = number_picker("Head", state.HEAD, capture.heads(kind), default_head)
+        head = number_picker("Head", state.HEAD, capture.heads(kind), opening_at)
     trace, certificate = cache.head(cache.HeadRequest(request, kind, layer, head))
     query_tokens, key_tokens = capture.tokens(kind)
     origin = f"Layer {layer}, head {head} of {request.model}."
@@ -124,8 +118,12 @@ def read_text(request: cache.TextRequest):
         return None
 
 
-def number_picker(label: str, key: str, count: int, default: int) -> int:
-    return st.selectbox(label, range(count), index=min(default, count - 1), key=key, bind="query-params")
+def number_picker(label: str, key: str, count: int, opening: int) -> int:
+    """A choice from 0 to count - 1. Left empty it is `opening`: the address leaves empty choices out, so what an empty
+    one means may depend on the model."""
+    opening = min(opening, count - 1)
+    chosen = st.selectbox(label, range(count), index=None, placeholder=str(opening), key=key, bind="query-params")
+    return opening if chosen is None else chosen
 
 
 def toy() -> Scene | None:

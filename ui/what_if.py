@@ -58,13 +58,12 @@ def _mask(name: str, size: int, trace: AttentionTrace) -> NDArray[np.bool_] | No
     if name == AS_GIVEN:
         return None
     if name == CUSTOM:
-        return read_mask(
-            st.text_area(
-                "A row for each query: 1 where it may attend, 0 where not",
-                to_csv(np.tri(queries, keys)),
-                key=state.MASK_GRID,
-                bind="query-params",
-            )
+        text = st.text_area(
+            "A row for each query: 1 where it may attend, 0 where not. Empty: as given.",
+            placeholder=to_csv(np.tri(queries, keys)),
+            key=state.MASK_GRID,
+            bind="query-params",
         )
+        return read_mask(text) if text.strip() else None
     predicate = m.padding(np.arange(keys) < keys - size) if name == PADDING else MASKS[name][0](size)
     return m.grid(predicate, queries, keys)
