@@ -12,7 +12,6 @@ import streamlit as st
 from core import AttentionTrace
 from core.ledger import strongest_pair
 from ui import state
-from ui.words import quoted
 
 _LISTENER = st.components.v2.component(
     "headlight_pin",
@@ -60,28 +59,21 @@ def _clicked() -> None:
     st.session_state[state.PINNED_BLOCK] = block
 
 
-def pinned(trace: AttentionTrace, query_tokens: tuple[str, ...], key_tokens: tuple[str, ...]) -> tuple[int, int]:
+def pinned(trace: AttentionTrace) -> tuple[int, int]:
     """The two select boxes, and the cell they choose as (query, key): while they are empty, the strongest pair."""
     _settle(trace)
     strongest = strongest_pair(trace)
     query_column, key_column = st.columns(2, wrap=False)
     with query_column:
-        query = _picker("Query", state.QUERY, strongest[0], query_tokens)
+        query = _picker("Query", state.QUERY, trace.shape[0], strongest[0])
     with key_column:
-        key = _picker("Key", state.KEY, strongest[1], key_tokens)
+        key = _picker("Key", state.KEY, trace.shape[1], strongest[1])
     return query, key
 
 
-def _picker(label: str, key: str, strongest: int, tokens: tuple[str, ...]) -> int:
-    chosen = st.session_state.get(key)
-    shown = chosen if chosen in range(len(tokens)) else strongest
+def _picker(label: str, key: str, count: int, strongest: int) -> int:
     chosen = st.selectbox(
-        f"{label} {quoted(tokens[shown])}",
-        range(len(tokens)),
-        index=None,
-        placeholder=f"{strongest}, strongest pair",
-        key=key,
-        bind="query-params",
+        label, range(count), index=None, placeholder=f"{strongest}, strongest pair", key=key, bind="query-params"
     )
     return strongest if chosen is None else chosen
 

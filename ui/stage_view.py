@@ -38,7 +38,7 @@ def show_stages(scene: Scene) -> None:
     pin.listen()
     picture, explanation = st.columns([7, 5] if changed is None else [3, 2], gap="medium")
     with explanation:
-        cell = pin.pinned(trace, scene.query_tokens, scene.key_tokens)
+        cell = pin.pinned(trace)
         ledger = explain(trace, *cell)
         _show_ledger(scene, trace, ledger, explain(scene.trace, *cell) if changed else None)
     with picture:

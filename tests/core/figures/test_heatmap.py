@@ -1,0 +1,151 @@
+"""What a picture holds: the very numbers, in their places, with forbidden pairs told apart and markup made harmless."""
+
+import json
+
+import numpy as np
+import pytest
+
+from core.attention import attend
+from core.figures.heatmap import Axis, heatmap
+from core.figures.ledger import passed_on, waterfall
+from core.figures.palette import FORBIDDEN
+from core.figures.stages import colour_limit, stage_figure
+from core.ledger import explain
+from core.masks import causal, grid
+from core.stages import STAGES
+
+TOKENS = ("the", " cat", "the", "<b>x</b>", "\n", "$x$ & y")
+
+
+@pytest.fixture
+def trace():
+    rng = np.random.default_rng(0)
+    return attend(*(rng.normal(size=(6, 4)) for _ in range(3)), mask=grid(causal, 6, 6))
+
+
+def main(figure):
+    return figure.data[0]
+
+
+@pytest.mark.parametrize(
+    "stage", [stage for stage in STAGES if stage.scale != "permission"], ids=lambda stage: stage.name
+)
+def test_a_stage_is_drawn_number_for_number(stage, trace):
+    drawn = main(stage_figure(stage, trace, TOKENS, TOKENS, pin=(3, 1)))
+    expected = stage.values(trace)
+    finite = np.isfinite(expected) & (trace.mask if stage.name in ("Masked", "Softmax") else True)
+    np.testing.assert_array_equal(drawn.z[finite], expected[finite])
+    assert np.isnan(drawn.z[~finite]).all()
+    np.testing.assert_array_equal(drawn.x, np.arange(expected.shape[1]))
+    np.testing.assert_array_equal(drawn.y, np.arange(expected.shape[0]))
+
+
+def test_masked_cells_are_grey_and_in_the_legend(trace):
+    figure = stage_figure(STAGES[7], trace, TOKENS, TOKENS, pin=(3, 1))
+    grey = figure.data[1]
+    np.testing.assert_array_equal(grey.z == 0, ~trace.mask)
+    assert grey.colorscale[0][1] == FORBIDDEN
+    assert [entry.name for entry in figure.data if entry.showlegend is not False and entry.type == "scatter"] == [
+        "masked"
+    ]
+    # Before the mask every pair has a score, so nothing is grey.
+    assert len(stage_figure(STAGES[3], trace, TOKENS, TOKENS, pin=(3, 1)).data) == 1
+
+
+def test_a_weight_of_zero_that_is_allowed_is_drawn_as_a_number():
+    trace = attend([[1000.0]], [[1.0], [-1.0]], [[1.0], [1.0]], scale=1.0)
+    drawn = main(stage_figure(STAGES[7], trace, ("q",), ("a", "b"), pin=(0, 0)))
+    assert drawn.z.tolist() == [[1.0, 0.0]]
+
+
+def test_repeated_tokens_keep_their_own_row_and_column(trace):
+    figure = stage_figure(STAGES[7], trace, TOKENS, TOKENS, pin=(3, 1))
+    assert list(figure.layout.xaxis.tickvals) == list(range(6))
+    texts = list(figure.layout.yaxis2.ticktext)
+    assert (texts[0], texts[2]) == ("the (0)", "the (2)")
+
+
+def test_tokens_cannot_be_markup(trace):
+    figure = stage_figure(STAGES[7], trace, TOKENS, TOKENS, pin=(0, 1))
+    texts = list(figure.layout.xaxis.ticktext)
+    assert texts == ["the", "<b>·cat</b>", "the", "&lt;b&gt;x&lt;/b&gt;", "⏎", "&#36;x&#36; &amp; y"]
+
+
+def test_scales(trace):
+    signed = main(stage_figure(STAGES[3], trace, TOKENS, TOKENS, pin=(0, 0)))
+    assert signed.zmin == -signed.zmax
+    assert signed.zmax == np.abs(trace.raw).max()
+    share = main(stage_figure(STAGES[7], trace, TOKENS, TOKENS, pin=(0, 0)))
+    assert (share.zmin, share.zmax) == (0, trace.weights.max())
+    assert signed.showscale is not False
+    other = trace.changed(scale=1.0)
+    limit = colour_limit(STAGES[4], trace, other)
+    assert limit == np.abs(other.scaled).max()
+    assert main(stage_figure(STAGES[4], trace, TOKENS, TOKENS, pin=(0, 0), limit=limit)).zmax == limit
+
+
+def test_all_zero_numbers_still_have_a_range():
+    drawn = main(heatmap(np.zeros((2, 2)), Axis("query"), Axis("key"), name="score"))
+    assert (drawn.zmin, drawn.zmax) == (-1, 1)
+
+
+def test_long_texts_are_bounded_and_lose_no_spike():
+    n = 2_000
+    values = np.full((n, n), 1e-6)
+    values[1_234, 567] = 0.9
+    figure = heatmap(
+        values,
+        Axis("query", ["t"] * n, 1_234),
+        Axis("key", ["t"] * n, 567),
+        name="weight",
+        scale="share",
+        aside=("x", values),
+    )
+    drawn = main(figure)
+    assert max(drawn.z.shape) <= 256
+    row, column = np.unravel_index(drawn.z.argmax(), drawn.z.shape)
+    assert drawn.z.max() == 0.9
+    assert abs(drawn.y[row] - 1_234) < 8
+    assert abs(drawn.x[column] - 567) < 8
+    assert figure.layout.meta["row_block"] == 8
+    assert len(figure.layout.xaxis.tickvals) <= 42
+    assert 567 in figure.layout.xaxis.tickvals
+    assert len(json.dumps(figure.to_plotly_json(), default=lambda array: array.tolist())) > 0
+    assert len(figure.to_json()) < 1_500_000
+
+
+def test_the_pin_is_a_frame_around_its_cell(trace):
+    shapes = stage_figure(STAGES[7], trace, TOKENS, TOKENS, pin=(3, 1)).layout.shapes
+    thick = max(shapes, key=lambda shape: shape.line.width)
+    assert (thick.y0, thick.y1, thick.x0, thick.x1) == (2.5, 3.5, 0.5, 1.5)
+    rows_only = stage_figure(STAGES[0], trace, TOKENS, TOKENS, pin=(3, 1)).layout.shapes
+    assert [(shape.y0, shape.y1) for shape in rows_only] == [(2.5, 3.5)]
+
+
+def test_small_matrices_print_their_numbers(trace):
+    assert main(stage_figure(STAGES[7], trace, TOKENS, TOKENS, pin=(0, 0))).texttemplate
+    assert not main(stage_figure(STAGES[7], trace, TOKENS, TOKENS, pin=(0, 0), compact=True)).texttemplate
+
+
+def test_the_waterfall_ends_where_the_ledger_does(trace):
+    cell = explain(trace, 4, 2)
+    bars, share = waterfall(cell).data
+    np.testing.assert_array_equal(bars.y[:4], cell.products)
+    named = dict(zip(bars.customdata, zip(bars.y, bars.measure, strict=True), strict=True))
+    assert named["q·k"] == (cell.raw, "total")
+    assert named["score"] == (cell.masked, "total")
+    assert named["shifted"] == (cell.shifted, "total")
+    # The relative steps between two totals lead from one to the other.
+    assert np.sum(bars.y[:4]) == pytest.approx(cell.raw)
+    assert cell.raw + named["× scale"][0] == pytest.approx(cell.masked)
+    assert cell.masked + named["− row max"][0] == pytest.approx(cell.shifted)
+    assert list(share.y) == [cell.exponential, cell.weight]
+
+
+def test_a_forbidden_cell_has_a_waterfall_without_infinity(trace):
+    cell = explain(trace, 1, 5)
+    bars, share = waterfall(cell).data
+    assert np.isfinite(bars.y).all()
+    assert "shifted" not in bars.customdata
+    assert list(share.y) == [0, 0]
+    assert not passed_on(cell).data[1].y.any()
