@@ -90,7 +90,8 @@ def heatmap(
         traces += _legend(show_allowed=scale == "permission", show_forbidden=bool(hidden.any()))
     has_legend = len(traces) > 1
     size = 11 if compact else 14
-    most_labels = 12 if compact else MOST_LABELS
+    most_across = 12 if compact else MOST_LABELS
+    most_down = height // 18  # a line of text needs about 14 pixels, and a fifth of the height is not the picture's
     layout = {
         "template": "none",
         "height": height,
@@ -102,8 +103,8 @@ def heatmap(
         "legend": {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom", "itemclick": False},
         "dragmode": False if compact else "zoom",
         "hoverlabel": {"font": {"size": 14}, "align": "left"},
-        "xaxis": _shown_axis(values.shape[1], columns, size, most_labels, titled=not compact),
-        "yaxis": _shown_axis(values.shape[0], rows, size, most_labels, titled=not compact)
+        "xaxis": _shown_axis(values.shape[1], columns, size, most_across, titled=not compact),
+        "yaxis": _shown_axis(values.shape[0], rows, size, most_down, titled=not compact)
         | {"range": [values.shape[0] - 0.5, -0.5]},
         "xaxis2": _hidden_axis(drawn.columns, drawn.column_block, values.shape[1], columns, "x"),
         "yaxis2": _hidden_axis(drawn.rows, drawn.row_block, values.shape[0], rows, "y"),
