@@ -19,6 +19,10 @@ ARCHIVE = "archive"
 
 WEIGHTS = "weights"
 
+# Learn: `part` chooses the experiment of a lesson; the knobs of each lesson follow.
+PART = "part"
+SCORES, TEMPERATURE, SHIFT = "scores", "temperature", "shift"
+
 PIN = "pin"  # the click listener
 PINNED_BLOCK = "pinned_block"  # a click on a pooled picture, until the page has looked for its strongest cell
 

@@ -7,11 +7,11 @@ import math
 import numpy as np
 import plotly.graph_objects as go
 
-from core.figures.palette import ABOVE, BELOW, INK, TOTAL
+from core.figures.charts import GRID, plain_layout
+from core.figures.palette import ABOVE, BELOW, TOTAL
 from core.ledger import Ledger
 
 _PRODUCTS_WIDTH = 8.0  # the products share this much room, however many they are; every later step has 1
-_GRID = "rgba(128, 132, 142, 0.2)"
 
 
 def waterfall(cell: Ledger, *, height: int = 240) -> go.Figure:
@@ -57,7 +57,7 @@ def waterfall(cell: Ledger, *, height: int = 240) -> go.Figure:
             hovertemplate="%{x}: <b>%{y:.5g}</b><extra></extra>",
         )
     )
-    _plain(figure, height)
+    figure.update_layout(_quiet(height))
     figure.update_layout(
         xaxis={
             "domain": [0, 0.78],
@@ -67,7 +67,7 @@ def waterfall(cell: Ledger, *, height: int = 240) -> go.Figure:
             "tickangle": -35,
         },
         xaxis2={"domain": [0.88, 1], "anchor": "y2", "tickangle": -35},
-        yaxis2={"anchor": "x2", "range": [0, 1.02], "nticks": 3, "gridcolor": _GRID, "tickfont": {"size": 12}},
+        yaxis2={"anchor": "x2", "range": [0, 1.02], "nticks": 3, "gridcolor": GRID, "tickfont": {"size": 12}},
     )
     return figure
 
@@ -77,13 +77,13 @@ def passed_on(cell: Ledger, *, height: int = 150) -> go.Figure:
     dimensions = np.arange(cell.value.size)
     figure = go.Figure(
         [
-            go.Bar(x=dimensions, y=cell.value, name="value", marker={"color": _GRID}, hovertemplate=_TELL),
+            go.Bar(x=dimensions, y=cell.value, name="value", marker={"color": GRID}, hovertemplate=_TELL),
             go.Bar(
                 x=dimensions, y=cell.contribution, name="weight × value", marker={"color": ABOVE}, hovertemplate=_TELL
             ),
         ]
     )
-    _plain(figure, height)
+    figure.update_layout(_quiet(height))
     figure.update_layout(
         barmode="overlay",
         showlegend=True,
@@ -100,17 +100,5 @@ def passed_on(cell: Ledger, *, height: int = 150) -> go.Figure:
 _TELL = "%{fullData.name}, dimension %{x}: <b>%{y:.5g}</b><extra></extra>"
 
 
-def _plain(figure: go.Figure, height: int) -> None:
-    figure.update_layout(
-        template="none",
-        height=height,
-        margin={"l": 8, "r": 8, "t": 8, "b": 8},
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
-        font={"color": INK, "size": 13},
-        showlegend=False,
-        dragmode=False,
-        bargap=0.1,
-        xaxis={"showgrid": False, "zeroline": False, "automargin": True},
-        yaxis={"zeroline": True, "zerolinecolor": INK, "gridcolor": _GRID, "automargin": True, "nticks": 5},
-    )
+def _quiet(height: int) -> dict:
+    return plain_layout(height) | {"showlegend": False, "margin": {"l": 8, "r": 8, "t": 8, "b": 8}}

@@ -1,0 +1,118 @@
+"""Lines, points and bars in the one visual language of the pages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import plotly.graph_objects as go
+from numpy.typing import ArrayLike
+
+from core.figures.labels import axis_labels
+from core.figures.palette import ABOVE, BELOW, INK, TOTAL
+
+GRID = "rgba(128, 132, 142, 0.2)"
+# Told apart by lightness too, for every kind of colour vision and for print.
+SERIES = (BELOW, ABOVE, "#3aa394", "#a04fa8", TOTAL, "#c9b22e")
+
+
+@dataclass(frozen=True, eq=False)
+class Series:
+    """One line of a chart. `error` is one standard error up and down; "theory" is dashed and has no points."""
+
+    name: str
+    x: ArrayLike
+    y: ArrayLike
+    error: ArrayLike | None = None
+    kind: Literal["measured", "line", "theory"] = "line"
+
+
+def lines(
+    series: Sequence[Series],
+    *,
+    x: str,
+    y: str,
+    log_x: bool = False,
+    log_y: bool = False,
+    height: int = 380,
+) -> go.Figure:
+    """Curves over a common axis. `x` and `y` name the axes with their units; pointing at a place tells every curve."""
+    traces = [
+        go.Scatter(
+            x=np.asarray(one.x),
+            y=np.asarray(one.y),
+            name=one.name,
+            mode={"measured": "markers+lines", "line": "lines", "theory": "lines"}[one.kind],
+            line={"color": colour, "width": 2, "dash": "dash" if one.kind == "theory" else "solid"},
+            marker={"size": 8, "color": colour},
+            error_y=None if one.error is None else {"array": np.asarray(one.error), "color": colour, "thickness": 1.2},
+            hovertemplate="%{y:.5g}",
+        )
+        for one, colour in zip(series, _colours(len(series)), strict=True)
+    ]
+    layout = plain_layout(height) | {"hovermode": "x unified", "showlegend": len(series) > 1}
+    layout["xaxis"] |= {"title": {"text": x, "standoff": 8}, "type": "log" if log_x else "linear"}
+    layout["yaxis"] |= {"title": {"text": y, "standoff": 8}, "type": "log" if log_y else "linear"}
+    return go.Figure(traces, layout)
+
+
+def bars(
+    names: Sequence[str],
+    groups: dict[str, ArrayLike],
+    *,
+    y: str,
+    x: str = "",
+    printed: bool = True,
+    limits: tuple[float, float] | None = None,
+    height: int = 320,
+) -> go.Figure:
+    """One bar a name and group, with its number on it. Names are shown as they are, also when one occurs twice."""
+    places = list(range(len(names)))
+    labels = axis_labels(names)
+    traces = [
+        go.Bar(
+            x=places,
+            y=np.asarray(values),
+            name=group,
+            marker={"color": colour},
+            customdata=labels,
+            texttemplate="%{y:.3f}" if printed else None,
+            textposition="outside",
+            cliponaxis=False,
+            hovertemplate="%{customdata}: <b>%{y:.6g}</b>",
+        )
+        for (group, values), colour in zip(groups.items(), _colours(len(groups)), strict=True)
+    ]
+    layout = plain_layout(height) | {"showlegend": len(groups) > 1, "barmode": "group"}
+    layout["xaxis"] |= {
+        "tickmode": "array",
+        "tickvals": places,
+        "ticktext": labels,
+        "title": {"text": x, "standoff": 8},
+    }
+    layout["yaxis"] |= {"title": {"text": y, "standoff": 8}} | ({} if limits is None else {"range": list(limits)})
+    return go.Figure(traces, layout)
+
+
+def plain_layout(height: int) -> dict:
+    """What every chart shares: no background, quiet axes, the legend above."""
+    return {
+        "template": "none",
+        "height": height,
+        "margin": {"l": 8, "r": 16, "t": 34, "b": 8},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "font": {"color": INK, "size": 14},
+        "legend": {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom"},
+        "hoverlabel": {"font": {"size": 14}},
+        "dragmode": False,
+        "bargap": 0.2,
+        "xaxis": {"showgrid": False, "zeroline": False, "automargin": True},
+        "yaxis": {"gridcolor": GRID, "zerolinecolor": INK, "automargin": True, "nticks": 6},
+    }
+
+
+def _colours(count: int) -> list[str]:
+    return [SERIES[place % len(SERIES)] for place in range(count)]

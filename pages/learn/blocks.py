@@ -1,0 +1,5 @@
+"""In blocks."""
+
+import streamlit as st
+
+st.subheader("In blocks", anchor=False)

@@ -1,0 +1,5 @@
+"""Long range."""
+
+import streamlit as st
+
+st.subheader("Long range", anchor=False)

@@ -1,0 +1,5 @@
+"""Many heads."""
+
+import streamlit as st
+
+st.subheader("Many heads", anchor=False)

@@ -1,0 +1,5 @@
+"""Masks."""
+
+import streamlit as st
+
+st.subheader("Masks", anchor=False)

@@ -1,0 +1,5 @@
+"""Self and cross."""
+
+import streamlit as st
+
+st.subheader("Self and cross", anchor=False)

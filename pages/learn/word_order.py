@@ -1,0 +1,5 @@
+"""Word order."""
+
+import streamlit as st
+
+st.subheader("Word order", anchor=False)
