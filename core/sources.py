@@ -116,12 +116,8 @@ def toy_sentence(text: str, *, d_model: int = 32, d_head: int = 8, seed: int = 0
 
     Raises InputError with the argument's name as its field.
     """
-    _check_whole("d_model", d_model, 1, MAX_WIDTH)
     _check_whole("d_head", d_head, 1, MAX_WIDTH)
-    _check_whole("seed", seed, 0, MAX_SEED)
-    words = _sentence_words(text)
-
-    x = np.stack([_word_vector(word, d_model, seed) for word in words])  # [n, d_model]
+    words, x = embed(text, d_model=d_model, seed=seed)
     w_q, w_k, w_v = (rng.standard_normal((d_model, d_head)) / math.sqrt(d_model) for rng in _three_generators(seed))
     return Matrices(
         query=x @ w_q,
@@ -131,6 +127,17 @@ def toy_sentence(text: str, *, d_model: int = 32, d_head: int = 8, seed: int = 0
         key_tokens=words,
         origin=f"Untrained: every word and projection is a random vector, seed {seed}.",
     )
+
+
+def embed(text: str, *, d_model: int = 32, seed: int = 0) -> tuple[tuple[str, ...], NDArray[np.float64]]:
+    """The words of a sentence and their vectors x [n, d_model]: standard normal, equal words have equal rows.
+
+    Arguments and errors as in `toy_sentence`.
+    """
+    _check_whole("d_model", d_model, 1, MAX_WIDTH)
+    _check_whole("seed", seed, 0, MAX_SEED)
+    words = _sentence_words(text)
+    return words, np.stack([_word_vector(word, d_model, seed) for word in words])
 
 
 def numbered(prefix: str, count: int) -> tuple[str, ...]:
