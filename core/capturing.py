@@ -42,11 +42,11 @@ ALLOWED_ROUNDING = 20.0
 
 
 class TooLongError(InputError):
-    """The text has more tokens than the model can read: `count` of them, where `limit` are allowed."""
+    """The text has more tokens than can be read: `count` of them, where `limit` are allowed."""
 
     def __init__(self, count: int, limit: int, field: str) -> None:
         super().__init__(
-            f"The text has {count:,} tokens; this model reads at most {limit:,}. "
+            f"The text has {count:,} tokens; at most {limit:,} can be read. "
             f"Shorten it, or keep only the first {limit:,} tokens.",
             field=field,
         )
@@ -311,6 +311,7 @@ def capture(
     pair: str | None = None,
     target: str | None = None,
     input_ids: Sequence[int] | NDArray[np.integer] | None = None,
+    most_tokens: int | None = None,
     cut: bool = False,
 ) -> Capture:
     """Run the model once over a text and keep what its heads did.
@@ -319,16 +320,18 @@ def capture(
     pair       a second text, for encoders that take two
     target     what the decoder of an encoder-decoder model has written so far; None: only its start token
     input_ids  token numbers instead of a text
-    cut        keep the first tokens that fit the model, instead of raising TooLongError
+    most_tokens  a limit below the model's own
+    cut        keep the first tokens that fit, instead of raising TooLongError
 
     Raises InputError for a blank or too long text, WeightsOnlyError for architectures that do not hand out their queries.
     """
     if not model.captures:
         raise _weights_only(model)
-    inputs = _encode(model, text, pair, cut) if input_ids is None else _from_ids(model, input_ids, cut)
+    limit = min((most for most in (model.max_tokens, most_tokens) if most is not None), default=None)
+    inputs = _encode(model, text, pair, limit, cut) if input_ids is None else _from_ids(model, input_ids, limit, cut)
     target_ids: tuple[int, ...] = ()
     if model.is_encoder_decoder:
-        target_ids = _target_ids(model, target, cut)
+        target_ids = _target_ids(model, target, limit, cut)
         inputs["decoder_input_ids"] = torch.tensor([target_ids])
     calls, logits = _run(model, inputs)
     ids = tuple(inputs["input_ids"][0].tolist())
@@ -365,11 +368,13 @@ def _run(model: Model, inputs: dict[str, torch.Tensor]) -> tuple[list[Call], NDA
     options: dict[str, object] = {"use_cache": False} if "use_cache" in accepted else {}
     if model.has_language_model_head and "logits_to_keep" in accepted:
         options["logits_to_keep"] = 1  # all positions would be [tokens, vocabulary]: 400 MB at 2,048 tokens
+    # What a tokenizer adds and the model does not name would be passed on, down to the attention call.
+    read = {name: part.to(model.network.device) for name, part in inputs.items() if name in accepted}
     calls: list[Call] = []
     token = _calls.set(calls)
     try:
         with torch.inference_mode():
-            result = model.network(**{name: part.to(model.network.device) for name, part in inputs.items()}, **options)
+            result = model.network(**read, **options)
     finally:
         _calls.reset(token)
     if not calls:
@@ -420,7 +425,7 @@ def _numpy(tensor: torch.Tensor) -> NDArray[np.floating]:
     return wide.numpy(force=True)
 
 
-def _encode(model: Model, text: str | None, pair: str | None, cut: bool) -> dict[str, torch.Tensor]:
+def _encode(model: Model, text: str | None, pair: str | None, limit: int | None, cut: bool) -> dict[str, torch.Tensor]:
     if model.tokenizer is None:
         raise InputError(f"{model.name} came without a tokenizer: give input_ids instead of a text.", field="text")
     if text is None or not text.strip():
@@ -429,32 +434,34 @@ def _encode(model: Model, text: str | None, pair: str | None, cut: bool) -> dict
         raise InputError(f"{model.name} takes one text, not a pair. Leave the second text empty.", field="pair")
     encoded = model.tokenizer(text, pair or None, return_tensors="pt", verbose=False)
     count = encoded["input_ids"].shape[1]
-    if model.max_tokens is not None and count > model.max_tokens:
+    if limit is not None and count > limit:
         if not cut:
-            raise TooLongError(count, model.max_tokens, "text")
+            raise TooLongError(count, limit, "text")
         encoded = model.tokenizer(
-            text, pair or None, return_tensors="pt", truncation=True, max_length=model.max_tokens, verbose=False
+            text, pair or None, return_tensors="pt", truncation=True, max_length=limit, verbose=False
         )
     if encoded["input_ids"].shape[1] == 0:
         raise InputError("The text has no tokens. Type at least one word.", field="text")
     return {name: encoded[name] for name in ("input_ids", "token_type_ids") if name in encoded}
 
 
-def _from_ids(model: Model, input_ids: Sequence[int] | NDArray[np.integer], cut: bool) -> dict[str, torch.Tensor]:
+def _from_ids(
+    model: Model, input_ids: Sequence[int] | NDArray[np.integer], limit: int | None, cut: bool
+) -> dict[str, torch.Tensor]:
     ids = torch.as_tensor(input_ids).reshape(1, -1)
     size = model.network.get_input_embeddings().get_parameter("weight").shape[0]
     if ids.numel() == 0 or ids.is_floating_point() or int(ids.min()) < 0 or int(ids.max()) >= size:
         raise InputError(
             f"Token numbers have to be whole numbers from 0 to {size - 1}, and at least one.", field="input_ids"
         )
-    if model.max_tokens is not None and ids.shape[1] > model.max_tokens:
+    if limit is not None and ids.shape[1] > limit:
         if not cut:
-            raise TooLongError(ids.shape[1], model.max_tokens, "input_ids")
-        ids = ids[:, : model.max_tokens]
+            raise TooLongError(ids.shape[1], limit, "input_ids")
+        ids = ids[:, :limit]
     return {"input_ids": ids.long()}
 
 
-def _target_ids(model: Model, target: str | None, cut: bool) -> tuple[int, ...]:
+def _target_ids(model: Model, target: str | None, limit: int | None, cut: bool) -> tuple[int, ...]:
     start = model.network.config.decoder_start_token_id
     if start is None:
         start = model.network.config.bos_token_id or model.network.config.pad_token_id or 0
@@ -463,10 +470,10 @@ def _target_ids(model: Model, target: str | None, cut: bool) -> tuple[int, ...]:
     if model.tokenizer is None:
         raise InputError(f"{model.name} came without a tokenizer: it cannot read a target text.", field="target")
     written = tuple(model.tokenizer(text_target=target, add_special_tokens=False)["input_ids"])
-    if model.max_tokens is not None and len(written) + 1 > model.max_tokens:
+    if limit is not None and len(written) + 1 > limit:
         if not cut:
-            raise TooLongError(len(written) + 1, model.max_tokens, "target")
-        written = written[: model.max_tokens - 1]
+            raise TooLongError(len(written) + 1, limit, "target")
+        written = written[: limit - 1]
     return (start, *written)
 
 

@@ -5,7 +5,7 @@ from ui.projections import show_head_weights
 from ui.scene import choose_head, choose_text
 from ui.stage_view import show_stages
 
-passed = choose_text(pairs=True)
+passed = choose_text(more=True)
 if passed is not None:
     request, capture, places = passed
     layer, head, kind, scene = choose_head(request, capture, places)

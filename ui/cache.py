@@ -8,6 +8,9 @@ import streamlit as st
 
 from core import AttentionTrace, Capture, Model, capture, load_model
 from core.capturing import Certificate, Kind
+from core.figures.pooling import Pooled, pool
+from core.figures.side_by_side import MOST_CELLS
+from core.head_contributions import HeadContributions, head_contributions
 
 
 @dataclass(frozen=True)
@@ -17,7 +20,12 @@ class TextRequest:
     model: str
     text: str
     pair: str | None = None
+    target: str | None = None
     cut: bool = False
+
+
+# One head of so long a text holds four arrays of 64 MB; twice the length would need four times as much.
+MOST_TOKENS = 4_096
 
 
 @dataclass(frozen=True)
@@ -41,13 +49,38 @@ def model(name: str) -> Model:
 
 @st.cache_resource(max_entries=4, show_spinner="Running the model over the text", show_time=True)
 def captured(request: TextRequest) -> Capture:
-    return capture(model(request.model), request.text, pair=request.pair, cut=request.cut)
+    return capture(
+        model(request.model),
+        request.text,
+        pair=request.pair,
+        target=request.target,
+        most_tokens=MOST_TOKENS,
+        cut=request.cut,
+    )
 
 
-@st.cache_resource(max_entries=4, show_spinner=False)
+@st.cache_resource(max_entries=3, show_spinner=False)
 def head(request: HeadRequest) -> tuple[AttentionTrace, Certificate]:
     pass_ = captured(request.text)
     return (
         pass_.trace(request.layer, request.head, request.kind),
         pass_.certificate(request.layer, request.head, request.kind),
     )
+
+
+@dataclass(frozen=True)
+class LayerRequest:
+    """All heads of one layer of one pass."""
+
+    text: TextRequest
+    kind: Kind
+    layer: int
+
+
+@st.cache_resource(max_entries=4, show_spinner="Adding up the heads", show_time=True)
+def layer_heads(request: LayerRequest) -> tuple[list[Pooled], HeadContributions]:
+    """Each head's weights, small enough to draw, and what it adds to the layer's output."""
+    pass_ = captured(request.text)
+    heads = range(pass_.heads(request.kind))
+    weights = [pool(pass_.trace(request.layer, head, request.kind).weights, MOST_CELLS) for head in heads]
+    return weights, head_contributions(pass_, request.layer, request.kind)

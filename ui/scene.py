@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import streamlit as st
 
@@ -55,8 +55,11 @@ def real_head() -> Scene | None:
     return None if passed is None else choose_head(*passed)[-1]
 
 
-def choose_text(*, pairs: bool = False) -> tuple[cache.TextRequest, Capture, list] | None:
-    """The pass of the chosen model over the text, and the places left for the choice of layer and head."""
+def choose_text(*, more: bool = False) -> tuple[cache.TextRequest, Capture, list] | None:
+    """The pass of the chosen model over the text, and the places left for the choice of layer and head.
+
+    more: also ask for the second text that some models read.
+    """
     words, which = st.columns(2)
     with words:
         text = st.text_area("Text", SENTENCE, key=state.TEXT, bind="query-params", height=68)
@@ -72,17 +75,36 @@ def choose_text(*, pairs: bool = False) -> tuple[cache.TextRequest, Capture, lis
             show_error(error)
             return None
     with words:
-        pair = _second_text(model) if pairs else None
-    with problem:
-        passed = read_text(cache.TextRequest(name, text, pair))
+        pair, target = _second_text(model) if more else (None, None)
+    passed = _read(cache.TextRequest(name, text, pair, target), {"model": model_place, "text": problem})
     return None if passed is None else (*passed, places)
 
 
-def _second_text(model: Model) -> str | None:
-    """The field that the model has a use for: a second text for encoders of pairs, what the decoder has written so far."""
+def _second_text(model: Model) -> tuple[str | None, str | None]:
+    """The second field that the model has a use for: a text to pair with, or what its decoder has written so far."""
+    pair = target = None
     if model.takes_pairs:
-        return st.text_input("Second text (optional)", key=state.PAIR, bind="query-params") or None
-    return None
+        pair = st.text_input("Second text (optional)", key=state.PAIR, bind="query-params")
+    if model.is_encoder_decoder:
+        target = st.text_input("What the decoder has written (optional)", key=state.TARGET, bind="query-params")
+    return pair or None, target or None
+
+
+def _read(request: cache.TextRequest, places: dict) -> tuple[cache.TextRequest, Capture] | None:
+    """Run the model over the text. Says beside the field what is wrong, offers to cut a text that is too long."""
+    try:
+        return request, cache.captured(request)
+    except TooLongError as error:
+        with places["text"]:
+            show_error(error)
+            if not st.checkbox(f"Keep only the first {error.limit:,} tokens", key=state.CUT, bind="query-params"):
+                return None
+        shortened = replace(request, cut=True)
+        return shortened, cache.captured(shortened)
+    except InputError as error:
+        with places.get(error.field, places["text"]):
+            show_error(error)
+        return None
 
 
 def choose_head(request: cache.TextRequest, capture: Capture, places: list) -> tuple[int, int, Kind, Scene]:
@@ -101,21 +123,6 @@ def choose_head(request: cache.TextRequest, capture: Capture, places: list) -> t
     query_tokens, key_tokens = capture.tokens(kind)
     origin = f"Layer {layer}, head {head} of {request.model}."
     return layer, head, kind, Scene(trace, query_tokens, key_tokens, origin, certificate)
-
-
-def read_text(request: cache.TextRequest):
-    """Run the model over the text; offers to cut a text that is too long. None after showing what is wrong."""
-    try:
-        return request, cache.captured(request)
-    except TooLongError as error:
-        show_error(error)
-        if not st.checkbox(f"Keep only the first {error.limit:,} tokens", key=state.CUT, bind="query-params"):
-            return None
-        shortened = cache.TextRequest(request.model, request.text, request.pair, cut=True)
-        return shortened, cache.captured(shortened)
-    except InputError as error:
-        show_error(error)
-        return None
 
 
 def number_picker(label: str, key: str, count: int, opening: int) -> int:

@@ -7,7 +7,7 @@ SCALING = "scaling"
 MASK, MASK_SIZE, MASK_GRID = "mask", "size", "grid"
 SHARED_COLOURS = "colours"
 
-TEXT, PAIR, CUT = "text", "pair", "cut"
+TEXT, PAIR, TARGET, CUT = "text", "pair", "target", "cut"
 MODEL, KIND, LAYER, HEAD = "model", "kind", "layer", "head"
 
 TOY_TEXT, TOY_SIZE = "words", "width"
@@ -22,6 +22,15 @@ WEIGHTS = "weights"
 # Learn: `part` chooses the experiment of a lesson; the knobs of each lesson follow.
 PART = "part"
 SCORES, TEMPERATURE, SHIFT = "scores", "temperature", "shift"
+FACTOR, NOTHING = "factor", "nothing"
+SENTENCE, PATTERN, SPAN, CELLS = "sentence", "pattern", "span", "cells"
+FILL, ROW, PADDED = "fill", "row", "padded"
+BLOCK = "block"
+
+# Many heads; self and cross
+HEAD_COUNT, WORD, HEAD_SHARE = "heads", "word", "share"
+BLOCK, READ, WRITTEN, READ_INSTEAD = "block", "read", "written", "instead"
+FIRST_TEXT, SECOND_TEXT = "first", "second"
 
 PIN = "pin"  # the click listener
 PINNED_BLOCK = "pinned_block"  # a click on a pooled picture, until the page has looked for its strongest cell

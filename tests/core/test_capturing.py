@@ -100,6 +100,18 @@ def test_every_head_of_every_kind_agrees_with_eager(name):
         assert max(taken.agreement(layer, kind) for layer in range(taken.layers(kind))) < 2e-6
 
 
+def test_an_encoder_decoder_reads_a_text_and_what_was_written(minilm):
+    config = t.T5Config(d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4, decoder_start_token_id=0)
+    config.vocab_size = len(minilm.tokenizer)
+    model = load_model(t.T5ForConditionalGeneration(config).eval(), tokenizer=minilm.tokenizer)
+    taken = capture(model, "the cat sat", target="a cat")
+    assert taken.tokens("encoder")[0] == ("[CLS]", "the", "cat", "sat", "[SEP]")
+    assert taken.tokens("cross") == (("[PAD]", "a", "cat"), ("[CLS]", "the", "cat", "sat", "[SEP]"))
+    assert taken.trace(0, 0, "cross").shape == (3, 5)
+    assert taken.trace(0, 0, "decoder").shape == (3, 3)
+    assert len(taken.next_tokens(3)) == 3
+
+
 def _inputs(network):
     inputs = {"input_ids": torch.arange(3, 15)[None]}
     if network.config.is_encoder_decoder:
@@ -233,12 +245,15 @@ def test_blank_text_is_refused(minilm, text):
 
 def test_too_long_text_says_count_and_limit_and_can_be_cut(minilm):
     text = "word " * 600
-    with pytest.raises(TooLongError, match=r"602 tokens; this model reads at most 512") as caught:
+    with pytest.raises(TooLongError, match=r"602 tokens; at most 512 can be read") as caught:
         capture(minilm, text)
     assert (caught.value.count, caught.value.limit) == (602, 512)
     taken = capture(minilm, text, cut=True)
     assert len(taken.input_ids) == 512
     assert taken.tokens()[0][-1] == "[SEP]"
+    with pytest.raises(TooLongError, match="at most 100 can be read"):
+        capture(minilm, text, most_tokens=100)
+    assert len(capture(minilm, text, most_tokens=100, cut=True).input_ids) == 100
 
 
 def test_pairs_only_where_they_are_read(minilm, smollm):
