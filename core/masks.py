@@ -50,6 +50,12 @@ def padding(real: ArrayLike) -> Predicate:
     return lambda query, key: is_real[key] & (query >= 0)
 
 
+def block(size: int) -> Predicate:
+    """Keys of one's own block of `size` positions: texts packed one after another do not see each other."""
+    _at_least(size, 1, "block")
+    return lambda query, key: query // size == key // size
+
+
 def both(*predicates: Predicate) -> Predicate:
     """Allowed where every predicate allows."""
     return lambda query, key: np.logical_and.reduce([allow(query, key) for allow in predicates])
@@ -63,6 +69,30 @@ def either(*predicates: Predicate) -> Predicate:
 def grid(predicate: Predicate, queries: int, keys: int) -> NDArray[np.bool_]:
     """The predicate as an array [queries, keys], True where a query may attend to a key."""
     return predicate(np.arange(queries)[:, None], np.arange(keys)[None, :])
+
+
+def additive(mask: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """The M of softmax(QKᵀ/√d_k + M): 0 where a query may attend to a key, -inf where not."""
+    return np.where(mask, 0.0, -np.inf)
+
+
+def to_rows(mask: NDArray[np.bool_]) -> str:
+    """A mask as one short line, for addresses: a row of 0 and 1 for each query, "/" between rows: "100/110/111"."""
+    return "/".join("".join("1" if allowed else "0" for allowed in row) for row in mask)
+
+
+def from_rows(text: str, queries: int, keys: int) -> NDArray[np.bool_]:
+    """The mask [queries, keys] that `to_rows` wrote. Raises InputError for other characters or another size."""
+    rows = [row.strip() for row in text.split("/")]
+    if set("".join(rows)) - {"0", "1"}:
+        raise InputError("The mask may hold only 0 and 1, with a / between rows, such as 100/110/111.", field="mask")
+    if len(rows) != queries or any(len(row) != keys for row in rows):
+        raise InputError(
+            f"The mask has {len(rows)} rows of {', '.join(sorted({str(len(row)) for row in rows}))}; it needs "
+            f"{queries} of {keys}: a row for each query, a digit for each key.",
+            field="mask",
+        )
+    return np.array([[digit == "1" for digit in row] for row in rows])
 
 
 def describe(mask: NDArray[np.bool_]) -> str:
@@ -83,6 +113,8 @@ def describe(mask: NDArray[np.bool_]) -> str:
     length = int(mask[0].sum())
     if np.array_equal(mask, grid(either(causal, prefix(length)), queries, keys)):
         return f"causal with an open prefix of {length}"
+    if length and np.array_equal(mask, grid(block(length), queries, keys)):
+        return f"blocks of {length}"
     return "custom"
 
 
