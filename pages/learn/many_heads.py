@@ -1,5 +1,219 @@
-"""Many heads."""
+"""Many heads: a layer splits its width among several heads, joins them again, and the result is a sum over them."""
 
 import streamlit as st
 
-st.subheader("Many heads", anchor=False)
+from core import InputError
+from core.figures.borders import with_borders
+from core.figures.charts import bars
+from core.figures.heatmap import Axis, heatmap
+from core.figures.labels import visible
+from core.figures.side_by_side import side_by_side
+from core.heads import PAIR, PAIR_WORDS, ManyHeads, fetch, heads_of_a_sentence, lengths, strongest_word
+from ui import cache, state
+from ui.lesson import IN_A_MODEL, Part, choose_part, picture_and_knobs, show_chart
+from ui.pictures import show_heatmap
+from ui.scene import SENTENCE, choose_text, number_picker, opening_head
+from ui.words import quoted, show_error
+
+PARTS = (
+    Part(
+        "Split and join",
+        "Queries, keys and values are cut into h pieces. Each head attends with its own piece; the outputs are put side by "
+        "side and multiplied by W_O. More heads are narrower heads: the parameters stay 4 · d_model².",
+    ),
+    Part(
+        "A sum of heads",
+        "W_O can be cut by rows, one block a head. So the output is a sum: each head adds its own part, and no head changes "
+        "another's.",
+    ),
+    Part(
+        "Why several",
+        "A row of weights adds up to 1. One head that needs two words gets a blend: at one half, both sentences look the "
+        "same. Two heads bring both words whole.",
+    ),
+    Part(
+        IN_A_MODEL,
+        "The heads of one layer look at different words. The length of a contribution is how much a head adds; along the sum "
+        "it can be negative.",
+    ),
+)
+HEAD_COUNTS = (1, 2, 4, 8, 12)
+ACROSS = {1: 2, 2: 2, 4: 4, 8: 4, 9: 5, 12: 6}  # small pictures in a line, by the number of heads
+
+
+def sentence_and_heads() -> tuple[tuple[str, ...], ManyHeads]:
+    text = st.text_input("Sentence", SENTENCE, key=state.TOY_TEXT, bind="query-params")
+    count = st.segmented_control(
+        "Heads", HEAD_COUNTS, default=4, required=True, key=state.HEAD_COUNT, bind="query-params"
+    )
+    return heads_of_a_sentence(text, count)
+
+
+def word_picker(words: tuple[str, ...], strongest: int) -> int:
+    """One word of the text; left empty it is the one at which a head adds most."""
+    chosen = st.selectbox(
+        "Word",
+        range(len(words)),
+        index=None,
+        format_func=lambda place: f"{place}: {visible(words[place])}",
+        placeholder=f"{strongest}: {visible(words[strongest])}, strongest",
+        key=state.WORD,
+        bind="query-params",
+    )
+    return strongest if chosen is None else chosen
+
+
+def names(count: int) -> list[str]:
+    return [f"head {head}" for head in range(count)]
+
+
+def split_and_join(part: Part) -> None:
+    picture, knobs = picture_and_knobs(part)
+    with knobs:
+        words, many = sentence_and_heads()
+    queries, width = many.output.shape
+    with picture:
+        st.markdown("**Weights of each head**")
+        figure = side_by_side(
+            [trace.weights for trace in many.traces],
+            names(many.heads),
+            words,
+            words,
+            across=ACROSS[many.heads],
+            line_height=205 if many.heads <= 4 else 130,
+        )
+        show_heatmap(figure, "weights of heads", "The weights of every head.", compact=True)
+        joined, output = st.columns(2)
+        with joined:
+            st.markdown("**Outputs side by side**")
+            figure = heatmap(many.joined, Axis("query", words), Axis("column"), name="output", height=230, compact=True)
+            borders = range(many.d_head, width, many.d_head)
+            heads = [str(head) for head in range(many.heads)]
+            show_heatmap(
+                with_borders(figure, columns=borders, names=heads),
+                "joined",
+                "The heads' outputs side by side.",
+                compact=True,
+            )
+        with output:
+            st.markdown("**Times W_O**")
+            figure = heatmap(many.output, Axis("query", words), Axis("column"), name="output", height=230, compact=True)
+            show_heatmap(with_borders(figure), "output", "The output of the layer.", compact=True)
+    with knobs:
+        st.table(
+            {
+                "what": ["words", "Q, K, V", "weights", "outputs", "side by side", "times W_O", "parameters"],
+                "size": [
+                    f"{queries} × {width}",
+                    f"{many.heads} × {queries} × {many.d_head}",
+                    f"{many.heads} × {queries} × {queries}",
+                    f"{many.heads} × {queries} × {many.d_head}",
+                    f"{queries} × {width}",
+                    f"{queries} × {width}",
+                    f"{many.parameters:,}",
+                ],
+            },
+            hide_index=True,
+            border="horizontal",
+        )
+
+
+def sum_of_heads(part: Part) -> None:
+    picture, knobs = picture_and_knobs(part)
+    with knobs:
+        words, many = sentence_and_heads()
+        length, along = lengths(many.contributions)
+        word = word_picker(words, strongest_word(length))
+    columns = [str(column) for column in range(many.weights.d_model)]
+    with picture:
+        figure = side_by_side(
+            [*many.contributions, many.total],
+            [*names(many.heads), "sum"],
+            words,
+            columns,
+            across=min(many.heads + 1, 5),
+            what="adds",
+            scale="signed",
+            marked=word,
+            line_height=205 if many.heads <= 4 else 130,
+        )
+        show_heatmap(figure, "contributions", "What every head adds, and the sum.", compact=True)
+        show_lengths(length, along, word, f"At {quoted(words[word])}", many.difference)
+
+
+def show_lengths(length, along, word: int, where: str, difference: float) -> None:
+    """Bars of what each head adds at one word, and how exactly the heads add up."""
+    groups = {"length of its contribution": length[:, word], "length along the sum": along[:, word]}
+    printed = len(length) <= 4
+    show_chart(
+        bars([str(head) for head in range(len(length))], groups, x="head", y="length", printed=printed, height=230),
+        "lengths",
+        "How much every head adds at the chosen word.",
+    )
+    st.markdown(
+        f"{where}, head **{length[:, word].argmax()}** adds most. Sum of the heads against side by side × W_O: largest "
+        f"difference **{difference:.1e}**."
+    )
+
+
+def why_several(part: Part) -> None:
+    picture, knobs = picture_and_knobs(part)
+    with knobs:
+        share = st.slider(
+            "One head: its weight on the left word", 0.0, 1.0, 0.5, 0.1, key=state.HEAD_SHARE, bind="query-params"
+        )
+        fetched = fetch(share)
+    with picture:
+        for title, brought, borders, heads in (
+            ("What **bites** gets with one head", fetched.one_head, (), ()),
+            ("With two heads: one looks left, one looks right", fetched.two_heads, (3,), ("head 0", "head 1")),
+        ):
+            st.markdown(title)
+            columns = Axis("word", PAIR_WORDS * (brought.shape[1] // 3))
+            figure = heatmap(
+                brought, Axis("sentence", PAIR), columns, name="how much of it", scale="share", limit=1.0, height=200
+            )
+            show_heatmap(with_borders(figure, columns=borders, names=heads), title, title)
+        st.markdown(
+            f"Largest difference between the two sentences: one head **{fetched.apart(fetched.one_head):.1f}**, "
+            f"two heads **{fetched.apart(fetched.two_heads):.1f}**."
+        )
+
+
+def in_a_model(part: Part) -> None:
+    passed = choose_text()
+    if passed is None:
+        return
+    request, capture, places = passed
+    kind = capture.kinds[0]
+    tokens, _ = capture.tokens(kind)
+    with places[0]:
+        layer = number_picker("Layer", state.LAYER, capture.layers(kind), opening_head(request.model)[0])
+    weights, contributions = cache.layer_heads(cache.LayerRequest(request, kind, layer))
+    picture, beside = st.columns([7, 4], gap="medium")
+    with beside:
+        st.markdown(part.words)
+        word = word_picker(tokens, strongest_word(contributions.lengths))
+        show_lengths(
+            contributions.lengths, contributions.along, word, f"At {quoted(tokens[word])}", contributions.difference
+        )
+    with picture:
+        figure = side_by_side(
+            weights,
+            names(len(weights)),
+            tokens,
+            tokens,
+            across=ACROSS.get(len(weights), 6),
+            marked=word,
+            line_height=216,
+        )
+        show_heatmap(figure, "weights of heads", "The weights of every head of the layer.", compact=True)
+
+
+SHOW = dict(zip((part.name for part in PARTS), (split_and_join, sum_of_heads, why_several, in_a_model), strict=True))
+
+part = choose_part("Many heads", PARTS)
+try:
+    SHOW[part.name](part)
+except InputError as error:
+    show_error(error)
