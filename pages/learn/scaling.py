@@ -1,5 +1,290 @@
-"""Why 1/√d_k."""
+"""Why 1/√d_k: how dot products spread, and what that does to weights and to gradients."""
 
+import plotly.graph_objects as go
 import streamlit as st
 
-st.subheader("Why 1/√d_k", anchor=False)
+from core import InputError, softmax
+from core.figures.charts import Series, bars, lines
+from core.figures.dots import dots
+from core.figures.heatmap import Axis, heatmap
+from core.gradients import AROUND, MOST_LAYERS, WIDTHS, autograd_norm, log_mean_and_error
+from core.scaling import (
+    POWERS_OF_TWO,
+    Sweep,
+    divided,
+    example_row,
+    growing_product,
+    jacobian_norm,
+    mean_and_error,
+    over_heads,
+    softmax_jacobian,
+)
+from core.sources import DISTRIBUTIONS
+from ui import cache, state
+from ui.lesson import IN_A_MODEL, Part, choose_part, picture_and_knobs, real_head, show_chart
+from ui.pictures import show_heatmap
+from ui.words import show_error
+
+PARTS = (
+    Part("Dot products", "Each dimension adds a term. With 2, 4 and 6 dimensions: 11, 50 and 133."),
+    Part(
+        "Spread",
+        "Independent random entries with mean 0 and variance 1: q · k has variance d_k. Dividing by √d_k brings the spread "
+        "back to 1.",
+    ),
+    Part("Saturation", "Unscaled scores lie far apart: one key takes nearly all the weight; the entropy approaches 0."),
+    Part(
+        "Gradient",
+        "J tells how weights follow scores. Unscaled, its norm first rises, then falls. The middle row's gradient fades, "
+        "while the mean stays large.",
+    ),
+    Part(
+        "Depth",
+        "Untrained layers. With normalisation, unscaled gradients are larger and grow faster towards layer 0. Without, those "
+        "of later layers vanish, scaled or not.",
+    ),
+    Part(
+        IN_A_MODEL,
+        "A dot is a head; dashed: theory. Trained queries and keys are neither independent nor of variance 1.",
+    ),
+)
+
+UNSCALED, SCALED = "unscaled", "scaled by 1/√d_k"
+
+
+def curves(sweep: Sweep, name: str) -> list[Series]:
+    """One statistic of random heads against d_k, unscaled and scaled."""
+    return [
+        Series(label, sweep.d_k, *mean_and_error(getattr(statistics, name)), kind="measured")
+        for label, statistics in ((UNSCALED, sweep.unscaled), (SCALED, sweep.scaled))
+    ]
+
+
+def dot_products(part: Part) -> None:
+    picture, knobs = picture_and_knobs(part)
+    with knobs:
+        n = st.slider("Dimensions n", 1, 10, 6, key=state.TERMS, bind="query-params")
+        grown = growing_product(n)
+    with picture:
+        names = [f"{query} × {query + 2}" for query in range(1, n + 1)]
+        groups = {"term": grown.terms, "sum so far": grown.totals}
+        figure = bars(names, groups, x="entry of q × entry of k", y="q · k", printed=False, height=400)
+        figure.update_traces(texttemplate="%{y:d}", textposition="outside", cliponaxis=False)
+        show_chart(figure, "terms", "Each term of the dot product and the sum so far.")
+
+
+def spread(part: Part) -> None:
+    picture, knobs = picture_and_knobs(part)
+    with knobs:
+        distribution = st.selectbox(
+            "Entries of q and k", list(DISTRIBUTIONS), key=state.DISTRIBUTION, bind="query-params"
+        )
+        deviation = st.slider("Their standard deviation", 0.5, 2.0, 1.0, 0.5, key=state.DEVIATION, bind="query-params")
+    with picture:
+        sweep = cache.scaling_sweep(64, distribution, deviation)
+        theory = Series("theory: √d_k", sweep.d_k, sweep.theory, kind="theory")
+        figure = lines(
+            [*curves(sweep, "spread"), theory],
+            x="d_k",
+            y="standard deviation of q · k",
+            log_x=True,
+            log_y=True,
+            height=420,
+        )
+        show_chart(figure, "spread", "The standard deviation of scores against d_k, measured and in theory.")
+
+
+def saturation(part: Part) -> None:
+    picture, knobs = picture_and_knobs(part)
+    with knobs:
+        keys = st.segmented_control(
+            "Keys", (8, 64, 256), default=64, required=True, key=state.KEY_COUNT, bind="query-params"
+        )
+        divisor = st.slider(
+            "Divide the scores 14 and 10 by", 1.0, 8.0, 2.0, 0.5, key=state.DIVISOR, bind="query-params"
+        )
+        example = divided((14, 10), divisor)
+        groups = {"as they are": example.weights, "divided": example.divided_weights}
+        names = [
+            f"{before:g} → {after:.3g}" for before, after in zip(example.scores, example.divided_scores, strict=True)
+        ]
+        show_chart(
+            bars(names, groups, y="weight", limits=(0, 1.15), height=230), "two_scores", "The weights of two scores."
+        )
+    with picture:
+        sweep = cache.scaling_sweep(keys, "normal", 1.0)
+        for place, (name, label) in zip(
+            st.columns(2),
+            {"entropy": "entropy of a row (nats)", "largest": "largest weight of a row"}.items(),
+            strict=True,
+        ):
+            with place:
+                figure = lines(curves(sweep, name), x="d_k", y=label, log_x=True, height=420)
+                figure.update_yaxes(rangemode="tozero")
+                show_chart(figure, name, f"The {label} against d_k, averaged over rows, unscaled and scaled.")
+
+
+def gradient(part: Part) -> None:
+    picture, knobs = picture_and_knobs(part)
+    with knobs:
+        shown = st.segmented_control(
+            "Gradient", list(GRADIENTS), default="J", required=True, key=state.GRADIENT_OF, bind="query-params"
+        )
+    GRADIENTS[shown](picture, knobs)
+
+
+def jacobian(picture, knobs) -> None:
+    with knobs:
+        d_k = st.select_slider("d_k", POWERS_OF_TWO, 64, key=state.HEAD_SIZE, bind="query-params")
+        scaled = st.toggle("Scaled by 1/√d_k", False, key=state.SCALED, bind="query-params")
+    scores = example_row(d_k, scaled=scaled)
+    weights = softmax(scores)
+    with picture:
+        axis = Axis("weight of key"), Axis("score of key")
+        figure = heatmap(softmax_jacobian(weights), *axis, name="∂ weight / ∂ score", limit=0.25, height=400)
+        show_heatmap(figure, "jacobian", "The derivative of each weight by each score, diag(p) minus p times p.")
+        st.markdown(
+            f"Norm of J **{jacobian_norm(weights):.4f}**; by automatic differentiation "
+            f"{autograd_norm(scores):.4f}. Largest weight {weights.max():.3f}."
+        )
+
+
+def norm_of_jacobian(picture, _) -> None:
+    sweep = cache.scaling_sweep(64, "normal", 1.0)
+    with picture:
+        figure = lines(curves(sweep, "jacobian"), x="d_k", y="Frobenius norm of J, 64 keys", log_x=True, height=420)
+        figure.update_yaxes(rangemode="tozero")
+        show_chart(figure, "jacobian_norm", "The norm of the softmax's derivative against d_k, unscaled and scaled.")
+
+
+def reaching(name: str, lines_of: dict[str, str]):
+    """Draws the gradient that reaches q, k or W_Q; `lines_of` names the measurements by what they are called in the legend."""
+
+    def draw(picture, _) -> None:
+        sweep = cache.gradient_sweep()
+        series = [
+            Series(f"{label}{suffix}", sweep.d_k, *mean_and_error(getattr(found, field)), kind="measured")
+            for field, suffix in lines_of.items()
+            for label, found in ((UNSCALED, sweep.unscaled), ("scaled", sweep.scaled))
+        ]
+        with picture:
+            figure = lines(series, x="d_k", y=f"length of the gradient of {name}", log_x=True, log_y=True, height=440)
+            show_chart(figure, "reaching", f"The length of the gradient that reaches {name}, against d_k.")
+
+    return draw
+
+
+GRADIENTS = {
+    "J": jacobian,
+    "Norm of J": norm_of_jacobian,
+    "q": reaching("q", {"query": ", mean row", "median_query": ", middle row"}),
+    "k": reaching("k", {"key": ", mean row", "median_key": ", middle row"}),
+    "W_Q": reaching("W_Q", {"W_Q": ""}),
+}
+
+
+def powers_of_ten(figure: go.Figure) -> None:
+    """The vertical axis holds base-10 logarithms."""
+    figure.update_yaxes(tickprefix="10<sup>", ticksuffix="</sup>")
+    figure.update_traces(hovertemplate="10<sup>%{y:.2f}</sup>")
+
+
+def depth(part: Part) -> None:
+    picture, knobs = picture_and_knobs(part)
+    with knobs:
+        layers = st.slider("Layers", 1, MOST_LAYERS, MOST_LAYERS, key=state.DEPTH, bind="query-params")
+        around = st.selectbox(
+            "Around each attention",
+            AROUND,
+            AROUND.index("normalise before"),
+            format_func=SETUPS.get,
+            key=state.AROUND,
+            bind="query-params",
+        )
+        width = st.segmented_control(
+            "d_k = width", WIDTHS, default=64, required=True, key=state.STACK_WIDTH, bind="query-params"
+        )
+    unscaled, scaled = cache.gradients_in_stack(layers, width, around)
+    with picture:
+        for place, (name, label) in zip(
+            st.columns(2), {"W_Q": "gradient of W_Q", "inputs": "gradient of the layer's input"}.items(), strict=True
+        ):
+            with place:
+                series = [
+                    Series(text, range(layers), *log_mean_and_error(getattr(found, name)), kind="measured")
+                    for text, found in ((UNSCALED, unscaled), ("scaled", scaled))
+                ]
+                figure = lines(series, x="layer", y=label, height=400)
+                powers_of_ten(figure)
+                show_chart(figure, name, f"The length of the {label} in every layer, unscaled and scaled.")
+        st.caption(
+            "Means over 8 random stacks of 32 tokens, with standard errors; the gradient at the output has length 1."
+        )
+
+
+SETUPS = {
+    "nothing": "Nothing: A(x)",
+    "normalise before": "Residual, normalised before: x + A(norm(x))",
+    "normalise after": "Residual, normalised after: norm(x + A(x))",
+}
+
+MEASURES = {
+    "Spread": ("spread", "standard deviation of scores"),
+    "Entropy": ("entropy", "mean entropy of a row (nats)"),
+    "Rows above .99": ("near_one", "share of rows with a weight above .99"),
+}
+
+
+OVERALL = {
+    "spread, middle head": ("spread", ".2f"),
+    "mean entropy": ("entropy", ".3f"),
+    "rows above .99": ("near_one", ".1%"),
+}
+
+
+def in_a_model(part: Part) -> None:
+    chosen = real_head()
+    if chosen is None:
+        return
+    scores = cache.scores_of_all_heads(chosen.request, chosen.kind)
+    picture, knobs = picture_and_knobs(part)
+    with knobs:
+        measure = st.segmented_control(
+            "Measure", list(MEASURES), default="Spread", required=True, key=state.MEASURE, bind="query-params"
+        )
+    name, label = MEASURES[measure]
+    figure = dots(
+        {UNSCALED: getattr(scores.without_scale, name), "scaled": getattr(scores.with_scale, name)},
+        y=label,
+        levels={UNSCALED: scores.theory, "scaled": 1.0} if name == "spread" else None,
+        marked=(chosen.layer, chosen.head),
+        log_y=name == "spread",
+        height=400,
+    )
+    with picture:
+        show_chart(figure, "all_heads", f"The {label} of every head, unscaled and scaled.")
+    unscaled, scaled = over_heads(scores.without_scale), over_heads(scores.with_scale)
+    with knobs:
+        st.table(
+            [
+                {
+                    "all heads": row,
+                    UNSCALED: f"{getattr(unscaled, name):{form}}",
+                    "scaled": f"{getattr(scaled, name):{form}}",
+                }
+                for row, (name, form) in OVERALL.items()
+            ],
+            hide_index=True,
+            border="horizontal",
+        )
+
+
+SHOW = dict(
+    zip((part.name for part in PARTS), (dot_products, spread, saturation, gradient, depth, in_a_model), strict=True)
+)
+
+part = choose_part("Why 1/√d_k", PARTS)
+try:
+    SHOW[part.name](part)
+except InputError as error:
+    show_error(error)

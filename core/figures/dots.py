@@ -1,0 +1,61 @@
+"""Every head of a model as one dot above its layer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import plotly.graph_objects as go
+from numpy.typing import NDArray
+
+from core.figures.charts import SERIES, plain_layout
+from core.figures.palette import PIN
+
+
+def dots(
+    groups: Mapping[str, NDArray[np.floating]],
+    *,
+    y: str,
+    levels: Mapping[str, float] | None = None,
+    marked: tuple[int, int] | None = None,
+    log_y: bool = False,
+    height: int = 380,
+) -> go.Figure:
+    """Measurements [layers, heads] of several groups, side by side above each layer.
+
+    levels  what theory says of a group, by the group's name: a dashed line in its colour
+    marked  (layer, head) with a ring around its dots
+    """
+    traces: list[go.Scatter] = []
+    for place, (name, values) in enumerate(groups.items()):
+        colour = SERIES[place % len(SERIES)]
+        layers, heads = values.shape
+        aside = 0.6 * ((place + 0.5) / len(groups) - 0.5)  # the groups share the middle of the layer's width
+        layer, head = np.divmod(np.arange(values.size), heads)
+        at = {"x": layer + aside, "y": values.ravel()}
+        ring = np.where((layer == marked[0]) & (head == marked[1]), 3, 0) if marked is not None else 0
+        traces.append(
+            go.Scatter(
+                **at,
+                name=name,
+                mode="markers",
+                marker={"color": colour, "size": 7, "opacity": 0.75, "line": {"color": PIN, "width": ring}},
+                customdata=np.stack([layer, head], axis=1).tolist(),
+                hovertemplate=f"head %{{customdata[0]}}.%{{customdata[1]}}: {name} <b>%{{y:.4g}}</b><extra></extra>",
+            )
+        )
+        if levels is not None and name in levels:
+            traces.append(
+                go.Scatter(
+                    x=[-0.5, layers - 0.5],
+                    y=[levels[name]] * 2,
+                    mode="lines",
+                    line={"color": colour, "width": 2, "dash": "dash"},
+                    showlegend=False,
+                    hoverinfo="skip",
+                )
+            )
+    layout = plain_layout(height)
+    layout["xaxis"] |= {"title": {"text": "layer", "standoff": 8}, "nticks": 8, "tickformat": "d"}
+    layout["yaxis"] |= {"title": {"text": y, "standoff": 8}, "type": "log" if log_y else "linear"}
+    return go.Figure(traces, layout)
