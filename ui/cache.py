@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import streamlit as st
+from numpy.typing import NDArray
 
 from core import AttentionTrace, Capture, Model, capture, load_model
 from core.capturing import Certificate, Kind
 from core.figures.pooling import Pooled, pool
 from core.figures.side_by_side import MOST_CELLS
+from core.gradients import Around, GradientSweep, StackGradients, head_gradients, stack_gradients
 from core.head_contributions import HeadContributions, head_contributions
+from core.untrained import read_and_write
+from core.long_range import Reach, compare_reach
+from core.long_range import mean_distances as measured_distances
+from core.scaling import ModelScores, Sweep, model_scores, sweep
 
 
 @dataclass(frozen=True)
@@ -84,3 +91,50 @@ def layer_heads(request: LayerRequest) -> tuple[list[Pooled], HeadContributions]
     heads = range(pass_.heads(request.kind))
     weights = [pool(pass_.trace(request.layer, head, request.kind).weights, MOST_CELLS) for head in heads]
     return weights, head_contributions(pass_, request.layer, request.kind)
+
+
+@st.cache_resource(max_entries=32, show_spinner="Measuring gradients", show_time=True)
+def gradient_reach(length: int, gain: float, forget_bias: float) -> dict[str, Reach]:
+    return compare_reach(length, gain=gain, forget_bias=forget_bias)
+
+
+@st.cache_resource(max_entries=8, show_spinner="Reading every head of the model", show_time=True)
+def mean_distances(request: TextRequest, kind: Kind, without_first: bool) -> NDArray[np.floating]:
+    return measured_distances(captured(request), kind, without_first=without_first)
+
+
+@st.cache_resource(max_entries=12, show_spinner="Measuring random heads", show_time=True)
+def scaling_sweep(keys: int, distribution: str, deviation: float) -> Sweep:
+    return sweep(keys=keys, distribution=distribution, deviation=deviation)
+
+
+@st.cache_resource(max_entries=1, show_spinner="Following gradients through random heads", show_time=True)
+def gradient_sweep() -> GradientSweep:
+    return head_gradients()
+
+
+@st.cache_resource(max_entries=64, show_spinner="Following gradients through the stack", show_time=True)
+def gradients_in_stack(layers: int, width: int, around: Around) -> tuple[StackGradients, StackGradients]:
+    """Without and with the scale."""
+    unscaled, scaled = (
+        stack_gradients(layers, width=width, around=around, scaled=scaled) for scaled in (False, True)
+    )
+    return unscaled, scaled
+
+
+@st.cache_resource(max_entries=4, show_spinner="Measuring every head of the model", show_time=True)
+def scores_of_all_heads(request: TextRequest, kind: Kind) -> ModelScores:
+    return model_scores(captured(request), kind)
+
+
+@dataclass(frozen=True)
+class ReadAndWritten:
+    """What an encoder-decoder reads, and what it has written so far."""
+
+    read: str
+    written: str
+
+
+@st.cache_resource(max_entries=6, show_spinner=False)
+def untrained(request: ReadAndWritten) -> Capture:
+    return read_and_write(request.read, request.written)

@@ -25,12 +25,26 @@ SCORES, TEMPERATURE, SHIFT = "scores", "temperature", "shift"
 FACTOR, NOTHING = "factor", "nothing"
 SENTENCE, PATTERN, SPAN, CELLS = "sentence", "pattern", "span", "cells"
 FILL, ROW, PADDED = "fill", "row", "padded"
-BLOCK = "block"
+BLOCK_SIZE = "blocksize"
 
 # Many heads; self and cross
 HEAD_COUNT, WORD, HEAD_SHARE = "heads", "word", "share"
 BLOCK, READ, WRITTEN, READ_INSTEAD = "block", "read", "written", "instead"
 FIRST_TEXT, SECOND_TEXT = "first", "second"
+LAYER_OF_TWO = "floor"
+
+# Learn, "Word order" and "Long range".
+ORDER_TEXT, ORDER_FROM, ORDER_SEED = "order_text", "order_from", "reorder"
+PE_WIDTH, ONWARD, PE_FROM = "pe_width", "onward", "from_position"
+BOTH_LATER, ROTARY_BASE = "both_later", "rotary_base"
+BIAS_KIND, ALIBI_HEADS, ALIBI_HEAD = "bias_kind", "alibi_heads", "alibi_head"
+VECTOR_SIZE, LENGTH, GAIN, FORGET = "vector_size", "length", "gain", "forget"
+WITHOUT_FIRST = "without_first"
+
+# Why 1/√d_k
+TERMS, DEVIATION, KEY_COUNT, DIVISOR = "terms", "deviation", "keycount", "divisor"
+GRADIENT_OF, HEAD_SIZE, SCALED = "of", "headsize", "scaled"
+DEPTH, AROUND, STACK_WIDTH, MEASURE = "depth", "around", "stackwidth", "measure"
 
 PIN = "pin"  # the click listener
 PINNED_BLOCK = "pinned_block"  # a click on a pooled picture, until the page has looked for its strongest cell

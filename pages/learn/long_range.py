@@ -1,5 +1,120 @@
-"""Long range."""
+"""Long range: how many steps a recurrent layer and attention need, what it costs, and what arrives."""
 
+import numpy as np
 import streamlit as st
 
-st.subheader("Long range", anchor=False)
+from core import InputError
+from core.figures.charts import Series, lines
+from core.figures.heatmap import Axis
+from core.figures.labelled import labelled_heatmap as heatmap
+from core.figures.palette import INK
+from core.long_range import costs, even_distance
+from ui import cache, state
+from ui.lesson import IN_A_MODEL, Part, choose_part, picture_and_knobs, show_chart
+from ui.pictures import show_heatmap
+from ui.scene import choose_text
+from ui.words import show_error
+
+PARTS = (
+    Part(
+        "Steps and operations",
+        "A recurrent layer reads token after token: n steps between the first and the last. Attention joins any two in one "
+        "step. It takes n²d multiplications instead of nd²: more, once the text has more tokens than a vector has numbers.",
+    ),
+    Part(
+        "Gradients",
+        "How strongly the last output depends on each earlier token, in untrained layers. A recurrent layer multiplies at "
+        "every step: small factors make the gradient vanish, large ones explode. Attention needs one step.",
+    ),
+    Part(
+        IN_A_MODEL,
+        "How far each head looks, averaged with its weights. Many heads rest on the first token: leave it out to see what "
+        "else they do.",
+    ),
+)
+
+LENGTHS = np.unique(np.geomspace(1, 8192, 40).round().astype(int))
+
+
+def steps_and_operations(part: Part) -> None:
+    picture, knobs = picture_and_knobs(part)
+    with knobs:
+        width = st.select_slider(
+            "Numbers in a vector (d)",
+            [16, 64, 128, 256, 576, 1024, 4096],
+            576,
+            key=state.VECTOR_SIZE,
+            bind="query-params",
+        )
+    found = costs(LENGTHS, width)
+    with picture:
+        left, right = st.columns(2)
+        with left:
+            st.markdown("**Steps one after another**")
+            curves = [
+                Series("recurrent", found.lengths, found.recurrent_sequential),
+                Series("attention", found.lengths, found.attention_sequential),
+            ]
+            figure = lines(curves, x="tokens n", y="steps", log_x=True, log_y=True)
+            show_chart(figure, "steps", "Steps one after another, by the length of the text.")
+        with right:
+            st.markdown("**Multiplications**")
+            curves = [
+                Series("recurrent nd²", found.lengths, found.recurrent_operations),
+                Series("attention n²d", found.lengths, found.attention_operations),
+            ]
+            figure = lines(curves, x="tokens n", y="multiplications, up to a factor", log_x=True, log_y=True)
+            figure.add_vline(x=found.crossing, line={"dash": "dot", "width": 1.5, "color": INK})
+            show_chart(figure, "operations", "Multiplications, by the length of the text.")
+        st.markdown(f"As many multiplications at n = d = **{found.crossing:,}** tokens.")
+
+
+def gradients(part: Part) -> None:
+    picture, knobs = picture_and_knobs(part)
+    with knobs:
+        length = st.slider("Tokens", 16, 128, 64, 16, key=state.LENGTH, bind="query-params")
+        gain = st.slider("RNN: recurrent weights ×", 0.5, 4.0, 1.0, 0.5, key=state.GAIN, bind="query-params")
+        forget = st.slider("LSTM: added to the forget gate", 0.0, 5.0, 0.0, 0.5, key=state.FORGET, bind="query-params")
+        measured = cache.gradient_reach(length, gain, forget)
+    with picture:
+        curves = [
+            Series(name, reach.distances, reach.log10, reach.log10_error, kind="measured")
+            for name, reach in measured.items()
+        ]
+        figure = lines(curves, x="tokens back from the last", y="size of the gradient", height=400)
+        figure.update_yaxes(tickprefix="10<sup>", ticksuffix="</sup>")
+        show_chart(figure, "gradients", "Size of the gradient by distance, for an RNN, an LSTM and attention.")
+        ends = ", ".join(f"{name} $10^{{{reach.log10[-1]:.1f}}}$" for name, reach in measured.items())
+        st.markdown(
+            f"{length - 1} tokens back: {ends}. Means of the exponent over 5 seeds, with one standard error. Vectors of 32 "
+            f"numbers, one layer each, PyTorch's own initial weights where the knobs change nothing."
+        )
+
+
+def in_a_model(part: Part) -> None:
+    passed = choose_text()
+    if passed is None:
+        return
+    request, capture, _ = passed
+    kind = capture.kinds[0]
+    picture, knobs = picture_and_knobs(part)
+    with knobs:
+        without_first = st.toggle("Leave out the first token", key=state.WITHOUT_FIRST, bind="query-params")
+    distances = cache.mean_distances(request, kind, without_first)
+    even = even_distance(capture.trace(0, 0, kind), without_first=without_first)
+    with picture:
+        figure = heatmap(distances, Axis("layer"), Axis("head"), name="tokens", scale="share", height=420)
+        show_heatmap(figure, "distances", "How many tokens away each head looks on average.")
+        st.markdown(
+            f"From **{distances.min():.1f}** to **{distances.max():.1f}** tokens. Looking at all tokens alike would give "
+            f"**{even:.1f}**."
+        )
+
+
+SHOW = dict(zip((part.name for part in PARTS), (steps_and_operations, gradients, in_a_model), strict=True))
+
+part = choose_part("Long range", PARTS)
+try:
+    SHOW[part.name](part)
+except InputError as error:
+    show_error(error)

@@ -1,5 +1,287 @@
-"""Word order."""
+"""Word order: attention alone cannot see it; what is added so that it can."""
 
+import numpy as np
 import streamlit as st
 
-st.subheader("Word order", anchor=False)
+from core import InputError
+from core.figures.charts import Series, lines
+from core.figures.heatmap import Axis
+from core.figures.labelled import labelled_heatmap as heatmap
+from core.model_positions import bands, cosines, learned_positions, rotary_of
+from core.positions import (
+    ORDER_FROM,
+    alibi_head,
+    alibi_slopes,
+    diagonal_spread,
+    relative_positions,
+    rotary_scores,
+    shift,
+    shuffle,
+    sinusoid_scores,
+    sinusoidal,
+    t5_buckets,
+)
+from ui import state
+from ui.lesson import IN_A_MODEL, Part, RealHead, choose_part, picture_and_knobs, real_head, show_chart
+from ui.pictures import show_heatmap
+from ui.pin import pinned
+from ui.words import plain, quoted, show_error
+
+PARTS = (
+    Part(
+        "Shuffle",
+        "The same words in another order. With nothing that tells positions, each output moves along with its word. Any "
+        "of the others makes order count.",
+    ),
+    Part(
+        "Sinusoids",
+        "Each position adds its own row of sines and cosines. The dot product of two rows depends on their distance only.",
+    ),
+    Part("Shift", "One matrix moves every position k tokens on, by turning each pair of dimensions."),
+    Part(
+        "Rotary", "Queries and keys turn with their position. Move both: the score stays. Only their distance counts."
+    ),
+    Part(
+        "Biases",
+        "A number for each distance is added to the score. ALiBi fixes it; T5 learns one for each bucket.",
+    ),
+    Part(
+        IN_A_MODEL,
+        "A rotary head's score is a sum over bands. A slow band hardly turns: it compares content. A fast one tells near "
+        "from far.",
+    ),
+)
+
+POSITIONS = 64
+SHOWN_TOKENS = 16
+FARTHEST_SHOWN = 140
+
+
+def shuffled(part: Part) -> None:
+    picture, knobs = picture_and_knobs(part)
+    with knobs:
+        text = st.text_input("Sentence", "the dog bites the man", key=state.ORDER_TEXT, bind="query-params")
+        source = st.selectbox("What tells the order", list(ORDER_FROM), key=state.ORDER_FROM, bind="query-params")
+        seed = st.number_input("Shuffle", 0, 9999, 29, key=state.ORDER_SEED, bind="query-params")
+        read = shuffle(text, source, seed=seed)
+    with picture:
+        readings = (("as typed", read.before, read.tokens), ("shuffled", read.after, read.shuffled_tokens))
+        for column, (name, trace, tokens) in zip(st.columns(2), readings, strict=True):
+            with column:
+                st.markdown(f"**Weights, {name}**")
+                show_heatmap(
+                    heatmap(
+                        trace.weights,
+                        Axis("query", tokens),
+                        Axis("key", tokens),
+                        name="weight",
+                        scale="share",
+                        limit=read.largest_weight,
+                        forbidden=~trace.mask,
+                        height=340,
+                        printed=5,
+                    ),
+                    f"weights {name}",
+                    f"Attention weights of the sentence {name}.",
+                )
+        st.markdown(f"Largest difference between a word's outputs in the two orders: **{read.difference:.2g}**")
+
+
+def width_knob() -> int:
+    return st.select_slider("Dimensions (d)", [8, 16, 32, 64, 128], 32, key=state.PE_WIDTH, bind="query-params")
+
+
+def sinusoids(part: Part) -> None:
+    picture, knobs = picture_and_knobs(part)
+    with knobs:
+        width = width_knob()
+    scores = sinusoid_scores(POSITIONS, width)
+    with picture:
+        left, right = st.columns(2)
+        with left:
+            st.markdown("**What is added**")
+            encoding = heatmap(
+                sinusoidal(POSITIONS, width), Axis("position"), Axis("dimension"), name="added", limit=1.0, height=380
+            )
+            show_heatmap(encoding, "sinusoids", "Sines and cosines of 64 positions.")
+        with right:
+            st.markdown("**Dot products**")
+            products = heatmap(scores, Axis("position"), Axis("position"), name="dot product", height=380)
+            show_heatmap(products, "products", "Dot products of the rows of every two positions.")
+        st.markdown(f"Largest difference between dot products of one distance: **{diagonal_spread(scores):.1e}**")
+
+
+def shift_by_k(part: Part) -> None:
+    picture, knobs = picture_and_knobs(part)
+    with knobs:
+        k = st.slider("Tokens onward (k)", 0, 100, 5, key=state.ONWARD, bind="query-params")
+        position = st.slider("From position p", 0, 100, 10, key=state.PE_FROM, bind="query-params")
+        width = width_knob()
+    moved = shift(position, k, width)
+    with picture:
+        left, right = st.columns(2)
+        with left:
+            st.markdown("**The matrix**")
+            matrix = heatmap(
+                moved.matrix,
+                Axis("to dimension"),
+                Axis("from dimension"),
+                name="entry",
+                limit=1.0,
+                height=380,
+                printed=8,
+            )
+            show_heatmap(matrix, "shift matrix", "The matrix that moves every position on by k.")
+        with right:
+            st.markdown("**Where it takes position p**")
+            curves = [
+                Series("row of p + k", np.arange(width), moved.target, kind="measured"),
+                Series("matrix × row of p", np.arange(width), moved.moved, kind="theory"),
+            ]
+            show_chart(lines(curves, x="dimension", y="entry"), "moved row", "The moved row and the row of p + k.")
+        st.markdown(f"Largest difference over positions 0 to 999, with this one matrix: **{moved.residual:.1e}**")
+
+
+def rotary(part: Part) -> None:
+    picture, knobs = picture_and_knobs(part)
+    with knobs:
+        both = st.slider("Move both by (tokens)", 0, 2000, 500, 50, key=state.BOTH_LATER, bind="query-params")
+        base = st.select_slider(
+            "Base", [100, 1000, 10_000, 100_000, 1_000_000], 10_000, key=state.ROTARY_BASE, bind="query-params"
+        )
+    found = rotary_scores(width=64, count=POSITIONS, shift=both, base=base)
+    with picture:
+        curves = [
+            Series("where they stand", found.distances, found.here, kind="measured"),
+            Series(f"both {both} later", found.distances, found.shifted, kind="theory"),
+        ]
+        figure = lines(curves, x="distance from query back to key (tokens)", y="raw score", height=420)
+        show_chart(figure, "rotary", "A query's score with a similar key at each distance, at two places of a text.")
+        st.markdown(f"Largest difference between the curves: **{found.difference:.1e}**")
+
+
+def biases(part: Part) -> None:
+    picture, knobs = picture_and_knobs(part)
+    with knobs:
+        kinds = {"ALiBi": alibi, "T5, encoder": t5_encoder, "T5, decoder": t5_decoder}
+        kind = st.segmented_control(
+            "Bias", list(kinds), default="ALiBi", required=True, key=state.BIAS_KIND, bind="query-params"
+        )
+    kinds[kind](picture, knobs)
+
+
+def alibi(picture, knobs) -> None:
+    with knobs:
+        heads = st.slider("Heads", 1, 32, 8, key=state.ALIBI_HEADS, bind="query-params")
+        head = st.number_input("Head", 0, 31, 1, key=state.ALIBI_HEAD, bind="query-params")
+        trace = alibi_head(SHOWN_TOKENS, heads, head)
+    with picture:
+        left, right = st.columns(2)
+        query, key, hidden = Axis("query"), Axis("key"), ~trace.mask
+        with left:
+            st.markdown("**Bias**")
+            bias = heatmap(trace.masked, query, key, name="bias", forbidden=hidden, height=380)
+            show_heatmap(bias, "bias", "The bias of one ALiBi head.")
+        with right:
+            st.markdown("**Weights, were all scores 0**")
+            weights = heatmap(trace.weights, query, key, name="weight", scale="share", forbidden=hidden, height=380)
+            show_heatmap(weights, "bias weights", "The weights that follow from the bias alone.")
+        slopes = ", ".join(
+            f"**{slope:.4g}**" if at == head else f"{slope:.4g}" for at, slope in enumerate(alibi_slopes(heads))
+        )
+        st.markdown(f"Slopes of the heads: {slopes}")
+
+
+def t5_encoder(picture, _knobs) -> None:
+    t5(picture, bidirectional=True)
+
+
+def t5_decoder(picture, _knobs) -> None:
+    t5(picture, bidirectional=False)
+
+
+def t5(picture, *, bidirectional: bool) -> None:
+    buckets = t5_buckets(relative_positions(POSITIONS), bidirectional=bidirectional)
+    offsets = np.arange(-FARTHEST_SHOWN, FARTHEST_SHOWN + 1)
+    with picture:
+        left, right = st.columns(2)
+        with left:
+            st.markdown("**Bucket of each pair**")
+            grid = heatmap(buckets, Axis("query"), Axis("key"), name="bucket", scale="share", limit=31.0, height=380)
+            show_heatmap(grid, "buckets", "The bucket number of every pair.")
+        with right:
+            st.markdown("**Bucket by distance**")
+            curve = Series("bucket", offsets, t5_buckets(offsets, bidirectional=bidirectional))
+            figure = lines([curve], x="key position − query position", y="bucket")
+            show_chart(figure, "bucket curve", "The bucket number at each distance.")
+        st.markdown("These are numbers of buckets. The bias of each bucket is learned, one for each head.")
+
+
+def in_a_model(part: Part) -> None:
+    chosen = real_head()
+    if chosen is None:
+        return
+    rotation = rotary_of(chosen.capture, chosen.layer, chosen.kind)
+    if rotation is None:
+        without_rotation(chosen)
+        return
+    trace = chosen.scene.trace
+    picture, knobs = picture_and_knobs(part)
+    with knobs:
+        query, key = pinned(trace)
+    found = bands(trace.query[query], trace.key[key], query - key, rotation)
+    distances, scores = found.by_distance(farthest=max(POSITIONS, trace.shape[1]))
+    with picture:
+        left, right = st.columns(2)
+        with left:
+            st.markdown("**What each band adds**")
+            curves = [
+                Series(f"here, at distance {found.distance}", found.wavelengths, found.parts, kind="measured"),
+                Series("at distance 0", found.wavelengths, found.at_distance_0, kind="theory"),
+            ]
+            figure = lines(curves, x="wavelength of the band (tokens)", y="part of the raw score", log_x=True)
+            show_chart(figure, "bands", "What each band adds to the score, by wavelength.")
+        with right:
+            st.markdown("**These two tokens, at other distances**")
+            curves = [
+                Series("score", distances, scores),
+                Series("here", [found.distance], [found.score], kind="measured"),
+            ]
+            figure = lines(curves, x="distance from query to key (tokens)", y="raw score")
+            show_chart(figure, "score by distance", "The score these two tokens would have at other distances.")
+        words = chosen.scene.query_tokens[query], chosen.scene.key_tokens[key]
+        st.markdown(
+            f"{quoted(words[0])} looks at {quoted(words[1])}: the bands add up to **{found.score:.4f}**; "
+            f"the raw score is **{trace.raw[query, key]:.4f}**."
+        )
+
+
+def without_rotation(chosen: RealHead) -> None:
+    """A model without rotary positions has no bands; if it learned a vector for each position, those can be seen."""
+    name = plain(chosen.request.model)
+    learned = learned_positions(chosen.capture.model)
+    picture, panel = st.columns([7, 4], gap="medium")
+    with panel:
+        st.markdown(f"{name} turns no queries and keys here: there are no bands to show.")
+        if learned is not None:
+            st.markdown(
+                "It adds a learned vector to each token, one for each position. The picture: how alike they are."
+            )
+        elif chosen.scene.trace.bias.any():
+            st.markdown("It adds a bias to the scores.")
+        st.markdown("SmolLM2-135M-Instruct is a rotary model.")
+    if learned is not None:
+        with picture:
+            figure = heatmap(cosines(learned[:POSITIONS]), Axis("position"), Axis("position"), name="cosine", limit=1.0)
+            show_heatmap(figure, "learned positions", "Cosines of the learned position vectors.")
+
+
+SHOW = dict(
+    zip((part.name for part in PARTS), (shuffled, sinusoids, shift_by_k, rotary, biases, in_a_model), strict=True)
+)
+
+part = choose_part("Word order", PARTS)
+try:
+    SHOW[part.name](part)
+except InputError as error:
+    show_error(error)

@@ -1,0 +1,94 @@
+"""The page "Word order" without a browser: every part opens, its words are few, its numbers are core's."""
+
+import json
+from base64 import b64decode
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from core.positions import alibi_slopes, shift, shuffle
+from tests.pages.lessons import PAGES, parts, word_count
+from ui import state
+from ui.lesson import IN_A_MODEL
+
+PAGE = PAGES / "word_order.py"
+
+
+def opened(part: str, **knobs: str) -> AppTest:
+    page = AppTest.from_file(str(PAGE), default_timeout=60)
+    page.query_params[state.PART] = part
+    for name, value in knobs.items():
+        page.query_params[name] = value
+    return page.run()
+
+
+def said(page: AppTest) -> str:
+    return "\n".join(one.value for one in page.markdown)
+
+
+@pytest.mark.parametrize("part", parts(PAGE))
+def test_every_part_opens_with_a_picture(part):
+    page = opened(part)
+    assert not page.exception
+    assert not page.error
+    assert page.get("plotly_chart")
+
+
+def test_few_words():
+    assert word_count(PAGE) <= 120
+
+
+@pytest.mark.parametrize("source", ["Nothing", "Causal mask"])
+def test_the_difference_is_cores(source):
+    page = opened("Shuffle", **{state.ORDER_FROM: source})
+    expected = shuffle("the dog bites the man", source, seed=29)
+    assert f"**{expected.difference:.2g}**" in said(page)
+    drawn = json.loads(page.get("plotly_chart")[0].proto.spec)
+    assert "dog" in drawn["layout"]["yaxis"]["ticktext"]
+
+
+def test_the_residual_is_cores():
+    page = opened("Shift", **{state.ONWARD: "40"})
+    assert f"**{shift(10, 40, 32).residual:.1e}**" in said(page)
+
+
+@pytest.mark.parametrize("kind", ["ALiBi", "T5, encoder", "T5, decoder"])
+def test_each_bias_has_a_picture(kind):
+    page = opened("Biases", **{state.BIAS_KIND: kind})
+    assert not page.exception
+    assert len(page.get("plotly_chart")) == 2
+
+
+def test_slopes_are_cores():
+    page = opened("Biases", **{state.ALIBI_HEADS: "12", state.ALIBI_HEAD: "11"})
+    assert f"**{alibi_slopes(12)[11]:.4g}**" in said(page)
+
+
+def test_a_head_that_does_not_exist_is_named():
+    page = opened("Biases", **{state.ALIBI_HEADS: "4", state.ALIBI_HEAD: "9"})
+    assert not page.exception
+    assert "no head 9" in page.error[0].value
+
+
+def test_a_blank_sentence_is_no_traceback():
+    page = opened("Shuffle", **{state.ORDER_TEXT: " "})
+    assert not page.exception
+    assert "blank" in page.error[0].value
+
+
+def test_the_bands_add_up_to_the_raw_score():
+    page = opened(
+        IN_A_MODEL,
+        **{state.MODEL: "SmolLM2-135M-Instruct", state.QUERY: "8", state.KEY: "1"},
+    )
+    assert not page.exception
+    parts_here = json.loads(page.get("plotly_chart")[0].proto.spec)["data"][0]["y"]
+    values = np.frombuffer(b64decode(parts_here["bdata"]), dtype=parts_here["dtype"])
+    assert values.sum() == pytest.approx(49.2635, abs=0.02)
+    assert said(page).count(f"{values.sum():.4f}") == 2
+
+
+def test_a_model_without_rotation_says_so():
+    page = opened(IN_A_MODEL, **{state.MODEL: "all-MiniLM-L6-v2"})
+    assert "turns no queries and keys" in said(page)
