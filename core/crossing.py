@@ -7,16 +7,19 @@ written so far, then at what the encoder has read.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from core.attention import Array, AttentionTrace, attend
 from core.errors import InputError
 from core.heads import LayerWeights, random_layer
 from core.masks import causal, everything, grid
 from core.sources import embed
+
+if TYPE_CHECKING:
+    from core.capturing import Capture
 
 Place = Literal["encoder", "decoder", "cross"]
 Text = Literal["read", "written"]
@@ -38,8 +41,8 @@ class Block:
 
 BLOCKS: dict[Place, Block] = {
     "encoder": Block("Encoder", "read", "read", causal=False, seed=0),
-    "decoder": Block("Decoder, first block", "written", "written", causal=True, seed=1),
-    "cross": Block("Decoder, second block", "written", "read", causal=False, seed=2),
+    "decoder": Block("Decoder: first", "written", "written", causal=True, seed=1),
+    "cross": Block("Decoder: second", "written", "read", causal=False, seed=2),
 }
 
 
@@ -126,7 +129,7 @@ class Shares:
     special: float
 
 
-def pair_shares(weights: Array, sides: Array) -> tuple[Shares, Shares]:
+def pair_shares(weights: Array, sides: NDArray[np.int_]) -> tuple[Shares, Shares]:
     """Where the weight of each text of a pair goes, averaged over its words.
 
     weights   [n, n], one head's weights over both texts
@@ -141,3 +144,30 @@ def pair_shares(weights: Array, sides: Array) -> tuple[Shares, Shares]:
         for side in (0, 1)
     )
     return first, second
+
+
+def pair_sides(capture: Capture, first: str, second: str) -> NDArray[np.int_]:
+    """Which text each token of a captured pair belongs to: [tokens] of 0 (first text), 1 (second text), -1 (special token).
+
+    Raises InputError (field "pair") if the second text is blank, or if the model puts anything but one special token before,
+    between and after the texts, as BERT does: [CLS] first [SEP] second [SEP].
+    """
+    tokenizer = capture.model.tokenizer
+    if tokenizer is None or not second.strip():
+        raise InputError("The second text is blank. Type at least one word.", field="pair")
+    lengths = [len(tokenizer(text, add_special_tokens=False)["input_ids"]) for text in (first, second)]
+    sides = np.repeat([-1, 0, -1, 1, -1], [1, lengths[0], 1, lengths[1], 1])
+    if len(sides) != len(capture.input_ids):
+        raise InputError(
+            f"{capture.model.name} does not put its special tokens around a pair as BERT does.", field="pair"
+        )
+    return sides
+
+
+def crossing_shares(capture: Capture, sides: NDArray[np.int_]) -> Array:
+    """The part of every head's weight that crosses from text to text, the mean of both directions: [layers, heads]."""
+    pairs = [
+        [pair_shares(capture.trace(layer, head).weights, sides) for head in range(capture.heads())]
+        for layer in range(capture.layers())
+    ]
+    return np.array([[(first.other + second.other) / 2 for first, second in layer] for layer in pairs])

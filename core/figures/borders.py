@@ -22,14 +22,17 @@ def with_borders(
     A part's name stands in its middle: there is one name more than there are columns, or none.
     """
     line = {"color": colour, "width": 2}
-    figure.add_shape(type="rect", x0=0, x1=1, y0=0, y1=1, xref="x domain", yref="y domain", line=line | {"width": 1})
+    layout = figure.to_plotly_json()["layout"]
+    right, bottom = layout["xaxis"]["range"][1], layout["yaxis"]["range"][0]
+    # In the axes' own numbers: axes that nothing is drawn on, not even a frame, do not show their labels.
+    figure.add_shape(type="rect", x0=-0.5, x1=right, y0=-0.5, y1=bottom, xref="x", yref="y", line=line | {"width": 1})
     for column in columns:
         figure.add_shape(
-            type="line", x0=column - 0.5, x1=column - 0.5, y0=0, y1=1, xref="x", yref="y domain", line=line
+            type="line", x0=column - 0.5, x1=column - 0.5, y0=-0.5, y1=bottom, xref="x", yref="y", line=line
         )
     for row in rows:
-        figure.add_shape(type="line", x0=0, x1=1, y0=row - 0.5, y1=row - 0.5, xref="x domain", yref="y", line=line)
-    ends = [0, *columns, round(figure.layout.xaxis.range[1] + 0.5)]
+        figure.add_shape(type="line", x0=-0.5, x1=right, y0=row - 0.5, y1=row - 0.5, xref="x", yref="y", line=line)
+    ends = [0, *columns, round(right + 0.5)]
     for name, start, end in zip(names, ends, ends[1:], strict=False):
         figure.add_annotation(
             text=name,
@@ -42,5 +45,5 @@ def with_borders(
             font={"size": 12, "color": INK},
         )
     if names:
-        figure.update_layout(margin_t=max(26, figure.layout.margin.t))
+        figure.update_layout(margin_t=max(26, layout["margin"]["t"]))
     return figure

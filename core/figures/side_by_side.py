@@ -31,6 +31,7 @@ def side_by_side(
     limit: float | None = None,
     marked: int | None = None,
     line_height: int = 170,
+    column_labels: bool = False,
 ) -> go.Figure:
     """Matrices [rows, columns] of one shape in a grid, `across` in a line, each with its name above it.
 
@@ -40,6 +41,7 @@ def side_by_side(
     scale, limit   as in `heatmap`; one colour range for all
     marked         a row that is framed in each
     line_height    pixels for one line of small matrices
+    column_labels  whether the last line has its columns labelled; for a few columns only
 
     Long matrices are pooled to 64 cells a side; `layout.meta` says how many cells a drawn one then stands for.
     """
@@ -56,7 +58,9 @@ def side_by_side(
     for place, (small, name) in enumerate(zip(drawn, names, strict=True)):
         number = "" if place == 0 else str(place + 1)
         x_domain, y_domain = _domains(place, len(drawn), across, line_height)
-        layout[f"xaxis{number}"] = _axis(small.columns, small.column_block, column_texts, f"y{number}", x_domain)
+        layout[f"xaxis{number}"] = _axis(small.columns, small.column_block, column_texts, f"y{number}", x_domain) | {
+            "showticklabels": column_labels and place + across >= len(drawn),
+        }
         layout[f"yaxis{number}"] = _axis(small.rows, small.row_block, row_texts, f"x{number}", y_domain) | {
             "autorange": "reversed",
             "showticklabels": labelled and place % across == 0,

@@ -23,8 +23,7 @@ PARTS = (
     ),
     Part(
         "A sum of heads",
-        "W_O can be cut by rows, one block a head. So the output is a sum: each head adds its own part, and no head changes "
-        "another's.",
+        "W_O can be cut by rows, one block a head. So the output is a sum: each head adds its own part.",
     ),
     Part(
         "Why several",
@@ -80,7 +79,7 @@ def split_and_join(part: Part) -> None:
             words,
             words,
             across=ACROSS[many.heads],
-            line_height=205 if many.heads <= 4 else 130,
+            line_height=205 if many.heads <= 4 else 118,
         )
         show_heatmap(figure, "weights of heads", "The weights of every head.", compact=True)
         joined, output = st.columns(2)
@@ -135,7 +134,7 @@ def sum_of_heads(part: Part) -> None:
             what="adds",
             scale="signed",
             marked=word,
-            line_height=205 if many.heads <= 4 else 130,
+            line_height=205 if many.heads <= 4 else 118,
         )
         show_heatmap(figure, "contributions", "What every head adds, and the sum.", compact=True)
         show_lengths(length, along, word, f"At {quoted(words[word])}", many.difference)
@@ -173,7 +172,7 @@ def why_several(part: Part) -> None:
             figure = heatmap(
                 brought, Axis("sentence", PAIR), columns, name="how much of it", scale="share", limit=1.0, height=200
             )
-            show_heatmap(with_borders(figure, columns=borders, names=heads), title, title)
+            show_heatmap(with_borders(figure, columns=borders, names=heads, colour="white"), title, title)
         st.markdown(
             f"Largest difference between the two sentences: one head **{fetched.apart(fetched.one_head):.1f}**, "
             f"two heads **{fetched.apart(fetched.two_heads):.1f}**."
