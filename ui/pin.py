@@ -6,6 +6,8 @@ of the page and reports the coordinates of the clicked cell. Each figure says in
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import numpy as np
 import streamlit as st
 
@@ -41,13 +43,18 @@ export default function ({ setTriggerValue }) {
 )
 
 
-def listen() -> None:
-    """Put the listener on the page. Once a page, anywhere."""
-    _LISTENER(key=state.PIN, on_cell_change=_clicked)
+def listen(on_cell: Callable[[], None] | None = None) -> None:
+    """Put the listener on the page. Once a page, anywhere. A click pins its cell, or calls `on_cell` before the page runs."""
+    _LISTENER(key=state.PIN, on_cell_change=on_cell or _clicked)
+
+
+def clicked() -> Mapping[str, float]:
+    """The clicked cell: a coordinate for each of its figure's axes by name, and how many cells a drawn one stands for."""
+    return st.session_state[state.PIN].cell
 
 
 def _clicked() -> None:
-    cell = st.session_state[state.PIN].cell
+    cell = clicked()
     block = {}
     for name, size in (("query", "row_block"), ("key", "column_block")):
         if name in cell:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -80,6 +80,7 @@ def bars(
             customdata=labels,
             texttemplate="%{y:.3f}" if printed else None,
             textposition="outside",
+            textangle=0,
             cliponaxis=False,
             hovertemplate="%{customdata}: <b>%{y:.6g}</b>",
         )
@@ -92,8 +93,19 @@ def bars(
         "ticktext": labels,
         "title": {"text": x, "standoff": 8},
     }
-    layout["yaxis"] |= {"title": {"text": y, "standoff": 8}} | ({} if limits is None else {"range": list(limits)})
+    layout["yaxis"] |= {"title": {"text": y, "standoff": 8}, "range": list(limits or room_for(groups.values()))}
     return go.Figure(traces, layout)
+
+
+def room_for(groups: Iterable[ArrayLike], share: float = 0.12) -> tuple[float, float]:
+    """A range that holds 0, every bar, and a number beyond the end of each: above positive ones, below negative ones.
+
+    share  how much of the bars' range a number takes
+    """
+    values = np.nan_to_num(np.concatenate([np.ravel(np.asarray(group, dtype=np.float64)) for group in groups]))
+    lowest, highest = min(0.0, float(values.min(initial=0))), max(0.0, float(values.max(initial=0)))
+    room = (highest - lowest or 1.0) * share
+    return lowest - room * (lowest < 0), highest + room * (highest > 0 or lowest == 0)
 
 
 def plain_layout(height: int) -> dict:

@@ -1,5 +1,107 @@
-"""In blocks."""
+"""In blocks: attention over a few keys at a time, which ends with the same output."""
 
+import numpy as np
 import streamlit as st
 
-st.subheader("In blocks", anchor=False)
+from core import AttentionTrace, InputError, attend
+from core.figures.heatmap import Axis, heatmap
+from core.figures.labels import thinned
+from core.figures.running import running
+from core.online import Blocks, differences, in_blocks, one_query
+from ui import state
+from ui.lesson import IN_A_MODEL, Part, choose_part, picture_and_knobs, real_head, show_chart
+from ui.pictures import show_heatmap
+from ui.scene import number_picker
+from ui.tables import numbers, table
+from ui.toy import sentence_knob
+from ui.words import quoted, show_error
+
+PARTS = (
+    Part(
+        "A sentence",
+        "A softmax seems to need the whole row of scores. It does not: after each block of keys, keep the largest score m, the "
+        "sum of e^(score − m) and the output so far. When m grows, multiply the old sum by e^(old m − new m). Every row of the "
+        "lower picture is exact attention over the keys so far. This is how FlashAttention never stores all scores.",
+    ),
+    Part(IN_A_MODEL, "The same head, in blocks. Masked keys add nothing."),
+)
+MOST_STEPS = 10  # in the table
+SENTENCE = "Blocks of keys give the very same result as all keys."
+
+
+def a_sentence(part: Part) -> None:
+    picture, knobs = picture_and_knobs(part)
+    with knobs:
+        words = sentence_knob(SENTENCE)
+        trace = attend(words.query, words.key, words.value)
+    show_blocks(trace, words.query_tokens, words.key_tokens, picture, knobs, opening=6)
+
+
+def in_a_model(part: Part) -> None:
+    chosen = real_head()
+    if chosen is None:
+        return
+    scene = chosen.scene
+    picture, knobs = picture_and_knobs(part)
+    last = len(scene.query_tokens) - 1
+    show_blocks(scene.trace, scene.query_tokens, scene.key_tokens, picture, knobs, opening=last)
+
+
+def show_blocks(trace: AttentionTrace, query_tokens, key_tokens, picture, knobs, *, opening: int) -> None:
+    with knobs:
+        left, right = st.columns(2, wrap=False)
+        with left:
+            block_size = st.number_input("Keys in a block", 1, 512, 3, key=state.BLOCK_SIZE, bind="query-params")
+        with right:
+            query = number_picker("Query", state.ROW, trace.shape[0], opening)
+        row = one_query(trace, query)
+        blocks = in_blocks(row, block_size)
+        show_steps(blocks)
+    with picture:
+        show_chart(
+            running(row.masked[0], key_tokens, blocks.ends, blocks.maximum[:, 0]),
+            "running",
+            "The scores of one query, block by block, with the largest so far.",
+        )
+        show_outputs(blocks, row)
+        found = ", ".join(f"{dtype} **{error:.1e}**" for dtype, error in differences(trace, block_size).items())
+        st.markdown(
+            f"Query {query}, {quoted(query_tokens[query])}. Largest difference from the direct output, all queries: {found}."
+        )
+
+
+def show_steps(blocks: Blocks) -> None:
+    """The numbers after each block; of very many blocks, some."""
+    shown = thinned(len(blocks.ends), len(blocks.ends) - 1, MOST_STEPS)
+    table(
+        ["keys so far", "largest m", "e^(old m − m)", "sum"],
+        [
+            [
+                f"{blocks.ends[step]}",
+                *numbers([blocks.maximum[step, 0], blocks.correction[step, 0]]),
+                *numbers(blocks.total[step]),
+            ]
+            for step in shown
+        ],
+    )
+
+
+def show_outputs(blocks: Blocks, row: AttentionTrace) -> None:
+    steps = [f"{end} keys" for end in blocks.ends] + ["direct"]
+    figure = heatmap(
+        np.concatenate([blocks.output[:, 0], row.output]),
+        Axis("output after", steps),
+        Axis("dimension"),
+        name="output",
+        height=min(70 + 28 * len(steps), 420),
+    )
+    show_heatmap(figure, "steps", "The output after each block, and computed directly in the last row.", compact=True)
+
+
+SHOW = dict(zip((part.name for part in PARTS), (a_sentence, in_a_model), strict=True))
+
+part = choose_part("In blocks", PARTS)
+try:
+    SHOW[part.name](part)
+except InputError as error:
+    show_error(error)

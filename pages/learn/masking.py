@@ -1,5 +1,172 @@
-"""Masks."""
+"""Masks: which keys a query may look at, as a picture, as a matrix to add, and as what it does to the weights."""
 
+import numpy as np
 import streamlit as st
 
-st.subheader("Masks", anchor=False)
+from core import AttentionTrace, InputError, attend
+from core import masks as m
+from core.figures.additive import additive_mask
+from core.figures.bar_panels import bar_panels
+from core.figures.heatmap import Axis, heatmap
+from core.masking import fill, lowest_number, weight_on_forbidden, without_care
+from core.sources import Matrices
+from ui import state
+from ui.lesson import IN_A_MODEL, Part, choose_part, picture_and_knobs, real_head, show_chart
+from ui.mask_choice import pick_mask
+from ui.pictures import show_heatmap
+from ui.scene import number_picker
+from ui.tables import numbers, table
+from ui.toy import sentence_knob
+from ui.words import plain, quoted, show_error
+
+PARTS = (
+    Part(
+        "Patterns",
+        "M is added to the scores before the softmax: 0 changes nothing, −∞ leaves nothing, because e^−∞ = 0.",
+    ),
+    Part(
+        "Why not 0",
+        "0 is a score like any other: e^0 = 1. Forbidden keys that get 0 keep a share, and take it from the others. Only −∞ "
+        "leaves exactly 0.",
+    ),
+    Part(
+        "Nothing left",
+        "Padding before the text, and a causal mask: the first queries may look at nothing. Headlight makes their weights 0. "
+        "Elsewhere −∞ − (−∞) is NaN, or the lowest number in place of −∞ makes a uniform row, an average of padding.",
+    ),
+    Part(IN_A_MODEL, "The mask that the model used in this layer."),
+)
+SENTENCE = "The cat sat. A dog ran."
+HEIGHT, TOP = 330, 40  # pixels: pictures in one line, and the room above each for a legend
+FILLS = {"0": 0.0, "−1": -1.0, "−2": -2.0, "−5": -5.0, "−10": -10.0, "−20": -20.0, "−∞": -np.inf}
+
+
+def toy(words: Matrices, mask) -> AttentionTrace:
+    return attend(words.query, words.key, words.value, mask=mask)
+
+
+def patterns(part: Part) -> None:
+    text, choice = st.columns([3, 6])
+    with text:
+        words = sentence_knob(SENTENCE)
+    with choice, st.container(horizontal=True):
+        mask = pick_mask(len(words.query_tokens), len(words.key_tokens))
+    trace = toy(words, mask)
+    show_three("**M**: click a cell to turn it over", trace, toy(words, None), words.query_tokens, words.key_tokens)
+    st.markdown(part.words)
+    nothing = int(trace.empty_rows.sum())
+    st.markdown(
+        f"This mask: **{m.describe(mask)}**, {mask.sum()} of {mask.size} pairs may attend."
+        + (f" Queries that may look at nothing: {nothing}; their weights are all 0." if nothing else "")
+    )
+
+
+def why_not_0(part: Part) -> None:
+    picture, knobs = picture_and_knobs(part)
+    with knobs:
+        words = sentence_knob(SENTENCE)
+        count = len(words.query_tokens)
+        query = number_picker("Query (causal mask)", state.ROW, count, 2)
+        name = st.select_slider("Score of forbidden keys", list(FILLS), key=state.FILL, bind="query-params")
+    trace = toy(words, m.grid(m.causal, count, count))
+    leak = fill(trace, FILLS[name])
+    with picture:
+        panels = {
+            "Forbidden keys get <b>−∞</b>: the weights": trace.weights[query],
+            f"Forbidden keys get <b>{name}</b>: {leak.leaked[query]:.2g} of the weight leaks to them": leak.weights[
+                query
+            ],
+        }
+        figure = bar_panels(words.key_tokens, panels, x="key", panel=190)
+        show_chart(
+            figure, "leak", "The weights of one query with minus infinity and with another score for forbidden keys."
+        )
+        st.markdown(
+            f"Query {query}, {quoted(words.query_tokens[query])}, may look at keys 0 to {query}. Over all queries "
+            f"**{leak.leaked.mean():.2g}** of the weight leaks."
+        )
+
+
+def nothing_left(part: Part) -> None:
+    picture, knobs = picture_and_knobs(part)
+    with knobs:
+        words = sentence_knob(SENTENCE)
+        count = len(words.key_tokens)
+        padded = st.slider("Padded at the start", 1, 8, 2, key=state.PADDED, bind="query-params")
+    mask = m.grid(m.both(m.causal, m.padding(np.arange(count) >= padded)), count, count)
+    trace = toy(words, mask)
+    tokens = ["[PAD]" if place < padded else word for place, word in enumerate(words.key_tokens)]
+    ways = {
+        "Headlight": trace.weights,
+        "−∞, no care": without_care(trace.masked),
+        "lowest number": lowest_number(trace),
+    }
+    with picture:
+        show_weights(trace, tokens, tokens, "left", 270)
+        st.markdown("The weights of query 0, which may look at nothing:")
+        table(
+            ["", *map(plain, tokens), "sum"],
+            [[way, *numbers(weights[0]), *numbers([weights[0].sum()])] for way, weights in ways.items()],
+        )
+
+
+def in_a_model(part: Part) -> None:
+    chosen = real_head()
+    if chosen is None:
+        return
+    scene, trace = chosen.scene, chosen.scene.trace
+    without = trace.changed(mask=np.ones(trace.shape, dtype=bool))
+    show_three("**M** of this layer", trace, without, scene.query_tokens, scene.key_tokens)
+    kind = m.describe(trace.mask)
+    found = f"{part.words} It is **{kind}**: {trace.mask.sum():,} of {trace.mask.size:,} pairs may attend."
+    if kind == "none":
+        st.markdown(f"{found} An encoder reads both ways. SmolLM2 is a decoder: choose it to see another mask.")
+    else:
+        leaked = weight_on_forbidden(trace).mean()
+        st.markdown(
+            f"{found} Without it, **{leaked:.1%}** of the weight would go to forbidden keys (mean over queries)."
+        )
+
+
+def show_three(heading: str, trace: AttentionTrace, without: AttentionTrace, query_tokens, key_tokens) -> None:
+    """The mask, and the weights without it and with it, in one line."""
+    first, second, third = st.columns(3)
+    with first:
+        st.markdown(heading)
+        figure = additive_mask(m.additive(trace.mask), query_tokens, key_tokens, height=HEIGHT)
+        _show(figure, "mask", "Which keys each query may attend to.")
+    with second:
+        st.markdown("**Weights without it**")
+        show_weights(without, query_tokens, key_tokens, "without", HEIGHT)
+    with third:
+        st.markdown("**Weights with it**")
+        show_weights(trace, query_tokens, key_tokens, "with", HEIGHT)
+
+
+def show_weights(trace: AttentionTrace, query_tokens, key_tokens, name: str, height: int) -> None:
+    figure = heatmap(
+        trace.weights,
+        Axis("query", query_tokens),
+        Axis("key", key_tokens),
+        name="weight",
+        scale="share",
+        limit=1,
+        forbidden=~trace.mask,
+        height=height,
+        printed=8,
+    )
+    _show(figure, f"weights {name}", "The weights of each query.")
+
+
+def _show(figure, name: str, alt: str) -> None:
+    """Every picture of a line with the same room above, and without zooming, which a click could start."""
+    show_heatmap(figure.update_layout(margin_t=TOP, dragmode=False), name, alt, compact=True)
+
+
+SHOW = dict(zip((part.name for part in PARTS), (patterns, why_not_0, nothing_left, in_a_model), strict=True))
+
+part = choose_part("Masks", PARTS)
+try:
+    SHOW[part.name](part)
+except InputError as error:
+    show_error(error)

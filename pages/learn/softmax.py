@@ -4,34 +4,45 @@ import numpy as np
 import streamlit as st
 
 from core import InputError
-from core.figures.charts import Series, bars, lines
+from core.figures.bar_panels import bar_panels
+from core.figures.charts import bars
+from core.figures.log_bars import Mark, log_bars
+from core.figures.palette import ABOVE, ALLOWED, PIN
 from core.matrix_files import read_matrix
 from core.normalising import (
     DTYPES,
-    euclidean_norm,
-    naive_softmax,
-    overflow_limit,
+    LARGEST_RAW_SCORE,
+    LARGEST_SCALED_SCORE,
+    InFormat,
+    in_formats,
+    normalised,
     precisions,
-    rms_norm,
+    ranks,
     softmax_steps,
 )
 from ui import state
 from ui.lesson import IN_A_MODEL, Part, choose_part, picture_and_knobs, real_head, show_chart
+from ui.tables import numbers, table
 from ui.words import show_error
 
 PARTS = (
     Part(
         "Scores to weights",
         "Raise e to each score, then divide by the sum. The weights are never negative and add up to 1. Order is kept. Adding "
-        "a constant changes nothing: it multiplies every exponential by the same factor.",
+        "a constant changes nothing: it multiplies every exponential, and their sum, by the same factor.",
     ),
-    Part("Not the same", "RMS and Euclidean length rescale a row. They keep signs, and nothing adds up to 1."),
+    Part(
+        "Not the same",
+        "RMS and Euclidean length divide every score by one number: signs stay, and the results do not add up to 1.",
+    ),
     Part(
         "Overflow",
-        "Without subtracting the maximum, e^x leaves the range of the number format and the weights become NaN (no number).",
+        "e^x soon leaves the range of a number format: infinity divided by infinity is NaN, no number. Subtracting the row's "
+        "maximum first makes the largest exponential 1 and changes no weight.",
     ),
-    Part(IN_A_MODEL, "One head's softmax in three number formats."),
+    Part(IN_A_MODEL, "One head's softmax in three number formats, against float64."),
 )
+MOST_PRINTED = 8  # bars side by side that have room for their numbers
 
 
 def scores_knob() -> np.ndarray:
@@ -50,18 +61,30 @@ def scores_to_weights(part: Part) -> None:
         temperature = st.slider("Temperature", 0.1, 5.0, 1.0, 0.1, key=state.TEMPERATURE, bind="query-params")
         shift = st.slider("Add to every score", -5.0, 5.0, 0.0, 0.5, key=state.SHIFT, bind="query-params")
         steps = softmax_steps(row, temperature=temperature, shift=shift)
-    names = [f"{score:g}" for score in row]
+        before = softmax_steps(row, temperature=temperature)
+    names = _names(row)
+    printed = len(names) <= MOST_PRINTED
     with picture:
         left, right = st.columns(2)
         with left:
-            show_chart(
-                bars(names, {"e^score": steps.exponentials}, x="score", y="e^score"), "exponentials", "Exponentials."
+            exponentials = bars(
+                names, {"e^score": steps.exponentials}, x="score", y="e^score", printed=printed, height=270
             )
+            show_chart(exponentials, "exponentials", "Exponentials.")
         with right:
-            weights = bars(names, {"weight": steps.weights}, x="score", y="weight", limits=(0, 1.08))
+            weights = bars(
+                names, {"weight": steps.weights}, x="score", y="weight", limits=(0, 1.12), printed=printed, height=270
+            )
             show_chart(weights, "weights", "Weights: the exponentials divided by their sum.")
-        st.markdown(
-            f"Sum of the exponentials **{steps.total:,.3f}**; sum of the weights **{steps.weights.sum():.3f}**."
+        table(
+            ["", *names, "sum"],
+            [
+                ["e^score", *numbers(steps.exponentials), f"**{steps.total:,.3f}**"],
+                ["weight", *numbers(steps.weights), f"**{steps.weights.sum():.3f}**"],
+                ["weight, nothing added", *numbers(before.weights), f"**{before.weights.sum():.3f}**"],
+                ["rank of the score", *map(str, ranks(steps.scores)), ""],
+                ["rank of the weight", *map(str, ranks(steps.weights)), ""],
+            ],
         )
 
 
@@ -69,47 +92,91 @@ def not_the_same(part: Part) -> None:
     picture, knobs = picture_and_knobs(part)
     with knobs:
         row = scores_knob()
-        steps = softmax_steps(row)
-    groups = {"softmax": steps.weights, "RMS": rms_norm(row), "Euclidean": euclidean_norm(row)}
-    with picture:
-        show_chart(
-            bars([f"{score:g}" for score in row], groups, x="score", y="result"), "norms", "Three normalisations."
+        results = normalised(row)
+        table(
+            ["", "adds up to", "length", "smallest"],
+            [[one.name, f"**{one.total:.3f}**", *numbers([one.length, one.values.min()])] for one in results],
         )
-        sums = ", ".join(f"{name} {values.sum():.3f}" for name, values in groups.items())
-        st.markdown(f"Sums: {sums}.")
+    formulas = {"Softmax": "e^s / Σ e^s", "RMS": "s / √(mean of s²)", "Euclidean": "s / √(Σ s²)"}
+    with picture:
+        panels = {f"<b>{one.name}</b>: {formulas[one.name]}, adds up to {one.total:.3f}": one.values for one in results}
+        names = _names(row)
+        show_chart(
+            bar_panels(names, panels, x="score s", printed=len(names) <= MOST_PRINTED),
+            "norms",
+            "The same scores by softmax, by RMS and by Euclidean length, on one scale.",
+        )
 
 
 def overflow(part: Part) -> None:
-    picture, _ = picture_and_knobs(part)
-    largest = np.linspace(0, 120, 241)
-    rows = np.stack([largest, np.zeros_like(largest)], axis=1)
-    curves = [Series(f"{dtype}, naive", largest, naive_softmax(rows, dtype)[:, 0].astype(float)) for dtype in DTYPES]
+    picture, knobs = picture_and_knobs(part)
+    with knobs:
+        row = scores_knob()
+        factor = st.slider("Multiply them by", 1, 320, 40, key=state.FACTOR, bind="query-params")
+        nothing = st.toggle("Every score −∞ (all masked)", key=state.NOTHING, bind="query-params")
+        scores = np.full_like(row, -np.inf) if nothing else row * factor
+        formats = in_formats(scores)
     with picture:
-        figure = lines(curves, x="score x, next to a score of 0", y="weight of x")
-        show_chart(figure, "overflow", "The naive softmax in three number formats: each curve ends where it overflows.")
-        ends = ", ".join(f"{dtype} above {overflow_limit(dtype):.2f}" for dtype in DTYPES)
-        st.markdown(f"Each curve ends where e^x overflows: {ends}.")
+        show_chart(_reaches(formats, scores.max()), "overflow", "How far e^x reaches in three number formats.")
+        table(
+            ["", *_names(scores), "sum"],
+            [
+                [f"{one.dtype}, {how}", *numbers(weights), *numbers([weights.sum()])]
+                for one in formats
+                for how, weights in (("e^x as it is", one.naive), ("maximum subtracted", one.careful))
+            ],
+        )
+        if nothing:
+            st.markdown("Nothing is left to attend to: Headlight makes every weight 0, so the row adds up to 0, not 1.")
+
+
+def _reaches(formats: list[InFormat], largest: float):
+    holds, breaks = (
+        [one.reach if one.naive_holds is wanted else np.nan for one in formats] for wanted in (True, False)
+    )
+    marks = [
+        Mark(f"SmolLM2's largest raw score, {LARGEST_RAW_SCORE:.0f}", LARGEST_RAW_SCORE),
+        Mark(f"… and after scaling, {LARGEST_SCALED_SCORE:.0f}", LARGEST_SCALED_SCORE),
+    ]
+    if largest >= 1:
+        marks.append(Mark(f"<b>your largest score, {largest:g}</b>", largest, PIN))
+    return log_bars(
+        [one.dtype for one in formats],
+        {"softmax works as it is": holds, "gives NaN": breaks},
+        x="largest x whose e^x is finite",
+        limits=(1, 2000),
+        number=".2f",
+        marks=marks,
+        colours=(ALLOWED, ABOVE),
+    )
 
 
 def in_a_model(part: Part) -> None:
     chosen = real_head()
     if chosen is None:
         return
-    st.markdown(part.words)
-    st.table(
-        [
-            {
-                "format": one.dtype,
-                "largest score": f"{one.largest_score:.2f}",
-                "largest row-sum error": f"{one.row_sum_error:.1e}",
-                "largest weight error": f"{one.weight_error:.1e}",
-                "rows lost without the maximum": f"{one.naive_failures:.0%}",
-            }
-            for one in precisions(chosen.scene.trace)
-        ],
-        hide_index=True,
-        border="horizontal",
-    )
+    results = precisions(chosen.scene.trace)
+    picture, panel = st.columns([6, 5], gap="medium")
+    with picture:
+        errors = {
+            "row sum, from 1": [one.row_sum_error for one in results],
+            "weight, from float64's": [one.weight_error for one in results],
+        }
+        figure = log_bars(DTYPES, errors, x="largest error", limits=(1e-18, 10), number=".1e")
+        show_chart(figure, "errors", "The largest errors of row sums and weights in three number formats.")
+    with panel:
+        table(
+            ["format", "row-sum error", "weight error", "rows NaN without subtracting the maximum"],
+            [
+                [one.dtype, f"{one.row_sum_error:.1e}", f"{one.weight_error:.1e}", f"{one.naive_failures:.0%}"]
+                for one in results
+            ],
+        )
+        st.markdown(f"{part.words} Largest score after scaling: **{results[0].largest_score:.2f}**.")
+
+
+def _names(scores) -> list[str]:
+    return [f"{score:g}".replace("-", "−").replace("inf", "∞") for score in scores]
 
 
 SHOW = dict(zip((part.name for part in PARTS), (scores_to_weights, not_the_same, overflow, in_a_model), strict=True))

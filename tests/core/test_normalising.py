@@ -10,10 +10,15 @@ from hypothesis.extra.numpy import arrays
 from core.attention import attend, softmax
 from core.errors import InputError
 from core.normalising import (
+    LARGEST_RAW_SCORE,
+    LARGEST_SCALED_SCORE,
     euclidean_norm,
+    in_formats,
     naive_softmax,
+    normalised,
     overflow_limit,
     precisions,
+    ranks,
     rms_norm,
     softmax_steps,
 )
@@ -81,3 +86,58 @@ def test_a_real_head_in_three_precisions(smollm):
 def test_empty_rows_are_left_out():
     trace = attend(np.eye(3), np.eye(3), np.eye(3), mask=[[1, 0, 0], [0, 0, 0], [1, 1, 1]])
     assert all(np.isfinite([one.row_sum_error, one.weight_error]).all() for one in precisions(trace))
+
+
+def test_the_worked_row_in_three_ways():
+    softmaxed, rms, euclidean = normalised([1.0, 0.5, 2.5, -0.1])
+    assert softmaxed.total == pytest.approx(1)
+    assert euclidean.length == pytest.approx(1)
+    assert rms.length == pytest.approx(2)  # √4 scores
+    assert rms.total == pytest.approx(2.846, abs=5e-4)
+    assert euclidean.total == pytest.approx(1.423, abs=5e-4)
+    assert rms.values.min() < 0 < softmaxed.values.min()
+
+
+@given(ROWS)
+def test_ranks(row):
+    expected = [1 + sum(other > value for other in row) for value in row]
+    assert ranks(row).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("largest", "holding"),
+    [(10, (True, True, True)), (80, (False, True, True)), (362, (False, False, True)), (720, (False, False, False))],
+)
+def test_formats_break_one_after_another(largest, holding):
+    formats = in_formats([largest, 0.5, -3])
+    assert tuple(one.naive_holds for one in formats) == holding
+    for one in formats:
+        assert one.careful.dtype == one.dtype
+        np.testing.assert_allclose(one.careful, torch.softmax(torch.tensor([largest, 0.5, -3.0]), 0), atol=1e-3)
+    assert [round(one.reach, 2) for one in formats] == [11.09, 88.72, 709.78]
+
+
+def test_a_row_of_minus_infinity():
+    for one in in_formats([-np.inf, -np.inf]):
+        assert np.isnan(one.naive).all()
+        assert one.careful.tolist() == [0, 0]
+
+
+def test_scores_beyond_half_precision_are_named():
+    for score in (1e5, -1e5, np.nan, np.inf):
+        with pytest.raises(InputError, match="65,504") as caught:
+            in_formats([score])
+        assert caught.value.field == "scores"
+
+
+def test_the_largest_scores_of_smollm2(smollm):
+    from core import capture
+
+    done = capture(smollm, "The animal didn't cross the street because it was too tired.")
+    traces = [done.trace(layer, head) for layer in range(done.layers()) for head in range(done.heads())]
+    largest = [float(trace.raw[trace.mask].max()) for trace in traces]
+    assert max(largest) == pytest.approx(LARGEST_RAW_SCORE, abs=0.1)
+    assert divmod(int(np.argmax(largest)), done.heads()) == (2, 4)
+    assert max(float(trace.masked.max()) for trace in traces) == pytest.approx(LARGEST_SCALED_SCORE, abs=0.02)
+    assert overflow_limit("float16") < LARGEST_SCALED_SCORE < overflow_limit("float32") < LARGEST_RAW_SCORE
+    assert min(float(trace.raw[trace.mask].min()) for trace in traces) < -200

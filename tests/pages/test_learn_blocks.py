@@ -1,0 +1,58 @@
+"""The page "In blocks" without a browser: every part opens, its words are few, its numbers are core's."""
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from core import attend
+from core.online import differences, in_blocks
+from core.sources import toy_sentence
+from tests.pages.lessons import PAGES, parts, word_count
+from ui import state
+from ui.lesson import IN_A_MODEL
+
+PAGE = PAGES / "blocks.py"
+
+
+def opened(part: str, **knobs: str) -> AppTest:
+    page = AppTest.from_file(str(PAGE), default_timeout=60)
+    page.query_params[state.PART] = part
+    for name, value in knobs.items():
+        page.query_params[name] = value
+    return page.run()
+
+
+def said(page: AppTest) -> str:
+    return "\n".join(one.value for one in page.markdown)
+
+
+@pytest.mark.parametrize("part", parts(PAGE))
+def test_every_part_opens_with_a_picture(part):
+    page = opened(part)
+    assert not page.exception
+    assert not page.error
+    assert page.get("plotly_chart")
+
+
+def test_few_words():
+    assert word_count(PAGE) <= 120
+
+
+@pytest.mark.parametrize("block_size", [1, 3, 50])
+def test_steps_and_differences_are_cores(block_size):
+    page = opened("A sentence", **{state.BLOCK_SIZE: str(block_size)})
+    words = toy_sentence("Blocks of keys give the very same result as all keys.")
+    trace = attend(words.query, words.key, words.value)
+    blocks = in_blocks(trace, block_size)
+    last = f"| {blocks.ends[-1]} | {blocks.maximum[-1, 6]:.3f} | {blocks.correction[-1, 6]:.3f} | {blocks.total[-1, 6]:.3f} |"
+    assert last in said(page)
+    for dtype, difference in differences(trace, block_size).items():
+        assert f"{dtype} **{difference:.1e}**" in said(page)
+
+
+@pytest.mark.parametrize(("query", "block_size"), [("0", "1"), ("0", "3"), ("12", "64")])
+def test_a_real_head_with_masked_blocks(query, block_size):
+    knobs = {state.MODEL: "SmolLM2-135M-Instruct", state.ROW: query, state.BLOCK_SIZE: block_size}
+    page = opened(IN_A_MODEL, **knobs)
+    assert not page.exception
+    assert not page.error
+    assert "nan" not in said(page).lower()

@@ -1,0 +1,119 @@
+"""The page "Masks" without a browser: every part opens, its words are few, its numbers are core's, clicks turn cells over."""
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from core import attend
+from core import masks as m
+from core.masking import fill
+from core.sources import toy_sentence
+from tests.pages.lessons import PAGES, parts, word_count
+from ui import mask_choice, pin, state
+from ui.lesson import IN_A_MODEL
+
+PAGE = PAGES / "masking.py"
+
+
+def opened(part: str, **knobs: str) -> AppTest:
+    page = AppTest.from_file(str(PAGE), default_timeout=60)
+    page.query_params[state.PART] = part
+    for name, value in knobs.items():
+        page.query_params[name] = value
+    return page.run()
+
+
+def said(page: AppTest) -> str:
+    return "\n".join(one.value for one in page.markdown)
+
+
+@pytest.mark.parametrize("part", parts(PAGE))
+def test_every_part_opens_with_a_picture(part):
+    page = opened(part)
+    assert not page.exception
+    assert not page.error
+    assert page.get("plotly_chart")
+
+
+def test_few_words():
+    assert word_count(PAGE) <= 120
+
+
+@pytest.mark.parametrize(
+    ("pattern", "words"),
+    [
+        ("Causal", "causal"),
+        ("Padding", "padding"),
+        ("Sliding window", "sliding window of 4 to each side"),
+        ("Prefix", "causal with an open prefix of 4"),
+        ("Packed blocks", "blocks of 4"),
+        ("None", "none"),
+        ("My own", "none"),
+    ],
+)
+def test_every_pattern(pattern, words):
+    page = opened("Patterns", **{state.PATTERN: pattern})
+    assert not page.exception
+    assert f"This mask: **{words}**" in said(page)
+
+
+def test_a_mask_from_the_address():
+    page = opened("Patterns", **{state.PATTERN: "My own", state.SENTENCE: "a b c", state.CELLS: "101/000/111"})
+    assert "**custom**, 5 of 9 pairs" in said(page)
+    assert "look at nothing: 1" in said(page)
+
+
+def test_a_mask_of_another_size_is_named():
+    page = opened("Patterns", **{state.PATTERN: "My own", state.CELLS: "101/000/111"})
+    assert not page.exception
+    assert "needs 8 of 8" in page.error[0].value
+
+
+def test_a_sentence_that_is_too_long_is_named():
+    page = opened("Patterns", **{state.SENTENCE: "word " * 13})
+    assert not page.exception
+    assert "at most 12" in page.error[0].value
+
+
+def test_a_click_turns_a_cell_over(monkeypatch):
+    kept = {}
+    monkeypatch.setattr(mask_choice.st, "session_state", kept)
+    mask = m.grid(m.causal, 3, 3)
+    monkeypatch.setattr(pin, "clicked", lambda: {"query": 0, "key": 2, "row_block": 1, "column_block": 1})
+    mask_choice.turn_over(mask)
+    assert kept == {state.CELLS: "101/110/111", state.PATTERN: mask_choice.CUSTOM}
+    mask_choice.turn_over(m.from_rows(kept[state.CELLS], 3, 3))
+    assert kept[state.CELLS] == "100/110/111"
+    kept.clear()
+    for elsewhere in ({"query": 3, "key": 0}, {"query": 0}, {"dimension": 1, "key": 0}):
+        monkeypatch.setattr(pin, "clicked", lambda cell=elsewhere: cell)
+        mask_choice.turn_over(mask)
+    assert not kept
+
+
+@pytest.mark.parametrize(("name", "score"), [("0", 0.0), ("−5", -5.0), ("−∞", -np.inf)])
+def test_the_leak_is_cores(name, score):
+    page = opened("Why not 0", **{state.FILL: name})
+    words = toy_sentence("The cat sat. A dog ran.")
+    leak = fill(attend(words.query, words.key, words.value, mask=np.tri(8)), score)
+    assert f"**{leak.leaked.mean():.2g}** of the weight leaks" in said(page)
+
+
+def test_a_row_with_nothing_left():
+    page = opened("Nothing left")
+    row = said(page)
+    assert "| Headlight | " + "0.000 | " * 8 + "0.000 |" in row
+    assert row.count("NaN") >= 9
+    assert "0.125 | " * 8 + "1.000" in row
+
+
+def test_everything_padded():
+    page = opened("Nothing left", **{state.SENTENCE: "a b", state.PADDED: "8"})
+    assert not page.exception
+
+
+@pytest.mark.parametrize(("model", "words"), [("all-MiniLM-L6-v2", "none"), ("SmolLM2-135M-Instruct", "causal")])
+def test_the_mask_of_a_model(model, words):
+    page = opened(IN_A_MODEL, **{state.MODEL: model})
+    assert not page.exception
+    assert f"It is **{words}**" in said(page)

@@ -1,0 +1,81 @@
+"""The page "Softmax" without a browser: every part opens, its words are few, its numbers are core's."""
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from core.normalising import in_formats, normalised, softmax_steps
+from tests.pages.lessons import PAGES, parts, word_count
+from ui import state
+from ui.lesson import IN_A_MODEL
+from ui.tables import numbers
+
+PAGE = PAGES / "softmax.py"
+
+
+def opened(part: str, **knobs: str) -> AppTest:
+    page = AppTest.from_file(str(PAGE), default_timeout=60)
+    page.query_params[state.PART] = part
+    for name, value in knobs.items():
+        page.query_params[name] = value
+    return page.run()
+
+
+def said(page: AppTest) -> str:
+    return "\n".join(one.value for one in page.markdown)
+
+
+@pytest.mark.parametrize("part", parts(PAGE))
+def test_every_part_opens_with_a_picture(part):
+    page = opened(part)
+    assert not page.exception
+    assert not page.error
+    assert page.get("plotly_chart")
+    assert "|" in said(page)
+
+
+def test_few_words():
+    assert word_count(PAGE) <= 120
+
+
+def test_sums_ranks_and_the_shift():
+    page = opened("Scores to weights", **{state.SHIFT: "1.5"})
+    weights = " | ".join(numbers(softmax_steps([1, 0.5, 2.5, -0.1]).weights))
+    assert said(page).count(f"| {weights} | **1.000** |") == 2  # with and without the shift
+    assert said(page).count("| 2 | 3 | 1 | 4 |") == 2  # the ranks of scores and of weights
+    assert "**78.225**" in said(page)  # 17.454 · e^1.5
+
+
+def test_the_three_normalisations():
+    page = opened("Not the same")
+    for one in normalised([1, 0.5, 2.5, -0.1]):
+        assert f"| {one.name} | **{one.total:.3f}** |" in said(page)
+
+
+@pytest.mark.parametrize(("factor", "broken"), [("1", 0), ("5", 1), ("40", 2), ("320", 3)])
+def test_which_formats_break(factor, broken):
+    page = opened("Overflow", **{state.FACTOR: factor})
+    assert said(page).count("NaN**] |\n") == broken  # the sums that are no numbers
+    results = in_formats([value * int(factor) for value in (1, 0.5, 2.5, -0.1)])
+    assert sum(not one.naive_holds for one in results) == broken
+
+
+def test_rows_of_minus_infinity():
+    page = opened("Overflow", **{state.NOTHING: "true"})
+    assert not page.exception
+    assert said(page).count("| 0.000 | 0.000 | 0.000 | 0.000 | 0.000 |") == 3
+    assert "every weight 0" in said(page)
+
+
+@pytest.mark.parametrize("scores", ["", "a, b", "1, 2; 3", "1 2\n3 4", "1e300", "nan"])
+@pytest.mark.parametrize("part", ["Scores to weights", "Not the same", "Overflow"])
+def test_bad_scores_are_named(part, scores):
+    page = opened(part, **{state.SCORES: scores})
+    assert not page.exception
+    assert len(page.error) == 1 or not scores
+
+
+def test_a_real_head():
+    page = opened(IN_A_MODEL, **{state.MODEL: "SmolLM2-135M-Instruct"})
+    assert not page.exception
+    assert "| float16 |" in said(page)
+    assert "| 0.0e+00 |" not in said(page).split("float16")[1].split("\n")[0]
