@@ -63,7 +63,8 @@ def word_picker(words: tuple[str, ...], strongest: int) -> int:
 
 
 def names(count: int) -> list[str]:
-    return [f"head {head}" for head in range(count)]
+    """Short where there are many, because a phone is narrow."""
+    return [f"head {head}" if count <= 4 else str(head) for head in range(count)]
 
 
 def split_and_join(part: Part) -> None:
@@ -199,7 +200,7 @@ def in_a_model(part: Part) -> None:
     with picture:
         figure = side_by_side(
             weights,
-            names(len(weights)),
+            [f"{layer}.{head}" for head in range(len(weights))],
             tokens,
             tokens,
             across=ACROSS.get(len(weights), 6),

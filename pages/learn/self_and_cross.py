@@ -193,6 +193,7 @@ def in_a_model(part: Part) -> None:
             name="share that crosses",
             scale="share",
             height=230,
+            printed=0,
         )
         show_heatmap(
             figure, "crossing", "The share of weight that crosses, layers down the side and heads along the bottom."
