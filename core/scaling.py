@@ -179,7 +179,7 @@ def mean_and_error(repeated: Array) -> tuple[Array, Array]:
     return repeated.mean(axis=0), repeated.std(axis=0, ddof=1) / np.sqrt(len(repeated))
 
 
-def example_row(d_k: int, *, scaled: bool, keys: int = 8, seed: int = 0) -> Array:
+def example_row(d_k: int, *, scaled: bool, keys: int = 6, seed: int = 0) -> Array:
     """The scores of one random query and `keys` random keys: [keys].
 
     A larger d_k adds dimensions to the same vectors, up to 4,096 of them.

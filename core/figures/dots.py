@@ -33,13 +33,18 @@ def dots(
         aside = 0.6 * ((place + 0.5) / len(groups) - 0.5)  # the groups share the middle of the layer's width
         layer, head = np.divmod(np.arange(values.size), heads)
         at = {"x": layer + aside, "y": values.ravel()}
-        ring = np.where((layer == marked[0]) & (head == marked[1]), 3, 0) if marked is not None else 0
+        is_marked = (layer == marked[0]) & (head == marked[1]) if marked is not None else np.zeros(values.size, bool)
         traces.append(
             go.Scatter(
                 **at,
                 name=name,
                 mode="markers",
-                marker={"color": colour, "size": 7, "opacity": 0.75, "line": {"color": PIN, "width": ring}},
+                marker={
+                    "color": colour,
+                    "size": np.where(is_marked, 13, 7),
+                    "opacity": 0.75,
+                    "line": {"color": PIN, "width": np.where(is_marked, 3, 0)},
+                },
                 customdata=np.stack([layer, head], axis=1).tolist(),
                 hovertemplate=f"head %{{customdata[0]}}.%{{customdata[1]}}: {name} <b>%{{y:.4g}}</b><extra></extra>",
             )

@@ -7,6 +7,7 @@ from core import InputError, softmax
 from core.figures.charts import Series, bars, lines
 from core.figures.dots import dots
 from core.figures.heatmap import Axis, heatmap
+from core.figures.ticks import label_log_axes
 from core.gradients import AROUND, MOST_LAYERS, WIDTHS, autograd_norm, log_mean_and_error
 from core.scaling import (
     POWERS_OF_TWO,
@@ -29,10 +30,10 @@ PARTS = (
     Part("Dot products", "Each dimension adds a term. With 2, 4 and 6 dimensions: 11, 50 and 133."),
     Part(
         "Spread",
-        "Independent random entries with mean 0 and variance 1: q · k has variance d_k. Dividing by √d_k brings the spread "
-        "back to 1.",
+        "Independent entries, mean 0, variance 1: each term of q · k has variance 1, and variances add up to d_k. Dividing "
+        "by √d_k brings it back to 1.",
     ),
-    Part("Saturation", "Unscaled scores lie far apart: one key takes nearly all the weight; the entropy approaches 0."),
+    Part("Saturation", "Unscaled, one key takes nearly all the weight; the entropy approaches 0."),
     Part(
         "Gradient",
         "J tells how weights follow scores. Unscaled, its norm first rises, then falls. The middle row's gradient fades, "
@@ -40,13 +41,10 @@ PARTS = (
     ),
     Part(
         "Depth",
-        "Untrained layers. With normalisation, unscaled gradients are larger and grow faster towards layer 0. Without, those "
-        "of later layers vanish, scaled or not.",
+        "Untrained layers. With normalisation, unscaled gradients are larger and grow faster towards layer 0. Without, "
+        "W_Q of later layers receives none, scaled or not.",
     ),
-    Part(
-        IN_A_MODEL,
-        "A dot is a head; dashed: theory. Trained queries and keys are neither independent nor of variance 1.",
-    ),
+    Part(IN_A_MODEL, "A dot is a head; dashed: random vectors. Trained heads spread more or less."),
 )
 
 UNSCALED, SCALED = "unscaled", "scaled by 1/√d_k"
@@ -58,6 +56,16 @@ def curves(sweep: Sweep, name: str) -> list[Series]:
         Series(label, sweep.d_k, *mean_and_error(getattr(statistics, name)), kind="measured")
         for label, statistics in ((UNSCALED, sweep.unscaled), (SCALED, sweep.scaled))
     ]
+
+
+def show_against_d_k(series: list[Series], name: str, y: str, alt: str, *, log_y: bool = False) -> None:
+    figure = lines(series, x="d_k", y=y, log_x=True, log_y=log_y, height=420)
+    label_log_axes(figure, x=POWERS_OF_TWO[::3])
+    if not log_y:
+        figure.update_yaxes(rangemode="tozero")
+    if any(one.kind == "theory" for one in series):  # a line through the points would hide it
+        figure.update_traces(mode="markers", selector={"mode": "markers+lines"})
+    show_chart(figure, name, alt)
 
 
 def dot_products(part: Part) -> None:
@@ -83,15 +91,13 @@ def spread(part: Part) -> None:
     with picture:
         sweep = cache.scaling_sweep(64, distribution, deviation)
         theory = Series("theory: √d_k", sweep.d_k, sweep.theory, kind="theory")
-        figure = lines(
+        show_against_d_k(
             [*curves(sweep, "spread"), theory],
-            x="d_k",
-            y="standard deviation of q · k",
-            log_x=True,
+            "spread",
+            "standard deviation of q · k",
+            "The standard deviation of scores against d_k, measured and in theory.",
             log_y=True,
-            height=420,
         )
-        show_chart(figure, "spread", "The standard deviation of scores against d_k, measured and in theory.")
 
 
 def saturation(part: Part) -> None:
@@ -119,9 +125,8 @@ def saturation(part: Part) -> None:
             strict=True,
         ):
             with place:
-                figure = lines(curves(sweep, name), x="d_k", y=label, log_x=True, height=420)
-                figure.update_yaxes(rangemode="tozero")
-                show_chart(figure, name, f"The {label} against d_k, averaged over rows, unscaled and scaled.")
+                alt = f"The {label} against d_k, averaged over rows, unscaled and scaled."
+                show_against_d_k(curves(sweep, name), name, label, alt)
 
 
 def gradient(part: Part) -> None:
@@ -152,9 +157,8 @@ def jacobian(picture, knobs) -> None:
 def norm_of_jacobian(picture, _) -> None:
     sweep = cache.scaling_sweep(64, "normal", 1.0)
     with picture:
-        figure = lines(curves(sweep, "jacobian"), x="d_k", y="Frobenius norm of J, 64 keys", log_x=True, height=420)
-        figure.update_yaxes(rangemode="tozero")
-        show_chart(figure, "jacobian_norm", "The norm of the softmax's derivative against d_k, unscaled and scaled.")
+        alt = "The norm of the softmax's derivative against d_k, unscaled and scaled."
+        show_against_d_k(curves(sweep, "jacobian"), "jacobian_norm", "Frobenius norm of J, 64 keys", alt)
 
 
 def reaching(name: str, lines_of: dict[str, str]):
@@ -168,8 +172,8 @@ def reaching(name: str, lines_of: dict[str, str]):
             for label, found in ((UNSCALED, sweep.unscaled), ("scaled", sweep.scaled))
         ]
         with picture:
-            figure = lines(series, x="d_k", y=f"length of the gradient of {name}", log_x=True, log_y=True, height=440)
-            show_chart(figure, "reaching", f"The length of the gradient that reaches {name}, against d_k.")
+            alt = f"The length of the gradient that reaches {name}, against d_k."
+            show_against_d_k(series, "reaching", f"length of the gradient of {name}", alt, log_y=True)
 
     return draw
 
@@ -189,6 +193,13 @@ def powers_of_ten(figure: go.Figure) -> None:
     figure.update_traces(hovertemplate="10<sup>%{y:.2f}</sup>")
 
 
+SETUPS = {
+    "nothing": "Each layer: A(x)",
+    "normalise before": "Each layer: x + A(norm(x))",
+    "normalise after": "Each layer: norm(x + A(x))",
+}
+
+
 def depth(part: Part) -> None:
     picture, knobs = picture_and_knobs(part)
     with knobs:
@@ -197,36 +208,31 @@ def depth(part: Part) -> None:
             "Around each attention",
             AROUND,
             AROUND.index("normalise before"),
-            format_func=SETUPS.get,
             key=state.AROUND,
             bind="query-params",
         )
+        st.caption(SETUPS[around])
         width = st.segmented_control(
             "d_k = width", WIDTHS, default=64, required=True, key=state.STACK_WIDTH, bind="query-params"
         )
     unscaled, scaled = cache.gradients_in_stack(layers, width, around)
     with picture:
         for place, (name, label) in zip(
-            st.columns(2), {"W_Q": "gradient of W_Q", "inputs": "gradient of the layer's input"}.items(), strict=True
+            st.columns(2), {"W_Q": "gradient of W_Q", "inputs": "gradient of what it reads"}.items(), strict=True
         ):
             with place:
                 series = [
                     Series(text, range(layers), *log_mean_and_error(getattr(found, name)), kind="measured")
                     for text, found in ((UNSCALED, unscaled), ("scaled", scaled))
                 ]
-                figure = lines(series, x="layer", y=label, height=400)
+                figure = lines(series, x="layer", y=f"length of the {label}", height=400)
+                figure.update_xaxes(tickvals=list(range(0, layers, 1 if layers <= 8 else 4)))
                 powers_of_ten(figure)
                 show_chart(figure, name, f"The length of the {label} in every layer, unscaled and scaled.")
         st.caption(
-            "Means over 8 random stacks of 32 tokens, with standard errors; the gradient at the output has length 1."
+            "8 random stacks, 32 tokens; the gradient at the output has length 1. Below 10⁻¹⁶ only rounding is left."
         )
 
-
-SETUPS = {
-    "nothing": "Nothing: A(x)",
-    "normalise before": "Residual, normalised before: x + A(norm(x))",
-    "normalise after": "Residual, normalised after: norm(x + A(x))",
-}
 
 MEASURES = {
     "Spread": ("spread", "standard deviation of scores"),
@@ -261,6 +267,7 @@ def in_a_model(part: Part) -> None:
         log_y=name == "spread",
         height=400,
     )
+    label_log_axes(figure)
     with picture:
         show_chart(figure, "all_heads", f"The {label} of every head, unscaled and scaled.")
     unscaled, scaled = over_heads(scores.without_scale), over_heads(scores.with_scale)

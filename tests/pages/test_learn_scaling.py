@@ -1,0 +1,71 @@
+"""The page "Why 1/√d_k" without a browser: every part and setting opens, its words are few, its numbers are core's."""
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from core import capture
+from core.scaling import model_scores, over_heads
+from tests.pages.lessons import PAGES, parts, word_count
+from ui import state
+from ui.lesson import IN_A_MODEL
+from ui.scene import SENTENCE
+
+PAGE = PAGES / "scaling.py"
+
+
+def opened(part: str, **knobs: str) -> AppTest:
+    page = AppTest.from_file(str(PAGE), default_timeout=60)
+    page.query_params[state.PART] = part
+    for name, value in knobs.items():
+        page.query_params[name] = value
+    return page.run()
+
+
+@pytest.mark.parametrize("part", parts(PAGE))
+def test_every_part_opens_with_a_picture(part):
+    page = opened(part)
+    assert not page.exception
+    assert not page.error
+    assert page.get("plotly_chart")
+
+
+def test_six_parts_and_few_words():
+    assert len(parts(PAGE)) == 6
+    assert word_count(PAGE) <= 120
+
+
+@pytest.mark.parametrize(
+    ("part", "knobs"),
+    [
+        ("Dot products", {state.TERMS: "1"}),
+        ("Spread", {state.DISTRIBUTION: "sign", state.DEVIATION: "2"}),
+        ("Saturation", {state.KEY_COUNT: "8", state.DIVISOR: "8"}),
+        *(("Gradient", {state.GRADIENT_OF: shown}) for shown in ("Norm of J", "q", "k", "W_Q")),
+        ("Gradient", {state.HEAD_SIZE: "4096", state.SCALED: "true"}),
+        ("Depth", {state.DEPTH: "1", state.AROUND: "nothing", state.STACK_WIDTH: "16"}),
+        ("Depth", {state.AROUND: "normalise after", state.STACK_WIDTH: "16"}),
+        *((IN_A_MODEL, {state.MEASURE: shown}) for shown in ("Entropy", "Rows above .99")),
+        (IN_A_MODEL, {state.MODEL: "SmolLM2-135M-Instruct"}),
+    ],
+)
+def test_every_setting_opens(part, knobs):
+    page = opened(part, **knobs)
+    assert not page.exception
+    assert not page.error
+    assert page.get("plotly_chart")
+    for name, value in knobs.items():
+        assert str(page.session_state[name]).lower().removesuffix(".0") == value.lower()
+
+
+def test_the_norm_is_told_twice():
+    shown = next(one.value for one in opened("Gradient").markdown if one.value.startswith("Norm"))
+    norm = shown.split("**")[1]
+    assert f"differentiation {norm}." in shown
+
+
+def test_the_table_is_that_of_all_heads(minilm):
+    found = model_scores(capture(minilm, SENTENCE))
+    table = opened(IN_A_MODEL, **{state.MODEL: minilm.name}).table[0].value
+    assert table.iloc[0, 1] == f"{over_heads(found.without_scale).spread:.2f}"
+    assert table.iloc[1, 2] == f"{over_heads(found.with_scale).entropy:.3f}"
+    assert table.iloc[2, 1] == f"{over_heads(found.without_scale).near_one:.1%}"
