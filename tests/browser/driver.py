@@ -1,0 +1,351 @@
+"""Headlight in a browser: a server of its own, the page worked by widget keys and roles, its pictures read as numbers."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.error import URLError
+from urllib.parse import urlsplit
+from urllib.request import urlopen
+
+import numpy as np
+from numpy.typing import NDArray
+from playwright.sync_api import BrowserContext, Locator, Page
+
+from core import AttentionTrace
+from tests.source_files import ROOT
+from ui import state
+
+BROWSER_ARGUMENTS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+PATIENCE = 60.0  # seconds; only a failing test waits that long
+
+# The stages of a trace by the names of their pictures, spelled out here so that the app's own table is tested too.
+STAGES: dict[str, Callable[[AttentionTrace], NDArray]] = {
+    "Query": lambda trace: trace.query,
+    "Key": lambda trace: trace.key,
+    "Value": lambda trace: trace.value,
+    "Raw scores": lambda trace: trace.raw,
+    "Scaled": lambda trace: trace.scaled,
+    "Mask": lambda trace: trace.mask.astype(float),
+    "Masked": lambda trace: np.where(trace.mask, trace.masked, np.nan),
+    "Softmax": lambda trace: np.where(trace.mask, trace.weights, np.nan),
+    "Output": lambda trace: trace.output,
+}
+QKV = ("Query", "Key", "Value")
+AS_IT_IS, CHANGED = "As it is", "Changed"
+
+
+def small(stage: str) -> str:
+    """The name of a stage's picture in the overview that every page with stages ends with."""
+    return f"small {stage}"
+
+
+# --- the server
+
+
+class Server:
+    """`streamlit run app.py`, as a person starts it, on a free port."""
+
+    def __init__(self) -> None:
+        with socket.socket() as probe:
+            probe.bind(("localhost", 0))
+            self.port = probe.getsockname()[1]
+        self.address = f"http://localhost:{self.port}"
+        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - lives as long as the process that writes to it
+        self._process = subprocess.Popen(
+            [sys.executable, *"-m streamlit run app.py --server.headless true --server.port".split(), str(self.port)],
+            cwd=ROOT,
+            env=os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+        )
+
+    def wait(self) -> Server:
+        """Until it answers. The health check starts no session, so the first session is still to come."""
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline and self._process.poll() is None:
+            with contextlib.suppress(URLError, ConnectionError, TimeoutError):
+                urlopen(f"{self.address}/_stcore/health", timeout=5).close()
+                return self
+            time.sleep(0.1)
+        raise AssertionError(f"The server did not start:\n{self.log()}")
+
+    def log(self) -> str:
+        self._log.seek(0)
+        return self._log.read()
+
+    def stop(self) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._log.close()
+
+
+# --- pictures
+
+# A chart's data and layout, and where its cells are on the screen; typed arrays as they came or as plain lists.
+_READ = """
+(keys) => Object.fromEntries(keys.map((key) => {
+    const plain = (value) =>
+        value === null || typeof value !== "object" ? value
+        : value.bdata !== undefined ? { dtype: value.dtype, bdata: value.bdata, shape: value.shape }
+        : ArrayBuffer.isView(value) ? Array.from(value)
+        : Array.isArray(value) ? value.map(plain)
+        : Object.fromEntries(Object.entries(value).map(([name, part]) => [name, plain(part)]));
+    const charts = document.querySelectorAll(`.st-key-${key} .js-plotly-plot`);
+    if (charts.length !== 1 || !charts[0].layout) return [key, null];
+    return [key, { data: plain(charts[0].data), layout: plain(charts[0].layout) }];
+}))
+"""
+
+_PLACE = """
+([key, row, column]) => {
+    const chart = document.querySelector(`.st-key-${key} .js-plotly-plot`);
+    chart.scrollIntoView({ block: "center", behavior: "instant" });
+    const box = chart.getBoundingClientRect();
+    const { xaxis, yaxis } = chart._fullLayout;
+    return [box.left + xaxis._offset + xaxis.l2p(column), box.top + yaxis._offset + yaxis.l2p(row)];
+}
+"""
+
+# The script has ended, nothing is left over from an earlier run and every picture is drawn, and all that for a while.
+_IDLE = """
+(calm) => {
+    const app = document.querySelector("[data-testid=stApp]");
+    const quiet = app !== null && app.dataset.testScriptState === "notRunning"
+        && app.dataset.testConnectionState === "CONNECTED" && document.querySelector("[data-stale=true]") === null
+        && document.querySelector("[class*=st-key-picture_]:not(:has(.js-plotly-plot))") === null;
+    const now = performance.now();
+    if (!quiet) window.quietSince = undefined;
+    else window.quietSince ??= now;
+    return quiet && now - window.quietSince >= calm;
+}
+"""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A Plotly figure as the browser holds it."""
+
+    data: list[dict[str, Any]]
+    layout: dict[str, Any]
+
+    @property
+    def values(self) -> NDArray[np.floating]:
+        """The drawn numbers [rows, columns], NaN where a cell is drawn as forbidden or not at all."""
+        heatmap = next(trace for trace in self.data if trace["type"] == "heatmap")
+        return _array(heatmap["z"])
+
+    @property
+    def forbidden(self) -> NDArray[np.bool_]:
+        """[rows, columns]: drawn grey."""
+        grey = [trace for trace in self.data if trace["type"] == "heatmap" and trace.get("showscale") is False]
+        return _array(grey[0]["z"]) == 0 if grey else np.zeros(self.values.shape, bool)
+
+    @property
+    def pinned(self) -> tuple[float | None, float | None]:
+        """(row, column) of the frames one cell wide; None where no row or no column is framed."""
+        frames = self.layout.get("shapes", [])
+        rows = {(frame["y0"] + frame["y1"]) / 2 for frame in frames if frame["y1"] - frame["y0"] == 1}
+        columns = {(frame["x0"] + frame["x1"]) / 2 for frame in frames if frame["x1"] - frame["x0"] == 1}
+        assert len(rows) <= 1, f"several rows are framed: {rows}"
+        assert len(columns) <= 1, f"several columns are framed: {columns}"
+        return next(iter(rows), None), next(iter(columns), None)
+
+
+def _array(value: Any) -> NDArray:
+    """An array as Plotly takes it: {dtype, bdata, shape} in base64, or nested lists."""
+    if not isinstance(value, dict):
+        return np.array(value, dtype=float)
+    flat = np.frombuffer(base64.b64decode(value["bdata"]), dtype=np.dtype("<" + value["dtype"]))
+    return flat.reshape([int(length) for length in str(value["shape"]).split(",")]) if value.get("shape") else flat
+
+
+def difference(picture: Picture | None, expected: NDArray) -> str | None:
+    """What is wrong with a picture that should show these numbers; None if nothing is."""
+    if picture is None:
+        return "is not there"
+    drawn = picture.values
+    if drawn.shape != expected.shape:
+        return f"has the shape {drawn.shape} instead of {expected.shape}"
+    if not np.array_equal(np.isnan(drawn), np.isnan(expected)):
+        return "has its empty cells in other places"
+    if not np.allclose(drawn, expected, rtol=1e-5, atol=1e-5 * np.nanmax(np.abs(expected), initial=0), equal_nan=True):
+        return f"is off by {np.nanmax(np.abs(drawn - expected)):.3g}"
+    return None
+
+
+# --- the page
+
+
+class App:
+    """A page of Headlight, worked as a person does it. Everything that should not happen is noted in `problems`."""
+
+    def __init__(self, context: BrowserContext, server: Server) -> None:
+        self.server = server
+        self.page: Page = context.new_page()
+        self.problems: list[str] = []
+        self.page.on("pageerror", lambda error: self.problems.append(f"uncaught: {error}"))
+        self.page.on("dialog", self._dialog)
+        self.page.on("console", self._console)
+        self.page.on("request", lambda request: self._requested(request.url))
+        self.page.on("websocket", lambda socket: self._requested(socket.url))
+
+    def _dialog(self, dialog) -> None:
+        self.problems.append(f"a dialog opened: {dialog.message}")
+        dialog.dismiss()
+
+    def _console(self, message) -> None:
+        # On a page below the root, Streamlit first looks for its own endpoints beneath that page.
+        probing = "404" in message.text and "/_stcore/" in message.location.get("url", "")
+        if message.type == "error" and not probing:
+            self.problems.append(f"console: {message.text} ({message.location.get('url')})")
+
+    def _requested(self, url: str) -> None:
+        parts = urlsplit(url.removeprefix("blob:"))
+        if parts.scheme != "data" and parts.netloc != f"localhost:{self.server.port}":
+            self.problems.append(f"a request left for {url}")
+
+    def open(self, path: str = "/") -> App:
+        self.page.goto(self.server.address + path, wait_until="commit")
+        self.page.locator("[class*=st-key-]").first.wait_for(timeout=PATIENCE * 1000)  # before, nothing runs either
+        return self.idle()
+
+    def idle(self, calm: float = 0.3) -> App:
+        """Wait until nothing runs any more, and has not for `calm` seconds."""
+        self.page.evaluate("window.quietSince = undefined")
+        self.page.wait_for_function(_IDLE, arg=calm * 1000, timeout=PATIENCE * 1000, polling=50)
+        return self
+
+    @property
+    def address(self) -> str:
+        """Path and query of the address, to be opened on another server."""
+        return self.page.url.removeprefix(self.server.address)
+
+    # --- widgets, by their keys
+
+    def widget(self, key: str) -> Locator:
+        return self.page.locator(f".st-key-{key}")
+
+    def choose(self, key: str, option: object) -> App:
+        """Choose from a select box."""
+        box = self.widget(key).get_by_role("combobox")
+        box.click()
+        box.fill(str(option))
+        self.page.get_by_role("option", name=str(option), exact=True).click()
+        return self
+
+    def press(self, key: str, name: str) -> App:
+        """Press one of the buttons of a segmented control."""
+        self.widget(key).get_by_role("radio", name=name, exact=True).click()
+        return self
+
+    def switch(self, key: str) -> App:
+        """Turn a toggle or a checkbox, which has its label beside it and its input hidden."""
+        self.widget(key).locator("label").click()
+        return self
+
+    def write(self, key: str, text: str) -> App:
+        """Type into a text field and leave it."""
+        field = self.widget(key).get_by_role("textbox")
+        field.fill(text)
+        field.press("Control+Enter" if field.evaluate("field => field.tagName") == "TEXTAREA" else "Enter")
+        return self
+
+    def number(self, key: str, number: int) -> App:
+        field = self.widget(key).get_by_role("spinbutton")
+        field.fill(str(number))
+        field.press("Enter")
+        return self
+
+    def value(self, key: str) -> str:
+        """What a widget shows: typed text, the chosen option, or what stands for an empty choice."""
+        widget = self.widget(key)
+        checked = widget.locator("[role=radio][aria-checked=true]")
+        if checked.count():
+            return checked.inner_text()
+        switch = widget.locator("input[type=checkbox]")
+        if switch.count():
+            return str(switch.is_checked())
+        field = widget.locator("input, textarea").first
+        return field.input_value() or field.get_attribute("placeholder") or ""
+
+    def values(self, keys: Iterable[str]) -> dict[str, str]:
+        """What all those of these widgets that are on the page show."""
+        return {key: self.value(key) for key in keys if self.widget(key).count()}
+
+    # --- pictures, by their names
+
+    def pictures(self, names: Iterable[str]) -> dict[str, Picture | None]:
+        names = list(names)
+        found = self.page.evaluate(_READ, [state.picture(name) for name in names])
+        read = [found[state.picture(name)] for name in names]
+        return {name: None if chart is None else Picture(**chart) for name, chart in zip(names, read, strict=True)}
+
+    def picture(self, name: str) -> Picture:
+        found = self.pictures([name])[name]
+        assert found is not None, f"there is no picture {name!r}"
+        return found
+
+    def shows(self, expected: Mapping[str, NDArray]) -> App:
+        """Wait until every named picture shows these numbers."""
+        wrong: dict[str, str] = {}
+
+        def as_expected() -> bool:
+            nonlocal wrong
+            drawn = self.pictures(expected)
+            found = {name: difference(drawn[name], numbers) for name, numbers in expected.items()}
+            wrong = {name: trouble for name, trouble in found.items() if trouble is not None}
+            return not wrong
+
+        self.until(as_expected, lambda: "; ".join(f"picture {name!r} {trouble}" for name, trouble in wrong.items()))
+        return self
+
+    def shows_trace(self, trace: AttentionTrace, *, stages: Iterable[str] = STAGES) -> App:
+        """Wait until the overview shows these stages of this trace."""
+        return self.shows({small(stage): STAGES[stage](trace) for stage in stages})
+
+    def click_cell(self, picture: str, row: float, column: float) -> App:
+        """Click with the mouse in the middle of a cell."""
+        x, y = self.page.evaluate(_PLACE, [state.picture(picture), row, column])
+        self.page.mouse.move(x, y)
+        self.page.mouse.click(x, y)
+        return self
+
+    def until(self, condition: Callable[[], bool], complaint: Callable[[], str] | str, patience: float = 20) -> None:
+        """Wait for a condition; on a busy machine everything takes longer than one thinks."""
+        deadline = time.monotonic() + patience
+        while not condition():
+            if time.monotonic() > deadline:
+                said = complaint() if callable(complaint) else complaint
+                raise AssertionError(f"{said} (at {self.page.url}; alerts: {self.alerts()})")
+            self.page.wait_for_timeout(50)
+
+    def alerts(self) -> list[str]:
+        """The texts of all boxes that say that something is wrong."""
+        return self.page.get_by_role("alert").all_inner_texts()
+
+    def tokens(self, picture: str, axis: str) -> list[str]:
+        """The tick labels of an axis ("x" columns, "y" rows) as the browser has drawn them."""
+        labels = self.widget(state.picture(picture)).locator(f".{axis}tick text")
+        return [label.strip() for label in labels.all_text_contents()]

@@ -1,0 +1,147 @@
+"""The landing page in a real browser: what is drawn is what core computes, whatever is clicked."""
+
+import numpy as np
+import pytest
+
+from core import attend, capture, explain
+from core.masks import causal, grid
+from core.sources import random_matrices, toy_sentence
+from core.stages import number
+from tests.browser.driver import AS_IT_IS, CHANGED, STAGES, small
+from ui import state
+from ui.scene import SENTENCE
+
+pytestmark = pytest.mark.browser
+TWICE = "the cat saw the other cat"
+
+
+@pytest.fixture(scope="session")
+def opening(minilm):
+    """What the app opens with, computed here."""
+    return capture(minilm, SENTENCE)
+
+
+def test_opening_shows_a_finished_picture_without_a_click(app, opening):
+    trace = opening.trace(5, 11)
+    app.shows_trace(trace).shows({AS_IT_IS: trace.weights})
+    assert app.alerts() == []
+    assert app.tokens(AS_IT_IS, "y") == list(opening.tokens()[0])
+    assert "Agrees with the model: 512 output numbers" in app.page.locator("body").inner_text()
+
+
+def test_sentence_layer_head_and_model_change_what_is_drawn(app, minilm, smollm, opening):
+    app.choose(state.LAYER, 0).idle().choose(state.HEAD, 3)
+    app.shows_trace(opening.trace(0, 3))
+    app.write(state.TEXT, TWICE)
+    app.shows_trace(capture(minilm, TWICE).trace(0, 3))
+    app.idle().choose(state.MODEL, "SmolLM2-135M-Instruct")
+    app.shows_trace(capture(smollm, TWICE).trace(0, 3))
+
+
+def test_a_word_twice_has_two_rows_and_two_columns(app, minilm):
+    app.write(state.TEXT, TWICE).shows_trace(capture(minilm, TWICE).trace(5, 11))
+    app.idle()
+    for axis in "xy":
+        labels = app.tokens(AS_IT_IS, axis)
+        assert (labels.count("the"), labels.count("cat")) == (2, 2)
+    assert app.picture(AS_IT_IS).values.shape == (8, 8)
+
+
+def test_every_source_and_its_knobs(app):
+    app.press(state.SOURCE, "Random matrices")
+    matrices = random_matrices(6, 8, 4, 4, seed=0)
+    app.shows_trace(attend(matrices.query, matrices.key, matrices.value))
+    app.idle().number(state.KEYS, 5)
+    app.idle().number(state.SEED, 7)
+    matrices = random_matrices(6, 5, 4, 4, seed=7)
+    app.shows_trace(attend(matrices.query, matrices.key, matrices.value))
+
+    app.idle().press(state.SOURCE, "A sentence, random weights")
+    words = toy_sentence(SENTENCE, d_head=8, seed=7)
+    app.shows_trace(attend(words.query, words.key, words.value))
+    assert "Untrained" in app.page.locator("body").inner_text()
+
+    app.idle().press(state.SOURCE, "My own matrices")
+    app.idle().write(state.OWN["query"], "2, 1\n0, -1")
+    app.shows_trace(attend([[2, 1], [0, -1]], [[1, 0], [0, 1], [1, 1], [-1, 1]], [[1, 0], [0, 1], [2, 2], [0, 3]]))
+
+
+def test_mask_and_scaling_with_the_original_beside(app, opening):
+    trace = opening.trace(5, 11)
+    app.switch(state.SCALING)
+    unscaled = trace.changed(scale=1.0)
+    app.shows_trace(unscaled).shows({AS_IT_IS: trace.weights, CHANGED: unscaled.weights})
+    app.idle().choose(state.MASK, "Causal")
+    both = trace.changed(scale=1.0, mask=grid(causal, *trace.shape))
+    app.shows_trace(both).shows({AS_IT_IS: trace.weights, CHANGED: np.where(both.mask, both.weights, np.nan)})
+    assert np.array_equal(app.picture(CHANGED).forbidden, ~both.mask)
+    # Both pictures have one colour range, or they could not be compared.
+    ranges = [app.picture(name).data[0]["zmax"] for name in (AS_IT_IS, CHANGED)]
+    assert ranges[0] == pytest.approx(ranges[1])
+    app.idle().switch(state.SCALING)
+    app.shows_trace(trace.changed(mask=both.mask))
+
+
+def test_a_click_pins_a_cell_everywhere_and_explains_it(app, opening):
+    trace = opening.trace(5, 11)
+    app.shows({AS_IT_IS: trace.weights}).idle()
+    app.click_cell(AS_IT_IS, 7, 13)
+    app.until(lambda: app.picture(AS_IT_IS).pinned == (7, 13), "the clicked cell is not framed")
+    app.idle()
+    assert (app.value(state.QUERY), app.value(state.KEY)) == ("7", "13")
+    assert "query=7" in app.address
+    assert "key=13" in app.address
+    for stage in STAGES:
+        row, column = app.picture(small(stage)).pinned
+        expected = {"Query": (7, None), "Key": (13, None), "Value": (13, None), "Output": (7, None)}
+        assert (row, column) == expected.get(stage, (7, 13)), stage
+    cell = explain(trace, 7, 13)
+    table = app.page.get_by_role("table").first.inner_text()
+    for figure in (cell.raw, cell.scaled, cell.masked, cell.exponential, cell.row_sum, cell.weight):
+        assert number(figure) in table
+    tokens = opening.tokens()[0]
+    assert (
+        f"“{tokens[7]}” gives {cell.weight:.1%} of its attention to “{tokens[13]}”."
+        in app.page.locator("body").inner_text()
+    )
+
+
+def test_a_click_among_the_queries_pins_only_the_query(app, opening):
+    app.shows_trace(opening.trace(5, 11)).idle()
+    app.click_cell(small("Query"), 4, 20)
+    app.until(lambda: app.value(state.QUERY) == "4", "the query is not pinned")
+    assert "key=" not in app.address
+
+
+def test_fast_clicks_end_on_the_last(app, opening):
+    app.shows({AS_IT_IS: opening.trace(5, 11).weights}).idle()
+    for place in range(10):
+        app.click_cell(AS_IT_IS, place + 3, 14 - place)
+    app.until(lambda: app.picture(AS_IT_IS).pinned == (12, 5), "the last click is not the one that is framed")
+    app.idle()
+    assert (app.value(state.QUERY), app.value(state.KEY)) == ("12", "5")
+
+
+STRANGE = "<b>x</b> $y$ *a* :smile: `q` <img src=x onerror=alert(1)> مرحبا"
+
+
+def test_token_text_is_data(app, smollm):
+    app.choose(state.MODEL, "SmolLM2-135M-Instruct").idle()
+    app.write(state.TEXT, STRANGE)
+    taken = capture(smollm, STRANGE)
+    app.shows_trace(taken.trace(13, 8)).idle()
+    shown = "".join(app.tokens(AS_IT_IS, "y")).replace("·", " ")
+    for part in ("<b>x</b>", "$y$", "*a*", ":smile:", "`q`", "onerror=alert(1)>"):
+        assert part in shown
+    for place, token in enumerate(taken.tokens()[0]):
+        if any(letter in token for letter in "<$*:`"):
+            app.choose(state.QUERY, place).idle()
+            assert token.strip() in app.page.get_by_text("of its attention to").inner_text()
+    assert app.page.locator("img[src=x]").count() == 0
+    # Any dialog, script error or stray request fails in `visit`.
+
+
+def test_fits_a_phone(visit, opening):
+    app = visit("/", width=390, height=844)
+    app.shows_trace(opening.trace(5, 11))
+    assert app.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
