@@ -122,12 +122,11 @@ def _converted(trace: AttentionTrace, dtype: str) -> AttentionTrace:
 
 
 def _keys(trace: AttentionTrace, columns: slice) -> AttentionTrace:
-    """The head over some of its keys, without the sink, which no block may count twice."""
+    """The head over some of its keys."""
     return replace(
         trace,
         key=trace.key[columns],
         value=trace.value[columns],
         mask=trace.mask[:, columns],
         bias=trace.bias[:, columns],
-        sink=None,
     )

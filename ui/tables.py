@@ -22,3 +22,8 @@ def numbers(values: ArrayLike) -> list[str]:
         ":red[**NaN**]" if np.isnan(value) else f"{value:,.3f}".replace("-", "−")
         for value in np.ravel(np.asarray(values))
     ]
+
+
+def small_number(value: float) -> str:
+    """A cell with two digits and a power of ten that no line break can tear apart: 5.3e−04."""
+    return f"{value:.1e}".replace("-", "−") if value else "0"

@@ -11,10 +11,10 @@ from ui import state
 MOST_WORDS = 12
 
 
-def sentence_knob(default: str) -> Matrices:
-    """The sentence that is typed, as an untrained head reads it. Raises InputError beyond MOST_WORDS words."""
+def sentence_knob(default: str, *, d_head: int = 8) -> Matrices:
+    """The sentence that is typed, as an untrained head of this width reads it. Raises InputError beyond MOST_WORDS words."""
     text = st.text_input("Sentence", default, key=state.SENTENCE, bind="query-params", max_chars=200)
-    matrices = toy_sentence(text)
+    matrices = toy_sentence(text, d_head=d_head)
     words = len(matrices.key_tokens)
     if words > MOST_WORDS:
         raise InputError(

@@ -32,7 +32,7 @@ SENTENCE = "Blocks of keys give the very same result as all keys."
 def a_sentence(part: Part) -> None:
     picture, knobs = picture_and_knobs(part)
     with knobs:
-        words = sentence_knob(SENTENCE)
+        words = sentence_knob(SENTENCE, d_head=6)
         trace = attend(words.query, words.key, words.value)
     show_blocks(trace, words.query_tokens, words.key_tokens, picture, knobs, opening=6)
 

@@ -73,17 +73,15 @@ def why_not_0(part: Part) -> None:
     with picture:
         panels = {
             "Forbidden keys get <b>−∞</b>: the weights": trace.weights[query],
-            f"Forbidden keys get <b>{name}</b>: {leak.leaked[query]:.2g} of the weight leaks to them": leak.weights[
-                query
-            ],
+            f"Forbidden keys get <b>{name}</b>: {leak.leaked[query]:.2g} leaks to them": leak.weights[query],
         }
         figure = bar_panels(words.key_tokens, panels, x="key", panel=190)
         show_chart(
             figure, "leak", "The weights of one query with minus infinity and with another score for forbidden keys."
         )
         st.markdown(
-            f"Query {query}, {quoted(words.query_tokens[query])}, may look at keys 0 to {query}. Over all queries "
-            f"**{leak.leaked.mean():.2g}** of the weight leaks."
+            f"Query {query}, {quoted(words.query_tokens[query])}, may look at keys 0 to {query}. "
+            f"**{leak.leaked.mean():.2g}** of the weight leaks, the mean of all queries."
         )
 
 

@@ -22,7 +22,7 @@ from core.normalising import (
 )
 from ui import state
 from ui.lesson import IN_A_MODEL, Part, choose_part, picture_and_knobs, real_head, show_chart
-from ui.tables import numbers, table
+from ui.tables import numbers, small_number, table
 from ui.words import show_error
 
 PARTS = (
@@ -123,7 +123,7 @@ def overflow(part: Part) -> None:
             [
                 [f"{one.dtype}, {how}", *numbers(weights), *numbers([weights.sum()])]
                 for one in formats
-                for how, weights in (("e^x as it is", one.naive), ("maximum subtracted", one.careful))
+                for how, weights in (("as it is", one.naive), ("minus max", one.careful))
             ],
         )
         if nothing:
@@ -135,8 +135,8 @@ def _reaches(formats: list[InFormat], largest: float):
         [one.reach if one.naive_holds is wanted else np.nan for one in formats] for wanted in (True, False)
     )
     marks = [
-        Mark(f"SmolLM2's largest raw score, {LARGEST_RAW_SCORE:.0f}", LARGEST_RAW_SCORE),
         Mark(f"… and after scaling, {LARGEST_SCALED_SCORE:.0f}", LARGEST_SCALED_SCORE),
+        Mark(f"SmolLM2's largest raw score, {LARGEST_RAW_SCORE:.0f}", LARGEST_RAW_SCORE),
     ]
     if largest >= 1:
         marks.append(Mark(f"<b>your largest score, {largest:g}</b>", largest, PIN))
@@ -166,9 +166,14 @@ def in_a_model(part: Part) -> None:
         show_chart(figure, "errors", "The largest errors of row sums and weights in three number formats.")
     with panel:
         table(
-            ["format", "row-sum error", "weight error", "rows NaN without subtracting the maximum"],
+            ["format", "row-sum error", "weight error", "rows NaN as it is"],
             [
-                [one.dtype, f"{one.row_sum_error:.1e}", f"{one.weight_error:.1e}", f"{one.naive_failures:.0%}"]
+                [
+                    one.dtype,
+                    small_number(one.row_sum_error),
+                    small_number(one.weight_error),
+                    f"{one.naive_failures:.0%}",
+                ]
                 for one in results
             ],
         )

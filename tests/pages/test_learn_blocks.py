@@ -40,7 +40,7 @@ def test_few_words():
 @pytest.mark.parametrize("block_size", [1, 3, 50])
 def test_steps_and_differences_are_cores(block_size):
     page = opened("A sentence", **{state.BLOCK_SIZE: str(block_size)})
-    words = toy_sentence("Blocks of keys give the very same result as all keys.")
+    words = toy_sentence("Blocks of keys give the very same result as all keys.", d_head=6)
     trace = attend(words.query, words.key, words.value)
     blocks = in_blocks(trace, block_size)
     last = f"| {blocks.ends[-1]} | {blocks.maximum[-1, 6]:.3f} | {blocks.correction[-1, 6]:.3f} | {blocks.total[-1, 6]:.3f} |"

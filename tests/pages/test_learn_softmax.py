@@ -3,11 +3,12 @@
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from core.normalising import in_formats, normalised, softmax_steps
+from core.normalising import in_formats, normalised, precisions, softmax_steps
 from tests.pages.lessons import PAGES, parts, word_count
 from ui import state
 from ui.lesson import IN_A_MODEL
-from ui.tables import numbers
+from ui.scene import SENTENCE, opening_head
+from ui.tables import numbers, small_number
 
 PAGE = PAGES / "softmax.py"
 
@@ -77,5 +78,12 @@ def test_bad_scores_are_named(part, scores):
 def test_a_real_head():
     page = opened(IN_A_MODEL, **{state.MODEL: "SmolLM2-135M-Instruct"})
     assert not page.exception
-    assert "| float16 |" in said(page)
-    assert "| 0.0e+00 |" not in said(page).split("float16")[1].split("\n")[0]
+    half, _, double = precisions(page_head())
+    assert f"| float16 | {small_number(half.row_sum_error)} | {small_number(half.weight_error)} |" in said(page)
+    assert f"| float64 | {small_number(double.row_sum_error)} | 0 |" in said(page)
+
+
+def page_head():
+    from core import capture, load_model
+
+    return capture(load_model("SmolLM2-135M-Instruct"), SENTENCE).trace(*opening_head("SmolLM2-135M-Instruct"))
