@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from core.attention import Array
 from core.capturing import Capture, Kind
 from core.heads import lengths
-from core.projections import head_weights
+from core.projections import HeadWeights, head_weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,14 +39,18 @@ def head_contributions(capture: Capture, layer: int, kind: Kind | None = None) -
     Errors as in `Capture.trace` and `head_weights`.
     """
     heads = range(capture.heads(kind))
-    outputs = [capture.trace(layer, head, kind).output.astype(np.float64) for head in heads]
-    weights = [head_weights(capture.model, layer, head, kind) for head in heads]
+    outputs = [capture.trace(layer, head, kind).output for head in heads]
+    return add_up(outputs, [head_weights(capture.model, layer, head, kind) for head in heads])
+
+
+def add_up(outputs: Sequence[Array], weights: Sequence[HeadWeights]) -> HeadContributions:
+    """The same from the outputs [queries, d_head] and the matrices of all heads, for whoever has them already."""
+    outputs = [output.astype(np.float64) for output in outputs]
     pieces = [matrices.W_O.astype(np.float64) for matrices in weights]
-    contributions = [output @ piece for output, piece in zip(outputs, pieces, strict=True)]
-    stacked = np.stack(contributions)
-    total = stacked.sum(axis=0)
+    contributions = np.stack([output @ piece for output, piece in zip(outputs, pieces, strict=True)])
+    total = contributions.sum(axis=0)
     joined = np.concatenate(outputs, axis=1) @ np.concatenate(pieces, axis=0)
-    length, along = lengths(stacked)
+    length, along = lengths(contributions)
     return HeadContributions(
         total, weights[0].b_O.astype(np.float64), length, along, float(np.abs(total - joined).max())
     )

@@ -10,14 +10,15 @@ from numpy.typing import NDArray
 
 from core import AttentionTrace, Capture, Model, capture, load_model
 from core.capturing import Certificate, Kind
-from core.figures.pooling import Pooled, pool
-from core.figures.side_by_side import MOST_CELLS
+from core.figures.pooling import Pooled
+from core.figures.side_by_side import small
 from core.gradients import Around, GradientSweep, StackGradients, head_gradients, stack_gradients
-from core.head_contributions import HeadContributions, head_contributions
-from core.untrained import read_and_write
+from core.head_contributions import HeadContributions, add_up
 from core.long_range import Reach, compare_reach
 from core.long_range import mean_distances as measured_distances
+from core.projections import head_weights
 from core.scaling import ModelScores, Sweep, model_scores, sweep
+from core.untrained import read_and_write
 
 
 @dataclass(frozen=True)
@@ -87,10 +88,13 @@ class LayerRequest:
 @st.cache_resource(max_entries=4, show_spinner="Adding up the heads", show_time=True)
 def layer_heads(request: LayerRequest) -> tuple[list[Pooled], HeadContributions]:
     """Each head's weights, small enough to draw, and what it adds to the layer's output."""
-    pass_ = captured(request.text)
-    heads = range(pass_.heads(request.kind))
-    weights = [pool(pass_.trace(request.layer, head, request.kind).weights, MOST_CELLS) for head in heads]
-    return weights, head_contributions(pass_, request.layer, request.kind)
+    pass_, layer, kind = captured(request.text), request.layer, request.kind
+    pictures, outputs = [], []
+    for head in range(pass_.heads(kind)):  # one trace at a time: those of a long text are large
+        trace = pass_.trace(layer, head, kind)
+        pictures.append(small(trace.weights, trace.mask))
+        outputs.append(trace.output)
+    return pictures, add_up(outputs, [head_weights(pass_.model, layer, head, kind) for head in range(len(outputs))])
 
 
 @st.cache_resource(max_entries=32, show_spinner="Measuring gradients", show_time=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
@@ -10,17 +11,23 @@ from numpy.typing import NDArray
 
 from core.figures.heatmap import Scale
 from core.figures.labels import axis_labels
-from core.figures.palette import DIVERGING, INK, PIN, SEQUENTIAL
+from core.figures.palette import DIVERGING, FORBIDDEN, INK, PIN, SEQUENTIAL
 from core.figures.pooling import Pooled, pool
 
 MOST_CELLS = 64  # per side of one small matrix
 ROW_LABEL = 11  # pixels that a row needs for its label
 ABOVE = 24  # pixels for the name above a small matrix
 BETWEEN = 10  # pixels
+LEGEND = 20  # pixels, where a legend is needed
+
+
+def small(matrix: NDArray[np.floating], allowed: NDArray[np.bool_] | None = None) -> Pooled:
+    """A matrix [rows, columns] as it is drawn here: at most 64 cells a side, grey where `allowed` is False."""
+    return pool(matrix if allowed is None else np.where(allowed, matrix, np.nan), MOST_CELLS)
 
 
 def side_by_side(
-    matrices: Sequence[NDArray[np.floating] | Pooled],
+    matrices: Sequence[Pooled],
     names: Sequence[str],
     rows: Sequence[str],
     columns: Sequence[str],
@@ -35,7 +42,7 @@ def side_by_side(
 ) -> go.Figure:
     """Matrices [rows, columns] of one shape in a grid, `across` in a line, each with its name above it.
 
-    matrices       arrays, or what `pool` made of them
+    matrices       each made by `small`
     rows, columns  what rows and columns are called when one points at a cell; rows also at the left, where that fits
     what           what the number of a cell is
     scale, limit   as in `heatmap`; one colour range for all
@@ -43,41 +50,50 @@ def side_by_side(
     line_height    pixels for one line of small matrices
     column_labels  whether the last line has its columns labelled; for a few columns only
 
-    Long matrices are pooled to 64 cells a side; `layout.meta` says how many cells a drawn one then stands for.
+    `layout.meta` says how many cells of a matrix a drawn one stands for.
     """
-    drawn = [matrix if isinstance(matrix, Pooled) else pool(matrix, MOST_CELLS) for matrix in matrices]
-    strongest = max(float(np.nanmax(np.abs(small.values), initial=0.0)) for small in drawn)
+    strongest = max(float(np.nanmax(np.abs(one.values), initial=0.0)) for one in matrices)
     limit = limit or strongest or 1.0
     row_texts = axis_labels(rows)
     column_texts = axis_labels(columns)
     labelled = (line_height - ABOVE - BETWEEN) / len(row_texts) >= ROW_LABEL
-    layout = _layout(scale, limit, height=-(-len(drawn) // across) * line_height)
-    layout["meta"] = {"row_block": drawn[0].row_block, "column_block": drawn[0].column_block}
+    layout = _layout(scale, limit, height=-(-len(matrices) // across) * line_height)
+    layout["meta"] = {"row_block": matrices[0].row_block, "column_block": matrices[0].column_block}
     layout["annotations"], layout["shapes"] = [], []
     traces = []
-    for place, (small, name) in enumerate(zip(drawn, names, strict=True)):
+    for place, (one, name) in enumerate(zip(matrices, names, strict=True)):
         number = "" if place == 0 else str(place + 1)
-        x_domain, y_domain = _domains(place, len(drawn), across, line_height)
-        layout[f"xaxis{number}"] = _axis(small.columns, small.column_block, column_texts, f"y{number}", x_domain) | {
-            "showticklabels": column_labels and place + across >= len(drawn),
+        x_domain, y_domain = _domains(place, len(matrices), across, line_height)
+        layout[f"xaxis{number}"] = _axis(one.columns, one.column_block, column_texts, f"y{number}", x_domain) | {
+            "showticklabels": column_labels and place + across >= len(matrices),
         }
-        layout[f"yaxis{number}"] = _axis(small.rows, small.row_block, row_texts, f"x{number}", y_domain) | {
+        layout[f"yaxis{number}"] = _axis(one.rows, one.row_block, row_texts, f"x{number}", y_domain) | {
             "autorange": "reversed",
             "showticklabels": labelled and place % across == 0,
         }
         layout["annotations"].append(_name(name, x_domain[0], y_domain[1]))
         if marked is not None:
             layout["shapes"].append(_frame(marked, len(column_texts), number))
-        traces.append(_heatmap(small, name, number, what))
+        traces.append(_heatmap(one, name, number, what))
+    if any(np.isnan(one.values).any() for one in matrices):
+        layout |= {"plot_bgcolor": FORBIDDEN, "showlegend": True, "margin": layout["margin"] | {"t": LEGEND}}
+        layout["height"] += LEGEND
+        traces.append(_masked_entry())
     return go.Figure(traces, layout)
 
 
-def _heatmap(small: Pooled, name: str, number: str, what: str) -> go.Heatmap:
-    note = "" if small.exact else f"<br>strongest of {small.row_block} × {small.column_block} cells"
+def _masked_entry() -> go.Scatter:
+    """A square in the legend that says what grey means."""
+    marker = {"symbol": "square", "size": 11, "color": FORBIDDEN}
+    return go.Scatter(x=[None], y=[None], mode="markers", name="masked", marker=marker, hoverinfo="skip")
+
+
+def _heatmap(one: Pooled, name: str, number: str, what: str) -> go.Heatmap:
+    note = "" if one.exact else f"<br>strongest of {one.row_block} × {one.column_block} cells"
     return go.Heatmap(
-        z=small.values,
-        x=small.columns,
-        y=small.rows,
+        z=one.values,
+        x=one.columns,
+        y=one.rows,
         xaxis=f"x{number}",
         yaxis=f"y{number}",
         coloraxis="coloraxis",
@@ -146,7 +162,7 @@ def _frame(row: int, columns: int, number: str) -> dict[str, object]:
     }
 
 
-def _layout(scale: Scale, limit: float, height: int) -> dict[str, object]:
+def _layout(scale: Scale, limit: float, height: int) -> dict[str, Any]:
     return {
         "template": "none",
         "height": height,
@@ -155,6 +171,8 @@ def _layout(scale: Scale, limit: float, height: int) -> dict[str, object]:
         "plot_bgcolor": "rgba(0,0,0,0)",
         "font": {"color": INK, "size": 13},
         "dragmode": False,
+        "showlegend": False,
+        "legend": {"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom", "itemclick": False},
         "hoverlabel": {"font": {"size": 14}, "align": "left"},
         "coloraxis": {
             "colorscale": DIVERGING if scale == "signed" else SEQUENTIAL,

@@ -7,7 +7,7 @@ from core.figures.borders import with_borders
 from core.figures.charts import bars
 from core.figures.heatmap import Axis, heatmap
 from core.figures.labels import visible
-from core.figures.side_by_side import side_by_side
+from core.figures.side_by_side import side_by_side, small
 from core.heads import PAIR, PAIR_WORDS, ManyHeads, fetch, heads_of_a_sentence, lengths, strongest_word
 from ui import cache, state
 from ui.lesson import IN_A_MODEL, Part, choose_part, picture_and_knobs, show_chart
@@ -75,7 +75,7 @@ def split_and_join(part: Part) -> None:
     with picture:
         st.markdown("**Weights of each head**")
         figure = side_by_side(
-            [trace.weights for trace in many.traces],
+            [small(trace.weights, trace.mask) for trace in many.traces],
             names(many.heads),
             words,
             words,
@@ -127,11 +127,11 @@ def sum_of_heads(part: Part) -> None:
     columns = [str(column) for column in range(many.weights.d_model)]
     with picture:
         figure = side_by_side(
-            [*many.contributions, many.total],
+            [small(one) for one in (*many.contributions, many.total)],
             [*names(many.heads), "sum"],
             words,
             columns,
-            across=min(many.heads + 1, 5),
+            across=min(many.heads + 1, 5) if many.heads <= 4 else 7,
             what="adds",
             scale="signed",
             marked=word,
@@ -146,7 +146,7 @@ def show_lengths(length, along, word: int, where: str, difference: float) -> Non
     groups = {"length of its contribution": length[:, word], "length along the sum": along[:, word]}
     printed = len(length) <= 4
     show_chart(
-        bars([str(head) for head in range(len(length))], groups, x="head", y="length", printed=printed, height=230),
+        bars([str(head) for head in range(len(length))], groups, x="head", y="length", printed=printed, height=200),
         "lengths",
         "How much every head adds at the chosen word.",
     )

@@ -7,7 +7,7 @@ from core.crossing import BLOCKS, Crossing, crossing, crossing_shares, other_key
 from core.figures.borders import with_borders
 from core.figures.charts import bars
 from core.figures.heatmap import Axis, heatmap
-from core.figures.side_by_side import side_by_side
+from core.figures.side_by_side import side_by_side, small
 from core.figures.wiring import wiring
 from core.untrained import query_changes
 from ui import cache, state
@@ -135,9 +135,10 @@ def whole_model(part: Part) -> None:
         )
     query_tokens, key_tokens = before.tokens(place)
     heads = range(before.heads(place))
+    traces = [before.trace(layer, head, place) for head in heads]
     with picture:
         figure = side_by_side(
-            [before.trace(layer, head, place).weights for head in heads],
+            [small(trace.weights, trace.mask) for trace in traces],
             [f"head {head}" for head in heads],
             query_tokens,
             key_tokens,

@@ -5,7 +5,8 @@ import pytest
 
 from core.figures.borders import with_borders
 from core.figures.heatmap import Axis, heatmap
-from core.figures.side_by_side import side_by_side
+from core.figures.palette import FORBIDDEN
+from core.figures.side_by_side import side_by_side, small
 from core.figures.wiring import HEIGHTS, wiring
 
 TOKENS = ("<b>", "$x$", " the", "the")
@@ -18,7 +19,7 @@ def four(count: int = 3):
 
 def test_one_colour_range_for_all():
     matrices = four()
-    figure = side_by_side(matrices, ["a", "b", "c"], TOKENS, TOKENS, across=2)
+    figure = side_by_side([small(one) for one in matrices], ["a", "b", "c"], TOKENS, TOKENS, across=2)
     assert figure.layout.coloraxis.cmax == pytest.approx(max(matrix.max() for matrix in matrices))
     assert {trace.coloraxis for trace in figure.data} == {"coloraxis"}
     for trace, matrix in zip(figure.data, matrices, strict=True):
@@ -26,19 +27,31 @@ def test_one_colour_range_for_all():
 
 
 def test_signed_pictures_meet_at_zero():
-    figure = side_by_side([-one for one in four()], ["a", "b", "c"], TOKENS, TOKENS, across=3, scale="signed")
+    figure = side_by_side([small(-one) for one in four()], ["a", "b", "c"], TOKENS, TOKENS, across=3, scale="signed")
     assert figure.layout.coloraxis.cmin == -figure.layout.coloraxis.cmax < 0
 
 
+def test_masked_cells_are_grey_and_explained():
+    matrix, mask = np.full((4, 4), 0.25), np.tri(4, dtype=bool)
+    figure = side_by_side([small(matrix, mask)], ["a"], TOKENS, TOKENS, across=1)
+    np.testing.assert_array_equal(np.isnan(figure.data[0].z), ~mask)
+    assert [trace.name for trace in figure.data if trace.type == "scatter"] == ["masked"]
+    assert figure.layout.showlegend
+    assert figure.layout.plot_bgcolor == FORBIDDEN
+    assert not side_by_side([small(matrix)], ["a"], TOKENS, TOKENS, across=1).layout.showlegend
+
+
 def test_tokens_are_text_and_stay_apart():
-    figure = side_by_side(four(), ["a", "b", "c"], TOKENS, TOKENS, across=2)
+    figure = side_by_side([small(one) for one in four()], ["a", "b", "c"], TOKENS, TOKENS, across=2)
     assert figure.layout.yaxis.ticktext == ("&lt;b&gt;", "&#36;x&#36;", "·the", "the")
     assert list(figure.layout.yaxis.tickvals) == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize(("count", "across"), [(1, 2), (4, 4), (9, 5), (12, 6)])
 def test_small_pictures_do_not_overlap(count, across):
-    figure = side_by_side(four(count), [str(one) for one in range(count)], TOKENS, TOKENS, across=across)
+    figure = side_by_side(
+        [small(one) for one in four(count)], [str(one) for one in range(count)], TOKENS, TOKENS, across=across
+    )
     boxes = []
     for place in range(count):
         number = "" if place == 0 else str(place + 1)
@@ -50,7 +63,7 @@ def test_small_pictures_do_not_overlap(count, across):
 
 def test_long_texts_are_pooled_and_say_so():
     tokens = [str(place) for place in range(200)]
-    figure = side_by_side([np.eye(200)], ["a"], tokens, tokens, across=1, marked=150)
+    figure = side_by_side([small(np.eye(200))], ["a"], tokens, tokens, across=1, marked=150)
     assert figure.data[0].z.shape == (50, 50)
     assert (figure.layout.meta["row_block"], figure.layout.meta["column_block"]) == (4, 4)
     assert figure.layout.yaxis.ticktext[0] == "0 … 3"
