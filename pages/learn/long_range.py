@@ -5,10 +5,9 @@ import streamlit as st
 
 from core import InputError
 from core.figures.charts import Series, lines
-from core.figures.heatmap import Axis
-from core.figures.labelled import labelled_heatmap as heatmap
+from core.figures.heatmap import Axis, heatmap
 from core.figures.palette import INK
-from core.long_range import costs, even_distance
+from core.long_range import MOST_QUERIES, costs, even_distance
 from ui import cache, state
 from ui.lesson import IN_A_MODEL, Part, choose_part, picture_and_knobs, show_chart
 from ui.pictures import show_heatmap
@@ -23,8 +22,8 @@ PARTS = (
     ),
     Part(
         "Gradients",
-        "How strongly the last output depends on each earlier token, in untrained layers. A recurrent layer multiplies at "
-        "every step: small factors make the gradient vanish, large ones explode. Attention needs one step.",
+        "How strongly the last output depends on each earlier token, in untrained layers. In a recurrent layer the gradient "
+        "is multiplied at every step: factors below 1 make it vanish, above 1 explode. Attention needs one step.",
     ),
     Part(
         IN_A_MODEL,
@@ -109,6 +108,8 @@ def in_a_model(part: Part) -> None:
             f"From **{distances.min():.1f}** to **{distances.max():.1f}** tokens. Looking at all tokens alike would give "
             f"**{even:.1f}**."
         )
+        if len(capture.tokens(kind)[0]) > MOST_QUERIES:
+            st.caption(f"{MOST_QUERIES} evenly spaced queries stand for all.")
 
 
 SHOW = dict(zip((part.name for part in PARTS), (steps_and_operations, gradients, in_a_model), strict=True))

@@ -5,8 +5,7 @@ import streamlit as st
 
 from core import InputError
 from core.figures.charts import Series, lines
-from core.figures.heatmap import Axis
-from core.figures.labelled import labelled_heatmap as heatmap
+from core.figures.heatmap import Axis, heatmap
 from core.model_positions import bands, cosines, learned_positions, rotary_of
 from core.positions import (
     ORDER_FROM,

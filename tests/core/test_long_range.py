@@ -150,6 +150,15 @@ def test_looking_evenly():
     assert even_distance(attend(*rng.normal(size=(3, n, 4)))) == pytest.approx((n * n - 1) / (3 * n))
 
 
+def test_some_queries_stand_for_all_in_a_long_text():
+    n = 600
+    rng = np.random.default_rng(0)
+    trace = attend(*rng.normal(size=(3, n, 4)), mask=grid(causal, n, n))
+    distance = np.abs(np.arange(n)[:, None] - np.arange(n)[None, :])
+    assert mean_distance(trace) == pytest.approx((trace.weights * distance).sum() / n, rel=0.02)
+    assert even_distance(trace) == pytest.approx((n - 1) / 4, rel=0.001)
+
+
 def test_every_head_of_a_model(smollm):
     from tests.conftest import eager_attentions
 
