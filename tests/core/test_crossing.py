@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.crossing import (
@@ -23,6 +23,7 @@ READ, WRITTEN = "Le chat est sur le tapis.", "The cat is on"
 TEXTS = st.lists(st.sampled_from(("le", "chat", "cat", "on", ".")), min_size=1, max_size=6).map(" ".join)
 
 
+@settings(deadline=None)
 @given(st.integers(1, 6), st.integers(1, 6))
 def test_torch_computes_the_same(queries, keys):
     rng = np.random.default_rng(queries * 10 + keys)
@@ -58,6 +59,7 @@ def test_the_blocks_share_no_weights():
         assert np.abs(queries[one] - queries[other]).max() > 0.1
 
 
+@settings(deadline=None)
 @given(TEXTS, TEXTS, TEXTS)
 def test_another_text_to_read_changes_no_query(read, instead, written):
     found = other_keys(read, instead, written)
