@@ -10,10 +10,16 @@ from numpy.typing import ArrayLike
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """A Markdown table: the first column to the left, the others to the right. Cells are Markdown; escape what others wrote."""
-    unbroken = [[row[0].replace(" ", "\N{NO-BREAK SPACE}"), *row[1:]] for row in rows]
-    lines = [headings, ["---", *["---:"] * (len(headings) - 1)], *unbroken]
-    st.markdown("\n".join("| " + " | ".join(line) + " |" for line in lines))
+    """Rows under headings, which may be equal. Cells are Markdown; escape what others wrote. A wide table scrolls."""
+    lines = [[f"**{heading}**" if heading else "" for heading in headings], *rows]
+    unbroken = [[line[0].replace(" ", "\N{NO-BREAK SPACE}"), *line[1:]] for line in lines]
+    # Streamlit wants different column names, so the headings are the first row.
+    st.table(
+        [{str(place): cell for place, cell in enumerate(line)} for line in unbroken],
+        border="horizontal",
+        hide_header=True,
+        hide_index=True,
+    )
 
 
 def numbers(values: ArrayLike) -> list[str]:

@@ -12,7 +12,7 @@ from ui import state
 from ui.lesson import IN_A_MODEL, Part, choose_part, picture_and_knobs, real_head, show_chart
 from ui.pictures import show_heatmap
 from ui.scene import number_picker
-from ui.tables import numbers, table
+from ui.tables import numbers, small_number, table
 from ui.toy import sentence_knob
 from ui.words import quoted, show_error
 
@@ -64,9 +64,9 @@ def show_blocks(trace: AttentionTrace, query_tokens, key_tokens, picture, knobs,
             "The scores of one query, block by block, with the largest so far.",
         )
         show_outputs(blocks, row)
-        found = ", ".join(f"{dtype} **{error:.1e}**" for dtype, error in differences(trace, block_size).items())
+        found = ", ".join(f"{dtype} **{small_number(error)}**" for dtype, error in differences(row, block_size).items())
         st.markdown(
-            f"Query {query}, {quoted(query_tokens[query])}. Largest difference from the direct output, all queries: {found}."
+            f"Query {query}, {quoted(query_tokens[query])}. Largest difference from the direct output: {found}."
         )
 
 

@@ -4,11 +4,12 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core import attend
-from core.online import differences, in_blocks
+from core.online import differences, in_blocks, one_query
 from core.sources import toy_sentence
 from tests.pages.lessons import PAGES, parts, word_count
 from ui import state
 from ui.lesson import IN_A_MODEL
+from ui.tables import small_number
 
 PAGE = PAGES / "blocks.py"
 
@@ -22,7 +23,9 @@ def opened(part: str, **knobs: str) -> AppTest:
 
 
 def said(page: AppTest) -> str:
-    return "\n".join(one.value for one in page.markdown)
+    """Everything written on the page, tables as in Markdown."""
+    rows = ["| " + " | ".join(row) + " |" for one in page.table for row in one.value.to_numpy().tolist()]
+    return "\n".join([*(one.value for one in page.markdown), *rows])
 
 
 @pytest.mark.parametrize("part", parts(PAGE))
@@ -45,8 +48,8 @@ def test_steps_and_differences_are_cores(block_size):
     blocks = in_blocks(trace, block_size)
     last = f"| {blocks.ends[-1]} | {blocks.maximum[-1, 6]:.3f} | {blocks.correction[-1, 6]:.3f} | {blocks.total[-1, 6]:.3f} |"
     assert last in said(page)
-    for dtype, difference in differences(trace, block_size).items():
-        assert f"{dtype} **{difference:.1e}**" in said(page)
+    for dtype, difference in differences(one_query(trace, 6), block_size).items():
+        assert f"{dtype} **{small_number(difference)}**" in said(page)
 
 
 @pytest.mark.parametrize(("query", "block_size"), [("0", "1"), ("0", "3"), ("12", "64")])

@@ -24,7 +24,9 @@ def opened(part: str, **knobs: str) -> AppTest:
 
 
 def said(page: AppTest) -> str:
-    return "\n".join(one.value for one in page.markdown)
+    """Everything written on the page, tables as in Markdown."""
+    rows = ["| " + " | ".join(row) + " |" for one in page.table for row in one.value.to_numpy().tolist()]
+    return "\n".join([*(one.value for one in page.markdown), *rows])
 
 
 @pytest.mark.parametrize("part", parts(PAGE))
