@@ -97,8 +97,9 @@ def softmax_jacobian(weights: ArrayLike) -> Array:
 
 def jacobian_norm(weights: Array) -> Array:
     """The Frobenius norm of diag(p) - p pᵀ without building it: √(Σ p² - 2 Σ p³ + (Σ p²)²), [..., keys] to [...]."""
-    squares = (weights**2).sum(axis=-1)
-    return np.sqrt(np.maximum(squares - 2 * (weights**3).sum(axis=-1) + squares**2, 0))
+    squares = weights * weights
+    total, cubes = squares.sum(axis=-1), (squares * weights).sum(axis=-1)
+    return np.sqrt(np.maximum(total - 2 * cubes + total**2, 0))  # rounding can leave -1e-17 when one weight is 1
 
 
 class Saturation(NamedTuple):

@@ -71,7 +71,7 @@ def show_against_d_k(series: list[Series], name: str, y: str, alt: str, *, log_y
 def dot_products(part: Part) -> None:
     picture, knobs = picture_and_knobs(part)
     with knobs:
-        n = st.slider("Dimensions n", 1, 10, 6, key=state.TERMS, bind="query-params")
+        n = st.slider("Dimensions n", 1, 8, 6, key=state.TERMS, bind="query-params")
         grown = growing_product(n)
     with picture:
         names = [f"{query} × {query + 2}" for query in range(1, n + 1)]
