@@ -89,8 +89,8 @@ def heatmap(
         traces.append(_permissions(hidden, drawn, rows, columns, most, show_allowed=scale == "permission"))
         traces += _legend(show_allowed=scale == "permission", show_forbidden=bool(hidden.any()))
     has_legend = len(traces) > 1
-    if not has_legend:
-        traces.append(go.Scatter(x=[None], y=[None], hoverinfo="skip"))  # an axis without any trace shows no labels
+    if not has_legend and rows.pinned is columns.pinned is None:
+        traces.append(go.Scatter(x=[None], y=[None], hoverinfo="skip"))  # axes with nothing on them show no labels
     size = 11 if compact else 14
     most_across = 12 if compact else MOST_LABELS
     most_down = height // 18  # a line of text needs about 14 pixels, and a fifth of the height is not the picture's
