@@ -57,6 +57,10 @@ def show_blocks(trace: AttentionTrace, query_tokens, key_tokens, picture, knobs,
         row = one_query(trace, query)
         blocks = in_blocks(row, block_size)
         show_steps(blocks)
+        found = ", ".join(f"{dtype} **{small_number(error)}**" for dtype, error in differences(row, block_size).items())
+        st.markdown(
+            f"Query {query}, {quoted(query_tokens[query])}. Largest difference from the direct output: {found}."
+        )
     with picture:
         show_chart(
             running(row.masked[0], key_tokens, blocks.ends, blocks.maximum[:, 0]),
@@ -64,10 +68,6 @@ def show_blocks(trace: AttentionTrace, query_tokens, key_tokens, picture, knobs,
             "The scores of one query, block by block, with the largest so far.",
         )
         show_outputs(blocks, row)
-        found = ", ".join(f"{dtype} **{small_number(error)}**" for dtype, error in differences(row, block_size).items())
-        st.markdown(
-            f"Query {query}, {quoted(query_tokens[query])}. Largest difference from the direct output: {found}."
-        )
 
 
 def show_steps(blocks: Blocks) -> None:
