@@ -12,6 +12,8 @@ from core.figures.charts import plain_layout
 from core.figures.labels import axis_labels, thinned
 from core.figures.palette import ABOVE, BELOW, FORBIDDEN, TOTAL
 
+MOST_BORDERS = 40  # more lines than that hide the bars
+
 
 def running(
     scores: NDArray[np.floating], keys: Sequence[str], ends: Sequence[int], maximum: ArrayLike, *, height: int = 230
@@ -52,7 +54,8 @@ def running(
     }
     layout["yaxis"] |= {"title": {"text": "score", "standoff": 8}}
     layout["shapes"] = [_masked(key) for key in np.flatnonzero(np.isneginf(scores))]
-    layout["shapes"] += [_border(edge) for edge in edges[1:-1]]
+    if len(ends) <= MOST_BORDERS:
+        layout["shapes"] += [_border(edge) for edge in edges[1:-1]]
     return go.Figure([bars, steps], layout)
 
 
