@@ -53,7 +53,7 @@ def running(
         "range": [-0.5, len(keys) - 0.5],
     }
     layout["yaxis"] |= {"title": {"text": "score", "standoff": 8}}
-    layout["shapes"] = [_masked(key) for key in np.flatnonzero(np.isneginf(scores))]
+    layout["shapes"] = [_masked(key) for key in np.flatnonzero(np.isneginf(scores)).tolist()]
     if len(ends) <= MOST_BORDERS:
         layout["shapes"] += [_border(edge) for edge in edges[1:-1]]
     return go.Figure([bars, steps], layout)
