@@ -120,9 +120,7 @@ def gradient_sweep() -> GradientSweep:
 @st.cache_resource(max_entries=64, show_spinner="Following gradients through the stack", show_time=True)
 def gradients_in_stack(layers: int, width: int, around: Around) -> tuple[StackGradients, StackGradients]:
     """Without and with the scale."""
-    unscaled, scaled = (
-        stack_gradients(layers, width=width, around=around, scaled=scaled) for scaled in (False, True)
-    )
+    unscaled, scaled = (stack_gradients(layers, width=width, around=around, scaled=scaled) for scaled in (False, True))
     return unscaled, scaled
 
 

@@ -1,7 +1,7 @@
 """Choosing a cell: a click on any picture, or two select boxes. The choice lives in the boxes, and so in the address.
 
-Streamlit sends no event for a click on a heatmap, so a small component without any looks of its own listens to the charts
-of the page and reports the coordinates of the clicked cell. Each figure says in its `meta` what its rows and columns are.
+Streamlit sends no event for a click on a heatmap, so a small component without any looks of its own listens to the page
+and reports the coordinates of the clicked cell. Each figure says in its `meta` what its rows and columns are.
 """
 
 from __future__ import annotations
@@ -19,25 +19,41 @@ _LISTENER = st.components.v2.component(
     "headlight_pin",
     js="""
 export default function ({ setTriggerValue }) {
-    const report = (chart) => (event) => {
-        const point = event.points && event.points[0];
-        const meta = chart.layout && chart.layout.meta;
-        if (!point || !meta || !meta.rows) return;
-        setTriggerValue("cell", {
-            [meta.rows]: point.y, [meta.columns]: point.x,
+    // The cell under a point, from nothing but the figure's own layout: charts are drawn anew after every change, so
+    // nothing is attached to them. The hidden axes know the middles of all drawn cells.
+    const cellAt = (chart, event) => {
+        const { meta, xaxis, yaxis, xaxis2, yaxis2 } = chart.layout || {};
+        const area = chart.querySelector(".nsewdrag");
+        if (!meta || !meta.rows || !area) return null;
+        const box = area.getBoundingClientRect();
+        const place = (share, axis, middles) => {
+            const at = axis.range[0] + share * (axis.range[1] - axis.range[0]);
+            return middles.reduce((best, middle) => (Math.abs(middle - at) < Math.abs(best - at) ? middle : best));
+        };
+        return {
+            [meta.rows]: place(1 - (event.clientY - box.top) / box.height, yaxis, yaxis2.tickvals),
+            [meta.columns]: place((event.clientX - box.left) / box.width, xaxis, xaxis2.tickvals),
             row_block: meta.row_block, column_block: meta.column_block,
-        });
+        };
     };
-    // A chart can be drawn anew at any time, so it is looked up when the pointer reaches it, always before a click.
-    const listen = (event) => {
-        const chart = event.target.closest && event.target.closest(".js-plotly-plot");
-        if (!chart || !chart.on) return;
-        if (chart.headlightPin) chart.removeListener("plotly_click", chart.headlightPin);
-        chart.headlightPin = report(chart);
-        chart.on("plotly_click", chart.headlightPin);
+    // Pressed and let go at the same place is a click; anything else zooms. (Plotly covers the page in between.)
+    let pressed = null;
+    const down = (event) => {
+        const area = event.isPrimary && event.button === 0 && event.target.closest && event.target.closest(".nsewdrag");
+        const chart = area && area.closest(".js-plotly-plot");
+        pressed = chart && { x: event.clientX, y: event.clientY, cell: cellAt(chart, event) };
     };
-    document.addEventListener("pointerover", listen, true);
-    return () => document.removeEventListener("pointerover", listen, true);
+    const up = (event) => {
+        const still = pressed && Math.hypot(event.clientX - pressed.x, event.clientY - pressed.y) < 5;
+        if (still && pressed.cell) setTriggerValue("cell", pressed.cell);
+        pressed = null;
+    };
+    document.addEventListener("pointerdown", down, true);
+    document.addEventListener("pointerup", up, true);
+    return () => {
+        document.removeEventListener("pointerdown", down, true);
+        document.removeEventListener("pointerup", up, true);
+    };
 }
 """,
 )
@@ -91,17 +107,20 @@ def _settle(trace: AttentionTrace) -> None:
     if not block:
         return
     queries, keys = trace.shape
+    query, key = strongest_pair(trace)
     ranges = {
-        "query": (st.session_state.get(state.QUERY, 0), 1),
-        "key": (st.session_state.get(state.KEY, 0), 1),
+        "query": (_or(st.session_state.get(state.QUERY), query), 1),
+        "key": (_or(st.session_state.get(state.KEY), key), 1),
     } | block
     (row, rows), (column, columns) = ranges["query"], ranges["key"]
     if not (0 <= row < queries and 0 <= column < keys):
         return  # a click on a picture of a text that has changed since
     part = trace.weights[row : row + rows, column : column + columns]
     best_row, best_column = np.unravel_index(part.argmax(), part.shape)
-    st.session_state[state.QUERY] = int(row + best_row)
-    st.session_state[state.KEY] = int(column + best_column)
+    if "query" in block:
+        st.session_state[state.QUERY] = int(row + best_row)
+    if "key" in block:
+        st.session_state[state.KEY] = int(column + best_column)
 
 
 def _or(chosen: int | None, otherwise: int) -> int:

@@ -93,14 +93,16 @@ def _second_text(model: Model) -> tuple[str | None, str | None]:
 def _read(request: cache.TextRequest, places: dict) -> tuple[cache.TextRequest, Capture] | None:
     """Run the model over the text. Says beside the field what is wrong, offers to cut a text that is too long."""
     try:
-        return request, cache.captured(request)
+        # In the text's own place: a note that comes and goes would push everything below it aside.
+        with places["text"]:
+            return request, cache.captured(request)
     except TooLongError as error:
         with places["text"]:
             show_error(error)
             if not st.checkbox(f"Keep only the first {error.limit:,} tokens", key=state.CUT, bind="query-params"):
                 return None
-        shortened = replace(request, cut=True)
-        return shortened, cache.captured(shortened)
+            shortened = replace(request, cut=True)
+            return shortened, cache.captured(shortened)
     except InputError as error:
         with places.get(error.field, places["text"]):
             show_error(error)

@@ -70,7 +70,17 @@ class Server:
         self.address = f"http://localhost:{self.port}"
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - lives as long as the process that writes to it
         self._process = subprocess.Popen(
-            [sys.executable, *"-m streamlit run app.py --server.headless true --server.port".split(), str(self.port)],
+            [
+                sys.executable,
+                "-m",
+                "streamlit",
+                "run",
+                "app.py",
+                "--server.headless",
+                "true",
+                "--server.port",
+                str(self.port),
+            ],
             cwd=ROOT,
             env=os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
             stdout=self._log,
@@ -118,13 +128,27 @@ _READ = """
 }))
 """
 
+# The middle of a cell on the screen once nothing lies over it; null while the picture is being drawn anew.
 _PLACE = """
 ([key, row, column]) => {
     const chart = document.querySelector(`.st-key-${key} .js-plotly-plot`);
-    chart.scrollIntoView({ block: "center", behavior: "instant" });
-    const box = chart.getBoundingClientRect();
+    if (!chart || !chart._fullLayout || !chart._fullLayout.xaxis) return null;
     const { xaxis, yaxis } = chart._fullLayout;
-    return [box.left + xaxis._offset + xaxis.l2p(column), box.top + yaxis._offset + yaxis.l2p(row)];
+    const centre = () => {
+        const box = chart.getBoundingClientRect();
+        return [box.left + xaxis._offset + xaxis.l2p(column), box.top + yaxis._offset + yaxis.l2p(row)];
+    };
+    const isFree = ([x, y]) => chart.querySelector(".nsewdrag") === document.elementFromPoint(x, y);
+    if (!isFree(centre())) chart.scrollIntoView({ block: "center", behavior: "instant" });
+    return isFree(centre()) ? centre() : null;
+}
+"""
+
+# Whether the picture knows which cell the mouse is on, as it tells a person in a box beside the mouse.
+_IS_POINTED_AT = """
+([key, row, column]) => {
+    const chart = document.querySelector(`.st-key-${key} .js-plotly-plot`);
+    return Boolean(chart && chart._hoverdata && chart._hoverdata.some((at) => at.y === row && at.x === column));
 }
 """
 
@@ -303,8 +327,16 @@ class App:
         return {name: None if chart is None else Picture(**chart) for name, chart in zip(names, read, strict=True)}
 
     def picture(self, name: str) -> Picture:
-        found = self.pictures([name])[name]
-        assert found is not None, f"there is no picture {name!r}"
+        """The picture of that name, once it is there: between two runs of the page the old and the new one can overlap."""
+        found: Picture | None = None
+
+        def is_there() -> bool:
+            nonlocal found
+            found = self.pictures([name])[name]
+            return found is not None
+
+        self.until(is_there, f"there is no picture {name!r}")
+        assert found is not None
         return found
 
     def shows(self, expected: Mapping[str, NDArray]) -> App:
@@ -326,10 +358,19 @@ class App:
         return self.shows({small(stage): STAGES[stage](trace) for stage in stages})
 
     def click_cell(self, picture: str, row: float, column: float) -> App:
-        """Click with the mouse in the middle of a cell."""
-        x, y = self.page.evaluate(_PLACE, [state.picture(picture), row, column])
-        self.page.mouse.move(x, y)
-        self.page.mouse.click(x, y)
+        """Point with the mouse at the middle of a cell and click as soon as the picture says which cell that is."""
+        cell = [state.picture(picture), row, column]
+
+        def pointed_at() -> bool:
+            place = self.page.evaluate(_PLACE, cell)
+            if place is None:
+                return False
+            self.page.mouse.move(*place)
+            return self.page.evaluate(_IS_POINTED_AT, cell)
+
+        self.until(pointed_at, f"cell ({row}, {column}) of {picture!r} cannot be pointed at")
+        self.page.mouse.down()
+        self.page.mouse.up()
         return self
 
     def until(self, condition: Callable[[], bool], complaint: Callable[[], str] | str, patience: float = 20) -> None:
@@ -346,6 +387,6 @@ class App:
         return self.page.get_by_role("alert").all_inner_texts()
 
     def tokens(self, picture: str, axis: str) -> list[str]:
-        """The tick labels of an axis ("x" columns, "y" rows) as the browser has drawn them."""
+        """The tick labels of an axis ("x" columns, "y" rows) as the browser has drawn them; some may be left out for room."""
         labels = self.widget(state.picture(picture)).locator(f".{axis}tick text")
         return [label.strip() for label in labels.all_text_contents()]
