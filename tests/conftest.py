@@ -1,5 +1,6 @@
 """Real models, loaded once a run: both that are there without a network, and transformers' own eager twins of them."""
 
+import copy
 import os
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test may wait for a model hub
@@ -28,11 +29,9 @@ def smollm():
     return load_model("SmolLM2-135M-Instruct")
 
 
-def eager_attentions(model, capture, **inputs):
-    """Weights [heads, queries, keys] of every layer as transformers' own eager code computes them, from a separate copy."""
-    import copy
-
+def eager_attentions(model, capture):
+    """The same pass in transformers' own eager code, on a copy of the network; `.attentions` are its weights by layer."""
     network = copy.deepcopy(model.network)
     network.set_attn_implementation("eager")
     with torch.inference_mode():
-        return network(torch.tensor([capture.input_ids]), output_attentions=True, **inputs)
+        return network(torch.tensor([capture.input_ids]), output_attentions=True)

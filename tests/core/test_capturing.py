@@ -13,7 +13,7 @@ from core import capture, load_model
 from core.capturing import Call, TooLongError, certify
 from core.errors import InputError, WeightsOnlyError
 from core.masks import causal, grid
-from tests.conftest import TEXTS
+from tests.conftest import TEXTS, eager_attentions
 
 SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48, "vocab_size": 64}
 GROUPED = SMALL | {"num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 64, "pad_token_id": 0}
@@ -124,7 +124,7 @@ def _inputs(network):
 def test_every_head_of_the_real_models_agrees_with_eager(model, text, request):
     model = request.getfixturevalue(model)
     taken = capture(model, text)
-    worst = worst_difference(taken, eager(model.network, input_ids=torch.tensor([taken.input_ids])))
+    worst = worst_difference(taken, eager_attentions(model, taken))
     agreement = max(taken.agreement(layer) for layer in range(taken.layers()))
     print(f"\n{model.name}, {len(taken.input_ids)} tokens: weights {worst:.2e}, output {agreement:.2e}")
     assert worst < 2e-5
