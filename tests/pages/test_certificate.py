@@ -1,0 +1,58 @@
+"""The certificate under a real head: green and red, with the numbers that decide. No user can provoke a red one."""
+
+from __future__ import annotations
+
+from streamlit.testing.v1 import AppTest
+
+from core.capturing import ALLOWED_ROUNDING
+
+
+def shown(rounding: float, left_out: int = 0) -> tuple[str, str]:
+    """The badge and the small print of a certificate with that much rounding."""
+
+    def page(rounding: float, left_out: int) -> None:
+        from core.capturing import Certificate
+        from ui.certificate import show_certificate
+
+        show_certificate(
+            Certificate(
+                cells=1536,
+                difference=0.25,
+                rounding=rounding,
+                left_out=left_out,
+                model="a_model*",
+                revision="sha256 53aa",
+                dtype="float32",
+                scale=0.125,
+                mask="causal",
+            )
+        )
+
+    app = AppTest.from_function(page, args=(rounding, left_out)).run()
+    assert not app.exception
+    (badge,), (caption,) = app.markdown, app.caption
+    return badge.value, caption.value
+
+
+def test_too_large_a_difference_is_red_and_says_how_much_too_large() -> None:
+    badge, _ = shown(rounding=4321.0)
+    assert badge.startswith(":red-badge[")
+    assert "Does not agree with the model: 1,536 output numbers, largest difference 2.5e-01" in badge
+    assert "4,321 times what rounding explains" in badge
+
+
+def test_the_bound_itself_still_agrees_and_anything_above_does_not() -> None:
+    within, _ = shown(rounding=ALLOWED_ROUNDING)
+    beyond, _ = shown(rounding=ALLOWED_ROUNDING * 1.001)
+    assert within.startswith(":green-badge[")
+    assert "Agrees with the model: 1,536 output numbers, largest difference 2.5e-01" in within
+    assert beyond.startswith(":red-badge[")
+
+
+def test_small_print_names_what_was_compared_and_what_was_left_out() -> None:
+    _, whole = shown(rounding=1.0)
+    _, partial = shown(rounding=1.0, left_out=3)
+    for words in ("sha256 53aa", "float32", "scale 0\\.125", "mask\\: causal", "a\\_model\\*"):
+        assert words in whole, words
+    assert "left out" not in whole
+    assert "3 rows with nothing to attend to left out" in partial
