@@ -1,0 +1,113 @@
+"""Seconds that a person waits, in a real Chromium: from a choice to the redrawn picture, and from the start to the first one.
+
+    python -m bench.browser
+
+Every figure is the median of several rounds. Times hang on the machine, so the machine is named beside them.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+
+from playwright.sync_api import Page, sync_playwright
+
+from check import find_browser
+from tests.browser.driver import BROWSER_ARGUMENTS, App, Server
+from ui import state
+
+ROUNDS = 5
+SENTENCE = "the cat saw the other cat and sat down "  # nine tokens
+MARK = "document.querySelectorAll('.js-plotly-plot').forEach((chart) => { chart.dataset.old = 1; })"
+# A changed chart is a new element; its drawn area is there once it is painted.
+REDRAWN = "(scope) => document.querySelector(`${scope} .js-plotly-plot:not([data-old]) .nsewdrag`) !== null"
+LESSONS = (
+    "softmax",
+    "scaling",
+    "masking",
+    "many_heads",
+    "self_and_cross",
+    "word_order",
+    "long_range",
+    "blocks",
+)
+
+
+def until_redrawn(page: Page, scope: str, act) -> float:
+    """Seconds from a key press to the first redrawn chart within `scope`."""
+    page.evaluate(MARK)
+    started = time.perf_counter()
+    act()
+    page.wait_for_function(REDRAWN, arg=scope, polling="raf", timeout=60_000)
+    return time.perf_counter() - started
+
+
+def head_change(app: App, tokens: int) -> float:
+    """Median time to the large picture after another head is chosen, for a text of about so many tokens."""
+    app.write(state.TEXT, SENTENCE * ((tokens - 2) // 9)).idle()  # two are special tokens
+    box = app.widget(state.HEAD).get_by_role("combobox")
+    times = []
+    for head in range(ROUNDS):
+        box.click()
+        box.fill(str(head))
+        times.append(until_redrawn(app.page, f".st-key-{state.picture('As it is')}", lambda: box.press("Enter")))
+        app.idle()
+    return statistics.median(times)
+
+
+def knob(app: App) -> tuple[str, float]:
+    """The first slider, number or button of a lesson, and the median time until a picture has changed."""
+    main = app.page.locator("[data-testid=stMain]")
+    slider, number = main.get_by_role("slider"), main.get_by_role("spinbutton")
+    radios = main.locator(f"[role=radiogroup]:not(.st-key-{state.PART} *)").get_by_role("radio")
+    times = []
+    for turn in range(ROUNDS):
+        if slider.count():
+            name, act = "slider", lambda turn=turn: slider.first.press("ArrowLeft" if turn % 2 else "ArrowRight")
+        elif number.count():
+            name = "number"
+            number.first.fill(str(int(float(number.first.input_value())) + 1))
+            act = lambda: number.first.press("Enter")  # noqa: E731
+        else:
+            name, act = "button", lambda turn=turn: radios.nth(turn % 2).click()
+        times.append(until_redrawn(app.page, "body", act))
+        app.idle()
+    return name, statistics.median(times)
+
+
+def first_figure(browser) -> float:
+    """Seconds from `streamlit run` to the first drawn figure, with nothing loaded yet."""
+    started = time.perf_counter()
+    server = Server()
+    context = browser.new_context()
+    try:
+        server.wait()
+        page = context.new_page()
+        page.goto(server.address, wait_until="commit")
+        page.wait_for_function(REDRAWN, arg="body", polling="raf", timeout=120_000)
+        return time.perf_counter() - started
+    finally:
+        context.close()
+        server.stop()
+
+
+def main() -> None:
+    print(f"{os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f}")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=find_browser(), args=list(BROWSER_ARGUMENTS))
+        print(f"first figure after `streamlit run`: {statistics.median(first_figure(browser) for _ in range(3)):.1f} s")
+        server = Server().wait()
+        app = App(browser.new_context(viewport={"width": 1280, "height": 720}), server).open()
+        for tokens in (32, 128, 512):
+            print(f"another head, {tokens:>4} tokens: {head_change(app, tokens):.2f} s")
+        for lesson in LESSONS:
+            name, seconds = knob(app.open(f"/{lesson}"))
+            print(f"{lesson:<15} {name:<7} {seconds:.2f} s")
+        server.stop()
+        browser.close()
+    print(f"load average at the end {os.getloadavg()[0]:.1f}")
+
+
+if __name__ == "__main__":
+    main()
