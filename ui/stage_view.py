@@ -56,10 +56,9 @@ def _show_group(scene: Scene, group: tuple[Stage, ...], changed: AttentionTrace 
         st.markdown(f"${group[0].formula(changed or scene.trace, ledger)}$")
     versions = [("As it is", scene.trace)] + ([("Changed", changed)] if changed else [])
     cell = (ledger.query, ledger.key)
-    if len(group) > 1:
-        for column, stage in zip(st.columns(len(group)), group, strict=True):
-            with column:
-                _chart(scene, stage, scene.trace, cell, label=stage.name, height=400, name=stage.name, narrow=True)
+    if len(group) > 1:  # one below the other: a vector is long and a text is short
+        for stage in group:
+            _chart(scene, stage, scene.trace, cell, label=stage.name, height=210, name=stage.name, compact=True)
         return
     (stage,) = group
     for column, (name, trace) in zip(st.columns(len(versions)), versions, strict=True):
@@ -78,7 +77,7 @@ def _show_group(scene: Scene, group: tuple[Stage, ...], changed: AttentionTrace 
             )
 
 
-def _chart(scene, stage, trace, cell, *, name, label, height, limit=None, compact=False, narrow=False) -> None:
+def _chart(scene, stage, trace, cell, *, name, label, height, limit=None, compact=False) -> None:
     if label:
         st.markdown(f"**{label}**")
     figure = stage_figure(
@@ -90,7 +89,6 @@ def _chart(scene, stage, trace, cell, *, name, label, height, limit=None, compac
         limit=limit,
         height=height,
         compact=compact,
-        narrow=narrow,
     )
     show_heatmap(figure, name, f"{stage.name}: heatmap of {stage.rows} by {stage.columns}. {stage.sentence}", compact)
 

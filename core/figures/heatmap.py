@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import html
+import math
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -97,15 +100,18 @@ def heatmap(
     layout = {
         "template": "none",
         "height": height,
-        "margin": {"l": 8, "r": 8, "t": 26 if has_legend else 6, "b": 8},
+        "margin": _margins(values.shape, rows, columns, size, compact=compact, has_scale=scale != "permission")
+        | {"t": 28 if has_legend else 8},
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "font": {"color": INK, "size": size},
         "showlegend": has_legend,
         "legend": {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom", "itemclick": False},
         "dragmode": False if compact else "zoom",
+        "modebar": {"orientation": "v"},  # beside the cells, not on them
         "hoverlabel": {"font": {"size": 14}, "align": "left"},
-        "xaxis": _shown_axis(values.shape[1], columns, size, most_across, titled=not compact),
+        "xaxis": _shown_axis(values.shape[1], columns, size, most_across, titled=not compact)
+        | {"tickangle": _ANGLE if columns.tokens is not None else 0},
         "yaxis": _shown_axis(values.shape[0], rows, size, most_down, titled=not compact)
         | {"range": [values.shape[0] - 0.5, -0.5]},
         "xaxis2": _hidden_axis(drawn.columns, drawn.column_block, values.shape[1], columns, "x"),
@@ -216,6 +222,40 @@ def _pin(shape: tuple[int, int], row: int | None, column: int | None) -> list[di
     ]
 
 
+_ANGLE = -45  # of the labels below the columns
+
+
+def _margins(
+    shape: tuple[int, int], rows: Axis, columns: Axis, size: int, *, compact: bool, has_scale: bool
+) -> dict[str, object]:
+    """Room for the labels, reckoned from their length.
+
+    Left to find it out by itself, Plotly draws every picture several times, and does not always come to an end: more room
+    turns the labels, turned labels need other room.
+    """
+    title = 0 if compact else 26
+    slant = math.sin(math.radians(abs(_ANGLE)))
+    letter = size * 0.6
+    beside = letter * max(map(_width, _texts(shape[0], rows)))
+    below = (
+        letter * max(map(_width, _texts(shape[1], columns))) * slant + size
+        if columns.tokens is not None
+        else size * 1.4
+    )
+    return {
+        "l": 8 + title + beside,
+        "r": (50 if compact else 66) if has_scale else 12,
+        "b": 6 + title + below,
+        "autoexpand": False,
+    }
+
+
+def _width(text: str) -> float:
+    """How many letters wide a label is, about: full-width letters and pictures count twice."""
+    shown = html.unescape(text)
+    return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in shown)
+
+
 def _texts(count: int, axis: Axis) -> list[str]:
     return [str(place) for place in range(count)] if axis.tokens is None else axis_labels(axis.tokens)
 
@@ -235,7 +275,6 @@ def _shown_axis(count: int, axis: Axis, size: int, most: int, *, titled: bool) -
         "ticks": "",
         "showgrid": False,
         "zeroline": False,
-        "automargin": True,
     }
 
 

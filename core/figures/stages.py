@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from core.attention import AttentionTrace
-from core.figures.heatmap import PRINTED_CELLS, Axis, heatmap
+from core.figures.heatmap import Axis, heatmap
 from core.stages import Stage
 
 
@@ -22,10 +22,9 @@ def stage_figure(
     limit: float | None = None,
     height: int = 420,
     compact: bool = False,
-    narrow: bool = False,
 ) -> go.Figure:
     """One stage as a heatmap with the pinned (query, key) marked. `limit` fixes the colour range (see
-    `colour_limit`); a narrow picture prints its numbers only if there are very few."""
+    `colour_limit`)."""
     query, key = pin
     rows = Axis("query", query_tokens, query) if stage.rows == "query" else Axis("key", key_tokens, key)
     columns = Axis("key", key_tokens, key) if stage.is_pairwise else Axis("dimension")
@@ -45,7 +44,6 @@ def stage_figure(
         aside=aside,
         height=height,
         compact=compact,
-        printed=3 if narrow else PRINTED_CELLS,
     )
 
 
