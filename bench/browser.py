@@ -57,10 +57,12 @@ def head_change(app: App, tokens: int) -> float:
 
 
 def knob(app: App) -> tuple[str, float]:
-    """The first slider, number or button of a lesson, and the median time until a picture has changed."""
+    """The first slider, number, choice or button of a lesson, and the median time until a picture has changed."""
+    app.page.locator(".js-plotly-plot .nsewdrag").first.wait_for()
     main = app.page.locator("[data-testid=stMain]")
     slider, number = main.get_by_role("slider"), main.get_by_role("spinbutton")
     radios = main.locator(f"[role=radiogroup]:not(.st-key-{state.PART} *)").get_by_role("radio")
+    box = main.get_by_role("combobox")
     times = []
     for turn in range(ROUNDS):
         if slider.count():
@@ -69,6 +71,11 @@ def knob(app: App) -> tuple[str, float]:
             name = "number"
             number.first.fill(str(int(float(number.first.input_value())) + 1))
             act = lambda: number.first.press("Enter")  # noqa: E731
+        elif box.count():
+            name = "choice"
+            box.first.click()
+            app.page.keyboard.press("ArrowDown")
+            act = lambda: app.page.keyboard.press("Enter")  # noqa: E731
         else:
             name, act = "button", lambda turn=turn: radios.nth(turn % 2).click()
         times.append(until_redrawn(app.page, "body", act))

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cache
 
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
 from check import find_browser
-from core import Capture, capture
 from tests.browser.driver import BROWSER_ARGUMENTS, App, Server
 
 
@@ -58,12 +56,6 @@ def visit(browser: Browser, server: Server) -> Iterator[Callable[..., App]]:
     for context in contexts:
         context.close()
     assert not problems, "\n".join(problems)
-
-
-@pytest.fixture(scope="session")
-def captured() -> Callable[..., Capture]:
-    """core's own pass of a model over a text, in this process, for all tests that ask for it."""
-    return cache(lambda model, text, **arguments: capture(model, text, **arguments))
 
 
 @pytest.fixture
