@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from array_api_compat import array_namespace
 from numpy.typing import ArrayLike, NDArray
 
 from core.errors import InputError
@@ -17,24 +19,37 @@ from core.errors import InputError
 Array = NDArray[np.floating]
 
 
-def softmax(scores: Array, *, sink: float | None = None) -> Array:
+def softmax(scores: Any, *, sink: Any = None) -> Any:
     """Turn each row of scores into weights: e^score / Σ e^score.
 
-    scores    [..., keys], any real number or -inf
-    sink      one more score that takes its share of every row but belongs to no key (gpt-oss, Agarwal et al. 2025)
+    scores    [..., keys], any real number or -inf; a NumPy array or a torch tensor, and so is the result
+    sink      one more score that takes its share of every row but belongs to no key (gpt-oss, Agarwal et al. 2025): a number,
+              or one a row [..., 1]
     returns   [..., keys] in [0, 1]; a row sums to 1, to less than 1 with a sink, and to 0 if all its scores are -inf
 
     Subtracting the row's maximum first changes nothing (softmax(x + c) = softmax(x)) and keeps e^x from overflowing.
     """
-    highest = scores.max(axis=-1, keepdims=True)
+    xp = array_namespace(scores)
+    highest = xp.max(scores, axis=-1, keepdims=True)
     if sink is not None:
-        highest = np.maximum(highest, scores.dtype.type(sink))
-    highest = np.where(np.isneginf(highest), 0, highest)  # an all -inf row: -inf minus -inf would be NaN
-    exponentials = np.exp(scores - highest)
-    total = exponentials.sum(axis=-1, keepdims=True)
+        sink = xp.asarray(sink, dtype=scores.dtype)
+        highest = xp.maximum(highest, sink)
+    highest = xp.where(xp.isinf(highest), 0, highest)  # an all -inf row: -inf minus -inf would be NaN
+    exponentials = xp.exp(scores - highest)
+    total = xp.sum(exponentials, axis=-1, keepdims=True)
     if sink is not None:
-        total = total + np.exp(sink - highest)
-    return exponentials / np.where(total == 0, 1, total)
+        total = total + xp.exp(sink - highest)
+    return exponentials / xp.where(total == 0, 1, total)
+
+
+def masked_scores(scaled: Any, mask: Any, bias: Any = None, softcap: float | None = None) -> Any:
+    """What enters the softmax: [..., queries, keys], -inf where the mask forbids. NumPy arrays or torch tensors.
+
+    Caps come before bias and mask, as in Gemma 2.
+    """
+    xp = array_namespace(scaled)
+    capped = scaled if softcap is None else softcap * xp.tanh(scaled / softcap)
+    return xp.where(mask, capped if bias is None else capped + bias, -xp.inf)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,8 +90,7 @@ class AttentionTrace:
     @cached_property
     def masked(self) -> Array:
         """What enters the softmax: scaled scores, capped where the model caps them, plus bias; -inf where forbidden."""
-        capped = self.scaled if self.softcap is None else self.softcap * np.tanh(self.scaled / self.softcap)
-        return _frozen(np.where(self.mask, capped + self.bias, -np.inf))
+        return _frozen(masked_scores(self.scaled, self.mask, self.bias, self.softcap))
 
     @cached_property
     def weights(self) -> Array:
