@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, get_args
@@ -79,7 +79,23 @@ class Call:
     output: torch.Tensor
 
 
-_calls: ContextVar[list[Call] | None] = ContextVar("calls", default=None)
+Watch = Callable[[int], None]
+
+
+class _Recorder:
+    """Keeps the attention calls of one pass, and says after each how many there have been."""
+
+    def __init__(self, watch: Watch | None) -> None:
+        self.calls: list[Call] = []
+        self.watch = watch
+
+    def keep(self, call: Call) -> None:
+        self.calls.append(call)
+        if self.watch is not None:
+            self.watch(len(self.calls))
+
+
+_recorder: ContextVar[_Recorder | None] = ContextVar("recorder", default=None)
 
 # Arguments of an attention call that change nothing about its scores, or that the mask already contains.
 _WITHOUT_EFFECT = {
@@ -122,9 +138,9 @@ def _attention(
     s_aux: torch.Tensor | None = None,
     **others: object,
 ) -> tuple[torch.Tensor, None]:
-    calls = _calls.get()
+    recorder = _recorder.get()
     unknown = sorted(name for name in others.keys() - _WITHOUT_EFFECT if others[name] is not None)
-    if unknown and calls is not None:
+    if unknown and recorder is not None:
         raise WeightsOnlyError(
             f"{type(module).__name__} computes its attention with {', '.join(unknown)}, which is not understood here. "
             f"Its stages are not shown, because they would be wrong.",
@@ -147,8 +163,8 @@ def _attention(
         )
     else:
         output = _eager(module, query, key, value, attention_mask, causal_without_mask, scale, dropout, softcap, s_aux)
-    if calls is not None:
-        calls.append(
+    if recorder is not None:
+        recorder.keep(
             Call(
                 module,
                 query,
@@ -313,6 +329,7 @@ def capture(
     input_ids: Sequence[int] | NDArray[np.integer] | None = None,
     most_tokens: int | None = None,
     cut: bool = False,
+    watch: Watch | None = None,
 ) -> Capture:
     """Run the model once over a text and keep what its heads did.
 
@@ -322,6 +339,8 @@ def capture(
     input_ids  token numbers instead of a text
     most_tokens  a limit below the model's own
     cut        keep the first tokens that fit, instead of raising TooLongError
+    watch      called after every attention call of the pass with how many there have been, of `model.attention_calls`;
+               whatever it raises ends the pass there and reaches the caller
 
     Raises InputError for a blank or too long text, WeightsOnlyError for architectures that do not hand out their queries.
     """
@@ -333,7 +352,7 @@ def capture(
     if model.is_encoder_decoder:
         target_ids = _target_ids(model, target, limit, cut)
         inputs["decoder_input_ids"] = torch.tensor([target_ids])
-    calls, logits = _run(model, inputs)
+    calls, logits = _run(model, inputs, watch)
     ids = tuple(inputs["input_ids"][0].tolist())
     return Capture(model, ids, target_ids, _by_kind(model, calls), logits)
 
@@ -363,24 +382,26 @@ def certify(trace: AttentionTrace, output: NDArray[np.floating], model: Model) -
     )
 
 
-def _run(model: Model, inputs: dict[str, torch.Tensor]) -> tuple[list[Call], NDArray[np.floating] | None]:
+def _run(
+    model: Model, inputs: dict[str, torch.Tensor], watch: Watch | None
+) -> tuple[list[Call], NDArray[np.floating] | None]:
     accepted = inspect.signature(model.network.forward).parameters
     options: dict[str, object] = {"use_cache": False} if "use_cache" in accepted else {}
     if model.has_language_model_head and "logits_to_keep" in accepted:
         options["logits_to_keep"] = 1  # all positions would be [tokens, vocabulary]: 400 MB at 2,048 tokens
     # What a tokenizer adds and the model does not name would be passed on, down to the attention call.
     read = {name: part.to(model.network.device) for name, part in inputs.items() if name in accepted}
-    calls: list[Call] = []
-    token = _calls.set(calls)
+    recorder = _Recorder(watch)
+    token = _recorder.set(recorder)
     try:
         with torch.inference_mode():
             result = model.network(**read, **options)
     finally:
-        _calls.reset(token)
-    if not calls:
+        _recorder.reset(token)
+    if not recorder.calls:
         raise _weights_only(model)
     logits = _numpy(result.logits[0, -1]) if model.has_language_model_head else None
-    return calls, logits
+    return recorder.calls, logits
 
 
 def _by_kind(model: Model, calls: list[Call]) -> dict[Kind, tuple[Call, ...]]:

@@ -12,6 +12,7 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, NoReturn
@@ -142,6 +143,23 @@ class Model:
         # A tokenizer that knows no limit says 10^30.
         limit = getattr(self.tokenizer, "model_max_length", None)
         return int(limit) if limit is not None and limit < 10**9 else None
+
+    @property
+    def attention_calls(self) -> int | None:
+        """How many attention calls one pass over a text makes: encoder, decoder and cross together.
+
+        None where nothing says so, because attention is not computed through transformers' registry.
+        """
+        if not self.captures:
+            return None
+        text = self.network.config.get_text_config()
+        modules = [module for module in self.network.modules() if _asks_the_registry(module)]
+        if text is not self.network.config:  # of a model that also reads pictures or sounds, the part that reads texts
+            modules = [module for module in modules if getattr(module, "config", text) is text]
+        # ALBERT passes through a few groups of layers again and again.
+        groups = getattr(text, "num_hidden_groups", None)
+        passes = text.num_hidden_layers / groups if groups else 1
+        return round(len(modules) * passes) or None
 
 
 def load_model(
@@ -411,10 +429,14 @@ def _routes_attention(network: PreTrainedModel) -> bool:
     `_can_set_attn_implementation` asks the same of a class's source file, but says yes to Mamba and FNet, which have no
     attention. Looking at the forward functions was right for all 157 text architectures tried.
     """
-    kinds = {type(module) for module in network.modules()}
-    return any("ALL_ATTENTION_FUNCTIONS.get_interface(" in _source_of(kind.forward) for kind in kinds)
+    return any(_asks_the_registry(module) for module in network.modules())
 
 
+def _asks_the_registry(module: torch.nn.Module) -> bool:
+    return "ALL_ATTENTION_FUNCTIONS.get_interface(" in _source_of(type(module).forward)
+
+
+@cache
 def _source_of(function: Callable) -> str:
     try:
         return inspect.getsource(function)

@@ -1,4 +1,7 @@
-"""What is captured against transformers' own eager attention: real models, every head; tiny ones of every kind."""
+"""What is captured against transformers' own eager attention on the real models, and everything that can go wrong.
+
+The architectures are in test_architectures.py.
+"""
 
 import copy
 import threading
@@ -14,67 +17,14 @@ from core.capturing import Call, TooLongError, certify
 from core.errors import InputError, WeightsOnlyError
 from core.masks import causal, grid
 from tests.conftest import TEXTS, eager_attentions
+from tests.core.tiny_models import TINY, tiny
 
-SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48, "vocab_size": 64}
-GROUPED = SMALL | {"num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 64, "pad_token_id": 0}
-SEQ2SEQ = {
-    "d_model": 32,
-    "encoder_layers": 2,
-    "decoder_layers": 2,
-    "encoder_attention_heads": 4,
-    "decoder_attention_heads": 4,
-    "encoder_ffn_dim": 48,
-    "decoder_ffn_dim": 48,
-    "vocab_size": 64,
-    "max_position_embeddings": 64,
-    "pad_token_id": 0,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-    "decoder_start_token_id": 1,
-    "forced_eos_token_id": None,
-}
-TINY = {
-    "BERT": lambda: t.BertModel(t.BertConfig(**SMALL)),
-    "GPT-2": lambda: t.GPT2LMHeadModel(t.GPT2Config(n_embd=32, n_layer=2, n_head=4, vocab_size=64, n_positions=64)),
-    "Llama, grouped": lambda: t.LlamaForCausalLM(t.LlamaConfig(**GROUPED)),
-    "Mistral, sliding window": lambda: t.MistralForCausalLM(t.MistralConfig(**GROUPED, sliding_window=4)),
-    "Gemma 2, soft cap": lambda: t.Gemma2ForCausalLM(
-        t.Gemma2Config(**GROUPED, sliding_window=4, attn_logit_softcapping=0.5, query_pre_attn_scalar=8)
-    ),
-    "ModernBERT, local layers": lambda: t.ModernBertModel(
-        t.ModernBertConfig(**SMALL, local_attention=4, global_attn_every_n_layers=2, pad_token_id=0)
-    ),
-    "gpt-oss, sinks": lambda: t.GptOssForCausalLM(
-        t.GptOssConfig(**GROUPED, sliding_window=4, num_local_experts=2, num_experts_per_tok=1)
-    ),
-    "T5, position bias": lambda: t.T5ForConditionalGeneration(
-        t.T5Config(d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4, vocab_size=64, decoder_start_token_id=0)
-    ),
-    "BART": lambda: t.BartForConditionalGeneration(t.BartConfig(**SEQ2SEQ)),
-}
 FIELD = {
     "self": "attentions",
     "encoder": "encoder_attentions",
     "decoder": "decoder_attentions",
     "cross": "cross_attentions",
 }
-
-
-def tiny(name):
-    """A random model whose parameters are large enough for the attention to be far from uniform."""
-    torch.manual_seed(0)
-    network = TINY[name]().eval()
-    with torch.no_grad():
-        for parameter in network.parameters():
-            parameter.normal_(std=0.3)
-    return network
-
-
-def eager(network, **inputs):
-    twin = copy.deepcopy(network)
-    twin.set_attn_implementation("eager")
-    with torch.inference_mode():
-        return twin(**inputs, output_attentions=True)
 
 
 def worst_difference(taken, expected):
@@ -89,17 +39,6 @@ def worst_difference(taken, expected):
     return max(differences)
 
 
-@pytest.mark.parametrize("name", TINY)
-def test_every_head_of_every_kind_agrees_with_eager(name):
-    network = tiny(name)
-    plain = eager(network, **_inputs(network))
-    taken = capture(load_model(network), input_ids=np.arange(3, 15))
-    assert taken.kinds == (("encoder", "decoder", "cross") if network.config.is_encoder_decoder else ("self",))
-    assert worst_difference(taken, plain) < 2e-6
-    for kind in taken.kinds:
-        assert max(taken.agreement(layer, kind) for layer in range(taken.layers(kind))) < 2e-6
-
-
 def test_an_encoder_decoder_reads_a_text_and_what_was_written(minilm):
     config = t.T5Config(d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4, decoder_start_token_id=0)
     config.vocab_size = len(minilm.tokenizer)
@@ -110,13 +49,6 @@ def test_an_encoder_decoder_reads_a_text_and_what_was_written(minilm):
     assert taken.trace(0, 0, "cross").shape == (3, 5)
     assert taken.trace(0, 0, "decoder").shape == (3, 3)
     assert len(taken.next_tokens(3)) == 3
-
-
-def _inputs(network):
-    inputs = {"input_ids": torch.arange(3, 15)[None]}
-    if network.config.is_encoder_decoder:
-        inputs["decoder_input_ids"] = torch.tensor([[network.config.decoder_start_token_id]])
-    return inputs
 
 
 @pytest.mark.parametrize("text", TEXTS)
@@ -174,6 +106,70 @@ def test_sessions_do_not_see_each_other(minilm):
     for thread in threads:
         thread.join()
     assert wrong == []
+
+
+class Stopped(BaseException):
+    """Not an Exception, as what a stop button raises may not be."""
+
+
+def forwards(network, kind):
+    """How often modules of this class ran, counted in the returned list of names."""
+    ran = []
+    for name, module in network.named_modules():
+        if isinstance(module, kind):
+            module.register_forward_pre_hook(lambda *_, name=name: ran.append(name))
+    return ran
+
+
+@pytest.mark.parametrize("name", [name for name in TINY if name != "ViT"])
+def test_a_pass_is_watched_call_by_call(name):
+    model = load_model(tiny(name))
+    seen = []
+    taken = capture(model, input_ids=np.arange(3, 15), watch=seen.append)
+    assert seen == list(range(1, model.attention_calls + 1))
+    assert len(seen) == sum(taken.layers(kind) for kind in taken.kinds)
+
+
+@pytest.mark.parametrize("stop", [Stopped, ValueError, KeyboardInterrupt])
+def test_what_the_watcher_raises_ends_the_pass(smollm, stop):
+    network = copy.deepcopy(smollm.network)
+    model = load_model(network, tokenizer=smollm.tokenizer)
+    ran = forwards(network, t.models.llama.modeling_llama.LlamaDecoderLayer)
+
+    def watch(count):
+        if count == 3:
+            raise stop("enough")
+
+    with pytest.raises(stop, match="enough"):
+        capture(model, TEXTS[0], watch=watch)
+    assert ran == [f"model.layers.{layer}" for layer in range(3)]
+    with torch.inference_mode():  # nobody records any more: the watcher would raise at the third layer
+        network(torch.tensor([[1, 2, 3]]))
+    assert capture(model, TEXTS[0]).layers() == 30
+
+
+def test_stopping_one_session_stops_no_other(minilm):
+    third, go_on = threading.Event(), threading.Event()
+    taken = []
+
+    def patient(count):
+        if count == 3:
+            third.set()
+            assert go_on.wait(20)
+
+    def stop(_count):
+        raise Stopped
+
+    other = threading.Thread(target=lambda: taken.append(capture(minilm, TEXTS[0], watch=patient)))
+    other.start()
+    assert third.wait(20)
+    with pytest.raises(Stopped):
+        capture(minilm, TEXTS[1], watch=stop)
+    go_on.set()
+    other.join()
+    expected = capture(minilm, TEXTS[0])
+    np.testing.assert_array_equal(taken[0].trace(5, 11).weights, expected.trace(5, 11).weights)
+    assert taken[0].layers() == 6
 
 
 def test_the_certificate_holds_and_breaks_when_the_scale_is_off_by_one_percent(minilm, smollm):

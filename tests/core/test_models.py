@@ -234,6 +234,15 @@ def test_max_tokens_asks_the_tokenizer_last(minilm: Model, smollm: Model) -> Non
     assert load_model(tiny("GPT2Model", GPT2), tokenizer=minilm.tokenizer).max_tokens == 48
 
 
+def test_attention_calls_of_what_cannot_be_captured_are_unknown() -> None:
+    assert load_model(tiny("GPTJModel", GPTJ)).attention_calls is None
+    assert load_model(tiny("MambaForCausalLM", MAMBA)).attention_calls is None
+
+
+def test_attention_calls_of_the_real_models(minilm: Model, smollm: Model) -> None:
+    assert (minilm.attention_calls, smollm.attention_calls) == (6, 30)
+
+
 def test_only_encoders_take_pairs(minilm: Model) -> None:
     assert load_model(tiny("BertModel", BERT), tokenizer=minilm.tokenizer).takes_pairs
     assert not load_model(tiny("GPT2LMHeadModel", GPT2), tokenizer=minilm.tokenizer).takes_pairs

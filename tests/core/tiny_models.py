@@ -1,0 +1,104 @@
+"""Tiny networks with random weights, one for each architecture that Headlight promises to read."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+import transformers as t
+
+SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48, "vocab_size": 64}
+IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+DECODER = SMALL | IDS | {"max_position_embeddings": 64}
+GROUPED = DECODER | {"num_key_value_heads": 2, "head_dim": 8}
+LOCAL = {"sliding_window": 4, "layer_types": ["sliding_attention", "full_attention"]}
+GPT2 = {"n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": 64, "n_positions": 64}
+SEQ2SEQ = IDS | {
+    "d_model": 32,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 48,
+    "decoder_ffn_dim": 48,
+    "vocab_size": 64,
+    "max_position_embeddings": 64,
+    "decoder_start_token_id": 1,
+    "forced_eos_token_id": None,
+}
+T5 = {"d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_heads": 4, "vocab_size": 64}
+VIT = {key: size for key, size in SMALL.items() if key != "vocab_size"} | {"image_size": 12, "patch_size": 4}
+
+TINY = {
+    "BERT": lambda: t.BertModel(t.BertConfig(**SMALL)),
+    "RoBERTa": lambda: t.RobertaModel(t.RobertaConfig(**SMALL)),
+    "DistilBERT": lambda: t.DistilBertModel(
+        t.DistilBertConfig(dim=32, n_layers=2, n_heads=4, hidden_dim=48, vocab_size=64)
+    ),
+    "ELECTRA": lambda: t.ElectraModel(t.ElectraConfig(**SMALL, embedding_size=16)),
+    "ALBERT": lambda: t.AlbertModel(
+        t.AlbertConfig(**SMALL | {"num_hidden_layers": 4}, embedding_size=16, num_hidden_groups=2)
+    ),
+    "ModernBERT": lambda: t.ModernBertModel(
+        t.ModernBertConfig(**SMALL, local_attention=4, global_attn_every_n_layers=2, pad_token_id=0)
+    ),
+    "GPT-2": lambda: t.GPT2LMHeadModel(t.GPT2Config(**GPT2)),
+    "GPT-NeoX": lambda: t.GPTNeoXForCausalLM(t.GPTNeoXConfig(**DECODER)),
+    "OPT": lambda: t.OPTForCausalLM(
+        t.OPTConfig(
+            hidden_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            ffn_dim=48,
+            vocab_size=64,
+            word_embed_proj_dim=32,
+        )
+    ),
+    "Phi": lambda: t.PhiForCausalLM(t.PhiConfig(**DECODER)),
+    "Phi-3": lambda: t.Phi3ForCausalLM(t.Phi3Config(**DECODER, num_key_value_heads=2, sliding_window=4)),
+    "Llama": lambda: t.LlamaForCausalLM(t.LlamaConfig(**GROUPED)),
+    "SmolLM3": lambda: t.SmolLM3ForCausalLM(
+        t.SmolLM3Config(**GROUPED, no_rope_layers=[1, 0], use_sliding_window=True, **LOCAL)
+    ),
+    "Mistral": lambda: t.MistralForCausalLM(t.MistralConfig(**GROUPED, sliding_window=4)),
+    "Qwen2": lambda: t.Qwen2ForCausalLM(t.Qwen2Config(**GROUPED, use_sliding_window=True, **LOCAL)),
+    "Qwen3": lambda: t.Qwen3ForCausalLM(t.Qwen3Config(**GROUPED, use_sliding_window=True, **LOCAL)),
+    "Gemma 2": lambda: t.Gemma2ForCausalLM(
+        t.Gemma2Config(**GROUPED, sliding_window=4, attn_logit_softcapping=2.0, query_pre_attn_scalar=8)
+    ),
+    "Gemma 3": lambda: t.Gemma3ForCausalLM(t.Gemma3TextConfig(**GROUPED, **LOCAL, query_pre_attn_scalar=64)),
+    "OLMo 2": lambda: t.Olmo2ForCausalLM(t.Olmo2Config(**DECODER, num_key_value_heads=2)),
+    "Cohere": lambda: t.CohereForCausalLM(t.CohereConfig(**DECODER, num_key_value_heads=2, use_qk_norm=True)),
+    "Granite": lambda: t.GraniteForCausalLM(
+        t.GraniteConfig(**DECODER, num_key_value_heads=2, attention_multiplier=0.2)
+    ),
+    "T5": lambda: t.T5ForConditionalGeneration(t.T5Config(**T5, decoder_start_token_id=0)),
+    "BART": lambda: t.BartForConditionalGeneration(t.BartConfig(**SEQ2SEQ)),
+    "Marian": lambda: t.MarianMTModel(t.MarianConfig(**SEQ2SEQ)),
+    "gpt-oss": lambda: t.GptOssForCausalLM(
+        t.GptOssConfig(**GROUPED, sliding_window=4, num_local_experts=2, num_experts_per_tok=1)
+    ),
+    "ViT": lambda: t.ViTModel(t.ViTConfig(**VIT)),
+}
+
+
+def randomised(network: t.PreTrainedModel) -> t.PreTrainedModel:
+    """With parameters so large that attention is far from uniform; the same ones every time."""
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for name, parameter in network.named_parameters():
+            is_norm = parameter.ndim == 1 and name.endswith("weight")
+            parameter.normal_(mean=float(is_norm), std=0.2)
+    return network.eval()
+
+
+def tiny(name: str) -> t.PreTrainedModel:
+    return randomised(TINY[name]())
+
+
+def eager(network: t.PreTrainedModel, **inputs: torch.Tensor):
+    """The same pass in transformers' own eager code, on a copy, with all its attention weights."""
+    twin = copy.deepcopy(network)
+    twin.set_attn_implementation("eager")
+    with torch.inference_mode():
+        return twin(**inputs, output_attentions=True)
