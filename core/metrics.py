@@ -1,0 +1,387 @@
+"""Numbers about a head: what its attention is like, over all the queries of a text.
+
+Each metric is first a number for every query; a head has the mean over its queries, and their standard deviation as the
+spread. They are measured on the exact weights, all heads of a layer together and a few rows at a time (`core.rows`), so
+that memory grows linearly with the text.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from core.capturing import Capture, Kind
+from core.rows import Rows, row_blocks
+from core.words import token_classes
+
+LOCAL = 5  # tokens to either side that count as near
+
+
+@dataclass(frozen=True)
+class Metric:
+    """What a number about a head means.
+
+    name     the column of `head_metrics`; its spread over the queries is in `<name>_spread`
+    label    what a page calls it
+    formula  in LaTeX; w_qk is the weight that query q gives to key k
+    low, high  its range; n is the number of keys
+    unit     "nats", "tokens", or "" for a share
+    words    one sentence
+    source   where it comes from
+    likeness what a head is called that has much of it, as the end of "mostly ..."; None for those that describe no habit
+    """
+
+    name: str
+    label: str
+    formula: str
+    low: str
+    high: str
+    unit: str
+    words: str
+    source: str
+    likeness: str | None = None
+
+
+METRICS = (
+    Metric(
+        "entropy",
+        "Entropy",
+        r"-\sum_k w_{qk} \ln w_{qk}",
+        "0",
+        "ln n",
+        "nats",
+        "How spread out the attention is: 0 on a single token, ln n evenly on n.",
+        "Shannon 1948; for attention heads Clark et al. 2019, section 3.3",
+    ),
+    Metric(
+        "entropy_share",
+        "Entropy, share",
+        r"-\sum_k w_{qk} \ln w_{qk} \,/\, \ln n_q",
+        "0",
+        "1",
+        "",
+        "Entropy divided by the largest that is possible for the keys a query may attend to (n_q).",
+        "Pielou 1966 (evenness), the same as normalised entropy",
+    ),
+    Metric(
+        "sink",
+        "First token",
+        r"w_{q0}",
+        "0",
+        "1",
+        "",
+        "Share on the first token, where many heads put attention they have no use for.",
+        "Xiao et al. 2024 (attention sinks); Gu et al. 2025, section 3",
+        "the first token",
+    ),
+    Metric(
+        "self",
+        "Itself",
+        r"w_{qq}",
+        "0",
+        "1",
+        "",
+        "Share on the token itself: the diagonal.",
+        "Clark et al. 2019, section 3.1",
+        "the token itself",
+    ),
+    Metric(
+        "previous",
+        "Previous token",
+        r"w_{q,q-1}",
+        "0",
+        "1",
+        "",
+        "Share on the token just before.",
+        "Voita et al. 2019, section 5.1 (positional heads); Elhage et al. 2021",
+        "the previous token",
+    ),
+    Metric(
+        "next",
+        "Next token",
+        r"w_{q,q+1}",
+        "0",
+        "1",
+        "",
+        "Share on the token just after; always 0 where looking ahead is masked.",
+        "Voita et al. 2019, section 5.1",
+        "the next token",
+    ),
+    Metric(
+        "special",
+        "Special tokens",
+        r"\sum_{k \in \text{special}} w_{qk}",
+        "0",
+        "1",
+        "",
+        "Share on tokens that stand for no text, such as [CLS] and [SEP].",
+        "Clark et al. 2019, section 3.2",
+        "special tokens",
+    ),
+    Metric(
+        "punctuation",
+        "Punctuation",
+        r"\sum_{k \in \text{punctuation}} w_{qk}",
+        "0",
+        "1",
+        "",
+        "Share on commas, full stops and other punctuation.",
+        "Clark et al. 2019, section 3.2",
+        "punctuation",
+    ),
+    Metric(
+        "duplicate",
+        "Duplicate token",
+        r"\sum_{k < q,\; t_k = t_q} w_{qk}",
+        "0",
+        "1",
+        "",
+        "Share on earlier occurrences of the same token, over the queries that have one.",
+        "Wang et al. 2023, section 3 (duplicate token heads)",
+        "earlier copies of the token",
+    ),
+    Metric(
+        "induction",
+        "Induction",
+        r"\sum_{k < q,\; t_{k-1} = t_q} w_{qk}",
+        "0",
+        "1",
+        "",
+        "Share on tokens that followed an earlier occurrence of the same token, over the queries that have one.",
+        "Olsson et al. 2022 (prefix matching); Elhage et al. 2021",
+        "what followed earlier copies of the token",
+    ),
+    Metric(
+        "distance",
+        "Mean distance",
+        r"\sum_k w_{qk} \, |q - k| \,/\, \sum_k w_{qk}",
+        "0",
+        "n - 1",
+        "tokens",
+        "How far away the tokens are that it attends to, on average.",
+        "Vig and Belinkov 2019, section 4.2",
+    ),
+    Metric(
+        "largest",
+        "Largest weight",
+        r"\max_k w_{qk}",
+        "0",
+        "1",
+        "",
+        "The weight of the token that gets most.",
+        "Voita et al. 2019, section 4 (confidence)",
+    ),
+    Metric(
+        "locality",
+        "Near tokens",
+        rf"\sum_{{|q - k| \le {LOCAL}}} w_{{qk}}",
+        "0",
+        "1",
+        "",
+        f"Share on tokens at most {LOCAL} positions away, itself included.",
+        "defined here; windows of this kind in Beltagy et al. 2020",
+        "tokens close by",
+    ),
+)
+NAMES = tuple(metric.name for metric in METRICS)
+
+# Between two different texts, positions and occurrences mean nothing.
+_WITHIN_ONE_TEXT = {"self", "previous", "next", "duplicate", "induction", "distance", "locality"}
+
+
+@dataclass(frozen=True, eq=False)
+class Text:
+    """What the metrics need to know of the tokens.
+
+    ids          [keys] token numbers, or None where there are none (pictures)
+    special      [keys] bool
+    punctuation  [keys] bool
+    same         whether queries and keys are the tokens of one text
+    """
+
+    ids: NDArray[np.integer] | None
+    special: NDArray[np.bool_]
+    punctuation: NDArray[np.bool_]
+    same: bool
+
+
+def head_metrics(
+    capture: Capture, kind: Kind | None = None, *, watch: Callable[[int], None] | None = None
+) -> pd.DataFrame:
+    """Every metric of every head on the captured text: a row a head.
+
+    Columns: layer, head, then for each of `METRICS` its mean over the queries and `<name>_spread`, their standard deviation.
+    NaN where a metric has nothing to measure: no punctuation in the text, no repeated token, two different texts. Queries
+    that may attend to nothing are left out.
+
+    kind   as in `Capture.trace`
+    watch  called after every layer with how many are done; what it raises stops the measuring
+    """
+    kind = capture.kinds[0] if kind is None else kind
+    text = text_of(capture, kind)
+    tables = []
+    for layer, call in enumerate(capture.calls[kind]):
+        tables.append(_table(layer, measure(row_blocks(call), text, call.query.shape[2])))
+        if watch is not None:
+            watch(layer + 1)
+    return pd.concat(tables, ignore_index=True)
+
+
+def text_of(capture: Capture, kind: Kind) -> Text:
+    """The key tokens of one kind of attention."""
+    ids = capture.target_ids if kind == "decoder" else capture.input_ids
+    count = len(capture.tokens(kind)[1])
+    if len(ids) != count:  # patches of a picture have no token numbers
+        nothing = np.zeros(count, dtype=np.bool_)
+        return Text(None, nothing, nothing, same=True)
+    classes = token_classes(capture.model.tokenizer, ids)
+    return Text(np.asarray(ids), classes.special, classes.punctuation, same=kind != "cross")
+
+
+def measure(blocks: Iterable[Rows], text: Text, queries: int) -> dict[str, NDArray[np.floating]]:
+    """Each metric of some heads for every query: name -> [heads, queries], NaN where there is nothing to measure."""
+    earlier = Occurrences(text.ids) if text.ids is not None and text.same else None
+    features = np.stack([np.ones_like(text.special), text.special, text.punctuation], axis=1)
+    parts = [_of_rows(rows, text, torch.from_numpy(features), earlier) for rows in blocks]
+    joined = {name: torch.cat([part[name] for part in parts], dim=1).numpy(force=True) for name in NAMES}
+    assert all(values.shape[1] == queries for values in joined.values())
+    return joined
+
+
+def _of_rows(rows: Rows, text: Text, features: Tensor, earlier: Occurrences | None) -> dict[str, Tensor]:
+    """Each metric for a block of rows: [heads, rows]."""
+    weights = rows.weights
+    keys = weights.shape[2]
+    nothing = torch.full(weights.shape[:2], torch.nan, dtype=weights.dtype)
+    total, special, punctuation = (weights @ features[:keys].to(weights.dtype)).unbind(-1)
+    attending = rows.allowed.any(dim=-1)
+    entropy = -(weights * weights.clamp_min(torch.finfo(weights.dtype).tiny).log()).sum(-1)
+    choices = rows.allowed.sum(dim=-1)
+    found = {
+        "entropy": entropy,
+        "entropy_share": torch.where(choices > 1, entropy / choices.clamp_min(2).log(), torch.nan),
+        "sink": weights[..., 0],
+        "special": special if text.special.any() else nothing,
+        "punctuation": punctuation if text.punctuation.any() else nothing,
+        "largest": weights.amax(-1),
+    }
+    if text.same:
+        near = _near(weights, rows.start)
+        found |= {
+            "self": near[..., LOCAL],
+            "previous": _where_inside(near[..., LOCAL - 1], rows, -1, len(text.special)),
+            "next": _where_inside(near[..., LOCAL + 1], rows, +1, len(text.special)),
+            "locality": near.sum(-1),
+            "distance": _distance(weights, rows.start, total),
+        }
+    if earlier is not None:
+        found |= {
+            "duplicate": earlier.share(weights, rows.start, shift=0),
+            "induction": earlier.share(weights, rows.start, shift=1),
+        }
+    return {name: torch.where(attending, found.get(name, nothing), torch.nan) for name in NAMES}
+
+
+def _near(weights: Tensor, start: int) -> Tensor:
+    """The weights from LOCAL positions before each query to LOCAL after it: [heads, rows, 2 LOCAL + 1], 0 outside the text."""
+    rows, keys = weights.shape[1:]
+    places = torch.arange(start, start + rows)[:, None] + torch.arange(-LOCAL, LOCAL + 1)
+    inside = (places >= 0) & (places < keys)
+    return weights[:, torch.arange(rows)[:, None], places.clamp(0, keys - 1)] * inside
+
+
+def _where_inside(values: Tensor, rows: Rows, step: int, length: int) -> Tensor:
+    """NaN for the queries that have no token `step` further on."""
+    places = torch.arange(rows.start, rows.stop) + step
+    return torch.where((places >= 0) & (places < length), values, torch.nan)
+
+
+def _distance(weights: Tensor, start: int, total: Tensor) -> Tensor:
+    """Σ w |q - k| / Σ w.
+
+    As Σ w (q - k) + 2 Σ over k > q of w (k - q): the first is a product with a vector, the second concerns few keys where
+    looking ahead is masked.
+    """
+    rows, keys = weights.shape[1:]
+    # Positions are counted from the block's first row: small numbers where the weights of local heads are.
+    query = torch.arange(rows, dtype=weights.dtype)
+    key = torch.arange(-start, keys - start, dtype=weights.dtype)
+    behind = query * total - weights @ key
+    ahead = (weights[..., start:] * (key[start:] - query[:, None]).clamp_min(0)).sum(-1)
+    return (behind + 2 * ahead) / total
+
+
+class Occurrences:
+    """Where in a text each token has been before: for each query its earlier copies, found without comparing all pairs."""
+
+    def __init__(self, ids: NDArray[np.integer]) -> None:
+        tokens = np.unique(ids, return_inverse=True)[1]
+        order = np.argsort(
+            tokens, kind="stable"
+        )  # the places of every token, one token after another, each from the left
+        starts = np.searchsorted(tokens[order], tokens)
+        self._order = torch.from_numpy(order)
+        self._first = torch.from_numpy(starts)  # [queries] where in `order` the places of the query's token begin
+        places = np.empty_like(order)
+        places[order] = np.arange(len(order))
+        self._count = torch.from_numpy(places - starts)  # [queries] how many copies came before
+
+    def share(self, weights: Tensor, start: int, *, shift: int) -> Tensor:
+        """The weight [heads, rows] on the tokens `shift` after earlier copies; NaN for queries that have none of these
+        before them."""
+        heads, rows, _ = weights.shape
+        count = self._count[start : start + rows]
+        row = torch.repeat_interleave(torch.arange(rows), count)
+        within = torch.arange(len(row)) - (count.cumsum(0) - count)[row]
+        key = self._order[self._first[start : start + rows][row] + within] + shift
+        before = key < start + row
+        row, key = row[before], key[before]
+        found = weights.new_zeros(heads, rows).index_add_(1, row, weights[:, row, key])
+        return torch.where(torch.bincount(row, minlength=rows) > 0, found, torch.nan)
+
+
+def _table(layer: int, measured: dict[str, NDArray[np.floating]]) -> pd.DataFrame:
+    heads = len(measured[NAMES[0]])
+    columns: dict[str, object] = {"layer": np.full(heads, layer), "head": np.arange(heads)}
+    for name, values in measured.items():
+        columns[name], columns[f"{name}_spread"] = _mean_and_spread(values)
+    return pd.DataFrame(columns)
+
+
+def _mean_and_spread(values: NDArray[np.floating]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Over the queries that are not NaN: [heads, queries] -> two of [heads]; NaN if there are none."""
+    known = ~np.isnan(values)
+    count = known.sum(axis=1).astype(float)
+    count[count == 0] = np.nan
+    exact = np.where(known, values, 0).astype(np.float64)
+    mean = exact.sum(axis=1) / count
+    spread = np.sqrt((np.where(known, exact - mean[:, None], 0) ** 2).sum(axis=1) / count)
+    return mean, spread
+
+
+def in_words(head: Mapping[str, float]) -> str:
+    """What a head looks like, from its row of `head_metrics`: "Mostly the previous token (72 %)"."""
+    habits = {metric: head[metric.name] for metric in METRICS if metric.likeness is not None}
+    known = {metric: share for metric, share in habits.items() if not math.isnan(share)}
+    # Near tokens contain the token itself and its neighbours, special tokens often the first one: the narrower habit says more.
+    exact = {metric: share for metric, share in known.items() if metric.name != "locality"}
+    if head["sink"] > 0.8 * head["special"]:
+        exact = {metric: share for metric, share in exact.items() if metric.name != "special"}
+    strongest = sorted(exact, key=lambda metric: -exact[metric])[:2]
+    strong = [f"{metric.likeness} ({exact[metric]:.0%})" for metric in strongest if exact[metric] >= 0.25]
+    if strong and exact[strongest[0]] >= 0.5:
+        return f"Mostly {strong[0]}"
+    if strong:
+        return f"Often {' or '.join(strong)}"
+    if head["locality"] >= 0.5:
+        return f"Mostly tokens close by ({head['locality']:.0%})"
+    if head["entropy_share"] >= 0.9:
+        return "Spread evenly over the text"
+    return "No single habit"
