@@ -19,14 +19,17 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from core.attention import AttentionTrace, attend
 from core.errors import InputError, WeightsOnlyError
+from core.images import patch_grid
 from core.masks import causal, describe, grid
+from core.model_inputs import TooLongError as TooLongError
+from core.model_inputs import image_inputs, target_ids, text_inputs
 from core.tokens import token_texts
 
 if TYPE_CHECKING:
@@ -39,19 +42,6 @@ Kind = Literal["self", "encoder", "decoder", "cross"]
 # How many units of rounding still count as agreement. Measured on every head of both offline models: at most 5.4, and at
 # least 370 once the scale is off by one percent.
 ALLOWED_ROUNDING = 20.0
-
-
-class TooLongError(InputError):
-    """The text has more tokens than can be read: `count` of them, where `limit` are allowed."""
-
-    def __init__(self, count: int, limit: int, field: str) -> None:
-        super().__init__(
-            f"The text has {count:,} tokens; at most {limit:,} can be read. "
-            f"Shorten it, or keep only the first {limit:,} tokens.",
-            field=field,
-        )
-        self.count = count
-        self.limit = limit
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +80,13 @@ class _Recorder:
         self.watch = watch
 
     def keep(self, call: Call) -> None:
+        parts = call.query.shape[0]
+        if parts != 1:  # Swin's windows, for example
+            raise WeightsOnlyError(
+                f"{type(call.module).__name__} computes attention within {parts} separate parts of what it reads. "
+                f"Such parts are not shown. Choose another model.",
+                field="model",
+            )
         self.calls.append(call)
         if self.watch is not None:
             self.watch(len(self.calls))
@@ -236,6 +233,7 @@ class Capture:
 
     Layers and heads count from 0. `kind` says which attention is meant: "self" in encoders and decoders alone; "encoder",
     "decoder" (its self-attention) and "cross" (decoder queries, encoder keys) in encoder-decoder models. None: the first.
+    `grid` is (rows, columns) of the patches of a picture, whose capture has no input_ids; None for a text.
     """
 
     model: Model
@@ -243,14 +241,29 @@ class Capture:
     target_ids: tuple[int, ...]
     calls: dict[Kind, tuple[Call, ...]]
     logits: NDArray[np.floating] | None = field(repr=False)
+    grid: tuple[int, int] | None = None
+
+    @property
+    def prefix_tokens(self) -> int:
+        """How many tokens stand before the patches of a picture; 0 for a text."""
+        if self.grid is None:
+            return 0
+        rows, columns = self.grid
+        return self._first_call.key.shape[2] - rows * columns
+
+    @property
+    def _first_call(self) -> Call:
+        return self.calls[self.kinds[0]][0]
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
         return tuple(kind for kind in get_args(Kind) if kind in self.calls)
 
     def tokens(self, kind: Kind | None = None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """(query tokens, key tokens) as the tokenizer made them."""
+        """(query tokens, key tokens) as the tokenizer made them; "[CLS]" and "patch <row>,<column>" for a picture."""
         kind = self._kind(kind)
+        if not self.input_ids:
+            return (patches := self._patches(), patches)
         source = token_texts(self.model.tokenizer, self.input_ids)
         target = token_texts(self.model.tokenizer, self.target_ids)
         return target if kind in ("decoder", "cross") else source, target if kind == "decoder" else source
@@ -304,6 +317,18 @@ class Capture:
         texts = token_texts(self.model.tokenizer, best.tolist())
         return [(text, float(probabilities[token])) for text, token in zip(texts, best, strict=True)]
 
+    def _patches(self) -> tuple[str, ...]:
+        if self.grid is None:
+            return tuple(f"position {place}" for place in range(self._first_call.key.shape[2]))
+        rows, columns = self.grid
+        further = max(self.prefix_tokens - 1, 0)
+        are_registers = further == getattr(self.model.network.config, "num_register_tokens", 0)
+        first = ("[CLS]", *(f"[{'REG' if are_registers else 'extra'} {number + 1}]" for number in range(further)))
+        return (
+            *first[: self.prefix_tokens],
+            *(f"patch {row},{column}" for row in range(rows) for column in range(columns)),
+        )
+
     def _kind(self, kind: Kind | None) -> Kind:
         if kind is None:
             return self.kinds[0]
@@ -327,34 +352,42 @@ def capture(
     pair: str | None = None,
     target: str | None = None,
     input_ids: Sequence[int] | NDArray[np.integer] | None = None,
+    image: ArrayLike | None = None,
     most_tokens: int | None = None,
     cut: bool = False,
     watch: Watch | None = None,
 ) -> Capture:
-    """Run the model once over a text and keep what its heads did.
+    """Run the model once over a text, or a picture, and keep what its heads did.
 
     text       what the model reads, with the special tokens its tokenizer adds
     pair       a second text, for encoders that take two
     target     what the decoder of an encoder-decoder model has written so far; None: only its start token
     input_ids  token numbers instead of a text
-    most_tokens  a limit below the model's own
+    image      for models that read pictures: [height, width, 3], uint8 or real numbers from 0 to 1 (core.images.read_image)
+    most_tokens  a limit below the model's own, for texts
     cut        keep the first tokens that fit, instead of raising TooLongError
     watch      called after every attention call of the pass with how many there have been, of `model.attention_calls`;
                whatever it raises ends the pass there and reaches the caller
 
-    Raises InputError for a blank or too long text, WeightsOnlyError for architectures that do not hand out their queries.
+    Raises InputError for a blank text, or a picture where texts are read; TooLongError; and WeightsOnlyError for
+    architectures that do not hand out their queries.
     """
     if not model.captures:
         raise _weights_only(model)
-    limit = min((most for most in (model.max_tokens, most_tokens) if most is not None), default=None)
-    inputs = _encode(model, text, pair, limit, cut) if input_ids is None else _from_ids(model, input_ids, limit, cut)
-    target_ids: tuple[int, ...] = ()
+    if image is not None and not (text is None and input_ids is None):
+        raise InputError("Give a picture or a text, not both.", field="image")
+    if image is not None:
+        inputs = image_inputs(model, image)
+    else:
+        inputs = text_inputs(model, text, pair=pair, input_ids=input_ids, most_tokens=most_tokens, cut=cut)
+    written: tuple[int, ...] = ()
     if model.is_encoder_decoder:
-        target_ids = _target_ids(model, target, limit, cut)
-        inputs["decoder_input_ids"] = torch.tensor([target_ids])
+        written = target_ids(model, target, most_tokens, cut)
+        inputs["decoder_input_ids"] = torch.tensor([written])
     calls, logits = _run(model, inputs, watch)
-    ids = tuple(inputs["input_ids"][0].tolist())
-    return Capture(model, ids, target_ids, _by_kind(model, calls), logits)
+    ids = tuple(inputs["input_ids"][0].tolist()) if image is None else ()
+    patches = None if image is None else patch_grid(model, calls[0].key.shape[2])
+    return Capture(model, ids, written, _by_kind(model, calls), logits, patches)
 
 
 def certify(trace: AttentionTrace, output: NDArray[np.floating], model: Model) -> Certificate:
@@ -444,58 +477,6 @@ def _numpy(tensor: torch.Tensor) -> NDArray[np.floating]:
     """In float32, which holds every float16 and bfloat16 exactly, or in float64 if the model runs in it."""
     wide = tensor if tensor.dtype == torch.float64 else tensor.float()
     return wide.numpy(force=True)
-
-
-def _encode(model: Model, text: str | None, pair: str | None, limit: int | None, cut: bool) -> dict[str, torch.Tensor]:
-    if model.tokenizer is None:
-        raise InputError(f"{model.name} came without a tokenizer: give input_ids instead of a text.", field="text")
-    if text is None or not text.strip():
-        raise InputError("The text is blank. Type at least one word.", field="text")
-    if pair is not None and not model.takes_pairs:
-        raise InputError(f"{model.name} takes one text, not a pair. Leave the second text empty.", field="pair")
-    encoded = model.tokenizer(text, pair or None, return_tensors="pt", verbose=False)
-    count = encoded["input_ids"].shape[1]
-    if limit is not None and count > limit:
-        if not cut:
-            raise TooLongError(count, limit, "text")
-        encoded = model.tokenizer(
-            text, pair or None, return_tensors="pt", truncation=True, max_length=limit, verbose=False
-        )
-    if encoded["input_ids"].shape[1] == 0:
-        raise InputError("The text has no tokens. Type at least one word.", field="text")
-    return {name: encoded[name] for name in ("input_ids", "token_type_ids") if name in encoded}
-
-
-def _from_ids(
-    model: Model, input_ids: Sequence[int] | NDArray[np.integer], limit: int | None, cut: bool
-) -> dict[str, torch.Tensor]:
-    ids = torch.as_tensor(input_ids).reshape(1, -1)
-    size = model.network.get_input_embeddings().get_parameter("weight").shape[0]
-    if ids.numel() == 0 or ids.is_floating_point() or int(ids.min()) < 0 or int(ids.max()) >= size:
-        raise InputError(
-            f"Token numbers have to be whole numbers from 0 to {size - 1}, and at least one.", field="input_ids"
-        )
-    if limit is not None and ids.shape[1] > limit:
-        if not cut:
-            raise TooLongError(ids.shape[1], limit, "input_ids")
-        ids = ids[:, :limit]
-    return {"input_ids": ids.long()}
-
-
-def _target_ids(model: Model, target: str | None, limit: int | None, cut: bool) -> tuple[int, ...]:
-    start = model.network.config.decoder_start_token_id
-    if start is None:
-        start = model.network.config.bos_token_id or model.network.config.pad_token_id or 0
-    if not target:
-        return (start,)
-    if model.tokenizer is None:
-        raise InputError(f"{model.name} came without a tokenizer: it cannot read a target text.", field="target")
-    written = tuple(model.tokenizer(text_target=target, add_special_tokens=False)["input_ids"])
-    if limit is not None and len(written) + 1 > limit:
-        if not cut:
-            raise TooLongError(len(written) + 1, limit, "target")
-        written = written[: limit - 1]
-    return (start, *written)
 
 
 def _weights_only(model: Model) -> WeightsOnlyError:

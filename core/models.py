@@ -11,7 +11,7 @@ import inspect
 import json
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -36,6 +36,7 @@ from transformers import (
 from core.capturing import IMPLEMENTATION
 from core.conversion import BUILDING, converted, file_sha256
 from core.errors import InputError
+from core.images import ImageSettings, image_settings
 
 # The environment variable of this name is read only once, and huggingface_hub may have been imported long ago.
 constants.HF_HUB_DISABLE_TELEMETRY = True
@@ -95,12 +96,14 @@ class Model:
     revision    what exactly was read: "sha256 <hash>" of the weights of a folder (of the only safetensors file; of several,
                 the hash of the lines "<hash>  <name>" that sha256sum prints for them, sorted by name), the same with
                 the quantisation of a converted GGUF file, the commit of a hub id, or "in memory"
+    image_settings  how a model that reads pictures wants their colours
     """
 
     name: str
     network: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase | None
     revision: str
+    image_settings: ImageSettings = field(default_factory=ImageSettings)
 
     @property
     def dtype(self) -> str:
@@ -111,6 +114,13 @@ class Model:
     def captures(self) -> bool:
         """Whether queries, keys and values can be had. Where not, only the weights (`output_attentions=True`) can."""
         return self.network.config._attn_implementation == IMPLEMENTATION
+
+    @property
+    def reads_images(self) -> bool:
+        """Whether it reads one picture, and nothing else, as vision transformers do."""
+        modalities = self.network.input_modalities
+        only_pictures = modalities == "image" or list(modalities) == ["image"]
+        return only_pictures and not self.is_encoder_decoder
 
     @property
     def is_encoder_decoder(self) -> bool:
@@ -192,6 +202,7 @@ def load_model(
         network=network,
         tokenizer=tokenizer or _tokenizer(source),
         revision=source.revision or f"sha256 {_sha256(files)}",
+        image_settings=_image_settings(source),
     )
 
 
@@ -409,10 +420,20 @@ def _tokenizer(source: _Source) -> PreTrainedTokenizerBase | None:
         _refuse(source, f"has a tokenizer that cannot be loaded: {_first_line(error)}", error)
 
 
+def _image_settings(source: _Source) -> ImageSettings:
+    path = source.folder / "preprocessor_config.json"
+    if not path.is_file():
+        return ImageSettings()
+    try:
+        return image_settings(json.loads(path.read_text("utf-8")))
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        _refuse(source, f"has a preprocessor_config.json that cannot be used: {_first_line(error)}", error)
+
+
 def _in_memory(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None) -> Model:
     network.eval()
-    if _routes_attention(network) and type(network)._can_set_attn_implementation():
-        network.set_attn_implementation(IMPLEMENTATION)
+    captures = _routes_attention(network) and type(network)._can_set_attn_implementation()
+    network.set_attn_implementation(IMPLEMENTATION if captures else "eager")
     return Model(type(network).__name__, network, tokenizer, "in memory")
 
 

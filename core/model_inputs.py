@@ -1,0 +1,116 @@
+"""What a model reads: a text, two texts, token numbers or a picture, checked and turned into tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+
+from core.errors import InputError
+from core.images import pixel_values
+
+if TYPE_CHECKING:
+    from core.models import Model
+
+
+class TooLongError(InputError):
+    """The text has more tokens than can be read: `count` of them, where `limit` are allowed."""
+
+    def __init__(self, count: int, limit: int, field: str) -> None:
+        super().__init__(
+            f"The text has {count:,} tokens; at most {limit:,} can be read. "
+            f"Shorten it, or keep only the first {limit:,} tokens.",
+            field=field,
+        )
+        self.count = count
+        self.limit = limit
+
+
+def text_inputs(
+    model: Model,
+    text: str | None = None,
+    *,
+    pair: str | None = None,
+    input_ids: Sequence[int] | NDArray[np.integer] | None = None,
+    most_tokens: int | None = None,
+    cut: bool = False,
+) -> dict[str, torch.Tensor]:
+    """`input_ids` [1, tokens] and what else the tokenizer makes of a text. The arguments are those of `capture`."""
+    if model.reads_images:
+        field = "text" if input_ids is None else "input_ids"
+        raise InputError(f"{model.name} reads pictures, not texts. Give it an image.", field=field)
+    if model.network.main_input_name != "input_ids":
+        raise InputError(
+            f"{model.name} reads {model.network.main_input_name.replace('_', ' ')}, not texts. Choose another model.",
+            field="model",
+        )
+    limit = _limit(model, most_tokens)
+    return _encode(model, text, pair, limit, cut) if input_ids is None else _from_ids(model, input_ids, limit, cut)
+
+
+def target_ids(model: Model, target: str | None, most_tokens: int | None = None, cut: bool = False) -> tuple[int, ...]:
+    """What the decoder of an encoder-decoder model has written: its start token, then the target's tokens."""
+    limit = _limit(model, most_tokens)
+    start = model.network.config.decoder_start_token_id
+    if start is None:
+        start = model.network.config.bos_token_id or model.network.config.pad_token_id or 0
+    if not target:
+        return (start,)
+    if model.tokenizer is None:
+        raise InputError(f"{model.name} came without a tokenizer: it cannot read a target text.", field="target")
+    written = tuple(model.tokenizer(text_target=target, add_special_tokens=False)["input_ids"])
+    if limit is not None and len(written) + 1 > limit:
+        if not cut:
+            raise TooLongError(len(written) + 1, limit, "target")
+        written = written[: limit - 1]
+    return (start, *written)
+
+
+def image_inputs(model: Model, image: ArrayLike) -> dict[str, torch.Tensor]:
+    """`pixel_values` [1, 3, height, width]. Raises InputError (field "image") if the model reads texts."""
+    if not model.reads_images:
+        raise InputError(f"{model.name} reads texts, not pictures. Give it a text.", field="image")
+    return {"pixel_values": pixel_values(model, image)}
+
+
+def _limit(model: Model, most_tokens: int | None) -> int | None:
+    return min((most for most in (model.max_tokens, most_tokens) if most is not None), default=None)
+
+
+def _encode(model: Model, text: str | None, pair: str | None, limit: int | None, cut: bool) -> dict[str, torch.Tensor]:
+    if model.tokenizer is None:
+        raise InputError(f"{model.name} came without a tokenizer: give input_ids instead of a text.", field="text")
+    if text is None or not text.strip():
+        raise InputError("The text is blank. Type at least one word.", field="text")
+    if pair is not None and not model.takes_pairs:
+        raise InputError(f"{model.name} takes one text, not a pair. Leave the second text empty.", field="pair")
+    encoded = model.tokenizer(text, pair or None, return_tensors="pt", verbose=False)
+    count = encoded["input_ids"].shape[1]
+    if limit is not None and count > limit:
+        if not cut:
+            raise TooLongError(count, limit, "text")
+        encoded = model.tokenizer(
+            text, pair or None, return_tensors="pt", truncation=True, max_length=limit, verbose=False
+        )
+    if encoded["input_ids"].shape[1] == 0:
+        raise InputError("The text has no tokens. Type at least one word.", field="text")
+    return {name: encoded[name] for name in ("input_ids", "token_type_ids") if name in encoded}
+
+
+def _from_ids(
+    model: Model, input_ids: Sequence[int] | NDArray[np.integer], limit: int | None, cut: bool
+) -> dict[str, torch.Tensor]:
+    ids = torch.as_tensor(input_ids).reshape(1, -1)
+    size = model.network.get_input_embeddings().get_parameter("weight").shape[0]
+    if ids.numel() == 0 or ids.is_floating_point() or int(ids.min()) < 0 or int(ids.max()) >= size:
+        raise InputError(
+            f"Token numbers have to be whole numbers from 0 to {size - 1}, and at least one.", field="input_ids"
+        )
+    if limit is not None and ids.shape[1] > limit:
+        if not cut:
+            raise TooLongError(ids.shape[1], limit, "input_ids")
+        ids = ids[:, :limit]
+    return {"input_ids": ids.long()}
