@@ -1,0 +1,461 @@
+"""The token view in a browser: what it shades and says against the weights it was given, and what it asks the server."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from playwright.sync_api import Browser, Locator
+
+from core.figures.labels import visible
+from tests.browser.driver import App, Server
+from tests.browser.token_view_app import TEXTS, tokens, weights
+from tests.source_files import ROOT
+from ui.token_view import token_view
+
+pytestmark = pytest.mark.browser
+
+TEXT = TEXTS["spaces"]
+COUNT = len(TEXT)
+PIN = "rgb(230, 0, 126)"
+LEAST_CONTRAST = 4.5  # WCAG 2.2, AA, running text
+
+# What a person sees of each token: its words, its background and its frame; as the browser computed them.
+_READ = """
+(tokens) => tokens.map((token) => {
+    const style = getComputedStyle(token);
+    const box = token.getBoundingClientRect();
+    return {
+        text: token.textContent, colour: style.color, background: style.backgroundColor, frame: style.boxShadow,
+        label: token.getAttribute("aria-label"), title: token.title, selected: token.getAttribute("aria-selected"),
+        bidi: style.unicodeBidi, direction: style.direction, tab: token.tabIndex, size: parseFloat(style.fontSize),
+        children: [...token.querySelectorAll("*")].map((child) => child.tagName + child.className),
+        left: box.left, right: box.right, top: box.top, bottom: box.bottom,
+    };
+})
+"""
+
+
+class ViewServer(Server):
+    """The small app that shows nothing but a token view."""
+
+    def __init__(self) -> None:
+        with socket.socket() as probe:
+            probe.bind(("localhost", 0))
+            self.port = probe.getsockname()[1]
+        self.address = f"http://localhost:{self.port}"
+        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - lives as long as the process that writes to it
+        script = ["-m", "streamlit", "run", "tests/browser/token_view_app.py"]
+        options = ["--server.headless", "true", "--server.port", str(self.port)]
+        self._process = subprocess.Popen(
+            [sys.executable, *script, *options],
+            cwd=ROOT,
+            env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+        )
+
+
+class View(App):
+    """A token view on a page of its own."""
+
+    def __init__(self, *arguments) -> None:
+        super().__init__(*arguments)
+        self.sent: list[object] = []
+        self.page.on("websocket", lambda socket: socket.on("framesent", lambda frame: self.sent.append(frame)))
+
+    def open(self, path: str = "/") -> View:
+        super().open(path)
+        self.tokens.first.wait_for()
+        return self
+
+    @property
+    def tokens(self) -> Locator:
+        return self.page.locator(".token")
+
+    @property
+    def note(self) -> str:
+        return self.page.locator(".note").inner_text()
+
+    def side(self, name: str) -> Locator:
+        return self.page.get_by_role("listbox", name=name).locator(".token")
+
+    def read(self, among: Locator | None = None) -> list[dict]:
+        return (among or self.tokens).evaluate_all(_READ)
+
+    def shades(self, among: Locator | None = None) -> NDArray[np.floating]:
+        """The opacity of every token's background, in units of the strongest."""
+        opacities = np.array([opacity(token["background"]) for token in self.read(among)])
+        return opacities / opacities.max()
+
+    def framed(self) -> list[int]:
+        """The tokens that are pointed at: those with a frame in the colour of the text."""
+        return [place for place, token in enumerate(self.read()) if token["colour"] in token["frame"]]
+
+    def leave(self) -> View:
+        self.page.mouse.move(5, 5)
+        return self
+
+
+def opacity(colour: str) -> float:
+    parts = [float(part) for part in re.findall(r"[\d.]+", colour)]
+    return parts[3] if len(parts) == 4 else 1.0
+
+
+def percents(text: str) -> list[float]:
+    """Every number in front of a percent sign, as a share."""
+    return [float(number) / 100 for number in re.findall(r"([\d.]+) %", text)]
+
+
+def contrast(one: tuple[float, ...], other: tuple[float, ...]) -> float:
+    """WCAG 2.2, contrast ratio of two sRGB colours from 0 to 255."""
+
+    def luminance(colour: tuple[float, ...]) -> float:
+        shares = np.array(colour) / 255
+        return np.where(shares <= 0.04045, shares / 12.92, ((shares + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722]
+
+    low, high = sorted([luminance(one), luminance(other)])
+    return (high + 0.05) / (low + 0.05)
+
+
+def rgb(colour: str) -> tuple[float, ...]:
+    return tuple(float(part) for part in re.findall(r"[\d.]+", colour))[:3]
+
+
+@pytest.fixture(scope="module")
+def view_server() -> Iterator[ViewServer]:
+    server = ViewServer()
+    yield server.wait()
+    server.stop()
+
+
+@pytest.fixture
+def show(browser: Browser, view_server: ViewServer) -> Iterator[Callable[..., View]]:
+    """Opens token views; in the end nothing may have gone wrong on any of them."""
+    contexts, views = [], []
+
+    def open_view(path: str = "/", *, width: int = 1280, **options) -> View:
+        contexts.append(browser.new_context(viewport={"width": width, "height": 900}, **options))
+        views.append(View(contexts[-1], view_server))
+        return views[-1].open(path)
+
+    yield open_view
+    problems = [problem for view in views for problem in view.problems]
+    for context in contexts:
+        context.close()
+    assert not problems, "\n".join(problems)
+
+
+# --- shades and numbers
+
+
+@pytest.mark.parametrize("direction", ["from", "to"])
+def test_tokens_shade_in_proportion_to_the_weights(show, direction):
+    view = show(f"/?direction={direction}")
+    drawn = weights(COUNT, COUNT)
+    for token in (0, 5, COUNT - 1):
+        view.tokens.nth(token).hover()
+        expected = drawn[token] if direction == "from" else drawn[:, token]
+        np.testing.assert_allclose(view.shades(), expected / expected.max(), atol=0.01)
+        assert view.framed() == [token]
+        strongest = np.argsort(-expected)[:3]
+        assert [f"({place})" in view.note for place in strongest] == [True] * 3
+        np.testing.assert_allclose(percents(view.note), expected[strongest], rtol=0.005)
+        assert percents(view.page.locator(".legend").inner_text()) == pytest.approx([expected.max()], rel=0.005)
+        said = [percents(label["label"]) for label in view.read()]
+        np.testing.assert_allclose(np.ravel(said), expected, rtol=0.005, atol=1e-5)
+
+
+def test_without_pointing_the_mean_is_shown(show):
+    view = show("/?mask=causal")
+    drawn = np.nan_to_num(weights(COUNT, COUNT, is_causal=True))
+    mean = drawn.mean(axis=0)
+    assert view.note.startswith("Mean of all tokens: most goes to “The” (0)")
+    np.testing.assert_allclose(view.shades(), mean / mean.max(), atol=0.01)
+    view.tokens.nth(3).click()
+    view.idle().tokens.nth(7).click()
+    view.idle().leave()
+    mean = drawn[[3, 7]].mean(axis=0)
+    view.until(lambda: view.note.startswith("Mean of 2 pinned tokens"), "the mean of the pinned tokens is not shown")
+    np.testing.assert_allclose(view.shades(), mean / mean.max(), atol=0.01)
+    assert "They may not look at 8 tokens" in view.note
+
+
+def test_forbidden_pairs_are_marked_and_not_shaded(show):
+    view = show("/?mask=causal")
+    assert "may not look there" in view.page.locator(".legend").inner_text()
+    view.tokens.nth(4).hover()
+    for place, token in enumerate(view.read()):
+        is_forbidden = place > 4
+        assert ("may not look there" in token["label"]) == is_forbidden
+        assert ("may not look there" in token["title"]) == is_forbidden
+        assert (opacity(token["background"]) == 0) == is_forbidden
+    plain, grey = (rgb(view.read()[place]["colour"]) for place in (0, 5))
+    assert plain != grey
+    assert f"It may not look at {COUNT - 5} tokens" in view.note
+
+
+def test_a_pinned_token_and_the_one_pointed_at(show):
+    view = show("/?mask=causal")
+    drawn = weights(COUNT, COUNT, is_causal=True)
+    view.tokens.nth(9).click()
+    view.idle()
+    view.tokens.nth(2).hover()
+    sentence = f"“dog” (9) attends to “sat” (2): {100 * drawn[9, 2]:#.3g} %."
+    assert sentence in view.note
+    assert view.tokens.nth(2).get_attribute("title") == sentence
+    view.tokens.nth(12).hover()
+    assert "“dog” (9) may not look at “Kath” (12)." in view.note
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_is_legible_on_every_shade(show, scheme):
+    view = show("/?mask=causal", color_scheme=scheme)
+    view.tokens.nth(6).hover()
+    page = rgb(view.page.locator("[data-testid=stApp]").evaluate("app => getComputedStyle(app).backgroundColor"))
+    assert (page == (255, 255, 255)) == (scheme == "light")
+    for token in view.read():
+        share = opacity(token["background"])
+        shade = tuple(
+            share * part + (1 - share) * behind for part, behind in zip(rgb(token["background"]), page, strict=True)
+        )
+        text = [255 * part if "srgb" in token["colour"] else part for part in rgb(token["colour"].replace("srgb", ""))]
+        assert contrast(tuple(text), shade) >= LEAST_CONTRAST, token
+        assert token["size"] >= 16
+
+
+# --- clicks, keys and fingers
+
+
+def test_a_click_returns_the_position_in_the_whole_text(show):
+    view = show("/?from=100")
+    view.tokens.nth(3).click()
+    view.until(lambda: "clicked: 103" in view.page.inner_text("body"), "the click did not come back")
+    pinned = view.read()[3]
+    assert pinned["selected"] == "true"
+    assert PIN in pinned["frame"]
+    assert [token["selected"] for token in view.read()].count("true") == 1
+    view.leave().tokens.nth(3).click()
+    view.until(lambda: view.read()[3]["selected"] == "false", "the second click did not take the pin away")
+
+
+def test_arrow_keys_move_and_enter_pins(show):
+    view = show()
+    drawn = weights(COUNT, COUNT)
+    view.tokens.first.focus()
+    press = view.page.keyboard.press
+    for key, place in (
+        ("ArrowRight", 1),
+        ("ArrowRight", 2),
+        ("ArrowLeft", 1),
+        ("End", COUNT - 1),
+        ("ArrowRight", COUNT - 1),
+    ):
+        press(key)
+        assert view.framed() == [place]
+    press("Home")
+    press("ArrowRight")
+    np.testing.assert_allclose(view.shades(), drawn[1] / drawn[1].max(), atol=0.01)
+    assert [token["tab"] for token in view.read()] == [-1, 0] + [-1] * (COUNT - 2)
+    press("Enter")
+    view.until(lambda: view.read()[1]["selected"] == "true", "Enter did not pin the token")
+    view.idle()
+    press("ArrowRight")  # the focus is where it was
+    assert view.framed() == [2]
+    press("Shift+Tab")
+    assert view.framed() == []
+
+
+def test_arrow_keys_move_between_lines(show):
+    view = show("/?count=120")
+    view.tokens.nth(5).focus()
+    view.page.keyboard.press("ArrowDown")
+    boxes = view.read()
+    [below] = view.framed()
+    lines = sorted({round(box["top"]) for box in boxes})
+    assert round(boxes[below]["top"]) == lines[1]
+    middle = (boxes[5]["left"] + boxes[5]["right"]) / 2
+    assert boxes[below]["left"] - 10 <= middle <= boxes[below]["right"] + 10
+    view.page.keyboard.press("ArrowUp")
+    assert round(boxes[view.framed()[0]]["top"]) == lines[0]
+
+
+def test_the_first_tap_points_and_the_second_pins(show):
+    view = show(width=390, has_touch=True)
+    view.tokens.nth(4).tap()
+    assert view.framed() == [4]
+    view.idle()
+    assert view.read()[4]["selected"] == "false"
+    view.tokens.nth(4).tap()
+    view.until(lambda: view.read()[4]["selected"] == "true", "the second tap did not pin the token")
+
+
+# --- the server
+
+
+def test_moving_over_tokens_sends_the_server_nothing(show):
+    view = show("/?count=200&mask=causal")
+    assert view.sent, "the test does not see messages"
+    view.sent.clear()
+    notes = set()
+    for place in range(0, 200, 4):
+        view.tokens.nth(place).hover()
+        notes.add(view.note)
+    view.leave()
+    for _ in range(20):
+        view.page.keyboard.press("ArrowRight")
+    view.idle()
+    assert len(notes) == 50
+    assert view.sent == []
+    view.tokens.nth(8).click()
+    view.until(lambda: bool(view.sent), "a click is a message, or the test does not see any")
+
+
+def test_new_weights_are_shown_in_place(show):
+    view = show()
+    view.tokens.nth(5).click()
+    view.idle().tokens.nth(5).evaluate("token => { window.before = token; }")
+    view.page.evaluate(
+        "window.changes = 0; window.watch = new MutationObserver((all) => { window.changes += all.length; })"
+    )
+    view.page.locator(".scroll").evaluate("part => window.watch.observe(part, { childList: true, subtree: true })")
+    view.tokens.nth(2).focus()
+    view.page.keyboard.press("ArrowRight")
+    view.number("seed", 1).idle()
+    expected = weights(COUNT, COUNT, seed=1)[5]
+    view.leave()
+    view.until(
+        lambda: np.allclose(view.shades(), expected / expected.max(), atol=0.01), "the new weights are not shown"
+    )
+    assert view.page.evaluate("window.before.isConnected && window.changes === 0")
+    view.sent.clear()
+    view.tokens.nth(7).click()
+    view.until(lambda: view.read()[7]["selected"] == "true", "the click did not come back")
+    assert len(view.idle().sent) == 1  # a listener left over from before would tell it again
+
+
+# --- the text
+
+
+def test_tokens_appear_as_typed(show):
+    view = show("/?text=markup")
+    view.tokens.nth(1).hover()
+    shown = view.read()
+    assert [token["text"] for token in shown] == [visible(token) for token in TEXTS["markup"]]
+    assert [token["children"] for token in shown] == [[]] * len(shown)
+    assert view.note.startswith("“<img src=x onerror=aler…” (1) attends most to “&lt;” (10)")
+    assert view.page.locator(".view :is(img, b)").count() == 0
+    hebrew = TEXTS["markup"].index("שלום")
+    assert [token["direction"] for token in shown].index("rtl") == hebrew
+    assert {token["bidi"] for token in shown} == {"isolate"}
+    newline = TEXTS["markup"].index("\n")
+    assert shown[newline]["left"] > shown[newline - 1]["left"]
+    assert shown[newline + 1]["top"] > shown[newline]["bottom"] - 5
+    assert shown[newline + 1]["left"] == pytest.approx(shown[0]["left"], abs=2)
+
+
+@pytest.mark.parametrize(
+    ("text", "joined", "apart"),
+    [("spaces", [("Kath", "mand"), ("mat", ",")], [("The", "cat")]), ("pieces", [("sleep", "ing")], [("the", "cat")])],
+)
+def test_words_flow_and_pieces_join(show, text, joined, apart):
+    boxes = {re.sub(r"^(##|·)", "", token["text"]): token for token in reversed(show(f"/?text={text}").read())}
+    gaps = [boxes[after]["left"] - boxes[before]["right"] for before, after in joined]
+    assert max(gaps) < 2
+    if text == "pieces":  # in the other vocabulary the blank is a part of the token
+        assert min(boxes[after]["left"] - boxes[before]["right"] for before, after in apart) > 3
+    assert any(token["children"] == ["SPANquiet"] for token in boxes.values())
+
+
+@pytest.mark.parametrize("path", ["/?count=200", "/?count=200&lines=1", "/?text=markup", "/?text=pieces&keys=spaces"])
+def test_nothing_overflows_on_a_phone(show, path):
+    view = show(path, width=390)
+    view.tokens.nth(1).hover()
+    assert view.page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert view.page.locator(".scroll").evaluate("part => part.scrollWidth - part.clientWidth") <= 0
+    assert view.page.locator(".scroll").bounding_box()["height"] <= 480
+    assert max(token["right"] for token in view.read()) <= 390
+
+
+def test_queries_and_keys_of_different_texts(show):
+    view = show("/?text=pieces&keys=spaces")
+    queries, keys = view.side("Queries"), view.side("Keys")
+    drawn = weights(queries.count(), keys.count())
+    queries.nth(4).hover()
+    np.testing.assert_allclose(view.shades(keys), drawn[4] / drawn[4].max(), atol=0.01)
+    keys.nth(6).hover()
+    np.testing.assert_allclose(view.shades(queries), drawn[:, 6] / drawn[:, 6].max(), atol=0.01)
+    keys.nth(6).click()  # the direction is "from": it is queries that are pinned
+    view.idle()
+    assert not any(token["selected"] == "true" for token in view.read())
+    queries.nth(4).click()
+    view.until(lambda: view.read(queries)[4]["selected"] == "true", "a query is not pinned")
+    keys.nth(6).hover()
+    assert f"“sleep” (4) attends to “,” (6): {100 * drawn[4, 6]:#.3g} %." in view.note
+
+
+# --- lines
+
+
+def test_lines_of_a_token_and_the_strongest_of_all(show):
+    view = show("/?count=100&lines=1&mask=causal")
+    drawn = weights(100, 100, is_causal=True)
+    paths = view.page.locator(".columns path")
+    assert paths.count() == 200
+    assert "the 200 strongest of 5,050 pairs" in view.note
+    queries, keys = view.side("Queries"), view.side("Keys")
+    queries.nth(12).hover()
+    expected = np.sort(drawn[12][drawn[12] >= 0.005])
+    assert f"{len(expected)} of its 13 pairs, those of 0.5 % or more" in view.note
+    widths = [
+        float(width) for width in paths.evaluate_all("all => all.map((path) => path.getAttribute('stroke-width'))")
+    ]
+    np.testing.assert_allclose(widths, 0.75 + 4.25 * expected / expected.max(), atol=0.01)
+    lines = paths.evaluate_all(
+        "all => all.map((path) => path.getBoundingClientRect()).map((box) => [box.top, box.bottom])"
+    )
+    boxes = view.read(queries), view.read(keys)
+    middle = [[(box["top"] + box["bottom"]) / 2 for box in side] for side in boxes]
+    strongest = int(np.nanargmax(drawn[12]))
+    ends = sorted([middle[0][12], middle[1][strongest]])
+    np.testing.assert_allclose(lines[-1], ends, atol=4)
+    keys.nth(2).hover()
+    assert paths.count() == np.count_nonzero(drawn[:, 2] >= 0.005)
+
+
+def test_two_hundred_tokens_in_lines_can_be_reached(show):
+    view = show("/?count=200&lines=1")
+    view.side("Queries").first.focus()
+    view.page.keyboard.press("End")
+    assert "(199) attends most to" in view.note
+    frame = view.page.locator(".scroll").bounding_box()
+    last = view.side("Queries").nth(199).bounding_box()
+    assert frame["y"] <= last["y"] <= frame["y"] + frame["height"] - last["height"]
+
+
+# --- what the caller may ask for
+
+
+@pytest.mark.parametrize(
+    ("shape", "given", "options", "words"),
+    [
+        ((3, 4), (3, 3), {}, r"\(3, 3\).*3 query tokens and 4 key tokens"),
+        ((257, 257), (257, 257), {}, "257.*at most 256"),
+        ((2, 2), (2, 2), {"direction": "both"}, "both"),
+    ],
+)
+def test_what_cannot_be_shown_is_refused(shape, given, options, words):
+    with pytest.raises(ValueError, match=words):
+        token_view(["a"] * shape[0], ["b"] * shape[1], np.zeros(given), key="view", **options)
+
+
+def test_long_texts_are_made_of_words():
+    assert tokens("spaces", 40)[16] == " The"
