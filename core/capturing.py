@@ -10,7 +10,6 @@ What is kept grows linearly with the text; a head's [queries, keys] stages are c
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
@@ -29,8 +28,9 @@ from core.errors import InputError, WeightsOnlyError
 from core.images import patch_grid
 from core.masks import causal, describe, grid
 from core.model_inputs import TooLongError as TooLongError
-from core.model_inputs import image_inputs, target_ids, text_inputs
+from core.model_inputs import image_inputs, run, target_ids, text_inputs
 from core.tokens import token_texts
+from core.weights_only import NoAttentionError, require_weights
 
 if TYPE_CHECKING:
     from core.models import Model
@@ -54,6 +54,7 @@ class Call:
     mask    [1, 1 or heads, queries, keys] bool (True: may attend) or additive; None: every pair, or causal if `causal`
     bias    [1, heads, queries, keys] added to the scaled scores, or None
     output  [1, queries, heads, d_v]     what the model's own attention returned, before W_O
+    sliding_window  how far the layer looks: to keys less than so many tokens away. `mask` says so already
     """
 
     module: torch.nn.Module
@@ -67,6 +68,7 @@ class Call:
     softcap: float | None
     sinks: torch.Tensor | None
     output: torch.Tensor
+    sliding_window: int | None = None
 
 
 Watch = Callable[[int], None]
@@ -114,7 +116,6 @@ _WITHOUT_EFFECT = {
     "position_ids",
     "return_dict",
     "seq_idx",
-    "sliding_window",
     "use_cache",
     "window_size",
 }
@@ -133,6 +134,7 @@ def _attention(
     position_bias: torch.Tensor | None = None,
     softcap: float | None = None,
     s_aux: torch.Tensor | None = None,
+    sliding_window: int | None = None,
     **others: object,
 ) -> tuple[torch.Tensor, None]:
     recorder = _recorder.get()
@@ -174,6 +176,7 @@ def _attention(
                 softcap,
                 s_aux,
                 output,
+                sliding_window,
             )
         )
     return output, None
@@ -270,7 +273,11 @@ class Capture:
 
     def layers(self, kind: Kind | None = None) -> int:
         """How many layers have this kind of attention."""
-        return len(self.calls[self._kind(kind)])
+        return len(self.layer_calls(kind))
+
+    def layer_calls(self, kind: Kind | None = None) -> tuple[Call, ...]:
+        """What each of these layers handed to its attention function and got back."""
+        return self.calls[self._kind(kind)]
 
     def heads(self, kind: Kind | None = None) -> int:
         """How many query heads a layer has."""
@@ -369,11 +376,11 @@ def capture(
     watch      called after every attention call of the pass with how many there have been, of `model.attention_calls`;
                whatever it raises ends the pass there and reaches the caller
 
-    Raises InputError for a blank text, or a picture where texts are read; TooLongError; and WeightsOnlyError for
-    architectures that do not hand out their queries.
+    Raises InputError for a blank text, or a picture where texts are read; TooLongError; WeightsOnlyError for
+    architectures that do not hand out their queries, and NoAttentionError for those without attention.
     """
     if not model.captures:
-        raise _weights_only(model)
+        raise _not_captured(model)
     if image is not None and not (text is None and input_ids is None):
         raise InputError("Give a picture or a text, not both.", field="image")
     if image is not None:
@@ -418,21 +425,14 @@ def certify(trace: AttentionTrace, output: NDArray[np.floating], model: Model) -
 def _run(
     model: Model, inputs: dict[str, torch.Tensor], watch: Watch | None
 ) -> tuple[list[Call], NDArray[np.floating] | None]:
-    accepted = inspect.signature(model.network.forward).parameters
-    options: dict[str, object] = {"use_cache": False} if "use_cache" in accepted else {}
-    if model.has_language_model_head and "logits_to_keep" in accepted:
-        options["logits_to_keep"] = 1  # all positions would be [tokens, vocabulary]: 400 MB at 2,048 tokens
-    # What a tokenizer adds and the model does not name would be passed on, down to the attention call.
-    read = {name: part.to(model.network.device) for name, part in inputs.items() if name in accepted}
     recorder = _Recorder(watch)
     token = _recorder.set(recorder)
     try:
-        with torch.inference_mode():
-            result = model.network(**read, **options)
+        result = run(model, inputs)
     finally:
         _recorder.reset(token)
     if not recorder.calls:
-        raise _weights_only(model)
+        raise _not_captured(model)
     logits = _numpy(result.logits[0, -1]) if model.has_language_model_head else None
     return recorder.calls, logits
 
@@ -479,7 +479,11 @@ def _numpy(tensor: torch.Tensor) -> NDArray[np.floating]:
     return wide.numpy(force=True)
 
 
-def _weights_only(model: Model) -> WeightsOnlyError:
+def _not_captured(model: Model) -> InputError:
+    try:
+        require_weights(model)
+    except NoAttentionError as error:
+        return error
     return WeightsOnlyError(
         f"{type(model.network).__name__} keeps its queries, keys and values to itself: transformers hands out only its "
         f"attention weights, so the stages before them cannot be shown. Choose another model.",

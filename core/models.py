@@ -162,14 +162,11 @@ class Model:
         """
         if not self.captures:
             return None
-        text = self.network.config.get_text_config()
-        modules = [module for module in self.network.modules() if _asks_the_registry(module)]
-        if text is not self.network.config:  # of a model that also reads pictures or sounds, the part that reads texts
-            modules = [module for module in modules if getattr(module, "config", text) is text]
+        config = self.network.config.get_text_config()
         # ALBERT passes through a few groups of layers again and again.
-        groups = getattr(text, "num_hidden_groups", None)
-        passes = text.num_hidden_layers / groups if groups else 1
-        return round(len(modules) * passes) or None
+        groups = getattr(config, "num_hidden_groups", None)
+        passes = config.num_hidden_layers / groups if groups else 1
+        return round(len(attention_modules(self.network)) * passes) or None
 
 
 def load_model(
@@ -204,6 +201,19 @@ def load_model(
         revision=source.revision or f"sha256 {_sha256(files)}",
         image_settings=_image_settings(source),
     )
+
+
+def attention_modules(network: PreTrainedModel) -> dict[str, torch.nn.Module]:
+    """By their names, the modules that compute attention through transformers' registry in a pass over what is read.
+
+    Of a model that reads pictures or sounds beside texts, those that read the text.
+    """
+    found: dict[str, torch.nn.Module] = dict(network.named_modules())
+    found = {name: module for name, module in found.items() if _asks_the_registry(module)}
+    text = network.config.get_text_config()
+    if text is network.config or getattr(network.config, "is_encoder_decoder", False):
+        return found
+    return {name: module for name, module in found.items() if getattr(module, "config", text) is text}
 
 
 # --- where a model is
@@ -432,8 +442,15 @@ def _image_settings(source: _Source) -> ImageSettings:
 
 def _in_memory(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None) -> Model:
     network.eval()
-    captures = _routes_attention(network) and type(network)._can_set_attn_implementation()
-    network.set_attn_implementation(IMPLEMENTATION if captures else "eager")
+    if _routes_attention(network) and type(network)._can_set_attn_implementation():
+        network.set_attn_implementation(IMPLEMENTATION)
+        # In an encoder-decoder put together from two models, modules keep configurations that the network has copied.
+        for module in filter(_asks_the_registry, network.modules()):
+            getattr(module, "config", network.config)._attn_implementation = IMPLEMENTATION
+    else:
+        # Not by set_attn_implementation, which leaves such networks as they are. Falcon asked for its weights in its
+        # other implementation adds a mask of True and False to its scores, and reads the future.
+        network.config._attn_implementation = "eager"
     return Model(type(network).__name__, network, tokenizer, "in memory")
 
 

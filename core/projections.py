@@ -21,6 +21,7 @@ from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from core.errors import InputError
+from core.models import attention_modules
 
 if TYPE_CHECKING:
     from core.capturing import Kind
@@ -95,8 +96,8 @@ class HeadWeights:
 def head_weights(model: Model, layer: int, head: int, kind: Kind | None = None) -> HeadWeights:
     """The weight matrices and biases of one head.
 
-    layer  from 0, in the order in which the network registers its attention modules of this kind; where layers share a
-           module (ALBERT), every pass through it is a layer
+    layer  from 0, in the order in which the network registers its attention modules of this kind, as in a capture; where
+           layers share a module (ALBERT), every pass through it is a layer; layers without softmax attention do not count
     head   from 0, among the query heads
     kind   "encoder" (the default), "decoder" or "cross" in an encoder-decoder model, "self" (the default) in any other,
            where "cross" is a decoder's attention to an encoder that is not part of it
@@ -190,8 +191,11 @@ class _Projections(NamedTuple):
 def _layers(network: PreTrainedModel) -> dict[str, list[str]]:
     """The names of the attention modules by kind, in the order of the layers."""
     layers: dict[str, list[str]] = {}
+    # What is captured, so that both mean the same layer: in hybrid models linear attention projects queries, too.
+    captured = attention_modules(network)
     for name, module in network.named_modules():
-        if any(child in _QUERIES for child, _ in module.named_children()):
+        projects = any(child in _QUERIES for child, _ in module.named_children())
+        if projects and (not captured or name in captured):
             layers.setdefault(_kind_of(name, network.config.is_encoder_decoder), []).append(name)
     groups = getattr(network.config, "num_hidden_groups", None)
     if groups is not None:

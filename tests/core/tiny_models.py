@@ -81,6 +81,43 @@ TINY = {
     "ViT": lambda: t.ViTModel(t.ViTConfig(**VIT)),
 }
 
+FALCON = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 64}
+XLNET = {"d_model": 32, "n_layer": 2, "n_head": 4, "d_inner": 48, "vocab_size": 64}
+GPT_NEO = {"hidden_size": 32, "num_layers": 2, "num_heads": 4, "vocab_size": 64, "max_position_embeddings": 64}
+RELATIVE = {"relative_attention": True, "pos_att_type": ["c2p", "p2c"]}
+
+# Outside transformers' registry: they hand out only their weights.
+CAUSAL_WEIGHTS = {
+    "GPT-J": lambda: t.GPTJForCausalLM(t.GPTJConfig(**GPT2, rotary_dim=4)),
+    "BLOOM": lambda: t.BloomForCausalLM(t.BloomConfig(hidden_size=32, n_layer=2, n_head=4, vocab_size=64)),
+    "Falcon": lambda: t.FalconForCausalLM(t.FalconConfig(**FALCON)),
+    "GPT-Neo": lambda: t.GPTNeoForCausalLM(
+        t.GPTNeoConfig(**GPT_NEO, attention_types=[[["global", "local"], 1]], window_size=4)
+    ),
+    "CodeGen": lambda: t.CodeGenForCausalLM(t.CodeGenConfig(**GPT2, rotary_dim=4)),
+    "MPT": lambda: t.MptForCausalLM(t.MptConfig(d_model=32, n_layers=2, n_heads=4, vocab_size=64, max_seq_len=64)),
+}
+WEIGHTS_BOTH_WAYS = {
+    "DeBERTa": lambda: t.DebertaModel(t.DebertaConfig(**SMALL, **RELATIVE)),
+    "DeBERTa-v2": lambda: t.DebertaV2Model(t.DebertaV2Config(**SMALL, **RELATIVE, position_buckets=8)),
+    "MPNet": lambda: t.MPNetModel(t.MPNetConfig(**SMALL)),
+    "XLNet": lambda: t.XLNetLMHeadModel(t.XLNetConfig(**XLNET)),
+    "XLM": lambda: t.XLMModel(t.XLMConfig(emb_dim=32, n_layers=2, n_heads=4, vocab_size=64)),
+}
+WEIGHTS_ONLY = CAUSAL_WEIGHTS | WEIGHTS_BOTH_WAYS
+# And these not even those.
+WITHOUT_WEIGHTS = {
+    "Mamba": lambda: t.MambaForCausalLM(
+        t.MambaConfig(hidden_size=32, num_hidden_layers=2, state_size=4, vocab_size=64)
+    ),
+    "RWKV": lambda: t.RwkvForCausalLM(
+        t.RwkvConfig(hidden_size=32, num_hidden_layers=2, vocab_size=64, attention_hidden_size=32)
+    ),
+    "FNet": lambda: t.FNetModel(t.FNetConfig(hidden_size=32, num_hidden_layers=2, vocab_size=64, intermediate_size=48)),
+    "Longformer, windows only": lambda: t.LongformerModel(t.LongformerConfig(**SMALL, attention_window=4)),
+    "SqueezeBERT, scores instead": lambda: t.SqueezeBertModel(t.SqueezeBertConfig(**SMALL, embedding_size=32)),
+}
+
 
 def randomised(network: t.PreTrainedModel) -> t.PreTrainedModel:
     """With parameters so large that attention is far from uniform; the same ones every time."""
