@@ -32,7 +32,7 @@ def softmax(scores: Any, *, sink: Any = None) -> Any:
     xp = array_namespace(scores)
     highest = xp.max(scores, axis=-1, keepdims=True)
     if sink is not None:
-        sink = xp.asarray(sink, dtype=scores.dtype)
+        sink = xp.astype(sink, scores.dtype) if hasattr(sink, "dtype") else xp.asarray(sink, dtype=scores.dtype)
         highest = xp.maximum(highest, sink)
     highest = xp.where(xp.isinf(highest), 0, highest)  # an all -inf row: -inf minus -inf would be NaN
     exponentials = xp.exp(scores - highest)

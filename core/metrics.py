@@ -145,7 +145,6 @@ METRICS = (
         "",
         "Share on earlier occurrences of the same token, over the queries that have one.",
         "Wang et al. 2023, section 3 (duplicate token heads)",
-        "earlier copies of the token",
     ),
     Metric(
         "induction",
@@ -156,7 +155,6 @@ METRICS = (
         "",
         "Share on tokens that followed an earlier occurrence of the same token, over the queries that have one.",
         "Olsson et al. 2022 (prefix matching); Elhage et al. 2021",
-        "what followed earlier copies of the token",
     ),
     Metric(
         "distance",
@@ -366,8 +364,17 @@ def _mean_and_spread(values: NDArray[np.floating]) -> tuple[NDArray[np.float64],
     return mean, spread
 
 
-def in_words(head: Mapping[str, float]) -> str:
-    """What a head looks like, from its row of `head_metrics`: "Mostly the previous token (72 %)"."""
+def in_words(head: Mapping[str, float], probe: Mapping[str, float] | None = None) -> str:
+    """What a head looks like, from its row of `head_metrics`: "Mostly the previous token (72%)".
+
+    probe: its row of `probe_heads`, without which no head is called an induction or a duplicate-token head
+    """
+    names = {"is_induction": "Induction head", "is_duplicate": "Duplicate-token head"}
+    called = [name for column, name in names.items() if probe is not None and probe[column]]
+    return ". ".join([*called, _habit(head)])
+
+
+def _habit(head: Mapping[str, float]) -> str:
     habits = {metric: head[metric.name] for metric in METRICS if metric.likeness is not None}
     known = {metric: share for metric, share in habits.items() if not math.isnan(share)}
     # Near tokens contain the token itself and its neighbours, special tokens often the first one: the narrower habit says more.

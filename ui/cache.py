@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from threading import Lock
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import streamlit as st
+from cachetools import LRUCache
 from numpy.typing import NDArray
 
 from core import AttentionTrace, Capture, Model, capture, load_model
@@ -14,22 +19,32 @@ from core.figures.pooling import Pooled
 from core.figures.side_by_side import small
 from core.gradients import Around, GradientSweep, StackGradients, head_gradients, stack_gradients
 from core.head_contributions import HeadContributions, add_up
+from core.images import read_image
 from core.long_range import Reach, compare_reach
 from core.long_range import mean_distances as measured_distances
+from core.masks import Predicate
+from core.metrics import head_metrics
+from core.patterns import match_heads
+from core.probing import probe_heads
 from core.projections import head_weights
 from core.scaling import ModelScores, Sweep, model_scores, sweep
+from core.thumbnails import Thumbnails, thumbnails
 from core.untrained import read_and_write
 
 
 @dataclass(frozen=True)
 class TextRequest:
-    """One pass of one model over one text."""
+    """One pass of one model over one text, or over the picture in an image file.
+
+    keep  how many tokens of a longer text are kept; None: all
+    """
 
     model: str
     text: str
     pair: str | None = None
     target: str | None = None
-    cut: bool = False
+    keep: int | None = None
+    image: bytes | None = None
 
 
 # One head of so long a text holds four arrays of 64 MB; twice the length would need four times as much.
@@ -55,16 +70,99 @@ def model(name: str) -> Model:
     return load_model(name)
 
 
-@st.cache_resource(max_entries=4, show_spinner="Running the model over the text", show_time=True)
-def captured(request: TextRequest) -> Capture:
-    return capture(
-        model(request.model),
-        request.text,
-        pair=request.pair,
-        target=request.target,
-        most_tokens=MOST_TOKENS,
-        cut=request.cut,
-    )
+class Store:
+    """What has been worked out, the least recently used forgotten first.
+
+    Unlike Streamlit's caches it lets the work show its progress on the page that asked for it.
+    """
+
+    def __init__(self, most: float, size: Callable[[Any], float] = lambda _: 1) -> None:
+        self._found: LRUCache = LRUCache(most, getsizeof=size)
+        self._lock = Lock()
+
+    def __contains__(self, request: Hashable) -> bool:
+        with self._lock:
+            return request in self._found
+
+    def get(self, request: Hashable, work: Callable[[], Any]) -> Any:
+        """What is known, or what the work gives. Two sessions that ask at once may both work; neither waits."""
+        with self._lock:
+            if request in self._found:
+                return self._found[request]
+        found = work()
+        with self._lock:
+            self._found[request] = found
+        return found
+
+
+def _kept_bytes(capture: Capture) -> int:
+    calls = [call for layers in capture.calls.values() for call in layers]
+    return sum(kept.nbytes for call in calls for kept in (call.query, call.key, call.value, call.output))
+
+
+MOST_BYTES = 2 * 2**30  # of all passes that are kept, and so of one
+
+passes = Store(MOST_BYTES, _kept_bytes)
+metrics = Store(16)
+probes = Store(4)
+pictures = Store(4)
+matches = Store(16)
+
+
+def announced(name: str, tokens: int) -> tuple[float, str]:
+    return 0.0, ""
+
+
+def captured(request: TextRequest, watch: Callable[[int], None] | None = None) -> Capture:
+    def read() -> Capture:
+        if request.image is not None:
+            return capture(model(request.model), image=read_image(request.image), watch=watch)
+        return capture(
+            model(request.model),
+            request.text,
+            pair=request.pair,
+            target=request.target,
+            most_tokens=request.keep,
+            cut=request.keep is not None,
+            watch=watch,
+        )
+
+    return passes.get(request, read)
+
+
+@dataclass(frozen=True)
+class KindRequest:
+    """All layers and heads of one kind of attention in one pass."""
+
+    text: TextRequest
+    kind: Kind
+
+
+@dataclass(frozen=True)
+class MatchRequest:
+    """How well heads match a pattern, by the choices that describe it."""
+
+    of: KindRequest
+    pattern: str
+    details: str
+
+
+def measured(request: KindRequest, watch: Callable[[int], None] | None = None) -> pd.DataFrame:
+    return metrics.get(request, lambda: head_metrics(captured(request.text), request.kind, watch=watch))
+
+
+def probed(name: str, watch: Callable[[int], None] | None = None) -> pd.DataFrame:
+    return probes.get(name, lambda: probe_heads(model(name), watch=watch))
+
+
+def small_pictures(request: KindRequest, watch: Callable[[int], None] | None = None) -> Thumbnails:
+    return pictures.get(request, lambda: thumbnails(captured(request.text), request.kind, watch=watch))
+
+
+def matched(
+    request: MatchRequest, pattern: Predicate, watch: Callable[[int], None] | None = None
+) -> NDArray[np.floating]:
+    return matches.get(request, lambda: match_heads(captured(request.of.text), pattern, request.of.kind, watch=watch))
 
 
 @st.cache_resource(max_entries=3, show_spinner=False)
@@ -74,6 +172,11 @@ def head(request: HeadRequest) -> tuple[AttentionTrace, Certificate]:
         pass_.trace(request.layer, request.head, request.kind),
         pass_.certificate(request.layer, request.head, request.kind),
     )
+
+
+@st.cache_resource(max_entries=64, show_spinner=False)
+def certificate(request: HeadRequest) -> Certificate:
+    return captured(request.text).certificate(request.layer, request.head, request.kind)
 
 
 @dataclass(frozen=True)

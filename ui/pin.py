@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 import streamlit as st
+from numpy.typing import NDArray
 
 from core import AttentionTrace
 from core.ledger import strongest_pair
@@ -31,8 +32,8 @@ export default function ({ setTriggerValue }) {
             return middles.reduce((best, middle) => (Math.abs(middle - at) < Math.abs(best - at) ? middle : best));
         };
         return {
-            [meta.rows]: place(1 - (event.clientY - box.top) / box.height, yaxis, yaxis2.tickvals),
-            [meta.columns]: place((event.clientX - box.left) / box.width, xaxis, xaxis2.tickvals),
+            [meta.rows]: place(1 - (event.clientY - box.top) / box.height, yaxis, yaxis2.tickvals) + (meta.row_from || 0),
+            [meta.columns]: place((event.clientX - box.left) / box.width, xaxis, xaxis2.tickvals) + (meta.column_from || 0),
             row_block: meta.row_block, column_block: meta.column_block,
         };
     };
@@ -61,7 +62,7 @@ export default function ({ setTriggerValue }) {
 
 def listen(on_cell: Callable[[], None] | None = None) -> None:
     """Put the listener on the page. Once a page, anywhere. A click pins its cell, or calls `on_cell` before the page runs."""
-    _LISTENER(key=state.PIN, on_cell_change=on_cell or _clicked)
+    _LISTENER(key=state.PIN, on_cell_change=on_cell or pin_clicked)
 
 
 def clicked() -> Mapping[str, float]:
@@ -69,7 +70,8 @@ def clicked() -> Mapping[str, float]:
     return st.session_state[state.PIN].cell
 
 
-def _clicked() -> None:
+def pin_clicked() -> None:
+    """Remember the clicked cell until the page has looked what is in it."""
     cell = clicked()
     block = {}
     for name, size in (("query", "row_block"), ("key", "column_block")):
@@ -84,14 +86,26 @@ def _clicked() -> None:
 
 def pinned(trace: AttentionTrace) -> tuple[int, int]:
     """The two select boxes, and the cell they choose as (query, key): while they are empty, the strongest pair."""
-    _settle(trace)
-    strongest = strongest_pair(trace)
+    return pinned_among(
+        trace.shape, strongest_pair(trace), lambda rows, columns: trace.weights[_slice(rows), _slice(columns)]
+    )
+
+
+def pinned_among(
+    shape: tuple[int, int], strongest: tuple[int, int], values: Callable[[range, range], NDArray[np.floating]]
+) -> tuple[int, int]:
+    """The same for any table of this shape, whose numbers `values(rows, columns)` gives; NaN is no number."""
+    _settle(shape, strongest, values)
     query_column, key_column = st.columns(2, wrap=False)
     with query_column:
-        query = _picker("Query", state.QUERY, trace.shape[0], strongest[0])
+        query = _picker("Query", state.QUERY, shape[0], strongest[0])
     with key_column:
-        key = _picker("Key", state.KEY, trace.shape[1], strongest[1])
+        key = _picker("Key", state.KEY, shape[1], strongest[1])
     return query, key
+
+
+def _slice(span: range) -> slice:
+    return slice(span.start, span.stop)
 
 
 def _picker(label: str, key: str, count: int, strongest: int) -> int:
@@ -101,22 +115,22 @@ def _picker(label: str, key: str, count: int, strongest: int) -> int:
     return strongest if chosen is None else chosen
 
 
-def _settle(trace: AttentionTrace) -> None:
-    """Turn a click into a cell: where one drawn cell stands for many, the one with the largest weight among them."""
+def _settle(
+    shape: tuple[int, int], strongest: tuple[int, int], values: Callable[[range, range], NDArray[np.floating]]
+) -> None:
+    """Turn a click into a cell: where one drawn cell stands for many, the one with the largest number among them."""
     block = st.session_state.pop(state.PINNED_BLOCK, None)
     if not block:
         return
-    queries, keys = trace.shape
-    query, key = strongest_pair(trace)
     ranges = {
-        "query": (_or(st.session_state.get(state.QUERY), query), 1),
-        "key": (_or(st.session_state.get(state.KEY), key), 1),
+        "query": (_or(st.session_state.get(state.QUERY), strongest[0]), 1),
+        "key": (_or(st.session_state.get(state.KEY), strongest[1]), 1),
     } | block
     (row, rows), (column, columns) = ranges["query"], ranges["key"]
-    if not (0 <= row < queries and 0 <= column < keys):
+    if not (0 <= row < shape[0] and 0 <= column < shape[1]):
         return  # a click on a picture of a text that has changed since
-    part = trace.weights[row : row + rows, column : column + columns]
-    best_row, best_column = np.unravel_index(part.argmax(), part.shape)
+    part = values(range(row, min(row + rows, shape[0])), range(column, min(column + columns, shape[1])))
+    best_row, best_column = np.unravel_index(np.nan_to_num(part, nan=-np.inf).argmax(), part.shape)
     if "query" in block:
         st.session_state[state.QUERY] = int(row + best_row)
     if "key" in block:

@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 import streamlit as st
 
 from core import AttentionTrace, Capture, InputError, Model, attend
-from core.capturing import Certificate, Kind, TooLongError
+from core.capturing import Certificate, Kind
+from core.model_inputs import TooLongError, text_inputs
 from core.models import CATALOGUE
 from core.sources import DISTRIBUTIONS, random_matrices, toy_sentence
 from ui import cache, state
 from ui.own_matrices import own_matrices
+from ui.running import run
 from ui.words import show_error
 
 SENTENCE = "The animal didn't cross the street because it was too tired."
@@ -55,14 +57,17 @@ def real_head() -> Scene | None:
     return None if passed is None else choose_head(*passed)[-1]
 
 
-def choose_text(*, more: bool = False) -> tuple[cache.TextRequest, Capture, list] | None:
+def choose_text(
+    *, more: bool = False, most: int | None = cache.MOST_TOKENS
+) -> tuple[cache.TextRequest, Capture, list] | None:
     """The pass of the chosen model over the text, and the places left for the choice of layer and head.
 
-    more: also ask for the second text that some models read.
+    more: also ask for the second text that some models read
+    most: of tokens, where the page cannot show as many as the model can read
     """
     words, which = st.columns(2)
     with words:
-        text = st.text_area("Text", SENTENCE, key=state.TEXT, bind="query-params", height=68)
+        text_place = st.container()
         problem = st.container()
     with which, st.container(horizontal=True):
         model_place = st.container(width="stretch")
@@ -73,11 +78,24 @@ def choose_text(*, more: bool = False) -> tuple[cache.TextRequest, Capture, list
             model = cache.model(name)
         except InputError as error:
             show_error(error)
-            return None
-    with words:
-        pair, target = _second_text(model) if more else (None, None)
-    passed = _read(cache.TextRequest(name, text, pair, target), {"model": model_place, "text": problem})
+            model = None
+    with text_place:
+        if model is not None and model.reads_images:
+            request = _picture(name)
+        else:
+            text = st.text_area("Text", SENTENCE, key=state.TEXT, bind="query-params", height=68)
+            pair, target = _second_text(model) if more and model is not None else (None, None)
+            request = cache.TextRequest(name, text, pair, target)
+    if model is None or request is None:
+        return None
+    passed = _read(request, model, most, {"model": model_place, "text": problem})
     return None if passed is None else (*passed, places)
+
+
+def _picture(name: str) -> cache.TextRequest | None:
+    file = st.file_uploader("Picture", type=["png", "jpg", "jpeg", "webp"], key=state.IMAGE)
+    st.caption("This model reads pictures. An uploaded picture is not part of the page's address.")
+    return None if file is None else cache.TextRequest(name, "", image=file.getvalue())
 
 
 def _second_text(model: Model) -> tuple[str | None, str | None]:
@@ -90,27 +108,62 @@ def _second_text(model: Model) -> tuple[str | None, str | None]:
     return pair or None, target or None
 
 
-def _read(request: cache.TextRequest, places: dict) -> tuple[cache.TextRequest, Capture] | None:
+def _read(
+    request: cache.TextRequest, model: Model, most: int | None, places: dict
+) -> tuple[cache.TextRequest, Capture] | None:
     """Run the model over the text. Says beside the field what is wrong, offers to cut a text that is too long."""
-    try:
-        # In the text's own place: a note that comes and goes would push everything below it aside.
-        with places["text"]:
-            return request, cache.captured(request)
-    except TooLongError as error:
-        with places["text"]:
-            show_error(error)
-            if not st.checkbox(f"Keep only the first {error.limit:,} tokens", key=state.CUT, bind="query-params"):
-                return None
-            shortened = replace(request, cut=True)
-            return shortened, cache.captured(shortened)
-    except InputError as error:
-        with places.get(error.field, places["text"]):
-            show_error(error)
-        return None
+    # In the text's own place: a note that comes and goes would push everything below it aside.
+    with places["text"]:
+        try:
+            try:
+                return _captured(request, model, most)
+            except TooLongError as error:
+                show_error(error)
+                if not st.checkbox(f"Keep only the first {error.limit:,} tokens", key=state.CUT, bind="query-params"):
+                    return None
+                return _captured(replace(request, keep=error.limit), model, most)
+        except InputError as error:
+            with places.get(error.field, places["text"]):
+                show_error(error)
+            return None
+
+
+def _captured(request: cache.TextRequest, model: Model, most: int | None) -> tuple[cache.TextRequest, Capture] | None:
+    """The pass over this text, with its progress shown if it is not known yet; None while it is not wanted."""
+    if request in cache.passes:
+        return request, cache.captured(request)
+    tokens = _count(request, model, most)
+    capture = run(
+        lambda watch: cache.captured(request, watch),
+        request,
+        f"Reading {tokens:,} tokens",
+        model.attention_calls or 1,
+        announce=lambda: cache.announced(request.model, tokens),
+    )
+    return None if capture is None else (request, capture)
+
+
+def _count(request: cache.TextRequest, model: Model, most: int | None) -> int:
+    """How many tokens the model will read. Raises TooLongError if they are too many."""
+    if not model.captures or request.image is not None:
+        return 0  # what is wrong with the model is said when it is asked to read
+    inputs = text_inputs(
+        model, request.text, pair=request.pair, most_tokens=request.keep or most, cut=request.keep is not None
+    )
+    return inputs["input_ids"].shape[1]
 
 
 def choose_head(request: cache.TextRequest, capture: Capture, places: list) -> tuple[int, int, Kind, Scene]:
     """Layer, head and kind of attention chosen from a pass, and that head's scene."""
+    kind, layer, head = choose_place(request, capture, places)
+    trace, certificate = cache.head(cache.HeadRequest(request, kind, layer, head))
+    query_tokens, key_tokens = capture.tokens(kind)
+    origin = f"Layer {layer}, head {head} of {request.model}."
+    return layer, head, kind, Scene(trace, query_tokens, key_tokens, origin, certificate)
+
+
+def choose_place(request: cache.TextRequest, capture: Capture, places: list) -> tuple[Kind, int, int]:
+    """Kind of attention, layer and head."""
     kind = capture.kinds[0]
     if len(capture.kinds) > 1:
         kind = st.segmented_control(
@@ -121,10 +174,7 @@ def choose_head(request: cache.TextRequest, capture: Capture, places: list) -> t
         layer = number_picker("Layer", state.LAYER, capture.layers(kind), opening_layer)
     with places[1]:
         head = number_picker("Head", state.HEAD, capture.heads(kind), opening_at)
-    trace, certificate = cache.head(cache.HeadRequest(request, kind, layer, head))
-    query_tokens, key_tokens = capture.tokens(kind)
-    origin = f"Layer {layer}, head {head} of {request.model}."
-    return layer, head, kind, Scene(trace, query_tokens, key_tokens, origin, certificate)
+    return kind, layer, head
 
 
 def number_picker(label: str, key: str, count: int, opening: int) -> int:

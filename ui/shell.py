@@ -25,6 +25,7 @@ page = st.navigation(
     {
         "": [
             st.Page(ROOT / "pages/step_by_step.py", title="Step by step", icon=":material/steps:", default=True),
+            st.Page(ROOT / "pages/atlas.py", title="Atlas", icon=":material/apps:"),
             st.Page(ROOT / "pages/heads.py", title="Heads", icon=":material/grid_on:"),
         ],
         "Learn": [st.Page(ROOT / f"pages/learn/{name}.py", title=title) for name, title in LESSONS.items()],

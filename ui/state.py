@@ -46,8 +46,33 @@ TERMS, DEVIATION, KEY_COUNT, DIVISOR = "terms", "deviation", "keycount", "diviso
 GRADIENT_OF, HEAD_SIZE, SCALED = "of", "headsize", "scaled"
 DEPTH, AROUND, STACK_WIDTH, MEASURE = "depth", "around", "stackwidth", "measure"
 
+# Work in progress
+STOPPED, BEGUN = "stopped_job", "begun_job"  # which work a visitor has stopped, or wanted although it takes long
+
+# Atlas
+ATLAS_BY, METRIC, MEASURED_ON = "by", "metric", "on"
+AT_LEAST, FROM_LAYER, TO_LAYER, ORDER = "least", "from_layer", "to_layer", "order"
+LOOK_FOR, BACK, STRIPES, BLOCK_LENGTH, PAIRS, ADDS_PAIRS = (
+    "pattern_of",
+    "back",
+    "stripes",
+    "block_length",
+    "pairs",
+    "draw",
+)
+RANKED = "ranked"
+SHOWN_AS, QUANTITY, LEAVE_OUT, RENORMALISE, BY_WORD = "as", "what", "without", "renormalise", "by_word"
+MEAN_OF, PINNED_TOKENS, DIRECTION = "mean_of", "pins", "look"
+TOKEN_VIEW, ARROWS = "token_view", "arrows"
+IMAGE = "image"
+
 PIN = "pin"  # the click listener
 PINNED_BLOCK = "pinned_block"  # a click on a pooled picture, until the page has looked for its strongest cell
+
+
+def button(name: str, job: int) -> str:
+    """The key of a button that concerns one piece of work; several may run one after another on a page."""
+    return f"{name}_{job & 0xFFFFFFFF:08x}"
 
 
 def picture(name: str) -> str:

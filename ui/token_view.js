@@ -5,6 +5,7 @@
 
 const STRONGEST = 200; // lines at rest: more is a grey area
 const FAINTEST = 0.005; // of the lines of one token
+const NO_BREAK = "\u00a0";
 const CONTRAST = 4.6; // of text on the strongest shade
 const LINE = 28; // pixels from one token to the next in a column, as in the style sheet
 
@@ -153,7 +154,7 @@ class View {
         this.hovered = null;
         for (const other of token.parentElement.querySelectorAll(".token[tabindex='0']")) other.tabIndex = -1;
         token.tabIndex = 0;
-        token.focus({ preventScroll: false });
+        token.focus(); // scrolls it into sight as well
         this.paint();
     }
 
@@ -203,17 +204,25 @@ class View {
                 token.title = said.slice(2);
             });
         }
-        if (subject.at) subject.at.token.title = this.pairs(subject).map((pair) => make("p", "", pair).textContent).join("\n");
+        const pairs = subject.at ? this.pairs(subject) : [];
+        if (subject.at) subject.at.token.title = pairs.map((pair) => make("p", "", pair).textContent).join("\n");
         this.paintLegend(top);
         const lines = this.svg && this.lines(subject);
         if (lines) this.paintLines(lines.pairs);
-        this.paintNote(subject, means, shaded, lines);
+        const asides = lines ? [lines.words] : [];
+        const missing = this.data.pinned.length - this.pins.length;
+        if (missing) asides.push(`${count(missing, "pinned token")} not in this part of the text.`);
+        const sentences = [this.sentence(subject, means, shaded), ...pairs];
+        this.note.replaceChildren(
+            ...sentences.map((parts) => make("p", "", parts)),
+            ...asides.map((words) => make("p", "aside", [words])),
+        );
     }
 
     paintLegend(top) {
         const bar = make("span", "bar");
         bar.style.background = `linear-gradient(to right, transparent, ${this.colours.at(1)})`;
-        const parts = [make("span", "", ["0", bar, make("span", "highest", [this.say(top)])])];
+        const parts = [make("span", "", ["Shade: 0", bar, make("span", "highest", [this.say(top)])])];
         if (this.hasForbidden) parts.push(make("span", "", [make("span", "forbidden", ["grey"]), "may not look there"]));
         if (this.pins.length) parts.push(make("span", "", [make("span", "sample pinned", ["frame"]), "pinned"]));
         this.legend.replaceChildren(...parts);
@@ -224,8 +233,9 @@ class View {
         this.svg.setAttribute("viewBox", `0 0 100 ${height}`);
         this.svg.style.height = `${height}px`;
         const middle = (place) => (place + 0.5) * LINE;
+        const widest = this.data.most ?? (pairs.length ? pairs[0].weight : 0);
         const paths = pairs.map(({ query, key, weight }) => {
-            const share = Math.min(weight / (this.data.most ?? pairs[0].weight), 1);
+            const share = Math.min(weight / widest, 1) || 0;
             return drawn("path", {
                 d: `M0,${middle(query)} C40,${middle(query)} 60,${middle(key)} 100,${middle(key)}`,
                 stroke: this.colours.line,
@@ -247,25 +257,15 @@ class View {
             .sort((one, other) => other.weight - one.weight);
         const least = FAINTEST * (this.data.percent || !pairs.length ? 1 : pairs[0].weight);
         const shown = at ? pairs.filter(({ weight }) => weight >= least) : pairs.slice(0, STRONGEST);
-        const bound = this.data.percent ? `${100 * FAINTEST} %` : this.say(least);
-        const whose = isAll ? "" : at ? "its " : "the pinned tokens’ ";
-        const which = shown.length === pairs.length ? (isAll ? "all " : "") : at ? `${shown.length} of ` : `the ${shown.length} strongest of `;
-        const limit = at && shown.length < pairs.length ? `, those of ${bound} or more` : "";
+        const bound = this.data.percent ? `${100 * FAINTEST}${NO_BREAK}%` : this.say(least);
+        const isSome = shown.length < pairs.length;
+        const whose = isAll ? (isSome ? "" : "all ") : at ? "its " : "the pinned tokens’ ";
+        const which = isSome ? (at ? `${shown.length} of ` : `the ${shown.length} strongest of `) : "";
+        const limit = at && isSome ? `, those of ${bound} or more` : "";
         const widest = shown.length ? `; the widest stands for ${this.say(shown[0].weight)}` : "";
         const found = { pairs: shown, words: `Lines: ${which}${whose}${count(pairs.length, "pair")}${limit}${widest}.` };
         if (isAll) this.strongest = found;
         return found;
-    }
-
-    paintNote(subject, means, shaded, lines) {
-        const pairs = subject.at ? this.pairs(subject) : [];
-        const asides = lines ? [lines.words] : [];
-        const missing = this.data.pinned.length - this.pins.length;
-        if (missing) asides.push(`${count(missing, "pinned token")} not in this part of the text.`);
-        this.note.replaceChildren(
-            ...[this.sentence(subject, means, shaded), ...pairs].map((parts) => make("p", "", parts)),
-            ...asides.map((words) => make("p", "aside", [words])),
-        );
     }
 
     // “cat” (7) attends most to “the” (2): 41.3 %, then “sat” (8): 20.1 % and “on” (9): 11.0 %. It may not look at 5 tokens.
@@ -279,15 +279,12 @@ class View {
         const opening = one
             ? [one, byRow ? " attends most to " : " gets most attention from "]
             : [`Mean of ${isAll ? "all" : `${places.length} pinned`} tokens: most ${byRow ? "goes to" : "comes from"} `];
-        const rest = others.length ? [", then ", ...others.flatMap((other, place) => (place ? [" and ", ...other] : other))] : [];
+        const rest = others.flatMap((other, place) => [place ? " and " : ", then ", ...other]);
         const closed = means.length - allowed.length;
-        const subject = one ? ["It", "it"] : ["They", "them"];
-        const forbidden = !closed
-            ? ""
-            : byRow
-              ? ` ${subject[0]} may not look at ${count(closed, "token")}.`
-              : ` ${count(closed, "token")} may not look at ${subject[1]}.`;
-        return [...opening, ...first, ...rest, ".", forbidden];
+        const forbidden = byRow
+            ? ` ${one ? "It" : "They"} may not look at ${count(closed, "token")}.`
+            : ` ${count(closed, "token")} may not look at ${one ? "it" : "them"}.`;
+        return [...opening, ...first, ...rest, ".", closed ? forbidden : ""];
     }
 
     // What the pinned tokens and the one that is pointed at have to do with each other.
@@ -310,8 +307,8 @@ class View {
     say(weight) {
         if (!this.data.percent) return weight === 0 ? "0" : String(Number(weight.toPrecision(3)));
         const percent = weight * 100;
-        if (percent === 0) return "0 %";
-        return percent < 0.001 ? "under 0.001 %" : `${percent.toPrecision(3)} %`;
+        if (percent === 0) return `0${NO_BREAK}%`;
+        return percent < 0.001 ? `under 0.001${NO_BREAK}%` : `${percent.toPrecision(3)}${NO_BREAK}%`;
     }
 }
 
@@ -324,7 +321,8 @@ function side(spelled, label, isColumn) {
     list.setAttribute("aria-label", label);
     const tokens = spelled.text.map((text, place) => {
         const quiet = spelled.quiet[place];
-        const token = make("span", "token", [...(quiet ? [make("span", "quiet", [text.slice(0, quiet)])] : []), text.slice(quiet)]);
+        const mark = quiet ? [make("span", "quiet", [text.slice(0, quiet)])] : [];
+        const token = make("span", "token", [...mark, text.slice(quiet)]);
         token.setAttribute("role", "option");
         token.dir = "auto";
         token.tabIndex = place === 0 ? 0 : -1;
@@ -356,7 +354,7 @@ function inNextLine(tokens, place, step) {
 function name(side, place) {
     const letters = [...(side.text[place].slice(side.quiet[place]) || side.text[place])];
     const short = letters.length > 24 ? `${letters.slice(0, 23).join("")}…` : letters.join("");
-    return make("bdi", "", ["“", make("bdi", "", [short]), `” (${side.start + place})`]);
+    return make("bdi", "", ["“", make("bdi", "", [short]), `”${NO_BREAK}(${side.start + place})`]);
 }
 
 const count = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
@@ -366,10 +364,11 @@ const count = (number, noun) => `${number.toLocaleString("en")} ${noun}${number 
 // One hue that grows stronger with the weight, just so far that the text on it stays legible.
 function shades(root) {
     const style = getComputedStyle(root);
-    const [text, back, hue] = ["text", "background", "primary"].map((part) => rgb(style.getPropertyValue(`--st-${part}-color`)));
+    const themed = (part) => rgb(style.getPropertyValue(`--st-${part}-color`));
+    const [text, background, hue] = [themed("text"), themed("background"), themed("primary")];
+    const mixed = (share) => hue.map((part, place) => part * share + background[place] * (1 - share));
     let strength = 0.9;
-    while (strength > 0.1 && contrast(text, hue.map((part, i) => part * strength + back[i] * (1 - strength))) < CONTRAST)
-        strength -= 0.01;
+    while (strength > 0.1 && contrast(text, mixed(strength)) < CONTRAST) strength -= 0.01;
     return { line: `rgb(${hue})`, at: (share) => `rgba(${hue}, ${(share * strength).toFixed(4)})` };
 }
 

@@ -76,10 +76,10 @@ def token_view(
         "keys": None if is_one_text else _spelled(key_tokens, columns_from),
         "weights": base64.b64encode(numbers.tobytes()).decode("ascii"),
         "direction": direction,
-        "lines": lines,
+        "lines": bool(lines),
         "pinned": sorted(int(token) for token in set(pinned)),
-        "most": most,
-        "percent": percent,
+        "most": None if most is None or not np.isfinite(most) else float(most),
+        "percent": bool(percent),
     }
     return position(_VIEW(key=key, data=data, on_token_change=clicked).token)
 
@@ -111,7 +111,7 @@ def _spelled(tokens: Sequence[str], start: int) -> dict[str, Any]:
     """
     marks_spaces = any(token.startswith(" ") for token in tokens)
     return {
-        "start": start,
+        "start": int(start),
         "text": [visible(token) for token in tokens],
         "quiet": [_quiet(token, marks_spaces) for token in tokens],
         "before": "".join(_before(token, marks_spaces) for token in tokens),

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from core.figures.labels import MOST_LABELS, axis_labels, thinned
 from core.figures.palette import ALLOWED, DIVERGING, FORBIDDEN, INK, PIN, SEQUENTIAL
-from core.figures.pooling import pool
+from core.figures.pooling import Pooled, pool
 
 Scale = Literal["signed", "share", "permission"]
 
@@ -30,11 +30,15 @@ class Axis:
     name     "query", "key", "dimension"
     tokens   a text for each row or column; None: its number
     pinned   the row or column that is marked, or None
+    notes    a remark for each drawn row or column, told when pointing at it, or None
+    start    the number of the first one, where the matrix is a part of a larger one
     """
 
     name: str
     tokens: Sequence[str] | None = None
     pinned: int | None = None
+    notes: Sequence[str] | None = None
+    start: int = 0
 
 
 def heatmap(
@@ -46,6 +50,7 @@ def heatmap(
     scale: Scale = "signed",
     limit: float | None = None,
     forbidden: NDArray[np.bool_] | None = None,
+    forbidden_name: str = "masked",
     aside: tuple[str, NDArray[np.floating]] | None = None,
     height: int = 420,
     compact: bool = False,
@@ -56,6 +61,7 @@ def heatmap(
     scale      "signed": two colours that meet at 0; "share": one colour from 0 up; "permission": 1 allowed, 0 forbidden
     limit      the number with the strongest colour, so that pictures can be compared; None: the largest one here
     forbidden  [rows, columns] of True where a pair is masked: drawn grey, never like a small number
+    forbidden_name  what the legend calls these cells
     aside      a second matrix whose number is told when pointing at a cell, with its name
     compact    a small picture: fewer labels, no printed numbers
     printed    up to how many columns every cell shows its number
@@ -64,9 +70,47 @@ def heatmap(
     """
     most = MOST_CELLS // 4 if compact else MOST_CELLS
     hidden = np.zeros(values.shape, dtype=bool) if forbidden is None else forbidden
-    drawn = pool(np.where(hidden, np.nan, values), most)
+    return pooled_heatmap(
+        pool(np.where(hidden, np.nan, values), most),
+        pool(np.where(hidden, 0.0, 1.0), most).values > 0,
+        values.shape,
+        rows,
+        columns,
+        name=name,
+        scale=scale,
+        limit=limit,
+        forbidden_name=forbidden_name,
+        aside=None if aside is None else (aside[0], pool(aside[1], most).values),
+        height=height,
+        compact=compact,
+        printed=printed,
+    )
+
+
+def pooled_heatmap(
+    drawn: Pooled,
+    allowed: NDArray[np.bool_],
+    shape: tuple[int, int],
+    rows: Axis,
+    columns: Axis,
+    *,
+    name: str,
+    scale: Scale = "signed",
+    limit: float | None = None,
+    forbidden_name: str = "masked",
+    aside: tuple[str, NDArray[np.floating]] | None = None,
+    height: int = 420,
+    compact: bool = False,
+    printed: int = PRINTED_CELLS,
+) -> go.Figure:
+    """The same of a matrix that has been made small already.
+
+    drawn    what is left of a matrix of this `shape`; NaN is drawn as nothing
+    allowed  [rows', columns'] False where all that a drawn cell stands for is forbidden
+    aside    as in `heatmap`, but as small as `drawn`
+    """
     limit = _largest(drawn.values) if limit is None else limit
-    prints = not compact and values.shape[0] <= PRINTED_CELLS and values.shape[1] <= printed
+    prints = not compact and shape[0] <= PRINTED_CELLS and shape[1] <= printed
 
     traces: list[go.Heatmap | go.Scatter] = []
     if scale != "permission":
@@ -85,12 +129,13 @@ def heatmap(
                 texttemplate="%{z:.2f}" if prints else None,
                 textfont={"size": 13} if prints else None,
                 hoverongaps=False,
-                **_hover(name, rows, columns, drawn, aside, most),
+                **_hover(name, rows, columns, drawn, aside),
             )
         )
-    if scale == "permission" or hidden.any():
-        traces.append(_permissions(hidden, drawn, rows, columns, most, show_allowed=scale == "permission"))
-        traces += _legend(show_allowed=scale == "permission", show_forbidden=bool(hidden.any()))
+    if scale == "permission" or not allowed.all():
+        told = f"{forbidden_name}: may not attend" if forbidden_name == "masked" else forbidden_name
+        traces.append(_permissions(allowed, drawn, rows, columns, told, show_allowed=scale == "permission"))
+        traces += _legend(forbidden_name, show_allowed=scale == "permission", show_forbidden=not allowed.all())
     has_legend = len(traces) > 1
     if not has_legend and rows.pinned is columns.pinned is None:
         traces.append(go.Scatter(x=[None], y=[None], hoverinfo="skip"))  # axes with nothing on them show no labels
@@ -100,7 +145,7 @@ def heatmap(
     layout = {
         "template": "none",
         "height": height,
-        "margin": _margins(values.shape, rows, columns, size, compact=compact, has_scale=scale != "permission")
+        "margin": _margins(shape, rows, columns, size, compact=compact, has_scale=scale != "permission")
         | {"t": 28 if has_legend else 8},
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
@@ -110,19 +155,20 @@ def heatmap(
         "dragmode": False if compact else "zoom",
         "modebar": {"orientation": "v"},  # beside the cells, not on them
         "hoverlabel": {"font": {"size": 14}, "align": "left"},
-        "xaxis": _shown_axis(values.shape[1], columns, size, most_across, titled=not compact)
+        "xaxis": _shown_axis(shape[1], columns, size, most_across, titled=not compact)
         | {"tickangle": _ANGLE if columns.tokens is not None else 0},
-        "yaxis": _shown_axis(values.shape[0], rows, size, most_down, titled=not compact)
-        | {"range": [values.shape[0] - 0.5, -0.5]},
-        "xaxis2": _hidden_axis(drawn.columns, drawn.column_block, values.shape[1], columns, "x"),
-        "yaxis2": _hidden_axis(drawn.rows, drawn.row_block, values.shape[0], rows, "y"),
-        "shapes": _pin(values.shape, rows.pinned, columns.pinned),
+        "yaxis": _shown_axis(shape[0], rows, size, most_down, titled=not compact) | {"range": [shape[0] - 0.5, -0.5]},
+        "xaxis2": _hidden_axis(drawn.columns, drawn.column_block, shape[1], columns, "x"),
+        "yaxis2": _hidden_axis(drawn.rows, drawn.row_block, shape[0], rows, "y"),
+        "shapes": _pin(shape, rows.pinned, columns.pinned),
         # A page that listens for clicks reads here what a cell's coordinates mean.
         "meta": {
             "rows": rows.name,
             "columns": columns.name,
             "row_block": drawn.row_block,
             "column_block": drawn.column_block,
+            "row_from": rows.start,
+            "column_from": columns.start,
         },
     }
     return go.Figure(traces, layout)
@@ -133,23 +179,22 @@ def _largest(values: NDArray[np.floating]) -> float:
     return largest or 1.0
 
 
-def _hover(name, rows: Axis, columns: Axis, drawn, aside, most: int) -> dict[str, object]:
+def _hover(name, rows: Axis, columns: Axis, drawn, aside) -> dict[str, object]:
     note = "" if drawn.exact else f"<br>strongest of {drawn.row_block} × {drawn.column_block} cells"
     lines = f"{rows.name} <b>%{{y}}</b><br>{columns.name} <b>%{{x}}</b><br>{name} <b>%{{z:.6g}}</b>"
     if aside is None:
         return {"hovertemplate": f"{lines}{note}<extra></extra>"}
     other, numbers = aside
     return {
-        "customdata": pool(numbers, most).values,
+        "customdata": numbers,
         "hovertemplate": f"{lines}<br>{other} <b>%{{customdata:.6g}}</b>{note}<extra></extra>",
     }
 
 
-def _permissions(hidden, drawn, rows: Axis, columns: Axis, most: int, *, show_allowed: bool) -> go.Heatmap:
+def _permissions(allowed, drawn, rows: Axis, columns: Axis, told: str, *, show_allowed: bool) -> go.Heatmap:
     """Grey where forbidden. A pooled cell is grey only if the whole block is."""
-    allowed = pool(np.where(hidden, 0.0, 1.0), most).values > 0
     shown = np.where(allowed, 1.0 if show_allowed else np.nan, 0.0).astype(np.float32)
-    words = np.where(allowed, "may attend", "masked: may not attend")
+    words = np.where(allowed, "may attend", told)
     return go.Heatmap(
         z=shown,
         x=drawn.columns,
@@ -163,14 +208,14 @@ def _permissions(hidden, drawn, rows: Axis, columns: Axis, most: int, *, show_al
         hoverongaps=False,
         text=words if show_allowed else None,
         hovertemplate=f"{rows.name} <b>%{{y}}</b><br>{columns.name} <b>%{{x}}</b><br>"
-        + ("%{text}" if show_allowed else "masked: may not attend")
+        + ("%{text}" if show_allowed else told)
         + "<extra></extra>",
     )
 
 
-def _legend(*, show_allowed: bool, show_forbidden: bool) -> list[go.Scatter]:
+def _legend(forbidden_name: str, *, show_allowed: bool, show_forbidden: bool) -> list[go.Scatter]:
     """Squares that say what the plain colours mean; they stand for cells and have no place in the picture."""
-    entries = [("masked", FORBIDDEN, show_forbidden), ("may attend", ALLOWED, show_allowed)]
+    entries = [(forbidden_name, FORBIDDEN, show_forbidden), ("may attend", ALLOWED, show_allowed)]
     return [
         go.Scatter(
             x=[None],
@@ -257,7 +302,9 @@ def _width(text: str) -> float:
 
 
 def _texts(count: int, axis: Axis) -> list[str]:
-    return [str(place) for place in range(count)] if axis.tokens is None else axis_labels(axis.tokens)
+    if axis.tokens is None:
+        return [str(place) for place in range(axis.start, axis.start + count)]
+    return axis_labels(axis.tokens)
 
 
 def _shown_axis(count: int, axis: Axis, size: int, most: int, *, titled: bool) -> dict[str, object]:
@@ -281,9 +328,11 @@ def _shown_axis(count: int, axis: Axis, size: int, most: int, *, titled: bool) -
 def _hidden_axis(places: NDArray[np.floating], block: int, count: int, axis: Axis, shown: str) -> dict[str, object]:
     """Knows the name of every drawn row or column, without the cost of drawing them."""
     texts = _texts(count, axis)
-    named = texts if axis.tokens is None else [f"{text} ({place})" for place, text in enumerate(texts)]
+    named = texts if axis.tokens is None else [f"{text} ({place})" for place, text in enumerate(texts, axis.start)]
     if block > 1:
         named = [f"{named[start]} … {named[min(start + block, count) - 1]}" for start in range(0, count, block)]
+    if axis.notes is not None:
+        named = [f"{name}{note}" for name, note in zip(named, axis.notes, strict=True)]
     return {
         "overlaying": shown,
         "matches": shown,

@@ -234,6 +234,13 @@ def test_a_head_in_words(head, words):
     assert in_words(head) == words
 
 
+def test_a_head_gets_a_name_only_from_the_probe():
+    head = row(induction=0.9, previous=0.6)
+    assert in_words(head) == "Mostly the previous token (60%)"
+    probe = {"is_induction": True, "is_duplicate": False}
+    assert in_words(head, probe) == "Induction head. Mostly the previous token (60%)"
+
+
 def test_every_metric_says_what_it_is():
     assert len(set(NAMES)) == len(NAMES)
     for metric in METRICS:

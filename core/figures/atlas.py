@@ -1,0 +1,145 @@
+"""Every head of a model in a grid of layers and heads: by a number, or as a small picture of its weights."""
+
+from __future__ import annotations
+
+import numpy as np
+import plotly.graph_objects as go
+from numpy.typing import NDArray
+from plotly.colors import sample_colorscale
+
+from core.figures.heatmap import Axis, heatmap
+from core.figures.palette import FORBIDDEN, INK, PIN, SEQUENTIAL
+
+GAP, MASKED, ZERO = 0, 1, 2  # levels of the small pictures that are no weights; from ZERO up they are
+_LEVELS = 255
+
+
+def metric_grid(
+    values: NDArray[np.floating],
+    label: str,
+    *,
+    signed: bool,
+    chosen: tuple[int, int],
+    left_out: NDArray[np.bool_] | None,
+    height: int,
+) -> go.Figure:
+    """One number a head [layers, heads], NaN where it is not known; heads that a filter leaves out are grey."""
+    layer, head = chosen
+    return heatmap(
+        values,
+        Axis("layer", None, layer),
+        Axis("head", None, head),
+        name=label,
+        scale="signed" if signed else "share",
+        forbidden=left_out,
+        forbidden_name="filtered out",
+        height=height,
+        printed=0,
+    )
+
+
+def small_pictures(
+    weights: NDArray[np.floating], *, chosen: tuple[int, int], left_out: NDArray[np.bool_] | None, height: int
+) -> go.Figure:
+    """Small pictures [layers, heads, rows, columns] of weights, NaN where masked, in a grid of layers and heads.
+
+    One colour range for all, 0 to 1, that grows with the square root of the weight, so that a weight of 0.01 is still seen.
+    """
+    layers, heads, rows, columns = weights.shape
+    shown = _levels(weights)
+    if left_out is not None:
+        shown[left_out] = MASKED
+    framed = np.full((layers, heads, rows + 1, columns + 1), GAP, dtype=np.uint8)
+    framed[:, :, :rows, :columns] = shown
+    grid = framed.transpose(0, 2, 1, 3).reshape(layers * (rows + 1), heads * (columns + 1))
+    layer, head = chosen
+    picture = go.Heatmap(
+        z=grid,
+        x=_places(heads, columns),
+        y=_places(layers, rows),
+        zmin=GAP,
+        zmax=_LEVELS,
+        colorscale=_colours(),
+        colorbar={
+            "thickness": 12,
+            "outlinewidth": 0,
+            "tickmode": "array",
+            "tickvals": [float(_level(weight)) for weight in (0, 0.01, 0.1, 0.3, 0.6, 1)],
+            "ticktext": ["0", "0.01", "0.1", "0.3", "0.6", "1"],
+            "tickfont": {"size": 13, "color": INK},
+            "ticks": "",
+            "xpad": 6,
+        },
+        hovertemplate="layer <b>%{y:.0f}</b><br>head <b>%{x:.0f}</b><extra></extra>",
+    )
+    frame = {
+        "type": "rect",
+        "x0": head - 0.5,
+        "x1": head + 0.5 - 1 / (columns + 1),
+        "y0": layer - 0.5,
+        "y1": layer + 0.5 - 1 / (rows + 1),
+        "line": {"color": PIN, "width": 3},
+    }
+    return go.Figure(
+        [picture],
+        {
+            "template": "none",
+            "height": height,
+            "margin": {"l": 52, "r": 66, "t": 8, "b": 42, "autoexpand": False},
+            "paper_bgcolor": "rgba(0,0,0,0)",
+            "plot_bgcolor": "rgba(0,0,0,0)",
+            "font": {"color": INK, "size": 14},
+            "dragmode": False,
+            "modebar": {"orientation": "v"},
+            "hoverlabel": {"font": {"size": 14}, "align": "left"},
+            "xaxis": _axis("head", heads, [-0.5, heads - 0.5]),
+            "yaxis": _axis("layer", layers, [layers - 0.5, -0.5]),
+            "xaxis2": {"tickvals": list(range(heads)), "overlaying": "x", "visible": False},
+            "yaxis2": {"tickvals": list(range(layers)), "overlaying": "y", "visible": False},
+            "shapes": [frame],
+            "meta": {"rows": "layer", "columns": "head", "row_block": 1, "column_block": 1},
+        },
+    )
+
+
+def _levels(weights: NDArray[np.floating]) -> NDArray[np.uint8]:
+    return np.where(np.isnan(weights), MASKED, _level(np.nan_to_num(weights))).round().astype(np.uint8)
+
+
+def _level(weight):
+    return ZERO + np.sqrt(weight) * (_LEVELS - ZERO)
+
+
+def _colours() -> list[list[object]]:
+    """Nothing between the pictures, grey where masked, then the colours of weights."""
+    edges = [(GAP + MASKED) / 2 / _LEVELS, (MASKED + ZERO) / 2 / _LEVELS]
+    steps = np.linspace(0, 1, 12)
+    colours = sample_colorscale(SEQUENTIAL, steps)
+    scale: list[list[object]] = [
+        [0, "rgba(0,0,0,0)"],
+        [edges[0], "rgba(0,0,0,0)"],
+        [edges[0], FORBIDDEN],
+        [edges[1], FORBIDDEN],
+        [edges[1], colours[0]],
+    ]
+    first = ZERO / _LEVELS
+    return scale + [[float(first + step * (1 - first)), colour] for step, colour in zip(steps, colours, strict=True)]
+
+
+def _places(count: int, cells: int) -> NDArray[np.floating]:
+    """Middles of all cells, so that the picture of layer or head i lies around i."""
+    step = 1 / (cells + 1)
+    return (np.arange(count * (cells + 1)) + 0.5) * step - 0.5
+
+
+def _axis(name: str, count: int, span: list[float]) -> dict[str, object]:
+    step = -(-count // 16)
+    return {
+        "title": {"text": name, "standoff": 8},
+        "range": span,
+        "tickmode": "array",
+        "tickvals": list(range(0, count, step)),
+        "ticks": "",
+        "showgrid": False,
+        "zeroline": False,
+    }

@@ -1,0 +1,19 @@
+"""Every head of a model at once, and any of them in detail, for texts as long as the model reads."""
+
+import streamlit as st
+
+from ui import cache
+from ui.atlas import show_atlas
+from ui.head_view import show_head
+from ui.scene import choose_place, choose_text
+
+passed = choose_text(more=True, most=None)
+if passed is not None:
+    request, capture, places = passed
+    kind, layer, head = choose_place(request, capture, places)
+    atlas, detail = st.columns([5, 7], gap="medium")
+    of = cache.KindRequest(request, kind)
+    with atlas:
+        measured = show_atlas(of, capture, (layer, head))
+    with detail:
+        show_head(of, capture, layer, head, measured)
