@@ -83,7 +83,7 @@ class View(App):
 
     @property
     def note(self) -> str:
-        return self.page.locator(".note").inner_text()
+        return plain(self.page.locator(".note").inner_text())
 
     def side(self, name: str) -> Locator:
         return self.page.get_by_role("listbox", name=name).locator(".token")
@@ -110,9 +110,14 @@ def opacity(colour: str) -> float:
     return parts[3] if len(parts) == 4 else 1.0
 
 
+def plain(text: str) -> str:
+    """With spaces at which a line may break."""
+    return text.replace("\u00a0", " ")
+
+
 def percents(text: str) -> list[float]:
     """Every number in front of a percent sign, as a share."""
-    return [float(number) / 100 for number in re.findall(r"([\d.]+) %", text)]
+    return [float(number) / 100 for number in re.findall(r"([\d.]+) %", plain(text))]
 
 
 def contrast(one: tuple[float, ...], other: tuple[float, ...]) -> float:
@@ -211,9 +216,21 @@ def test_a_pinned_token_and_the_one_pointed_at(show):
     view.tokens.nth(2).hover()
     sentence = f"“dog” (9) attends to “sat” (2): {100 * drawn[9, 2]:#.3g} %."
     assert sentence in view.note
-    assert view.tokens.nth(2).get_attribute("title") == sentence
+    assert plain(view.read()[2]["title"]) == sentence
     view.tokens.nth(12).hover()
     assert "“dog” (9) may not look at “Kath” (12)." in view.note
+
+
+def test_a_scale_of_ones_own_and_numbers_that_are_no_shares(show):
+    drawn = weights(COUNT, COUNT)
+    shades = []
+    for most in ("", f"&most={4 * drawn[5].max()}"):
+        view = show(f"/?plain=1{most}")
+        view.tokens.nth(5).hover()
+        assert f": {float(f'{drawn[5].max():.3g}'):g}, then" in view.note
+        assert "%" not in view.page.locator(".view").inner_text()
+        shades.append([opacity(token["background"]) for token in view.read()])
+    np.testing.assert_allclose(shades[1], np.array(shades[0]) / 4, atol=0.002)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -428,6 +445,8 @@ def test_lines_of_a_token_and_the_strongest_of_all(show):
     strongest = int(np.nanargmax(drawn[12]))
     ends = sorted([middle[0][12], middle[1][strongest]])
     np.testing.assert_allclose(lines[-1], ends, atol=4)
+    keys.nth(50).hover()
+    view.page.mouse.wheel(0, -5000)
     keys.nth(2).hover()
     assert paths.count() == np.count_nonzero(drawn[:, 2] >= 0.005)
 

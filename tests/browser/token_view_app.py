@@ -1,7 +1,7 @@
 """A page with nothing but a token view of random weights; what the address says, it shows.
 
 streamlit run tests/browser/token_view_app.py
-?text=markup&mask=causal&direction=to&lines=1&count=200&seed=1&from=100
+?text=markup&mask=causal&direction=to&lines=1&count=200&seed=1&from=100&most=1&plain=1&keys=pieces
 """
 
 from __future__ import annotations
@@ -89,6 +89,8 @@ def main() -> None:
         direction="to" if asked.get("direction") == "to" else "from",
         lines="lines" in asked,
         pinned=pins,
+        most=float(asked["most"]) if "most" in asked else None,
+        percent="plain" not in asked,
         on_token=toggle,
         key="view",
     )
