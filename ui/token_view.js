@@ -1,6 +1,6 @@
-// A text whose tokens shade by attention. Two sides, queries and keys, are lists of elements; a text that attends to itself
-// is one list that plays both parts. Whatever is shaded is a mean over rows (or columns) of the weights: over the one
-// that is pointed at, over the pinned ones, or over all rows.
+// A text whose tokens shade by attention. Two sides, queries and keys, are lists of elements; a text that attends to
+// itself is one list that plays both parts. Whatever is shaded is a mean over rows (or columns) of the weights: over
+// the one that is pointed at, over the pinned ones, or over all rows.
 // Tokens are other people's text: they are only ever set as text, never as markup.
 
 const STRONGEST = 200; // lines at rest: more is a grey area
@@ -28,6 +28,7 @@ class View {
         this.calls = 0;
         this.hovered = this.focused = null; // tokens; the focused one counts only while the keyboard is in use
         this.byKeyboard = false;
+        this.isUpdating = false;
         this.legend = make("div", "legend");
         this.scroll = make("div", "scroll");
         this.note = make("div", "note");
@@ -39,6 +40,7 @@ class View {
 
     update(data, tell) {
         const texts = JSON.stringify([data.queries, data.keys, data.lines]);
+        this.isUpdating = true;
         this.data = data;
         this.tell = tell;
         this.weights = numbers(data.weights);
@@ -47,6 +49,14 @@ class View {
         this.colours = shades(this.root);
         if (texts !== this.texts) this.build();
         this.texts = texts;
+        this.markPins();
+        this.isUpdating = false;
+        this.paint();
+        return ++this.calls;
+    }
+
+    markPins() {
+        const { data } = this;
         const own = data.direction === "from" ? this.queries : this.keys;
         const places = data.pinned.map((position) => position - own.start);
         this.pins = places.filter((place) => place >= 0 && place < own.tokens.length);
@@ -59,16 +69,14 @@ class View {
                 token.toggleAttribute("data-pins", pins);
             });
         }
-        this.paint();
-        return ++this.calls;
     }
 
     // --- the elements
 
     build() {
         const { queries, keys, lines } = this.data;
-        const [pointed, hadFocus] = [this.pointed, this.focused && this.focused.matches(":focus")];
-        const was = pointed && { isKey: pointed.side !== this.queries, place: pointed.place };
+        const { hovered, focused, byKeyboard, queries: old } = this;
+        this.hovered = this.focused = null;
         const isTwo = keys !== null || lines;
         this.queries = side(queries, isTwo ? "Queries" : "Tokens", lines);
         this.keys = isTwo ? side(keys || queries, "Keys", lines) : this.queries;
@@ -76,15 +84,22 @@ class View {
         if (lines) {
             this.svg = drawn("svg", { preserveAspectRatio: "none", "aria-hidden": "true" });
             const heads = [make("h4", "", ["Queries"]), make("h4", "", ["Keys"])];
-            this.scroll.replaceChildren(make("div", "columns", [...heads, this.queries.list, this.svg, this.keys.list]));
+            const parts = [...heads, this.queries.list, this.svg, this.keys.list];
+            this.scroll.replaceChildren(make("div", "columns", parts));
         } else if (isTwo) {
             const heads = [make("h4", "", ["Queries: who looks"]), make("h4", "", ["Keys: who is looked at"])];
             this.scroll.replaceChildren(heads[0], this.queries.list, heads[1], this.keys.list);
         } else this.scroll.replaceChildren(this.queries.list);
-        const again = was && (was.isKey ? this.keys : this.queries).tokens[was.place];
-        this.hovered = this.hovered && (again || null);
-        this.focused = this.focused && (again || null);
-        if (again && hadFocus) this.focus(again);
+        // Whoever points at the third token keeps pointing at the third, whatever it is now.
+        const again = (token) => {
+            if (!token) return null;
+            const isQuery = old.tokens.includes(token);
+            const place = [...token.parentElement.querySelectorAll(".token")].indexOf(token);
+            return (isQuery ? this.queries : this.keys).tokens[place] || null;
+        };
+        this.hovered = again(hovered);
+        if (again(focused)) this.focus(again(focused));
+        this.byKeyboard = byKeyboard;
     }
 
     // --- pointing
@@ -136,8 +151,12 @@ class View {
                 Home: () => tokens[0],
                 End: () => tokens[tokens.length - 1],
             };
-            if (event.key in moves) this.focus(moves[event.key]() || token);
-            else if (event.key === "Enter" || event.key === " ") this.choose(token);
+            if (event.key in moves) {
+                this.byKeyboard = true;
+                this.hovered = null;
+                this.focus(moves[event.key]() || token);
+                this.paint();
+            } else if (event.key === "Enter" || event.key === " ") this.choose(token);
             else return;
             event.preventDefault();
         });
@@ -150,12 +169,9 @@ class View {
     }
 
     focus(token) {
-        this.byKeyboard = true;
-        this.hovered = null;
         for (const other of token.parentElement.querySelectorAll(".token[tabindex='0']")) other.tabIndex = -1;
         token.tabIndex = 0;
         token.focus(); // scrolls it into sight as well
-        this.paint();
     }
 
     choose(token) {
@@ -169,7 +185,8 @@ class View {
     get subject() {
         const isFrom = this.data.direction === "from";
         const at = this.pointed;
-        if (at) return { at, byRow: this.queries === this.keys ? isFrom : at.side === this.queries, places: [at.place] };
+        const isOne = this.queries === this.keys;
+        if (at) return { at, byRow: isOne ? isFrom : at.side === this.queries, places: [at.place] };
         if (this.pins.length) return { byRow: isFrom, places: this.pins };
         return { isAll: true, byRow: true, places: this.queries.tokens.map((_, place) => place) };
     }
@@ -188,31 +205,38 @@ class View {
     }
 
     paint() {
+        if (this.isUpdating) return; // moving the focus while the tokens are replaced
         const subject = this.subject;
         const means = this.mean(subject);
         const shaded = subject.byRow ? this.keys : this.queries;
         const top = this.data.most ?? means.reduce((most, mean) => (mean > most ? mean : most), 0);
+        const pairs = subject.at ? this.pairs(subject) : [];
+        const lines = this.svg && this.lines(subject);
+        this.paintTokens(subject, means, shaded, top);
+        if (subject.at) subject.at.token.title = pairs.map((pair) => make("p", "", pair).textContent).join("\n");
+        this.paintLegend(top);
+        if (lines) this.paintLines(lines.pairs);
+        this.paintNote([this.sentence(subject, means, shaded), ...pairs], lines ? [lines.words] : []);
+    }
+
+    paintTokens({ at }, means, shaded, top) {
         for (const side of new Set([this.queries, this.keys])) {
             side.tokens.forEach((token, place) => {
                 const mean = side === shaded ? means[place] : undefined;
                 const share = mean > 0 && top > 0 ? Math.min(mean / top, 1) : 0;
                 token.style.backgroundColor = share ? this.colours.at(share) : "";
                 token.classList.toggle("forbidden", Number.isNaN(mean));
-                token.classList.toggle("pointed", Boolean(subject.at) && token === subject.at.token);
-                const said = mean === undefined ? "" : Number.isNaN(mean) ? ", may not look there" : `, ${this.say(mean)}`;
-                token.setAttribute("aria-label", `${side.text[place]}, position ${side.start + place}${said}`);
-                token.title = said.slice(2);
+                token.classList.toggle("pointed", Boolean(at) && token === at.token);
+                token.title = mean === undefined ? "" : Number.isNaN(mean) ? "may not look there" : this.say(mean);
+                const parts = [side.text[place], `position ${side.start + place}`, token.title];
+                token.setAttribute("aria-label", parts.filter(Boolean).join(", "));
             });
         }
-        const pairs = subject.at ? this.pairs(subject) : [];
-        if (subject.at) subject.at.token.title = pairs.map((pair) => make("p", "", pair).textContent).join("\n");
-        this.paintLegend(top);
-        const lines = this.svg && this.lines(subject);
-        if (lines) this.paintLines(lines.pairs);
-        const asides = lines ? [lines.words] : [];
+    }
+
+    paintNote(sentences, asides) {
         const missing = this.data.pinned.length - this.pins.length;
         if (missing) asides.push(`${count(missing, "pinned token")} not in this part of the text.`);
-        const sentences = [this.sentence(subject, means, shaded), ...pairs];
         this.note.replaceChildren(
             ...sentences.map((parts) => make("p", "", parts)),
             ...asides.map((words) => make("p", "aside", [words])),
@@ -223,8 +247,10 @@ class View {
         const bar = make("span", "bar");
         bar.style.background = `linear-gradient(to right, transparent, ${this.colours.at(1)})`;
         const parts = [make("span", "", ["Shade: 0", bar, make("span", "highest", [this.say(top)])])];
-        if (this.hasForbidden) parts.push(make("span", "", [make("span", "forbidden", ["grey"]), "may not look there"]));
-        if (this.pins.length) parts.push(make("span", "", [make("span", "sample pinned", ["frame"]), "pinned"]));
+        const explain = (className, sample, meaning) =>
+            parts.push(make("span", "", [make("span", className, [sample]), meaning]));
+        if (this.hasForbidden) explain("forbidden", "grey", "may not look there");
+        if (this.pins.length) explain("sample pinned", "frame", "pinned");
         this.legend.replaceChildren(...parts);
     }
 
@@ -256,19 +282,21 @@ class View {
             .filter(({ weight }) => !Number.isNaN(weight))
             .sort((one, other) => other.weight - one.weight);
         const least = FAINTEST * (this.data.percent || !pairs.length ? 1 : pairs[0].weight);
-        const shown = at ? pairs.filter(({ weight }) => weight >= least) : pairs.slice(0, STRONGEST);
+        const worthy = pairs.filter(({ weight }) => weight > 0 && (!at || weight >= least));
+        const shown = at ? worthy : worthy.slice(0, STRONGEST);
         const bound = this.data.percent ? `${100 * FAINTEST}${NO_BREAK}%` : this.say(least);
         const isSome = shown.length < pairs.length;
         const whose = isAll ? (isSome ? "" : "all ") : at ? "its " : "the pinned tokens’ ";
         const which = isSome ? (at ? `${shown.length} of ` : `the ${shown.length} strongest of `) : "";
         const limit = at && isSome ? `, those of ${bound} or more` : "";
         const widest = shown.length ? `; the widest stands for ${this.say(shown[0].weight)}` : "";
-        const found = { pairs: shown, words: `Lines: ${which}${whose}${count(pairs.length, "pair")}${limit}${widest}.` };
+        const words = `Lines: ${which}${whose}${count(pairs.length, "pair")}${limit}${widest}.`;
+        const found = { pairs: shown, words };
         if (isAll) this.strongest = found;
         return found;
     }
 
-    // “cat” (7) attends most to “the” (2): 41.3 %, then “sat” (8): 20.1 % and “on” (9): 11.0 %. It may not look at 5 tokens.
+    // “cat” (7) attends most to “the” (2): 41.3 %, then “sat” (8): 20.1 % and “on” (9): 11 %. It may not look at 5 tokens.
     sentence({ at, byRow, isAll, places }, means, shaded) {
         const one = (at || places.length === 1) && name(byRow ? this.queries : this.keys, places[0]);
         const allowed = means.map((mean, place) => ({ mean, place })).filter(({ mean }) => !Number.isNaN(mean));
@@ -278,7 +306,7 @@ class View {
         const [first, ...others] = best.map(({ mean, place }) => [name(shaded, place), `: ${this.say(mean)}`]);
         const opening = one
             ? [one, byRow ? " attends most to " : " gets most attention from "]
-            : [`Mean of ${isAll ? "all" : `${places.length} pinned`} tokens: most ${byRow ? "goes to" : "comes from"} `];
+            : [`Mean of ${isAll ? "all" : `${places.length} pinned`} tokens: most ${byRow ? "goes to " : "comes from "}`];
         const rest = others.flatMap((other, place) => [place ? " and " : ", then ", ...other]);
         const closed = means.length - allowed.length;
         const forbidden = byRow
@@ -339,7 +367,8 @@ function inNextLine(tokens, place, step) {
     const middle = (box) => (box.left + box.right) / 2;
     const here = tokens[place].getBoundingClientRect();
     const boxes = tokens.map((token) => token.getBoundingClientRect());
-    const beyond = boxes.map((box) => (box.top - here.top) * step).map((way) => (way > here.height / 2 ? way : Infinity));
+    const ways = boxes.map((box) => (box.top - here.top) * step);
+    const beyond = ways.map((way) => (way > here.height / 2 ? way : Infinity));
     const next = Math.min(...beyond);
     let best;
     boxes.forEach((box, other) => {

@@ -360,6 +360,28 @@ def test_new_weights_are_shown_in_place(show):
     assert told.count(b'"token"') == 1  # a listener left over from before would tell it again
 
 
+@pytest.mark.parametrize("lines", ["", "&lines=1"])
+def test_pointing_outlives_another_text(show, lines):
+    view = show(f"/?count=20&grow=1{lines}")
+    queries = view.tokens if not lines else view.side("Queries")
+    queries.nth(2).focus()
+    view.page.keyboard.press("ArrowRight")
+    view.page.keyboard.press("Enter")
+    view.until(lambda: queries.count() == 21, "the text did not grow")
+    view.idle()
+    assert view.framed() == [3]
+    expected = weights(21, 21)[3]
+    shaded = view.tokens if not lines else view.side("Keys")
+    np.testing.assert_allclose(view.shades(shaded), expected / expected.max(), atol=0.01)
+    view.page.keyboard.press("ArrowRight")
+    assert view.framed() == [4]
+    queries.nth(6).click()
+    view.until(lambda: queries.count() == 22, "the text did not grow")
+    assert view.idle().framed() == [6]
+    view.leave()
+    assert view.framed() == []
+
+
 # --- the text
 
 

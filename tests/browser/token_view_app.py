@@ -2,6 +2,7 @@
 
 streamlit run tests/browser/token_view_app.py
 ?text=markup&mask=causal&direction=to&lines=1&count=200&seed=1&from=100&most=1&plain=1&keys=pieces
+    With grow=1 every pinned token makes the text one token longer.
 """
 
 from __future__ import annotations
@@ -74,6 +75,8 @@ def toggle(token: int) -> None:
 def main() -> None:
     asked = st.query_params
     count = int(asked["count"]) if "count" in asked else None
+    if count is not None and "grow" in asked:
+        count += len(st.session_state.get("pins", []))
     queries = tokens(asked.get("text", "spaces"), count)
     keys = tokens(asked["keys"], count) if "keys" in asked else queries
     start = int(asked.get("from", 0))
