@@ -1,4 +1,4 @@
-"""Tiny networks with random weights, one for each architecture that Headlight promises to read."""
+"""Tiny networks with random weights: one for each architecture that Headlight promises to read, and others."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import copy
 
 import torch
 import transformers as t
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
 
 SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48, "vocab_size": 64}
 IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
@@ -74,7 +77,7 @@ TINY = {
     ),
     "T5": lambda: t.T5ForConditionalGeneration(t.T5Config(**T5, decoder_start_token_id=0)),
     "BART": lambda: t.BartForConditionalGeneration(t.BartConfig(**SEQ2SEQ)),
-    "Marian": lambda: t.MarianMTModel(t.MarianConfig(**SEQ2SEQ)),
+    "Marian": lambda: t.MarianMTModel(t.MarianConfig(**SEQ2SEQ, scale_embedding=True)),
     "gpt-oss": lambda: t.GptOssForCausalLM(
         t.GptOssConfig(**GROUPED, sliding_window=4, num_local_experts=2, num_experts_per_tok=1)
     ),
@@ -124,13 +127,20 @@ def randomised(network: t.PreTrainedModel) -> t.PreTrainedModel:
     torch.manual_seed(0)
     with torch.no_grad():
         for name, parameter in network.named_parameters():
-            is_norm = parameter.ndim == 1 and name.endswith("weight")
+            is_norm = name.endswith("weight") and (parameter.ndim == 1 or "_norm" in name)
             parameter.normal_(mean=float(is_norm), std=0.2)
     return network.eval()
 
 
 def tiny(name: str) -> t.PreTrainedModel:
     return randomised(TINY[name]())
+
+
+def number_words() -> t.PreTrainedTokenizerFast:
+    """A tokenizer for texts such as "5 17 8", whose tokens are these numbers."""
+    words = Tokenizer(WordLevel({str(number): number for number in range(64)}, unk_token="0"))
+    words.pre_tokenizer = Whitespace()
+    return t.PreTrainedTokenizerFast(tokenizer_object=words)
 
 
 def eager(network: t.PreTrainedModel, **inputs: torch.Tensor):
