@@ -207,6 +207,13 @@ def test_declared_marks_are_special(smollm):
     assert token_classes(smollm.tokenizer, [token]).special.tolist() == [True]
 
 
+def test_a_mark_that_looks_like_punctuation_is_special_only():
+    tokenizer = fast(models.WordLevel({"|": 0, ".": 1}, unk_token="|"), pre_tokenizers.WhitespaceSplit(), eos_token="|")
+    classes = token_classes(tokenizer, [0, 1])
+    assert classes.special.tolist() == [True, False]
+    assert classes.punctuation.tolist() == [False, True]
+
+
 def test_without_a_tokenizer_nothing_is_known():
     classes = token_classes(None, [1, 2, 3])
     assert classes.special.tolist() == classes.punctuation.tolist() == [False] * 3
@@ -285,4 +292,5 @@ def test_starts_that_do_not_fit_are_refused(starts):
 
 def test_whole_numbers_and_half_precision_are_added_in_floats():
     assert merge(np.ones((2, 2), int), [0], [0]).tolist() == [[2.0]]
-    assert merge_keys(np.full((1, 5000), 1, np.float16), [0]).tolist() == [[5000.0]]
+    half = merge_keys(np.ones((1, 5001), np.float16), [0])
+    assert (half.dtype, half.tolist()) == (np.float32, [[5001.0]])
