@@ -296,7 +296,7 @@ class View {
         return found;
     }
 
-    // “cat” (7) attends most to “the” (2): 41.3 %, then “sat” (8): 20.1 % and “on” (9): 11 %. It may not look at 5 tokens.
+    // “cat” (7) attends most to “the” (2): 41.3 %, then “sat” (8): 20.1 % and “on” (9): 11.0 %.
     sentence({ at, byRow, isAll, places }, means, shaded) {
         const one = (at || places.length === 1) && name(byRow ? this.queries : this.keys, places[0]);
         const allowed = means.map((mean, place) => ({ mean, place })).filter(({ mean }) => !Number.isNaN(mean));
@@ -304,9 +304,10 @@ class View {
         if (!allowed.length) return ["No token may look at ", one || "them", "."];
         const best = allowed.sort((first, second) => second.mean - first.mean).slice(0, 3);
         const [first, ...others] = best.map(({ mean, place }) => [name(shaded, place), `: ${this.say(mean)}`]);
+        const whose = isAll ? "all" : `${places.length} pinned`;
         const opening = one
             ? [one, byRow ? " attends most to " : " gets most attention from "]
-            : [`Mean of ${isAll ? "all" : `${places.length} pinned`} tokens: most ${byRow ? "goes to " : "comes from "}`];
+            : [`Mean of ${whose} tokens: most ${byRow ? "goes to" : "comes from"} `];
         const rest = others.flatMap((other, place) => [place ? " and " : ", then ", ...other]);
         const closed = means.length - allowed.length;
         const forbidden = byRow

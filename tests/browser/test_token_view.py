@@ -382,6 +382,61 @@ def test_pointing_outlives_another_text(show, lines):
     assert view.framed() == []
 
 
+# Calls the view as Streamlit does, several times and not always in order, on an element of its own.
+_CALL_DIRECTLY = """
+async (source) => {
+    const { default: show } = await import(URL.createObjectURL(new Blob([source], { type: "text/javascript" })));
+    const parentElement = document.body.appendChild(document.createElement("section"));
+    const text = (count) => ({
+        start: 0, text: Array.from({ length: count }, (_, place) => `t${place}`), quiet: Array(count).fill(0),
+        before: "s".repeat(count), after: ".".repeat(count),
+    });
+    const call = (count, pinned) => show({
+        parentElement, setTriggerValue: () => {},
+        data: {
+            queries: text(count), keys: null, direction: "from", lines: false, pinned, most: null, percent: true,
+            weights: btoa(String.fromCharCode(...new Uint8Array(new Float32Array(count * count).fill(1 / count).buffer))),
+        },
+    });
+    const count = () => parentElement.querySelectorAll(".token").length;
+    const found = [];
+    const first = call(20, [19]);
+    parentElement.querySelector(".token").focus();
+    parentElement.querySelector(".token").dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight", bubbles: true }));
+    const second = call(10, [19]);
+    first();
+    found.push(count(), document.activeElement.textContent, parentElement.querySelector(".note").textContent);
+    second();
+    found.push(count());
+    const third = call(5, []);
+    found.push(count());
+    third();
+    return found;
+}
+"""
+
+
+def test_calls_that_are_cleaned_up_late_or_find_fewer_tokens(show):
+    source = (ROOT / "ui" / "token_view.js").read_text(encoding="utf-8")
+    late, focused, note, gone, new = show().page.evaluate(_CALL_DIRECTLY, source)
+    assert (late, gone, new) == (10, 0, 5)
+    assert focused == "t1"
+    assert "1 pinned token not in this part of the text" in note
+
+
+def test_lines_follow_the_weights(show):
+    view = show("/?lines=1")
+    for seed in (0, 1):
+        view.number("seed", seed).idle()
+        drawn = weights(COUNT, COUNT, seed=seed)
+        strongest = np.sort(drawn.ravel())[-200:]
+        read = view.page.locator(".columns path").evaluate_all(
+            "all => all.map((path) => path.getAttribute('stroke-width'))"
+        )
+        widths = np.array(read, dtype=float)
+        np.testing.assert_allclose(widths, 0.75 + 4.25 * strongest / strongest.max(), atol=0.01)
+
+
 # --- the text
 
 
