@@ -1,8 +1,9 @@
 """What is said about layers, held against the masks that the layers really had; hybrid models of every make."""
 
+import copy
+
 import numpy as np
 import pytest
-import torch
 import transformers as t
 
 from core import capture, head_weights, load_model
@@ -156,16 +157,21 @@ def test_the_window_is_how_far_the_mask_lets_a_query_look(name):
             assert (query - key).max() + 1 == int(window.rpartition(" ")[2])
 
 
-def test_a_window_that_the_mask_contradicts_is_not_claimed():
+@pytest.mark.parametrize("window_of_the_mask", [6, None])
+def test_a_window_that_the_mask_contradicts_is_not_claimed(window_of_the_mask):
     """Mistral names its window in every call, whatever mask it was given."""
     network = tiny("Mistral")
     model = load_model(network)
-    with torch.no_grad():
-        assert [label.words for label in layer_labels(capture(model, input_ids=IDS))] == ["sliding window 4"] * 2
-        network.model.config.sliding_window = None  # now the mask is plainly causal
-        network.model.layers[1].self_attn.config = t.MistralConfig(**GROUPED, sliding_window=4)
-        network.model.layers[1].self_attn.config._attn_implementation = "headlight"
-        assert [label.words for label in layer_labels(capture(model, input_ids=IDS))] == ["", ""]
+    assert [label.words for label in layer_labels(capture(model, input_ids=IDS))] == ["sliding window 4"] * 2
+    network.model.layers[1].self_attn.config = copy.deepcopy(network.config)
+    network.config.sliding_window = window_of_the_mask
+    first = "" if window_of_the_mask is None else "sliding window 6"
+    assert [label.words for label in layer_labels(capture(model, input_ids=IDS))] == [first, ""]
+
+
+def test_every_pass_through_shared_layers_has_its_number():
+    taken = capture(load_model(tiny("ALBERT")), input_ids=IDS)
+    assert [label.number for label in layer_labels(taken)] == [0, 1, 2, 3]
 
 
 def test_chunks():

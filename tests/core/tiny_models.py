@@ -118,6 +118,18 @@ WITHOUT_WEIGHTS = {
     ),
     "FNet": lambda: t.FNetModel(t.FNetConfig(hidden_size=32, num_hidden_layers=2, vocab_size=64, intermediate_size=48)),
     "Longformer, windows only": lambda: t.LongformerModel(t.LongformerConfig(**SMALL, attention_window=4)),
+    "ProphetNet, scores instead": lambda: t.ProphetNetModel(
+        t.ProphetNetConfig(
+            hidden_size=32,
+            num_encoder_layers=2,
+            num_decoder_layers=2,
+            num_encoder_attention_heads=4,
+            num_decoder_attention_heads=4,
+            encoder_ffn_dim=48,
+            decoder_ffn_dim=48,
+            vocab_size=64,
+        )
+    ),
     "SqueezeBERT, scores instead": lambda: t.SqueezeBertModel(t.SqueezeBertConfig(**SMALL, embedding_size=32)),
 }
 
