@@ -216,7 +216,7 @@ class View {
         if (subject.at) subject.at.token.title = pairs.map((pair) => make("p", "", pair).textContent).join("\n");
         this.paintLegend(top);
         if (lines) this.paintLines(lines.pairs);
-        this.paintNote([this.sentence(subject, means, shaded), ...pairs], lines ? [lines.words] : []);
+        this.paintNote(this.sentence(subject, means, shaded), pairs, lines ? [lines.words] : []);
     }
 
     paintTokens({ at }, means, shaded, top) {
@@ -234,11 +234,12 @@ class View {
         }
     }
 
-    paintNote(sentences, asides) {
+    paintNote(sentence, pairs, asides) {
         const missing = this.data.pinned.length - this.pins.length;
         if (missing) asides.push(`${count(missing, "pinned token")} not in this part of the text.`);
         this.note.replaceChildren(
-            ...sentences.map((parts) => make("p", "", parts)),
+            make("p", "", sentence),
+            make("p", "", pairs.flatMap((pair) => [...pair, " "])),
             ...asides.map((words) => make("p", "aside", [words])),
         );
     }

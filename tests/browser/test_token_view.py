@@ -470,6 +470,17 @@ def test_words_flow_and_pieces_join(show, text, joined, apart):
     assert any(token["children"] == ["SPANquiet"] for token in boxes.values())
 
 
+def test_texts_from_right_to_left_stand_beside_the_lines_too(show):
+    view = show("/?text=markup&lines=1")
+    hebrew = TEXTS["markup"].index("שלום")
+    for name, edge in (("Queries", "right"), ("Keys", "left")):
+        text = "token => { const range = document.createRange(); range.selectNodeContents(token); return range; }"
+        ends = view.side(name).evaluate_all(
+            f"all => all.map({text}).map((range) => range.getBoundingClientRect().{edge})"
+        )
+        assert ends[hebrew] == pytest.approx(ends[0], abs=2)
+
+
 @pytest.mark.parametrize("path", ["/?count=200", "/?count=200&lines=1", "/?text=markup", "/?text=pieces&keys=spaces"])
 def test_nothing_overflows_on_a_phone(show, path):
     view = show(path, width=390)
