@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from core.attention import Array, AttentionTrace
 from core.errors import InputError
@@ -100,13 +101,19 @@ def strongest_pair(trace: AttentionTrace) -> tuple[int, int]:
     The ends are where special tokens stand and where many heads park their attention; a small trace has only ends, and
     there the largest weight of all is taken.
     """
-    queries, keys = trace.shape
-    inner = trace.weights[1:-1, 1:-1].copy()
+    return strongest_cell(trace.weights)
+
+
+def strongest_cell(weights: NDArray[np.floating]) -> tuple[int, int]:
+    """The same for any table [queries, keys] of numbers, also one whose cells stand for several; NaN is no number."""
+    weights = np.where(np.isnan(weights), -np.inf, weights)
+    queries, keys = weights.shape
+    inner = weights[1:-1, 1:-1].copy()
     if inner.size < 2:
-        query, key = np.unravel_index(trace.weights.argmax(), trace.shape)
+        query, key = np.unravel_index(weights.argmax(), weights.shape)
         return int(query), int(key)
     if queries == keys:
-        np.fill_diagonal(inner, 0)
+        np.fill_diagonal(inner, -np.inf)
     query, key = np.unravel_index(inner.argmax(), inner.shape)
     return int(query) + 1, int(key) + 1
 

@@ -100,8 +100,10 @@ def _mask_and_bias(call: Call, heads: slice, start: int, stop: int, keys: int) -
     if call.mask is None:
         # Without a mask a causal layer may end where its last row does; that half of the work is never done.
         reach = min(stop, keys) if call.causal else keys
-        allowed = torch.ones(1, stop - start, reach, dtype=torch.bool, device=call.query.device)
-        return allowed.tril(start) if call.causal else allowed, _cut(bias, reach)
+        query = torch.arange(start, stop, device=call.query.device)[:, None]
+        key = torch.arange(reach, device=call.query.device)
+        allowed = key <= (query if call.causal else reach)
+        return allowed.expand(1, stop - start, reach), _cut(bias, reach)
     given = _rows_of(call.mask, heads, start, stop, keys)
     if given.dtype == torch.bool:
         allowed = given

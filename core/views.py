@@ -57,7 +57,8 @@ class Seen:
 
     values   [rows, columns], NaN where forbidden or left out
     allowed  [rows, columns] bool, False where every pair that a cell stands for is masked
-    removed  [rows] the share of each row's attention that went to what is left out (before any renormalising)
+    removed  [queries] the share of each query's attention that went to what is left out (before any renormalising), also
+             where a row of values stands for several queries
     rows, columns            position of the first query and the first key (token or word)
     row_block, column_block  how many rows and columns a cell stands for; it shows the number farthest from 0 among them
     """
@@ -86,29 +87,17 @@ def overview(capture: Capture, kind: Kind, view: View, most: int = MOST_CELLS) -
     parts = [
         _pooled(part, row_block, column_block) for part in _parts(capture, kind, view, range(rows), multiple=row_block)
     ]
-    return Seen(
-        np.concatenate([part.values for part in parts]),
-        np.concatenate([part.allowed for part in parts]),
-        np.concatenate([part.removed for part in parts]),
-        0,
-        0,
-        row_block,
-        column_block,
-    )
+    return _seen(parts, 0, 0, row_block, column_block)
 
 
 def window(capture: Capture, kind: Kind, view: View, rows: range, columns: range) -> Seen:
     """A part of the view, every number of it exact."""
-    parts = list(_parts(capture, kind, view, rows, multiple=1))
-    return Seen(
-        np.concatenate([part.values[:, columns.start : columns.stop] for part in parts]),
-        np.concatenate([part.allowed[:, columns.start : columns.stop] for part in parts]),
-        np.concatenate([part.removed for part in parts]),
-        rows.start,
-        columns.start,
-        1,
-        1,
-    )
+    cut = slice(columns.start, columns.stop)
+    parts = [
+        _Part(part.values[:, cut], part.seen[:, cut], part.allowed[:, cut], part.removed)
+        for part in _parts(capture, kind, view, rows, multiple=1)
+    ]
+    return _seen(parts, rows.start, columns.start, 1, 1)
 
 
 def around(place: int, length: int, size: int) -> range:
@@ -119,11 +108,25 @@ def around(place: int, length: int, size: int) -> range:
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """Some rows of a view with all its columns."""
+    """Some rows of a view with all its columns.
+
+    values   0 where not seen
+    seen     neither forbidden nor left out
+    allowed  not forbidden
+    removed  of every query
+    """
 
     values: Array
+    seen: NDArray[np.bool_]
     allowed: NDArray[np.bool_]
     removed: Array
+
+
+def _seen(parts: Sequence[_Part], rows: int, columns: int, row_block: int, column_block: int) -> Seen:
+    values = np.concatenate([np.where(part.seen, part.values, np.nan) for part in parts])
+    allowed = np.concatenate([part.allowed for part in parts])
+    removed = np.concatenate([part.removed for part in parts])
+    return Seen(values, allowed, removed, rows, columns, row_block, column_block)
 
 
 def _parts(capture: Capture, kind: Kind, view: View, rows: range, multiple: int) -> Iterator[_Part]:
@@ -163,14 +166,15 @@ def _of_head(call: Call, head: int, view: View, tokens: range, sizes: Array | No
         if view.renormalise:
             total = values.sum(axis=1, keepdims=True)
             values = np.divide(values, total, out=np.zeros_like(values), where=total > 0)
-    return _Part(values, allowed, removed)
+    seen = allowed if view.hidden is None else allowed & ~view.hidden
+    return _Part(values, seen, allowed, removed)
 
 
 def _stage(rows: Rows, quantity: Quantity) -> Array:
-    stage = {"values": "weights", "outputs": "weights", "masked": "scaled"}.get(quantity, quantity)
-    # Forbidden scores are told by `allowed`: a -inf could not be averaged over heads.
-    values = rows.masked.masked_fill(~rows.allowed, 0) if quantity == "masked" else getattr(rows, stage)
-    return values[0].numpy(force=True)
+    if quantity in SCORES:
+        # Forbidden scores are told by `allowed`: a -inf could not be averaged over heads.
+        return getattr(rows, quantity).masked_fill(~rows.allowed, 0)[0].numpy(force=True)
+    return rows.weights[0].numpy(force=True)
 
 
 def _weights(blocks: Sequence[Rows], keys: int) -> Array:
@@ -188,44 +192,52 @@ def _mean(parts: Sequence[_Part]) -> _Part:
         return parts[0]
     return _Part(
         np.mean([part.values for part in parts], axis=0),
+        np.logical_or.reduce([part.seen for part in parts]),
         np.logical_or.reduce([part.allowed for part in parts]),
         np.mean([part.removed for part in parts], axis=0),
     )
 
 
 def _by_word(part: _Part, view: View, rows: range, tokens: range) -> _Part:
-    """Words for tokens, and NaN for what is not to be seen."""
-    values, allowed, removed, hidden = part.values, part.allowed, part.removed, view.hidden
+    """Words for tokens: of what is true of a token, any that is true of one of its tokens is true of a word."""
+    values, seen, allowed, removed = part.values, part.seen, part.allowed, part.removed
     if view.key_starts is not None:
         values = merge_keys(values, view.key_starts)
-        allowed = np.logical_or.reduceat(allowed, view.key_starts, axis=1)
-        hidden = None if hidden is None else np.logical_and.reduceat(hidden, view.key_starts)
+        seen, allowed = (np.logical_or.reduceat(marks, view.key_starts, axis=1) for marks in (seen, allowed))
     if view.query_starts is not None:
         starts = view.query_starts[rows.start : rows.stop] - tokens.start
         lengths = np.diff([*starts, len(tokens)])
-        values = np.add.reduceat(values, starts, axis=0) / lengths[:, None]
-        allowed = np.logical_or.reduceat(allowed, starts, axis=0)
+        values = np.add.reduceat(values, starts, axis=0) / lengths[:, None].astype(values.dtype)
+        seen, allowed = (np.logical_or.reduceat(marks, starts, axis=0) for marks in (seen, allowed))
         removed = np.add.reduceat(removed, starts) / lengths
-    unseen = ~allowed if hidden is None else ~allowed | hidden
-    return _Part(np.where(unseen, np.nan, values), allowed, removed)
+    return _Part(values, seen, allowed, removed)
 
 
 def _pooled(part: _Part, row_block: int, column_block: int) -> _Part:
+    """One cell for each block of cells. What is not seen is 0, and 0 is never farther from 0 than anything else."""
     if row_block == column_block == 1:
         return part
-    rows = np.arange(0, len(part.values), row_block)
-    columns = np.arange(0, part.values.shape[1], column_block)
-
-    def over_blocks(function: np.ufunc, values: NDArray) -> NDArray:
-        return function.reduceat(function.reduceat(values, rows, axis=0), columns, axis=1)
-
-    highest = over_blocks(np.fmax, part.values)  # fmax and fmin pass over NaN
-    lowest = over_blocks(np.fmin, part.values)
-    return _Part(
-        np.where(-lowest > highest, lowest, highest),
-        over_blocks(np.logical_or, part.allowed),
-        np.maximum.reduceat(part.removed, rows),
+    highest, lowest, seen, allowed = (
+        _over_blocks(over, values, row_block, column_block)
+        for over, values in (
+            (np.maximum, part.values),
+            (np.minimum, part.values),
+            (np.logical_or, part.seen),
+            (np.logical_or, part.allowed),
+        )
     )
+    return _Part(np.where(-lowest > highest, lowest, highest), seen, allowed, part.removed)
+
+
+def _over_blocks(over: np.ufunc, values: NDArray, rows: int, columns: int) -> NDArray:
+    """A ufunc over blocks of rows and columns. Zeros fill up the last ones, which changes no number farthest from 0.
+
+    A reshaped array is reduced many times faster than by `reduceat`.
+    """
+    down, across = (-length % block for length, block in zip(values.shape, (rows, columns), strict=True))
+    full = np.pad(values, ((0, down), (0, across))) if down or across else values
+    narrow = over.reduce(full.reshape(-1, rows, full.shape[1]), axis=1)
+    return over.reduce(narrow.reshape(len(narrow), -1, columns), axis=2)
 
 
 def _sizes(capture: Capture, kind: Kind, quantity: Quantity, layer: int, head: int) -> Array | None:

@@ -12,6 +12,7 @@ from core import Capture, InputError
 from core.capturing import Kind
 from core.figures.seen import seen_figure
 from core.layers import layer_labels
+from core.ledger import strongest_cell
 from core.metrics import in_words, text_of
 from core.patterns import read_pairs, write_pairs
 from core.views import SCORES, Quantity, Seen, View, around, overview, shape, window
@@ -167,12 +168,11 @@ def _starts(capture: Capture, kind: Kind):
 
 
 def _strongest(whole: Seen, size: tuple[int, int], exact) -> tuple[int, int]:
-    """The (query, key) with the largest number of all."""
-    filled = np.nan_to_num(whole.values, nan=-np.inf)
-    row, column = np.unravel_index(filled.argmax(), filled.shape)
-    rows, columns = int(row) * whole.row_block, int(column) * whole.column_block
+    """The (query, key) with the largest number away from the ends; where cells stand for several, in the largest cell."""
+    row, column = strongest_cell(whole.values)
     if whole.row_block == whole.column_block == 1:
-        return rows, columns
+        return row, column
+    rows, columns = row * whole.row_block, column * whole.column_block
     part = exact(
         range(rows, min(rows + whole.row_block, size[0])), range(columns, min(columns + whole.column_block, size[1]))
     )

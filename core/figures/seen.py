@@ -31,13 +31,17 @@ def seen_figure(
 ) -> go.Figure:
     """Values [rows, columns] of a view of these tokens, one cell for `row_block` by `column_block` of them.
 
-    removed  [rows] the share of each row that is left out, told when pointing at it; None: nothing is left out
+    removed  [queries] the share of each query that is left out, its mean over a row is told when pointing at that; None:
+             nothing is left out
     pin      the (query, key) that is framed; None: it lies outside
     marked   further queries whose rows are framed
     start    positions of the first query and the first key in the whole text
     """
     shape = (len(query_tokens), len(key_tokens))
-    notes = None if removed is None else [f"<br>left out {share:.1%}" for share in removed]
+    notes = None
+    if removed is not None:
+        parts = [removed[at : at + row_block] for at in range(0, len(removed), row_block)]
+        notes = [f"<br>left out {part.mean():.1%}" for part in parts]
     query, key = (None, None) if pin is None else pin
     drawn = Pooled(
         values.astype(np.float32),
