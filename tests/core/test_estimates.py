@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+import transformers
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -79,6 +80,13 @@ def test_a_target_is_kept_as_well(minilm):
     assert kept_bytes(model, 40, target_tokens=written) == really_kept(taken)
 
 
+def test_heads_may_be_wider_than_their_share_of_the_model():
+    config = TINY["Llama"]().config
+    config.head_dim = 24
+    model = load_model(transformers.LlamaForCausalLM(config).eval())
+    assert kept_bytes(model, 40) == really_kept(capture(model, input_ids=some_ids(model, 40)))
+
+
 def test_half_precision_keeps_half():
     network = tiny("Llama")
     full = kept_bytes(load_model(network), 40)
@@ -102,6 +110,12 @@ def test_soft_caps_need_the_scores_of_all_heads():
     assert 0.9 * above < passing_bytes(model, 60) < 1.6 * above
 
 
+def test_scores_of_the_next_token_are_those_of_one_position(smollm):
+    """And twice: as the network gives them, and as the capture keeps them."""
+    scores = 2 * 49152 * 4
+    assert scores < passing_bytes(smollm, 1) < scores + 30_000
+
+
 # --- operations
 
 
@@ -120,7 +134,7 @@ def test_operations_with_parameters_are_those_that_torch_counts(name, request):
     assert operations(model, 64)[0] == pytest.approx(counted(model, 64), rel=0.02)
 
 
-@pytest.mark.parametrize("name", ["GPT-2", "BART", "T5"])
+@pytest.mark.parametrize("name", ["GPT-2", "Llama", "BART", "T5"])
 def test_operations_of_other_architectures(name):
     model = load_model(tiny(name))
     if model.is_encoder_decoder:
