@@ -7,7 +7,7 @@ no grammar, so that a score says what the head does rather than what the text is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -148,7 +148,7 @@ def _padded(weights: NDArray, keys: int) -> NDArray:
     return np.pad(weights, ((0, 0), (0, 0), (0, keys - weights.shape[2])))
 
 
-def _mean_and_error(runs: Sequence) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _mean_and_error(runs: Iterable) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Mean over the first axis and its standard error, NaN for a single run."""
     values = np.stack([np.asarray(run, dtype=np.float64) for run in runs])
     if len(values) < 2:

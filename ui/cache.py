@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from core import AttentionTrace, Capture, Model, capture, load_model
 from core.capturing import Certificate, Kind
+from core.errors import InputError
+from core.estimates import Rates, estimate, in_words, kept_bytes, measure_rate
 from core.figures.pooling import Pooled
 from core.figures.side_by_side import small
 from core.gradients import Around, GradientSweep, StackGradients, head_gradients, stack_gradients
@@ -109,8 +111,29 @@ pictures = Store(4)
 matches = Store(16)
 
 
+@st.cache_resource(max_entries=4, show_spinner=False)
+def _rates(name: str) -> Rates:
+    return measure_rate(model(name))
+
+
 def announced(name: str, tokens: int) -> tuple[float, str]:
-    return 0.0, ""
+    """The seconds that reading so many tokens will take, about, and a sentence about it.
+
+    Raises InputError where the memory would not do.
+    """
+    network = model(name)
+    if kept_bytes(network, tokens) > MOST_BYTES:
+        raise InputError(
+            f"{tokens:,} tokens would keep {kept_bytes(network, tokens) / 2**30:.1f} GB; at most {MOST_BYTES / 2**30:.0f} GB "
+            f"are allowed. Shorten the text.",
+            field="text",
+        )
+    expected = estimate(network, tokens, _rates(name))
+    seconds = expected.seconds + expected.measuring_seconds
+    return (
+        seconds,
+        f"{tokens:,} tokens: reading them and measuring every head takes {in_words(expected, measuring=True)}.",
+    )
 
 
 def captured(request: TextRequest, watch: Callable[[int], None] | None = None) -> Capture:
