@@ -14,19 +14,23 @@ import sys
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from torch.nn.functional import pad
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from core.attention import AttentionTrace, attend
+from core.calls import Call as Call
+from core.calls import Kind as Kind
+from core.calls import permissions, wide
+from core.certifying import Certificate, certify_call
 from core.errors import InputError, WeightsOnlyError
 from core.images import patch_grid
-from core.masks import causal, describe, grid
 from core.model_inputs import TooLongError as TooLongError
 from core.model_inputs import image_inputs, run, target_ids, text_inputs
 from core.tokens import token_texts
@@ -36,40 +40,6 @@ if TYPE_CHECKING:
     from core.models import Model
 
 IMPLEMENTATION = "headlight"
-
-Kind = Literal["self", "encoder", "decoder", "cross"]
-
-# How many units of rounding still count as agreement. Measured on every head of both offline models: at most 5.4, and at
-# least 370 once the scale is off by one percent.
-ALLOWED_ROUNDING = 20.0
-
-
-@dataclass(frozen=True, eq=False)
-class Call:
-    """One attention call inside a forward pass, as torch tensors of batch size 1.
-
-    query   [1, heads, queries, d_k]     after rotary embedding and normalisation, as the scores are computed from it
-    key     [1, key_heads, keys, d_k]    key_heads divides heads: several query heads share one (grouped-query attention)
-    value   [1, key_heads, keys, d_v]
-    mask    [1, 1 or heads, queries, keys] bool (True: may attend) or additive; None: every pair, or causal if `causal`
-    bias    [1, heads, queries, keys] added to the scaled scores, or None
-    output  [1, queries, heads, d_v]     what the model's own attention returned, before W_O
-    sliding_window  how far the layer looks: to keys less than so many tokens away. `mask` says so already
-    """
-
-    module: torch.nn.Module
-    query: torch.Tensor
-    key: torch.Tensor
-    value: torch.Tensor
-    mask: torch.Tensor | None
-    causal: bool
-    scale: float
-    bias: torch.Tensor | None
-    softcap: float | None
-    sinks: torch.Tensor | None
-    output: torch.Tensor
-    sliding_window: int | None = None
-
 
 Watch = Callable[[int], None]
 
@@ -205,31 +175,6 @@ AttentionInterface.register(IMPLEMENTATION, _attention)
 AttentionMaskInterface.register(IMPLEMENTATION, sdpa_mask)
 
 
-@dataclass(frozen=True)
-class Certificate:
-    """How far one head's trace is from what the model itself computed.
-
-    cells       how many numbers were compared: the entries of the head's output [queries, d_v]
-    difference  the largest absolute difference between them
-    rounding    the largest difference in units of what one rounding error in `dtype` can do to that number (see `certify`)
-    left_out    queries that may attend to nothing, which every implementation treats differently
-    """
-
-    cells: int
-    difference: float
-    rounding: float
-    left_out: int
-    model: str
-    revision: str
-    dtype: str
-    scale: float
-    mask: str
-
-    @property
-    def holds(self) -> bool:
-        return self.rounding <= ALLOWED_ROUNDING
-
-
 @dataclass(frozen=True, eq=False)
 class Capture:
     """One pass of a model over one text, from which any head's trace can be had.
@@ -293,22 +238,27 @@ class Capture:
         """One head's stages, from the very queries, keys and values that the model used, in float32 or its own float64."""
         call = self._call(layer, head, kind)
         key_head, _ = self.key_head(layer, head, kind)
-        mask, bias = _mask_and_bias(call, head)
+        queries, keys = call.query.shape[2], call.key.shape[2]
+        allowed, bias = permissions(call, slice(head, head + 1), range(queries))
+        beyond = (0, keys - allowed.shape[2])  # keys that no query may attend to
         return attend(
             _numpy(call.query[0, head]),
             _numpy(call.key[0, key_head]),
             _numpy(call.value[0, key_head]),
-            mask=mask,
-            bias=bias,
+            mask=pad(allowed, beyond)[0].numpy(force=True),
+            bias=None if bias is None else _numpy(pad(bias, beyond)[0]),
             scale=call.scale,
             softcap=call.softcap,
             sinks=None if call.sinks is None else float(call.sinks.detach().flatten()[head]),
         )
 
     def certificate(self, layer: int, head: int, kind: Kind | None = None) -> Certificate:
-        """Compare one head's trace with what the model's own attention returned."""
-        call = self._call(layer, head, kind)
-        return certify(self.trace(layer, head, kind), _numpy(call.output[0, :, head]), self.model)
+        """Compare one head's stages with what the model's own attention returned, without holding all of them at once."""
+        return certify_call(self._call(layer, head, kind), head, self.model)
+
+    def model_output(self, layer: int, head: int, kind: Kind | None = None) -> NDArray[np.floating]:
+        """What the model's own attention returned for one head, before W_O: [queries, d_v]."""
+        return _numpy(self._call(layer, head, kind).output[0, :, head])
 
     def agreement(self, layer: int, kind: Kind | None = None) -> float:
         """max |our output - the model's own attention output| over the heads of a layer, empty rows left out."""
@@ -397,31 +347,6 @@ def capture(
     return Capture(model, ids, written, _by_kind(model, calls), logits, patches)
 
 
-def certify(trace: AttentionTrace, output: NDArray[np.floating], model: Model) -> Certificate:
-    """Compare a trace with the output [queries, d_v] that the model's own attention returned for the same head.
-
-    What rounding can do to an output number: a relative error ε in a score s shifts it by ε·|s|, which changes its weight by
-    that factor; so one unit is ε · (1 + max |s| of the row) · Σ weight · |value|. A head that leans on a single key, whose
-    output hardly depends on its scores, is thereby held to the same standard as any other.
-    """
-    attending = ~trace.empty_rows
-    difference = np.abs(trace.output - output)[attending]
-    largest_score = np.abs(np.where(trace.mask, trace.masked, 0)).max(axis=1, keepdims=True)
-    unit = torch.finfo(getattr(torch, model.dtype)).eps * (1 + largest_score) * (trace.weights @ np.abs(trace.value))
-    units = difference / np.maximum(unit[attending], np.finfo(unit.dtype).tiny)
-    return Certificate(
-        cells=difference.size,
-        difference=float(difference.max(initial=0.0)),
-        rounding=float(units.max(initial=0.0)),
-        left_out=int((~attending).sum()),
-        model=model.name,
-        revision=model.revision,
-        dtype=model.dtype,
-        scale=trace.scale,
-        mask=describe(trace.mask),
-    )
-
-
 def _run(
     model: Model, inputs: dict[str, torch.Tensor], watch: Watch | None
 ) -> tuple[list[Call], NDArray[np.floating] | None]:
@@ -455,28 +380,8 @@ def _kind_of(module_name: str, is_encoder_decoder: bool) -> Kind:
     return "cross" if any(part in crossing for part in parts) else "decoder"
 
 
-def _mask_and_bias(call: Call, head: int) -> tuple[NDArray[np.bool_] | None, NDArray[np.floating] | None]:
-    queries, keys = call.query.shape[2], call.key.shape[2]
-    bias = None if call.bias is None else _numpy(_of_head(call.bias, head))[:, :keys]
-    if call.mask is None:
-        return (grid(causal, queries, keys) if call.causal else None), bias
-    given = _of_head(call.mask, head)[:, :keys]
-    if given.dtype == torch.bool:
-        return given.numpy(force=True), bias
-    # An additive mask is two things: entries near the lowest number forbid, the others are a bias.
-    forbidden = given <= torch.finfo(given.dtype).min / 2
-    rest = _numpy(given.masked_fill(forbidden, 0))
-    return (~forbidden).numpy(force=True), rest if bias is None else bias + rest
-
-
-def _of_head(tensor: torch.Tensor, head: int) -> torch.Tensor:
-    return tensor[0, head if tensor.shape[1] > 1 else 0]
-
-
 def _numpy(tensor: torch.Tensor) -> NDArray[np.floating]:
-    """In float32, which holds every float16 and bfloat16 exactly, or in float64 if the model runs in it."""
-    wide = tensor if tensor.dtype == torch.float64 else tensor.float()
-    return wide.numpy(force=True)
+    return wide(tensor).numpy(force=True)
 
 
 def _not_captured(model: Model) -> InputError:

@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-import torch
 from torch import Tensor
 
 from core.attention import masked_scores, softmax
-from core.capturing import Call
+from core.calls import Call, permissions, wide
 
 # Numbers of one block, in all heads together: 2 MB in float32, which the processor's cache can hold.
 CELLS = 2**19
@@ -82,51 +81,13 @@ def row_blocks(call: Call, head: int | None = None, *, rows: range | None = None
     heads = slice(0, call.query.shape[1]) if head is None else slice(head, head + 1)
     group = call.query.shape[1] // call.key.shape[1]
     key_heads = slice(0, call.key.shape[1]) if head is None else slice(head // group, head // group + 1)
-    query, key = _wide(call.query[0, heads]), _wide(call.key[0, key_heads])
-    sinks = None if call.sinks is None else _wide(call.sinks.detach().flatten()[heads])[:, None, None]
+    query, key = wide(call.query[0, heads]), wide(call.key[0, key_heads])
+    sinks = None if call.sinks is None else wide(call.sinks.detach().flatten()[heads])[:, None, None]
     keys = key.shape[1]
     rows = range(query.shape[1]) if rows is None else rows
     size = max(1, cells // (query.shape[0] * keys))
     for start in range(rows.start, rows.stop, size):
         stop = min(start + size, rows.stop)
-        allowed, bias = _mask_and_bias(call, heads, start, stop, keys)
+        allowed, bias = permissions(call, heads, range(start, stop))
         reach = allowed.shape[2]
         yield Rows(start, query[:, start:stop], key[:, :reach], call.scale, allowed, bias, call.softcap, sinks)
-
-
-def _mask_and_bias(call: Call, heads: slice, start: int, stop: int, keys: int) -> tuple[Tensor, Tensor | None]:
-    """Permissions and bias of some rows, up to the last key that one of them may attend to."""
-    bias = None if call.bias is None else _wide(_rows_of(call.bias, heads, start, stop, keys))
-    if call.mask is None:
-        # Without a mask a causal layer may end where its last row does; that half of the work is never done.
-        reach = min(stop, keys) if call.causal else keys
-        query = torch.arange(start, stop, device=call.query.device)[:, None]
-        key = torch.arange(reach, device=call.query.device)
-        allowed = key <= (query if call.causal else reach)
-        return allowed.expand(1, stop - start, reach), _cut(bias, reach)
-    given = _rows_of(call.mask, heads, start, stop, keys)
-    if given.dtype == torch.bool:
-        allowed = given
-    else:
-        # An additive mask is two things: entries near the lowest number forbid, the others are a bias.
-        allowed = given > torch.finfo(given.dtype).min / 2
-        rest = _wide(given.masked_fill(~allowed, 0))
-        bias = rest if bias is None else bias + rest
-    reached = allowed.any(dim=1).any(dim=0).nonzero()
-    reach = int(reached[-1]) + 1 if len(reached) else 1
-    return allowed[..., :reach], _cut(bias, reach)
-
-
-def _rows_of(tensor: Tensor, heads: slice, start: int, stop: int, keys: int) -> Tensor:
-    """The part [1 or heads, rows, keys] of [1, 1 or heads, 1 or queries, keys or more]."""
-    chosen = tensor[0, heads] if tensor.shape[1] > 1 else tensor[0]
-    chosen = chosen[:, start:stop] if chosen.shape[1] > 1 else chosen
-    return chosen[..., :keys].expand(-1, stop - start, -1)
-
-
-def _cut(bias: Tensor | None, reach: int) -> Tensor | None:
-    return None if bias is None else bias[..., :reach]
-
-
-def _wide(tensor: Tensor) -> Tensor:
-    return tensor if tensor.dtype == torch.float64 else tensor.float()

@@ -14,7 +14,8 @@ from cachetools import LRUCache
 from numpy.typing import NDArray
 
 from core import AttentionTrace, Capture, Model, capture, load_model
-from core.capturing import Certificate, Kind
+from core.capturing import Kind
+from core.certifying import Certificate, certify
 from core.errors import InputError
 from core.estimates import Rates, estimate, in_words, kept_bytes, measure_rate
 from core.figures.pooling import Pooled
@@ -190,15 +191,15 @@ def matched(
 
 @st.cache_resource(max_entries=3, show_spinner=False)
 def head(request: HeadRequest) -> tuple[AttentionTrace, Certificate]:
-    pass_ = captured(request.text)
-    return (
-        pass_.trace(request.layer, request.head, request.kind),
-        pass_.certificate(request.layer, request.head, request.kind),
-    )
+    """A head's trace, and the certificate of these very numbers."""
+    pass_, at = captured(request.text), (request.layer, request.head, request.kind)
+    trace = pass_.trace(*at)
+    return trace, certify(trace, pass_.model_output(*at), pass_.model)
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)
 def certificate(request: HeadRequest) -> Certificate:
+    """Of the same head as the atlas shows it: computed some rows at a time, on texts of any length."""
     return captured(request.text).certificate(request.layer, request.head, request.kind)
 
 

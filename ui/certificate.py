@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from core.capturing import Certificate
+from core.certifying import Certificate
 from ui.words import plain
 
 

@@ -5,6 +5,7 @@ The architectures are in test_architectures.py.
 
 import copy
 import threading
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,9 +14,11 @@ import torch
 import transformers as t
 
 from core import capture, load_model
-from core.capturing import Call, TooLongError, certify
+from core.capturing import Call, TooLongError
+from core.certifying import certify, certify_call
 from core.errors import InputError, WeightsOnlyError
 from core.masks import causal, grid
+from core.rows import row_blocks
 from tests.conftest import TEXTS, eager_attentions
 from tests.core.tiny_models import TINY, tiny
 
@@ -183,6 +186,21 @@ def test_the_certificate_holds_and_breaks_when_the_scale_is_off_by_one_percent(m
                 call = taken.calls["self"][layer]
                 off = taken.trace(layer, head).changed(scale=call.scale * 1.01)
                 assert not certify(off, call.output[0, :, head].numpy(), model).holds, (layer, head)
+
+
+@pytest.mark.parametrize("name", ["Llama", "Mistral", "Gemma 2", "gpt-oss", "T5", "BART"])
+def test_a_certificate_is_the_same_in_blocks_of_rows(name, monkeypatch):
+    taken = capture(load_model(tiny(name)), input_ids=np.arange(3, 20))
+    monkeypatch.setattr("core.certifying.row_blocks", lambda call, head: row_blocks(call, head, cells=40))
+    for kind in taken.kinds:
+        trace, output = taken.trace(1, 2, kind), taken.model_output(1, 2, kind)
+        whole, blocks = certify(trace, output, taken.model), taken.certificate(1, 2, kind)
+        assert (whole.cells, whole.mask, whole.scale) == (blocks.cells, blocks.mask, blocks.scale)
+        assert blocks.holds
+        assert abs(whole.rounding - blocks.rounding) < 5
+        if kind != "decoder":  # a single token has all the attention whatever the scale
+            broken = replace(taken.calls[kind][1], scale=trace.scale * 1.5)
+            assert not certify_call(broken, 2, taken.model).holds
 
 
 def test_the_certificate_names_what_it_speaks_of(smollm):
