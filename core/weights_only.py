@@ -38,6 +38,11 @@ class WeightsOnly:
     input_ids: tuple[int, ...]
     _layers: tuple[torch.Tensor, ...] = field(repr=False)  # [heads, queries, keys] each
 
+    @property
+    def nbytes(self) -> int:
+        """Of the weights of all heads together."""
+        return sum(layer.nbytes for layer in self._layers)
+
     def tokens(self) -> tuple[str, ...]:
         """The text's tokens, which are queries and keys alike, as the tokenizer made them."""
         return token_texts(self.model.tokenizer, self.input_ids)
@@ -101,8 +106,13 @@ def gives_weights(model: Model) -> bool:
 
 def require_weights(model: Model) -> None:
     """Raises NoAttentionError, saying why, for a model that hands out no weights, tried with two tokens."""
+    _on_two_tokens(model)
+
+
+def _on_two_tokens(model: Model) -> tuple[torch.Tensor, ...]:
+    padding = getattr(model.network.config, "pad_token_id", None)
     try:
-        _on_two_tokens(model)
+        return _run(model, {"input_ids": torch.full((1, 2), 1 if padding == 0 else 0)})
     except NoAttentionError:
         raise
     except Exception as error:  # whatever a network does that is given tokens and cannot read them
@@ -110,11 +120,6 @@ def require_weights(model: Model) -> None:
             f"{type(model.network).__name__} could not be asked for its attention weights: {error}. Choose another model.",
             field="model",
         ) from error
-
-
-def _on_two_tokens(model: Model) -> tuple[torch.Tensor, ...]:
-    padding = getattr(model.network.config, "pad_token_id", None)
-    return _run(model, {"input_ids": torch.full((1, 2), 1 if padding == 0 else 0)})
 
 
 def _run(model: Model, inputs: dict[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:

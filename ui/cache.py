@@ -23,6 +23,7 @@ from core.figures.side_by_side import small
 from core.gradients import Around, GradientSweep, StackGradients, head_gradients, stack_gradients
 from core.head_contributions import HeadContributions, add_up
 from core.images import read_image
+from core.layers import missing_layers as layers_without_attention
 from core.long_range import Reach, compare_reach
 from core.long_range import mean_distances as measured_distances
 from core.masks import Predicate
@@ -33,6 +34,7 @@ from core.projections import head_weights
 from core.scaling import ModelScores, Sweep, model_scores, sweep
 from core.thumbnails import Thumbnails, thumbnails
 from core.untrained import read_and_write
+from core.weights_only import WeightsOnly, attention_weights
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,7 @@ metrics = Store(16)
 probes = Store(4)
 pictures = Store(4)
 matches = Store(16)
+handed_out = Store(2**29, lambda weights: weights.nbytes)
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)
@@ -152,6 +155,21 @@ def captured(request: TextRequest, watch: Callable[[int], None] | None = None) -
         )
 
     return passes.get(request, read)
+
+
+def weights_only(request: TextRequest) -> WeightsOnly:
+    """What a model hands out that cannot be captured."""
+
+    def read() -> WeightsOnly:
+        limit = {} if request.keep is None else {"most_tokens": request.keep, "cut": True}
+        return attention_weights(model(request.model), request.text, **limit)
+
+    return handed_out.get(request, read)
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def missing_layers(name: str) -> tuple[str, ...]:
+    return layers_without_attention(model(name))
 
 
 @dataclass(frozen=True)

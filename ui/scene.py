@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import streamlit as st
 
 from core import AttentionTrace, Capture, InputError, Model, attend
-from core.capturing import Certificate, Kind
+from core.capturing import Kind
+from core.certifying import Certificate
 from core.model_inputs import TooLongError, text_inputs
 from core.models import CATALOGUE
 from core.sources import DISTRIBUTIONS, random_matrices, toy_sentence
+from core.weights_only import WeightsOnly
 from ui import cache, state
 from ui.own_matrices import own_matrices
 from ui.running import run
-from ui.words import show_error
+from ui.weights_only import show_weights
+from ui.words import plain, show_error
 
 SENTENCE = "The animal didn't cross the street because it was too tired."
+Read = TypeVar("Read")
+NAMED = 3  # layers without attention that are named; the others are counted
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +68,9 @@ def choose_text(
 ) -> tuple[cache.TextRequest, Capture, list] | None:
     """The pass of the chosen model over the text, and the places left for the choice of layer and head.
 
-    more: also ask for the second text that some models read
+    None after saying what is wrong, or after showing the weights of a model that hands out nothing else.
+
+    more: also ask for the second text that some models read, and name the layers that cannot be shown
     most: of tokens, where the page cannot show as many as the model can read
     """
     words, which = st.columns(2)
@@ -84,12 +92,33 @@ def choose_text(
             request = _picture(name)
         else:
             text = st.text_area("Text", SENTENCE, key=state.TEXT, bind="query-params", height=68)
-            pair, target = _second_text(model) if more and model is not None else (None, None)
+            pair, target = _second_text(model) if more and model is not None and model.captures else (None, None)
             request = cache.TextRequest(name, text, pair, target)
     if model is None or request is None:
         return None
-    passed = _read(request, model, most, {"model": model_place, "text": problem})
+    beside = {"model": model_place, "text": problem, "image": problem}
+    if not model.captures and not model.reads_images:
+        weights = _read(request, _handed_out, beside)
+        if weights is not None:
+            with places[0]:
+                layer = number_picker("Layer", state.LAYER, weights.layers(), 0)
+            with places[1]:
+                head = number_picker("Head", state.HEAD, weights.heads(), 0)
+            show_weights(weights, layer, head)
+        return None
+    passed = _read(request, lambda wanted: _captured(wanted, model, most), beside)
+    if passed is not None and more:
+        _name_missing(name)
     return None if passed is None else (*passed, places)
+
+
+def _name_missing(name: str) -> None:
+    missing = cache.missing_layers(name)
+    if missing:
+        further = f", and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
+        count = "1 layer has" if len(missing) == 1 else f"{len(missing)} layers have"
+        named = "; ".join(missing[:NAMED])
+        st.caption(plain(f"{count} no softmax attention and cannot be shown: {named}{further}."))
 
 
 def _picture(name: str) -> cache.TextRequest | None:
@@ -108,20 +137,18 @@ def _second_text(model: Model) -> tuple[str | None, str | None]:
     return pair or None, target or None
 
 
-def _read(
-    request: cache.TextRequest, model: Model, most: int | None, places: dict
-) -> tuple[cache.TextRequest, Capture] | None:
-    """Run the model over the text. Says beside the field what is wrong, offers to cut a text that is too long."""
+def _read(request: cache.TextRequest, read: Callable[[cache.TextRequest], Read], places: dict) -> Read | None:
+    """What reading the text gives. Says beside the field what is wrong, offers to cut a text that is too long."""
     # In the text's own place: a note that comes and goes would push everything below it aside.
     with places["text"]:
         try:
             try:
-                return _captured(request, model, most)
+                return read(request)
             except TooLongError as error:
                 show_error(error)
                 if not st.checkbox(f"Keep only the first {error.limit:,} tokens", key=state.CUT, bind="query-params"):
                     return None
-                return _captured(replace(request, keep=error.limit), model, most)
+                return read(replace(request, keep=error.limit))
         except InputError as error:
             with places.get(error.field, places["text"]):
                 show_error(error)
@@ -132,21 +159,24 @@ def _captured(request: cache.TextRequest, model: Model, most: int | None) -> tup
     """The pass over this text, with its progress shown if it is not known yet; None while it is not wanted."""
     if request in cache.passes:
         return request, cache.captured(request)
-    tokens = _count(request, model, most)
+    if request.image is not None:  # always the same size, and few patches: nothing to announce
+        what, announce = "Reading the picture", None
+    else:
+        tokens = _count(request, model, most)
+        what, announce = f"Reading {tokens:,} tokens", lambda: cache.announced(request.model, tokens)
     capture = run(
-        lambda watch: cache.captured(request, watch),
-        request,
-        f"Reading {tokens:,} tokens",
-        model.attention_calls or 1,
-        announce=lambda: cache.announced(request.model, tokens),
+        lambda watch: cache.captured(request, watch), request, what, model.attention_calls or 1, announce=announce
     )
     return None if capture is None else (request, capture)
 
 
+def _handed_out(request: cache.TextRequest) -> WeightsOnly:
+    with st.spinner("Reading the text"):
+        return cache.weights_only(request)
+
+
 def _count(request: cache.TextRequest, model: Model, most: int | None) -> int:
     """How many tokens the model will read. Raises TooLongError if they are too many."""
-    if not model.captures or request.image is not None:
-        return 0  # what is wrong with the model is said when it is asked to read
     inputs = text_inputs(
         model, request.text, pair=request.pair, most_tokens=request.keep or most, cut=request.keep is not None
     )
