@@ -70,7 +70,9 @@ def show_atlas(request: cache.KindRequest, capture: Capture, chosen: tuple[int, 
     arrow_keys(
         state.picture("atlas"),
         f"Choose a head with the arrow keys. Chosen: layer {chosen[0]}, head {chosen[1]}.",
-        lambda layers, heads: _step(chosen, (layers, heads), ranking.values.shape),
+        chosen,
+        ranking.values.shape,
+        choose,
     )
     st.caption(ranking.caption)
     _show_list(request, capture, ranking, measured, left_out)
@@ -326,7 +328,3 @@ def _choose_row(heads: NDArray[np.integer]) -> None:
 
 def choose(layer: int, head: int) -> None:
     st.session_state[state.LAYER], st.session_state[state.HEAD] = layer, head
-
-
-def _step(chosen: tuple[int, int], step: tuple[int, int], shape: tuple[int, ...]) -> None:
-    choose(*(int(np.clip(at + by, 0, count - 1)) for at, by, count in zip(chosen, step, shape, strict=True)))

@@ -64,6 +64,7 @@ RANKED = "ranked"
 SHOWN_AS, QUANTITY, LEAVE_OUT, RENORMALISE, BY_WORD = "as", "what", "without", "renormalise", "by_word"
 MEAN_OF, PINNED_TOKENS, DIRECTION = "mean_of", "pins", "look"
 TOKEN_VIEW, ARROWS = "token_view", "arrows"
+PRESSES = "presses"  # of arrow keys that the page has seen
 IMAGE = "image"
 
 PIN = "pin"  # the click listener
