@@ -49,7 +49,8 @@ def show_atlas(request: cache.KindRequest, capture: Capture, chosen: tuple[int, 
     if measured is None:
         return None
     by, drawn = st.columns([5, 4], vertical_alignment="bottom")
-    labels = {metric.label: metric for metric in METRICS}
+    is_picture = capture.model.reads_images  # which has no words, and so no metrics of words
+    labels = {metric.label: metric for metric in METRICS if not is_picture or measured[metric.name].notna().any()}
     with by:
         name = st.selectbox("Heads by", [*labels, PATTERN], index=2, key=state.METRIC, bind="query-params")
     with drawn:
@@ -92,24 +93,29 @@ def measure(request: cache.KindRequest, capture: Capture) -> pd.DataFrame | None
 
 def _by_metric(request: cache.KindRequest, capture: Capture, metric: Metric, measured: pd.DataFrame) -> Ranking | None:
     """A metric on this text or on the probe. Induction and duplicates are a matter for the probe, unless one says so."""
-    probes = capture.model.tokenizer is not None and request.kind == "self"
+    read = "picture" if capture.model.reads_images else "text"
+    probes = read == "text" and request.kind == "self"
     default = ON_RANDOM if metric.name in PROBED and probes else ON_TEXT
     place, about = st.columns([5, 4], vertical_alignment="bottom")
     with place:
-        on = st.selectbox(
-            "Measured on",
-            [ON_TEXT, ON_RANDOM] if probes else [ON_TEXT],
-            index=None,
-            placeholder=default,
-            key=state.MEASURED_ON,
-            bind="query-params",
-        )
+        on = None
+        if probes:
+            on = st.selectbox(
+                "Measured on",
+                [ON_TEXT, ON_RANDOM],
+                index=None,
+                placeholder=default,
+                key=state.MEASURED_ON,
+                bind="query-params",
+            )
     with about:
         _explain(metric)
     shape = (capture.layers(request.kind), capture.heads(request.kind))
     if (on or default) == ON_TEXT:
         notes = {"spread": grid(measured, f"{metric.name}_spread", shape)}
-        caption = f"{metric.words} Mean over the queries of this text; spread: their standard deviation."
+        caption = f"{metric.words} Mean over the queries of this {read}; spread: their standard deviation."
+        if read == "picture":
+            caption += " Its tokens stand in the order of its patches, row by row: so do “previous”, “next” and “near”."
         return Ranking(metric.label, grid(measured, metric.name, shape), notes, False, caption)
     probed = _probe(request)
     if probed is None:
@@ -303,6 +309,8 @@ def _show_list(
             "looks like": [in_words(row, probe) for row, probe in zip(rows.to_dict("records"), probes, strict=True)],
         }
     )
+    if any(label.number != layer for layer, label in enumerate(labels)):
+        listed["layer of the model"] = [labels[layer].number for layer in at[0]]
     if any(label.words for label in labels):
         listed["layer is"] = [labels[layer].words for layer in at[0]]
     st.dataframe(

@@ -71,7 +71,9 @@ def show_head(of: cache.KindRequest, capture: Capture, layer: int, head: int, me
     cell = pin.pinned_among(size, _strongest(whole, size, exact), exact)
     with picture:
         if shown_as == PICTURE:
-            show_patches(of.text, capture, exact(range(cell[0], cell[0] + 1), range(size[1]))[0], cell[0])
+            show_patches(
+                of.text, capture, exact(range(cell[0], cell[0] + 1), range(size[1]))[0], cell[0], view.quantity
+            )
         elif shown_as == HEATMAP:
             _heatmap(whole, view, labels, cell)
         else:
@@ -85,16 +87,17 @@ def show_head(of: cache.KindRequest, capture: Capture, layer: int, head: int, me
 
 
 def _title(of: cache.KindRequest, capture: Capture, layer: int, head: int, measured: pd.DataFrame | None) -> None:
-    st.subheader(f"Layer {layer}, head {head}", anchor=False)
+    label = layer_labels(capture, of.kind)[layer]
+    in_model = f" (layer {label.number} of the model)" if label.number != layer else ""
+    st.subheader(f"Layer {layer}{in_model}, head {head}", anchor=False)
     remarks = []
     if measured is not None:
         row = layer * capture.heads(of.kind) + head
         probe = atlas.known_probe(of)
         found = in_words(measured.iloc[row].to_dict(), None if probe is None else probe.iloc[row].to_dict())
-        remarks.append(f"{found} on this text")
-    special = layer_labels(capture, of.kind)[layer].words
-    if special:
-        remarks.append(f"this layer: {special}")
+        remarks.append(f"{found} on this {'picture' if capture.model.reads_images else 'text'}")
+    if label.words:
+        remarks.append(f"this layer: {label.words}")
     st.caption(plain(" · ".join(remarks)))
 
 
@@ -116,7 +119,7 @@ def _choose_view(of: cache.KindRequest, capture: Capture, layer: int, head: int)
         quantity = QUANTITIES[st.selectbox("Numbers", list(QUANTITIES), key=state.QUANTITY, bind="query-params")]
         left_out = st.pills(
             "Leave out as keys",
-            [FIRST, SPECIAL],
+            [FIRST] if capture.model.reads_images else [FIRST, SPECIAL],
             selection_mode="multi",
             key=state.LEAVE_OUT,
             bind="query-params",
@@ -128,12 +131,12 @@ def _choose_view(of: cache.KindRequest, capture: Capture, layer: int, head: int)
             bind="query-params",
             disabled=not left_out or quantity in SCORES,
         )
-        by_word = st.toggle(
+        by_word = not capture.model.reads_images and st.toggle(
             "Words instead of tokens",
             key=state.BY_WORD,
             bind="query-params",
             help="Summed over the tokens of a word as key, averaged over the tokens of a word as query: no attention is lost.",
-            disabled=quantity in SCORES or capture.model.tokenizer is None,
+            disabled=quantity in SCORES,
         )
         every = [f"{at}.{one}" for at in range(capture.layers(of.kind)) for one in range(capture.heads(of.kind))]
         several = st.multiselect(
@@ -144,7 +147,7 @@ def _choose_view(of: cache.KindRequest, capture: Capture, layer: int, head: int)
     view = View(heads, quantity, hidden, renormalise=bool(renormalise and hidden is not None))
     queries, keys = capture.tokens(of.kind)
     labels = Labels(queries, keys, "token")
-    if by_word and quantity not in SCORES and capture.model.tokenizer is not None:
+    if by_word and quantity not in SCORES:
         query_starts, key_starts = _starts(capture, of.kind)
         view = replace(view, query_starts=query_starts, key_starts=key_starts)
         labels = Labels(word_texts(queries, query_starts), word_texts(keys, key_starts), "word")

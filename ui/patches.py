@@ -9,34 +9,48 @@ from numpy.typing import NDArray
 from core import Capture
 from core.figures.patches import on_picture
 from core.images import read_image
+from core.views import SCORES, Quantity
 from ui import pin, state
 from ui.cache import TextRequest
 from ui.pictures import show_heatmap
+from ui.words import plain
 
 WIDEST = 512  # pixels of the picture that are sent
 
 
-def show_patches(request: TextRequest, capture: Capture, weights: NDArray[np.floating], query: int) -> None:
-    """weights [keys] of one query."""
+def show_patches(
+    request: TextRequest, capture: Capture, values: NDArray[np.floating], query: int, quantity: Quantity
+) -> None:
+    """values [keys] of one query; NaN where one is left out."""
     assert capture.grid is not None
     assert request.image is not None
     rows, columns = capture.grid
-    before = len(weights) - rows * columns  # tokens that stand for no patch come first
+    before = capture.prefix_tokens
     image = read_image(request.image)
     step = max(1, -(-max(image.shape[:2]) // WIDEST))
     place = divmod(query - before, columns) if query >= before else None
     figure = on_picture(
-        image[::step, ::step], np.nan_to_num(weights[before:]).reshape(rows, columns), place, height=560
+        image[::step, ::step],
+        values[before:].reshape(rows, columns),
+        place,
+        name="score" if quantity in SCORES else "weight" if quantity == "weights" else "size",
+        signed=quantity in SCORES,
     )
-    show_heatmap(figure, "patches", "The picture, each patch coloured by how much the chosen patch attends to it.")
-    if before:
-        st.caption(f"{weights[:before].sum():.1%} of the attention goes to tokens that are no patch, such as [CLS].")
+    alt = "The picture, each patch coloured by how much the chosen token attends to it."
+    show_heatmap(figure, "patches", alt, compact=True)
+    tokens = capture.tokens()[0]
+    looks = plain(tokens[query]) + (" (framed)" if place is not None else ", which is no patch,")
+    said = f"How much {looks} attends to each patch. Click a patch to choose it."
+    if before and quantity == "weights" and not np.isnan(values[:before]).any():
+        aside = "[CLS]" if before == 1 else "tokens that are no patch"
+        said += f" {values[:before].sum():.1%} goes to {plain(aside)}."
+    st.caption(said)
 
 
 def choose_patch(capture: Capture) -> None:
     """A click on a patch makes it the query."""
     assert capture.grid is not None
-    cell = pin.clicked()
-    rows, columns = capture.grid
-    before = len(capture.tokens()[0]) - rows * columns
-    st.session_state[state.QUERY] = before + round(cell["patch_row"]) * columns + round(cell["patch_column"])
+    cell, (rows, columns) = pin.clicked(), capture.grid
+    row, column = round(cell["patch_row"]), round(cell["patch_column"])
+    if 0 <= row < rows and 0 <= column < columns:
+        st.session_state[state.QUERY] = capture.prefix_tokens + row * columns + column

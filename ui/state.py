@@ -66,6 +66,7 @@ MEAN_OF, PINNED_TOKENS, DIRECTION = "mean_of", "pins", "look"
 TOKEN_VIEW, ARROWS = "token_view", "arrows"
 PRESSES = "presses"  # of arrow keys that the page has seen
 IMAGE = "image"
+PICTURE = "shown_picture"  # the uploaded file's name and bytes, on all pages
 
 PIN = "pin"  # the click listener
 PINNED_BLOCK = "pinned_block"  # a click on a pooled picture, until the page has looked for its strongest cell

@@ -6,46 +6,74 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 from PIL import Image
+from plotly.colors import sample_colorscale
 
-from core.figures.palette import INK, PIN, SEQUENTIAL
+from core.figures.palette import DIVERGING, INK, PIN, SEQUENTIAL
+
+# How much of the picture the colours of the smallest number, of half the largest and of the largest hide.
+FAINT, HALF, STRONG = 0.05, 0.55, 0.8
+MARGINS = {"l": 8, "r": 66, "t": 8, "b": 8}
+HIDDEN = {"showgrid": False, "zeroline": False, "showticklabels": False, "ticks": ""}
 
 
 def on_picture(
-    image: NDArray[np.uint8], weights: NDArray[np.floating], query: tuple[int, int] | None, *, height: int
+    image: NDArray[np.uint8],
+    values: NDArray[np.floating],
+    query: tuple[int, int] | None,
+    *,
+    name: str = "weight",
+    signed: bool = False,
+    width: int = 600,
+    most_height: int = 560,
 ) -> go.Figure:
-    """The weights [rows, columns] of one query over the patches of an image [height, width, 3].
+    """The numbers [rows, columns] of one query over the patches of an image [height, width, 3]; NaN leaves a patch bare.
 
-    query: the patch that looks, framed; None: a token that is no patch
+    The picture is grey, so that every colour is a number's, and keeps its proportions.
+
+    query        the patch that looks, framed; None: a token that is no patch
+    signed       two colours that meet at 0, instead of one from 0 up
+    width        about how wide the picture will be, from which its height follows
+    most_height  but never more than this
     """
-    rows, columns = weights.shape
+    rows, columns = values.shape
+    limit = float(np.nanmax(np.abs(values), initial=0.0)) or 1.0
     figure = go.Figure(
         go.Heatmap(
-            z=weights.astype(np.float32),
-            xaxis="x2",
-            yaxis="y2",
-            zmin=0,
-            colorscale=SEQUENTIAL,
-            opacity=0.62,
+            z=values.astype(np.float32),
+            zmin=-limit if signed else 0,
+            zmax=limit,
+            colorscale=_see_through(DIVERGING, (STRONG, HALF, FAINT, HALF, STRONG))
+            if signed
+            else _see_through(SEQUENTIAL),
             colorbar={"thickness": 12, "outlinewidth": 0, "ticks": "", "tickfont": {"size": 13, "color": INK}},
-            hovertemplate="patch row <b>%{y}</b>, column <b>%{x}</b><br>weight <b>%{z:.6g}</b><extra></extra>",
+            hoverongaps=False,
+            hovertemplate=f"patch <b>%{{y}},%{{x}}</b><br>{name} <b>%{{z:.6g}}</b><extra></extra>",
         )
     )
-    hidden = {"showgrid": False, "zeroline": False, "showticklabels": False, "ticks": ""}
+    height, length = image.shape[:2]
     figure.update_layout(
         template="none",
-        height=height,
-        margin={"l": 8, "r": 66, "t": 8, "b": 8, "autoexpand": False},
+        height=min(most_height, round(width * height / length)) + MARGINS["t"] + MARGINS["b"],
+        margin=MARGINS | {"autoexpand": False},
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
         font={"color": INK, "size": 14},
         dragmode=False,
-        xaxis=hidden | {"range": [-0.5, columns - 0.5], "constrain": "domain"},
-        yaxis=hidden | {"range": [rows - 0.5, -0.5], "scaleanchor": "x", "scaleratio": rows / columns},
-        xaxis2=hidden | {"overlaying": "x", "matches": "x", "tickvals": list(range(columns))},
-        yaxis2=hidden | {"overlaying": "y", "matches": "y", "tickvals": list(range(rows))},
+        hoverlabel={"font": {"size": 14}, "align": "left"},
+        xaxis=HIDDEN | {"range": [-0.5, columns - 0.5], "constrain": "domain"},
+        yaxis=HIDDEN
+        | {
+            "range": [rows - 0.5, -0.5],
+            "constrain": "domain",
+            "scaleanchor": "x",
+            "scaleratio": (height / rows) / (length / columns),
+        },
+        # Only for the page, which looks here for the middles of the cells.
+        xaxis2={"tickvals": list(range(columns)), "visible": False},
+        yaxis2={"tickvals": list(range(rows)), "visible": False},
         images=[
             {
-                "source": Image.fromarray(image),
+                "source": Image.fromarray(image).convert("L"),
                 "xref": "x",
                 "yref": "y",
                 "x": -0.5,
@@ -69,3 +97,14 @@ def on_picture(
             line={"color": PIN, "width": 3},
         )
     return figure
+
+
+def _see_through(scale, opacities=(FAINT, HALF, STRONG)) -> list[list]:
+    """The colour scale with an opacity that goes evenly from one to the next of these."""
+    places = np.linspace(0, 1, 21)
+    opacity = np.interp(places, np.linspace(0, 1, len(opacities)), opacities)
+    colours = sample_colorscale(scale, places.tolist())
+    return [
+        [place, f"rgba({colour[4:-1]}, {seen:.3f})"]
+        for place, colour, seen in zip(places.tolist(), colours, opacity, strict=True)
+    ]
