@@ -1,6 +1,6 @@
 """Any head of any model: its stages, what it shares with other heads, and its own weight matrices."""
 
-from ui.head_notes import show_key_sharing, show_next_tokens
+from ui.head_notes import show_key_sharing, show_layer_number, show_next_tokens
 from ui.projections import show_head_weights
 from ui.scene import choose_head, choose_text
 from ui.stage_view import show_stages
@@ -9,6 +9,7 @@ passed = choose_text(more=True)
 if passed is not None:
     request, capture, places = passed
     layer, head, kind, scene = choose_head(request, capture, places)
+    show_layer_number(capture, layer, kind)
     show_key_sharing(capture, layer, head, kind)
     show_stages(scene)
     show_next_tokens(capture)

@@ -5,7 +5,15 @@ from __future__ import annotations
 import streamlit as st
 
 from core.capturing import Capture, Kind
+from core.layers import layer_labels
 from ui.words import quoted
+
+
+def show_layer_number(capture: Capture, layer: int, kind: Kind) -> None:
+    """Where in the model a layer is, where it also has layers without attention."""
+    number = layer_labels(capture, kind)[layer].number
+    if number != layer:
+        st.caption(f"Layer {layer} of those with softmax attention is layer {number} of the model.")
 
 
 def show_key_sharing(capture: Capture, layer: int, head: int, kind: Kind) -> None:
