@@ -108,7 +108,7 @@ def _by_metric(request: cache.KindRequest, capture: Capture, metric: Metric, mea
                 key=state.MEASURED_ON,
                 bind="query-params",
             )
-    with about:
+    with about if probes else place:
         _explain(metric)
     shape = (capture.layers(request.kind), capture.heads(request.kind))
     if (on or default) == ON_TEXT:

@@ -40,7 +40,8 @@ def show_patches(
     show_heatmap(figure, "patches", alt, compact=True)
     tokens = capture.tokens()[0]
     looks = plain(tokens[query]) + (" (framed)" if place is not None else ", which is no patch,")
-    said = f"How much {looks} attends to each patch. Click a patch to choose it."
+    verb = "scores" if quantity in SCORES else "attends to"
+    said = f"How {looks} {verb} each patch. Click a patch to choose it."
     if before and quantity == "weights" and not np.isnan(values[:before]).any():
         aside = "[CLS]" if before == 1 else "tokens that are no patch"
         said += f" {values[:before].sum():.1%} goes to {plain(aside)}."
