@@ -1,9 +1,9 @@
-"""What capturing a model's heads costs, beside a pass that keeps nothing and one that keeps every attention weight.
+"""What capturing a model's heads and measuring them all costs, beside a pass that keeps nothing and one that keeps all weights.
 
     python -m bench.capture
     python -m bench.capture --lengths 512 --rounds 21 --threads 1
 
-Three passes of the same network over the same tokens are compared; "plain again" is the first of them once more, so that
+Four passes of the same network over the same tokens are compared; "plain again" is the first of them once more, so that
 whatever separates the two is noise. bench/README.md says how to read the table.
 """
 
@@ -21,10 +21,12 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import torch
 import transformers
 
 from core.capturing import Capture, capture
+from core.metrics import head_metrics
 from core.models import load_model
 
 MODEL = "SmolLM2-135M-Instruct"
@@ -47,6 +49,17 @@ def capturing() -> Pass:
     return lambda ids: capture(model, input_ids=ids)
 
 
+def atlas() -> Pass:
+    """All that the page "Atlas" needs to know of a text: the capture, and every metric of every head."""
+    model = load_model(MODEL)
+
+    def run(ids: torch.Tensor) -> tuple[Capture, pd.DataFrame]:
+        taken = capture(model, input_ids=ids)
+        return taken, head_metrics(taken)
+
+    return run
+
+
 def output_attentions() -> Pass:
     network = load_network("eager")
     return lambda ids: forward(network, ids, output_attentions=True)
@@ -56,8 +69,15 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "plain": plain,
     "plain again": plain,
     "capture": capturing,
+    "atlas": atlas,
     "output_attentions": output_attentions,
 }
+
+MOST_WEIGHTS = 2048  # tokens: the weights of all heads of twice as many take 18 GB
+
+
+def passes_for(length: int) -> list[str]:
+    return [name for name in PASSES if name != "output_attentions" or length <= MOST_WEIGHTS]
 
 
 def load_network(implementation: str) -> transformers.PreTrainedModel:
@@ -99,9 +119,12 @@ def interleaved(passes: dict[str, Pass], ids: torch.Tensor, rounds: int) -> dict
 
 
 def orders(names: list[str], rounds: int) -> Iterator[list[str]]:
-    """The rows of Williams' Latin square: within four rounds, each of the four runs right after each of the others."""
+    """Rows of Williams' designs: within twice as many rounds as names, each runs as often right after each of the others."""
+    count = len(names)
+    zigzag = [(place + 1) // 2 if place % 2 else -(place // 2) for place in range(count)]
     for number in range(rounds):
-        yield [names[(place + number) % 4] for place in (0, 1, 3, 2)]
+        row = [names[(place + number) % count] for place in zigzag]
+        yield row if number // count % 2 == 0 else row[::-1]
 
 
 def extra_memory(name: str, length: int, threads: int) -> int:
@@ -153,25 +176,33 @@ def quartiles(values: np.ndarray, digits: int) -> str:
 
 def length_rows(length: int, times: dict[str, np.ndarray], memory: dict[str, int]) -> list[str]:
     rows = []
-    for name in PASSES:
+    for name in times:
         ratio = quartiles(times[name] / times["plain"], 3)
         taken = f"{np.median(times[name]):.3f} s"
         rows.append(f"{length:6,}  {name:17}  {taken:>10}  {ratio:22}  {memory[name] / MB:9,.0f} MB")
     return rows
 
 
-def share_row(length: int, memory: dict[str, int], one_head: np.ndarray) -> str:
-    share, beyond = ((memory["capture"] - base) / (memory["output_attentions"] - base) for base in (0, memory["plain"]))
-    return f"{length:6,}  {share:18.1%}  {beyond:12.1%}  {quartiles(one_head * 1e3, 2)}"
+def share_rows(length: int, memory: dict[str, int], one_head: np.ndarray) -> list[str]:
+    rows = []
+    for name in ("capture", "atlas"):
+        share = beyond = "not run"
+        if "output_attentions" in memory:
+            share, beyond = (
+                f"{(memory[name] - base) / (memory['output_attentions'] - base):.1%}" for base in (0, memory["plain"])
+            )
+        rows.append(f"{length:6,}  {name:8}  {share:>12}  {beyond:>12}  {quartiles(one_head * 1e3, 2)}")
+    return rows
 
 
-def measure(length: int, passes: dict[str, Pass], rounds: int, threads: int) -> tuple[list[str], str]:
+def measure(length: int, passes: dict[str, Pass], rounds: int, threads: int) -> tuple[list[str], list[str]]:
     ids = token_ids(length)
+    chosen = {name: passes[name] for name in passes_for(length)}
     say(f"{length:,} tokens: memory")
-    memory = {name: in_fresh_process(name, length, threads) for name in PASSES}
+    memory = {name: in_fresh_process(name, length, threads) for name in chosen}
     say(f"{length:,} tokens: time, {rounds} rounds")
-    times = interleaved(passes, ids, rounds)
-    return length_rows(length, times, memory), share_row(length, memory, head_times(passes["capture"](ids)))
+    times = interleaved(chosen, ids, rounds)
+    return length_rows(length, times, memory), share_rows(length, memory, head_times(passes["capture"](ids)))
 
 
 def say(progress: str) -> None:
@@ -180,7 +211,7 @@ def say(progress: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--lengths", type=int, nargs="+", default=[128, 512, 2048], metavar="TOKENS")
+    parser.add_argument("--lengths", type=int, nargs="+", default=[128, 512, 1024, 2048, 4096], metavar="TOKENS")
     parser.add_argument("--rounds", type=int, default=8, help="rounds that count, after a first that does not (8)")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="of torch (one a core)")
     options = parser.parse_args()
@@ -194,9 +225,9 @@ def main() -> None:
     print(f"{MODEL}, float32: median (quartiles) of {options.rounds} rounds; extra memory at the peak of one pass\n")
     print(f"{'tokens':6}  {'pass':17}  {'time':>10}  {'time / plain':22}  {'extra memory':>12}")
     print("\n".join(row for rows, _ in measured for row in rows))
-    print("\nmemory of capture / output_attentions, and time until one head's weights are there")
-    print(f"{'tokens':6}  {'extra memory':>18}  {'beyond plain':>12}  ms a head")
-    print("\n".join(row for _, row in measured))
+    print("\nmemory / memory of output_attentions, and time until one head's weights are there")
+    print(f"{'tokens':6}  {'pass':8}  {'extra memory':>12}  {'beyond plain':>12}  ms a head")
+    print("\n".join(row for _, rows in measured for row in rows))
     print(
         f"\nPython {platform.python_version()}, torch {torch.__version__}, transformers {transformers.__version__}, "
         f"NumPy {np.__version__}; {os.cpu_count()} cores, {options.threads} threads"

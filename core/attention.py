@@ -42,14 +42,20 @@ def softmax(scores: Any, *, sink: Any = None) -> Any:
     return exponentials / xp.where(total == 0, 1, total)
 
 
-def masked_scores(scaled: Any, mask: Any, bias: Any = None, softcap: float | None = None) -> Any:
-    """What enters the softmax: [..., queries, keys], -inf where the mask forbids. NumPy arrays or torch tensors.
+def biased(scaled: Any, bias: Any = None, softcap: float | None = None) -> Any:
+    """Scaled scores [..., queries, keys], capped where the model caps them, then plus bias, as in Gemma 2.
 
-    Caps come before bias and mask, as in Gemma 2.
+    NumPy arrays or torch tensors.
     """
-    xp = array_namespace(scaled)
-    capped = scaled if softcap is None else softcap * xp.tanh(scaled / softcap)
-    return xp.where(mask, capped if bias is None else capped + bias, -xp.inf)
+    if softcap is not None:
+        scaled = softcap * array_namespace(scaled).tanh(scaled / softcap)
+    return scaled if bias is None else scaled + bias
+
+
+def forbid(scores: Any, mask: Any) -> Any:
+    """What enters the softmax: the scores, -inf where the mask is False. NumPy arrays or torch tensors."""
+    xp = array_namespace(scores)
+    return xp.where(mask, scores, -xp.inf)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +96,7 @@ class AttentionTrace:
     @cached_property
     def masked(self) -> Array:
         """What enters the softmax: scaled scores, capped where the model caps them, plus bias; -inf where forbidden."""
-        return _frozen(masked_scores(self.scaled, self.mask, self.bias, self.softcap))
+        return _frozen(forbid(biased(self.scaled, self.bias, self.softcap), self.mask))
 
     @cached_property
     def weights(self) -> Array:

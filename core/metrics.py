@@ -224,18 +224,19 @@ def head_metrics(
     """
     kind = capture.kinds[0] if kind is None else kind
     text = text_of(capture, kind)
-    tables = []
+    columns: dict[str, list[NDArray]] = {}
     for layer, call in enumerate(capture.calls[kind]):
-        tables.append(_table(layer, measure(row_blocks(call), text, call.query.shape[2])))
+        for name, values in _columns(layer, measure(row_blocks(call), text, call.query.shape[2])).items():
+            columns.setdefault(name, []).append(values)
         if watch is not None:
             watch(layer + 1)
-    return pd.concat(tables, ignore_index=True)
+    return pd.DataFrame({name: np.concatenate(parts) for name, parts in columns.items()})
 
 
 def text_of(capture: Capture, kind: Kind) -> Text:
     """The key tokens of one kind of attention."""
     ids = capture.target_ids if kind == "decoder" else capture.input_ids
-    count = len(capture.tokens(kind)[1])
+    count = capture.calls[kind][0].key.shape[2]
     if len(ids) != count:  # patches of a picture have no token numbers
         nothing = np.zeros(count, dtype=np.bool_)
         return Text(None, nothing, nothing, same=True)
@@ -245,46 +246,89 @@ def text_of(capture: Capture, kind: Kind) -> Text:
 
 def measure(blocks: Iterable[Rows], text: Text, queries: int) -> dict[str, NDArray[np.floating]]:
     """Each metric of some heads for every query: name -> [heads, queries], NaN where there is nothing to measure."""
+    kinds = torch.from_numpy(np.stack([np.ones_like(text.special), text.special, text.punctuation], axis=1))
     earlier = Occurrences(text.ids) if text.ids is not None and text.same else None
-    features = np.stack([np.ones_like(text.special), text.special, text.punctuation], axis=1)
-    parts = [_of_rows(rows, text, torch.from_numpy(features), earlier) for rows in blocks]
-    joined = {name: torch.cat([part[name] for part in parts], dim=1).numpy(force=True) for name in NAMES}
-    assert all(values.shape[1] == queries for values in joined.values())
-    return joined
+    parts: dict[str, list[Tensor]] = {}
+    for rows in blocks:
+        found = _of_every_text(rows, kinds)
+        if text.same:
+            found |= _of_positions(rows, found["total"], found.pop("place"))
+        if earlier is not None:
+            found |= _of_repetition(rows, earlier)
+        for name, values in found.items():
+            parts.setdefault(name, []).append(values)
+    joined = {name: torch.cat(values, dim=-1) for name, values in parts.items()}
+    return {name: values.numpy(force=True) for name, values in _where_known(joined, text, queries).items()}
 
 
-def _of_rows(rows: Rows, text: Text, features: Tensor, earlier: Occurrences | None) -> dict[str, Tensor]:
-    """Each metric for a block of rows: [heads, rows]."""
+def _of_every_text(rows: Rows, kinds: Tensor) -> dict[str, Tensor]:
+    """What can be told of any block of rows, and what is needed to tell more: [heads, rows] each."""
     weights = rows.weights
     keys = weights.shape[2]
-    nothing = torch.full(weights.shape[:2], torch.nan, dtype=weights.dtype)
-    total, special, punctuation = (weights @ features[:keys].to(weights.dtype)).unbind(-1)
-    attending = rows.allowed.any(dim=-1)
-    entropy = -(weights * weights.clamp_min(torch.finfo(weights.dtype).tiny).log()).sum(-1)
-    choices = rows.allowed.sum(dim=-1)
-    found = {
+    # Positions are counted from the block's first row: small numbers where the weights of local heads are.
+    place = torch.arange(-rows.start, keys - rows.start, dtype=weights.dtype)
+    features = torch.cat([kinds[:keys].to(weights.dtype), place[:, None]], dim=1)
+    total, special, punctuation, mean_place = (weights @ features).unbind(-1)
+    largest = weights.amax(-1)
+    # -Σ w ln w with ln w = score - ln Σ e^score; the logarithm of a sum per row is cheaper than that of every weight.
+    tiny = torch.finfo(weights.dtype).tiny
+    normaliser = rows.masked.amax(-1) - largest.clamp_min(tiny).log()
+    weighted_scores = (weights * rows.scores).sum(-1)
+    return {
+        "entropy": normaliser * total - weighted_scores,
+        "sink": weights[..., 0],
+        "special": special,
+        "punctuation": punctuation,
+        "largest": largest,
+        "total": total,
+        "place": mean_place,
+        "choices": rows.allowed.sum(dim=-1).expand(weights.shape[:2]),
+    }
+
+
+def _of_positions(rows: Rows, total: Tensor, place: Tensor) -> dict[str, Tensor]:
+    """What depends on where queries and keys stand; total is Σ w, place Σ w k counted from the first row."""
+    weights, start = rows.weights, rows.start
+    near = _near(weights, start)
+    query = torch.arange(weights.shape[1], dtype=weights.dtype)
+    later = torch.arange(weights.shape[2] - start, dtype=weights.dtype)
+    # Σ w |q - k| = Σ w (q - k) + 2 Σ over k > q of w (k - q), which are few keys where looking ahead is masked.
+    ahead = (weights[..., start:] * (later - query[:, None]).clamp_min(0)).sum(-1)
+    return {
+        "self": near[..., LOCAL],
+        "previous": near[..., LOCAL - 1],
+        "next": near[..., LOCAL + 1],
+        "locality": near.sum(-1),
+        "distance": query * total - place + 2 * ahead,
+    }
+
+
+def _of_repetition(rows: Rows, earlier: Occurrences) -> dict[str, Tensor]:
+    return {
+        "duplicate": earlier.share(rows.weights, rows.start, shift=0),
+        "induction": earlier.share(rows.weights, rows.start, shift=1),
+    }
+
+
+def _where_known(joined: dict[str, Tensor], text: Text, queries: int) -> dict[str, Tensor]:
+    """Every metric [heads, queries], with NaN where a query has nothing to measure."""
+    total, choices = joined["total"], joined["choices"]
+    nothing = torch.full_like(total, torch.nan)
+    place = torch.arange(queries)
+    entropy = joined["entropy"].clamp_min(0)  # which rounding may miss by 1e-6
+    found = joined | {
         "entropy": entropy,
         "entropy_share": torch.where(choices > 1, entropy / choices.clamp_min(2).log(), torch.nan),
-        "sink": weights[..., 0],
-        "special": special if text.special.any() else nothing,
-        "punctuation": punctuation if text.punctuation.any() else nothing,
-        "largest": weights.amax(-1),
+        "special": joined["special"] if text.special.any() else nothing,
+        "punctuation": joined["punctuation"] if text.punctuation.any() else nothing,
     }
     if text.same:
-        near = _near(weights, rows.start)
         found |= {
-            "self": near[..., LOCAL],
-            "previous": _where_inside(near[..., LOCAL - 1], rows, -1, len(text.special)),
-            "next": _where_inside(near[..., LOCAL + 1], rows, +1, len(text.special)),
-            "locality": near.sum(-1),
-            "distance": _distance(weights, rows.start, total),
+            "previous": torch.where(place > 0, joined["previous"], torch.nan),
+            "next": torch.where(place < queries - 1, joined["next"], torch.nan),
+            "distance": joined["distance"] / total,
         }
-    if earlier is not None:
-        found |= {
-            "duplicate": earlier.share(weights, rows.start, shift=0),
-            "induction": earlier.share(weights, rows.start, shift=1),
-        }
-    return {name: torch.where(attending, found.get(name, nothing), torch.nan) for name in NAMES}
+    return {name: torch.where(choices > 0, found.get(name, nothing), torch.nan) for name in NAMES}
 
 
 def _near(weights: Tensor, start: int) -> Tensor:
@@ -293,27 +337,6 @@ def _near(weights: Tensor, start: int) -> Tensor:
     places = torch.arange(start, start + rows)[:, None] + torch.arange(-LOCAL, LOCAL + 1)
     inside = (places >= 0) & (places < keys)
     return weights[:, torch.arange(rows)[:, None], places.clamp(0, keys - 1)] * inside
-
-
-def _where_inside(values: Tensor, rows: Rows, step: int, length: int) -> Tensor:
-    """NaN for the queries that have no token `step` further on."""
-    places = torch.arange(rows.start, rows.stop) + step
-    return torch.where((places >= 0) & (places < length), values, torch.nan)
-
-
-def _distance(weights: Tensor, start: int, total: Tensor) -> Tensor:
-    """Σ w |q - k| / Σ w.
-
-    As Σ w (q - k) + 2 Σ over k > q of w (k - q): the first is a product with a vector, the second concerns few keys where
-    looking ahead is masked.
-    """
-    rows, keys = weights.shape[1:]
-    # Positions are counted from the block's first row: small numbers where the weights of local heads are.
-    query = torch.arange(rows, dtype=weights.dtype)
-    key = torch.arange(-start, keys - start, dtype=weights.dtype)
-    behind = query * total - weights @ key
-    ahead = (weights[..., start:] * (key[start:] - query[:, None]).clamp_min(0)).sum(-1)
-    return (behind + 2 * ahead) / total
 
 
 class Occurrences:
@@ -345,12 +368,13 @@ class Occurrences:
         return torch.where(torch.bincount(row, minlength=rows) > 0, found, torch.nan)
 
 
-def _table(layer: int, measured: dict[str, NDArray[np.floating]]) -> pd.DataFrame:
+def _columns(layer: int, measured: dict[str, NDArray[np.floating]]) -> dict[str, NDArray]:
+    """The part of the table that one layer's heads fill."""
     heads = len(measured[NAMES[0]])
-    columns: dict[str, object] = {"layer": np.full(heads, layer), "head": np.arange(heads)}
+    columns: dict[str, NDArray] = {"layer": np.full(heads, layer), "head": np.arange(heads)}
     for name, values in measured.items():
         columns[name], columns[f"{name}_spread"] = _mean_and_spread(values)
-    return pd.DataFrame(columns)
+    return columns
 
 
 def _mean_and_spread(values: NDArray[np.floating]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -13,7 +13,7 @@ from functools import cached_property
 
 from torch import Tensor
 
-from core.attention import masked_scores, softmax
+from core.attention import biased, forbid, softmax
 from core.calls import Call, permissions, wide
 
 # Numbers of one block, in all heads together: 2 MB in float32, which the processor's cache can hold.
@@ -55,10 +55,15 @@ class Rows:
         """raw × scale: [heads, rows, keys]."""
         return self.raw * self.scale
 
+    @property
+    def scores(self) -> Tensor:
+        """Scaled scores with cap and bias, of forbidden pairs too: [heads, rows, keys], finite."""
+        return biased(self.scaled, self.bias, self.softcap)
+
     @cached_property
     def masked(self) -> Tensor:
         """What enters the softmax: [heads, rows, keys], -inf where forbidden."""
-        return masked_scores(self.scaled, self.allowed, self.bias, self.softcap)
+        return forbid(self.scores, self.allowed)
 
     @cached_property
     def weights(self) -> Tensor:

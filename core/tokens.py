@@ -6,8 +6,9 @@ becomes text again, and a piece that is no whole character shows its bytes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Mapping, Sequence
+from functools import cache, lru_cache
+from types import MappingProxyType
 
 from transformers import PreTrainedTokenizerBase
 from transformers.convert_slow_tokenizer import bytes_to_unicode
@@ -28,8 +29,13 @@ def token_texts(tokenizer: PreTrainedTokenizerBase | None, ids: Sequence[int]) -
 
 def _is_byte_level(tokenizer: PreTrainedTokenizerBase) -> bool:
     """Byte-level vocabularies are the ones that hold a piece for every single byte, in GPT-2's alphabet."""
-    vocabulary = tokenizer.get_vocab()
-    return all(letter in vocabulary for letter in "Ġ!¡Ċ")
+    return all(letter in vocabulary(tokenizer) for letter in "Ġ!¡Ċ")
+
+
+@lru_cache(maxsize=4)
+def vocabulary(tokenizer: PreTrainedTokenizerBase) -> Mapping[str, int]:
+    """Every piece and its number; kept, because asking the tokenizer takes as long as a short pass through a layer."""
+    return MappingProxyType(tokenizer.get_vocab())
 
 
 def _bytes_as_text(piece: str) -> str:

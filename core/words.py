@@ -35,7 +35,7 @@ from tokenizers.models import WordPiece
 from transformers import PreTrainedTokenizerBase
 
 from core.errors import InputError
-from core.tokens import token_texts
+from core.tokens import token_texts, vocabulary
 
 GOES_ON = "##"
 ENDS = "</w>"
@@ -178,10 +178,9 @@ def _with_blanks(tokenizer: PreTrainedTokenizerBase | None, ids: Sequence[int]) 
     if tokenizer is None:
         return [" " + text for text in texts]
     model = getattr(getattr(tokenizer, "backend_tokenizer", None), "model", None)
-    vocabulary = tokenizer.get_vocab()
     if getattr(model, "end_of_word_suffix", None) == ENDS:
         return [text.removesuffix(ENDS) + " " if text.endswith(ENDS) else text for text in texts]
-    if not isinstance(model, WordPiece) and any(piece[:1] in BLANKS for piece in vocabulary if piece):
+    if not isinstance(model, WordPiece) and any(piece[:1] in BLANKS for piece in vocabulary(tokenizer) if piece):
         return list(texts)
     # Without a single "##" in the vocabulary this makes every token a word.
     return [text[len(GOES_ON) :] if _goes_on(text) else " " + text for text in texts]
