@@ -1,0 +1,277 @@
+"""Models without queries, keys and values, without attention in every layer, or without words, as the pages show them."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import re
+
+import numpy as np
+import pytest
+import transformers as t
+from PIL import Image
+from streamlit.testing.v1 import AppTest
+
+from core import capture, load_model
+from core.images import read_image
+from core.weights_only import attention_weights
+from tests.core.tiny_models import (
+    DECODER,
+    VIT,
+    WEIGHTS_ONLY,
+    WITHOUT_WEIGHTS,
+    number_words,
+    randomised,
+)
+from tests.source_files import ROOT
+from ui import cache, state
+
+TEXT = "5 17 8 5 17 8 9 40 3 21"
+SHOWN = "handed out weights"
+PAGES = ("step_by_step", "heads", "atlas")
+LAYERS = ["conv", "full_attention", "conv", "conv", "full_attention", "conv", "conv"]
+
+
+@pytest.fixture(scope="session")
+def saved(tmp_path_factory):
+    """Saves a tiny network of that name once, and gives its folder."""
+    base = tmp_path_factory.mktemp("models")
+
+    def save(name: str, make, *, reads_text: bool = True) -> str:
+        folder = base / re.sub(r"\W", "-", name)
+        if not folder.exists():
+            randomised(make()).save_pretrained(folder)
+            if reads_text:
+                number_words().save_pretrained(folder)
+        return str(folder)
+
+    return save
+
+
+@pytest.fixture(scope="session")
+def hybrid(saved) -> str:
+    config = DECODER | {"num_hidden_layers": len(LAYERS), "num_key_value_heads": 2}
+    return saved("hybrid", lambda: t.Lfm2ForCausalLM(t.Lfm2Config(**config, layer_types=LAYERS)))
+
+
+@pytest.fixture(scope="session")
+def vit(saved) -> str:
+    return saved("vit", lambda: t.ViTModel(t.ViTConfig(**VIT | {"image_size": [12, 20]})), reads_text=False)
+
+
+def png(seed: int = 0) -> bytes:
+    pixels = np.random.default_rng(seed).integers(0, 256, (30, 70, 3), dtype=np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "PNG")
+    return file.getvalue()
+
+
+def opened(page: str, model: str, text: str = TEXT, image: bytes | None = None, **choices: object) -> AppTest:
+    app = AppTest.from_file(str(ROOT / f"pages/{page}.py"), default_timeout=60)
+    for key, value in ({state.MODEL: model, state.TEXT: text} | choices).items():
+        app.query_params[key] = str(value)
+    if image is not None:
+        app.session_state[state.PICTURE] = ("made.png", image)
+    app.run()
+    assert not app.exception, [error.value for error in app.exception]
+    return app
+
+
+def read(elements) -> str:
+    """The texts of these elements, without the backslashes that make them safe."""
+    return "\n".join(element.value for element in elements).replace("\\", "")
+
+
+def values(app: AppTest, picture: str) -> np.ndarray:
+    """The numbers of a heatmap."""
+    key = state.picture(picture)
+    (chart,) = [chart for chart in app.get("plotly_chart") if chart.proto.id.endswith(key)]
+    drawn = next(part for part in json.loads(chart.proto.spec)["data"] if part["type"] == "heatmap")["z"]
+    if isinstance(drawn, list):
+        return np.array(drawn, dtype=float)
+    flat = np.frombuffer(base64.b64decode(drawn["bdata"]), dtype="<" + drawn["dtype"])
+    return flat.reshape([int(size) for size in drawn["shape"].split(",")])
+
+
+# --- only weights
+
+
+@pytest.mark.parametrize("name", WEIGHTS_ONLY)
+@pytest.mark.parametrize("page", PAGES)
+def test_what_a_model_hands_out_is_shown(saved, name, page):
+    folder = saved(name, WEIGHTS_ONLY[name])
+    app = opened(page, folder, layer=1, head=2, query=6, key=2)
+    assert not app.error
+    network = type(load_model(folder).network).__name__
+    (info,) = app.info
+    assert read([info]) == (f"{network} hands out only its attention weights. The stages before them cannot be shown.")
+    expected = attention_weights(load_model(folder), TEXT).weights(1, 2)
+    np.testing.assert_allclose(values(app, SHOWN), expected, rtol=1e-5, atol=1e-7)
+    assert f"“9” gives **{expected[6, 2]:.1%}** of its attention to “8”." in read(app.markdown)
+    assert "No certificate: there is nothing to compare with." in read(app.caption)
+    assert "Agrees" not in read(app.markdown)
+    looks_back = bool((expected[np.triu_indices(10, 1)] == 0).all())
+    assert ("Nothing goes to later tokens." in read(app.caption)) == looks_back
+
+
+def test_layer_and_head_are_chosen_in_boxes(saved):
+    folder = saved("GPT-J", WEIGHTS_ONLY["GPT-J"])
+    weights = attention_weights(load_model(folder), TEXT)
+    for layer, head in ((0, 0), (0, 3), (1, 0)):
+        app = opened("heads", folder, layer=layer, head=head)
+        boxes = {box.key: box for box in app.selectbox}
+        assert [len(boxes[key].options) for key in (state.LAYER, state.HEAD)] == [2, 4]
+        np.testing.assert_allclose(values(app, SHOWN), weights.weights(layer, head), rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(values(opened("heads", folder), SHOWN), weights.weights(0, 0), rtol=1e-5, atol=1e-7)
+
+
+def test_another_head_or_page_is_no_other_pass(saved, monkeypatch):
+    passes = []
+
+    def counted(*given, **options):
+        passes.append(1)
+        return attention_weights(*given, **options)
+
+    monkeypatch.setattr(cache, "attention_weights", counted)
+    folder = saved("BLOOM", WEIGHTS_ONLY["BLOOM"])
+    for page in PAGES:
+        for head in range(2):
+            opened(page, folder, text="1 2 3 4 5 6 7", head=head)
+    assert len(passes) == 1
+    opened("atlas", folder, text="1 2 3 4 5 6")
+    assert len(passes) == 2
+
+
+def test_weights_are_forgotten_by_their_size(saved):
+    weights = attention_weights(load_model(saved("MPT", WEIGHTS_ONLY["MPT"])), TEXT)
+    assert weights.nbytes == 2 * 4 * 10 * 10 * 4  # layers, heads, queries, keys, bytes
+    store = cache.Store(2.5 * weights.nbytes, lambda kept: kept.nbytes)
+    for name in "abc":
+        store.get(name, lambda: weights)
+    assert [name in store for name in "abc"] == [False, True, True]
+
+
+def test_a_text_that_is_too_long_can_be_cut(saved):
+    folder = saved("GPT-J", WEIGHTS_ONLY["GPT-J"])
+    text = " ".join(str(number % 60) for number in range(100))
+    app = opened("step_by_step", folder, text=text)
+    assert "The text has 100 tokens; at most 64 can be read." in read(app.error)
+    assert not app.get("plotly_chart")
+    app = opened("step_by_step", folder, text=text, **{state.CUT: "true"})
+    expected = attention_weights(load_model(folder), text, most_tokens=64, cut=True).weights(0, 0)
+    np.testing.assert_allclose(values(app, SHOWN), expected, rtol=1e-5, atol=1e-7)
+
+
+def test_a_blank_text_is_said_to_be_blank(saved):
+    app = opened("atlas", saved("MPNet", WEIGHTS_ONLY["MPNet"]), text="  ")
+    assert read(app.error) == "The text is blank. Type at least one word."
+
+
+def test_no_second_text_is_asked_for_where_it_would_not_be_read(saved):
+    app = opened("heads", saved("DeBERTa", WEIGHTS_ONLY["DeBERTa"]))
+    assert not app.text_input
+
+
+# --- not even weights
+
+
+@pytest.mark.parametrize("name", WITHOUT_WEIGHTS)
+def test_models_without_attention_say_so(saved, name):
+    for page in PAGES:
+        app = opened(page, saved(name, WITHOUT_WEIGHTS[name]))
+        (error,) = app.error
+        assert "Choose another model" in error.value
+        assert not app.get("plotly_chart")
+
+
+# --- attention in some layers
+
+
+@pytest.mark.parametrize("page", ["heads", "atlas"])
+def test_layers_without_attention_are_named(hybrid, page):
+    text = read(opened(page, hybrid).caption)
+    named = "; ".join(f"layer {number}: conv (Lfm2ShortConv)" for number in (0, 2, 3))
+    assert f"5 layers have no softmax attention and cannot be shown: {named}, and 2 more." in text
+
+
+def test_a_layer_is_found_again_in_the_model(hybrid):
+    app = opened("atlas", hybrid, layer=1, head=3)
+    assert "Layer 1 (layer 4 of the model), head 3" in [title.value for title in app.subheader]
+    listed = app.dataframe[0].value
+    in_model = {
+        int(name.partition(".")[0]): number
+        for name, number in zip(listed["head"], listed["layer of the model"], strict=True)
+    }
+    assert in_model == {0: 1, 1: 4}
+    assert "Layer 1 of those with softmax attention is layer 4 of the model." in read(
+        opened("heads", hybrid, layer=1).caption
+    )
+
+
+def test_where_all_layers_have_attention_nothing_is_said_of_it(saved):
+    folder = saved("GPT-2", lambda: t.GPT2LMHeadModel(t.GPT2Config(n_embd=32, n_layer=2, n_head=4, vocab_size=64)))
+    for page in ("heads", "atlas"):
+        app = opened(page, folder, layer=1)
+        assert "softmax attention" not in read(app.caption)
+        assert "of the model" not in read(app.caption) + "".join(title.value for title in app.subheader)
+    assert "layer of the model" not in app.dataframe[0].value
+
+
+# --- pictures
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_picture_is_asked_for_before_anything_is_shown(vit, page):
+    app = opened(page, vit)
+    assert not app.error
+    assert not app.text_area
+    assert not app.get("plotly_chart")
+    assert "This model reads pictures." in read(app.caption)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_patches_are_tokens(vit, page):
+    app = opened(page, vit, image=png(), query=7, key=15, layer=1, head=2)
+    trace = capture(load_model(vit), image=read_image(png())).trace(1, 2)
+    assert trace.shape == (16, 16)
+    assert f"“patch 1,1” gives **{trace.weights[7, 15]:.1%}** of its attention to “patch 2,4”." in read(app.markdown)
+
+
+def test_another_picture_is_another_pass(vit):
+    shown = [values(opened("atlas", vit, image=png(seed)), "head") for seed in (1, 2)]
+    model = load_model(vit)
+    for seed, drawn in zip((1, 2), shown, strict=True):
+        expected = capture(model, image=read_image(png(seed))).trace(0, 0).weights
+        np.testing.assert_allclose(drawn, expected, rtol=1e-4, atol=1e-7)
+    assert not np.allclose(*shown)
+
+
+def test_the_first_token_is_no_patch(vit):
+    app = opened("atlas", vit, image=png(), query=0, **{state.SHOWN_AS: "On the picture"})
+    weights = capture(load_model(vit), image=read_image(png())).trace(0, 0).weights[0]
+    np.testing.assert_allclose(values(app, "patches"), weights[1:].reshape(3, 5), rtol=1e-4, atol=1e-7)
+    assert (
+        f"How [CLS], which is no patch, attends to each patch. Click a patch to choose it. {weights[0]:.1%} goes to [CLS]."
+        in read(app.caption)
+    )
+
+
+def test_nothing_about_words_is_offered_for_a_picture(vit, hybrid):
+    app, of_text = opened("atlas", vit, image=png()), opened("atlas", hybrid)
+    boxes, boxes_of_text = ({box.key: box for box in page.selectbox} for page in (app, of_text))
+    of_words = {"Special tokens", "Punctuation", "Duplicate token", "Induction"}
+    assert of_words <= set(boxes_of_text[state.METRIC].options)
+    assert set(boxes[state.METRIC].options) == set(boxes_of_text[state.METRIC].options) - of_words
+    assert state.MEASURED_ON in boxes_of_text
+    assert state.MEASURED_ON not in boxes
+    assert state.BY_WORD in {toggle.key for toggle in of_text.toggle}
+    assert state.BY_WORD not in {toggle.key for toggle in app.toggle}
+    assert "row by row" in read(app.caption)
+    assert "text" not in read(app.caption)
+
+
+@pytest.mark.parametrize("damaged", [b"no picture", png()[:60]])
+def test_a_damaged_picture_is_said_to_be_damaged(vit, damaged):
+    (error,) = opened("atlas", vit, image=damaged).error
+    assert "no picture that can be read" in error.value
