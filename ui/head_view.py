@@ -55,10 +55,10 @@ class Labels:
 
 def show_head(of: cache.KindRequest, capture: Capture, layer: int, head: int, measured: pd.DataFrame | None) -> None:
     _title(of, capture, layer, head, measured)
-    shown_as, view, labels = _choose_view(of, capture, layer, head)
+    shown_as, view, labels, request = _choose_view(of, capture, layer, head)
     size = shape(capture, of.kind, view)
     try:
-        whole = overview(capture, of.kind, view)
+        whole = cache.views.get(request, lambda: overview(capture, of.kind, view))
     except InputError as error:
         show_error(error)
         return
@@ -69,6 +69,8 @@ def show_head(of: cache.KindRequest, capture: Capture, layer: int, head: int, me
 
     picture = st.container()
     cell = pin.pinned_among(size, _strongest(whole, size, exact), exact)
+    if shown_as != PICTURE:
+        _list_pins(labels)
     with picture:
         if shown_as == PICTURE:
             show_patches(
@@ -101,8 +103,10 @@ def _title(of: cache.KindRequest, capture: Capture, layer: int, head: int, measu
     st.caption(plain(" · ".join(remarks)))
 
 
-def _choose_view(of: cache.KindRequest, capture: Capture, layer: int, head: int) -> tuple[str, View, Labels]:
-    """What the controls above the picture ask for."""
+def _choose_view(
+    of: cache.KindRequest, capture: Capture, layer: int, head: int
+) -> tuple[str, View, Labels, cache.ViewRequest]:
+    """What the controls above the picture ask for: how it is shown, the view, its labels, and the name of all that."""
     looks, more = st.columns([5, 3], vertical_alignment="center")
     with looks:
         options = [HEATMAP, PICTURE] if capture.grid is not None else [HEATMAP, TEXT, LINES]
@@ -151,7 +155,9 @@ def _choose_view(of: cache.KindRequest, capture: Capture, layer: int, head: int)
         query_starts, key_starts = _starts(capture, of.kind)
         view = replace(view, query_starts=query_starts, key_starts=key_starts)
         labels = Labels(word_texts(queries, query_starts), word_texts(keys, key_starts), "word")
-    return shown_as, view, labels
+    words = labels.unit == "word"
+    request = cache.ViewRequest(of, heads, quantity, tuple(sorted(left_out)), view.renormalise, words)
+    return shown_as, view, labels, request
 
 
 def _hidden(capture: Capture, kind: Kind, left_out: list[str]):
@@ -256,9 +262,13 @@ def _text(capture: Capture, kind: Kind, view: View, labels: Labels, cell: tuple[
             f"{labels.unit.capitalize()}s {rows.start} to {rows.stop - 1} of {len(labels.queries):,}, around the chosen pair. "
             f"Choose another query to move on."
         )
+
+
+def _list_pins(labels: Labels) -> None:
+    """Comes before what shows the pins, or those of an address would be missing from the first run."""
     st.multiselect(
         f"Pinned {labels.unit}s",
-        range(len(labels.queries if looking_from else labels.keys)),
+        range(max(len(labels.queries), len(labels.keys))),
         key=state.PINNED_TOKENS,
         bind="query-params",
         placeholder="none: click one in the text",
@@ -326,6 +336,6 @@ def _toggle_pair(pair: tuple[int, int]) -> None:
     try:
         cells = list(read_pairs(st.session_state.get(state.PAIRS, "")))
     except InputError:
-        cells = []
+        return  # said beside the field, whose text stays as it is
     cells = [other for other in cells if other != pair] if pair in cells else [*cells, pair]
     st.session_state[state.PAIRS] = write_pairs(cells)

@@ -19,7 +19,7 @@ from urllib.request import urlopen
 
 import numpy as np
 from numpy.typing import NDArray
-from playwright.sync_api import BrowserContext, Locator, Page
+from playwright.sync_api import BrowserContext, Locator, Page, WebSocket
 
 from core import AttentionTrace
 from tests.source_files import ROOT
@@ -96,6 +96,10 @@ class Server:
                 return self
             time.sleep(0.1)
         raise AssertionError(f"The server did not start:\n{self.log()}")
+
+    @property
+    def process_id(self) -> int:
+        return self._process.pid
 
     def log(self) -> str:
         self._log.seek(0)
@@ -229,11 +233,12 @@ class App:
         self.server = server
         self.page: Page = context.new_page()
         self.problems: list[str] = []
+        self.sent: list[str | bytes] = []  # messages to the server
         self.page.on("pageerror", lambda error: self.problems.append(f"uncaught: {error}"))
         self.page.on("dialog", self._dialog)
         self.page.on("console", self._console)
         self.page.on("request", lambda request: self._requested(request.url))
-        self.page.on("websocket", lambda socket: self._requested(socket.url))
+        self.page.on("websocket", self._connected)
 
     def _dialog(self, dialog) -> None:
         self.problems.append(f"a dialog opened: {dialog.message}")
@@ -244,6 +249,10 @@ class App:
         probing = "404" in message.text and "/_stcore/" in message.location.get("url", "")
         if message.type == "error" and not probing:
             self.problems.append(f"console: {message.text} ({message.location.get('url')})")
+
+    def _connected(self, socket: WebSocket) -> None:
+        self._requested(socket.url)
+        socket.on("framesent", lambda frame: self.sent.append(frame))
 
     def _requested(self, url: str) -> None:
         parts = urlsplit(url.removeprefix("blob:"))
@@ -284,6 +293,31 @@ class App:
         self.widget(key).get_by_role("radio", name=name, exact=True).click()
         return self
 
+    def toggle(self, key: str, name: str) -> App:
+        """Press one of several pills that can be on together."""
+        self.widget(key).get_by_role("button", name=name, exact=True).click()
+        return self
+
+    def unfold(self, name: str) -> App:
+        """Open a popover, or close it."""
+        self.page.get_by_test_id("stPopoverButton").filter(has_text=name).click()
+        return self
+
+    def rows(self, key: str) -> list[list[str]]:
+        """The rows of a table that are in sight, as it tells them to those who cannot see it."""
+        self.widget(key).scroll_into_view_if_needed()
+        return (
+            self.widget(key)
+            .locator("table[role=grid] tbody tr")
+            .evaluate_all("rows => rows.map(row => [...row.querySelectorAll('td')].map(cell => cell.textContent))")
+        )
+
+    def mark_row(self, key: str, row: int) -> App:
+        """Mark a row of a table in the column before the first one."""
+        cells = self.widget(key).locator(".dvn-scroller")
+        cells.click(position={"x": 15, "y": 35 + 35 * row + 17})
+        return self
+
     def switch(self, key: str) -> App:
         """Turn a toggle or a checkbox, which has its label beside it and its input hidden."""
         self.widget(key).locator("label").click()
@@ -296,9 +330,10 @@ class App:
         field.press("Control+Enter" if field.evaluate("field => field.tagName") == "TEXTAREA" else "Enter")
         return self
 
-    def number(self, key: str, number: int) -> App:
+    def number(self, key: str, number: float | None) -> App:
+        """Type a number; None empties the field."""
         field = self.widget(key).get_by_role("spinbutton")
-        field.fill(str(number))
+        field.fill("" if number is None else str(number))
         field.press("Enter")
         return self
 

@@ -67,11 +67,6 @@ class ViewServer(Server):
 class View(App):
     """A token view on a page of its own."""
 
-    def __init__(self, *arguments) -> None:
-        super().__init__(*arguments)
-        self.sent: list[str | bytes] = []
-        self.page.on("websocket", lambda socket: socket.on("framesent", lambda frame: self.sent.append(frame)))
-
     def open(self, path: str = "/") -> View:
         super().open(path)
         self.tokens.first.wait_for()
