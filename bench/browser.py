@@ -1,6 +1,7 @@
 """Seconds that a person waits, in a real Chromium: from a choice to the redrawn picture, and from the start to the first one.
 
-    python -m bench.browser
+    python -m bench.browser            everything
+    python -m bench.browser atlas      only walking through the heads of the atlas
 
 Every figure is the median of several rounds. Times hang on the machine, so the machine is named beside them.
 """
@@ -9,15 +10,18 @@ from __future__ import annotations
 
 import os
 import statistics
+import sys
 import time
+from dataclasses import dataclass
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 from check import find_browser
 from tests.browser.driver import BROWSER_ARGUMENTS, App, Server
 from ui import state
 
 ROUNDS = 5
+SCREEN = {"width": 1280, "height": 720}
 SENTENCE = "the cat saw the other cat and sat down "  # nine tokens
 MARK = "document.querySelectorAll('.js-plotly-plot').forEach((chart) => { chart.dataset.old = 1; })"
 # A changed chart is a new element; its drawn area is there once it is painted.
@@ -54,6 +58,49 @@ def head_change(app: App, tokens: int) -> float:
         times.append(until_redrawn(app.page, f".st-key-{state.picture('As it is')}", lambda: box.press("Enter")))
         app.idle()
     return statistics.median(times)
+
+
+@dataclass
+class Traffic:
+    """Bytes that the server has sent over all WebSockets of a page."""
+
+    received: int = 0
+
+    def listen(self, page: Page) -> Traffic:
+        page.on("websocket", lambda socket: socket.on("framereceived", self._count))
+        return self
+
+    def _count(self, frame: bytes | str) -> None:
+        self.received += len(frame)
+
+
+def walk(app: App, traffic: Traffic, tokens: int) -> tuple[float, float]:
+    """Medians of the time from an arrow key on the atlas to the painted heatmap, and of the megabytes sent for it.
+
+    SmolLM2 reads a text of about so many tokens.
+    """
+    app.write(state.TEXT, SENTENCE * (tokens // 9))
+    app.until(lambda: _is_there(app), "the text was not read", patience=600)
+    app.idle()
+    keys = app.widget(state.ARROWS).locator(".keys")
+    keys.focus()
+    picture = f".st-key-{state.picture('head')}"
+    times, sent = [], []
+    for turn in range(2 * ROUNDS):
+        before = traffic.received
+        key = ("ArrowLeft", "ArrowUp", "ArrowRight", "ArrowDown")[turn % 4]
+        times.append(until_redrawn(app.page, picture, lambda key=key: keys.press(key)))
+        app.idle()
+        sent.append((traffic.received - before) / 1e6)
+    return statistics.median(times), statistics.median(sent)
+
+
+def _is_there(app: App) -> bool:
+    """Whether the long text has been read, pressing Run where the app asks first."""
+    run = app.page.get_by_role("button", name="Run", exact=True)
+    if run.count():
+        run.first.click()
+    return bool(app.widget(state.picture("head")).count()) and not app.page.locator("[data-stale=true]").count()
 
 
 def knob(app: App) -> tuple[str, float]:
@@ -99,18 +146,42 @@ def first_figure(browser) -> float:
         server.stop()
 
 
+def measure_start(browser: Browser) -> None:
+    print(f"first figure after `streamlit run`: {statistics.median(first_figure(browser) for _ in range(3)):.1f} s")
+
+
+def measure_steps(browser: Browser, server: Server) -> None:
+    app = App(browser.new_context(viewport=SCREEN), server).open()
+    for tokens in (32, 128, 512):
+        print(f"another head, {tokens:>4} tokens: {head_change(app, tokens):.2f} s")
+    for lesson in LESSONS:
+        name, seconds = knob(app.open(f"/{lesson}"))
+        print(f"{lesson:<15} {name:<7} {seconds:.2f} s")
+
+
+def measure_atlas(browser: Browser, server: Server) -> None:
+    app = App(browser.new_context(viewport=SCREEN), server)
+    traffic = Traffic().listen(app.page)
+    app.open("/atlas?model=SmolLM2-135M-Instruct")
+    for tokens in (32, 512, 2048, 4096):
+        seconds, megabytes = walk(app, traffic, tokens)
+        print(
+            f"atlas, arrow key to another head, {tokens:>5,} tokens: {seconds:.2f} s, {megabytes:.2f} MB sent",
+            flush=True,
+        )
+
+
 def main() -> None:
     print(f"{os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f}")
+    only_atlas = sys.argv[1:] == ["atlas"]
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=find_browser(), args=list(BROWSER_ARGUMENTS))
-        print(f"first figure after `streamlit run`: {statistics.median(first_figure(browser) for _ in range(3)):.1f} s")
+        if not only_atlas:
+            measure_start(browser)
         server = Server().wait()
-        app = App(browser.new_context(viewport={"width": 1280, "height": 720}), server).open()
-        for tokens in (32, 128, 512):
-            print(f"another head, {tokens:>4} tokens: {head_change(app, tokens):.2f} s")
-        for lesson in LESSONS:
-            name, seconds = knob(app.open(f"/{lesson}"))
-            print(f"{lesson:<15} {name:<7} {seconds:.2f} s")
+        measure_atlas(browser, server)
+        if not only_atlas:
+            measure_steps(browser, server)
         server.stop()
         browser.close()
     print(f"load average at the end {os.getloadavg()[0]:.1f}")

@@ -3,7 +3,7 @@
 import streamlit as st
 
 from ui import cache
-from ui.atlas import show_atlas
+from ui.atlas import measure, show_atlas
 from ui.head_view import show_head
 from ui.scene import choose_place, choose_text
 
@@ -14,6 +14,10 @@ if passed is not None:
     atlas, detail = st.columns([5, 7], gap="medium")
     of = cache.KindRequest(request, kind)
     with atlas:
-        measured = show_atlas(of, capture, (layer, head))
+        measured = measure(of, capture)
+    # The head comes first: it is what a visitor who walks through the atlas waits for.
     with detail:
         show_head(of, capture, layer, head, measured)
+    if measured is not None:
+        with atlas:
+            show_atlas(of, capture, (layer, head), measured)

@@ -43,11 +43,8 @@ class Ranking:
     caption: str
 
 
-def show_atlas(request: cache.KindRequest, capture: Capture, chosen: tuple[int, int]) -> pd.DataFrame | None:
-    """The grid and the list of all heads. Gives the metrics of this text, None while they are not wanted."""
-    measured = measure(request, capture)
-    if measured is None:
-        return None
+def show_atlas(request: cache.KindRequest, capture: Capture, chosen: tuple[int, int], measured: pd.DataFrame) -> None:
+    """The grid and the list of all heads; measured: their metrics on this text."""
     by, drawn = st.columns([5, 4], vertical_alignment="bottom")
     is_picture = capture.model.reads_images  # which has no words, and so no metrics of words
     labels = {metric.label: metric for metric in METRICS if not is_picture or measured[metric.name].notna().any()}
@@ -59,7 +56,7 @@ def show_atlas(request: cache.KindRequest, capture: Capture, chosen: tuple[int, 
         )
     ranking = _by_pattern(request, capture) if name == PATTERN else _by_metric(request, capture, labels[name], measured)
     if ranking is None:
-        return measured
+        return
     left_out = _filter(ranking)
     if shown_as == PICTURES:
         _show_pictures(request, capture, chosen, left_out)
@@ -77,10 +74,10 @@ def show_atlas(request: cache.KindRequest, capture: Capture, chosen: tuple[int, 
     )
     st.caption(ranking.caption)
     _show_list(request, capture, ranking, measured, left_out)
-    return measured
 
 
 def measure(request: cache.KindRequest, capture: Capture) -> pd.DataFrame | None:
+    """The metrics of every head on this text; None while they are not wanted."""
     if request in cache.metrics:
         return cache.measured(request)
     return run(

@@ -34,6 +34,7 @@ from core.projections import head_weights
 from core.scaling import ModelScores, Sweep, model_scores, sweep
 from core.thumbnails import Thumbnails, thumbnails
 from core.untrained import read_and_write
+from core.views import Quantity
 from core.weights_only import WeightsOnly, attention_weights
 
 
@@ -112,6 +113,7 @@ metrics = Store(16)
 probes = Store(4)
 pictures = Store(4)
 matches = Store(16)
+views = Store(8)
 handed_out = Store(2**29, lambda weights: weights.nbytes)
 
 
@@ -187,6 +189,18 @@ class MatchRequest:
     of: KindRequest
     pattern: str
     details: str
+
+
+@dataclass(frozen=True)
+class ViewRequest:
+    """One view of some heads, made small; by the choices that describe it."""
+
+    of: KindRequest
+    heads: tuple[tuple[int, int], ...]
+    quantity: Quantity
+    left_out: tuple[str, ...]
+    renormalise: bool
+    by_word: bool
 
 
 def measured(request: KindRequest, watch: Callable[[int], None] | None = None) -> pd.DataFrame:
