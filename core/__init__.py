@@ -16,9 +16,14 @@ if TYPE_CHECKING:
     from core.attention import AttentionTrace, attend, softmax
     from core.capturing import Capture, capture
     from core.errors import InputError
+    from core.layers import layer_labels, missing_layers
     from core.ledger import Ledger, explain
+    from core.metrics import head_metrics
     from core.models import Model, load_model
+    from core.patterns import match_heads
+    from core.probing import probe_heads
     from core.projections import HeadWeights, head_weights
+    from core.weights_only import WeightsOnly, attention_weights
 
 # Loaded when first named, so that matrices and figures do not wait for torch and transformers.
 _HOME = {
@@ -30,10 +35,17 @@ _HOME = {
     "InputError": "core.errors",
     "Ledger": "core.ledger",
     "explain": "core.ledger",
+    "layer_labels": "core.layers",
+    "missing_layers": "core.layers",
+    "head_metrics": "core.metrics",
     "Model": "core.models",
     "load_model": "core.models",
+    "match_heads": "core.patterns",
+    "probe_heads": "core.probing",
     "HeadWeights": "core.projections",
     "head_weights": "core.projections",
+    "WeightsOnly": "core.weights_only",
+    "attention_weights": "core.weights_only",
 }
 __all__ = [
     "AttentionTrace",
@@ -42,11 +54,18 @@ __all__ = [
     "InputError",
     "Ledger",
     "Model",
+    "WeightsOnly",
     "attend",
+    "attention_weights",
     "capture",
     "explain",
+    "head_metrics",
     "head_weights",
+    "layer_labels",
     "load_model",
+    "match_heads",
+    "missing_layers",
+    "probe_heads",
     "softmax",
 ]
 

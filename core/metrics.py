@@ -78,7 +78,7 @@ METRICS = (
         "1",
         "",
         "Share on the first token, where many heads put attention they have no use for.",
-        "Xiao et al. 2024 (attention sinks); Gu et al. 2025, section 3",
+        "Xiao et al. 2024 (attention sinks); Gu et al. 2025",
         "the first token",
     ),
     Metric(
@@ -144,7 +144,7 @@ METRICS = (
         "1",
         "",
         "Share on earlier occurrences of the same token, over the queries that have one.",
-        "Wang et al. 2023, section 3 (duplicate token heads)",
+        "Wang et al. 2023 (duplicate token heads)",
     ),
     Metric(
         "induction",
@@ -164,7 +164,7 @@ METRICS = (
         "n - 1",
         "tokens",
         "How far away the tokens are that it attends to, on average.",
-        "Vig and Belinkov 2019, section 4.2",
+        "Vig and Belinkov 2019",
     ),
     Metric(
         "largest",
