@@ -1,0 +1,467 @@
+"""The atlas in a browser, worked by somebody who is in a hurry: all that it draws and says against core's own numbers."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from urllib.parse import parse_qs, quote, urlsplit
+
+import numpy as np
+import pytest
+
+from core import capture
+from core.metrics import head_metrics, text_of
+from core.patterns import blocks, columns, diagonal, match_heads, pairs
+from core.probing import probe_heads
+from core.thumbnails import thumbnails
+from core.views import View, overview, window
+from core.words import word_starts
+from tests.browser.driver import App
+from ui import state
+from ui.scene import SENTENCE
+
+pytestmark = pytest.mark.browser
+
+LAYERS, HEADS = 6, 12
+SHORT = "The cat saw the dog; the untangled dog saw the cat!"
+LONG = "The quick brown fox jumps over the lazy dog, and nobody minds. " * 80  # about 1,100 tokens of SmolLM2
+LINK = (
+    *(state.TEXT, state.MODEL, state.LAYER, state.HEAD, state.METRIC, state.LOOK_FOR, state.PAIRS, state.AT_LEAST),
+    *(state.FROM_LAYER, state.TO_LAYER, state.ATLAS_BY, state.ORDER, state.SHOWN_AS, state.QUERY, state.KEY),
+    *(state.DIRECTION, state.PINNED_TOKENS),
+)
+
+
+@pytest.fixture(scope="module")
+def taken(minilm):
+    return capture(minilm, SENTENCE)
+
+
+@pytest.fixture(scope="module")
+def taken_short(minilm):
+    return capture(minilm, SHORT)
+
+
+def grid(table, column):
+    return table[column].to_numpy(float).reshape(-1, table["head"].nunique())
+
+
+def head_of(app: App) -> tuple[int, int]:
+    """Layer and head in the address, which does not name those that a model opens with."""
+    asked = parse_qs(urlsplit(app.address).query)
+    return int(asked.get(state.LAYER, ["5"])[0]), int(asked.get(state.HEAD, ["11"])[0])
+
+
+def opens(app: App, pass_, layer: int, head: int) -> None:
+    """That head is in the address, in the heading, framed in the atlas and drawn; the atlas is still there."""
+    app.shows({"head": pass_.trace(layer, head).weights}).idle()
+    assert head_of(app) == (layer, head)
+    assert app.picture("atlas").pinned == (layer, head)
+    assert app.page.get_by_role("heading", name=f"Layer {layer}, head {head}").is_visible()
+
+
+def listed(app: App) -> list[list[str]]:
+    """The rows in sight of the list of heads."""
+    app.until(lambda: bool(app.rows(state.RANKED)), "the list is empty")
+    return app.idle().rows(state.RANKED)
+
+
+def says(app: App, *words: str) -> None:
+    """All of these words are somewhere on the page."""
+
+    def missing() -> list[str]:
+        text = app.page.locator("body").inner_text()
+        return [part for part in words if part not in text]
+
+    app.until(lambda: not missing(), lambda: f"nobody says {missing()}")
+
+
+def test_a_finished_atlas_without_a_click(visit, taken):
+    app = visit("/atlas")
+    table = head_metrics(taken)
+    app.shows({"atlas": grid(table, "sink"), "head": taken.trace(5, 11).weights})
+    strongest = table.sort_values("sink", ascending=False, kind="stable")
+    for row, (_, expected) in zip(listed(app)[:5], strongest.iterrows(), strict=False):
+        assert row[0] == f"{expected.layer:.0f}.{expected['head']:.0f}"
+        assert float(row[1]) == pytest.approx(expected.sink, abs=1e-5)
+        assert float(row[2]) == pytest.approx(expected.sink_spread, abs=1e-5)
+    says(app, "72 heads")
+
+
+def test_heads_by_mouse_keys_and_list(visit, taken):
+    app = visit("/atlas")
+    sink = grid(head_metrics(taken), "sink")
+    opens(app.click_cell("atlas", 2, 3), taken, 2, 3)
+    app.shows({"atlas": sink})
+    keys = app.page.keyboard
+    keys.press("ArrowRight")
+    opens(app, taken, 2, 4)
+    keys.press("ArrowUp")
+    opens(app, taken, 1, 4)
+    for _ in range(10):
+        keys.press("ArrowDown")
+    opens(app, taken, 5, 4)
+    for key in ("ArrowLeft", "ArrowUp", "ArrowLeft", "ArrowUp", "ArrowLeft", "ArrowRight", *["ArrowRight"] * 4):
+        keys.press(key)
+    opens(app, taken, 3, 6)
+    for key in ["ArrowLeft"] * 8 + ["ArrowUp"] * 4 + ["ArrowRight"]:
+        keys.press(key)
+    opens(app, taken, 0, 1)
+
+    for layer, head in ((4, 4), (0, 2), (3, 9), (1, 1), (5, 0)):  # without waiting for any of them
+        app.click_cell("atlas", layer, head)
+    opens(app, taken, 5, 0)
+    keys.press("ArrowUp")
+    opens(app, taken, 4, 0)
+
+    order = np.argsort(-sink.ravel(), kind="stable")
+    listed(app)
+    opens(app.mark_row(state.RANKED, 2), taken, *map(int, divmod(order[2], HEADS)))
+    app.press(state.ORDER, "Lowest first").idle()
+    listed(app)
+    opens(app.mark_row(state.RANKED, 1), taken, *map(int, divmod(order[::-1][1], HEADS)))
+    app.shows({"atlas": sink})
+
+
+def test_metrics_on_the_text_and_on_random_tokens(visit, minilm, taken_short):
+    app = visit(f"/atlas?text={quote(SHORT)}")
+    table, probe = head_metrics(taken_short), probe_heads(minilm)
+    app.choose(state.METRIC, "Mean distance").shows({"atlas": grid(table, "distance")})
+    app.choose(state.METRIC, "Duplicate token").shows({"atlas": grid(probe, "duplicate")})
+    assert app.value(state.MEASURED_ON) == "Random tokens, twice"
+    says(app, "standard error", f"{int(probe['is_duplicate'].sum())} of 72 do")
+    app.choose(state.MEASURED_ON, "This text").shows({"atlas": grid(table, "duplicate")})
+    app.choose(state.MEASURED_ON, "Random tokens, twice").idle()
+    app.choose(state.METRIC, "Entropy").shows({"atlas": grid(probe, "entropy")})
+
+    entropy = grid(probe, "entropy")
+    bound = float(np.median(entropy).round(2))
+    app.number(state.AT_LEAST, bound).idle().number(state.FROM_LAYER, 1).idle().number(state.TO_LAYER, 3).idle()
+    passes = (entropy >= bound) & np.isin(np.arange(LAYERS), (1, 2, 3))[:, None]
+    assert 0 < passes.sum() < passes.size
+    app.shows({"atlas": np.where(passes, entropy, np.nan)})
+    assert np.array_equal(app.picture("atlas").forbidden, ~passes)
+    says(app, f"{passes.sum()} of 72 heads")
+    app.press(state.ORDER, "Lowest first").idle()
+    values = [float(row[1]) for row in listed(app)]
+    assert values == pytest.approx(sorted(entropy[passes])[: len(values)], abs=1e-5)
+
+    app.number(state.AT_LEAST, 99).idle()
+    says(app, "No head passes")
+    assert app.picture("atlas").forbidden.all()
+    app.number(state.AT_LEAST, None).idle().number(state.FROM_LAYER, None).idle().number(state.TO_LAYER, None)
+    app.shows({"atlas": entropy})
+
+
+def test_small_pictures(visit, taken):
+    app = visit("/atlas?by=Small+pictures&least=0.3")
+    small = thumbnails(taken).weights
+    rows, width = small.shape[2:]
+    drawn = app.picture("atlas")
+    cells = drawn.values.reshape(LAYERS, rows + 1, HEADS, width + 1).transpose(0, 2, 1, 3)
+    passes = grid(head_metrics(taken), "sink") >= 0.3
+    assert 0 < passes.sum() < passes.size
+    levels = np.where(np.isnan(small), 1, np.round(2 + 253 * np.sqrt(small)))
+    levels[~passes] = 1
+    np.testing.assert_array_equal(cells[:, :, :rows, :width], levels)
+    assert not cells[:, :, rows].any()
+    assert not cells[..., width].any()
+    place = {axis: drawn.data[0][axis] for axis in "xy"}
+    across, down = (np.array(value) if isinstance(value, list) else decoded(value) for value in place.values())
+    app.click_cell("atlas", down[1 * (rows + 1) + 9], across[7 * (width + 1) + 2])
+    app.shows({"head": taken.trace(1, 7).weights}).idle()
+    assert head_of(app) == (1, 7)
+    app.page.keyboard.press("ArrowDown")
+    app.shows({"head": taken.trace(2, 7).weights})
+
+
+def decoded(value) -> np.ndarray:
+    import base64
+
+    return np.frombuffer(base64.b64decode(value["bdata"]), dtype="<" + value["dtype"])
+
+
+def test_patterns(visit, taken):
+    app = visit("/atlas")
+
+    def matches(pattern):
+        app.shows({"atlas": match_heads(taken, pattern)})
+
+    app.choose(state.METRIC, "Match with a pattern")
+    matches(diagonal(1))
+    app.number(state.BACK, -1)
+    matches(diagonal(-1))
+    app.choose(state.LOOK_FOR, "Stripes")
+    matches(columns([0, 1]))
+    app.write(state.STRIPES, "2, 15")
+    matches(columns([2, 15]))
+    app.choose(state.LOOK_FOR, "Blocks")
+    matches(blocks(4))
+    app.number(state.BLOCK_LENGTH, 3)
+    matches(blocks(3))
+    app.choose(state.LOOK_FOR, "Drawn pairs")
+    matches(pairs([(7, 2)]))
+    app.write(state.PAIRS, "7-2, 9 -> 4")
+    matches(pairs([(7, 2), (9, 4)]))
+    app.click_cell("head", 10, 3)
+    matches(pairs([(7, 2), (9, 4), (10, 3)]))
+    app.idle().click_cell("head", 7, 2)
+    matches(pairs([(9, 4), (10, 3)]))
+    assert app.idle().value(state.PAIRS) == "9-4, 10-3"
+
+    bad = {
+        (state.PAIRS, "9-4, x-y"): "“x-y” is no pair",
+        (state.PAIRS, "99-98"): "No query of this text has a choice",
+    }
+    app.number(state.AT_LEAST, 0.2).idle()
+    for (field, text), complaint in bad.items():
+        app.write(field, text)
+        app.until(lambda complaint=complaint: any(complaint in alert for alert in app.alerts()), complaint)
+        app.idle()
+        assert app.value(field) == text
+        assert app.picture("head").values.shape == (16, 16)
+    app.write(state.PAIRS, "9-4, x-y").idle().click_cell("head", 5, 5).idle()
+    assert app.value(state.PAIRS) == "9-4, x-y"
+    app.write(state.PAIRS, "10-2")
+    found = match_heads(taken, pairs([(10, 2)]))
+    app.shows({"atlas": np.where(found >= 0.2, found, np.nan)})
+    assert float(app.value(state.AT_LEAST)) == 0.2
+
+
+def test_what_is_shown(visit, minilm, taken_short):
+    app = visit(f"/atlas?text={quote(SHORT)}&layer=3&head=5")
+    special = text_of(taken_short, "self").special
+    first = np.arange(len(special)) == 0
+    starts = word_starts(minilm.tokenizer, taken_short.input_ids)
+    assert len(starts) < len(special)
+
+    def shows(**options):
+        expected = overview(taken_short, "self", View(**({"heads": ((3, 5),)} | options)))
+        app.shows({"head": expected.values})
+        return expected.removed
+
+    def note(removed, count):
+        says(
+            app,
+            f"{count} of {len(special)} tokens are left out as keys",
+            f"{removed.mean():.1%} on average, {removed.min():.1%} to {removed.max():.1%}",
+        )
+
+    app.unfold("What is shown").idle()
+    app.toggle(state.LEAVE_OUT, "First token")
+    removed = shows(hidden=first)
+    note(removed, 1)
+    np.testing.assert_allclose(removed, taken_short.trace(3, 5).weights[:, 0], rtol=1e-5)
+    app.idle().toggle(state.LEAVE_OUT, "Special tokens")
+    note(shows(hidden=special), 2)
+    says(app, "the rest is as it was")
+    app.idle().switch(state.RENORMALISE)
+    note(shows(hidden=special, renormalise=True), 2)
+    says(app, "what remains of each row is scaled to sum to 1")
+    app.idle().switch(state.BY_WORD)
+    shows(hidden=special, renormalise=True, query_starts=starts, key_starts=starts)
+    says(app, "Words", "averaged over them as queries")
+    app.idle().toggle(state.LEAVE_OUT, "Special tokens").idle().toggle(state.LEAVE_OUT, "First token")
+    shows(query_starts=starts, key_starts=starts)
+    assert "left out as keys" not in app.idle().page.locator("body").inner_text()
+    app.idle().switch(state.BY_WORD)
+    for name, quantity in (("Weights × value", "values"), ("Weights × value × W_O", "outputs"), ("Raw scores", "raw")):
+        app.idle().choose(state.QUANTITY, name)
+        shows(quantity=quantity)
+    app.idle().choose(state.QUANTITY, "Weights").idle()
+    app.choose(state.MEAN_OF, "2.3").idle().choose(state.MEAN_OF, "4.1").idle()
+    shows(heads=((2, 3), (4, 1)))
+    says(app, "Mean of 2 heads: 2.3, 4.1")
+
+
+def shades(app: App) -> np.ndarray:
+    """How strong the background of every token is, 1 the strongest."""
+    found = app.page.locator(".token").evaluate_all("all => all.map(one => getComputedStyle(one).backgroundColor)")
+    parts = [[float(part) for part in re.findall(r"[\d.]+", colour)] for colour in found]
+    opacity = np.array([part[3] if len(part) == 4 else 1.0 for part in parts])
+    return opacity / opacity.max()
+
+
+def shades_as(app: App, weights: np.ndarray) -> None:
+    app.until(
+        lambda: np.allclose(shades(app), weights / weights.max(), atol=0.02),
+        "the tokens have other shades than weights",
+    )
+
+
+def test_the_text_itself(visit, taken):
+    app = visit("/atlas?layer=3&head=2&as=Text")
+    weights = taken.trace(3, 2).weights
+    tokens = app.page.locator(".token")
+    assert tokens.count() == 16
+    tokens.nth(10).hover()
+    shades_as(app, weights[10])
+    app.idle().sent.clear()
+    for place in (3, 4, 12, 0, 15, 8):
+        tokens.nth(place).hover()
+        shades_as(app, weights[place])
+    app.idle()
+    assert app.sent == []
+    for place in (8, 5):
+        tokens.nth(place).click()
+        app.idle()
+    assert app.sent, "a click is a message, or the test does not see any"
+    assert parse_qs(urlsplit(app.address).query)["pins"] == ["8", "5"]
+    app.page.mouse.move(5, 5)
+    shades_as(app, weights[[8, 5]].mean(axis=0))
+    again = visit(app.address)
+    again.page.mouse.move(5, 5)
+    shades_as(again, weights[[8, 5]].mean(axis=0))
+    assert len(again.page.locator(".token.pinned").all()) == 2
+
+    again.press(state.DIRECTION, "what attends to it").idle()
+    shades_as(again, weights[:, [8, 5]].mean(axis=1))
+    again.press(state.SHOWN_AS, "Lines").idle().sent.clear()
+    lines = again.page.get_by_role("listbox")
+    assert lines.count() == 2
+    for place in (1, 9):
+        lines.nth(1).locator(".token").nth(place).hover()
+        again.idle()
+    assert again.sent == []
+    again.press(state.SHOWN_AS, "Heatmap").idle()
+    again.shows({"head": weights})
+    dotted = [frame for frame in again.picture("head").layout["shapes"] if frame["line"].get("dash") == "dot"]
+    assert sorted((frame["y0"] + frame["y1"]) / 2 for frame in dotted) == [5, 8]
+    fresh = visit(again.address)
+    assert fresh.picture("head").layout["shapes"] == again.picture("head").layout["shapes"]
+
+
+def test_a_link_with_many_settings(visit, fresh_server, smollm):
+    fresh = fresh_server()
+    app = visit("/atlas")
+    text = "Grüße: the cat saw the dog; 100 %?\nA second line & the end <b>"
+    app.write(state.TEXT, text).idle().choose(state.MODEL, "SmolLM2-135M-Instruct").idle()
+    app.choose(state.METRIC, "Match with a pattern").idle().choose(state.LOOK_FOR, "Drawn pairs").idle()
+    taken = capture(smollm, text)
+    match = match_heads(taken, pairs([(7, 2), (9, 4)]))
+    bound = float(np.quantile(match, 0.8).round(2))
+    passes = (match >= bound) & (np.arange(30) <= 20)[:, None]
+    assert 3 < passes.sum() < passes.size
+    app.write(state.PAIRS, "7-2, 9-4").idle().number(state.AT_LEAST, bound).idle().number(state.TO_LAYER, 20).idle()
+    app.click_cell("atlas", 4, 2).idle().press(state.ORDER, "Lowest first").idle()
+    app.unfold("What is shown").toggle(state.LEAVE_OUT, "First token").idle().switch(state.RENORMALISE).idle()
+    app.choose(state.MEAN_OF, "4.2").idle().choose(state.MEAN_OF, "7.1").idle().unfold("What is shown").idle()
+    hidden = np.arange(len(taken.input_ids)) == 0
+    view = View(((4, 2), (7, 1)), hidden=hidden, renormalise=True)
+    expected = overview(taken, "self", view).values
+    pictures = {"atlas": np.where(passes, match, np.nan), "head": expected}
+    app.shows(pictures)
+    heatmap = app.idle().address, app.values(LINK), listed(app)
+    app.press(state.SHOWN_AS, "Text").idle()
+    app.page.locator(".token").nth(6).click()
+    app.idle().page.mouse.move(5, 5)
+    app.choose(state.QUERY, 8).idle()
+    shown = np.nan_to_num(window(taken, "self", view, range(len(hidden)), range(len(hidden))).values)
+    shades_as(app, shown[6])
+    reading = app.address, app.values(LINK), listed(app)
+
+    fresh.wait()
+    again = visit(reading[0], at=fresh).shows({"atlas": pictures["atlas"]})
+    assert again.idle().values(LINK) == reading[1]
+    assert listed(again) == reading[2]
+    shades_as(again, shown[6])
+    assert parse_qs(urlsplit(again.address).query) == parse_qs(urlsplit(reading[0]).query)
+    again = visit(heatmap[0], at=fresh).shows(pictures)
+    assert again.idle().values(LINK) == heatmap[1]
+    assert listed(again) == heatmap[2]
+
+
+def seconds_of_work(server) -> float:
+    """Processor time that the server has used so far."""
+    with open(f"/proc/{server.process_id}/stat") as file:
+        user, system = file.read().rsplit(")", 1)[1].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def test_stopping_a_long_pass(visit, server, smollm):
+    app = visit("/atlas?model=SmolLM2-135M-Instruct&text=Hi")
+    field = app.widget(state.TEXT).get_by_role("textbox")
+    field.fill(LONG)
+    field.press("Control+Enter")
+    run, stop = (app.page.get_by_role("button", name=name, exact=True) for name in ("Run", "Stop"))
+
+    def wait_for(button):
+        app.until(button.is_visible, "there is no such button", patience=60)
+
+    app.until(lambda: run.is_visible() or stop.is_visible(), "it neither asks nor shows progress", patience=60)
+    if run.is_visible():
+        says(app, "tokens: reading them and measuring every head takes")
+        run.click()
+    wait_for(stop)
+    says(app, "Reading", "tokens: layer", "of 30")
+    stop.click()
+    says(app, "was stopped")
+    app.idle()
+    before = seconds_of_work(server)
+    time.sleep(1.5)
+    assert seconds_of_work(server) - before < 0.5
+    assert app.value(state.TEXT) == LONG
+    app.page.get_by_role("button", name="Start again").click()
+    wait_for(stop)
+    taken = capture(smollm, LONG)
+    seen = overview(taken, "self", View(((13, 8),)))
+    app.until(lambda: app.pictures(["head"])["head"] is not None, "it does not finish", patience=90)
+    app.shows({"head": seen.values})
+    says(app, "Each drawn cell is the strongest of")
+    query, key = (round(at) for at in app.idle().picture("loupe").pinned)
+    rows = re.search(r"queries (\d+) to (\d+), keys (\d+) to (\d+)", app.page.locator("body").inner_text())
+    assert rows is not None
+    top, bottom, left, right = map(int, rows.groups())
+    exact = window(taken, "self", View(((13, 8),)), range(top, bottom + 1), range(left, right + 1))
+    app.shows({"loupe": exact.values})
+    says(app, f"gives {exact.values[query, key]:.1%} of its attention to")
+    app.click_cell("loupe", 3, 2).idle()
+    assert int(app.value(state.QUERY)) == top + 3
+    assert int(app.value(state.KEY)) == left + 2
+
+
+def test_bad_input(visit, minilm):
+    app = visit("/atlas?layer=2&head=3&metric=Entropy&least=0.5&pins=4&what=Raw+scores")
+    address = app.address
+
+    def complains(*words):
+        app.until(lambda: any(all(word in alert for word in words) for alert in app.alerts()), f"nobody says {words}")
+
+    app.write(state.TEXT, "  \n ")
+    complains("blank")
+    app.idle().write(state.TEXT, "word " * 600)
+    complains("602 tokens", "at most 512")
+    assert app.idle().value(state.TEXT) == "word " * 600
+    app.switch(state.CUT).idle()
+    taken = capture(minilm, "word " * 600, cut=True)
+    app.shows({"head": overview(taken, "self", View(((2, 3),), "raw")).values})
+    entropy = grid(head_metrics(taken), "entropy")
+    app.shows({"atlas": np.where(entropy >= 0.5, entropy, np.nan)})
+    app.write(state.TEXT, SENTENCE).idle()
+    app.shows({"head": capture(minilm, SENTENCE).trace(2, 3).raw})
+    assert parse_qs(urlsplit(app.address).query) | {"cut": []} == parse_qs(urlsplit(address).query) | {"cut": []}
+
+
+def test_an_address_nobody_would_write(visit, taken):
+    strange = (
+        "least=nan&layer=999&head=-1&metric=%3Cb%3E&on=x&order=y&by=z&as=On+the+picture&what=Nothing&without=All"
+        "&pins=999&pins=abc&mean_of=99.99&query=999&key=-2&from_layer=-3&to_layer=abc&kind=cross&pattern_of=1&pairs=x"
+    )
+    app = visit("/atlas?" + strange)
+    app.shows({"atlas": grid(head_metrics(taken), "sink"), "head": taken.trace(5, 11).weights})
+    assert not app.alerts()
+
+
+def test_a_phone(visit):
+    app = visit("/atlas", width=390, height=800)
+    widths = """() => [document.documentElement, document.querySelector("[data-testid=stMain]")]
+        .map(one => one.scrollWidth - one.clientWidth)"""
+    assert app.page.evaluate(widths) == [0, 0]
+    for key, name in ((state.ATLAS_BY, "Small pictures"), (state.SHOWN_AS, "Lines")):
+        app.press(key, name).idle()
+        assert app.page.evaluate(widths) == [0, 0], name
+    right = app.page.evaluate(
+        "Math.max(...[...document.querySelectorAll('[class*=st-key-]')].map(one => one.getBoundingClientRect().right))"
+    )
+    assert right <= 390
