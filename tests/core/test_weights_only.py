@@ -179,3 +179,10 @@ def test_a_capture_says_that_there_are_only_weights(name):
 def test_what_can_be_captured_should_be():
     with pytest.raises(InputError, match="capture it instead"):
         attention_weights(load_model(tiny("BERT")), input_ids=IDS)
+
+
+def test_a_model_that_cannot_read_tokens_is_refused_in_words():
+    sizes = {"embedding_size": 8, "hidden_sizes": [8], "depths": [1]}
+    model = load_model(t.ResNetModel(t.ResNetConfig(**sizes)))
+    with pytest.raises(NoAttentionError, match="ResNetModel could not be asked for its attention weights"):
+        attention_weights(model, input_ids=[1, 2])

@@ -12,6 +12,7 @@ import pytest
 import transformers as t
 from PIL import Image
 from streamlit.testing.v1 import AppTest
+from tokenizers.processors import TemplateProcessing
 
 from core import capture, load_model
 from core.images import read_image
@@ -169,8 +170,15 @@ def test_a_blank_text_is_said_to_be_blank(saved):
 
 
 def test_no_second_text_is_asked_for_where_it_would_not_be_read(saved):
-    app = opened("heads", saved("DeBERTa", WEIGHTS_ONLY["DeBERTa"]))
+    folder = saved("pairs", WEIGHTS_ONLY["DeBERTa"])
+    tokenizer = number_words()
+    tokenizer.sep_token = "63"
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing("$A 63", "$A 63 $B 63", [("63", 63)])
+    tokenizer.save_pretrained(folder)
+    assert load_model(folder).takes_pairs
+    app = opened("heads", folder)
     assert not app.text_input
+    assert not app.error
 
 
 # --- not even weights
@@ -183,6 +191,15 @@ def test_models_without_attention_say_so(saved, name):
         (error,) = app.error
         assert "Choose another model" in error.value
         assert not app.get("plotly_chart")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_picture_models_without_attention_say_so(saved, page):
+    sizes = {"embedding_size": 8, "hidden_sizes": [8], "depths": [1]}
+    folder = saved("ResNet", lambda: t.ResNetModel(t.ResNetConfig(**sizes)), reads_text=False)
+    (error,) = opened(page, folder, image=png()).error
+    assert "ResNetModel" in error.value
+    assert "Choose another model" in error.value
 
 
 # --- attention in some layers
