@@ -54,7 +54,12 @@ def show_atlas(request: cache.KindRequest, capture: Capture, chosen: tuple[int, 
         shown_as = st.segmented_control(
             "Drawn as", [COLOURS, PICTURES], default=COLOURS, required=True, key=state.ATLAS_BY, bind="query-params"
         )
-    ranking = _by_pattern(request, capture) if name == PATTERN else _by_metric(request, capture, labels[name], measured)
+    # A container, whatever comes and goes in it: columns that moved would hold new widgets, and Streamlit now and then forgets
+    # that those belong to the address.
+    with st.container():
+        ranking = (
+            _by_pattern(request, capture) if name == PATTERN else _by_metric(request, capture, labels[name], measured)
+        )
     if ranking is None:
         return
     left_out = _filter(ranking)
@@ -78,14 +83,15 @@ def show_atlas(request: cache.KindRequest, capture: Capture, chosen: tuple[int, 
 
 def measure(request: cache.KindRequest, capture: Capture) -> pd.DataFrame | None:
     """The metrics of every head on this text; None while they are not wanted."""
-    if request in cache.metrics:
-        return cache.measured(request)
-    return run(
-        lambda watch: cache.measured(request, watch),
-        ("measure", request),
-        "Measuring every head",
-        capture.layers(request.kind),
-    )
+    with st.container():  # keeps its place when there is nothing to show in it
+        if request in cache.metrics:
+            return cache.measured(request)
+        return run(
+            lambda watch: cache.measured(request, watch),
+            ("measure", request),
+            "Measuring every head",
+            capture.layers(request.kind),
+        )
 
 
 def _by_metric(request: cache.KindRequest, capture: Capture, metric: Metric, measured: pd.DataFrame) -> Ranking | None:
@@ -223,7 +229,7 @@ def _pick_pattern() -> tuple[str, str, Predicate]:
 
 def _filter(ranking: Ranking) -> NDArray[np.bool_] | None:
     """[layers, heads] of True where a head does not pass; None where nothing is asked for."""
-    least, first, last = st.columns(3)
+    least, first, last = st.columns(3, wrap=False)
     deepest = len(ranking.values) - 1
     with least:
         at_least = st.number_input(

@@ -117,8 +117,9 @@ views = Store(8)
 handed_out = Store(2**29, lambda weights: weights.nbytes)
 
 
-@st.cache_resource(max_entries=4, show_spinner=False)
+@st.cache_resource(max_entries=4, ttl=600, show_spinner=False)
 def _rates(name: str) -> Rates:
+    """Measured anew after ten minutes: the machine may have been busy."""
     return measure_rate(model(name))
 
 
