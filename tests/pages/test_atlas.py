@@ -1,0 +1,134 @@
+"""What the pages ask of a model: every text is read once, whatever is looked at afterwards; long work asks first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from tests.source_files import ROOT
+from ui import cache, running, state
+
+PAGES = "../pages/"
+MODEL = "all-MiniLM-L6-v2"
+
+
+class Passes:
+    """How often the network has run since the last time somebody asked."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def tell(self, *_) -> None:
+        self.count += 1
+
+    def __call__(self) -> int:
+        count, self.count = self.count, 0
+        return count
+
+
+@pytest.fixture
+def passes() -> Iterator[Passes]:
+    counter = Passes()
+    handle = cache.model(MODEL).network.register_forward_pre_hook(counter.tell)
+    yield counter
+    handle.remove()
+
+
+@pytest.fixture
+def atlas() -> AppTest:
+    app = AppTest.from_file(str(ROOT / "ui/shell.py"), default_timeout=120).run()
+    return go(app, "atlas")
+
+
+def go(app: AppTest, page: str) -> AppTest:
+    return checked(app.switch_page(f"{PAGES}{page}.py").run())
+
+
+def checked(app: AppTest) -> AppTest:
+    assert not app.exception, app.exception
+    assert not app.error, app.error
+    return app
+
+
+def choose(app: AppTest, key: str, value: object) -> AppTest:
+    return checked(app.get_by_key(key).set_value(value).run())
+
+
+def test_a_text_is_read_once_and_the_probe_runs_once(
+    atlas: AppTest, passes: Passes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passes()
+    first, second = "A text for the counter.", "Another one for the counter."
+    for text in (first, second):
+        choose(atlas, state.TEXT, text)
+        assert passes() == 1, text
+
+    for key, value in (
+        *((state.METRIC, "Entropy"), (state.LAYER, 2), (state.HEAD, 3), (state.ATLAS_BY, "Small pictures")),
+        *((state.METRIC, "Match with a pattern"), (state.LOOK_FOR, "Blocks"), (state.AT_LEAST, 0.1)),
+        *((state.SHOWN_AS, "Text"), (state.SHOWN_AS, "Lines"), (state.SHOWN_AS, "Heatmap")),
+        *((state.QUANTITY, "Weights × value × W_O"), (state.QUANTITY, "Scaled scores"), (state.QUANTITY, "Weights")),
+        *((state.LEAVE_OUT, ["First token"]), (state.RENORMALISE, True), (state.BY_WORD, True)),
+        *((state.MEAN_OF, ["0.1", "5.2"]), (state.METRIC, "Itself"), (state.QUERY, 2)),
+    ):
+        choose(atlas, key, value)
+        assert passes() == 0, (key, value)
+
+    monkeypatch.setattr(cache, "probes", cache.Store(4))  # another test may have asked already
+    choose(atlas, state.METRIC, "Induction")
+    assert passes() == 8
+    for metric in ("Entropy", "Duplicate token"):
+        choose(atlas, state.METRIC, metric)
+    for page in ("heads", "step_by_step", "atlas"):
+        go(atlas, page)
+        assert atlas.get_by_key(state.TEXT).value == second
+    choose(atlas, state.TEXT, first)
+    assert passes() == 0
+
+
+def test_long_work_asks_first_and_says_what_it_takes(
+    atlas: AppTest, passes: Passes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "ASKS", 0.0)
+    passes()
+    choose(atlas, state.TEXT, "Eight tokens for those who wait.")
+    assert passes() == 0
+    (announced,) = [info.value for info in atlas.info]
+    tokens = len(cache.model(MODEL).tokenizer("Eight tokens for those who wait.")["input_ids"])
+    assert announced.startswith(f"{tokens} tokens: reading them and measuring every head takes")
+    assert "GB" in announced or "MB" in announced
+    assert not atlas.get("plotly_chart")
+    (begin,) = [button for button in atlas.button if button.label == "Run"]
+    checked(begin.click().run())
+    assert passes() == 1
+    assert atlas.get("plotly_chart")
+
+
+def test_work_that_was_stopped_starts_again_only_when_asked() -> None:
+    def page() -> None:
+        import streamlit as st
+
+        from ui.running import run
+
+        def work(watch):
+            st.session_state.calls = st.session_state.get("calls", 0) + 1
+            watch(1)
+            return "done"
+
+        result = run(work, ("job", 1), "Counting", 1)
+        st.text(str(result))
+        if result is not None:
+            st.button("Ask again")
+
+    app = AppTest.from_function(page).run()
+    assert (app.text[0].value, app.session_state.calls) == ("done", 1)
+    app.session_state[state.STOPPED] = hash(("job", 1))
+    app.run()
+    assert app.info[0].value == "Counting was stopped."
+    assert (app.text[0].value, app.session_state.calls) == ("None", 1)
+    app.run()
+    assert app.session_state.calls == 1
+    app.button[0].click().run()
+    assert (app.text[0].value, app.session_state.calls) == ("done", 2)
