@@ -414,5 +414,5 @@ def _habit(head: Mapping[str, float]) -> str:
     if head["locality"] >= 0.5:
         return f"Mostly tokens close by ({head['locality']:.0%})"
     if head["entropy_share"] >= 0.9:
-        return "Spread evenly over the text"
+        return "Spread evenly"
     return "No single habit"

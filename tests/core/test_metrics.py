@@ -226,7 +226,7 @@ def row(**shares):
         (row(sink=0.1, special=0.81), "Mostly special tokens (81%)"),
         (row(self=0.3, punctuation=0.4), "Often punctuation (40%) or the token itself (30%)"),
         (row(locality=0.6), "Mostly tokens close by (60%)"),
-        (row(entropy_share=0.95), "Spread evenly over the text"),
+        (row(entropy_share=0.95), "Spread evenly"),
         (row(duplicate=np.nan), "No single habit"),
     ],
 )

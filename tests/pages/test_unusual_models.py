@@ -286,6 +286,7 @@ def test_nothing_about_words_is_offered_for_a_picture(vit, hybrid):
     assert state.BY_WORD not in {toggle.key for toggle in app.toggle}
     assert "row by row" in read(app.caption)
     assert "text" not in read(app.caption)
+    assert not app.dataframe[0].value["looks like"].str.contains("text").any()
 
 
 @pytest.mark.parametrize("damaged", [b"no picture", png()[:60]])
