@@ -185,6 +185,12 @@ class Picture:
         return _array(heatmap["z"])
 
     @property
+    def places(self) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+        """Where the columns and the rows of the drawn cells are, in the coordinates of the axes."""
+        heatmap = next(trace for trace in self.data if trace["type"] == "heatmap")
+        return _array(heatmap["x"]), _array(heatmap["y"])
+
+    @property
     def forbidden(self) -> NDArray[np.bool_]:
         """[rows, columns]: drawn grey."""
         grey = [trace for trace in self.data if trace["type"] == "heatmap" and trace.get("showscale") is False]

@@ -167,19 +167,12 @@ def test_small_pictures(visit, taken):
     np.testing.assert_array_equal(cells[:, :, :rows, :width], levels)
     assert not cells[:, :, rows].any()
     assert not cells[..., width].any()
-    place = {axis: drawn.data[0][axis] for axis in "xy"}
-    across, down = (np.array(value) if isinstance(value, list) else decoded(value) for value in place.values())
+    across, down = drawn.places
     app.click_cell("atlas", down[1 * (rows + 1) + 9], across[7 * (width + 1) + 2])
     app.shows({"head": taken.trace(1, 7).weights}).idle()
     assert head_of(app) == (1, 7)
     app.page.keyboard.press("ArrowDown")
     app.shows({"head": taken.trace(2, 7).weights})
-
-
-def decoded(value) -> np.ndarray:
-    import base64
-
-    return np.frombuffer(base64.b64decode(value["bdata"]), dtype="<" + value["dtype"])
 
 
 def test_patterns(visit, taken):
@@ -310,34 +303,33 @@ def test_the_text_itself(visit, taken):
     assert parse_qs(urlsplit(app.address).query)["pins"] == ["8", "5"]
     app.page.mouse.move(5, 5)
     shades_as(app, weights[[8, 5]].mean(axis=0))
-    again = visit(app.address)
-    again.page.mouse.move(5, 5)
-    shades_as(again, weights[[8, 5]].mean(axis=0))
-    assert len(again.page.locator(".token.pinned").all()) == 2
+    app.open(app.address)
+    app.page.mouse.move(5, 5)
+    shades_as(app, weights[[8, 5]].mean(axis=0))
+    assert len(app.page.locator(".token.pinned").all()) == 2
 
-    again.press(state.DIRECTION, "what attends to it").idle()
-    shades_as(again, weights[:, [8, 5]].mean(axis=1))
-    again.press(state.SHOWN_AS, "Lines").idle().sent.clear()
-    lines = again.page.get_by_role("listbox")
+    app.press(state.DIRECTION, "what attends to it").idle()
+    shades_as(app, weights[:, [8, 5]].mean(axis=1))
+    app.press(state.SHOWN_AS, "Lines").idle().sent.clear()
+    lines = app.page.get_by_role("listbox")
     assert lines.count() == 2
     for place in (1, 9):
         lines.nth(1).locator(".token").nth(place).hover()
-        again.idle()
-    assert again.sent == []
-    again.press(state.SHOWN_AS, "Heatmap").idle()
-    again.shows({"head": weights})
-    dotted = [frame for frame in again.picture("head").layout["shapes"] if frame["line"].get("dash") == "dot"]
+        app.idle()
+    assert app.sent == []
+    app.press(state.SHOWN_AS, "Heatmap").idle()
+    app.shows({"head": weights})
+    dotted = [frame for frame in app.picture("head").layout["shapes"] if frame["line"].get("dash") == "dot"]
     assert sorted((frame["y0"] + frame["y1"]) / 2 for frame in dotted) == [5, 8]
-    fresh = visit(again.address)
-    assert fresh.picture("head").layout["shapes"] == again.picture("head").layout["shapes"]
+    shapes = app.picture("head").layout["shapes"]
+    assert app.open(app.address).picture("head").layout["shapes"] == shapes
 
 
 def test_a_link_with_many_settings(visit, fresh_server, smollm):
     fresh = fresh_server()
-    app = visit("/atlas")
+    app = visit("/atlas?model=SmolLM2-135M-Instruct&metric=Match+with+a+pattern&pattern_of=Drawn+pairs")
     text = "Grüße: the cat saw the dog; 100 %?\nA second line & the end <b>"
-    app.write(state.TEXT, text).idle().choose(state.MODEL, "SmolLM2-135M-Instruct").idle()
-    app.choose(state.METRIC, "Match with a pattern").idle().choose(state.LOOK_FOR, "Drawn pairs").idle()
+    app.write(state.TEXT, text).idle()
     taken = capture(smollm, text)
     match = match_heads(taken, pairs([(7, 2), (9, 4)]))
     bound = float(np.quantile(match, 0.8).round(2))
@@ -441,6 +433,19 @@ def test_bad_input(visit, minilm):
     app.write(state.TEXT, SENTENCE).idle()
     app.shows({"head": capture(minilm, SENTENCE).trace(2, 3).raw})
     assert parse_qs(urlsplit(app.address).query) | {"cut": []} == parse_qs(urlsplit(address).query) | {"cut": []}
+
+
+def test_fields_stay_in_place_and_in_the_address(visit):
+    """A field that moves is made anew, and Streamlit then now and then forgets that it belongs to the address."""
+    app = visit("/atlas?text=Read+for+the+first+time")
+    field = app.widget(state.AT_LEAST).get_by_role("spinbutton")
+    field.evaluate("field => { field.isTheSame = true; }")
+    for metric in ("Entropy", "Induction", "Match with a pattern", "Itself"):
+        app.choose(state.METRIC, metric).idle()
+        assert field.evaluate("field => field.isTheSame"), metric
+    app.press(state.ATLAS_BY, "Small pictures").idle().number(state.AT_LEAST, 0.2).idle()
+    assert field.evaluate("field => field.isTheSame")
+    app.until(lambda: "least=0.2" in app.address, "the address does not know the field")
 
 
 def test_an_address_nobody_would_write(visit, taken):
