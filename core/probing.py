@@ -19,6 +19,7 @@ from core.errors import InputError
 from core.metrics import NAMES, head_metrics
 from core.models import Model
 from core.rows import row_blocks
+from core.words import special_ids
 
 # What the probe adds to the metrics of a text: the shift from a token's copy to where the score looks.
 SCORES = {"duplicate": 0, "induction": 1}
@@ -50,6 +51,9 @@ def probe_heads(
     """
     if length < 4 or not len(seeds):
         raise InputError("A probe needs at least 4 tokens and one seed.", field="length")
+    most = longest(model)
+    if length > most:
+        raise InputError(f"{model.name} can read at most {most} random tokens twice, not {length}.", field="length")
     runs, nulls = [], []
     for number, seed in enumerate(seeds):
         repeated, shuffled = random_texts(model, length, seed)
@@ -65,6 +69,13 @@ def probe_heads(
         table[f"{name}_null"], table[f"{name}_null_error"] = _mean_and_error(null)
         table[f"is_{name}"] = stands_clear(scores, null)
     return table
+
+
+def longest(model: Model) -> int:
+    """How many random tokens the model can read twice, beside the special tokens that its tokenizer adds."""
+    before, after, ordinary = _frame(model)
+    room = len(ordinary) if model.max_tokens is None else (model.max_tokens - len(before) - len(after)) // 2
+    return min(room, len(ordinary))
 
 
 def stands_clear(scores: NDArray[np.floating], null: NDArray[np.floating]) -> NDArray[np.bool_]:
@@ -112,7 +123,7 @@ def _frame(model: Model) -> tuple[list[int], list[int], NDArray[np.integer]]:
     """The special tokens before and after a text, and all tokens that are ordinary ones."""
     if model.tokenizer is None:
         return [], [], np.arange(model.network.get_input_embeddings().get_parameter("weight").shape[0])
-    special = set(model.tokenizer.all_special_ids)
+    special = special_ids(model.tokenizer)
     ids = model.tokenizer("a")["input_ids"]
     ordinary = [place for place, token in enumerate(ids) if token not in special]
     rows = model.network.get_input_embeddings().get_parameter("weight").shape[0]

@@ -157,7 +157,7 @@ def _parted(before: _Unit, unit: _Unit) -> bool:
 
 def _units(tokenizer: PreTrainedTokenizerBase | None, ids: Sequence[int]) -> list[_Unit]:
     texts = _with_blanks(tokenizer, ids)
-    special = _special_ids(tokenizer)
+    special = special_ids(tokenizer)
     units: list[_Unit] = []
     start, held = 0, b""
     for position, (token, text) in enumerate(zip(ids, texts, strict=True)):
@@ -190,7 +190,7 @@ def _goes_on(text: str) -> bool:
     return text.startswith(GOES_ON) and len(text) > len(GOES_ON)
 
 
-def _special_ids(tokenizer: PreTrainedTokenizerBase | None) -> set[int]:
+def special_ids(tokenizer: PreTrainedTokenizerBase | None) -> set[int]:
     """Those with a role of their own (begin, end, padding ...), and those only declared as special, such as chat marks."""
     if tokenizer is None:
         return set()

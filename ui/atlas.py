@@ -125,7 +125,8 @@ def _by_metric(request: cache.KindRequest, capture: Capture, metric: Metric, mea
         return None
     notes = {"±": grid(probed, f"{metric.name}_error", shape)}
     caption = (
-        f"{metric.words} Measured on 50 random tokens read twice, with seeds 0, 1, 2 and 3; ± is the standard error of the "
+        f"{metric.words} Measured on {cache.probe_length(request.text.model)} random tokens read twice, with seeds "
+        f"{', '.join(map(str, cache.PROBE_SEEDS))}; ± is the standard error of the "
         f"mean over these seeds."
     )
     if metric.name in PROBED:
@@ -156,7 +157,13 @@ def _probe(request: cache.KindRequest) -> pd.DataFrame | None:
     try:
         if name in cache.probes:
             return cache.probed(name)
-        return run(lambda watch: cache.probed(name, watch), ("probe", name), "Reading random tokens", 8, unit="text")
+        return run(
+            lambda watch: cache.probed(name, watch),
+            ("probe", name),
+            "Reading random tokens",
+            2 * len(cache.PROBE_SEEDS),
+            unit="text",
+        )
     except InputError as error:
         show_error(error)
         return None

@@ -29,7 +29,7 @@ from core.long_range import mean_distances as measured_distances
 from core.masks import Predicate
 from core.metrics import head_metrics
 from core.patterns import match_heads
-from core.probing import probe_heads
+from core.probing import longest, probe_heads
 from core.projections import head_weights
 from core.scaling import ModelScores, Sweep, model_scores, sweep
 from core.thumbnails import Thumbnails, thumbnails
@@ -208,8 +208,16 @@ def measured(request: KindRequest, watch: Callable[[int], None] | None = None) -
     return metrics.get(request, lambda: head_metrics(captured(request.text), request.kind, watch=watch))
 
 
+PROBE_LENGTH, PROBE_SEEDS = 50, (0, 1, 2, 3)
+
+
+def probe_length(name: str) -> int:
+    """How many random tokens the probe reads twice: 50, or what a model with a short memory can read."""
+    return min(PROBE_LENGTH, longest(model(name)))
+
+
 def probed(name: str, watch: Callable[[int], None] | None = None) -> pd.DataFrame:
-    return probes.get(name, lambda: probe_heads(model(name), watch=watch))
+    return probes.get(name, lambda: probe_heads(model(name), probe_length(name), PROBE_SEEDS, watch=watch))
 
 
 def small_pictures(request: KindRequest, watch: Callable[[int], None] | None = None) -> Thumbnails:

@@ -199,6 +199,19 @@ def test_every_kind_of_attention_can_be_measured(name):
         assert (table["largest"] <= 1).all()
 
 
+def test_with_sinks_rows_sum_to_less_than_one():
+    taken = capture(load_model(tiny("gpt-oss")), input_ids=np.arange(3, 15))
+    table = head_metrics(taken)
+    for _, row in table.iterrows():
+        weights = taken.trace(int(row["layer"]), int(row["head"])).weights.astype(np.float64)
+        assert weights.sum(axis=1).min() < 0.99
+        information = np.where(weights > 0, -weights * np.log(weights.clip(1e-300)), 0)
+        assert row["entropy"] == pytest.approx(information.sum(axis=1).mean(), abs=1e-5)
+        distances = np.abs(np.arange(12)[:, None] - np.arange(12))
+        expected = ((weights * distances).sum(axis=1) / weights.sum(axis=1)).mean()
+        assert row["distance"] == pytest.approx(expected, abs=1e-4)
+
+
 def test_measuring_can_be_watched_and_stopped(minilm):
     class Stopped(Exception):
         pass

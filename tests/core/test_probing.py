@@ -5,7 +5,7 @@ import pytest
 
 from core import capture, load_model
 from core.errors import InputError
-from core.probing import probe_heads, random_texts, stands_clear
+from core.probing import longest, probe_heads, random_texts, stands_clear
 from tests.core.tiny_models import tiny
 
 
@@ -73,6 +73,7 @@ def test_random_networks_have_no_such_heads():
         ([0.9, 0.8, 0.85], [0.7, 0.85, 0.6], False),  # the place is popular whatever stands there
         ([0.05, 0.05, 0.051], [0.0, 0.0, 0.001], False),  # clear, but next to nothing
         ([0.9, 0.15, 0.5], [0.1, 0.1, 0.1], False),  # it depends on the seed
+        ([0.9] * 11 + [0.3], [0.0] * 11 + [0.35], False),  # one of many seeds is below one null
     ],
 )
 def test_what_stands_clear(scores, null, clear):
@@ -91,7 +92,9 @@ def test_the_probe_can_be_watched_and_refuses_what_it_cannot_do(minilm):
     assert seen == [1, 2, 3, 4]
     with pytest.raises(InputError, match="at least 4 tokens"):
         probe_heads(minilm, 3)
-    with pytest.raises(InputError, match="at most 512"):
-        probe_heads(minilm, 300)
-    with pytest.raises(InputError, match="64 tokens"):
-        probe_heads(load_model(tiny("BERT")), 65)
+    with pytest.raises(InputError, match="at most 255 random tokens twice, not 256"):
+        probe_heads(minilm, 256)
+    assert longest(minilm) == 255
+    assert longest(load_model(tiny("Llama"))) == 32  # it reads 64 positions
+    with pytest.raises(InputError, match="at most 64 random"):
+        probe_heads(load_model(tiny("T5")), 65)  # it knows only 64 tokens
