@@ -45,7 +45,7 @@ class Ranking:
 
 def show_atlas(request: cache.KindRequest, capture: Capture, chosen: tuple[int, int], measured: pd.DataFrame) -> None:
     """The grid and the list of all heads; measured: their metrics on this text."""
-    by, drawn = st.columns([5, 4], vertical_alignment="bottom")
+    by, drawn = st.columns([4, 5], vertical_alignment="bottom")
     is_picture = capture.model.reads_images  # which has no words, and so no metrics of words
     labels = {metric.label: metric for metric in METRICS if not is_picture or measured[metric.name].notna().any()}
     with by:

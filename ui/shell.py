@@ -9,6 +9,8 @@ ROOT = Path(__file__).parent.parent
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
+from ui import state  # noqa: E402 - only now can it be found
+
 st.set_page_config(page_title="Headlight", page_icon=str(ROOT / "ui/icon.png"), layout="wide")
 st.html("<style>.stMainBlockContainer { padding-top: 4.2rem; padding-bottom: 3rem; }</style>")
 LESSONS = {
@@ -32,4 +34,5 @@ page = st.navigation(
     },
     position="top",
 )
+state.carry_over(page)
 page.run()

@@ -1,5 +1,9 @@
 """Every widget key. A bound widget's key is also its name in the page's address, so keys are short words that stay."""
 
+from __future__ import annotations
+
+import streamlit as st
+
 SOURCE = "source"
 STAGE = "stage"
 QUERY, KEY = "query", "key"
@@ -70,6 +74,24 @@ PICTURE = "shown_picture"  # the uploaded file's name and bytes, on all pages
 
 PIN = "pin"  # the click listener
 PINNED_BLOCK = "pinned_block"  # a click on a pooled picture, until the page has looked for its strongest cell
+
+
+SHARED = (TEXT, PAIR, TARGET, MODEL, KIND, LAYER, HEAD, QUERY, KEY)
+PAGE = "page_before"
+
+
+def carry_over(page: st.Page) -> None:
+    """Take what pages share along to the next page, and write it into its address.
+
+    Streamlit does so with what somebody has chosen in a bound widget, but not with what a link had chosen there.
+    """
+    before = st.session_state.get(PAGE)
+    st.session_state[PAGE] = page.url_path
+    if before is None or before == page.url_path or any(key in st.query_params for key in SHARED):
+        return
+    carried = {key: str(st.session_state[key]) for key in SHARED if st.session_state.get(key) not in (None, "")}
+    if carried:
+        st.switch_page(page, query_params=carried)
 
 
 def button(name: str, job: int) -> str:
