@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import streamlit as st
+from streamlit.errors import StreamlitAPIException
 
 SOURCE = "source"
 STAGE = "stage"
@@ -91,7 +94,9 @@ def carry_over(page: st.Page) -> None:
         return
     carried = {key: str(st.session_state[key]) for key in SHARED if st.session_state.get(key) not in (None, "")}
     if carried:
-        st.switch_page(page, query_params=carried)
+        # Streamlit refuses where these widgets are bound already, and then it writes the address by itself.
+        with suppress(StreamlitAPIException):
+            st.switch_page(page, query_params=carried)
 
 
 def button(name: str, job: int) -> str:

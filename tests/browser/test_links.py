@@ -82,3 +82,11 @@ def test_another_page_is_a_first_request_too(visit, fresh_server, minilm):
     app = visit("/heads?head=2", at=fresh_server().wait())
     taken = capture(minilm, "The animal didn't cross the street because it was too tired.")
     app.shows_trace(taken.trace(5, 2))
+
+
+def test_what_a_link_chose_goes_along_to_other_pages(visit, minilm):
+    app = visit("/heads?layer=1&head=3&text=The+cat+saw+me")
+    app.page.get_by_role("link", name="Step by step").click()
+    app.until(lambda: "layer=1" in app.address, "the choices are not in the next page's address")
+    app.idle().shows_trace(capture(minilm, "The cat saw me").trace(1, 3))
+    same(everything(app), everything(visit(app.address)))
