@@ -236,7 +236,7 @@ def _pick_pattern() -> tuple[str, str, Predicate]:
 
 def _filter(ranking: Ranking) -> NDArray[np.bool_] | None:
     """[layers, heads] of True where a head does not pass; None where nothing is asked for."""
-    least, first, last = st.columns(3, wrap=False)
+    least, first, last = st.columns(3)
     deepest = len(ranking.values) - 1
     with least:
         at_least = st.number_input(
