@@ -244,21 +244,24 @@ def text_of(capture: Capture, kind: Kind) -> Text:
     return Text(np.asarray(ids), classes.special, classes.punctuation, same=kind != "cross")
 
 
-def measure(blocks: Iterable[Rows], text: Text, queries: int) -> dict[str, NDArray[np.floating]]:
-    """Each metric of some heads for every query: name -> [heads, queries], NaN where there is nothing to measure."""
+def measure(blocks: Iterable[Rows], text: Text, queries: int) -> Tensor:
+    """Each metric of some heads for every query: [metrics, heads, queries] in the order of `METRICS`, NaN where there is
+    nothing to measure."""
     kinds = torch.from_numpy(np.stack([np.ones_like(text.special), text.special, text.punctuation], axis=1))
     earlier = Occurrences(text.ids) if text.ids is not None and text.same else None
-    parts: dict[str, list[Tensor]] = {}
+    joined: dict[str, Tensor] = {}
     for rows in blocks:
         found = _of_every_text(rows, kinds)
         if text.same:
             found |= _of_positions(rows, found["total"], found.pop("place"))
         if earlier is not None:
-            found |= _of_repetition(rows, earlier)
+            found["duplicate"], found["induction"] = earlier.shares(rows.weights, rows.start)
         for name, values in found.items():
-            parts.setdefault(name, []).append(values)
-    joined = {name: torch.cat(values, dim=-1) for name, values in parts.items()}
-    return {name: values.numpy(force=True) for name, values in _where_known(joined, text, queries).items()}
+            # Into one array each: kept as they are, views would keep the weights of their blocks, and all of them in the end.
+            if name not in joined:
+                joined[name] = values.new_empty(values.shape[0], queries)
+            joined[name][:, rows.start : rows.stop] = values
+    return _where_known(joined, text, queries)
 
 
 def _of_every_text(rows: Rows, kinds: Tensor) -> dict[str, Tensor]:
@@ -303,15 +306,8 @@ def _of_positions(rows: Rows, total: Tensor, place: Tensor) -> dict[str, Tensor]
     }
 
 
-def _of_repetition(rows: Rows, earlier: Occurrences) -> dict[str, Tensor]:
-    return {
-        "duplicate": earlier.share(rows.weights, rows.start, shift=0),
-        "induction": earlier.share(rows.weights, rows.start, shift=1),
-    }
-
-
-def _where_known(joined: dict[str, Tensor], text: Text, queries: int) -> dict[str, Tensor]:
-    """Every metric [heads, queries], with NaN where a query has nothing to measure."""
+def _where_known(joined: dict[str, Tensor], text: Text, queries: int) -> Tensor:
+    """What `measure` gives, from what its blocks gave."""
     total, choices = joined["total"], joined["choices"]
     nothing = torch.full_like(total, torch.nan)
     place = torch.arange(queries)
@@ -328,7 +324,7 @@ def _where_known(joined: dict[str, Tensor], text: Text, queries: int) -> dict[st
             "next": torch.where(place < queries - 1, joined["next"], torch.nan),
             "distance": joined["distance"] / total,
         }
-    return {name: torch.where(choices > 0, found.get(name, nothing), torch.nan) for name in NAMES}
+    return torch.stack([found.get(name, nothing) for name in NAMES]).masked_fill(choices == 0, torch.nan)
 
 
 def _near(weights: Tensor, start: int) -> Tensor:
@@ -354,38 +350,41 @@ class Occurrences:
         places[order] = np.arange(len(order))
         self._count = torch.from_numpy(places - starts)  # [queries] how many copies came before
 
-    def share(self, weights: Tensor, start: int, *, shift: int) -> Tensor:
-        """The weight [heads, rows] on the tokens `shift` after earlier copies; NaN for queries that have none of these
-        before them."""
-        heads, rows, _ = weights.shape
-        count = self._count[start : start + rows]
-        row = torch.repeat_interleave(torch.arange(rows), count)
+    def shares(self, weights: Tensor, start: int) -> tuple[Tensor, Tensor]:
+        """The weight [heads, rows] on earlier copies of each query's token, and on what followed them before the query.
+
+        NaN for queries that have none of these.
+        """
+        count = self._count[start : start + weights.shape[1]]
+        row = torch.repeat_interleave(torch.arange(len(count)), count)
         within = torch.arange(len(row)) - (count.cumsum(0) - count)[row]
-        key = self._order[self._first[start : start + rows][row] + within] + shift
-        before = key < start + row
-        row, key = row[before], key[before]
-        found = weights.new_zeros(heads, rows).index_add_(1, row, weights[:, row, key])
-        return torch.where(torch.bincount(row, minlength=rows) > 0, found, torch.nan)
+        copy = self._order[self._first[start : start + len(count)][row] + within]
+        followed = copy + 1 < start + row  # by another token than the query itself
+        return _summed(weights, row, copy), _summed(weights, row[followed], copy[followed] + 1)
 
 
-def _columns(layer: int, measured: dict[str, NDArray[np.floating]]) -> dict[str, NDArray]:
-    """The part of the table that one layer's heads fill."""
-    heads = len(measured[NAMES[0]])
+def _summed(weights: Tensor, row: Tensor, key: Tensor) -> Tensor:
+    """The weights at these places summed by row: [heads, rows], NaN for rows without any."""
+    found = weights.new_full(weights.shape[:2], torch.nan)
+    if not len(row):
+        return found
+    found[:, row] = 0
+    return found.index_add_(1, row, weights[:, row, key])
+
+
+def _columns(layer: int, measured: Tensor) -> dict[str, NDArray]:
+    """The part of the table that one layer's heads fill, from [metrics, heads, queries]."""
+    heads = measured.shape[1]
     columns: dict[str, NDArray] = {"layer": np.full(heads, layer), "head": np.arange(heads)}
-    for name, values in measured.items():
-        columns[name], columns[f"{name}_spread"] = _mean_and_spread(values)
+    for name, mean, spread in zip(NAMES, *_mean_and_spread(measured.double()), strict=True):
+        columns[name], columns[f"{name}_spread"] = mean.numpy(force=True), spread.numpy(force=True)
     return columns
 
 
-def _mean_and_spread(values: NDArray[np.floating]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Over the queries that are not NaN: [heads, queries] -> two of [heads]; NaN if there are none."""
-    known = ~np.isnan(values)
-    count = known.sum(axis=1).astype(float)
-    count[count == 0] = np.nan
-    exact = np.where(known, values, 0).astype(np.float64)
-    mean = exact.sum(axis=1) / count
-    spread = np.sqrt((np.where(known, exact - mean[:, None], 0) ** 2).sum(axis=1) / count)
-    return mean, spread
+def _mean_and_spread(values: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation over the queries that are not NaN: [..., queries] -> two of [...]; NaN if there are none."""
+    mean = values.nanmean(dim=-1)
+    return mean, (values - mean[..., None]).square().nanmean(dim=-1).sqrt()
 
 
 def in_words(head: Mapping[str, float], probe: Mapping[str, float] | None = None) -> str:
