@@ -226,8 +226,10 @@ def head_metrics(
     text = text_of(capture, kind)
     columns: dict[str, list[NDArray]] = {}
     for layer, call in enumerate(capture.calls[kind]):
-        for name, values in _columns(layer, measure(row_blocks(call), text, call.query.shape[2])).items():
-            columns.setdefault(name, []).append(values)
+        with torch.inference_mode():
+            measured = measure(row_blocks(call), text, call.query.shape[2])
+            for name, values in _columns(layer, measured).items():
+                columns.setdefault(name, []).append(values)
         if watch is not None:
             watch(layer + 1)
     return pd.DataFrame({name: np.concatenate(parts) for name, parts in columns.items()})

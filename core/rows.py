@@ -68,7 +68,14 @@ class Rows:
     @cached_property
     def weights(self) -> Tensor:
         """softmax(masked): [heads, rows, keys] in [0, 1], exactly 0 where forbidden."""
+        if self.sinks is None and bool(self.allowed.any(dim=-1).all()):
+            return self.masked.softmax(dim=-1)  # torch's does the same in one go where no sink and no empty row is in the way
         return softmax(self.masked, sink=self.sinks)
+
+    def _products(self, query: Tensor) -> Tensor:
+        heads, rows, size = query.shape
+        grouped = query.reshape(self.key.shape[0], -1, size)  # the heads that share a key head, one below the other
+        return (grouped @ self.key.mT).reshape(heads, rows, -1)
 
     @property
     def stop(self) -> int:
