@@ -69,9 +69,8 @@ class Rows:
     def weights(self) -> Tensor:
         """softmax(masked): [heads, rows, keys] in [0, 1], exactly 0 where forbidden."""
         if self.sinks is None and bool(self.allowed.any(dim=-1).all()):
-            return self.masked.softmax(
-                dim=-1
-            )  # torch's does the same in one go where no sink and no empty row is in the way
+            # Where no sink and no empty row is in the way, torch's does the same in one go.
+            return self.masked.softmax(dim=-1)
         return softmax(self.masked, sink=self.sinks)
 
     def _products(self, query: Tensor) -> Tensor:

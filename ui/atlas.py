@@ -157,7 +157,7 @@ def _probe(request: cache.KindRequest) -> pd.DataFrame | None:
     try:
         if name in cache.probes:
             return cache.probed(name)
-        return run(
+        probed = run(
             lambda watch: cache.probed(name, watch),
             ("probe", name),
             "Reading random tokens",
@@ -167,6 +167,9 @@ def _probe(request: cache.KindRequest) -> pd.DataFrame | None:
     except InputError as error:
         show_error(error)
         return None
+    if probed is not None:
+        st.rerun()  # what has been drawn above does not know yet which heads have a name
+    return None
 
 
 def known_probe(request: cache.KindRequest) -> pd.DataFrame | None:

@@ -309,7 +309,8 @@ def _say_cell(values: np.ndarray, view: View, labels: Labels, cell: tuple[int, i
     if np.isnan(value):
         st.markdown(f"{query} → {key}: masked or left out.")
     elif view.quantity == "weights":
-        st.markdown(f"{query} gives **{value:.1%}** of its attention to {key}.")
+        share = "of what remains of its attention" if view.renormalise else "of its attention"
+        st.markdown(f"{query} gives **{value:.1%}** {share} to {key}.")
     else:
         st.markdown(f"{query} → {key}: **{value:.4g}**")
 
