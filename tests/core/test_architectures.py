@@ -94,7 +94,12 @@ def worst_weights(name: str) -> float:
 def worst_outputs(name: str) -> float:
     """The largest difference between an output of ours and what the model's own attention returned."""
     taken = passed(name).taken
-    return max(taken.agreement(layer, kind) for kind in taken.kinds for layer in range(taken.layers(kind)))
+    return max(
+        np.abs(taken.trace(layer, head, kind).output - taken.model_output(layer, head, kind)).max()
+        for kind in taken.kinds
+        for layer in range(taken.layers(kind))
+        for head in range(taken.heads(kind))
+    )
 
 
 # --- the architectures
