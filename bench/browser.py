@@ -80,6 +80,11 @@ def walk(app: App, traffic: Traffic, tokens: int) -> tuple[float, float]:
     SmolLM2 reads a text of about so many tokens.
     """
     app.write(state.TEXT, SENTENCE * (tokens // 9))
+    app.page.wait_for_timeout(3000)
+    asks = app.page.get_by_role("button", name="Run", exact=True)
+    if asks.count():
+        asks.first.click()  # once: while the work runs the button is still there, and would start it again
+        app.page.wait_for_timeout(1000)
     app.until(lambda: _is_there(app), "the text was not read", patience=600)
     app.idle()
     keys = app.widget(state.ARROWS).locator(".keys")
@@ -96,10 +101,7 @@ def walk(app: App, traffic: Traffic, tokens: int) -> tuple[float, float]:
 
 
 def _is_there(app: App) -> bool:
-    """Whether the long text has been read, pressing Run where the app asks first."""
-    run = app.page.get_by_role("button", name="Run", exact=True)
-    if run.count():
-        run.first.click()
+    """Whether the head of the new text is drawn."""
     return bool(app.widget(state.picture("head")).count()) and not app.page.locator("[data-stale=true]").count()
 
 
