@@ -16,7 +16,7 @@ import streamlit as st
 @asynccontextmanager
 async def start(_: st.App) -> AsyncIterator[None]:
     """Read torch and transformers before the first visitor comes: two sessions that import transformers at once break it."""
-    import_module("core.models")
+    import_module("core.models.loading")
     yield
 
 

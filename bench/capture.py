@@ -25,9 +25,9 @@ import pandas as pd
 import torch
 import transformers
 
-from core.capturing import Capture, capture
-from core.metrics import head_metrics
-from core.models import load_model
+from core.capturing.capture import Capture, capture
+from core.heads.metrics import head_metrics
+from core.models.loading import load_model
 
 MODEL = "SmolLM2-135M-Instruct"
 TINY = 8  # tokens of the pass that makes everything resident that does not depend on the length
@@ -73,11 +73,11 @@ PASSES: dict[str, Callable[[], Pass]] = {
     "output_attentions": output_attentions,
 }
 
-MOST_WEIGHTS = 2048  # tokens: the weights of all heads of twice as many take 18 GB
+MAX_WEIGHTS = 2048  # tokens: the weights of all heads of twice as many take 18 GB
 
 
 def passes_for(length: int) -> list[str]:
-    return [name for name in PASSES if name != "output_attentions" or length <= MOST_WEIGHTS]
+    return [name for name in PASSES if name != "output_attentions" or length <= MAX_WEIGHTS]
 
 
 def load_network(implementation: str) -> transformers.PreTrainedModel:

@@ -14,4 +14,4 @@ class InputError(ValueError):
 
 
 class WeightsOnlyError(InputError):
-    """The architecture does not hand out queries, keys and values, so no stage before the weights can be shown."""
+    """The architecture does not expose queries, keys and values, so no stage before the weights can be shown."""

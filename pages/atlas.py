@@ -2,17 +2,17 @@
 
 import streamlit as st
 
-from ui import cache
-from ui.atlas import measure, show_atlas
-from ui.head_view import show_head
-from ui.scene import choose_place, choose_text
+from ui import stores
+from ui.controls.scene import choose_place, choose_text
+from ui.views.atlas import measure, show_atlas
+from ui.views.head_view import show_head
 
-passed = choose_text(more=True, most=None)
+passed = choose_text(more=True, max_tokens=None)
 if passed is not None:
     request, capture, places = passed
     kind, layer, head = choose_place(request, capture, places)
     atlas, detail = st.columns([5, 7], gap="medium")
-    of = cache.KindRequest(request, kind)
+    of = stores.KindRequest(request, kind)
     with atlas:
         measured = measure(of, capture)
     # The head comes first: it is what a visitor who walks through the atlas waits for.

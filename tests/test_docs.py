@@ -1,12 +1,17 @@
-"""Docs and code in step: every module, page, public name and link that one has, the other has."""
+"""Docs and code in step: every module, page, public name and link that one has, the other has.
 
+python -m tests.test_docs --write    renews the table of modules in docs/architecture.md
+"""
+
+import ast
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
 import core
-from core.stages import STAGES
+from core.attention.stages import STAGES
 
 ROOT = Path(__file__).parent.parent
 DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
@@ -16,15 +21,41 @@ def read(name: str) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
 
 
-def modules(folder: str) -> list[Path]:
-    return [path for path in sorted((ROOT / folder).rglob("*.py")) if path.name != "__init__.py"]
+def modules() -> list[Path]:
+    """The app's own Python files, packages before what is in them."""
+    found = [path for folder in ("core", "ui", "pages") for path in (ROOT / folder).rglob("*.py")]
+    found = [path.parent if path.name == "__init__.py" else path for path in found]
+    return sorted(path.relative_to(ROOT) for path in found)
 
 
-@pytest.mark.parametrize("path", [p for f in ("core", "ui", "pages") for p in modules(f)], ids=lambda p: p.name)
-def test_architecture_names_every_module(path):
-    text = read("docs/architecture.md")
-    named = str(path.relative_to(ROOT)) if path.parent.name == "core" else path.name
-    assert f"`{named}`" in text
+def first_sentence(path: Path) -> str:
+    """What a module's docstring begins with."""
+    file = ROOT / path / "__init__.py" if path.suffix == "" else ROOT / path
+    docstring = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+    found = re.match(r"(.+?[.!?])(?:\s|$)", " ".join(docstring.split("\n\n")[0].split()))
+    assert found is not None, f"{path} has no docstring"
+    return found[1]
+
+
+def table() -> str:
+    """The table of modules of docs/architecture.md: a package in bold, and below it what is in it."""
+    rows = ["| module | its one idea |", "| --- | --- |"]
+    for path in modules():
+        name = f"**`{path}/`**" if path.suffix == "" else f"`{path}`"
+        rows.append(f"| {name} | {first_sentence(path).replace('|', chr(92) + '|')} |")
+    return "\n".join(rows)
+
+
+def with_table(document: str) -> str:
+    """The document with its table of modules made anew."""
+    begin, end = document.index("| module |"), document.index("\n\n", document.index("| module |"))
+    return document[:begin] + table() + document[end:]
+
+
+def test_architecture_lists_every_module_with_its_docstring():
+    """`python -m tests.test_docs --write` renews the table."""
+    document = read("docs/architecture.md")
+    assert document == with_table(document)
 
 
 def test_architecture_names_no_module_that_is_gone():
@@ -62,3 +93,8 @@ def test_readme_has_the_two_commands():
     assert setup in text
     assert "python check.py" in text
     assert "check.py" in read(".ci/run")
+
+
+if __name__ == "__main__" and "--write" in sys.argv:
+    path = ROOT / "docs/architecture.md"
+    path.write_text(with_table(path.read_text(encoding="utf-8")), encoding="utf-8")

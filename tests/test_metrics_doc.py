@@ -1,10 +1,10 @@
-"""The table of docs/metrics.md is what core/metrics.py says. `python -m tests.test_metrics_doc --write` writes it anew."""
+"""The table of docs/metrics.md is what core/heads/metrics.py says. `python -m tests.test_metrics_doc --write` renews it."""
 
 import re
 import sys
 from pathlib import Path
 
-from core.metrics import METRICS
+from core.heads.metrics import METRICS
 
 DOC = Path(__file__).parent.parent / "docs" / "metrics.md"
 BEGIN, END = "<!-- metrics: begin -->", "<!-- metrics: end -->"

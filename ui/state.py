@@ -14,7 +14,7 @@ SCALING = "scaling"
 MASK, MASK_SIZE, MASK_GRID = "mask", "size", "grid"
 SHARED_COLOURS = "colours"
 
-TEXT, PAIR, TARGET, CUT = "text", "pair", "target", "cut"
+TEXT, PAIR, TARGET, TRUNCATE = "text", "pair", "target", "cut"
 MODEL, KIND, LAYER, HEAD = "model", "kind", "layer", "head"
 
 TOY_TEXT, TOY_SIZE = "words", "width"

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from core.figures.heatmap import Axis, heatmap
 from core.figures.palette import INK
 
-MOST_PRINTED = 16  # keys: beyond that the numbers do not fit into their cells
+MAX_PRINTED = 16  # keys: beyond that the numbers do not fit into their cells
 
 
 def additive_mask(
@@ -28,7 +28,7 @@ def additive_mask(
         forbidden=forbidden,
         height=height,
     )
-    if max(added.shape) <= MOST_PRINTED:
+    if max(added.shape) <= MAX_PRINTED:
         rows, columns = np.indices(added.shape)
         figure.add_scatter(
             x=columns.ravel(),

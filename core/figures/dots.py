@@ -30,9 +30,9 @@ def dots(
     for place, (name, values) in enumerate(groups.items()):
         colour = SERIES[place % len(SERIES)]
         layers, heads = values.shape
-        aside = 0.6 * ((place + 0.5) / len(groups) - 0.5)  # the groups share the middle of the layer's width
+        shift = 0.6 * ((place + 0.5) / len(groups) - 0.5)  # the groups share the middle of the layer's width
         layer, head = np.divmod(np.arange(values.size), heads)
-        at = {"x": layer + aside, "y": values.ravel()}
+        at = {"x": layer + shift, "y": values.ravel()}
         is_marked = (layer == marked[0]) & (head == marked[1]) if marked is not None else np.zeros(values.size, bool)
         traces.append(
             go.Scatter(

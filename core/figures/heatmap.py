@@ -13,13 +13,13 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from core.figures.labels import MOST_LABELS, axis_labels, thinned
+from core.figures.labels import MAX_LABELS, axis_labels, thinned
 from core.figures.palette import ALLOWED, DIVERGING, FORBIDDEN, INK, PIN, SEQUENTIAL
 from core.figures.pooling import Pooled, pool
 
 Scale = Literal["signed", "share", "permission"]
 
-MOST_CELLS = 256  # drawn per side: more than a chart has pixels for is only slow
+MAX_CELLS = 256  # drawn per side: more than a chart has pixels for is only slow
 PRINTED_CELLS = 12  # per side: up to here every cell of a large picture shows its number
 
 
@@ -30,7 +30,7 @@ class Axis:
     name     "query", "key", "dimension"
     tokens   a text for each row or column; None: its number
     pinned   the row or column that is marked, or None
-    notes    a remark for each drawn row or column, told when pointing at it, or None
+    notes    a remark for each drawn row or column, shown when pointing at it, or None
     start    the number of the first one, where the matrix is a part of a larger one
     """
 
@@ -51,7 +51,7 @@ def heatmap(
     limit: float | None = None,
     forbidden: NDArray[np.bool_] | None = None,
     forbidden_name: str = "masked",
-    aside: tuple[str, NDArray[np.floating]] | None = None,
+    hover: tuple[str, NDArray[np.floating]] | None = None,
     height: int = 420,
     compact: bool = False,
     printed: int = PRINTED_CELLS,
@@ -62,17 +62,17 @@ def heatmap(
     limit      the number with the strongest colour, so that pictures can be compared; None: the largest one here
     forbidden  [rows, columns] of True where a pair is masked: drawn grey, never like a small number
     forbidden_name  what the legend calls these cells
-    aside      a second matrix whose number is told when pointing at a cell, with its name
+    hover      a second matrix whose number is shown when pointing at a cell, with its name
     compact    a small picture: fewer labels, no printed numbers
     printed    up to how many columns every cell shows its number
 
     Matrices of more than 256 rows or columns are pooled: each drawn cell is its block's number farthest from 0.
     """
-    most = MOST_CELLS // 4 if compact else MOST_CELLS
+    max_cells = MAX_CELLS // 4 if compact else MAX_CELLS
     hidden = np.zeros(values.shape, dtype=bool) if forbidden is None else forbidden
     return pooled_heatmap(
-        pool(np.where(hidden, np.nan, values), most),
-        pool(np.where(hidden, 0.0, 1.0), most).values > 0,
+        pool(np.where(hidden, np.nan, values), max_cells),
+        pool(np.where(hidden, 0.0, 1.0), max_cells).values > 0,
         values.shape,
         rows,
         columns,
@@ -80,7 +80,7 @@ def heatmap(
         scale=scale,
         limit=limit,
         forbidden_name=forbidden_name,
-        aside=None if aside is None else (aside[0], pool(aside[1], most).values),
+        hover=None if hover is None else (hover[0], pool(hover[1], max_cells).values),
         height=height,
         compact=compact,
         printed=printed,
@@ -98,7 +98,7 @@ def pooled_heatmap(
     scale: Scale = "signed",
     limit: float | None = None,
     forbidden_name: str = "masked",
-    aside: tuple[str, NDArray[np.floating]] | None = None,
+    hover: tuple[str, NDArray[np.floating]] | None = None,
     height: int = 420,
     compact: bool = False,
     printed: int = PRINTED_CELLS,
@@ -107,7 +107,7 @@ def pooled_heatmap(
 
     drawn    what is left of a matrix of this `shape`; NaN is drawn as nothing
     allowed  [rows', columns'] False where all that a drawn cell stands for is forbidden
-    aside    as in `heatmap`, but as small as `drawn`
+    hover    as in `heatmap`, but as small as `drawn`
     """
     limit = _largest(drawn.values) if limit is None else limit
     prints = not compact and shape[0] <= PRINTED_CELLS and shape[1] <= printed
@@ -129,19 +129,19 @@ def pooled_heatmap(
                 texttemplate="%{z:.2f}" if prints else None,
                 textfont={"size": 13} if prints else None,
                 hoverongaps=False,
-                **_hover(name, rows, columns, drawn, aside),
+                **_hover(name, rows, columns, drawn, hover),
             )
         )
     if scale == "permission" or not allowed.all():
-        told = f"{forbidden_name}: may not attend" if forbidden_name == "masked" else forbidden_name
-        traces.append(_permissions(allowed, drawn, rows, columns, told, show_allowed=scale == "permission"))
+        hover_text = f"{forbidden_name}: may not attend" if forbidden_name == "masked" else forbidden_name
+        traces.append(_permissions(allowed, drawn, rows, columns, hover_text, show_allowed=scale == "permission"))
         traces += _legend(forbidden_name, show_allowed=scale == "permission", show_forbidden=not allowed.all())
     has_legend = len(traces) > 1
     if not has_legend and rows.pinned is columns.pinned is None:
         traces.append(go.Scatter(x=[None], y=[None], hoverinfo="skip"))  # axes with nothing on them show no labels
     size = 11 if compact else 14
-    most_across = 12 if compact else MOST_LABELS
-    most_down = height // 18  # a line of text needs about 14 pixels, and a fifth of the height is not the picture's
+    max_across = 12 if compact else MAX_LABELS
+    max_down = height // 18  # a line of text needs about 14 pixels, and a fifth of the height is not the picture's
     layout = {
         "template": "none",
         "height": height,
@@ -155,9 +155,9 @@ def pooled_heatmap(
         "dragmode": False if compact else "zoom",
         "modebar": {"orientation": "v"},  # beside the cells, not on them
         "hoverlabel": {"font": {"size": 14}, "align": "left"},
-        "xaxis": _shown_axis(shape[1], columns, size, most_across, titled=not compact)
+        "xaxis": _shown_axis(shape[1], columns, size, max_across, titled=not compact)
         | {"tickangle": _ANGLE if columns.tokens is not None else 0},
-        "yaxis": _shown_axis(shape[0], rows, size, most_down, titled=not compact) | {"range": [shape[0] - 0.5, -0.5]},
+        "yaxis": _shown_axis(shape[0], rows, size, max_down, titled=not compact) | {"range": [shape[0] - 0.5, -0.5]},
         "xaxis2": _hidden_axis(drawn.columns, drawn.column_block, shape[1], columns, "x"),
         "yaxis2": _hidden_axis(drawn.rows, drawn.row_block, shape[0], rows, "y"),
         "shapes": _pin(shape, rows.pinned, columns.pinned),
@@ -179,22 +179,22 @@ def _largest(values: NDArray[np.floating]) -> float:
     return largest or 1.0
 
 
-def _hover(name, rows: Axis, columns: Axis, drawn, aside) -> dict[str, object]:
+def _hover(name, rows: Axis, columns: Axis, drawn, hover) -> dict[str, object]:
     note = "" if drawn.exact else f"<br>strongest of {drawn.row_block} × {drawn.column_block} cells"
     lines = f"{rows.name} <b>%{{y}}</b><br>{columns.name} <b>%{{x}}</b><br>{name} <b>%{{z:.6g}}</b>"
-    if aside is None:
+    if hover is None:
         return {"hovertemplate": f"{lines}{note}<extra></extra>"}
-    other, numbers = aside
+    other, numbers = hover
     return {
         "customdata": numbers,
         "hovertemplate": f"{lines}<br>{other} <b>%{{customdata:.6g}}</b>{note}<extra></extra>",
     }
 
 
-def _permissions(allowed, drawn, rows: Axis, columns: Axis, told: str, *, show_allowed: bool) -> go.Heatmap:
+def _permissions(allowed, drawn, rows: Axis, columns: Axis, hover_text: str, *, show_allowed: bool) -> go.Heatmap:
     """Grey where forbidden. A pooled cell is grey only if the whole block is."""
     shown = np.where(allowed, 1.0 if show_allowed else np.nan, 0.0).astype(np.float32)
-    words = np.where(allowed, "may attend", told)
+    words = np.where(allowed, "may attend", hover_text)
     return go.Heatmap(
         z=shown,
         x=drawn.columns,
@@ -208,7 +208,7 @@ def _permissions(allowed, drawn, rows: Axis, columns: Axis, told: str, *, show_a
         hoverongaps=False,
         text=words if show_allowed else None,
         hovertemplate=f"{rows.name} <b>%{{y}}</b><br>{columns.name} <b>%{{x}}</b><br>"
-        + ("%{text}" if show_allowed else told)
+        + ("%{text}" if show_allowed else hover_text)
         + "<extra></extra>",
     )
 
@@ -273,7 +273,7 @@ _ANGLE = -45  # of the labels below the columns
 def _margins(
     shape: tuple[int, int], rows: Axis, columns: Axis, size: int, *, compact: bool, has_scale: bool
 ) -> dict[str, object]:
-    """Room for the labels, reckoned from their length.
+    """Room for the labels, estimated from their length.
 
     Left to find it out by itself, Plotly draws every picture several times, and does not always come to an end: more room
     turns the labels, turned labels need other room.
@@ -307,10 +307,10 @@ def _texts(count: int, axis: Axis) -> list[str]:
     return axis_labels(axis.tokens)
 
 
-def _shown_axis(count: int, axis: Axis, size: int, most: int, *, titled: bool) -> dict[str, object]:
+def _shown_axis(count: int, axis: Axis, size: int, max_labels: int, *, titled: bool) -> dict[str, object]:
     """Shows the labels that there is room for, the pinned one in bold among them."""
     texts = _texts(count, axis)
-    places = thinned(count, axis.pinned, most if axis.tokens is not None else 9)
+    places = thinned(count, axis.pinned, max_labels if axis.tokens is not None else 9)
     labels = [f"<b>{texts[place]}</b>" if place == axis.pinned else texts[place] for place in places]
     return {
         "title": {"text": axis.name, "standoff": 12} if titled else None,

@@ -6,8 +6,8 @@ import html
 import unicodedata
 from collections.abc import Sequence
 
-MOST_LABELS = 40  # tick labels, not cells, are what makes a long axis slow and unreadable
-MOST_CHARACTERS = 14
+MAX_LABELS = 40  # tick labels, not cells, are what makes a long axis slow and unreadable
+MAX_CHARACTERS = 14
 
 _VISIBLE = {" ": "·", "\n": "⏎", "\t": "⇥", "\r": "␍", "\u00a0": "⍽"}
 
@@ -32,14 +32,14 @@ def visible(token: str) -> str:
 def escaped(token: str) -> str:
     """The visible token, shortened, with nothing left that Plotly would read as markup."""
     text = visible(token)
-    if len(text) > MOST_CHARACTERS:
-        text = text[: MOST_CHARACTERS - 1] + "…"
+    if len(text) > MAX_CHARACTERS:
+        text = text[: MAX_CHARACTERS - 1] + "…"
     return html.escape(text, quote=False).replace("$", "&#36;")
 
 
-def thinned(count: int, keep: int | None = None, most: int = MOST_LABELS) -> list[int]:
-    """At most `most` evenly spaced positions of `count`, and `keep` (the pinned one) without its close neighbours."""
-    step = -(-count // most)
+def thinned(count: int, keep: int | None = None, max_labels: int = MAX_LABELS) -> list[int]:
+    """At most `max_labels` evenly spaced positions of `count`, and `keep` (the pinned one) without its close neighbours."""
+    step = -(-count // max_labels)
     places = list(range(0, count, step))
     if keep is None or keep in places:
         return places

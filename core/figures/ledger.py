@@ -7,9 +7,9 @@ import math
 import numpy as np
 import plotly.graph_objects as go
 
+from core.attention.ledger import Ledger
 from core.figures.charts import GRID, plain_layout
 from core.figures.palette import ABOVE, BELOW, TOTAL
-from core.ledger import Ledger
 
 _PRODUCTS_WIDTH = 8.0  # the products share this much room, however many they are; every later step has 1
 

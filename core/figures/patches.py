@@ -24,7 +24,7 @@ def on_picture(
     name: str = "weight",
     signed: bool = False,
     width: int = 600,
-    most_height: int = 560,
+    max_height: int = 560,
 ) -> go.Figure:
     """The numbers [rows, columns] of one query over the patches of an image [height, width, 3]; NaN leaves a patch bare.
 
@@ -33,7 +33,7 @@ def on_picture(
     query        the patch that looks, framed; None: a token that is no patch
     signed       two colours that meet at 0, instead of one from 0 up
     width        about how wide the picture will be, from which its height follows
-    most_height  but never more than this
+    max_height  but never more than this
     """
     rows, columns = values.shape
     limit = float(np.nanmax(np.abs(values), initial=0.0)) or 1.0
@@ -53,7 +53,7 @@ def on_picture(
     height, length = image.shape[:2]
     figure.update_layout(
         template="none",
-        height=min(most_height, round(width * height / length)) + MARGINS["t"] + MARGINS["b"],
+        height=min(max_height, round(width * height / length)) + MARGINS["t"] + MARGINS["b"],
         margin=MARGINS | {"autoexpand": False},
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",

@@ -28,9 +28,9 @@ class Pooled:
         return self.row_block == self.column_block == 1
 
 
-def pool(values: NDArray[np.floating], most: int) -> Pooled:
-    """Pool [rows, columns] so that neither side has more than `most` cells. NaN and -inf count as forbidden."""
-    row_block, column_block = (-(-length // most) for length in values.shape)
+def pool(values: NDArray[np.floating], max_cells: int) -> Pooled:
+    """Pool [rows, columns] so that neither side has more than `max_cells` cells. NaN and -inf count as forbidden."""
+    row_block, column_block = (-(-length // max_cells) for length in values.shape)
     # Plotly has no half precision; single and double are drawn as they are.
     drawn = np.where(np.isfinite(values), values, np.nan).astype(np.result_type(values, np.float32), copy=False)
     if row_block > 1 or column_block > 1:

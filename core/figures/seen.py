@@ -31,7 +31,7 @@ def seen_figure(
 ) -> go.Figure:
     """Values [rows, columns] of a view of these tokens, one cell for `row_block` by `column_block` of them.
 
-    removed  [queries] the share of each query that is left out, its mean over a row is told when pointing at that; None:
+    removed  [queries] the share of each query that is left out, its mean over a row is shown when pointing at that; None:
              nothing is left out
     pin      the (query, key) that is framed; None: it lies outside
     marked   further queries whose rows are framed

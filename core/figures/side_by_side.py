@@ -14,7 +14,7 @@ from core.figures.labels import axis_labels
 from core.figures.palette import DIVERGING, FORBIDDEN, INK, PIN, SEQUENTIAL
 from core.figures.pooling import Pooled, pool
 
-MOST_CELLS = 64  # per side of one small matrix
+MAX_CELLS = 64  # per side of one small matrix
 ROW_LABEL = 11  # pixels that a row needs for its label
 ABOVE = 24  # pixels for the name above a small matrix
 BETWEEN = 10  # pixels
@@ -23,7 +23,7 @@ LEGEND = 20  # pixels, where a legend is needed
 
 def small(matrix: NDArray[np.floating], allowed: NDArray[np.bool_] | None = None) -> Pooled:
     """A matrix [rows, columns] as it is drawn here: at most 64 cells a side, grey where `allowed` is False."""
-    return pool(matrix if allowed is None else np.where(allowed, matrix, np.nan), MOST_CELLS)
+    return pool(matrix if allowed is None else np.where(allowed, matrix, np.nan), MAX_CELLS)
 
 
 def side_by_side(

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from core.attention import AttentionTrace
+from core.attention.stages import Stage
+from core.attention.trace import AttentionTrace
 from core.figures.heatmap import Axis, heatmap
-from core.stages import Stage
 
 
 def stage_figure(
@@ -30,9 +30,9 @@ def stage_figure(
     columns = Axis("key", key_tokens, key) if stage.is_pairwise else Axis("dimension")
     # Q, K, V and the scores before the mask exist for every pair; from the mask on a forbidden pair is grey.
     after_mask = stage.name in ("Mask", "Masked", "Softmax")
-    aside = {"Softmax": ("masked score", trace.masked)}.get(stage.name)
+    hover = {"Softmax": ("masked score", trace.masked)}.get(stage.name)
     if stage.is_pairwise and stage.name in ("Raw scores", "Scaled", "Masked"):
-        aside = ("weight", trace.weights)
+        hover = ("weight", trace.weights)
     return heatmap(
         stage.values(trace).astype(float) if stage.scale == "permission" else stage.values(trace),
         rows,
@@ -41,7 +41,7 @@ def stage_figure(
         scale=stage.scale,
         limit=limit,
         forbidden=~trace.mask if after_mask else None,
-        aside=aside,
+        hover=hover,
         height=height,
         compact=compact,
     )

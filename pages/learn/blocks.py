@@ -4,17 +4,17 @@ import numpy as np
 import streamlit as st
 
 from core import AttentionTrace, InputError, attend
+from core.figures.blocks import running
 from core.figures.heatmap import Axis, heatmap
 from core.figures.labels import thinned
-from core.figures.running import running
-from core.online import Blocks, differences, in_blocks, one_query
+from core.lessons.blocks import Blocks, differences, in_blocks, one_query
 from ui import state
-from ui.lesson import IN_A_MODEL, Part, choose_part, picture_and_knobs, real_head, show_chart
-from ui.pictures import show_heatmap
-from ui.scene import number_picker
-from ui.tables import numbers, small_number, table
-from ui.toy import sentence_knob
-from ui.words import quoted, show_error
+from ui.controls.scene import number_picker
+from ui.controls.toy import sentence_knob
+from ui.markdown import quoted, show_error
+from ui.views.lesson import IN_A_MODEL, Part, choose_part, picture_and_knobs, real_head, show_chart
+from ui.views.pictures import show_heatmap
+from ui.views.tables import numbers, small_number, table
 
 PARTS = (
     Part(
@@ -25,7 +25,7 @@ PARTS = (
     ),
     Part(IN_A_MODEL, "The same head, in blocks. Masked keys add nothing."),
 )
-MOST_STEPS = 10  # in the table
+MAX_STEPS = 10  # in the table
 SENTENCE = "Blocks of keys give the very same result as all keys."
 
 
@@ -72,7 +72,7 @@ def show_blocks(trace: AttentionTrace, query_tokens, key_tokens, picture, knobs,
 
 def show_steps(blocks: Blocks) -> None:
     """The numbers after each block; of very many blocks, some."""
-    shown = thinned(len(blocks.ends), len(blocks.ends) - 1, MOST_STEPS)
+    shown = thinned(len(blocks.ends), len(blocks.ends) - 1, MAX_STEPS)
     table(
         ["keys so far", "largest m", "e^(old m − m)", "sum"],
         [

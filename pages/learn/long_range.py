@@ -7,12 +7,12 @@ from core import InputError
 from core.figures.charts import Series, lines
 from core.figures.heatmap import Axis, heatmap
 from core.figures.palette import INK
-from core.long_range import MOST_QUERIES, costs, even_distance
-from ui import cache, state
-from ui.lesson import IN_A_MODEL, Part, choose_part, picture_and_knobs, show_chart
-from ui.pictures import show_heatmap
-from ui.scene import choose_text
-from ui.words import show_error
+from core.lessons.long_range import MAX_QUERIES, costs, even_distance
+from ui import state, stores
+from ui.controls.scene import choose_text
+from ui.markdown import show_error
+from ui.views.lesson import IN_A_MODEL, Part, choose_part, picture_and_knobs, show_chart
+from ui.views.pictures import show_heatmap
 
 PARTS = (
     Part(
@@ -74,7 +74,7 @@ def gradients(part: Part) -> None:
         length = st.slider("Tokens", 16, 128, 64, 16, key=state.LENGTH, bind="query-params")
         gain = st.slider("RNN: recurrent weights ×", 0.5, 4.0, 1.0, 0.5, key=state.GAIN, bind="query-params")
         forget = st.slider("LSTM: added to the forget gate", 0.0, 5.0, 0.0, 0.5, key=state.FORGET, bind="query-params")
-        measured = cache.gradient_reach(length, gain, forget)
+        measured = stores.gradient_reach(length, gain, forget)
     with picture:
         curves = [
             Series(name, reach.distances, reach.log10, reach.log10_error, kind="measured")
@@ -99,7 +99,7 @@ def in_a_model(part: Part) -> None:
     picture, knobs = picture_and_knobs(part)
     with knobs:
         without_first = st.toggle("Leave out the first token", key=state.WITHOUT_FIRST, bind="query-params")
-    distances = cache.mean_distances(request, kind, without_first)
+    distances = stores.mean_distances(request, kind, without_first)
     even = even_distance(capture.trace(0, 0, kind), without_first=without_first)
     with picture:
         figure = heatmap(distances, Axis("layer"), Axis("head"), name="tokens", scale="share", height=420)
@@ -108,8 +108,8 @@ def in_a_model(part: Part) -> None:
             f"From **{distances.min():.1f}** to **{distances.max():.1f}** tokens. Looking at all tokens alike would give "
             f"**{even:.1f}**."
         )
-        if len(capture.tokens(kind)[0]) > MOST_QUERIES:
-            st.caption(f"{MOST_QUERIES} evenly spaced queries stand for all.")
+        if len(capture.tokens(kind)[0]) > MAX_QUERIES:
+            st.caption(f"{MAX_QUERIES} evenly spaced queries stand for all.")
 
 
 SHOW = dict(zip((part.name for part in PARTS), (steps_and_operations, gradients, in_a_model), strict=True))

@@ -8,12 +8,13 @@ from core.figures.charts import bars
 from core.figures.heatmap import Axis, heatmap
 from core.figures.labels import visible
 from core.figures.side_by_side import side_by_side, small
-from core.heads import PAIR, PAIR_WORDS, ManyHeads, fetch, heads_of_a_sentence, lengths, strongest_word
-from ui import cache, state
-from ui.lesson import IN_A_MODEL, Part, choose_part, picture_and_knobs, show_chart
-from ui.pictures import show_heatmap
-from ui.scene import SENTENCE, choose_text, number_picker, opening_head
-from ui.words import quoted, show_error
+from core.heads.contributions import lengths
+from core.lessons.many_heads import PAIR, PAIR_WORDS, ManyHeads, fetch, heads_of_a_sentence, strongest_word
+from ui import state, stores
+from ui.controls.scene import SENTENCE, choose_text, number_picker, opening_head
+from ui.markdown import quoted, show_error
+from ui.views.lesson import IN_A_MODEL, Part, choose_part, picture_and_knobs, show_chart
+from ui.views.pictures import show_heatmap
 
 PARTS = (
     Part(
@@ -189,7 +190,7 @@ def in_a_model(part: Part) -> None:
     tokens, _ = capture.tokens(kind)
     with places[0]:
         layer = number_picker("Layer", state.LAYER, capture.layers(kind), opening_head(request.model)[0])
-    weights, contributions = cache.layer_heads(cache.LayerRequest(request, kind, layer))
+    weights, contributions = stores.layer_heads(stores.LayerRequest(request, kind, layer))
     picture, beside = st.columns([7, 4], gap="medium")
     with beside:
         st.markdown(part.words)

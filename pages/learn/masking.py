@@ -4,20 +4,20 @@ import numpy as np
 import streamlit as st
 
 from core import AttentionTrace, InputError, attend
-from core import masks as m
+from core.attention import masks as m
+from core.attention.sources import Matrices
 from core.figures.additive import additive_mask
 from core.figures.bar_panels import bar_panels
 from core.figures.heatmap import Axis, heatmap
-from core.masking import fill, lowest_number, weight_on_forbidden, without_care
-from core.sources import Matrices
+from core.lessons.masking import fill, lowest_number, weight_on_forbidden, without_care
 from ui import state
-from ui.lesson import IN_A_MODEL, Part, choose_part, picture_and_knobs, real_head, show_chart
-from ui.mask_choice import pick_mask
-from ui.pictures import show_heatmap
-from ui.scene import number_picker
-from ui.tables import numbers, table
-from ui.toy import sentence_knob
-from ui.words import plain, quoted, show_error
+from ui.controls.mask_choice import pick_mask
+from ui.controls.scene import number_picker
+from ui.controls.toy import sentence_knob
+from ui.markdown import plain, quoted, show_error
+from ui.views.lesson import IN_A_MODEL, Part, choose_part, picture_and_knobs, real_head, show_chart
+from ui.views.pictures import show_heatmap
+from ui.views.tables import numbers, table
 
 PARTS = (
     Part(

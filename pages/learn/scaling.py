@@ -4,27 +4,31 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from core import InputError, softmax
+from core.attention.sources import DISTRIBUTIONS
 from core.figures.charts import Series, bars, lines
 from core.figures.dots import dots
 from core.figures.heatmap import Axis, heatmap
 from core.figures.ticks import label_log_axes
-from core.gradients import AROUND, MOST_LAYERS, WIDTHS, autograd_norm, log_mean_and_error
-from core.scaling import (
+from core.lessons.scaling import (
+    AROUND,
+    MAX_LAYERS,
     POWERS_OF_TWO,
+    WIDTHS,
     Sweep,
+    autograd_norm,
     divided,
     example_row,
     growing_product,
     jacobian_norm,
+    log_mean_and_error,
     mean_and_error,
     over_heads,
     softmax_jacobian,
 )
-from core.sources import DISTRIBUTIONS
-from ui import cache, state
-from ui.lesson import IN_A_MODEL, Part, choose_part, picture_and_knobs, real_head, show_chart
-from ui.pictures import show_heatmap
-from ui.words import show_error
+from ui import state, stores
+from ui.markdown import show_error
+from ui.views.lesson import IN_A_MODEL, Part, choose_part, picture_and_knobs, real_head, show_chart
+from ui.views.pictures import show_heatmap
 
 PARTS = (
     Part("Dot products", "Each dimension adds a term. With 2, 4 and 6 dimensions: 11, 50 and 133."),
@@ -89,7 +93,7 @@ def spread(part: Part) -> None:
         )
         deviation = st.slider("Their standard deviation", 0.5, 2.0, 1.0, 0.5, key=state.DEVIATION, bind="query-params")
     with picture:
-        sweep = cache.scaling_sweep(64, distribution, deviation)
+        sweep = stores.scaling_sweep(64, distribution, deviation)
         theory = Series("theory: √d_k", sweep.d_k, sweep.theory, kind="theory")
         show_against_d_k(
             [*curves(sweep, "spread"), theory],
@@ -118,7 +122,7 @@ def saturation(part: Part) -> None:
             bars(names, groups, y="weight", limits=(0, 1.15), height=230), "two_scores", "The weights of two scores."
         )
     with picture:
-        sweep = cache.scaling_sweep(keys, "normal", 1.0)
+        sweep = stores.scaling_sweep(keys, "normal", 1.0)
         for place, (name, label) in zip(
             st.columns(2),
             {"entropy": "entropy of a row (nats)", "largest": "largest weight of a row"}.items(),
@@ -155,7 +159,7 @@ def jacobian(picture, knobs) -> None:
 
 
 def norm_of_jacobian(picture, _) -> None:
-    sweep = cache.scaling_sweep(64, "normal", 1.0)
+    sweep = stores.scaling_sweep(64, "normal", 1.0)
     with picture:
         alt = "The norm of the softmax's derivative against d_k, unscaled and scaled."
         show_against_d_k(curves(sweep, "jacobian"), "jacobian_norm", "Frobenius norm of J, 64 keys", alt)
@@ -165,7 +169,7 @@ def reaching(name: str, lines_of: dict[str, str]):
     """Draws the gradient that reaches q, k or W_Q; `lines_of` names the measurements by what they are called in the legend."""
 
     def draw(picture, _) -> None:
-        sweep = cache.gradient_sweep()
+        sweep = stores.gradient_sweep()
         series = [
             Series(f"{label}{suffix}", sweep.d_k, *mean_and_error(getattr(found, field)), kind="measured")
             for field, suffix in lines_of.items()
@@ -203,7 +207,7 @@ SETUPS = {
 def depth(part: Part) -> None:
     picture, knobs = picture_and_knobs(part)
     with knobs:
-        layers = st.slider("Layers", 1, MOST_LAYERS, MOST_LAYERS, key=state.DEPTH, bind="query-params")
+        layers = st.slider("Layers", 1, MAX_LAYERS, MAX_LAYERS, key=state.DEPTH, bind="query-params")
         around = st.selectbox(
             "Around each attention",
             AROUND,
@@ -215,7 +219,7 @@ def depth(part: Part) -> None:
         width = st.segmented_control(
             "d_k = width", WIDTHS, default=64, required=True, key=state.STACK_WIDTH, bind="query-params"
         )
-    unscaled, scaled = cache.gradients_in_stack(layers, width, around)
+    unscaled, scaled = stores.gradients_in_stack(layers, width, around)
     with picture:
         for place, (name, label) in zip(
             st.columns(2), {"W_Q": "gradient of W_Q", "inputs": "gradient of what it reads"}.items(), strict=True
@@ -252,7 +256,7 @@ def in_a_model(part: Part) -> None:
     chosen = real_head()
     if chosen is None:
         return
-    scores = cache.scores_of_all_heads(chosen.request, chosen.kind)
+    scores = stores.scores_of_all_heads(chosen.request, chosen.kind)
     picture, knobs = picture_and_knobs(part)
     with knobs:
         measure = st.segmented_control(

@@ -3,18 +3,26 @@
 import streamlit as st
 
 from core import InputError
-from core.crossing import BLOCKS, Crossing, crossing, crossing_shares, other_keys, pair_shares, pair_sides
 from core.figures.borders import with_borders
 from core.figures.charts import bars
 from core.figures.heatmap import Axis, heatmap
 from core.figures.side_by_side import side_by_side, small
 from core.figures.wiring import wiring
-from core.untrained import query_changes
-from ui import cache, state
-from ui.lesson import IN_A_MODEL, Part, choose_part, picture_and_knobs, show_chart
-from ui.pictures import show_heatmap
-from ui.scene import number_picker
-from ui.words import show_error
+from core.lessons.self_and_cross import (
+    BLOCKS,
+    Crossing,
+    crossing,
+    crossing_shares,
+    other_keys,
+    pair_shares,
+    pair_sides,
+    query_changes,
+)
+from ui import state, stores
+from ui.controls.scene import number_picker
+from ui.markdown import show_error
+from ui.views.lesson import IN_A_MODEL, Part, choose_part, picture_and_knobs, show_chart
+from ui.views.pictures import show_heatmap
 
 PARTS = (
     Part(
@@ -124,7 +132,7 @@ def whole_model(part: Part) -> None:
     with knobs:
         place = block_picker()
         read, instead, written = text_read(), text_instead(), text_written()
-        before, after = (cache.untrained(cache.ReadAndWritten(text, written)) for text in (read, instead))
+        before, after = (stores.untrained(stores.ReadAndWritten(text, written)) for text in (read, instead))
         layer = st.segmented_control(
             "Layer",
             range(before.layers(place)),
@@ -161,7 +169,7 @@ def in_a_model(part: Part) -> None:
     with knobs:
         first = st.text_input("First text", FIRST, key=state.FIRST_TEXT, bind="query-params", max_chars=400)
         second = st.text_input("Second text", SECOND, key=state.SECOND_TEXT, bind="query-params", max_chars=400)
-        capture = cache.captured(cache.TextRequest(ENCODER, first, second))
+        capture = stores.captured(stores.TextRequest(ENCODER, first, second))
         sides = pair_sides(capture, first, second)
         for_layer, for_head = st.columns(2, wrap=False)
         with for_layer:

@@ -4,12 +4,12 @@ import numpy as np
 import streamlit as st
 
 from core import InputError
+from core.attention.matrix_files import read_matrix
 from core.figures.bar_panels import bar_panels
 from core.figures.charts import bars
 from core.figures.log_bars import Mark, log_bars
 from core.figures.palette import ABOVE, ALLOWED, PIN
-from core.matrix_files import read_matrix
-from core.normalising import (
+from core.lessons.softmax import (
     DTYPES,
     LARGEST_RAW_SCORE,
     LARGEST_SCALED_SCORE,
@@ -21,9 +21,9 @@ from core.normalising import (
     softmax_steps,
 )
 from ui import state
-from ui.lesson import IN_A_MODEL, Part, choose_part, picture_and_knobs, real_head, show_chart
-from ui.tables import numbers, small_number, table
-from ui.words import show_error
+from ui.markdown import show_error
+from ui.views.lesson import IN_A_MODEL, Part, choose_part, picture_and_knobs, real_head, show_chart
+from ui.views.tables import numbers, small_number, table
 
 PARTS = (
     Part(
@@ -42,7 +42,7 @@ PARTS = (
     ),
     Part(IN_A_MODEL, "One head's softmax in three number formats, against float64."),
 )
-MOST_PRINTED = 8  # bars side by side that have room for their numbers
+MAX_PRINTED = 8  # bars side by side that have room for their numbers
 
 
 def scores_knob() -> np.ndarray:
@@ -63,7 +63,7 @@ def scores_to_weights(part: Part) -> None:
         steps = softmax_steps(row, temperature=temperature, shift=shift)
         before = softmax_steps(row, temperature=temperature)
     names = _names(row)
-    printed = len(names) <= MOST_PRINTED
+    printed = len(names) <= MAX_PRINTED
     with picture:
         left, right = st.columns(2)
         with left:
@@ -102,7 +102,7 @@ def not_the_same(part: Part) -> None:
         panels = {f"<b>{one.name}</b>: {formulas[one.name]}, adds up to {one.total:.3f}": one.values for one in results}
         names = _names(row)
         show_chart(
-            bar_panels(names, panels, x="score s", printed=len(names) <= MOST_PRINTED),
+            bar_panels(names, panels, x="score s", printed=len(names) <= MAX_PRINTED),
             "norms",
             "The same scores by softmax, by RMS and by Euclidean length, on one scale.",
         )

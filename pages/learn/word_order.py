@@ -6,13 +6,16 @@ import streamlit as st
 from core import InputError
 from core.figures.charts import Series, lines
 from core.figures.heatmap import Axis, heatmap
-from core.model_positions import bands, cosines, learned_positions, rotary_of
-from core.positions import (
+from core.lessons.word_order import (
     ORDER_FROM,
     alibi_head,
     alibi_slopes,
+    bands,
+    cosines,
     diagonal_spread,
+    learned_positions,
     relative_positions,
+    rotary_of,
     rotary_scores,
     shift,
     shuffle,
@@ -21,10 +24,10 @@ from core.positions import (
     t5_buckets,
 )
 from ui import state
-from ui.lesson import IN_A_MODEL, Part, RealHead, choose_part, picture_and_knobs, real_head, show_chart
-from ui.pictures import show_heatmap
-from ui.pin import pinned
-from ui.words import plain, quoted, show_error
+from ui.components.pin import pinned
+from ui.markdown import plain, quoted, show_error
+from ui.views.lesson import IN_A_MODEL, Part, RealHead, choose_part, picture_and_knobs, real_head, show_chart
+from ui.views.pictures import show_heatmap
 
 PARTS = (
     Part(

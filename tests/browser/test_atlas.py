@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 from core import capture
-from core.metrics import head_metrics, text_of
-from core.patterns import blocks, columns, diagonal, match_heads, pairs
-from core.probing import probe_heads
-from core.thumbnails import thumbnails
-from core.views import View, overview, window
-from core.words import word_starts
+from core.heads.metrics import head_metrics, text_of
+from core.heads.patterns import blocks, columns, diagonal, match_heads, pairs
+from core.heads.probing import probe_heads
+from core.heads.thumbnails import thumbnails
+from core.heads.views import View, overview, window
+from core.models.words import word_starts
 from tests.browser.driver import App
 from ui import state
-from ui.scene import SENTENCE
+from ui.controls.scene import SENTENCE
 
 pytestmark = pytest.mark.browser
 
@@ -425,8 +425,8 @@ def test_bad_input(visit, minilm):
     app.idle().write(state.TEXT, "word " * 600)
     complains("602 tokens", "at most 512")
     assert app.idle().value(state.TEXT) == "word " * 600
-    app.switch(state.CUT).idle()
-    taken = capture(minilm, "word " * 600, cut=True)
+    app.switch(state.TRUNCATE).idle()
+    taken = capture(minilm, "word " * 600, truncate=True)
     app.shows({"head": overview(taken, "self", View(((2, 3),), "raw")).values})
     entropy = grid(head_metrics(taken), "entropy")
     app.shows({"atlas": np.where(entropy >= 0.5, entropy, np.nan)})

@@ -8,7 +8,7 @@ import pytest
 from core import attend, capture
 from tests.browser.driver import AS_IT_IS
 from ui import state
-from ui.scene import SENTENCE
+from ui.controls.scene import SENTENCE
 
 pytestmark = pytest.mark.browser
 
@@ -24,10 +24,10 @@ def test_blank_and_too_long_texts(app, minilm):
     app.write(state.TEXT, long)
     says(app, "602 tokens", "at most 512")
     assert app.value(state.TEXT) == long
-    app.switch(state.CUT).idle()
+    app.switch(state.TRUNCATE).idle()
     drawn = app.picture(AS_IT_IS)
     assert drawn.values.shape == (256, 256)  # 512 tokens, two a drawn cell
-    weights = capture(minilm, long, cut=True).trace(5, 11).weights
+    weights = capture(minilm, long, truncate=True).trace(5, 11).weights
     np.testing.assert_allclose(np.nanmax(drawn.values), weights.max(), rtol=1e-6)
     app.write(state.TEXT, SENTENCE).shows({AS_IT_IS: capture(minilm, SENTENCE).trace(5, 11).weights})
 

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from core import attend, capture, explain
+from core.attention.masks import causal, grid
+from core.attention.sources import random_matrices, toy_sentence
+from core.attention.stages import number
 from core.figures.labels import visible
-from core.masks import causal, grid
-from core.sources import random_matrices, toy_sentence
-from core.stages import number
 from tests.browser.driver import AS_IT_IS, CHANGED, STAGES, small
 from tests.conftest import eager_attentions
 from ui import state
-from ui.scene import SENTENCE
+from ui.controls.scene import SENTENCE
 
 pytestmark = pytest.mark.browser
 TWICE = "the cat saw the other cat"

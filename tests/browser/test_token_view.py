@@ -19,7 +19,7 @@ from core.figures.labels import visible
 from tests.browser.driver import App, Server
 from tests.browser.token_view_app import TEXTS, tokens, weights
 from tests.source_files import ROOT
-from ui.token_view import token_view
+from ui.components.token_view import token_view
 
 pytestmark = pytest.mark.browser
 
@@ -219,8 +219,8 @@ def test_a_pinned_token_and_the_one_pointed_at(show):
 def test_a_scale_of_ones_own_and_numbers_that_are_no_shares(show):
     drawn = weights(COUNT, COUNT)
     shades = []
-    for most in ("", f"&most={4 * drawn[5].max()}"):
-        view = show(f"/?plain=1{most}")
+    for limit in ("", f"&limit={4 * drawn[5].max()}"):
+        view = show(f"/?plain=1{limit}")
         view.tokens.nth(5).hover()
         assert f": {float(f'{drawn[5].max():.3g}'):g}, then" in view.note
         assert "%" not in view.page.locator(".view").inner_text()
@@ -389,7 +389,7 @@ async (source) => {
     const call = (count, pinned) => show({
         parentElement, setTriggerValue: () => {},
         data: {
-            queries: text(count), keys: null, direction: "from", lines: false, pinned, most: null, percent: true,
+            queries: text(count), keys: null, direction: "from", lines: false, pinned, limit: null, percent: true,
             weights: btoa(String.fromCharCode(...new Uint8Array(new Float32Array(count * count).fill(1 / count).buffer))),
         },
     });

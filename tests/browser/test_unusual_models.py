@@ -11,8 +11,8 @@ import transformers as t
 from PIL import Image, ImageDraw
 
 from core import capture, load_model
-from core.images import read_image
-from core.weights_only import attention_weights
+from core.capturing.weights_only import attention_weights
+from core.models.images import read_image
 from tests.browser.driver import App
 from tests.core.tiny_models import VIT, WEIGHTS_ONLY, number_words, randomised
 from ui import state
@@ -20,7 +20,7 @@ from ui import state
 SENTENCE = "The animal didn't cross the street because it was too tired."
 NUMBERS = "5 17 8 5 17 8 9 40 3 21"
 WIDTH, HEIGHT, ROWS, COLUMNS = 480, 320, 5, 6
-PICTURE, SHOWN = "On the picture", "handed out weights"
+PICTURE, SHOWN = "On the picture", "exposed weights"
 
 # Where an image inside a chart is on the screen: left, top, width, height.
 _BOX = """
@@ -148,17 +148,17 @@ def test_from_a_picture_back_to_a_text(visit: Callable[..., App], vit: Path, hou
 def test_a_model_that_hands_out_only_weights(visit: Callable[..., App], gptj: Path, path: str) -> None:
     app = visit(f"{path}?text={NUMBERS}")
     type_path(app, gptj)
-    handed_out = attention_weights(load_model(gptj), NUMBERS)
-    app.shows({SHOWN: handed_out.weights(0, 0)})
+    exposed = attention_weights(load_model(gptj), NUMBERS)
+    app.shows({SHOWN: exposed.weights(0, 0)})
     app.choose(state.LAYER, 1).idle().choose(state.HEAD, 3).idle()
-    weights = handed_out.weights(1, 3)
+    weights = exposed.weights(1, 3)
     app.shows({SHOWN: weights})
     assert not app.picture(SHOWN).forbidden.any()
     app.click_cell(SHOWN, 6, 2).idle()
     assert app.picture(SHOWN).pinned == (6, 2)
     assert app.page.get_by_text(f"“9” gives {weights[6, 2]:.1%} of its attention to “8”.").is_visible()
     assert app.page.get_by_text("No certificate: there is nothing to compare with.").is_visible()
-    told = app.page.get_by_text("GPTJForCausalLM hands out only its attention weights.")
+    told = app.page.get_by_text("GPTJForCausalLM exposes only its attention weights.")
     assert told.is_visible()
     assert not app.alerts()
     app.choose(state.MODEL, "all-MiniLM-L6-v2").idle()

@@ -1,7 +1,7 @@
 """A page with nothing but a token view of random weights; what the address says, it shows.
 
 streamlit run tests/browser/token_view_app.py
-?text=markup&mask=causal&direction=to&lines=1&count=200&seed=1&from=100&most=1&plain=1&keys=pieces
+?text=markup&mask=causal&direction=to&lines=1&count=200&seed=1&from=100&limit=1&plain=1&keys=pieces
     With grow=1 every pinned token makes the text one token longer.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import streamlit as st
 
-from ui.token_view import token_view
+from ui.components.token_view import token_view
 
 TEXTS = {
     "spaces": [
@@ -92,7 +92,7 @@ def main() -> None:
         direction="to" if asked.get("direction") == "to" else "from",
         lines="lines" in asked,
         pinned=pins,
-        most=float(asked["most"]) if "most" in asked else None,
+        limit=float(asked["limit"]) if "limit" in asked else None,
         percent="plain" not in asked,
         on_token=toggle,
         key="view",

@@ -89,7 +89,7 @@ XLNET = {"d_model": 32, "n_layer": 2, "n_head": 4, "d_inner": 48, "vocab_size": 
 GPT_NEO = {"hidden_size": 32, "num_layers": 2, "num_heads": 4, "vocab_size": 64, "max_position_embeddings": 64}
 RELATIVE = {"relative_attention": True, "pos_att_type": ["c2p", "p2c"]}
 
-# Outside transformers' registry: they hand out only their weights.
+# Outside transformers' registry: they expose only their weights.
 CAUSAL_WEIGHTS = {
     "GPT-J": lambda: t.GPTJForCausalLM(t.GPTJConfig(**GPT2, rotary_dim=4)),
     "BLOOM": lambda: t.BloomForCausalLM(t.BloomConfig(hidden_size=32, n_layer=2, n_head=4, vocab_size=64)),

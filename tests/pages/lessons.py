@@ -3,7 +3,7 @@
 import ast
 from pathlib import Path
 
-from ui.lesson import IN_A_MODEL
+from ui.views.lesson import IN_A_MODEL
 
 PAGES = Path(__file__).resolve().parent.parent.parent / "pages" / "learn"
 

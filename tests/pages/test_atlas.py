@@ -8,7 +8,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from tests.source_files import ROOT
-from ui import cache, running, state
+from ui import progress, state, stores
 
 PAGES = "../pages/"
 MODEL = "all-MiniLM-L6-v2"
@@ -31,7 +31,7 @@ class Passes:
 @pytest.fixture
 def passes() -> Iterator[Passes]:
     counter = Passes()
-    handle = cache.model(MODEL).network.register_forward_pre_hook(counter.tell)
+    handle = stores.model(MODEL).network.register_forward_pre_hook(counter.tell)
     yield counter
     handle.remove()
 
@@ -76,7 +76,7 @@ def test_a_text_is_read_once_and_the_probe_runs_once(
         choose(atlas, key, value)
         assert passes() == 0, (key, value)
 
-    monkeypatch.setattr(cache, "probes", cache.Store(4))  # another test may have asked already
+    monkeypatch.setattr(stores, "probes", stores.Store(4))  # another test may have asked already
     choose(atlas, state.METRIC, "Induction")
     assert passes() == 8
     for metric in ("Entropy", "Duplicate token"):
@@ -91,12 +91,12 @@ def test_a_text_is_read_once_and_the_probe_runs_once(
 def test_long_work_asks_first_and_says_what_it_takes(
     atlas: AppTest, passes: Passes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "ASKS", 0.0)
+    monkeypatch.setattr(progress, "ASKS", 0.0)
     passes()
     choose(atlas, state.TEXT, "Eight tokens for those who wait.")
     assert passes() == 0
     (announced,) = [info.value for info in atlas.info]
-    tokens = len(cache.model(MODEL).tokenizer("Eight tokens for those who wait.")["input_ids"])
+    tokens = len(stores.model(MODEL).tokenizer("Eight tokens for those who wait.")["input_ids"])
     assert announced.startswith(f"{tokens} tokens: reading them and measuring every head takes")
     assert "GB" in announced or "MB" in announced
     assert not atlas.get("plotly_chart")
@@ -110,11 +110,11 @@ def test_work_that_was_stopped_starts_again_only_when_asked() -> None:
     def page() -> None:
         import streamlit as st
 
-        from ui.running import run
+        from ui.progress import run
 
-        def work(watch):
+        def work(on_progress):
             st.session_state.calls = st.session_state.get("calls", 0) + 1
-            watch(1)
+            on_progress(1)
             return "done"
 
         result = run(work, ("job", 1), "Counting", 1)

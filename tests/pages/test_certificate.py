@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from streamlit.testing.v1 import AppTest
 
-from core.certifying import ALLOWED_ROUNDING
+from core.capturing.certifying import ALLOWED_ROUNDING
 
 
 def shown(rounding: float, left_out: int = 0) -> tuple[str, str]:
     """The badge and the small print of a certificate with that much rounding."""
 
     def page(rounding: float, left_out: int) -> None:
-        from core.certifying import Certificate
-        from ui.certificate import show_certificate
+        from core.capturing.certifying import Certificate
+        from ui.views.certificate import show_certificate
 
         show_certificate(
             Certificate(

@@ -4,12 +4,12 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core import attend
-from core.online import differences, in_blocks, one_query
-from core.sources import toy_sentence
+from core.attention.sources import toy_sentence
+from core.lessons.blocks import differences, in_blocks, one_query
 from tests.pages.lessons import PAGES, parts, word_count
 from ui import state
-from ui.lesson import IN_A_MODEL
-from ui.tables import small_number
+from ui.views.lesson import IN_A_MODEL
+from ui.views.tables import small_number
 
 PAGE = PAGES / "blocks.py"
 

@@ -4,11 +4,11 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core import capture
-from core.long_range import compare_reach, mean_distances
+from core.lessons.long_range import compare_reach, mean_distances
 from tests.pages.lessons import PAGES, parts, word_count
 from ui import state
-from ui.lesson import IN_A_MODEL
-from ui.scene import SENTENCE
+from ui.controls.scene import SENTENCE
+from ui.views.lesson import IN_A_MODEL
 
 PAGE = PAGES / "long_range.py"
 

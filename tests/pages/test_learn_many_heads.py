@@ -3,10 +3,11 @@
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from core.heads import fetch, heads_of_a_sentence, lengths
+from core.heads.contributions import lengths
+from core.lessons.many_heads import fetch, heads_of_a_sentence
 from tests.pages.lessons import PAGES, parts, word_count
 from ui import state
-from ui.scene import SENTENCE
+from ui.controls.scene import SENTENCE
 
 PAGE = PAGES / "many_heads.py"
 

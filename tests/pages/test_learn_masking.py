@@ -5,12 +5,14 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core import attend
-from core import masks as m
-from core.masking import fill
-from core.sources import toy_sentence
+from core.attention import masks as m
+from core.attention.sources import toy_sentence
+from core.lessons.masking import fill
 from tests.pages.lessons import PAGES, parts, word_count
-from ui import mask_choice, pin, state
-from ui.lesson import IN_A_MODEL
+from ui import state
+from ui.components import pin
+from ui.controls import mask_choice
+from ui.views.lesson import IN_A_MODEL
 
 PAGE = PAGES / "masking.py"
 

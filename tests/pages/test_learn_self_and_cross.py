@@ -3,7 +3,7 @@
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from core.crossing import BLOCKS, other_keys
+from core.lessons.self_and_cross import BLOCKS, other_keys
 from tests.pages.lessons import PAGES, parts, word_count
 from ui import state
 

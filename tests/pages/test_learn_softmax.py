@@ -3,12 +3,12 @@
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from core.normalising import in_formats, normalised, precisions, softmax_steps
+from core.lessons.softmax import in_formats, normalised, precisions, softmax_steps
 from tests.pages.lessons import PAGES, parts, word_count
 from ui import state
-from ui.lesson import IN_A_MODEL
-from ui.scene import SENTENCE, opening_head
-from ui.tables import numbers, small_number
+from ui.controls.scene import SENTENCE, opening_head
+from ui.views.lesson import IN_A_MODEL
+from ui.views.tables import numbers, small_number
 
 PAGE = PAGES / "softmax.py"
 

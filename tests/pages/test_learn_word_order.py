@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from core.positions import alibi_slopes, shift, shuffle
+from core.lessons.word_order import alibi_slopes, shift, shuffle
 from tests.pages.lessons import PAGES, parts, word_count
 from ui import state
-from ui.lesson import IN_A_MODEL
+from ui.views.lesson import IN_A_MODEL
 
 PAGE = PAGES / "word_order.py"
 

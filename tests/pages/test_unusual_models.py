@@ -15,8 +15,8 @@ from streamlit.testing.v1 import AppTest
 from tokenizers.processors import TemplateProcessing
 
 from core import capture, load_model
-from core.images import read_image
-from core.weights_only import attention_weights
+from core.capturing.weights_only import attention_weights
+from core.models.images import read_image
 from tests.core.tiny_models import (
     DECODER,
     VIT,
@@ -26,10 +26,10 @@ from tests.core.tiny_models import (
     randomised,
 )
 from tests.source_files import ROOT
-from ui import cache, state
+from ui import state, stores
 
 TEXT = "5 17 8 5 17 8 9 40 3 21"
-SHOWN = "handed out weights"
+SHOWN = "exposed weights"
 PAGES = ("step_by_step", "heads", "atlas")
 LAYERS = ["conv", "full_attention", "conv", "conv", "full_attention", "conv", "conv"]
 
@@ -106,7 +106,7 @@ def test_what_a_model_hands_out_is_shown(saved, name, page):
     assert not app.error
     network = type(load_model(folder).network).__name__
     (info,) = app.info
-    assert read([info]) == (f"{network} hands out only its attention weights. The stages before them cannot be shown.")
+    assert read([info]) == (f"{network} exposes only its attention weights. The stages before them cannot be shown.")
     expected = attention_weights(load_model(folder), TEXT).weights(1, 2)
     np.testing.assert_allclose(values(app, SHOWN), expected, rtol=1e-5, atol=1e-7)
     assert f"“9” gives **{expected[6, 2]:.1%}** of its attention to “8”." in read(app.markdown)
@@ -134,7 +134,7 @@ def test_another_head_or_page_is_no_other_pass(saved, monkeypatch):
         passes.append(1)
         return attention_weights(*given, **options)
 
-    monkeypatch.setattr(cache, "attention_weights", counted)
+    monkeypatch.setattr(stores, "attention_weights", counted)
     folder = saved("BLOOM", WEIGHTS_ONLY["BLOOM"])
     for page in PAGES:
         for head in range(2):
@@ -147,7 +147,7 @@ def test_another_head_or_page_is_no_other_pass(saved, monkeypatch):
 def test_weights_are_forgotten_by_their_size(saved):
     weights = attention_weights(load_model(saved("MPT", WEIGHTS_ONLY["MPT"])), TEXT)
     assert weights.nbytes == 2 * 4 * 10 * 10 * 4  # layers, heads, queries, keys, bytes
-    store = cache.Store(2.5 * weights.nbytes, lambda kept: kept.nbytes)
+    store = stores.Store(2.5 * weights.nbytes, lambda kept: kept.nbytes)
     for name in "abc":
         store.get(name, lambda: weights)
     assert [name in store for name in "abc"] == [False, True, True]
@@ -159,8 +159,8 @@ def test_a_text_that_is_too_long_can_be_cut(saved):
     app = opened("step_by_step", folder, text=text)
     assert "The text has 100 tokens; at most 64 can be read." in read(app.error)
     assert not app.get("plotly_chart")
-    app = opened("step_by_step", folder, text=text, **{state.CUT: "true"})
-    expected = attention_weights(load_model(folder), text, most_tokens=64, cut=True).weights(0, 0)
+    app = opened("step_by_step", folder, text=text, **{state.TRUNCATE: "true"})
+    expected = attention_weights(load_model(folder), text, max_tokens=64, truncate=True).weights(0, 0)
     np.testing.assert_allclose(values(app, SHOWN), expected, rtol=1e-5, atol=1e-7)
 
 

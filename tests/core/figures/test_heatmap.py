@@ -5,14 +5,14 @@ import json
 import numpy as np
 import pytest
 
-from core.attention import attend
+from core.attention.ledger import explain
+from core.attention.masks import causal, grid
+from core.attention.stages import STAGES
+from core.attention.trace import attend
 from core.figures.heatmap import Axis, heatmap
 from core.figures.ledger import passed_on, waterfall
 from core.figures.palette import FORBIDDEN
 from core.figures.stages import colour_limit, stage_figure
-from core.ledger import explain
-from core.masks import causal, grid
-from core.stages import STAGES
 
 TOKENS = ("the", " cat", "the", "<b>x</b>", "\n", "$x$ & y")
 
@@ -99,7 +99,7 @@ def test_long_texts_are_bounded_and_lose_no_spike():
         Axis("key", ["t"] * n, 567),
         name="weight",
         scale="share",
-        aside=("x", values),
+        hover=("x", values),
     )
     drawn = main(figure)
     assert max(drawn.z.shape) <= 256

@@ -42,11 +42,11 @@ def test_escaped_text_reads_as_the_visible_text_and_holds_no_markup(token):
 @given(st.integers(1, 5_000), st.data())
 def test_thinned_ticks_are_few_and_keep_the_pinned_one(count, data):
     keep = data.draw(st.integers(0, count - 1))
-    places = thinned(count, keep, most=40)
+    places = thinned(count, keep, max_labels=40)
     assert keep in places
     assert len(places) <= 41
     assert places == sorted(set(places))
-    assert thinned(count, most=40)[0] == 0
+    assert thinned(count, max_labels=40)[0] == 0
 
 
 MATRICES = arrays(

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from core import masks as m
+from core.attention import masks as m
 from core.figures.additive import additive_mask
 from core.figures.bar_panels import bar_panels
+from core.figures.blocks import running
 from core.figures.charts import bars, room_for
 from core.figures.heatmap import Axis, heatmap
 from core.figures.log_bars import Mark, log_bars
-from core.figures.running import running
 
 
 @pytest.mark.parametrize("values", [[1.0, 2.0], [-1.0, -2.0], [-1.0, 2.0], [0.0, 0.0]])

@@ -1,0 +1,21 @@
+# Every public name, and where it lives. core/__init__.py reads this file, and so do type checkers.
+
+from .attention.ledger import Ledger as Ledger
+from .attention.ledger import explain as explain
+from .attention.trace import AttentionTrace as AttentionTrace
+from .attention.trace import attend as attend
+from .attention.trace import softmax as softmax
+from .capturing.capture import Capture as Capture
+from .capturing.capture import capture as capture
+from .capturing.layers import layer_labels as layer_labels
+from .capturing.layers import missing_layers as missing_layers
+from .capturing.weights_only import WeightsOnly as WeightsOnly
+from .capturing.weights_only import attention_weights as attention_weights
+from .errors import InputError as InputError
+from .heads.metrics import head_metrics as head_metrics
+from .heads.patterns import match_heads as match_heads
+from .heads.probing import probe_heads as probe_heads
+from .models.loading import load_model as load_model
+from .models.model import Model as Model
+from .models.projections import HeadWeights as HeadWeights
+from .models.projections import head_weights as head_weights

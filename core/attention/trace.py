@@ -1,0 +1,268 @@
+"""Scaled dot-product attention, one stage at a time.
+
+Vaswani et al. 2017, "Attention Is All You Need", equation 1: softmax(Q Kᵀ / √d_k) V. Rows are queries (who looks), columns
+are keys (who is looked at).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from array_api_compat import array_namespace
+from numpy.typing import ArrayLike, NDArray
+
+from core.errors import InputError
+
+Array = NDArray[np.floating]
+
+
+def softmax(scores: Any, *, sinks: Any = None) -> Any:
+    """Turn each row of scores into weights: e^score / Σ e^score.
+
+    scores    [..., keys], any real number or -inf; a NumPy array or a torch tensor, and so is the result
+    sinks     one more score that takes its share of every row but belongs to no key (gpt-oss, Agarwal et al. 2025): a number,
+              or one a row [..., 1]
+    returns   [..., keys] in [0, 1]; a row sums to 1, to less than 1 with a sink, and to 0 if all its scores are -inf
+
+    Subtracting the row's maximum first changes nothing (softmax(x + c) = softmax(x)) and keeps e^x from overflowing.
+    """
+    xp = array_namespace(scores)
+    highest = xp.max(scores, axis=-1, keepdims=True)
+    if sinks is not None:
+        sinks = xp.astype(sinks, scores.dtype) if hasattr(sinks, "dtype") else xp.asarray(sinks, dtype=scores.dtype)
+        highest = xp.maximum(highest, sinks)
+    highest = xp.where(xp.isinf(highest), 0, highest)  # an all -inf row: -inf minus -inf would be NaN
+    exponentials = xp.exp(scores - highest)
+    total = xp.sum(exponentials, axis=-1, keepdims=True)
+    if sinks is not None:
+        total = total + xp.exp(sinks - highest)
+    return exponentials / xp.where(total == 0, 1, total)
+
+
+def biased(scaled: Any, bias: Any = None, softcap: float | None = None) -> Any:
+    """Scaled scores [..., queries, keys], capped where the model caps them, then plus bias, as in Gemma 2.
+
+    NumPy arrays or torch tensors.
+    """
+    if softcap is not None:
+        scaled = softcap * array_namespace(scaled).tanh(scaled / softcap)
+    return scaled if bias is None else scaled + bias
+
+
+def forbid(scores: Any, mask: Any) -> Any:
+    """What enters the softmax: the scores, -inf where the mask is False. NumPy arrays or torch tensors."""
+    xp = array_namespace(scores)
+    return xp.where(mask, scores, -xp.inf)
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionTrace:
+    """One attention head at work: its inputs, and every stage that follows from them.
+
+    query   [queries, d_k]
+    key     [keys, d_k]
+    value   [keys, d_v]
+    scale   what the raw scores are multiplied by, usually 1/√d_k
+    mask    [queries, keys] bool, True where a query may attend to a key
+    bias    [queries, keys] finite, added to the scaled scores (ALiBi, T5)
+    softcap scores are squeezed to ±softcap by softcap · tanh(score / softcap) before bias and mask (Gemma 2), or None
+    sinks   a score without a key that takes its share of every row (gpt-oss), or None
+
+    Make one with `attend`, which checks all this. Stages are computed when first looked at and kept; every array is read-only.
+    """
+
+    query: Array
+    key: Array
+    value: Array
+    scale: float
+    mask: NDArray[np.bool_]
+    bias: Array
+    softcap: float | None = None
+    sinks: float | None = None
+
+    @cached_property
+    def raw(self) -> Array:
+        """Query-key affinities q · k: [queries, keys], any real number."""
+        return _frozen(self.query @ self.key.T)
+
+    @cached_property
+    def scaled(self) -> Array:
+        """raw × scale: [queries, keys]."""
+        return _frozen(self.raw * self.scale)
+
+    @cached_property
+    def masked(self) -> Array:
+        """What enters the softmax: scaled scores, capped where the model caps them, plus bias; -inf where forbidden."""
+        return _frozen(forbid(biased(self.scaled, self.bias, self.softcap), self.mask))
+
+    @cached_property
+    def weights(self) -> Array:
+        """softmax(masked) by row: [queries, keys] in [0, 1]; exactly 0 where forbidden."""
+        return _frozen(softmax(self.masked, sinks=self.sinks))
+
+    @cached_property
+    def output(self) -> Array:
+        """weights @ value: [queries, d_v], for each query the average of the values it attends to."""
+        return _frozen(self.weights @ self.value)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(queries, keys)."""
+        return self.query.shape[0], self.key.shape[0]
+
+    @property
+    def empty_rows(self) -> NDArray[np.bool_]:
+        """[queries] bool: the queries that may attend to nothing, whose weights are all 0."""
+        return np.logical_not(self.mask.any(axis=1))
+
+    def changed(self, *, scale: float | None = None, mask: ArrayLike | None = None) -> AttentionTrace:
+        """The same head with another scale, another mask, or both; what is None stays as it is."""
+        return attend(
+            self.query,
+            self.key,
+            self.value,
+            scale=self.scale if scale is None else scale,
+            mask=self.mask if mask is None else mask,
+            bias=self.bias,
+            softcap=self.softcap,
+            sinks=self.sinks,
+        )
+
+
+def attend(
+    query: ArrayLike,
+    key: ArrayLike,
+    value: ArrayLike,
+    *,
+    mask: ArrayLike | None = None,
+    bias: ArrayLike | None = None,
+    scale: float | None = None,
+    softcap: float | None = None,
+    sinks: float | None = None,
+) -> AttentionTrace:
+    """One head of attention over plain arrays.
+
+    query   [queries, d_k]      key  [keys, d_k]      value  [keys, d_v]
+    mask    [queries, keys] of True (may attend) and False; None: every pair may
+    bias    [queries, keys] added to the scaled scores; -inf forbids the pair, as in torch's attn_mask; None: nothing
+    scale   None: 1/√d_k
+    softcap, sinks: see AttentionTrace
+
+    Floating inputs keep their precision (float16, float32, float64); whole numbers become float64.
+    Raises InputError naming the matrix and both shapes where something does not fit.
+    """
+    query, key, value = _matrix(query, "query"), _matrix(key, "key"), _matrix(value, "value")
+    dtype = np.result_type(query, key, value)
+    if query.shape[1] != key.shape[1]:
+        raise InputError(
+            f"Query is {_size(query)} and key is {_size(key)}: they need the same number of columns (d_k), "
+            f"because each score is a dot product of one row of each. Change one of them.",
+            field="key",
+        )
+    if value.shape[0] != key.shape[0]:
+        raise InputError(
+            f"Key is {_size(key)} and value is {_size(value)}: they need the same number of rows, one for each position "
+            f"that can be attended to. Change one of them.",
+            field="value",
+        )
+    shape = (query.shape[0], key.shape[0])
+    allowed = np.broadcast_to(np.True_, shape) if mask is None else _mask(mask, shape)
+    added = np.broadcast_to(dtype.type(0), shape)
+    if bias is not None:
+        added, permitted = _bias(bias, shape, dtype)
+        allowed = allowed & permitted
+    scale = 1 / float(np.sqrt(query.shape[1])) if scale is None else _number(scale, "scale")
+    if softcap is not None and _number(softcap, "softcap") <= 0:
+        raise InputError(f"The soft cap is {softcap}; it has to be above 0.", field="softcap")
+    trace = AttentionTrace(
+        _frozen(query.astype(dtype)),
+        _frozen(key.astype(dtype)),
+        _frozen(value.astype(dtype)),
+        scale,
+        _frozen(allowed),
+        _frozen(added),
+        None if softcap is None else float(softcap),
+        None if sinks is None else _number(sinks, "sinks"),
+    )
+    _refuse_overflow(trace)
+    return trace
+
+
+def _matrix(array: ArrayLike, name: str) -> Array:
+    try:
+        matrix = np.array(array)
+    except ValueError:
+        raise InputError(f"The rows of {name} differ in length; every row needs as many numbers.", field=name) from None
+    if matrix.ndim != 2 or 0 in matrix.shape:
+        raise InputError(
+            f"{name.capitalize()} has the shape {matrix.shape}; a matrix with at least one row and one column is needed.",
+            field=name,
+        )
+    if matrix.dtype.kind in "bui":
+        matrix = matrix.astype(np.float64)
+    if matrix.dtype.kind != "f":
+        raise InputError(f"{name.capitalize()} holds {matrix.dtype} values; real numbers are needed.", field=name)
+    if not np.isfinite(matrix).all():
+        row, column = np.argwhere(~np.isfinite(matrix))[0]
+        raise InputError(
+            f"{name.capitalize()} has {matrix[row, column]} in row {row}, column {column} (counted from 0); "
+            f"every entry has to be a finite number.",
+            field=name,
+        )
+    return matrix
+
+
+def _mask(mask: ArrayLike, shape: tuple[int, int]) -> NDArray[np.bool_]:
+    allowed = np.array(mask)
+    if allowed.shape != shape:
+        raise InputError(f"The mask has the shape {allowed.shape}; these scores need {shape}.", field="mask")
+    if not np.isin(allowed, (0, 1)).all():
+        raise InputError("The mask may hold only True and False, or 1 and 0 (1: may attend).", field="mask")
+    return allowed.astype(np.bool_)
+
+
+def _bias(bias: ArrayLike, shape: tuple[int, int], dtype: np.dtype) -> tuple[Array, NDArray[np.bool_]]:
+    """The finite part of the bias, and where it does not forbid."""
+    added = np.array(bias, dtype=dtype)
+    if added.shape != shape:
+        raise InputError(f"The bias has the shape {added.shape}; these scores need {shape}.", field="bias")
+    permitted = ~np.isneginf(added)
+    added = np.where(permitted, added, dtype.type(0))
+    if not np.isfinite(added).all():
+        raise InputError("The bias may hold finite numbers, and -inf where a pair is forbidden.", field="bias")
+    return added, permitted
+
+
+def _number(number: float, name: str) -> float:
+    if not np.isfinite(number):
+        raise InputError(f"The {name} is {number}; a finite number is needed.", field=name)
+    return float(number)
+
+
+def _refuse_overflow(trace: AttentionTrace) -> None:
+    """Every score has to be finite in the inputs' precision, or the softmax would be inf - inf."""
+    largest = float(np.abs(trace.query).max()) * float(np.abs(trace.key).max()) * trace.query.shape[1]
+    bound = largest * max(1.0, abs(trace.scale)) + float(np.abs(trace.bias).max())
+    if bound < float(np.finfo(trace.query.dtype).max):
+        return
+    with np.errstate(over="ignore", invalid="ignore"):
+        scores = trace.query @ trace.key.T
+        finite = np.isfinite(scores).all() and np.isfinite(scores * trace.scale + trace.bias).all()
+    if not finite:
+        raise InputError(
+            f"Some scores are too large for {trace.query.dtype}: the products of query and key go beyond "
+            f"{np.finfo(trace.query.dtype).max:.3g}. Use smaller numbers.",
+            field="query",
+        )
+
+
+def _frozen(array: NDArray) -> NDArray:
+    array.setflags(write=False)
+    return array
+
+
+def _size(matrix: Array) -> str:
+    return f"{matrix.shape[0]} × {matrix.shape[1]}"

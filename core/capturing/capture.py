@@ -1,0 +1,227 @@
+"""One pass of a model over one text or image, and what each of its heads did in it.
+
+What is kept grows linearly with the text; a head's [queries, keys] stages are computed when somebody asks for its trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import get_args
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch.nn.functional import pad
+
+from core.attention.trace import AttentionTrace, attend
+from core.capturing.certifying import Certificate, certify_call
+from core.capturing.recorder import record
+from core.capturing.rows import permissions
+from core.capturing.weights_only import NoAttentionError, require_weights
+from core.errors import InputError, WeightsOnlyError
+from core.models.calls import Call, wide
+from core.models.inputs import image_inputs, patch_grid, target_ids, text_inputs
+from core.models.model import Model
+from core.models.modules import Kind, kind_of
+from core.models.tokens import token_texts
+
+
+@dataclass(frozen=True, eq=False)
+class Capture:
+    """One pass of a model over one text, from which any head's trace can be had.
+
+    Layers and heads count from 0. `kind` says which attention is meant: "self" in encoders and decoders alone; "encoder",
+    "decoder" (its self-attention) and "cross" (decoder queries, encoder keys) in encoder-decoder models. None: the first.
+    `grid` is (rows, columns) of the patches of a picture, whose capture has no input_ids; None for a text.
+    """
+
+    model: Model
+    input_ids: tuple[int, ...]
+    target_ids: tuple[int, ...]
+    calls: dict[Kind, tuple[Call, ...]]
+    logits: NDArray[np.floating] | None = field(repr=False)
+    grid: tuple[int, int] | None = None
+
+    @property
+    def prefix_tokens(self) -> int:
+        """How many tokens stand before the patches of a picture; 0 for a text."""
+        if self.grid is None:
+            return 0
+        rows, columns = self.grid
+        return self._first_call.key.shape[2] - rows * columns
+
+    @property
+    def _first_call(self) -> Call:
+        return self.calls[self.kinds[0]][0]
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        return tuple(kind for kind in get_args(Kind) if kind in self.calls)
+
+    def tokens(self, kind: Kind | None = None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """(query tokens, key tokens) as the tokenizer made them; "[CLS]" and "patch <row>,<column>" for a picture."""
+        kind = self._kind(kind)
+        if not self.input_ids:
+            return (patches := self._patches(), patches)
+        source = token_texts(self.model.tokenizer, self.input_ids)
+        target = token_texts(self.model.tokenizer, self.target_ids)
+        return target if kind in ("decoder", "cross") else source, target if kind == "decoder" else source
+
+    def layers(self, kind: Kind | None = None) -> int:
+        """How many layers have this kind of attention."""
+        return len(self.layer_calls(kind))
+
+    def layer_calls(self, kind: Kind | None = None) -> tuple[Call, ...]:
+        """What each of these layers handed to its attention function and got back."""
+        return self.calls[self._kind(kind)]
+
+    def heads(self, kind: Kind | None = None) -> int:
+        """How many query heads a layer has."""
+        return self.calls[self._kind(kind)][0].query.shape[1]
+
+    def key_head(self, layer: int, head: int, kind: Kind | None = None) -> tuple[int, int]:
+        """Which key/value head this query head reads, and how many there are (grouped-query attention)."""
+        call = self._call(layer, head, kind)
+        key_heads = call.key.shape[1]
+        return head // (call.query.shape[1] // key_heads), key_heads
+
+    def trace(self, layer: int, head: int, kind: Kind | None = None) -> AttentionTrace:
+        """One head's stages, from the very queries, keys and values that the model used, in float32 or its own float64."""
+        call = self._call(layer, head, kind)
+        key_head, _ = self.key_head(layer, head, kind)
+        queries, keys = call.query.shape[2], call.key.shape[2]
+        allowed, bias = permissions(call, slice(head, head + 1), range(queries))
+        beyond = (0, keys - allowed.shape[2])  # keys that no query may attend to
+        return attend(
+            _numpy(call.query[0, head]),
+            _numpy(call.key[0, key_head]),
+            _numpy(call.value[0, key_head]),
+            mask=pad(allowed, beyond)[0].numpy(force=True),
+            bias=None if bias is None else _numpy(pad(bias, beyond)[0]),
+            scale=call.scale,
+            softcap=call.softcap,
+            sinks=None if call.sinks is None else float(call.sinks.detach().flatten()[head]),
+        )
+
+    def certificate(self, layer: int, head: int, kind: Kind | None = None) -> Certificate:
+        """Compare one head's stages with what the model's own attention returned, without holding all of them at once."""
+        return certify_call(self._call(layer, head, kind), head, self.model)
+
+    def model_output(self, layer: int, head: int, kind: Kind | None = None) -> NDArray[np.floating]:
+        """What the model's own attention returned for one head, before W_O: [queries, d_v]."""
+        return _numpy(self._call(layer, head, kind).output[0, :, head])
+
+    def agreement(self, layer: int, kind: Kind | None = None) -> float:
+        """max |our output - the model's own attention output| over the heads of a layer, empty rows left out."""
+        return max(self.certificate(layer, head, kind).difference for head in range(self.heads(kind)))
+
+    def next_tokens(self, k: int = 5) -> list[tuple[str, float]]:
+        """The k most probable tokens after the text and their probabilities, for models with a language-model head."""
+        if self.logits is None:
+            raise InputError(f"{self.model.name} has no language-model head: it predicts no next token.", field="model")
+        shifted = np.exp(self.logits - self.logits.max())
+        probabilities = shifted / shifted.sum()
+        best = np.argsort(-probabilities, kind="stable")[:k]
+        texts = token_texts(self.model.tokenizer, best.tolist())
+        return [(text, float(probabilities[token])) for text, token in zip(texts, best, strict=True)]
+
+    def _patches(self) -> tuple[str, ...]:
+        if self.grid is None:
+            return tuple(f"position {place}" for place in range(self._first_call.key.shape[2]))
+        rows, columns = self.grid
+        further = max(self.prefix_tokens - 1, 0)
+        are_registers = further == getattr(self.model.network.config, "num_register_tokens", 0)
+        first = ("[CLS]", *(f"[{'REG' if are_registers else 'extra'} {number + 1}]" for number in range(further)))
+        return (
+            *first[: self.prefix_tokens],
+            *(f"patch {row},{column}" for row in range(rows) for column in range(columns)),
+        )
+
+    def _kind(self, kind: Kind | None) -> Kind:
+        if kind is None:
+            return self.kinds[0]
+        if kind not in self.calls:
+            raise InputError(f"{self.model.name} has no {kind} attention, only {', '.join(self.kinds)}.", field="kind")
+        return kind
+
+    def _call(self, layer: int, head: int, kind: Kind | None) -> Call:
+        if not 0 <= layer < self.layers(kind):
+            raise InputError(f"There is no layer {layer}: they run from 0 to {self.layers(kind) - 1}.", field="layer")
+        call = self.calls[self._kind(kind)][layer]
+        if not 0 <= head < call.query.shape[1]:
+            raise InputError(f"There is no head {head}: they run from 0 to {call.query.shape[1] - 1}.", field="head")
+        return call
+
+
+def capture(
+    model: Model,
+    text: str | None = None,
+    *,
+    pair: str | None = None,
+    target: str | None = None,
+    input_ids: Sequence[int] | NDArray[np.integer] | None = None,
+    image: ArrayLike | None = None,
+    max_tokens: int | None = None,
+    truncate: bool = False,
+    on_progress: Callable[[int], None] | None = None,
+) -> Capture:
+    """Run the model once over a text, or a picture, and keep what its heads did.
+
+    text       what the model reads, with the special tokens its tokenizer adds
+    pair       a second text, for encoders that take two
+    target     what the decoder of an encoder-decoder model has written so far; None: only its start token
+    input_ids  token numbers instead of a text
+    image      for models that read images: [height, width, 3], uint8 or real numbers from 0 to 1
+               (core.models.images.read_image)
+    max_tokens  a limit below the model's own, for texts
+    truncate   keep the first tokens that fit, instead of raising TooLongError
+    on_progress      called after every attention call of the pass with how many there have been, of `model.attention_calls`;
+               whatever it raises ends the pass there and reaches the caller
+
+    Raises InputError for a blank text, or a picture where texts are read; TooLongError; WeightsOnlyError for
+    architectures that do not expose their queries, and NoAttentionError for those without attention.
+    """
+    if not model.captures:
+        raise _not_captured(model)
+    if image is not None and not (text is None and input_ids is None):
+        raise InputError("Give a picture or a text, not both.", field="image")
+    if image is not None:
+        inputs = image_inputs(model, image)
+    else:
+        inputs = text_inputs(model, text, pair=pair, input_ids=input_ids, max_tokens=max_tokens, truncate=truncate)
+    written: tuple[int, ...] = ()
+    if model.is_encoder_decoder:
+        written = target_ids(model, target, max_tokens, truncate)
+        inputs["decoder_input_ids"] = torch.tensor([written])
+    calls, returned = record(model, inputs, on_progress)
+    if not calls:
+        raise _not_captured(model)
+    logits = _numpy(returned.logits[0, -1]) if model.has_language_model_head else None
+    ids = tuple(inputs["input_ids"][0].tolist()) if image is None else ()
+    patches = None if image is None else patch_grid(model, calls[0].key.shape[2])
+    return Capture(model, ids, written, _by_kind(model, calls), logits, patches)
+
+
+def _by_kind(model: Model, calls: list[Call]) -> dict[Kind, tuple[Call, ...]]:
+    names = {id(module): name for name, module in model.network.named_modules()}
+    grouped: dict[Kind, list[Call]] = {}
+    for call in calls:
+        grouped.setdefault(kind_of(names[id(call.module)], model.is_encoder_decoder), []).append(call)
+    return {kind: tuple(group) for kind, group in grouped.items()}
+
+
+def _numpy(tensor: torch.Tensor) -> NDArray[np.floating]:
+    return wide(tensor).numpy(force=True)
+
+
+def _not_captured(model: Model) -> InputError:
+    try:
+        require_weights(model)
+    except NoAttentionError as error:
+        return error
+    return WeightsOnlyError(
+        f"{type(model.network).__name__} keeps its queries, keys and values to itself: transformers exposes only its "
+        f"attention weights, so the stages before them cannot be shown. Choose another model.",
+        field="model",
+    )

@@ -1,0 +1,135 @@
+"""What is special about each layer's attention, and which layers of a hybrid model have none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from transformers import PreTrainedModel
+
+from core.capturing.capture import Capture
+from core.capturing.weights_only import gives_weights
+from core.models.calls import Call
+from core.models.model import Model
+from core.models.modules import Kind, attention_modules
+
+# What a configuration calls layers that the capture itself tells more about, or where there is nothing to tell.
+_ORDINARY = {"full_attention", "sliding_attention", "attention"}
+
+
+@dataclass(frozen=True)
+class LayerLabel:
+    """A captured layer.
+
+    number  its place among all the model's layers, from 0; in hybrid models not its place in the capture
+    words   how it differs from plain attention over the whole text, such as "sliding window 4, sinks"; "" if it does not:
+            "sliding window 4"   keys less than 4 tokens back ("sliding window ±3": to either side)
+            "soft cap 50"        scores squeezed to ±50 (Gemma 2)
+            "sinks"              a score without a key takes a share of every row (gpt-oss)
+            "position bias"      numbers that depend on the distance are added to the scores (T5)
+            and whatever else the model's configuration calls the layer
+    """
+
+    number: int
+    words: str
+
+
+def layer_labels(capture: Capture, kind: Kind | None = None) -> tuple[LayerLabel, ...]:
+    """One label for each captured layer of this kind (None: the capture's first), read off its attention call."""
+    calls = capture.layer_calls(kind)
+    config = capture.model.network.config.get_text_config()
+    types = (getattr(config, "layer_types", None) or ()) if capture.kinds == ("self",) else ()
+    labels = []
+    for call, number in zip(calls, _numbers(capture.model.network, calls), strict=True):
+        words = [*_words(call), *_named(types[number : number + 1], config)]
+        labels.append(LayerLabel(number, ", ".join(words)))
+    return tuple(labels)
+
+
+def missing_layers(model: Model) -> tuple[str, ...]:
+    """The layers of a hybrid model that have no softmax attention, such as "layer 0: linear attention (JambaMambaMixer)".
+
+    In the words of its configuration, and the class that does the layer's work instead. Empty for any other model, and
+    for those that give only their weights.
+    """
+    attending = attention_modules(model.network)
+    if not attending and not gives_weights(model):
+        return _without_attention(model.network)
+    types = getattr(model.network.config.get_text_config(), "layer_types", None) or ()
+    found = []
+    for place in dict.fromkeys(_place(name)[0] for name in attending):
+        layers = model.network.get_submodule(place)
+        if not isinstance(layers, torch.nn.ModuleList):
+            continue
+        there = {_place(name)[1] for name in attending if _place(name)[0] == place}
+        usual = {part for number in there for part in _parts(layers[number])}
+        for number in sorted(set(range(len(layers))) - there):
+            found.append(_missing(number, layers[number], types, usual))
+    return tuple(found)
+
+
+def _without_attention(network: PreTrainedModel) -> tuple[str, ...]:
+    config = network.config.get_text_config()
+    types = getattr(config, "layer_types", None) or ()
+    lists = (part for part in network.modules() if isinstance(part, torch.nn.ModuleList))
+    layers = next((part for part in lists if len(part) == getattr(config, "num_hidden_layers", None)), ())
+    return tuple(_missing(number, layer, types, set()) for number, layer in enumerate(layers))
+
+
+def _missing(number: int, layer: torch.nn.Module, types: Sequence[str], usual: set[tuple[str, str]]) -> str:
+    """`usual` holds the parts of layers with attention: the first other one, norms aside, does the work of attention."""
+    parts = [part for part in _parts(layer) if part not in usual and "norm" not in part[1].lower()]
+    worker = parts[0][1] if parts else type(layer).__name__
+    word = types[number].replace("_", " ") if number < len(types) else ""
+    return f"layer {number}: {word} ({worker})" if word else f"layer {number}: {worker}"
+
+
+def _words(call: Call) -> Iterator[str]:
+    if (window := _window(call)) is not None:
+        yield f"sliding window {window}" if getattr(call.module, "is_causal", True) else f"sliding window ±{window - 1}"
+    if call.softcap is not None:
+        yield f"soft cap {call.softcap:g}"
+    if call.sinks is not None:
+        yield "sinks"
+    if call.bias is not None and bool(call.bias.any()):
+        yield "position bias"
+
+
+def _named(layer_types: Sequence[str], config: object) -> Iterator[str]:
+    for layer_type in layer_types:
+        if layer_type == "chunked_attention":
+            yield f"chunks of {getattr(config, 'attention_chunk_size', '?')}"
+        elif layer_type not in _ORDINARY:
+            yield layer_type.replace("_", " ")
+
+
+def _window(call: Call) -> int | None:
+    """The window that the model named, unless the mask lets the last query look further back than that."""
+    window, tokens = call.sliding_window, call.key.shape[2]
+    if window is None or tokens <= window:
+        return window
+    if call.mask is None:
+        return None
+    last = call.mask[0, 0, -1, :tokens]
+    allowed = last if last.dtype == torch.bool else last > torch.finfo(last.dtype).min / 2
+    return window if not bool(allowed[: tokens - window].any()) else None
+
+
+def _numbers(network: PreTrainedModel, calls: tuple[Call, ...]) -> list[int]:
+    """The layer of each call, from its module's name; where layers share a module (ALBERT), every pass is a layer."""
+    names = {id(module): name for name, module in network.named_modules()}
+    if len({id(call.module) for call in calls}) < len(calls):
+        return list(range(len(calls)))
+    return [_place(names[id(call.module)])[1] for call in calls]
+
+
+def _place(name: str) -> tuple[str, int]:
+    """Where the layers are and which of them it is: "model.layers.3.self_attn" is in ("model.layers", 3)."""
+    parts = name.split(".")
+    first = next((index for index, part in enumerate(parts) if part.isdecimal()), None)
+    return (name, 0) if first is None else (".".join(parts[:first]), int(parts[first]))
+
+
+def _parts(layer: torch.nn.Module) -> list[tuple[str, str]]:
+    return [(name, type(child).__name__) for name, child in layer.named_children()]

@@ -1,0 +1,41 @@
+"""Recording one pass of a model: its attention calls, in the order in which they were made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from core.errors import WeightsOnlyError
+from core.models.calls import Call, heard_by
+from core.models.inputs import run
+from core.models.model import Model
+
+
+def record(
+    model: Model, inputs: dict[str, torch.Tensor], on_progress: Callable[[int], None] | None = None
+) -> tuple[list[Call], Any]:
+    """(the attention calls of one pass over these inputs, what the network returned).
+
+    on_progress  called after every attention call with how many there have been; what it raises ends the pass there
+
+    Raises WeightsOnlyError for a model that computes attention within separate parts of what it reads.
+    """
+    calls: list[Call] = []
+
+    def keep(call: Call) -> None:
+        parts = call.query.shape[0]
+        if parts != 1:  # Swin's windows, for example
+            raise WeightsOnlyError(
+                f"{type(call.module).__name__} computes attention within {parts} separate parts of what it reads. "
+                f"Such parts are not shown. Choose another model.",
+                field="model",
+            )
+        calls.append(call)
+        if on_progress is not None:
+            on_progress(len(calls))
+
+    with heard_by(keep):
+        returned = run(model, inputs)
+    return calls, returned

@@ -1,0 +1,145 @@
+"""All heads of a layer a few query rows at a time: the stages of `AttentionTrace` for many heads, in memory that grows
+linearly with the text.
+
+The queries and keys are those that a capture kept, and the formulas those of `core.attention.trace`; only the arrays are torch
+tensors with the heads in front, because that is several times faster than head after head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from core.attention.trace import biased, forbid, softmax
+from core.models.calls import Call, wide
+
+# Numbers of one block, in all heads together: 2 MB in float32, which the processor's cache can hold.
+CELLS = 2**19
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The rows `start`, `start` + 1, ... of the stages of some heads of one layer.
+
+    query    [heads, rows, d_k]
+    key      [key_heads, keys, d_k]      key_heads divides heads; keys beyond the last that any of these rows may attend to
+                                         are left off, their weights are 0
+    allowed  [1 or heads, rows, keys]    bool, True where a query may attend to a key
+    bias     [1 or heads, rows, keys]    added to the scaled scores, or None
+    sinks    [heads, 1, 1]               or None
+    """
+
+    start: int
+    query: Tensor
+    key: Tensor
+    scale: float
+    allowed: Tensor
+    bias: Tensor | None
+    softcap: float | None
+    sinks: Tensor | None
+
+    @cached_property
+    def raw(self) -> Tensor:
+        """q · k: [heads, rows, keys]."""
+        heads, rows, size = self.query.shape
+        grouped = self.query.reshape(
+            self.key.shape[0], -1, size
+        )  # the heads that share a key head, one below the other
+        return (grouped @ self.key.mT).reshape(heads, rows, -1)
+
+    @cached_property
+    def scaled(self) -> Tensor:
+        """raw × scale: [heads, rows, keys]."""
+        return self.raw * self.scale
+
+    @property
+    def scores(self) -> Tensor:
+        """Scaled scores with cap and bias, of forbidden pairs too: [heads, rows, keys], finite."""
+        return biased(self.scaled, self.bias, self.softcap)
+
+    @cached_property
+    def masked(self) -> Tensor:
+        """What enters the softmax: [heads, rows, keys], -inf where forbidden."""
+        return forbid(self.scores, self.allowed)
+
+    @cached_property
+    def weights(self) -> Tensor:
+        """softmax(masked): [heads, rows, keys] in [0, 1], exactly 0 where forbidden."""
+        if self.sinks is None and bool(self.allowed.any(dim=-1).all()):
+            # Where no sink and no empty row is in the way, torch's does the same in one go.
+            return self.masked.softmax(dim=-1)
+        return softmax(self.masked, sinks=self.sinks)
+
+    def _products(self, query: Tensor) -> Tensor:
+        heads, rows, size = query.shape
+        grouped = query.reshape(self.key.shape[0], -1, size)  # the heads that share a key head, one below the other
+        return (grouped @ self.key.mT).reshape(heads, rows, -1)
+
+    @property
+    def stop(self) -> int:
+        return self.start + self.query.shape[1]
+
+
+def row_blocks(call: Call, head: int | None = None, *, rows: range | None = None, cells: int = CELLS) -> Iterator[Rows]:
+    """The query rows of a captured layer from the first to the last, in blocks of at most about `cells` numbers.
+
+    head   only this one; None: all heads
+    rows   only these query rows, one after another; None: all
+
+    In float32, or float64 if the model runs in it.
+    """
+    heads = slice(0, call.query.shape[1]) if head is None else slice(head, head + 1)
+    group = call.query.shape[1] // call.key.shape[1]
+    key_heads = slice(0, call.key.shape[1]) if head is None else slice(head // group, head // group + 1)
+    query, key = wide(call.query[0, heads]), wide(call.key[0, key_heads])
+    sinks = None if call.sinks is None else wide(call.sinks.detach().flatten()[heads])[:, None, None]
+    keys = key.shape[1]
+    rows = range(query.shape[1]) if rows is None else rows
+    size = max(1, cells // (query.shape[0] * keys))
+    for start in range(rows.start, rows.stop, size):
+        stop = min(start + size, rows.stop)
+        allowed, bias = permissions(call, heads, range(start, stop))
+        reach = allowed.shape[2]
+        yield Rows(start, query[:, start:stop], key[:, :reach], call.scale, allowed, bias, call.softcap, sinks)
+
+
+def permissions(call: Call, heads: slice, rows: range) -> tuple[Tensor, Tensor | None]:
+    """Which keys some query rows may attend to, and what is added to their scores.
+
+    Returns (allowed [1 or heads, rows, keys'] bool, bias [1 or heads, rows, keys'] or None), where keys' ends with the last
+    key that one of these rows may attend to: in a causal layer the rest, half of all the work, need never be done.
+    """
+    start, stop, keys = rows.start, rows.stop, call.key.shape[2]
+    bias = None if call.bias is None else wide(_rows_of(call.bias, heads, start, stop, keys))
+    if call.mask is None:
+        reach = min(stop, keys) if call.causal else keys
+        query = torch.arange(start, stop, device=call.query.device)[:, None]
+        key = torch.arange(reach, device=call.query.device)
+        allowed = key <= (query if call.causal else reach)
+        return allowed.expand(1, stop - start, reach), _up_to(bias, reach)
+    given = _rows_of(call.mask, heads, start, stop, keys)
+    if given.dtype == torch.bool:
+        allowed = given
+    else:
+        # An additive mask is two things: entries near the lowest number forbid, the others are a bias.
+        allowed = given > torch.finfo(given.dtype).min / 2
+        rest = wide(given.masked_fill(~allowed, 0))
+        bias = rest if bias is None else bias + rest
+    reached = allowed.any(dim=1).any(dim=0).nonzero()
+    reach = int(reached[-1]) + 1 if len(reached) else 1
+    return allowed[..., :reach], _up_to(bias, reach)
+
+
+def _rows_of(tensor: Tensor, heads: slice, start: int, stop: int, keys: int) -> Tensor:
+    """The part [1 or heads, rows, keys] of [1, 1 or heads, 1 or queries, keys or more]."""
+    chosen = tensor[0, heads] if tensor.shape[1] > 1 else tensor[0]
+    chosen = chosen[:, start:stop] if chosen.shape[1] > 1 else chosen
+    return chosen[..., :keys].expand(-1, stop - start, -1)
+
+
+def _up_to(bias: Tensor | None, reach: int) -> Tensor | None:
+    return None if bias is None else bias[..., :reach]

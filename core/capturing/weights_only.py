@@ -1,0 +1,151 @@
+"""The attention weights of models that keep their queries, keys and values to themselves.
+
+GPT-J, BLOOM, Falcon, DeBERTa, MPNet, XLNet and some others do not compute attention through transformers' registry, where
+it could be captured. They expose their weights when asked for (`output_attentions=True`): all heads at once, [queries,
+keys] each, so that memory grows with the square of the text and texts have to be shorter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import isqrt
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from core.errors import InputError
+from core.models.inputs import run, target_ids, text_inputs
+from core.models.model import Model
+from core.models.tokens import token_texts
+
+MAX_BYTES = 256_000_000  # for the weights of all heads together
+
+
+class NoAttentionError(InputError):
+    """The model exposes neither queries, keys and values nor weights, such as Mamba, which has no attention at all."""
+
+
+@dataclass(frozen=True, eq=False)
+class WeightsOnly:
+    """The weights of every head of one pass; of an encoder-decoder model, those of its encoder. Layers count from 0."""
+
+    model: Model
+    input_ids: tuple[int, ...]
+    _layers: tuple[torch.Tensor, ...] = field(repr=False)  # [heads, queries, keys] each
+
+    @property
+    def nbytes(self) -> int:
+        """Of the weights of all heads together."""
+        return sum(layer.nbytes for layer in self._layers)
+
+    def tokens(self) -> tuple[str, ...]:
+        """The text's tokens, which are queries and keys alike, as the tokenizer made them."""
+        return token_texts(self.model.tokenizer, self.input_ids)
+
+    def layers(self) -> int:
+        return len(self._layers)
+
+    def heads(self) -> int:
+        """How many heads a layer has."""
+        return self._layers[0].shape[0]
+
+    def weights(self, layer: int, head: int) -> NDArray[np.floating]:
+        """[queries, keys] in [0, 1], read-only: what each query gives to each key; a row sums to 1.
+
+        Raises InputError (field "layer" or "head") if there is no such head.
+        """
+        for place, count, name in ((layer, self.layers(), "layer"), (head, self.heads(), "head")):
+            if not 0 <= place < count:
+                raise InputError(f"There is no {name} {place}: they run from 0 to {count - 1}.", field=name)
+        weights = self._layers[layer][head]
+        array = (weights if weights.dtype == torch.float64 else weights.float()).numpy(force=True).copy()
+        array.setflags(write=False)
+        return array
+
+
+def attention_weights(
+    model: Model,
+    text: str | None = None,
+    *,
+    input_ids: Sequence[int] | NDArray[np.integer] | None = None,
+    max_tokens: int = 512,
+    truncate: bool = False,
+) -> WeightsOnly:
+    """Run the model once over a text and keep the weights of all its heads.
+
+    max_tokens  a limit below the model's own and below what MAX_BYTES allow for that many heads
+    truncate   keep the first tokens that fit, instead of raising TooLongError
+
+    Raises InputError for a blank text and for a model that can be captured; TooLongError; and NoAttentionError for a model
+    that exposes no weights either.
+    """
+    if model.captures:
+        raise InputError(
+            f"{model.name} exposes its queries, keys and values too: capture it instead, and every stage can be shown.",
+            field="model",
+        )
+    bytes_a_pair = sum(layer.shape[0] * layer.element_size() for layer in _on_two_tokens(model))
+    max_tokens = min(max_tokens, isqrt(MAX_BYTES // bytes_a_pair))
+    inputs = text_inputs(model, text, input_ids=input_ids, max_tokens=max_tokens, truncate=truncate)
+    return WeightsOnly(model, tuple(inputs["input_ids"][0].tolist()), _run(model, inputs))
+
+
+def gives_weights(model: Model) -> bool:
+    """Whether attention weights can be had, tried with two tokens."""
+    try:
+        require_weights(model)
+    except NoAttentionError:
+        return False
+    return True
+
+
+def require_weights(model: Model) -> None:
+    """Raises NoAttentionError, saying why, for a model that exposes no weights, tried with two tokens."""
+    _on_two_tokens(model)
+
+
+def _on_two_tokens(model: Model) -> tuple[torch.Tensor, ...]:
+    padding = getattr(model.network.config, "pad_token_id", None)
+    try:
+        return _run(model, {"input_ids": torch.full((1, 2), 1 if padding == 0 else 0)})
+    except NoAttentionError:
+        raise
+    except Exception as error:  # whatever a network does that is given tokens and cannot read them
+        raise NoAttentionError(
+            f"{type(model.network).__name__} could not be asked for its attention weights: {error}. Choose another model.",
+            field="model",
+        ) from error
+
+
+def _run(model: Model, inputs: dict[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    config = model.network.config
+    if config.model_type == "falcon" and config.alibi:
+        # transformers 5.23: its mask has the ALiBi bias already, and the code that exposes weights adds it once more.
+        raise NoAttentionError(
+            f"{model.name} is a Falcon with ALiBi, for which transformers exposes other weights than the model computes "
+            f"with. They are not shown. Choose another model.",
+            field="model",
+        )
+    if model.is_encoder_decoder:
+        inputs = inputs | {"decoder_input_ids": torch.tensor([target_ids(model, None)])}
+    result = run(model, inputs, output_attentions=True)
+    layers = getattr(result, "encoder_attentions" if model.is_encoder_decoder else "attentions", None) or ()
+    tokens = inputs["input_ids"].shape[1]
+    if not layers or not all(_are_weights(layer, tokens) for layer in layers):
+        raise NoAttentionError(
+            f"{type(model.network).__name__} exposes neither queries, keys and values nor weights from every token to "
+            f"every other: it has no softmax attention, or another kind of it. Choose another model.",
+            field="model",
+        )
+    return tuple(layer[0] for layer in layers)
+
+
+def _are_weights(layer: object, tokens: int) -> bool:
+    """Whether these are [1, heads, tokens, tokens], none negative, and every row 1: SqueezeBERT exposes its scores."""
+    if not isinstance(layer, torch.Tensor) or layer.ndim != 4 or layer.shape[0] != 1:
+        return False
+    if tuple(layer.shape[2:]) != (tokens, tokens):
+        return False
+    return bool((layer >= 0).all()) and float((layer.float().sum(-1) - 1).abs().max()) < 0.02  # bfloat16 has 8 bits

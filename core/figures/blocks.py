@@ -1,0 +1,71 @@
+"""One query's scores in blocks of keys, and the largest score so far."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import plotly.graph_objects as go
+from numpy.typing import ArrayLike, NDArray
+
+from core.figures.charts import plain_layout
+from core.figures.labels import axis_labels, thinned
+from core.figures.palette import ABOVE, BELOW, FORBIDDEN, TOTAL
+
+MAX_BORDERS = 40  # more lines than that hide the bars
+
+
+def running(
+    scores: NDArray[np.floating], keys: Sequence[str], ends: Sequence[int], maximum: ArrayLike, *, height: int = 230
+) -> go.Figure:
+    """A bar for each key, blocks in turn dark and light, and a step for each block.
+
+    scores   [keys] what enters the softmax; -inf where masked: no bar, a grey ground
+    ends     [blocks] how many keys have been seen after each block
+    maximum  [blocks] the largest score so far
+    """
+    labels = axis_labels(keys)
+    block = np.searchsorted(ends, np.arange(len(keys)), side="right")
+    bars = go.Bar(
+        x=np.arange(len(keys)),
+        y=np.where(np.isfinite(scores), scores, np.nan),
+        marker={"color": [(BELOW, TOTAL)[one % 2] for one in block]},
+        name="score",
+        customdata=labels,
+        hovertemplate="%{customdata}: <b>%{y:.5g}</b><extra></extra>",
+    )
+    edges = np.array([0, *ends]) - 0.5
+    highest = np.where(np.isfinite(maximum), maximum, np.nan)
+    steps = go.Scatter(
+        x=edges,
+        y=[*highest, highest[-1]],
+        mode="lines",
+        line={"shape": "hv", "color": ABOVE, "width": 3},
+        name="largest so far, m",
+        hoverinfo="skip",
+    )
+    layout = plain_layout(height) | {"showlegend": True, "bargap": 0.15}
+    places = thinned(len(keys))
+    layout["xaxis"] |= {
+        "tickmode": "array",
+        "tickvals": places,
+        "ticktext": [labels[place] for place in places],
+        "range": [-0.5, len(keys) - 0.5],
+    }
+    layout["yaxis"] |= {"title": {"text": "score", "standoff": 8}}
+    layout["shapes"] = [_masked(key) for key in np.flatnonzero(np.isneginf(scores)).tolist()]
+    if len(ends) <= MAX_BORDERS:
+        layout["shapes"] += [_border(edge) for edge in edges[1:-1]]
+    return go.Figure([bars, steps], layout)
+
+
+def _masked(key: int) -> dict[str, object]:
+    return _over_all(key - 0.5, key + 0.5) | {"fillcolor": FORBIDDEN, "line": {"width": 0}, "layer": "below"}
+
+
+def _border(edge: float) -> dict[str, object]:
+    return _over_all(edge, edge) | {"type": "line", "line": {"color": TOTAL, "width": 1, "dash": "dot"}}
+
+
+def _over_all(left: float, right: float) -> dict[str, object]:
+    return {"type": "rect", "xref": "x", "yref": "paper", "x0": float(left), "x1": float(right), "y0": 0, "y1": 1}

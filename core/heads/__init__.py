@@ -1,0 +1,1 @@
+"""Numbers and views of heads, read off a capture."""

@@ -1,0 +1,68 @@
+"""What each head of a real layer adds to what the layer's attention returns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from core.attention.trace import Array
+from core.capturing.capture import Capture
+from core.models.modules import Kind
+from core.models.projections import HeadWeights, head_weights
+
+
+@dataclass(frozen=True, eq=False)
+class HeadContributions:
+    """One layer's heads, in float64. A head's contribution is weights @ value @ W_O, with its own rows of W_O.
+
+    total       [queries, d_model] the sum of the contributions: what the attention block returns, less its bias b_O
+    bias        [d_model] b_O
+    lengths     [heads, queries] the Euclidean length of each contribution
+    along       [heads, queries] its length in the direction of the total, negative if it points away from it; the heads' add
+                up to the length of the total
+    difference  the largest |total - concatenation @ W_O|
+    """
+
+    total: Array
+    bias: Array
+    lengths: Array
+    along: Array
+    difference: float
+
+
+def head_contributions(capture: Capture, layer: int, kind: Kind | None = None) -> HeadContributions:
+    """The contributions of all heads of a layer, which are independent of each other and add up (Elhage et al. 2021, "A
+    Mathematical Framework for Transformer Circuits", https://transformer-circuits.pub/2021/framework).
+
+    Errors as in `Capture.trace` and `head_weights`.
+    """
+    heads = range(capture.heads(kind))
+    outputs = [capture.trace(layer, head, kind).output for head in heads]
+    return add_up(outputs, [head_weights(capture.model, layer, head, kind) for head in heads])
+
+
+def add_up(outputs: Sequence[Array], weights: Sequence[HeadWeights]) -> HeadContributions:
+    """The same from the outputs [queries, d_head] and the matrices of all heads, for whoever has them already."""
+    outputs = [output.astype(np.float64) for output in outputs]
+    pieces = [matrices.W_O.astype(np.float64) for matrices in weights]
+    contributions = np.stack([output @ piece for output, piece in zip(outputs, pieces, strict=True)])
+    total = contributions.sum(axis=0)
+    joined = np.concatenate(outputs, axis=1) @ np.concatenate(pieces, axis=0)
+    length, along = lengths(contributions)
+    return HeadContributions(
+        total, weights[0].b_O.astype(np.float64), length, along, float(np.abs(total - joined).max())
+    )
+
+
+def lengths(contributions: Array) -> tuple[Array, Array]:
+    """How much each head adds to the sum of contributions [heads, queries, d_model], two ways, each [heads, queries].
+
+    The first is the Euclidean length of its contribution, 0 or more. The second is its length in the direction of the sum,
+    negative where it points away from it; over the heads these add up to the length of the sum.
+    """
+    total = contributions.sum(axis=0)
+    length = np.linalg.norm(total, axis=1, keepdims=True)
+    direction = total / np.where(length == 0, 1, length)
+    return np.linalg.norm(contributions, axis=2), (contributions * direction).sum(axis=2)

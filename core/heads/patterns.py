@@ -1,0 +1,126 @@
+"""How well heads match a pattern: which cells of queries and keys should hold the attention.
+
+A pattern is a predicate as in `core.attention.masks`: query and key positions in, True for the cells that belong to it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from core.attention.masks import Predicate, block
+from core.capturing.capture import Capture
+from core.capturing.rows import row_blocks
+from core.errors import InputError
+from core.models.calls import Call
+from core.models.modules import Kind
+
+MAX_PAIRS = 200
+
+
+def diagonal(back: int) -> Predicate:
+    """The key `back` positions before the query: 0 itself, 1 the previous token, -1 the next."""
+    return lambda query, key: key == query - back
+
+
+def columns(keys: Iterable[int]) -> Predicate:
+    """Stripes: these keys, whatever the query."""
+    chosen = np.array(sorted(set(keys)), dtype=np.int64)
+    return lambda query, key: np.isin(key, chosen) & (query >= 0)
+
+
+def pairs(cells: Iterable[tuple[int, int]]) -> Predicate:
+    """Single cells: from this query to that key."""
+    chosen = set(cells)
+    queries = np.array([query for query, _ in chosen], dtype=np.int64)
+    keys = np.array([key for _, key in chosen], dtype=np.int64)
+
+    def belongs(query: NDArray, key: NDArray) -> NDArray[np.bool_]:
+        found = np.zeros(np.broadcast_shapes(query.shape, key.shape), dtype=np.bool_)
+        for at, to in zip(queries, keys, strict=True):
+            found |= (query == at) & (key == to)
+        return found
+
+    return belongs
+
+
+blocks = block  # keys of one's own block: as a mask, so as a pattern
+
+
+def read_pairs(text: str) -> tuple[tuple[int, int], ...]:
+    """ "7-2, 9-2" -> ((7, 2), (9, 2)): from query 7 to key 2, from query 9 to key 2. Raises InputError."""
+    found = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        match = re.fullmatch(r"(\d{1,9})\s*(?:-|>|->|→)\s*(\d{1,9})", part)
+        if match is None:
+            raise InputError(
+                f"“{part[:40]}” is no pair. Write a query and a key with a hyphen between, such as 7-2.", field="pairs"
+            )
+        found.append((int(match[1]), int(match[2])))
+    if len(found) > MAX_PAIRS:
+        raise InputError(f"These are {len(found)} pairs; at most {MAX_PAIRS} can be searched for.", field="pairs")
+    return tuple(found)
+
+
+def write_pairs(cells: Iterable[tuple[int, int]]) -> str:
+    """What `read_pairs` reads."""
+    return ", ".join(f"{query}-{key}" for query, key in cells)
+
+
+def read_keys(text: str) -> tuple[int, ...]:
+    """ "0, 5" -> (0, 5). Raises InputError."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    for part in parts:
+        if re.fullmatch(r"\d{1,9}", part) is None:
+            raise InputError(f"“{part[:40]}” is no position. Write numbers with commas between.", field="keys")
+    return tuple(map(int, parts))
+
+
+def match_heads(
+    capture: Capture, pattern: Predicate, kind: Kind | None = None, *, on_progress: Callable[[int], None] | None = None
+) -> NDArray[np.float64]:
+    """How well each head matches a pattern: [layers, heads], at most 1.
+
+    For every query the share of its attention in the pattern, corrected for chance:
+
+        (share - chance) / (1 - chance),   chance = pattern cells of the row / allowed cells of the row
+
+    so that 1 means all of the attention, 0 as much as even attention would put there, and less than 0 less than that
+    (the correction of Cohen 1960). A head has the mean over the queries that have a choice: at least one allowed cell in the
+    pattern and one outside. Raises InputError if no query has.
+
+    on_progress: called after every layer with how many are done; what it raises stops the search.
+    """
+    kind = capture.kinds[0] if kind is None else kind
+    found = []
+    for layer, call in enumerate(capture.calls[kind]):
+        found.append(_match(call, pattern))
+        if on_progress is not None:
+            on_progress(layer + 1)
+    scores = np.stack(found)
+    if np.isnan(scores).all():
+        raise InputError("No query of this text has a choice between this pattern and anything else.", field="pattern")
+    return scores
+
+
+def _match(call: Call, pattern: Predicate) -> NDArray[np.float64]:
+    """[heads], NaN if no query of the layer has a choice."""
+    total = torch.zeros(call.query.shape[1], dtype=torch.float64)
+    counted = torch.zeros_like(total)
+    for rows in row_blocks(call):
+        keys = rows.allowed.shape[2]
+        belongs = pattern(np.arange(rows.start, rows.stop)[:, None], np.arange(keys)[None, :])
+        inside = rows.allowed & torch.from_numpy(np.broadcast_to(belongs, rows.allowed.shape[1:]).copy())
+        if not inside.any():
+            continue
+        chance = inside.sum(-1, dtype=torch.float64) / rows.allowed.sum(-1).clamp_min(1)
+        share = (rows.weights * inside).sum(-1, dtype=torch.float64)
+        chosen = (chance > 0) & (chance < 1)
+        corrected = torch.where(chosen, (share - chance) / (1 - chance).clamp_min(1e-12), 0)
+        total += corrected.sum(-1)
+        counted += chosen.sum(-1)
+    return torch.where(counted > 0, total / counted, torch.nan).numpy(force=True)

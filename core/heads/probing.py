@@ -1,0 +1,172 @@
+"""What heads do on repeated random tokens, where nothing but the repetition can be followed.
+
+Elhage et al. 2021 and Olsson et al. 2022: a row of random tokens, then the same row again. In the second half an induction
+head looks at the token after the earlier copy, a duplicate-token head at the copy itself. Random tokens have no meaning and
+no grammar, so that a score says what the head does rather than what the text is like.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from core.capturing.capture import Capture, capture
+from core.capturing.rows import row_blocks
+from core.errors import InputError
+from core.heads.metrics import NAMES, head_metrics
+from core.models.model import Model
+from core.models.words import special_ids
+
+# What the probe adds to the metrics of a text: the shift from a token's copy to where the score looks.
+SCORES = {"duplicate": 0, "induction": 1}
+CLEAR = 3.0  # standard errors by which a score has to be above its null
+LEAST = 0.1  # and by how much at least: less than a tenth of the attention is no habit
+
+
+def probe_heads(
+    model: Model,
+    length: int = 50,
+    seeds: Sequence[int] = (0, 1, 2, 3),
+    *,
+    on_progress: Callable[[int], None] | None = None,
+) -> pd.DataFrame:
+    """Every metric of every head on `length` random tokens read twice: a row a head.
+
+    Columns: layer, head; for each metric its mean over the seeds and `<name>_error`, the standard error of that mean (NaN for
+    a single seed). For duplicate and induction, which are measured over the second half only, also
+
+        <name>_null        the mean score on the same tokens with the second half shuffled, at the very same places: what a
+                           head gets that looks there for any other reason, such as always looking so far back
+        <name>_null_error  its standard error
+        is_<name>          whether the head may be called by that name: in every seed its score is above every null score of
+                           its own, their difference is more than 3 standard errors and at least 0.1
+
+    Each text is wrapped in the special tokens that the model's tokenizer adds.
+    on_progress: called after every pass with how many of the 2 · seeds are done; what it raises stops the probe.
+    Raises InputError if the model reads no text, knows too few tokens to choose from or cannot read 2 · length of them.
+    """
+    if length < 4 or not len(seeds):
+        raise InputError("A probe needs at least 4 tokens and one seed.", field="length")
+    limit = longest(model)
+    if length > limit:
+        raise InputError(f"{model.name} can read at most {limit} random tokens twice, not {length}.", field="length")
+    runs, nulls = [], []
+    for number, seed in enumerate(seeds):
+        repeated, shuffled = random_texts(model, length, seed)
+        runs.append(_measured(model, repeated, length))
+        _tell(on_progress, 2 * number + 1)
+        nulls.append(_scores(_read(model, shuffled), shuffled, length))
+        _tell(on_progress, 2 * number + 2)
+    table = runs[0][["layer", "head"]].copy()
+    for name in NAMES:
+        table[name], table[f"{name}_error"] = _mean_and_error([run[name] for run in runs])
+    for name in SCORES:
+        scores, null = (np.stack([run[name] for run in of]) for of in (runs, nulls))
+        table[f"{name}_null"], table[f"{name}_null_error"] = _mean_and_error(null)
+        table[f"is_{name}"] = stands_clear(scores, null)
+    return table
+
+
+def longest(model: Model) -> int:
+    """How many random tokens the model can read twice, beside the special tokens that its tokenizer adds."""
+    before, after, ordinary = _frame(model)
+    room = len(ordinary) if model.max_tokens is None else (model.max_tokens - len(before) - len(after)) // 2
+    return min(room, len(ordinary))
+
+
+def stands_clear(scores: NDArray[np.floating], null: NDArray[np.floating]) -> NDArray[np.bool_]:
+    """Which heads score clearly above their null: [seeds, heads] twice -> [heads] bool. Nothing is clear from one seed."""
+    excess = scores - null
+    mean, error = _mean_and_error(excess)
+    with np.errstate(invalid="ignore"):
+        above = scores.min(axis=0) > null.max(axis=0)
+        return above & (mean >= LEAST) & (mean > CLEAR * error)
+
+
+@dataclass(frozen=True, eq=False)
+class RandomText:
+    """ids [tokens], and where in them the second half begins."""
+
+    ids: NDArray[np.integer]
+    second: int
+
+
+def random_texts(model: Model, length: int, seed: int) -> tuple[RandomText, RandomText]:
+    """`length` different random tokens twice over, and the same with the second half in an order without fixed points."""
+    rng = np.random.default_rng(seed)
+    before, after, ordinary = _frame(model)
+    if len(ordinary) < length:
+        raise InputError(f"The model knows {len(ordinary)} tokens, fewer than {length}.", field="length")
+    half = rng.choice(ordinary, size=length, replace=False)
+
+    def followed_by(second: NDArray) -> RandomText:
+        return RandomText(np.concatenate([before, half, second, after]).astype(np.int64), len(before) + length)
+
+    return followed_by(half), followed_by(half[_no_fixed_points(rng, length)])
+
+
+def _no_fixed_points(rng: np.random.Generator, length: int) -> NDArray[np.integer]:
+    """A random order in which nothing stays where it was, nor moves on by one."""
+    places = np.arange(length)
+    for _ in range(1000):
+        order = rng.permutation(length)
+        if not (order == places).any() and not (order == (places + 1) % length).any():
+            return order
+    return np.roll(places, 2)  # very short halves have few such orders
+
+
+def _frame(model: Model) -> tuple[list[int], list[int], NDArray[np.integer]]:
+    """The special tokens before and after a text, and all tokens that are ordinary ones."""
+    if model.tokenizer is None:
+        return [], [], np.arange(model.network.get_input_embeddings().get_parameter("weight").shape[0])
+    special = special_ids(model.tokenizer)
+    ids = model.tokenizer("a")["input_ids"]
+    ordinary = [place for place, token in enumerate(ids) if token not in special]
+    rows = model.network.get_input_embeddings().get_parameter("weight").shape[0]
+    known = min(rows, len(model.tokenizer))
+    usable = np.setdiff1d(np.arange(known), list(special))
+    return ids[: ordinary[0]], ids[ordinary[-1] + 1 :], usable
+
+
+def _read(model: Model, text: RandomText) -> Capture:
+    return capture(model, input_ids=text.ids)
+
+
+def _measured(model: Model, text: RandomText, length: int) -> pd.DataFrame:
+    read = _read(model, text)
+    return head_metrics(read).assign(**_scores(read, text, length))
+
+
+def _scores(read: Capture, text: RandomText, length: int) -> dict[str, NDArray[np.float64]]:
+    """The mean weight of the second half's queries on the place `length` before them, and on the one after that: by name,
+    [layers · heads]. By place, not by token, so that a shuffled half is asked for the very same cells."""
+    queries = np.arange(text.second, text.second + length)
+    found: dict[str, list[NDArray]] = {name: [] for name in SCORES}
+    for call in read.calls[read.kinds[0]]:
+        weights = np.concatenate(
+            [_padded(rows.weights.numpy(force=True), len(text.ids)) for rows in row_blocks(call)], axis=1
+        )
+        for name, shift in SCORES.items():
+            found[name].append(weights[:, queries, queries - length + shift].mean(axis=1))
+    return {name: np.concatenate(parts).astype(np.float64) for name, parts in found.items()}
+
+
+def _padded(weights: NDArray, keys: int) -> NDArray:
+    return np.pad(weights, ((0, 0), (0, 0), (0, keys - weights.shape[2])))
+
+
+def _mean_and_error(runs: Iterable) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean over the first axis and its standard error, NaN for a single run."""
+    values = np.stack([np.asarray(run, dtype=np.float64) for run in runs])
+    if len(values) < 2:
+        return values[0], np.full(values.shape[1], np.nan)
+    return values.mean(axis=0), values.std(axis=0, ddof=1) / np.sqrt(len(values))
+
+
+def _tell(on_progress: Callable[[int], None] | None, done: int) -> None:
+    if on_progress is not None:
+        on_progress(done)

@@ -1,0 +1,200 @@
+"""How far back a layer can reach: steps, path lengths and operations, and how much gradient arrives.
+
+Vaswani et al. 2017, section 4 and table 1; Hochreiter and Schmidhuber 1997 and Pascanu et al. 2013 for recurrent layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+
+from core.attention.trace import Array, AttentionTrace, attend
+from core.capturing.capture import Capture
+from core.errors import InputError
+from core.models.modules import Kind
+
+LONGEST = 512
+MAX_QUERIES = 256
+
+# --- table 1
+
+
+@dataclass(frozen=True, eq=False)
+class Costs:
+    """What one layer of each kind needs for a text of n tokens (Vaswani et al. 2017, table 1). Every array is [lengths].
+
+    path        steps through the layer between the first and the last position, at most: n recurrent, 1 with attention
+    sequential  operations that have to wait for one another: n recurrent, 1 with attention
+    operations  multiplications, up to a constant factor: n d² recurrent, n² d with attention
+    crossing    the length n at which both take as many: n = d
+    """
+
+    lengths: NDArray[np.integer]
+    recurrent_path: NDArray[np.integer]
+    attention_path: NDArray[np.integer]
+    recurrent_sequential: NDArray[np.integer]
+    attention_sequential: NDArray[np.integer]
+    recurrent_operations: Array
+    attention_operations: Array
+    crossing: int
+
+
+def costs(lengths: ArrayLike, width: int) -> Costs:
+    """The three columns of table 1 for texts of these lengths and vectors of this width (d)."""
+    n = np.asarray(lengths)
+    ones = np.ones_like(n)
+    wide = n.astype(np.float64)
+    return Costs(n, n, ones, n, ones, wide * width**2, wide**2 * width, width)
+
+
+# --- measured gradients
+
+
+@dataclass(frozen=True, eq=False)
+class Reach:
+    """How strongly the last position's output depends on the input at each distance before it.
+
+    distances  [n]         0 for the last position itself
+    norms      [seeds, n]  ‖∂ out_last / ∂ x_p‖, the Frobenius norm of the Jacobian
+    """
+
+    distances: NDArray[np.integer]
+    norms: Array
+
+    @property
+    def log10(self) -> Array:
+        """[n]: the mean of log10 of the norms over the seeds."""
+        return np.log10(self.norms).mean(axis=0)
+
+    @property
+    def log10_error(self) -> Array:
+        """[n]: one standard error of that mean."""
+        return np.log10(self.norms).std(axis=0, ddof=1) / np.sqrt(len(self.norms))
+
+
+Layer = Callable[[torch.Tensor], torch.Tensor]
+
+
+def reach(make: Callable[[], Layer], *, length: int, width: int, seeds: int) -> Reach:
+    """Measure ∂ out_last / ∂ x_p by torch's autograd, for a freshly made layer and random input per seed.
+
+    make     builds a layer from [batch, length, width] to the same, with torch's random numbers (float64)
+    length   tokens, 2 to LONGEST      seeds  how many layers and inputs, from seed 0 on, at least 2
+    """
+    if not 2 <= length <= LONGEST:
+        raise InputError(f"The length is {length}; it has to be from 2 to {LONGEST} tokens.", field="length")
+    if seeds < 2:
+        raise InputError(f"With {seeds} seeds there is no spread to show; at least 2 are needed.", field="seeds")
+    rows = []
+    for seed in range(seeds):
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            layer = make()
+            tokens = torch.randn(1, length, width, dtype=torch.float64)
+        rows.append(_jacobian_norms(layer, tokens))
+    return Reach(np.arange(length), np.stack(rows)[:, ::-1])
+
+
+def _jacobian_norms(layer: Layer, tokens: torch.Tensor) -> Array:
+    """‖∂ out_last / ∂ x_p‖ for every p: [length]."""
+    width = tokens.shape[-1]
+    # One copy of the input for each output number: a single backward pass then gives the whole Jacobian.
+    copies = tokens.expand(width, -1, -1).clone().requires_grad_()
+    last = layer(copies)[:, -1]  # [width, width]
+    (jacobian,) = torch.autograd.grad(last, copies, torch.eye(width, dtype=tokens.dtype))  # [width, length, width]
+    return jacobian.norm(dim=(0, 2)).numpy()
+
+
+def rnn(width: int, gain: float = 1.0) -> Layer:
+    """torch.nn.RNN with its own initialisation, uniform in ±1/√width; its recurrent matrix times `gain`."""
+    layer = torch.nn.RNN(width, width, batch_first=True, dtype=torch.float64)
+    with torch.no_grad():
+        layer.get_parameter("weight_hh_l0").mul_(gain)
+    return lambda tokens: layer(tokens)[0]
+
+
+def lstm(width: int, forget_bias: float = 0.0) -> Layer:
+    """torch.nn.LSTM with its own initialisation, and `forget_bias` added to its forget gates (Gers et al. 2000)."""
+    layer = torch.nn.LSTM(width, width, batch_first=True, dtype=torch.float64)
+    with torch.no_grad():
+        gates = layer.get_parameter("bias_ih_l0")  # [4 width]: input, forget, cell, output
+        gates[width : 2 * width] += forget_bias
+    return lambda tokens: layer(tokens)[0]
+
+
+def attention(width: int) -> Layer:
+    """torch.nn.MultiheadAttention with its own initialisation: one head, causal, no positions, nothing around it."""
+    layer = torch.nn.MultiheadAttention(width, 1, batch_first=True, dtype=torch.float64)
+
+    def run(tokens: torch.Tensor) -> torch.Tensor:
+        later = torch.nn.Transformer.generate_square_subsequent_mask(tokens.shape[1], dtype=tokens.dtype)
+        return layer(tokens, tokens, tokens, attn_mask=later, is_causal=True, need_weights=False)[0]
+
+    return run
+
+
+def compare_reach(
+    length: int, *, gain: float = 1.0, forget_bias: float = 0.0, width: int = 32, seeds: int = 5
+) -> dict[str, Reach]:
+    """`reach` of the three layers above, of the same width."""
+    makers: dict[str, Callable[[], Layer]] = {
+        "RNN": lambda: rnn(width, gain),
+        "LSTM": lambda: lstm(width, forget_bias),
+        "attention": lambda: attention(width),
+    }
+    return {name: reach(make, length=length, width=width, seeds=seeds) for name, make in makers.items()}
+
+
+# --- how far heads look
+
+
+def mean_distance(trace: AttentionTrace, *, without_first: bool = False) -> float:
+    """How far a head looks, in tokens: Σ weight · |query - key| / Σ weight, over a head whose queries and keys are one text.
+
+    In texts of more than MAX_QUERIES tokens that many evenly spaced queries stand for all.
+
+    without_first  leave out the first token as a key: many heads rest on it whatever it is (Xiao et al. 2023)
+    """
+    first = 1 if without_first else 0
+    queries = np.unique(np.linspace(0, trace.shape[0] - 1, min(MAX_QUERIES, trace.shape[0])).round().astype(int))
+    weights = _rows(trace, queries).weights[:, first:]
+    distances = np.abs(queries[:, None] - np.arange(first, trace.shape[1])[None, :])
+    total = weights.sum(dtype=np.float64)
+    return float(np.multiply(weights, distances, dtype=np.float64).sum() / total) if total > 0 else 0.0
+
+
+def _rows(trace: AttentionTrace, queries: NDArray[np.integer]) -> AttentionTrace:
+    return attend(
+        trace.query[queries],
+        trace.key,
+        trace.value,
+        mask=trace.mask[queries],
+        bias=trace.bias[queries],
+        scale=trace.scale,
+        softcap=trace.softcap,
+        sinks=trace.sinks,
+    )
+
+
+def mean_distances(capture: Capture, kind: Kind | None = None, *, without_first: bool = False) -> Array:
+    """`mean_distance` of every head: [layers, heads], in tokens, one head's weights at a time.
+
+    Raises InputError for cross attention, whose queries and keys are positions of different texts.
+    """
+    if (kind or capture.kinds[0]) == "cross":
+        raise InputError(
+            "Cross attention looks from one text to another: there is no distance to measure.", field="kind"
+        )
+    layers, heads = range(capture.layers(kind)), range(capture.heads(kind))
+    traces = ((capture.trace(layer, head, kind) for head in heads) for layer in layers)
+    return np.array([[mean_distance(trace, without_first=without_first) for trace in row] for row in traces])
+
+
+def even_distance(trace: AttentionTrace, *, without_first: bool = False) -> float:
+    """`mean_distance` of a head that looks at everything it may look at alike: what the others are to be compared with."""
+    even = attend(trace.query, trace.key, trace.value, mask=trace.mask, scale=0.0)
+    return mean_distance(even, without_first=without_first)

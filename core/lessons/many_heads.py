@@ -1,0 +1,184 @@
+"""Many heads: split, attend, concatenate, project.
+
+Vaswani et al. 2017, "Attention Is All You Need", section 3.2.2:
+
+    MultiHead(Q, K, V) = Concat(head_1 ... head_h) W_O,   head_i = Attention(Q W_Q_i, K W_K_i, V W_V_i)
+
+The W_Q of all heads side by side are one matrix [d_model, d_model] whose columns are cut into h pieces, and so are W_K and W_V;
+W_O is cut by rows. That is why more heads of this kind cost no more parameters: each head is narrower.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from core.attention.sources import embed
+from core.attention.trace import Array, AttentionTrace, attend
+from core.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class LayerWeights:
+    """The four matrices of an attention layer, all heads side by side, without biases.
+
+    W_Q, W_K, W_V, W_O    [d_model, d_model]
+    """
+
+    W_Q: Array
+    W_K: Array
+    W_V: Array
+    W_O: Array
+
+    @property
+    def d_model(self) -> int:
+        return self.W_Q.shape[0]
+
+
+@dataclass(frozen=True, eq=False)
+class ManyHeads:
+    """What h heads of a layer did, step by step; d_head = d_model / h.
+
+    weights   the layer's matrices
+    traces    one a head: query [queries, d_head], key and value [keys, d_head]
+    """
+
+    weights: LayerWeights
+    traces: tuple[AttentionTrace, ...]
+
+    @property
+    def heads(self) -> int:
+        return len(self.traces)
+
+    @property
+    def d_head(self) -> int:
+        return self.traces[0].value.shape[1]
+
+    @property
+    def parameters(self) -> int:
+        """Entries of all matrices of all heads: h · (3 · d_model · d_head + d_head · d_model) = 4 · d_model²."""
+        pieces = (self.weights.W_Q, self.weights.W_K, self.weights.W_V, self.weights.W_O.T)
+        return sum(head.size for matrix in pieces for head in split(matrix, self.heads))
+
+    @cached_property
+    def joined(self) -> Array:
+        """The heads' outputs side by side: [queries, d_model]."""
+        return concatenate(np.stack([trace.output for trace in self.traces]))
+
+    @cached_property
+    def output(self) -> Array:
+        """joined @ W_O: [queries, d_model]."""
+        return self.joined @ self.weights.W_O
+
+    @cached_property
+    def contributions(self) -> Array:
+        """Each head's output times its own rows of W_O: [heads, queries, d_model], which add up to the output."""
+        pieces = split(self.weights.W_O.T, self.heads).swapaxes(1, 2)  # [heads, d_head, d_model]
+        return np.stack([trace.output @ piece for trace, piece in zip(self.traces, pieces, strict=True)])
+
+    @cached_property
+    def total(self) -> Array:
+        """The sum of the contributions: [queries, d_model]."""
+        return self.contributions.sum(axis=0)
+
+    @property
+    def difference(self) -> float:
+        """The largest |output - total|: the two ways to the same numbers differ by rounding only."""
+        return float(np.abs(self.output - self.total).max())
+
+
+def split(x: Array, heads: int) -> Array:
+    """Cut the columns of x [n, d_model] into equal pieces: [heads, n, d_model / heads].
+
+    Raises InputError if d_model is not a multiple of heads.
+    """
+    n, d_model = x.shape
+    if heads < 1 or d_model % heads:
+        raise InputError(
+            f"{d_model} columns cannot be split into {heads} heads of equal width. Choose a number that divides {d_model}.",
+            field="heads",
+        )
+    return x.reshape(n, heads, d_model // heads).transpose(1, 0, 2)
+
+
+def concatenate(x: Array) -> Array:
+    """Put x [heads, n, d_head] side by side again: [n, heads · d_head]. The reverse of `split`."""
+    heads, n, d_head = x.shape
+    return x.transpose(1, 0, 2).reshape(n, heads * d_head)
+
+
+def strongest_word(length: Array) -> int:
+    """The query at which a single head adds most, of lengths [heads, queries]."""
+    return int(length.max(axis=0).argmax())
+
+
+def random_layer(d_model: int, *, seed: int = 0) -> LayerWeights:
+    """An untrained layer: normal entries with variance 1/d_model, so that what they make of normal rows has variance 1."""
+    rng = np.random.default_rng(seed)
+    return LayerWeights(*(rng.standard_normal((4, d_model, d_model)) / np.sqrt(d_model)))
+
+
+def many_heads(x: Array, weights: LayerWeights, heads: int, *, mask: ArrayLike | None = None) -> ManyHeads:
+    """Self-attention of x [n, d_model] with h heads of width d_model / h; `mask` as in `attend`, for every head."""
+    query, key, value = (split(x @ matrix, heads) for matrix in (weights.W_Q, weights.W_K, weights.W_V))
+    return ManyHeads(weights, tuple(attend(*head, mask=mask) for head in zip(query, key, value, strict=True)))
+
+
+def heads_of_a_sentence(
+    text: str, heads: int, *, d_model: int = 24, seed: int = 0
+) -> tuple[tuple[str, ...], ManyHeads]:
+    """The words of a sentence, and what h untrained heads do with their random vectors. The same 4 · d_model² random
+    numbers whatever h is."""
+    words, x = embed(text, d_model=d_model, seed=seed)
+    return words, many_heads(x, random_layer(d_model, seed=seed), heads)
+
+
+# --- why several: a row of weights adds up to 1
+
+PAIR = ("dog bites man", "man bites dog")
+PAIR_WORDS = ("dog", "bites", "man")
+
+
+@dataclass(frozen=True, eq=False)
+class Fetched:
+    """What the verb of each sentence of PAIR gets from its two neighbours.
+
+    one_head    [2 sentences, 3]: how much of each of PAIR_WORDS a single head brings
+    two_heads   [2 sentences, 6]: the same for a head that looks left, and beside it for one that looks right
+    """
+
+    one_head: Array
+    two_heads: Array
+
+    def apart(self, brought: Array) -> float:
+        """The largest difference between what the two sentences bring: 0 if the verb cannot tell them apart."""
+        return float(np.abs(brought[0] - brought[1]).max())
+
+
+def fetch(share: float = 0.5) -> Fetched:
+    """A single head gives `share` (0 to 1) of its weight to the word on the left and the rest to the word on the right; two
+    heads take one side each. Why a paper needs several: "with a single attention head, averaging inhibits this" (Vaswani et
+    al. 2017, section 3.2.2).
+
+    Raises InputError if the share is outside 0 to 1.
+    """
+    if not 0 <= share <= 1:
+        raise InputError(f"The share is {share}; it has to be between 0 and 1.", field="share")
+    identities = np.eye(len(PAIR_WORDS))
+    values = [np.stack([identities[PAIR_WORDS.index(word)] for word in text.split()]) for text in PAIR]
+    left, right = [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]
+    blend = [share, 0.0, 1 - share]
+    return Fetched(
+        one_head=np.concatenate([_looking(blend, value) for value in values]),
+        two_heads=np.concatenate([np.hstack([_looking(left, value), _looking(right, value)]) for value in values]),
+    )
+
+
+def _looking(row: list[float], value: Array) -> Array:
+    """The output [1, d_v] of a query whose weights are this row: their logarithms are its scores."""
+    with np.errstate(divide="ignore"):
+        scores = np.log([row])
+    return attend(np.zeros((1, 1)), np.zeros((len(value), 1)), value, bias=scores).output

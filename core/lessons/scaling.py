@@ -1,0 +1,387 @@
+"""Why scores are divided by √d_k: how dot products spread, what that does to the softmax, and to its derivative.
+
+Vaswani et al. 2017, section 3.2.1 and footnote 4 (https://arxiv.org/abs/1706.03762). The same statistics are taken of
+random matrices and of the heads of a pretrained model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+from torch.nn.functional import layer_norm, scaled_dot_product_attention
+
+from core.attention.sources import DISTRIBUTIONS
+from core.attention.trace import Array, AttentionTrace, attend, softmax
+from core.capturing.capture import Capture
+from core.errors import InputError
+from core.models.modules import Kind
+
+POWERS_OF_TWO = tuple(2**power for power in range(13))  # 1 to 4,096
+NEARLY_ALL = 0.99  # a row with a weight above this looks at one key only
+
+
+@dataclass(frozen=True, eq=False)
+class GrowingProduct:
+    """(1, 2 ... n) · (3, 4 ... n + 2), one term after the other.
+
+    terms   [n] the product of each pair of entries
+    totals  [n] the dot product of the first 1, 2 ... n entries: 11, 50 and 133 for n = 2, 4 and 6
+    """
+
+    terms: Array
+    totals: Array
+
+
+def growing_product(n: int) -> GrowingProduct:
+    """The worked example of how a dot product grows with the number of its terms, n from 1 to 64."""
+    if not 1 <= n <= 64:
+        raise InputError(f"The number of dimensions is {n}; it has to be from 1 to 64.", field="n")
+    query, key = np.arange(1.0, n + 1), np.arange(3.0, n + 3)
+    totals = [attend(query[None, :m], key[None, :m], [[1.0]]).raw[0, 0] for m in range(1, n + 1)]
+    return GrowingProduct(query * key, np.array(totals))
+
+
+class RowStatistics(NamedTuple):
+    """What the rows of a head's scores and weights look like, each an array of the same shape, one entry a head.
+
+    spread    standard deviation of the scores that a query may use, after the scale
+    entropy   mean over rows of -Σ p ln p, in nats: 0 if one key has all the weight, ln n if n keys share it evenly
+    largest   mean over rows of the largest weight, in [0, 1]
+    near_one  the share of rows with a weight above .99, in [0, 1]
+    jacobian  mean over rows of the Frobenius norm of diag(p) - p pᵀ, in [0, 0.71]
+
+    Rows with nothing to attend to are left out. A row with a single key counts: its weight is 1 at any scale.
+    """
+
+    spread: Array
+    entropy: Array
+    largest: Array
+    near_one: Array
+    jacobian: Array
+
+
+def row_statistics(trace: AttentionTrace) -> RowStatistics:
+    """The statistics of one head; every field is an array of shape []."""
+    weights = trace.weights[~trace.empty_rows].astype(np.float64)
+    if not weights.size:
+        raise InputError("Every row of this head is masked; there is nothing to measure.", field="mask")
+    largest = weights.max(axis=1)
+    found = (
+        trace.scaled[trace.mask].std(dtype=np.float64),
+        entropy(weights).mean(),
+        largest.mean(),
+        (largest > NEARLY_ALL).mean(),
+        jacobian_norm(weights).mean(),
+    )
+    return RowStatistics(*(np.asarray(number) for number in found))
+
+
+def entropy(weights: Array) -> Array:
+    """-Σ p ln p of each row, in nats: [..., keys] to [...] in [0, ln keys] (Shannon 1948, section 6)."""
+    safe = np.where(weights > 0, weights, 1)
+    return -(weights * np.log(safe)).sum(axis=-1)
+
+
+def softmax_jacobian(weights: ArrayLike) -> Array:
+    """The derivative of each weight by each score, diag(p) - p pᵀ: [keys] to [keys, keys].
+
+    Symmetric, every row sums to 0, eigenvalues in [0, 1/2] (Goodfellow et al. 2016, Deep Learning, section 6.2.2.3).
+    """
+    row = np.asarray(weights, dtype=np.float64)
+    return np.diag(row) - np.outer(row, row)
+
+
+def jacobian_norm(weights: Array) -> Array:
+    """The Frobenius norm of diag(p) - p pᵀ without building it: √(Σ p² - 2 Σ p³ + (Σ p²)²), [..., keys] to [...]."""
+    squares = weights * weights
+    total, cubes = squares.sum(axis=-1), (squares * weights).sum(axis=-1)
+    return np.sqrt(np.maximum(total - 2 * cubes + total**2, 0))  # rounding can leave -1e-17 when one weight is 1
+
+
+class Saturation(NamedTuple):
+    """A row of scores as it is and divided, each with its weights: four arrays [keys]."""
+
+    scores: Array
+    weights: Array
+    divided_scores: Array
+    divided_weights: Array
+
+
+def divided(scores: Sequence[float], divisor: float) -> Saturation:
+    """What dividing the scores does to their weights: [14, 10] has [0.982, 0.018], its half [7, 5] [0.881, 0.119]."""
+    if not divisor > 0:
+        raise InputError(f"The divisor is {divisor}; it has to be above 0.", field="divisor")
+    row = np.asarray(scores, dtype=np.float64)
+    return Saturation(row, softmax(row), row / divisor, softmax(row / divisor))
+
+
+@dataclass(frozen=True, eq=False)
+class Sweep:
+    """Random heads of growing d_k, each without and with the scale 1/√d_k.
+
+    d_k               [sizes]
+    unscaled, scaled  statistics of shape [repeats, sizes]
+    """
+
+    d_k: NDArray[np.int_]
+    unscaled: RowStatistics
+    scaled: RowStatistics
+
+    @property
+    def theory(self) -> Array:
+        """√d_k [sizes]: the spread of unscaled scores if the entries of q and k are independent with variance 1."""
+        return np.sqrt(self.d_k)
+
+
+def sweep(
+    sizes: Sequence[int] = POWERS_OF_TWO,
+    *,
+    queries: int = 64,
+    keys: int = 64,
+    repeats: int = 8,
+    distribution: str = "normal",
+    deviation: float = 1.0,
+    seed: int = 0,
+) -> Sweep:
+    """Measure random heads: `repeats` draws for every d_k in `sizes`, of `queries` rows and `keys` columns each.
+
+    distribution  of the entries of q and k, all with mean 0: "normal", "uniform" or "sign" (±1)
+    deviation     their standard deviation; theory: that of q · k is deviation² · √d_k
+    """
+    if distribution not in DISTRIBUTIONS:
+        allowed = ", ".join(DISTRIBUTIONS)
+        raise InputError(f"There is no distribution {distribution!r}. Choose one of: {allowed}.", field="distribution")
+    if not 0 < deviation <= 100:
+        raise InputError(
+            f"The standard deviation is {deviation}; it has to be above 0, at most 100.", field="deviation"
+        )
+    if min(sizes, default=0) < 1:
+        raise InputError("Every d_k has to be a whole number from 1.", field="d_k")
+    rng = np.random.default_rng(seed)
+    draw = DISTRIBUTIONS[distribution].draw
+    unscaled, scaled = [], []
+    for _ in range(repeats):
+        for d_k in sizes:
+            trace = attend(
+                deviation * draw(rng, (queries, d_k)), deviation * draw(rng, (keys, d_k)), np.zeros((keys, 1))
+            )
+            scaled.append(row_statistics(trace))
+            unscaled.append(row_statistics(trace.changed(scale=1.0)))
+    shape = (repeats, len(sizes))
+    return Sweep(np.array(sizes), _stacked(unscaled, shape), _stacked(scaled, shape))
+
+
+def mean_and_error(repeated: Array) -> tuple[Array, Array]:
+    """The mean over the first axis and its standard error: [repeats, ...] to two arrays [...]."""
+    return repeated.mean(axis=0), repeated.std(axis=0, ddof=1) / np.sqrt(len(repeated))
+
+
+def example_row(d_k: int, *, scaled: bool, keys: int = 6, seed: int = 0) -> Array:
+    """The scores of one random query and `keys` random keys: [keys].
+
+    A larger d_k adds dimensions to the same vectors, up to 4,096 of them.
+    """
+    if not 1 <= d_k <= POWERS_OF_TWO[-1]:
+        raise InputError(f"d_k is {d_k}; it has to be from 1 to {POWERS_OF_TWO[-1]:,}.", field="d_k")
+    numbers = np.random.default_rng(seed).standard_normal((keys + 1, POWERS_OF_TWO[-1]))[:, :d_k]
+    trace = attend(numbers[:1], numbers[1:], np.zeros((keys, 1)))
+    return (trace.scaled if scaled else trace.raw)[0]
+
+
+@dataclass(frozen=True, eq=False)
+class ModelScores:
+    """Every head of one pass of a model, with the scale it was trained with and without any.
+
+    d_k              how many numbers a query has
+    scale            what the model multiplies its raw scores by
+    with_scale       statistics of shape [layers, heads]
+    without_scale    the same with a scale of 1: what the weights would be if the raw scores went into the softmax
+    """
+
+    d_k: int
+    scale: float
+    with_scale: RowStatistics
+    without_scale: RowStatistics
+
+    @property
+    def theory(self) -> float:
+        """√d_k: the spread of unscaled scores if the entries of q and k were independent with variance 1."""
+        return float(np.sqrt(self.d_k))
+
+
+def model_scores(capture: Capture, kind: Kind | None = None) -> ModelScores:
+    """Measure all heads of a pass, one at a time, so that memory holds the matrices of one head only."""
+    shape = capture.layers(kind), capture.heads(kind)
+    with_scale, without_scale = [], []
+    for layer, head in np.ndindex(shape):
+        trace = capture.trace(layer, head, kind)
+        with_scale.append(row_statistics(trace))
+        without_scale.append(row_statistics(trace.changed(scale=1.0)))
+    first = capture.trace(0, 0, kind)
+    return ModelScores(first.query.shape[1], first.scale, _stacked(with_scale, shape), _stacked(without_scale, shape))
+
+
+def over_heads(statistics: RowStatistics) -> RowStatistics:
+    """All heads in one number each: the middle head's spread (a few heads spread far more than the rest), else means."""
+    means = RowStatistics(*(np.asarray(numbers.mean()) for numbers in statistics))
+    return means._replace(spread=np.asarray(np.median(statistics.spread)))
+
+
+def _stacked(found: Iterable[RowStatistics], shape: tuple[int, ...]) -> RowStatistics:
+    return RowStatistics(*(np.array(numbers).reshape(shape) for numbers in zip(*found, strict=True)))
+
+
+# --- what the scale does to learning: gradients by automatic differentiation, through one head and through a stack of layers.
+# Everything starts untrained, with random weights; nothing here is about how training goes on from there.
+
+Around = Literal["nothing", "normalise before", "normalise after"]
+AROUND: tuple[Around, ...] = get_args(Around)
+
+D_MODEL = 128  # of the single head; its queries and keys have d_k numbers
+TOKENS = 64
+STACK_TOKENS = 32
+MAX_LAYERS = 24
+WIDTHS = (16, 32, 64)
+
+# Gradients below this are rounding errors of float64 relative to the gradient of length 1 that enters at the top.
+ROUNDING = 1e-16
+
+
+def autograd_jacobian(scores: ArrayLike) -> Array:
+    """The derivative of each weight by each score, as torch finds it: [keys] to [keys, keys]."""
+    row = torch.tensor(np.asarray(scores), dtype=torch.float64)
+    jacobian = torch.autograd.functional.jacobian(lambda x: torch.softmax(x, dim=0), row)
+    assert isinstance(jacobian, Tensor)
+    return jacobian.numpy()
+
+
+def autograd_norm(scores: ArrayLike) -> float:
+    """The Frobenius norm of that derivative, to be compared with `jacobian_norm` of the weights."""
+    return float(np.linalg.norm(autograd_jacobian(scores)))
+
+
+class HeadGradients(NamedTuple):
+    """Lengths of gradients, each [repeats, sizes].
+
+    query, key                mean over the rows of q or k of the length of that row's gradient
+    median_query, median_key  the same of the row in the middle
+    W_Q                       the Frobenius norm of the whole matrix's gradient
+    """
+
+    query: Array
+    median_query: Array
+    key: Array
+    median_key: Array
+    W_Q: Array
+
+
+@dataclass(frozen=True, eq=False)
+class GradientSweep:
+    """One head with growing d_k, without and with the scale 1/√d_k."""
+
+    d_k: NDArray[np.int_]
+    unscaled: HeadGradients
+    scaled: HeadGradients
+
+
+def head_gradients(
+    sizes: Sequence[int] = tuple(2**power for power in range(11)), *, repeats: int = 8, seed: int = 0
+) -> GradientSweep:
+    """The gradients that reach q, k and W_Q of one head, `repeats` draws for every d_k in `sizes`.
+
+    x = 64 tokens of 128 standard normal numbers; W_Q, W_K [128, d_k] and W_V [128, 64] normal with variance 1/128, so that
+    q, k and v have variance 1; the gradient that arrives at the head's output is standard normal. No mask.
+    """
+    both: dict[bool, list[list[float]]] = {False: [], True: []}
+    for repeat in range(repeats):
+        for d_k in sizes:
+            for scaled, found in both.items():
+                rng = torch.Generator().manual_seed(seed * 1_000_003 + repeat)
+                found.append(_one_head(d_k, d_k**-0.5 if scaled else 1.0, rng))
+    unscaled, scaled = (
+        HeadGradients(*np.array(found).reshape(repeats, len(sizes), -1).transpose(2, 0, 1)) for found in both.values()
+    )
+    return GradientSweep(np.array(sizes), unscaled, scaled)
+
+
+def _one_head(d_k: int, scale: float, rng: torch.Generator) -> list[float]:
+    x = _normal(rng, TOKENS, D_MODEL)
+    W_V, W_Q, W_K = (_normal(rng, D_MODEL, size) / D_MODEL**0.5 for size in (64, d_k, d_k))
+    query, key = (x @ W_Q).requires_grad_(), (x @ W_K).requires_grad_()
+    output = _attention(query, key, x @ W_V, scale)
+    to_query, to_key = torch.autograd.grad(output, (query, key), grad_outputs=_normal(rng, TOKENS, 64))
+    by_query, by_key = to_query.norm(dim=1), to_key.norm(dim=1)
+    to_W_Q = x.T @ to_query  # the chain rule through q = x W_Q
+    return [float(n) for n in (by_query.mean(), by_query.median(), by_key.mean(), by_key.median(), to_W_Q.norm())]
+
+
+@dataclass(frozen=True, eq=False)
+class StackGradients:
+    """Lengths of gradients in a stack, each [repeats, layers], the first layer first; at least 1e-16.
+
+    W_Q     the Frobenius norm of the gradient of the layer's query projection
+    inputs  the length of the gradient of what the layer reads, all tokens together
+    """
+
+    W_Q: Array
+    inputs: Array
+
+
+def stack_gradients(
+    layers: int, *, scaled: bool, width: int = 64, around: Around = "normalise before", repeats: int = 8, seed: int = 0
+) -> StackGradients:
+    """Gradients in a stack of 1 to 24 untrained attention layers, from a random gradient of length 1 at its output.
+
+    Each layer is one head without a mask, d_k = d_v = width, followed by W_O; all four projections are normal with variance
+    1/width. It reads 32 tokens of `width` standard normal numbers. No feed-forward layers. `around` the attention A:
+    "nothing" A(x), "normalise before" x + A(norm(x)) (GPT-2), "normalise after" norm(x + A(x)) (Vaswani et al. 2017,
+    section 3.1; the names pre-LN and post-LN in Xiong et al. 2020, figure 1).
+    """
+    if not 1 <= layers <= MAX_LAYERS:
+        raise InputError(f"The stack has {layers} layers; it can have 1 to {MAX_LAYERS}.", field="layers")
+    if around not in AROUND:
+        raise InputError(f"There is no {around!r}. Choose one of: {', '.join(AROUND)}.", field="around")
+    scale = width**-0.5 if scaled else 1.0
+    rng = torch.Generator().manual_seed(seed)
+    # The repeats are a batch, each with projections of its own; layer by layer, so that a deeper stack keeps the first ones.
+    x = _normal(rng, repeats, STACK_TOKENS, width).requires_grad_()
+    arriving = _normal(rng, repeats, STACK_TOKENS, width)
+    queries: list[Tensor] = []
+    inputs: list[Tensor] = []
+    for _ in range(layers):
+        W_Q, W_K, W_V, W_O = (_normal(rng, repeats, width, width) / width**0.5 for _ in range(4))
+        W_Q.requires_grad_()
+        queries.append(W_Q)
+        inputs.append(x)
+        read = _normalised(x) if around == "normalise before" else x
+        attended = _attention(read @ W_Q, read @ W_K, read @ W_V, scale) @ W_O
+        x = attended if around == "nothing" else x + attended
+        x = _normalised(x) if around == "normalise after" else x
+    arriving = arriving / arriving.norm(dim=(1, 2), keepdim=True)
+    found = torch.autograd.grad(x, (*queries, *inputs), grad_outputs=arriving)
+    lengths = torch.stack([gradient.norm(dim=(1, 2)) for gradient in found], dim=1).numpy().clip(min=ROUNDING)
+    return StackGradients(lengths[:, :layers], lengths[:, layers:])
+
+
+def log_mean_and_error(repeated: Array) -> tuple[Array, Array]:
+    """The mean of the base-10 logarithm over the first axis and its standard error, for lengths that differ by powers of 10."""
+    logarithms = np.log10(repeated)
+    return logarithms.mean(axis=0), logarithms.std(axis=0, ddof=1) / np.sqrt(len(repeated))
+
+
+def _attention(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
+    return scaled_dot_product_attention(query, key, value, scale=scale)
+
+
+def _normalised(x: Tensor) -> Tensor:
+    return layer_norm(x, x.shape[-1:])
+
+
+def _normal(rng: torch.Generator, *shape: int) -> Tensor:
+    return torch.randn(shape, generator=rng, dtype=torch.float64)

@@ -1,0 +1,408 @@
+"""How attention learns where a token stands: sinusoids, rotations, and biases; and that without them it cannot know."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from core.attention.masks import causal, grid
+from core.attention.sources import embed
+from core.attention.trace import Array, AttentionTrace, attend
+from core.capturing.capture import Capture
+from core.errors import InputError
+from core.models.model import Model
+from core.models.modules import Kind
+
+BASE = 10_000.0  # Vaswani et al. 2017 and Su et al. 2021; SmolLM2 uses 100,000
+
+# --- sinusoids, added to the tokens
+
+
+def sinusoidal(count: int, d_model: int, base: float = BASE) -> Array:
+    """The encoding of positions 0 to count - 1 (Vaswani et al. 2017, section 3.5): [count, d_model] in [-1, 1].
+
+    PE[p, 2i] = sin(p · ω_i), PE[p, 2i + 1] = cos(p · ω_i), ω_i = base^(-2i / d_model) radians per token.
+    """
+    angles = np.outer(np.arange(count), frequencies(d_model, base))  # [count, d_model / 2]
+    return np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(count, d_model)
+
+
+def frequencies(width: int, base: float = BASE) -> Array:
+    """ω_i = base^(-2i / width) for every pair of dimensions, in radians per token: [width / 2] in (0, 1].
+
+    A pair repeats after 2π / ω_i tokens, its wavelength. Raises InputError if width is odd, or base is not above 1.
+    """
+    if width < 2 or width % 2:
+        raise InputError(f"The width is {width}; dimensions are used in pairs, so it has to be even.", field="width")
+    if not base > 1:
+        raise InputError(f"The base is {base}; it has to be above 1.", field="base")
+    return base ** (-np.arange(0, width, 2) / width)
+
+
+def shift_map(k: int, d_model: int, base: float = BASE) -> Array:
+    """The matrix M with PE[p + k] = M @ PE[p] for every p: [d_model, d_model] (Vaswani et al. 2017, section 3.5).
+
+    One 2 × 2 rotation by k · ω_i for each pair of dimensions: sin(a + b) and cos(a + b) written as a matrix.
+    """
+    angles = k * frequencies(d_model, base)
+    matrix = np.zeros((d_model, d_model))
+    sine, cosine = np.arange(0, d_model, 2), np.arange(1, d_model, 2)
+    matrix[sine, sine] = matrix[cosine, cosine] = np.cos(angles)
+    matrix[sine, cosine] = np.sin(angles)
+    matrix[cosine, sine] = -np.sin(angles)
+    return matrix
+
+
+@dataclass(frozen=True, eq=False)
+class Shift:
+    """One step of k tokens along the sinusoids.
+
+    matrix    [d_model, d_model]  `shift_map`
+    target    [d_model]  PE[p + k]
+    moved     [d_model]  matrix @ PE[p]
+    residual  max |PE[p + k] - matrix @ PE[p]| over every p from 0 to 999: rounding alone
+    """
+
+    matrix: Array
+    target: Array
+    moved: Array
+    residual: float
+
+
+def shift(position: int, k: int, d_model: int, base: float = BASE) -> Shift:
+    """Move the encoding of one position k tokens on by `shift_map`, and measure how well that does for all positions."""
+    matrix = shift_map(k, d_model, base)
+    encodings = sinusoidal(1000 + k, d_model, base)
+    moved = encodings[:1000] @ matrix.T
+    residual = float(np.abs(encodings[k:] - moved).max())
+    return Shift(matrix, encodings[position + k], moved[position], residual)
+
+
+def sinusoid_scores(count: int, d_model: int, base: float = BASE) -> Array:
+    """PE[p] · PE[q] for every two positions: [count, count]. It equals Σ cos((p - q) · ω_i): only the distance counts."""
+    encodings = sinusoidal(count, d_model, base)
+    return attend(encodings, encodings, encodings).raw
+
+
+def diagonal_spread(scores: Array) -> float:
+    """The largest difference between two scores [n, n] of equal distance: 0 where a score depends on distance only."""
+    count = len(scores)
+    return max(float(np.ptp(np.diagonal(scores, offset))) for offset in range(-count + 1, count))
+
+
+# --- rotations, applied to queries and keys
+
+
+def rotate(vectors: ArrayLike, positions: ArrayLike, base: float = BASE) -> Array:
+    """Rotary position embedding (Su et al. 2021, equation 34): each pair of dimensions turns by position · ω_i.
+
+    vectors    [n, d]  queries or keys, d even
+    positions  [n]     any numbers, also negative ones, which turn back
+    returns    [n, d]  of the same lengths
+
+    Dimension i is paired with i + d/2, as in Llama; Su et al. pair 2i with 2i + 1, the same thing in another order.
+    """
+    matrix = np.asarray(vectors, dtype=np.float64)
+    angles = np.outer(np.asarray(positions, dtype=np.float64), frequencies(matrix.shape[1], base))  # [n, d / 2]
+    first, second = np.split(matrix, 2, axis=1)
+    cosine, sine = np.cos(angles), np.sin(angles)
+    return np.concatenate([first * cosine - second * sine, second * cosine + first * sine], axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class RotaryScores:
+    """The scores of one query vector with one key vector, placed at different distances, twice.
+
+    distances  [n]  query position - key position, in tokens
+    here       [n]  with the query at position n - 1
+    shifted    [n]  with both positions later by `shift`
+    difference max |here - shifted|: rounding alone, because only the distance counts
+    """
+
+    distances: NDArray[np.integer]
+    here: Array
+    shifted: Array
+    difference: float
+
+
+def rotary_scores(*, width: int, count: int, shift: int, base: float = BASE, seed: int = 0) -> RotaryScores:
+    """q · k after rotation for a random query, and a key that is the same vector with a little noise.
+
+    width  d_k, even      count  distances 0 to count - 1      shift  tokens that both positions move by
+
+    Query and key are alike, as where a token looks for its own kind, so that the score at distance 0 is high.
+    """
+    rng = np.random.default_rng(seed)
+    query = rng.standard_normal((1, width))
+    key = query + 0.25 * rng.standard_normal((1, width))
+    distances = np.arange(count)
+    rows = []
+    for start in (0, shift):
+        last = start + count - 1
+        keys = rotate(np.repeat(key, count, axis=0), last - distances, base)
+        rows.append(attend(rotate(query, [last], base), keys, keys).raw[0])
+    return RotaryScores(distances, rows[0], rows[1], float(np.abs(rows[0] - rows[1]).max()))
+
+
+# --- biases, added to the scores
+
+
+def alibi_slopes(heads: int) -> Array:
+    """How steeply each head is biased against distance, per token: [heads] in (0, 1) (Press et al. 2021, section 3).
+
+    2^(-8i / heads), i = 1 to heads, for a power of two. Otherwise, as in the authors' code: the slopes of the next smaller
+    power of two, then every other slope of the next larger one until there are enough.
+    """
+    if heads < 1:
+        raise InputError(f"There are {heads} heads; at least one is needed.", field="heads")
+    power = 1 << (heads.bit_length() - 1)
+    slopes = 2.0 ** (-8 * np.arange(1, power + 1) / power)
+    between = 2.0 ** (-8 * np.arange(1, 2 * power + 1, 2) / (2 * power))
+    return np.concatenate([slopes, between[: heads - power]])
+
+
+def alibi_bias(count: int, slope: float) -> Array:
+    """-slope · distance for each query and key: [count, count], at most 0. Press et al. use it under a causal mask."""
+    return -slope * np.abs(relative_positions(count)).astype(np.float64)
+
+
+def relative_positions(count: int) -> NDArray[np.int64]:
+    """Key position - query position: [count, count], negative where the key came before."""
+    places = np.arange(count)
+    return places[None, :] - places[:, None]
+
+
+def bias_alone(bias: Array, mask: ArrayLike | None = None) -> AttentionTrace:
+    """A head whose every score is 0, so that its weights come from the bias [n, n] alone."""
+    nothing = np.zeros((len(bias), 1))
+    return attend(nothing, nothing, nothing, bias=bias, mask=mask)
+
+
+def alibi_head(count: int, heads: int, head: int) -> AttentionTrace:
+    """What ALiBi alone does to one of a model's heads, under the causal mask that Press et al. use."""
+    slopes = alibi_slopes(heads)
+    if not 0 <= head < heads:
+        raise InputError(f"There is no head {head}: they run from 0 to {heads - 1}.", field="head")
+    return bias_alone(alibi_bias(count, slopes[head]), grid(causal, count, count))
+
+
+def t5_buckets(
+    relative: ArrayLike, *, bidirectional: bool = True, buckets: int = 32, farthest: int = 128
+) -> NDArray[np.int64]:
+    """Which of T5's learned biases a pair gets (Raffel et al. 2020, section 2.1): whole numbers in [0, buckets).
+
+    relative       key position - query position, any shape
+    bidirectional  encoder: one half of the buckets for keys before, the other for keys after; decoder: later keys share 0
+    farthest       from this distance on, all share the last bucket
+
+    Half of a side's buckets stand for one distance each; the others grow with the logarithm of the distance.
+    """
+    relative = np.asarray(relative)
+    after = np.zeros(relative.shape, dtype=np.int64)
+    if bidirectional:
+        buckets //= 2
+        after = np.where(relative > 0, buckets, 0)
+        distance = np.abs(relative)
+    else:
+        distance = np.maximum(-relative, 0)
+    exact = buckets // 2
+    # In float32, as T5 does: at distances that lie on a boundary, rounding decides.
+    growth = np.log(np.maximum(distance, 1).astype(np.float32) / np.float32(exact))
+    steps = (growth / np.float32(np.log(farthest / exact)) * np.float32(buckets - exact)).astype(np.int64)
+    return after + np.where(distance < exact, distance, np.minimum(exact + steps, buckets - 1))
+
+
+# --- what tells order, and what does not
+
+Heads = Callable[[Array], tuple[Array, Array, Array]]
+
+
+def _nothing(x: Array, project: Heads) -> AttentionTrace:
+    return attend(*project(x))
+
+
+def _sinusoids(x: Array, project: Heads) -> AttentionTrace:
+    return attend(*project(x + sinusoidal(*x.shape)))
+
+
+def _rotary(x: Array, project: Heads) -> AttentionTrace:
+    query, key, value = project(x)
+    places = np.arange(len(x))
+    return attend(rotate(query, places), rotate(key, places), value)
+
+
+def _alibi(x: Array, project: Heads) -> AttentionTrace:
+    return attend(*project(x), bias=alibi_bias(len(x), slope=0.5))
+
+
+def _causal_mask(x: Array, project: Heads) -> AttentionTrace:
+    return attend(*project(x), mask=grid(causal, len(x), len(x)))
+
+
+ORDER_FROM: dict[str, Callable[[Array, Heads], AttentionTrace]] = {
+    "Nothing": _nothing,
+    "Sinusoids": _sinusoids,
+    "Rotary": _rotary,
+    "ALiBi": _alibi,
+    "Causal mask": _causal_mask,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Shuffled:
+    """One untrained head reading the same tokens in two orders.
+
+    order       [n]  place j of the new order holds the token that stood at order[j]
+    tokens, shuffled_tokens   in both orders
+    before, after             the traces of both readings
+    difference  max |after.output[j] - before.output[order[j]]|: how far any token's output depends on the order
+    """
+
+    order: NDArray[np.integer]
+    tokens: tuple[str, ...]
+    shuffled_tokens: tuple[str, ...]
+    before: AttentionTrace
+    after: AttentionTrace
+    difference: float
+
+    @property
+    def largest_weight(self) -> float:
+        """Of both readings, for one colour range."""
+        return float(max(self.before.weights.max(), self.after.weights.max()))
+
+
+def shuffle(text: str, order_from: str = "Nothing", *, seed: int = 0, d_model: int = 32, d_head: int = 8) -> Shuffled:
+    """Attend to the words of a text as they stand, and shuffled.
+
+    order_from  a name in ORDER_FROM: what in the head's computation depends on position. With nothing, attention is
+                permutation equivariant (Lee et al. 2019, "Set Transformer", property 1): each output moves along with its
+                token, unchanged. A causal mask alone is enough to break that.
+    seed        of the order
+
+    Raises InputError if order_from is unknown, or for a text that `embed` refuses.
+    """
+    if order_from not in ORDER_FROM:
+        raise InputError(f"{order_from!r} is none of {', '.join(ORDER_FROM)}.", field="order_from")
+    tokens, x = embed(text, d_model=d_model)
+    w_q, w_k, w_v = np.random.default_rng(0).standard_normal((3, d_model, d_head)) / np.sqrt(d_model)
+    order = np.random.default_rng(seed).permutation(len(tokens))
+
+    def project(rows: Array) -> tuple[Array, Array, Array]:
+        return rows @ w_q, rows @ w_k, rows @ w_v
+
+    before, after = ORDER_FROM[order_from](x, project), ORDER_FROM[order_from](x[order], project)
+    difference = float(np.abs(after.output - before.output[order]).max())
+    return Shuffled(order, tokens, tuple(tokens[place] for place in order), before, after, difference)
+
+
+# --- in a real model: the bands of its rotation, or the vectors it has learned. A band is a pair of dimensions of queries and
+# keys that turns at one speed (Su et al. 2021, "RoFormer", equation 34). A score is the sum of what its bands add, so it can be
+# asked what the fast and the slow ones add, here and at other distances.
+
+
+@dataclass(frozen=True, eq=False)
+class Rotary:
+    """How a layer rotates its queries and keys.
+
+    frequencies  [bands]     radians per token
+    pairs        [bands, 2]  the two dimensions of each band: in Llama i and i + d_k/2, in Cohere 2i and 2i + 1
+    """
+
+    frequencies: Array
+    pairs: NDArray[np.integer]
+
+    @property
+    def wavelengths(self) -> Array:
+        """[bands]: after how many tokens a band has turned once around."""
+        return 2 * np.pi / self.frequencies
+
+
+def rotary_of(capture: Capture, layer: int, kind: Kind | None = None) -> Rotary | None:
+    """The frequencies and pairs that the model's own code uses in this layer; None if it rotates nothing there."""
+    network = capture.model.network
+    module = capture.calls[kind or capture.kinds[0]][layer].module
+    rotate_half = getattr(sys.modules[type(module).__module__], "rotate_half", None)
+    if rotate_half is None or not getattr(module, "use_rope", True):
+        return None
+    layer_types = getattr(network.config.get_text_config(), "layer_types", None)
+    names = {"inv_freq"} | ({f"{layer_types[layer]}_inv_freq"} if layer_types else set())
+    found = [buffer for name, buffer in network.named_buffers() if name.rpartition(".")[-1] in names]
+    if not found:
+        return None
+    frequencies = found[0].numpy(force=True).astype(np.float64)
+    # x becomes x · cos + rotate_half(x) · sin: numbering the dimensions from 1 shows which is turned into which.
+    numbers = found[0].new_ones(2 * len(frequencies)).cumsum(0)
+    partners = rotate_half(numbers).numpy(force=True).astype(int)
+    first = np.flatnonzero(partners < 0)
+    return Rotary(frequencies, np.stack([first, -partners[first] - 1], axis=1))
+
+
+@dataclass(frozen=True, eq=False)
+class Bands:
+    """The raw score of one query and one key, band by band.
+
+    parts        [bands]  what each band adds to q · k
+    unrotated    what dimensions outside all bands add (models that rotate only part of a head)
+    at_distance_0  [bands]  what the same two vectors would add if the key stood at the query's own position: content alone
+    wavelengths  [bands]  in tokens
+    distance     query position - key position
+    """
+
+    parts: Array
+    unrotated: float
+    at_distance_0: Array
+    wavelengths: Array
+    distance: int
+    _products: NDArray[np.complexfloating]
+
+    @property
+    def score(self) -> float:
+        """q · k: the sum of all parts."""
+        return float(self.parts.sum()) + self.unrotated
+
+    def score_at(self, distances: ArrayLike) -> Array:
+        """What q · k would be if the same two tokens stood this many positions apart: [distances]."""
+        turns = np.outer(np.asarray(distances) - self.distance, 2 * np.pi / self.wavelengths)
+        return (self._products * np.exp(1j * turns)).real.sum(axis=1) + self.unrotated
+
+    def by_distance(self, farthest: int) -> tuple[NDArray[np.integer], Array]:
+        """Distances 0 to `farthest`, on the side where the key is, and the score at each."""
+        distances = np.arange(farthest + 1) * (-1 if self.distance < 0 else 1)
+        return distances, self.score_at(distances)
+
+
+def bands(query: Array, key: Array, distance: int, rotary: Rotary) -> Bands:
+    """Take the score of a captured query [d_k] and key [d_k] apart. Both are as the model used them: already rotated.
+
+    As complex numbers, band i of the pair is q · conj(k) = (unrotated q · conj k) · e^(i ω distance), and adds its real part.
+    """
+    first, second = rotary.pairs.T
+    wide_query, wide_key = query.astype(np.float64), key.astype(np.float64)
+    products = (wide_query[first] + 1j * wide_query[second]) * (wide_key[first] - 1j * wide_key[second])
+    rest = np.setdiff1d(np.arange(query.size), rotary.pairs)
+    return Bands(
+        parts=products.real,
+        unrotated=float(wide_query[rest] @ wide_key[rest]),
+        at_distance_0=(products * np.exp(-1j * distance * rotary.frequencies)).real,
+        wavelengths=rotary.wavelengths,
+        distance=distance,
+        _products=products,
+    )
+
+
+def learned_positions(model: Model) -> Array | None:
+    """The vectors that the model adds to its tokens, one a position: [positions, d_model]; None if it has none (BERT has)."""
+    for name, module in model.network.named_modules():
+        if name.rpartition(".")[-1] in ("position_embeddings", "embed_positions", "wpe") and hasattr(module, "weight"):
+            return module.get_parameter("weight").numpy(force=True).astype(np.float64)
+    return None
+
+
+def cosines(vectors: Array) -> Array:
+    """How alike the directions of the rows are: [n, n] in [-1, 1], 1 on the diagonal."""
+    unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(vectors.dtype).tiny)
+    return unit @ unit.T

@@ -1,0 +1,182 @@
+"""The attention calls of a model's pass: the function that transformers calls for them, and what each was given.
+
+transformers asks a registry which function computes attention. The function registered here computes it exactly as the
+model would without us (torch's scaled_dot_product_attention, or the architecture's own eager code where that cannot) and
+tells whoever listens with which queries, keys and values it was called. Nothing is patched, no hook is left behind, and
+passes in different threads do not hear each other. This is the only file that knows that function's signature.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+from core.errors import WeightsOnlyError
+
+IMPLEMENTATION = "headlight"
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """One attention call inside a forward pass, as torch tensors of batch size 1.
+
+    query   [1, heads, queries, d_k]     after rotary embedding and normalisation, as the scores are computed from it
+    key     [1, key_heads, keys, d_k]    key_heads divides heads: several query heads share one (grouped-query attention)
+    value   [1, key_heads, keys, d_v]
+    mask    [1, 1 or heads, queries, keys] bool (True: may attend) or additive; None: every pair, or causal if `causal`
+    bias    [1, heads, queries, keys] added to the scaled scores, or None
+    output  [1, queries, heads, d_v]     what the model's own attention returned, before W_O
+    sliding_window  how far the layer looks: to keys less than so many tokens away. `mask` says so already
+    """
+
+    module: torch.nn.Module
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    mask: Tensor | None
+    causal: bool
+    scale: float
+    bias: Tensor | None
+    softcap: float | None
+    sinks: Tensor | None
+    output: Tensor
+    sliding_window: int | None = None
+
+
+def wide(tensor: Tensor) -> Tensor:
+    """In float32, which holds every float16 and bfloat16 exactly, or in float64 if the model runs in it."""
+    return tensor if tensor.dtype == torch.float64 else tensor.float()
+
+
+_listener: ContextVar[Callable[[Call], None] | None] = ContextVar("listener", default=None)
+
+
+@contextmanager
+def heard_by(listener: Callable[[Call], None]) -> Iterator[None]:
+    """Within this context, and in no other thread, every attention call is told to the listener once it has been computed.
+
+    What the listener raises ends the pass there and reaches the caller.
+    """
+    token = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
+
+
+# Arguments of an attention call that change nothing about its scores, or that the mask already contains.
+_WITHOUT_EFFECT = {
+    "cache_position",
+    "cu_seq_lens_k",
+    "cu_seq_lens_q",
+    "deterministic",
+    "head_mask",
+    "layer_idx",
+    "logits_to_keep",
+    "max_length_k",
+    "max_length_q",
+    "num_items_in_batch",
+    "output_attentions",
+    "output_hidden_states",
+    "output_router_logits",
+    "past_key_values",
+    "position_embeddings",
+    "position_ids",
+    "return_dict",
+    "seq_idx",
+    "use_cache",
+    "window_size",
+}
+
+
+def _attention(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    *,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    is_causal: bool | None = None,
+    position_bias: torch.Tensor | None = None,
+    softcap: float | None = None,
+    s_aux: torch.Tensor | None = None,
+    sliding_window: int | None = None,
+    **others: object,
+) -> tuple[torch.Tensor, None]:
+    listener = _listener.get()
+    unknown = sorted(name for name in others.keys() - _WITHOUT_EFFECT if others[name] is not None)
+    if unknown and listener is not None:
+        raise WeightsOnlyError(
+            f"{type(module).__name__} computes its attention with {', '.join(unknown)}, which is not understood here. "
+            f"Its stages are not shown, because they would be wrong.",
+            field="model",
+        )
+    is_causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+    scale = query.shape[-1] ** -0.5 if scaling is None else float(scaling)
+    causal_without_mask = bool(is_causal) and attention_mask is None and query.shape[2] > 1
+    if softcap is None and s_aux is None:
+        output, _ = sdpa_attention_forward(
+            module,
+            query,
+            key,
+            value,
+            attention_mask,
+            dropout=dropout,
+            scaling=scale,
+            is_causal=is_causal,
+            position_bias=position_bias,
+        )
+    else:
+        output = _eager(module, query, key, value, attention_mask, causal_without_mask, scale, dropout, softcap, s_aux)
+    if listener is not None:
+        listener(
+            Call(
+                module=module,
+                query=query,
+                key=key,
+                value=value,
+                mask=attention_mask,
+                causal=causal_without_mask,
+                scale=scale,
+                bias=position_bias,
+                softcap=softcap,
+                sinks=s_aux,
+                output=output,
+                sliding_window=sliding_window,
+            )
+        )
+    return output, None
+
+
+def _eager(module, query, key, value, mask, causal_without_mask, scale, dropout, softcap, sinks) -> torch.Tensor:
+    """The architecture's own attention code, for what torch's fused function cannot do (soft caps, sinks)."""
+    own = getattr(sys.modules[type(module).__module__], "eager_attention_forward", None)
+    if own is None:
+        raise WeightsOnlyError(
+            f"{type(module).__name__} needs a soft cap or sinks but has no attention code of its own to compute them.",
+            field="model",
+        )
+    if causal_without_mask:
+        mask = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device).tril()[None, None]
+    if mask is not None and mask.dtype == torch.bool:
+        mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, torch.finfo(query.dtype).min)
+    extras = {"softcap": softcap, "s_aux": sinks}
+    extras = {name: extra for name, extra in extras.items() if extra is not None}
+    output, _ = own(module, query, key, value, mask, scaling=scale, dropout=dropout, **extras)
+    return output
+
+
+AttentionInterface.register(IMPLEMENTATION, _attention)
+# Without a mask function of the same name transformers passes no mask at all and causal models read the future.
+AttentionMaskInterface.register(IMPLEMENTATION, sdpa_mask)

@@ -1,0 +1,126 @@
+"""Pictures for models that read pictures: from a file to an array, and from an array to what the model reads.
+
+A vision transformer cuts the picture into patches and reads them row by row, as other models read words (Dosovitskiy et
+al. 2021, "An Image is Worth 16x16 Words", section 3.1).
+"""
+
+from __future__ import annotations
+
+import io
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from PIL import Image, ImageOps
+
+from core.errors import InputError
+
+FORMATS = ("PNG", "JPEG", "WEBP")
+MAX_BYTES = 20_000_000
+MAX_PIXELS = (
+    16_000_000  # 48 MB in memory, 240 MB while a transparent one is read; a file of a few bytes can claim any size
+)
+
+
+@dataclass(frozen=True)
+class ImageSettings:
+    """What a model's preprocessor_config.json says: (pixel / 255 - mean) / std for red, green and blue.
+
+    `resample` numbers Pillow's filters: 0 nearest, 1 Lanczos, 2 bilinear, 3 bicubic, 4 box, 5 Hamming.
+    """
+
+    mean: tuple[float, ...] = (0.5, 0.5, 0.5)
+    std: tuple[float, ...] = (0.5, 0.5, 0.5)
+    resample: int = Image.Resampling.BILINEAR
+
+    def __post_init__(self) -> None:
+        if not all(len(part) == 3 and np.isfinite(part).all() for part in (self.mean, self.std)) or min(self.std) <= 0:
+            raise ValueError(
+                f"image_mean {list(self.mean)} and image_std {list(self.std)} have to be three numbers each"
+            )
+        Image.Resampling(self.resample)
+
+
+def image_settings(preprocessor: dict) -> ImageSettings:
+    """From the contents of a preprocessor_config.json. Raises ValueError or TypeError for what cannot be used."""
+    standard = ImageSettings()
+    if preprocessor.get("do_normalize") is False:
+        mean, std = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
+    else:
+        mean = preprocessor.get("image_mean") or standard.mean
+        std = preprocessor.get("image_std") or standard.std
+    resample = preprocessor.get("resample")
+    return ImageSettings(tuple(mean), tuple(std), standard.resample if resample is None else resample)
+
+
+def read_image(data: bytes) -> NDArray[np.uint8]:
+    """The picture in a PNG, JPEG or WebP file: [height, width, 3], red, green and blue from 0 to 255.
+
+    Turned upright as its camera says; what is transparent becomes white; of an animation the first picture.
+    Raises InputError (field "image") for anything else, and above MAX_BYTES or MAX_PIXELS.
+    """
+    if len(data) > MAX_BYTES:
+        raise InputError(
+            f"The file has {len(data) / 1e6:.0f} MB; at most {MAX_BYTES // 1_000_000} MB are read. Make it smaller.",
+            field="image",
+        )
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the limit below is lower
+            picture = Image.open(io.BytesIO(data), formats=FORMATS)
+        width, height = picture.size
+        if width * height <= MAX_PIXELS:
+            return np.asarray(_on_white(ImageOps.exif_transpose(picture)))
+    except Exception as error:  # damaged files fail in many ways, and Pillow's own errors share no parent
+        raise InputError(
+            "This file is no picture that can be read: it is damaged or not PNG, JPEG or WebP. Choose another one.",
+            field="image",
+        ) from error
+    raise InputError(
+        f"The picture has {width:,} × {height:,} pixels; at most {MAX_PIXELS // 1_000_000} million are read. "
+        f"Make it smaller.",
+        field="image",
+    )
+
+
+def _on_white(picture: Image.Image) -> Image.Image:
+    if picture.mode.startswith("I"):  # 16 bits of grey, which Pillow would clip instead of scaling
+        picture = Image.fromarray((np.asarray(picture) >> 8).astype(np.uint8))
+    if not picture.has_transparency_data:
+        return picture.convert("RGB")
+    picture = picture.convert("RGBA")
+    return Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture).convert("RGB")
+
+
+def pixel_values(image: ArrayLike, size: tuple[int, int], settings: ImageSettings) -> torch.Tensor:
+    """What a vision model reads: [1, 3, height, width] in this size (height, width), normalised.
+
+    image   [height, width, 3], whole numbers from 0 to 255 as uint8, or real ones from 0 to 1 (rounded to 1/255)
+
+    The whole picture is squeezed or stretched to the model's size, nothing is cut off: every patch is a part of it.
+    """
+    height, width = size
+    picture = Image.fromarray(_eight_bits(image)).resize((width, height), Image.Resampling(settings.resample))
+    pixels = torch.from_numpy(np.array(picture)).permute(2, 0, 1)[None] / 255
+    mean, std = (torch.tensor(part).view(1, 3, 1, 1) for part in (settings.mean, settings.std))
+    return (pixels - mean) / std
+
+
+def _eight_bits(image: ArrayLike) -> NDArray[np.uint8]:
+    array = np.asarray(image)
+    if array.ndim != 3 or array.shape[2] != 3 or 0 in array.shape:
+        raise InputError(
+            f"The picture has the shape {array.shape}; [height, width, 3] is needed: red, green and blue.",
+            field="image",
+        )
+    if array.dtype == np.uint8:
+        return np.ascontiguousarray(array)
+    # A NaN fails every comparison.
+    if array.dtype.kind != "f" or not bool((array >= 0).all() and (array <= 1).all()):
+        raise InputError(
+            f"The picture holds {array.dtype} numbers. Give uint8 from 0 to 255, or real numbers from 0 to 1.",
+            field="image",
+        )
+    return np.rint(array * 255).astype(np.uint8)

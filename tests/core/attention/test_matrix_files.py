@@ -1,0 +1,558 @@
+import io
+import os
+import pickle
+import struct
+import tracemalloc
+import warnings
+import zipfile
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from core.attention.matrix_files import (
+    MAX_CELLS,
+    MAX_FILE_BYTES,
+    MAX_TEXT_BYTES,
+    read_mask,
+    read_matrix,
+    read_npz,
+    to_csv,
+)
+from core.errors import InputError
+
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
+SHAPES = hnp.array_shapes(min_dims=2, max_dims=2, max_side=8)
+NUMBERS = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+
+
+def npy(array, **options):
+    stream = io.BytesIO()
+    np.lib.format.write_array(stream, np.asanyarray(array), **options)
+    return stream.getvalue()
+
+
+def npy_header(text, version=(1, 0)):
+    size = struct.pack("<H" if version == (1, 0) else "<I", len(text))
+    return b"\x93NUMPY" + bytes(version) + size + text.encode("latin-1")
+
+
+def npz(*, compress=False, **arrays):
+    stream = io.BytesIO()
+    (np.savez_compressed if compress else np.savez)(stream, **arrays)
+    return stream.getvalue()
+
+
+def zipped(members, **options):
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", **options) as archive:
+        for name, content in members:
+            archive.writestr(name, content)
+    return stream.getvalue()
+
+
+def refusal(data, *, field="query", read=read_matrix, **options):
+    with pytest.raises(InputError) as caught:
+        read(data, field=field, **options)
+    assert caught.value.field == field
+    return str(caught.value)
+
+
+def npz_refusal(data, *, field="file"):
+    with pytest.raises(InputError) as caught:
+        read_npz(data)
+    assert caught.value.field == field
+    return str(caught.value)
+
+
+def outcome(read, data, **options):
+    """What reading gives: the result, or the InputError. Any other exception fails the test."""
+    try:
+        return read(data, **options)
+    except InputError as error:
+        return error
+
+
+class Booby:
+    """Unpickling it makes a folder: what a hostile file would do, made visible."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)
+
+
+@pytest.fixture
+def booby_trapped(tmp_path):
+    """An object array in NPY form, and the folder that exists once somebody has unpickled it."""
+    trap = tmp_path / "sprung"
+    array = np.empty((2, 3), dtype=object)
+    array.fill(Booby(trap))
+    stream = io.BytesIO()
+    np.save(stream, array, allow_pickle=True)
+    return stream.getvalue(), trap
+
+
+class TestText:
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "1,2,3\n4,5,6",
+            "1, 2, 3\n4, 5, 6\n",
+            "1;2;3\n4;5;6",
+            "1\t2\t3\n4\t5\t6",
+            "1 2   3\n  4 5 6  ",
+            "1 2 3\t\n\t4 5 6\n\t\n",
+            "1,\t2,\t3\n4,\t5,\t6",
+            "\n\n1 2 3\n   \n4 5 6\n\n",
+            "1,2,3\r\n4,5,6\r\n",
+            "1,2,3\r4,5,6",
+            "\ufeff1,2,3\r\n4,5,6",
+            "+1. 2e0 .3E1\n4.0 0.05e+2 60e-1",
+            "1\u00a02\u00a03\n4\u00a05\u00a06",
+        ],
+    )
+    @pytest.mark.parametrize("form", ["text", "file"])
+    def test_ways_to_write_the_same(self, text, form):
+        data = text if form == "text" else text.encode("utf-8")
+        array = read_matrix(data, field="query")
+        np.testing.assert_array_equal(array, NUMBERS, strict=True)
+
+    def test_negative_numbers_and_the_typeset_minus(self):
+        np.testing.assert_array_equal(read_matrix("-1 −2e−3", field="query"), [[-1, -2e-3]])
+
+    def test_one_number(self):
+        np.testing.assert_array_equal(read_matrix("7", field="query"), [[7.0]])
+
+    @given(hnp.arrays(np.float64, SHAPES, elements=FINITE))
+    def test_to_csv_comes_back_exactly(self, array):
+        for data in (to_csv(array), to_csv(array).encode()):
+            back = read_matrix(data, field="value")
+            assert back.tobytes() == array.tobytes()  # bit by bit: -0.0 stays -0.0
+            assert back.shape == array.shape
+
+    @given(
+        hnp.arrays(np.float64, SHAPES, elements=FINITE), st.sampled_from(";,\t "), st.sampled_from(["\n", "\r\n", "\r"])
+    )
+    def test_every_separator_and_line_end(self, array, separator, line_end):
+        text = line_end.join(separator.join(map(repr, row)) for row in array.tolist())
+        assert read_matrix(text, field="value").tobytes() == array.tobytes()
+
+    def test_the_largest_matrix_at_full_precision(self):
+        array = np.full((512, 1024), -2.2250738585072014e-308)
+        np.testing.assert_array_equal(read_matrix(to_csv(array), field="query"), array)
+
+    @pytest.mark.parametrize("text", ["", " ", "\n\n \t\n", "\ufeff", "\ufeff\r\n"])
+    def test_empty(self, text):
+        assert "no numbers" in refusal(text)
+        assert "no numbers" in refusal(text.encode())
+
+    @pytest.mark.parametrize(("row", "length"), [("4 5", 2), ("4 5 6 7", 4)])
+    def test_ragged(self, row, length):
+        message = refusal(f"1 2 3\n\n{row}", name="w.csv")
+        assert f"line 3 differs from line 1 in its number of cells: {length}, not 3." in message
+        assert message.startswith("Query ('w.csv'): ")
+
+    @pytest.mark.parametrize(
+        ("text", "where"),
+        [
+            ("1,2\n3,abc", "line 2, column 2 is 'abc'"),
+            ("1,2\n\n3,0x10", "line 3, column 2 is '0x10'"),
+            ("1_000", "line 1, column 1 is '1_000'"),
+            ("1 ٣", "line 1, column 2 is '٣'"),
+            ("1e", "'1e'"),
+            (".", "'.'"),
+            ("--1", "'--1'"),
+            ("1;2,5", "line 1, column 2 is '2,5', which is not a number"),
+            ("1\t2,5\n3\t4", "column 1 is '1\\t2'"),
+            ("<b>1</b>", "'<b>1</b>'"),
+            ("1,=CMD()", "'=CMD()'"),
+            ("1 \ud800", r"'\ud800'"),
+            ("1 \x00", r"'\x00'"),
+        ],
+    )
+    def test_cell_that_is_no_number(self, text, where):
+        assert where in refusal(text)
+
+    def test_decimal_commas_are_never_split(self):
+        message = refusal("1,5;2,5\n3,5;4,5")
+        assert "'1,5'" in message
+        assert "separated by semicolons here; decimals take a point" in message
+
+    def test_long_cells_are_shortened(self):
+        message = refusal("x" * 1000)
+        assert f"'{'x' * 19}…'" in message
+        assert "x" * 20 not in message
+
+    def test_header_row(self):
+        message = refusal("dim one,dim two\n1,2\n3,4")
+        assert "line 1, column 1 is 'dim one'" in message
+        assert "header row, delete it" in message
+        assert "header" not in refusal("1,x\n1,2")
+        assert "header" not in refusal("1,2\nx,y")
+
+    @pytest.mark.parametrize("text", ["1,,3", "1,2,\n3,4,", ",1", "1\t\t3"])
+    def test_empty_cell(self, text):
+        assert "is empty" in refusal(text)
+
+    @pytest.mark.parametrize("cell", ["nan", "NaN", "-nan", "inf", "-inf", "+Infinity"])
+    def test_not_finite(self, cell):
+        message = refusal(f"1 2\n3 {cell}", field="bias")
+        assert f"line 2, column 2 is {cell!r}" in message
+        assert "mask" in message
+        assert "mask" not in refusal(cell, field="query")
+
+    def test_too_large_for_a_float(self):
+        assert "line 1, column 2 is '1e999', too large" in refusal("1 1e999")
+
+    @pytest.mark.parametrize("separator", [",", " "])
+    def test_too_many_cells(self, separator):
+        row = separator.join(["1"] * 1025)
+        message = refusal("\n".join([row] * 512))
+        assert "512 × 1,025 (rows × columns) are 524,800 cells; at most 524,288" in message
+        assert read_matrix("1\n" * MAX_CELLS, field="query").shape == (MAX_CELLS, 1)
+        assert "524,289 × 1 " in refusal("1\n" * (MAX_CELLS + 1))
+
+    def test_a_hostile_row_is_counted_and_not_split(self):
+        text = "1\n" + "22," * 5_000_000
+        tracemalloc.start()
+        message = refusal(text)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert "cells: 5,000,001, not 1." in message
+        assert peak < 4 * len(text)
+
+    @pytest.mark.parametrize("data", ["1" * (MAX_TEXT_BYTES + 1), b"1" * (MAX_TEXT_BYTES + 1)])
+    def test_too_long(self, data):
+        assert "16,777,217" in refusal(data)
+
+    @pytest.mark.parametrize("tail", ["", "x", "e", ".1x"])
+    def test_an_endless_cell_takes_no_endless_time(self, tail):
+        """A pattern that backtracks would need 10¹² steps here."""
+        message = refusal("1" * 1_000_000 + tail)
+        assert "too large" in message if tail == "" else "not a number" in message
+
+    @pytest.mark.parametrize(
+        ("data", "place"), [("é".encode("latin-1"), 1), (b"1 2\n3 \xff", 7), ("1 2".encode("utf-16"), 1)]
+    )
+    def test_other_encodings(self, data, place):
+        message = refusal(data)
+        assert f"byte {place} is not UTF-8" in message
+
+    @given(st.text() | st.text(alphabet="0123456789.,;\t\n\r -+einfa\ufeff") | st.binary())
+    @settings(max_examples=500)
+    def test_anything_is_a_finite_matrix_or_an_input_error(self, data):
+        for read in (read_matrix, read_mask):
+            result = outcome(read, data, field="key")
+            if isinstance(result, InputError):
+                assert result.field == "key"
+                continue
+            assert result.ndim == 2
+            assert 1 <= result.size <= MAX_CELLS
+            assert np.isfinite(result).all()
+
+
+class TestNpy:
+    @pytest.mark.parametrize("order", ["C", "F"])
+    @pytest.mark.parametrize("version", [(1, 0), (2, 0)])
+    @pytest.mark.parametrize(
+        "dtype", ["i1", "u1", "<i2", ">i4", "<i8", ">u8", "<f2", ">f2", "<f4", ">f4", "<f8", ">f8", np.longdouble]
+    )
+    def test_every_number_type(self, dtype, version, order):
+        array = np.asarray(NUMBERS, dtype=dtype, order=order)
+        back = read_matrix(npy(array, version=version), field="key")
+        np.testing.assert_array_equal(back, NUMBERS, strict=True)
+        assert back.flags.writeable
+        assert back.flags.c_contiguous
+
+    @given(hnp.arrays(np.float64, SHAPES, elements=FINITE), st.sampled_from("CF"))
+    def test_exact(self, array, order):
+        back = read_matrix(npy(np.asarray(array, order=order)), field="key")
+        assert back.tobytes() == array.tobytes()
+
+    @pytest.mark.parametrize("dtype", [bool, complex, "U3", "S3", "M8[s]", "m8[s]", [("a", float)], "V4"])
+    def test_other_types(self, dtype):
+        message = refusal(npy(np.zeros((2, 3), dtype=dtype)))
+        assert "only integers or floats can be read" in message
+
+    @pytest.mark.parametrize(
+        ("array", "advice"),
+        [
+            (np.ones(3), "1 dimension, not 2 (rows, columns). Save it as one row"),
+            (np.float64(1), "0 dimensions"),
+            (np.ones((1, 2, 3)), "3 dimensions"),
+        ],
+    )
+    def test_other_ranks(self, array, advice):
+        assert advice in refusal(npy(array))
+
+    @pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0)])
+    def test_empty(self, shape):
+        assert "is empty" in refusal(npy(np.ones(shape)))
+
+    @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+    @pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+    def test_not_finite(self, bad, dtype):
+        array = NUMBERS.astype(dtype)
+        array[1, 2] = bad
+        assert f"row 2, column 3 (counted from 1) is {bad}" in refusal(npy(array))
+
+    @pytest.mark.skipif(np.finfo(np.longdouble).max <= np.finfo(float).max, reason="long double is float64 here")
+    def test_beyond_float64(self):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert "is inf" in refusal(npy(np.array([["1e400"]], dtype=np.longdouble)))
+
+    def test_too_many_cells(self):
+        assert read_matrix(npy(np.ones((512, 1024), "f2")), field="key").shape == (512, 1024)
+        assert "513 × 1,024 (rows × columns) are 525,312 cells" in refusal(npy(np.ones((513, 1024), "f2")))
+
+    @pytest.mark.parametrize(
+        "shape", ["(1000000, 1000000)", "(10**9, 8)", f"({2**80}, {2**80})", "(-1, 4)", "(-2, -2)"]
+    )
+    def test_claimed_shapes_cost_nothing(self, shape):
+        data = npy_header(f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}}}\n") + b"\0" * 64
+        tracemalloc.start()
+        refusal(data)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < 2**20
+
+    def test_truncated_anywhere(self):
+        whole = npy(NUMBERS)
+        for length in range(len(whole)):
+            refusal(whole[:length])
+        assert "announces 48 bytes of numbers but holds 47" in refusal(whole[:-1])
+        assert "announces 48 bytes of numbers but holds 49" in refusal(whole + b"\0")
+
+    @pytest.mark.parametrize(
+        "header",
+        [
+            "",
+            "{",
+            "[1]",
+            "{'descr': '<f8'}",
+            "__import__('os').abort()",
+            "{'descr': 'nonsense', 'fortran_order': False, 'shape': (1, 1)}",
+            "{'descr': '<f8', 'fortran_order': 0, 'shape': (1, 1)}",
+            "{'descr': '<f8', 'fortran_order': False, 'shape': 'no'}",
+            "{'descr': '<f8', 'fortran_order': False, 'shape': (1.0, 1)}",
+            "(" * 9_000,
+            "-" * 9_000 + "1",
+            "[" * 90 + "]" * 90,
+            "9" * 9_000,
+            " " * 20_000,
+            "\0",
+        ],
+    )
+    @pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0), (9, 9)])
+    def test_broken_headers(self, header, version):
+        assert "header of the NPY file cannot be read" in refusal(npy_header(header + "\n", version) + b"\0" * 8)
+
+    @pytest.mark.filterwarnings("ignore:Reading .* required additional header parsing")
+    @given(st.data())
+    @settings(max_examples=400)
+    def test_flipped_bytes(self, data):
+        content = bytearray(npy(NUMBERS))
+        for _ in range(data.draw(st.integers(1, 4))):
+            content[data.draw(st.integers(6, len(content) - 1))] = data.draw(st.integers(0, 255))
+        result = outcome(read_matrix, bytes(content), field="key")
+        if isinstance(result, InputError):
+            assert result.field == "key"
+            return
+        assert result.ndim == 2
+        assert np.isfinite(result).all()
+
+    def test_pickled_objects_are_refused_and_never_run(self, booby_trapped):
+        data, trap = booby_trapped
+        message = refusal(data)
+        assert "Pickled files are never opened" in message
+        assert not trap.exists()
+        np.load(io.BytesIO(data), allow_pickle=True)  # the trap is real
+        assert trap.exists()
+
+    @pytest.mark.parametrize("protocol", range(2, 6))
+    def test_bare_pickles(self, protocol, tmp_path):
+        data = pickle.dumps(Booby(tmp_path / "sprung"), protocol=protocol)
+        assert "Pickled files are never opened" in refusal(data)
+        assert not (tmp_path / "sprung").exists()
+
+    def test_an_npz_is_no_matrix(self):
+        assert "ZIP archive" in refusal(npz(query=NUMBERS))
+
+
+class TestMask:
+    @pytest.mark.parametrize(
+        "data", ["1 0 0\n1 1 0", b"1,0,0\r\n1,1,0", "1.0;0.0;0\n1;1e0;-0"], ids=["typed", "file", "floats"]
+    )
+    def test_text(self, data):
+        np.testing.assert_array_equal(read_mask(data), [[True, False, False], [True, True, False]], strict=True)
+
+    @pytest.mark.parametrize("dtype", [bool, "u1", "i8", "f2", "f8"])
+    def test_npy(self, dtype):
+        mask = np.tri(4, dtype=dtype)
+        np.testing.assert_array_equal(read_mask(npy(mask)), np.tri(4, dtype=bool), strict=True)
+
+    @given(hnp.arrays(bool, SHAPES))
+    def test_to_csv_comes_back(self, mask):
+        assert set(to_csv(mask)) <= set("01,\n")
+        np.testing.assert_array_equal(read_mask(to_csv(mask)), mask, strict=True)
+
+    @pytest.mark.parametrize(("text", "found"), [("1 2", "is 2.0"), ("1 0.5", "is 0.5"), ("1 -1", "is -1.0")])
+    def test_other_numbers(self, text, found):
+        for data in (text, npy(np.array([text.split()], dtype=float))):
+            message = refusal(data, field="mask", read=read_mask)
+            assert f"row 1, column 2 (counted from 1) {found}" in message
+
+    @pytest.mark.parametrize(
+        "data", ["", "1 0\n1", "true false", "1 nan", npy(np.array([[np.nan]])), npy(np.ones(3, bool))]
+    )
+    def test_what_no_matrix_may_be(self, data):
+        refusal(data, field="mask", read=read_mask)
+
+    def test_pickled(self, booby_trapped):
+        data, trap = booby_trapped
+        refusal(data, field="mask", read=read_mask)
+        assert not trap.exists()
+
+
+class TestNpz:
+    @pytest.mark.parametrize("compress", [False, True])
+    def test_all_five(self, compress):
+        rng = np.random.default_rng(0)
+        given_arrays = {
+            "query": rng.normal(size=(2, 4)),
+            "key": rng.normal(size=(3, 4)),
+            "value": np.asarray(rng.normal(size=(3, 5)), order="F"),
+            "mask": np.array([[True, False, True], [True, True, True]]),
+            "bias": rng.normal(size=(2, 3)),
+        }
+        read = read_npz(npz(compress=compress, **given_arrays))
+        assert sorted(read) == sorted(given_arrays)
+        for name, array in given_arrays.items():
+            np.testing.assert_array_equal(read[name], array, strict=True)
+
+    @pytest.mark.parametrize("names", [("q", "k", "v"), ("Q", "K", "V"), ("Query", "KEY", "value")])
+    def test_names(self, names):
+        read = read_npz(npz(**dict(zip(names, (NUMBERS, NUMBERS + 1, NUMBERS + 2), strict=True)), other=np.ones(3)))
+        assert list(read) == ["query", "key", "value"]
+        for shift, array in enumerate(read.values()):
+            np.testing.assert_array_equal(array, NUMBERS + shift)
+
+    def test_mask_of_numbers(self):
+        read = read_npz(npz(q=NUMBERS, k=NUMBERS, v=NUMBERS, mask=np.array([[1, 0]])))
+        np.testing.assert_array_equal(read["mask"], [[True, False]], strict=True)
+
+    def test_missing(self):
+        message = npz_refusal(npz(query=NUMBERS, weights=NUMBERS))
+        assert "no array named key or value" in message
+        assert "'query.npy', 'weights.npy'" in message
+        assert "holds nothing" in npz_refusal(zipped([]))
+
+    def test_many_other_names_are_not_all_listed(self):
+        message = npz_refusal(zipped([(f"member{index}", b"") for index in range(1000)]))
+        assert "and 990 more" in message
+        assert len(message) < 500
+
+    def test_two_of_a_name(self):
+        assert "two arrays could be the query: 'query.npy' and 'Q.npy'" in npz_refusal(
+            npz(query=NUMBERS, Q=NUMBERS, k=NUMBERS, v=NUMBERS)
+        )
+
+    @pytest.mark.parametrize(
+        ("field", "bad"),
+        [
+            ("query", np.ones(3)),
+            ("key", np.array([[np.nan]])),
+            ("value", np.array([["a"]])),
+            ("value", np.array([[True]])),
+            ("mask", np.array([[2]])),
+            ("mask", np.array([["1"]])),
+            ("bias", np.array([[-np.inf]])),
+            ("bias", np.ones((2, 0))),
+            ("query", np.ones((513, 1024), "f2")),
+        ],
+    )
+    def test_the_field_is_the_arrays_name(self, field, bad):
+        arrays = {"query": NUMBERS, "key": NUMBERS, "value": NUMBERS} | {field: bad}
+        npz_refusal(npz(**arrays), field=field)
+
+    def test_pickled_objects_are_refused_and_never_run(self, booby_trapped):
+        data, trap = booby_trapped
+        archive = zipped([("query.npy", npy(NUMBERS)), ("key.npy", data), ("value.npy", npy(NUMBERS))])
+        assert "Pickled files are never opened" in npz_refusal(archive, field="key")
+        assert not trap.exists()
+
+    def test_members_that_are_no_npy(self):
+        archive = zipped([("query.npy", b"1 2 3"), ("key.npy", b""), ("value.npy", b"")])
+        assert "is not an NPY array" in npz_refusal(archive, field="query")
+
+    @pytest.mark.parametrize("data", [b"", b"PK\x03\x04", b"1,2,3", npy(NUMBERS), b"\x80\x04K\x01."])
+    def test_no_archive(self, data):
+        assert "not an NPZ file" in npz_refusal(data)
+
+    def test_zip_bomb(self):
+        bomb = npy(np.zeros((8, 2**20)))  # 64 MiB that deflate packs a thousandfold
+        archive = zipped([(f"{name}.npy", bomb) for name in "qkv"], compression=zipfile.ZIP_DEFLATED)
+        assert len(archive) < 2**18
+        tracemalloc.start()
+        assert "at most 33,554,432" in npz_refusal(archive)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < 2**20
+
+    def test_zip_bomb_whose_directory_lies(self):
+        content = npy(NUMBERS)
+        bomb = content + b"\0" * 2**26
+        members = [("query.npy", bomb), ("key.npy", content), ("value.npy", content)]
+        archive = zipped(members, compression=zipfile.ZIP_DEFLATED)
+        # The size stands in the directory and before the member itself.
+        archive = archive.replace(struct.pack("<I", len(bomb)), struct.pack("<I", len(content)))
+        with zipfile.ZipFile(io.BytesIO(archive)) as opened:
+            assert opened.getinfo("query.npy").file_size == len(content)
+        tracemalloc.start()
+        assert "damaged" in npz_refusal(archive, field="query")
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < 2**20
+
+    @pytest.mark.parametrize("compression", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+    def test_other_compressions(self, compression):
+        archive = zipped([(f"{name}.npy", npy(NUMBERS)) for name in "qkv"], compression=compression)
+        assert "compressed in a way" in npz_refusal(archive, field="query")
+
+    def test_too_large_a_file(self):
+        assert "33,554,433 bytes" in npz_refusal(b"PK" + b"\0" * (MAX_FILE_BYTES - 1))
+
+    def test_the_largest_arrays_fit(self):
+        largest = np.zeros((512, 1024))
+        read = read_npz(npz(query=largest, key=largest, value=largest, mask=largest, bias=largest))
+        assert all(array.shape == (512, 1024) for array in read.values())
+
+    @pytest.mark.parametrize("compress", [False, True])
+    def test_truncated_anywhere(self, compress):
+        whole = npz(compress=compress, query=NUMBERS, key=NUMBERS, value=NUMBERS)
+        for length in range(len(whole)):
+            with pytest.raises(InputError):
+                read_npz(whole[:length])
+
+    @pytest.mark.filterwarnings("ignore:Reading .* required additional header parsing")
+    @pytest.mark.parametrize("compress", [False, True])
+    @given(data=st.data())
+    @settings(max_examples=300)
+    def test_flipped_bytes(self, compress, data):
+        content = bytearray(npz(compress=compress, query=NUMBERS, key=NUMBERS, value=NUMBERS))
+        for _ in range(data.draw(st.integers(1, 4))):
+            content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+        result = outcome(read_npz, bytes(content))
+        if isinstance(result, InputError):
+            assert result.field in {"file", "query", "key", "value"}
+            return
+        assert {"query", "key", "value"} <= set(result)
+
+    @given(st.binary() | st.binary().map(lambda tail: b"PK\x03\x04" + tail))
+    def test_anything_else_is_an_input_error(self, data):
+        npz_refusal(data)

@@ -1,0 +1,290 @@
+import math
+import os
+import subprocess
+import sys
+import unicodedata
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.attention.sources import (
+    DISTRIBUTIONS,
+    MAX_RANDOM_ROWS,
+    MAX_SEED,
+    MAX_SENTENCE_CHARACTERS,
+    MAX_SENTENCE_WORDS,
+    MAX_WIDTH,
+    Matrices,
+    numbered,
+    random_matrices,
+    split_words,
+    toy_sentence,
+)
+from core.errors import InputError
+from tests.source_files import ROOT
+
+KURTOSIS = {"normal": 3.0, "uniform": 1.8, "sign": 1.0}  # E[x⁴] of each distribution with variance 1
+
+
+def arrays(matrices):
+    return matrices.query, matrices.key, matrices.value
+
+
+class TestMatrices:
+    def test_arrays_are_read_only_copies(self):
+        mine = np.ones((2, 3))
+        matrices = Matrices(mine, mine, mine, ("a", "b"), ("a", "b"), "Ones.")
+        mine[:] = 7
+        for array in arrays(matrices):
+            assert array.dtype == np.float64
+            assert (array == 1).all()
+            with pytest.raises(ValueError, match="read-only"):
+                array[0, 0] = 2
+
+    @pytest.mark.parametrize(("query_tokens", "key_tokens"), [(("a",), ("a", "b")), (("a", "b"), ("a", "b", "c"))])
+    def test_names_and_rows_must_match(self, query_tokens, key_tokens):
+        ones = np.ones((2, 3))
+        with pytest.raises(ValueError, match="tokens for 2 rows"):
+            Matrices(ones, ones, ones, query_tokens, key_tokens, "Ones.")
+
+
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+class TestRandomMatrices:
+    def test_shapes_and_names(self, distribution):
+        matrices = random_matrices(2, 3, 5, 7, distribution=distribution)
+        assert [array.shape for array in arrays(matrices)] == [(2, 5), (3, 5), (3, 7)]
+        assert matrices.query_tokens == ("q0", "q1")
+        assert matrices.key_tokens == ("k0", "k1", "k2")
+
+    def test_mean_0_and_variance_1(self, distribution):
+        kurtosis = KURTOSIS[distribution]
+        matrices = random_matrices(MAX_RANDOM_ROWS, MAX_RANDOM_ROWS, MAX_WIDTH, MAX_WIDTH, distribution=distribution)
+        for array in arrays(matrices):
+            assert abs(array.mean()) < 4 / math.sqrt(array.size)
+            # The second moment about the true mean 0: its standard error is √((E[x⁴] - 1) / n), 0 for signs.
+            assert abs((array**2).mean() - 1) <= 4 * math.sqrt((kurtosis - 1) / array.size)
+            assert abs((array**4).mean() - kurtosis) < 0.1
+
+    def test_the_three_are_independent(self, distribution):
+        matrices = random_matrices(512, 512, 64, 64, distribution=distribution)
+        query, key, value = arrays(matrices)
+        for one, other in ((query, key), (key, value), (query, value)):
+            assert abs((one * other).mean()) < 4 / math.sqrt(one.size)
+
+    def test_seeds_reproduce(self, distribution):
+        first, again = (random_matrices(seed=3, distribution=distribution) for _ in range(2))
+        other = random_matrices(seed=4, distribution=distribution)
+        for a, b, c in zip(arrays(first), arrays(again), arrays(other), strict=True):
+            np.testing.assert_array_equal(a, b)
+            assert (a != c).any()
+
+    @given(more=st.integers(1, 40), seed=st.integers(0, MAX_SEED))
+    @settings(max_examples=25)
+    def test_more_rows_leave_everything_else_alone(self, distribution, more, seed):
+        small = random_matrices(seed=seed, distribution=distribution)
+        queries = random_matrices(queries=6 + more, seed=seed, distribution=distribution)
+        np.testing.assert_array_equal(queries.query[:6], small.query)
+        np.testing.assert_array_equal(queries.key, small.key)
+        np.testing.assert_array_equal(queries.value, small.value)
+        keys = random_matrices(keys=6 + more, seed=seed, distribution=distribution)
+        np.testing.assert_array_equal(keys.query, small.query)
+        np.testing.assert_array_equal(keys.key[:6], small.key)
+        np.testing.assert_array_equal(keys.value[:6], small.value)
+        wider = random_matrices(d_v=8 + more, seed=seed, distribution=distribution)
+        np.testing.assert_array_equal(wider.query, small.query)
+        np.testing.assert_array_equal(wider.key, small.key)
+
+
+class TestRandomMatricesLimits:
+    def test_values_each_distribution_can_take(self):
+        uniform, sign = (random_matrices(64, 64, 64, 64, distribution=name) for name in ("uniform", "sign"))
+        for array in arrays(uniform):
+            assert np.abs(array).max() <= math.sqrt(3)
+            assert np.abs(array).max() > 1.7
+        for array in arrays(sign):
+            assert set(np.unique(array)) == {-1.0, 1.0}
+
+    @pytest.mark.parametrize(("distribution", "words"), [("normal", "normal"), ("uniform", "uniform"), ("sign", "±1")])
+    def test_origin(self, distribution, words):
+        assert random_matrices(seed=5, distribution=distribution).origin == f"Random {words} numbers, seed 5."
+
+    @pytest.mark.parametrize("field", ["queries", "keys", "d_k", "d_v", "seed"])
+    @pytest.mark.parametrize("value", [-1, 2**32, 2.0, "3", True, None, math.nan])
+    def test_sizes_and_seed_are_whole_numbers_in_range(self, field, value):
+        with pytest.raises(InputError) as caught:
+            random_matrices(**{field: value})
+        assert caught.value.field == field
+        assert repr(value) in str(caught.value)
+
+    @pytest.mark.parametrize(
+        ("field", "largest"),
+        [("queries", MAX_RANDOM_ROWS), ("keys", MAX_RANDOM_ROWS), ("d_k", MAX_WIDTH), ("d_v", MAX_WIDTH)],
+    )
+    def test_both_ends_of_each_range(self, field, largest):
+        random_matrices(**{field: 1})
+        random_matrices(**{field: np.int64(largest)})
+        with pytest.raises(InputError, match=f"{largest + 1}.* from 1 to {largest:,}"):
+            random_matrices(**{field: largest + 1})
+        with pytest.raises(InputError):
+            random_matrices(**{field: 0})
+
+    def test_unknown_distribution(self):
+        with pytest.raises(InputError, match=r"'cauchy'.*normal, uniform, sign") as caught:
+            random_matrices(distribution="cauchy")
+        assert caught.value.field == "distribution"
+
+
+class TestSplitWords:
+    @pytest.mark.parametrize(
+        ("text", "words"),
+        [
+            ("The cat sat.", ["The", "cat", "sat", "."]),
+            ("don't  stop,\nl’été 'here'", ["don't", "stop", ",", "l’été", "'", "here", "'"]),
+            ("café 東京 42", ["café", "東京", "42"]),
+            ("cafe\u0301 नमस्ते", ["cafe\u0301", "नमस्ते"]),
+            ("hi👋🏽👩‍💻❤️!", ["hi", "👋🏽", "👩‍💻", "❤️", "!"]),
+            ("🇫🇷🇯🇵 1️⃣", ["🇫🇷", "🇯🇵", "1️⃣"]),
+            ("<b>$x$</b>", ["<", "b", ">", "$", "x", "$", "<", "/", "b", ">"]),
+            ("می‌خواهم", ["می‌خواهم"]),
+            ("snake_case", ["snake_case"]),
+            ("\ufeffBOM", ["BOM"]),
+            ("", []),
+            (" \t\n\u3000", []),
+        ],
+    )
+    def test_examples(self, text, words):
+        assert list(split_words(text)) == words
+
+    @given(st.text() | st.text(alphabet="a é'\u0301\u200d👩💻🏽🇫🇷\u200b.\ufe0f_ "))
+    def test_nothing_visible_is_lost(self, text):
+        def visible(of):
+            return [c for c in of if not c.isspace() and unicodedata.category(c) != "Cf"]
+
+        assert visible("".join(split_words(text))) == visible(text)
+        assert all(word in text for word in split_words(text))
+
+
+class TestToySentence:
+    def test_shapes_names_and_origin(self):
+        matrices = toy_sentence("The cat sat on the mat.", d_model=16, d_head=4, seed=9)
+        assert [array.shape for array in arrays(matrices)] == [(7, 4)] * 3
+        assert matrices.query_tokens == matrices.key_tokens == ("The", "cat", "sat", "on", "the", "mat", ".")
+        assert matrices.origin == "Untrained: every word and projection is a random vector, seed 9."
+
+    def test_a_repeated_word_has_the_same_rows_and_others_do_not(self):
+        for array in arrays(toy_sentence("rose is a rose is a ros")):
+            np.testing.assert_array_equal(array[:3], array[3:6])
+            assert len(np.unique(array[[0, 1, 2, 6]], axis=0)) == 4
+
+    def test_a_word_means_the_same_in_every_sentence(self):
+        alone, within = toy_sentence("cat"), toy_sentence("a big cat sat")
+        for one, other in zip(arrays(alone), arrays(within), strict=True):
+            np.testing.assert_allclose(one[0], other[2], rtol=0, atol=1e-14)  # BLAS may sum in another order
+
+    def test_two_spellings_of_one_accent_are_one_word(self):
+        matrices = toy_sentence("café cafe\u0301")
+        assert matrices.query_tokens == ("café", "cafe\u0301")
+        np.testing.assert_array_equal(matrices.query[0], matrices.query[1])
+
+    def test_query_key_and_value_differ(self):
+        query, key, value = arrays(toy_sentence("one two three"))
+        assert not np.allclose(query, key)
+        assert not np.allclose(key, value)
+        assert not np.allclose(query, value)
+
+    def test_the_head_is_linear_in_d_model_dimensions(self):
+        """[n, d_head] with n and d_head beyond d_model has rank d_model only if it is x @ W."""
+        words = " ".join(f"w{index}" for index in range(40))
+        for array in arrays(toy_sentence(words, d_model=5, d_head=30)):
+            assert np.linalg.matrix_rank(array) == 5
+
+    def test_unit_variance(self):
+        n, d_model, d_head = MAX_SENTENCE_WORDS, 1024, 1024
+        text = " ".join(f"w{index}" for index in range(n))
+        # mean((xW)²) varies through W by 2/d_head · (1/n + 1/d_model) and through x by 2/(n · d_model).
+        error = math.sqrt(2 / d_head * (1 / n + 1 / d_model) + 2 / (n * d_model))
+        for array in arrays(toy_sentence(text, d_model=d_model, d_head=d_head)):
+            assert abs((array**2).mean() - 1) < 4 * error
+
+    def test_other_seeds_give_other_numbers(self):
+        for one, other in zip(arrays(toy_sentence("a b")), arrays(toy_sentence("a b", seed=1)), strict=True):
+            assert not np.allclose(one, other)
+
+    def test_the_seed_also_chooses_the_word_vectors(self):
+        """With one dimension query is x · w, so the ratio of two rows shows the word vectors without the projection."""
+        ratios = [np.divide(*toy_sentence("a b", d_model=1, d_head=1, seed=seed).query) for seed in range(3)]
+        assert len({round(ratio.item(), 9) for ratio in ratios}) == 3
+
+    def test_the_same_in_every_process(self):
+        program = (
+            "import sys; from core.attention.sources import toy_sentence\n"
+            "sys.stdout.write(toy_sentence('Tôkyô 東京 👋').query.tobytes().hex())"
+        )
+        outputs = [
+            subprocess.run(
+                [sys.executable, "-c", program],
+                env=os.environ | {"PYTHONHASHSEED": hash_seed},
+                cwd=ROOT,
+                capture_output=True,
+                check=True,
+            ).stdout
+            for hash_seed in ("1", "2")
+        ]
+        assert outputs[0] == outputs[1]
+        here = np.frombuffer(bytes.fromhex(outputs[0].decode())).reshape(3, 8)
+        np.testing.assert_allclose(toy_sentence("Tôkyô 東京 👋").query, here, rtol=0, atol=1e-14)
+
+    @pytest.mark.parametrize("text", ["", "   ", "\n\t\u3000", "\u200b"])
+    def test_blank_text(self, text):
+        with pytest.raises(InputError, match="blank") as caught:
+            toy_sentence(text)
+        assert caught.value.field == "text"
+
+    def test_too_many_words(self):
+        toy_sentence("a " * MAX_SENTENCE_WORDS, d_model=1, d_head=1)
+        with pytest.raises(
+            InputError, match=rf"has {MAX_SENTENCE_WORDS + 1} words.* at most {MAX_SENTENCE_WORDS}"
+        ) as caught:
+            toy_sentence("a " * (MAX_SENTENCE_WORDS + 1))
+        assert caught.value.field == "text"
+
+    def test_too_many_characters(self):
+        assert len(toy_sentence("a" * MAX_SENTENCE_CHARACTERS).query) == 1
+        with pytest.raises(InputError, match="100,001 characters") as caught:
+            toy_sentence("a" * (MAX_SENTENCE_CHARACTERS + 1))
+        assert caught.value.field == "text"
+
+    @pytest.mark.parametrize(
+        ("field", "value"),
+        [
+            ("d_model", 0),
+            ("d_model", MAX_WIDTH + 1),
+            ("d_head", 0),
+            ("d_head", MAX_WIDTH + 1),
+            ("seed", -1),
+            ("seed", 0.5),
+        ],
+    )
+    def test_limits(self, field, value):
+        with pytest.raises(InputError) as caught:
+            toy_sentence("cat", **{field: value})
+        assert caught.value.field == field
+        assert str(value) in str(caught.value)
+
+    @given(st.text(alphabet=st.characters(exclude_categories=())))
+    @settings(max_examples=200)
+    def test_any_text_gives_finite_rows_or_an_input_error(self, text):
+        try:
+            matrices = toy_sentence(text, d_model=4, d_head=2)
+        except InputError:
+            assert not split_words(text)
+            return
+        assert matrices.query.shape == (len(matrices.query_tokens), 2)
+        assert all(np.isfinite(array).all() for array in arrays(matrices))
+
+
+def test_numbered():
+    assert numbered("q", 3) == ("q0", "q1", "q2")
+    assert numbered("q", 0) == ()

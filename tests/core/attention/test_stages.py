@@ -1,0 +1,63 @@
+"""The formulas say the numbers of the trace, and the numbers read as people write them."""
+
+import numpy as np
+import pytest
+
+from core.attention.ledger import explain, strongest_pair
+from core.attention.stages import STAGES, number
+from core.attention.trace import attend
+
+
+@pytest.fixture
+def trace():
+    rng = np.random.default_rng(5)
+    return attend(*(rng.normal(size=(5, 64)) for _ in range(3)), mask=np.tri(5))
+
+
+def formula(name, trace, cell):
+    (stage,) = (stage for stage in STAGES if stage.name == name)
+    return stage.formula(trace, explain(trace, *cell))
+
+
+def test_the_order_of_the_stages():
+    names = ["Query", "Key", "Value", "Raw scores", "Scaled", "Mask", "Masked", "Softmax", "Output"]
+    assert [stage.name for stage in STAGES] == names
+
+
+def test_live_numbers(trace):
+    raw, scaled = trace.raw[3, 1], trace.scaled[3, 1]
+    assert f"= {raw:.4g}" in formula("Raw scores", trace, (3, 1))
+    assert r"\sqrt{64}} = 0.125" in formula("Scaled", trace, (3, 1))
+    assert f"0.125 = {scaled:.4g}" in formula("Scaled", trace, (3, 1))
+    assert r"= -\infty" in formula("Mask", trace, (1, 3))
+    assert r"(10 \text{ of } 25" in formula("Mask", trace, (1, 3))
+    assert f"= {trace.weights[3, 1]:.4g}" in formula("Softmax", trace, (3, 1))
+    assert r"5 \times 64" in formula("Output", trace, (3, 1))
+
+
+def test_another_scale_is_not_called_one_over_root_d(trace):
+    text = formula("Scaled", trace.changed(scale=1.0), (3, 1))
+    assert "sqrt" not in text
+    assert r"\text{scale} = 1" in text
+
+
+def test_a_query_without_keys_is_said(trace):
+    assert "nothing" in formula("Softmax", trace.changed(mask=np.zeros((5, 5))), (0, 0))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.125, "0.125"), (-3.14159, "−3.142"), (-np.inf, "−∞"), (1e-7, "1e−7"), (123456.0, "1.235e+5"), (0, "0")],
+)
+def test_numbers_for_people(value, text):
+    assert number(value) == text
+
+
+def test_strongest_pair_is_away_from_the_ends_and_the_diagonal():
+    rng = np.random.default_rng(6)
+    for n in (4, 9):
+        trace = attend(*(rng.normal(size=(n, 8)) for _ in range(3)))
+        query, key = strongest_pair(trace)
+        candidates = [(trace.weights[q, k], (q, k)) for q in range(1, n - 1) for k in range(1, n - 1) if q != k]
+        assert max(candidates)[1] == (query, key)
+    assert strongest_pair(attend([[1.0]], [[1.0]], [[1.0]])) == (0, 0)

@@ -1,0 +1,223 @@
+"""attend against torch's scaled_dot_product_attention, closed forms and the worked examples of the textbooks."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from core.attention.trace import attend, softmax
+from core.errors import InputError
+
+SIZES = st.integers(1, 64)
+
+
+@st.composite
+def heads(draw):
+    """Inputs of one head: sizes 1 to 64, magnitudes 1e-3 to 1e3, masks with empty rows, biases, scales."""
+    queries, keys, d_k, d_v = draw(SIZES), draw(SIZES), draw(SIZES), draw(SIZES)
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+
+    def matrix(*shape):
+        return rng.normal(size=shape) * 10 ** draw(st.floats(-3, 3))
+
+    mask = rng.random((queries, keys)) < draw(st.sampled_from([0.0, 0.1, 0.5, 0.9])) if draw(st.booleans()) else None
+    if mask is not None and draw(st.booleans()):
+        mask[rng.integers(queries)] = False
+    bias = matrix(queries, keys) if draw(st.booleans()) else None
+    scale = draw(st.none() | st.floats(0.01, 2))
+    return matrix(queries, d_k), matrix(keys, d_k), matrix(keys, d_v), mask, bias, scale
+
+
+def torch_attention(query, key, value, mask, bias, scale):
+    added = torch.zeros(len(query), len(key), dtype=torch.float64)
+    if bias is not None:
+        added += torch.from_numpy(bias)
+    if mask is not None:
+        added.masked_fill_(~torch.from_numpy(mask), -torch.inf)
+    inputs = (torch.from_numpy(matrix)[None] for matrix in (query, key, value))
+    return torch.nn.functional.scaled_dot_product_attention(*inputs, attn_mask=added[None], scale=scale)[0].numpy()
+
+
+WORST = {"output": 0.0, "row sum": 0.0}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tell_the_worst():
+    """What the generated cases came to, for whoever runs pytest -s."""
+    yield
+    print(f"\nworst difference from torch, in units of the largest value: {WORST}")
+
+
+@settings(max_examples=1_000, deadline=None)
+@given(heads())
+def test_output_is_torchs(inputs):
+    query, key, value, mask, bias, scale = inputs
+    trace = attend(query, key, value, mask=mask, bias=bias, scale=scale)
+    expected = torch_attention(*inputs)
+    full = ~trace.empty_rows
+    # A score is known to about its own size times 2e-16, and e^x turns that into a relative error of the weight.
+    rounding = 1e-13 * (1 + np.abs(trace.scaled).max() + (0 if bias is None else np.abs(bias).max()))
+    difference = np.abs(trace.output[full] - expected[full]).max(initial=0) / np.abs(value).max()
+    assert difference <= rounding
+    sums = trace.weights.sum(axis=1)
+    assert np.all(trace.output[~full] == 0)
+    assert np.all(sums[~full] == 0)
+    np.testing.assert_allclose(sums[full], 1, atol=1e-13)
+    assert np.all((trace.weights >= 0) & (trace.weights <= 1))
+    assert np.all(trace.weights[~trace.mask] == 0)
+    WORST["output"] = max(WORST["output"], float(difference))
+    WORST["row sum"] = max(WORST["row sum"], float(np.abs(sums[full] - 1).max(initial=0)))
+
+
+def test_every_stage_follows_from_the_one_before():
+    rng = np.random.default_rng(0)
+    query, key, value = rng.normal(size=(5, 4)), rng.normal(size=(7, 4)), rng.normal(size=(7, 3))
+    mask, bias = rng.random((5, 7)) < 0.7, rng.normal(size=(5, 7))
+    trace = attend(query, key, value, mask=mask, bias=bias)
+    for q in range(5):
+        for k in range(7):
+            assert trace.raw[q, k] == pytest.approx(sum(query[q, d] * key[k, d] for d in range(4)))
+            assert trace.scaled[q, k] == trace.raw[q, k] / 2
+            assert trace.masked[q, k] == (trace.scaled[q, k] + bias[q, k] if mask[q, k] else -np.inf)
+    exponentials = np.where(mask, np.exp(trace.scaled + bias), 0)
+    np.testing.assert_allclose(trace.weights, exponentials / exponentials.sum(axis=1, keepdims=True), rtol=1e-12)
+    np.testing.assert_allclose(trace.output, trace.weights @ value)
+
+
+def test_softmax_worked_example():
+    scores = np.array([1.0, 0.5, 2.5, -0.1])
+    np.testing.assert_allclose(np.exp(scores), [2.718, 1.649, 12.182, 0.905], atol=5e-4)
+    assert np.exp(scores).sum() == pytest.approx(17.454, abs=5e-4)
+    np.testing.assert_allclose(softmax(scores), [0.156, 0.094, 0.698, 0.052], atol=5e-4)
+
+
+def test_scaling_worked_example():
+    np.testing.assert_allclose(softmax(np.array([14.0, 10.0])), [0.982, 0.018], atol=5e-4)
+    np.testing.assert_allclose(softmax(np.array([7.0, 5.0])), [0.881, 0.119], atol=5e-4)
+    # The same through attend: d_k = 4 halves the scores.
+    trace = attend([[1, 1, 1, 1]], [[14, 0, 0, 0], [10, 0, 0, 0]], [[1], [0]])
+    np.testing.assert_allclose(trace.scaled, [[7, 5]])
+    np.testing.assert_allclose(trace.weights, [[0.881, 0.119]], atol=5e-4)
+
+
+@pytest.mark.parametrize(("n", "product"), [(2, 11), (4, 50), (6, 133)])
+def test_dot_products_grow(n, product):
+    assert attend([np.arange(1, n + 1)], [np.arange(3, n + 3)], [[1]]).raw == product
+
+
+def test_softmax_ignores_a_constant_and_does_not_overflow():
+    scores = np.random.default_rng(0).normal(size=(4, 9))
+    np.testing.assert_allclose(softmax(scores + 1e6), softmax(scores), atol=1e-9)
+    for dtype in (np.float16, np.float32, np.float64):
+        weights = softmax(np.array([np.finfo(dtype).max / 2, 0], dtype=dtype))
+        assert weights.dtype == dtype
+        np.testing.assert_array_equal(weights, [1, 0])
+
+
+def test_a_query_that_may_attend_to_nothing_gets_nothing():
+    trace = attend(np.eye(3), np.eye(3), np.eye(3), mask=[[1, 1, 0], [0, 0, 0], [0, 0, 1]])
+    assert trace.empty_rows.tolist() == [False, True, False]
+    assert trace.weights[1].tolist() == [0, 0, 0]
+    assert trace.output[1].tolist() == [0, 0, 0]
+
+
+def test_minus_infinity_in_the_bias_forbids():
+    bias = np.array([[0.5, -np.inf], [0, 0]])
+    trace = attend(np.eye(2), np.eye(2), np.eye(2), bias=bias)
+    assert trace.mask.tolist() == [[True, False], [True, True]]
+    assert trace.weights[0].tolist() == [1, 0]
+
+
+def test_soft_cap_and_sink_against_torch():
+    rng = np.random.default_rng(1)
+    query, key, value = (rng.normal(size=(6, 8)) * 5 for _ in range(3))
+    trace = attend(query, key, value, softcap=3.0, sinks=0.7)
+    scores = torch.from_numpy(query) @ torch.from_numpy(key).T / 8**0.5
+    capped = torch.tanh(scores / 3) * 3
+    weights = torch.cat([capped, torch.full((6, 1), 0.7)], dim=1).softmax(dim=1)[:, :-1]
+    np.testing.assert_allclose(trace.weights, weights.numpy(), atol=1e-14)
+    assert np.all(trace.weights.sum(axis=1) < 1)
+
+
+def test_a_sink_alone_takes_everything():
+    trace = attend(np.eye(2), np.eye(2), np.eye(2), mask=np.zeros((2, 2)), sinks=1.0)
+    assert trace.weights.tolist() == [[0, 0], [0, 0]]
+
+
+def test_precision_is_kept():
+    for dtype in (np.float16, np.float32, np.float64):
+        trace = attend(*(np.eye(3, dtype=dtype) for _ in range(3)))
+        assert {stage.dtype for stage in (trace.raw, trace.scaled, trace.masked, trace.weights, trace.output)} == {
+            np.dtype(dtype)
+        }
+    assert attend([[1]], [[1]], [[1]]).query.dtype == np.float64
+
+
+def test_a_trace_cannot_be_altered():
+    source = np.eye(3)
+    trace = attend(source, source, source)
+    for name in ("query", "key", "value", "mask", "bias", "raw", "scaled", "masked", "weights", "output"):
+        with pytest.raises(ValueError, match="read-only"):
+            getattr(trace, name)[0, 0] = 7
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        trace.scale = 2.0
+    source[0, 0] = 9  # what the caller keeps is the caller's
+    assert trace.query[0, 0] == 1
+
+
+def test_changed_keeps_what_it_is_not_told():
+    rng = np.random.default_rng(2)
+    trace = attend(*(rng.normal(size=(4, 4)) for _ in range(3)), bias=rng.normal(size=(4, 4)), softcap=5.0, sinks=0.1)
+    other = trace.changed(scale=1.0)
+    assert (other.softcap, other.sinks, other.scale) == (5.0, 0.1, 1.0)
+    np.testing.assert_array_equal(other.bias, trace.bias)
+    np.testing.assert_array_equal(trace.changed(mask=np.tri(4)).mask, np.tri(4, dtype=bool))
+    np.testing.assert_array_equal(trace.changed().weights, trace.weights)
+
+
+BAD = {
+    "columns of query and key": ((np.ones((2, 3)), np.ones((4, 5)), np.ones((4, 2))), {}, "key", "2 × 3.*4 × 5"),
+    "rows of key and value": ((np.ones((2, 3)), np.ones((4, 3)), np.ones((5, 2))), {}, "value", "4 × 3.*5 × 2"),
+    "three dimensions": ((np.ones((1, 2, 3)), np.ones((4, 3)), np.ones((4, 2))), {}, "query", r"\(1, 2, 3\)"),
+    "empty": ((np.ones((0, 3)), np.ones((4, 3)), np.ones((4, 2))), {}, "query", r"\(0, 3\)"),
+    "NaN": ((np.ones((1, 2)), [[1, np.nan]], [[1]]), {}, "key", "nan in row 0, column 1"),
+    "infinity": ((np.ones((1, 2)), [[1, 1]], [[np.inf]]), {}, "value", "inf in row 0, column 0"),
+    "text": (([["a"]], [[1]], [[1]]), {}, "query", "real numbers"),
+    "complex": (([[1j]], [[1]], [[1]]), {}, "query", "complex128"),
+    "ragged": (([[1, 2], [3]], [[1, 2]], [[1]]), {}, "query", "differ in length"),
+    "mask shape": ((np.eye(2), np.eye(2), np.eye(2)), {"mask": np.ones((2, 3))}, "mask", r"\(2, 3\).*\(2, 2\)"),
+    "mask values": ((np.eye(2), np.eye(2), np.eye(2)), {"mask": [[1, 2], [0, 1]]}, "mask", "True and False"),
+    "bias shape": ((np.eye(2), np.eye(2), np.eye(2)), {"bias": np.ones((1, 2))}, "bias", r"\(1, 2\)"),
+    "bias values": ((np.eye(2), np.eye(2), np.eye(2)), {"bias": [[np.inf, 0], [0, 0]]}, "bias", "finite"),
+    "scale": ((np.eye(2), np.eye(2), np.eye(2)), {"scale": np.nan}, "scale", "nan"),
+    "soft cap": ((np.eye(2), np.eye(2), np.eye(2)), {"softcap": -1}, "softcap", "above 0"),
+    "overflow": ((np.eye(2) * 1e200, np.eye(2) * 1e200, np.eye(2)), {}, "query", "too large for float64"),
+    "overflow in half precision": (
+        (np.full((1, 64), 100, np.float16), np.full((1, 64), 100, np.float16), np.ones((1, 1), np.float16)),
+        {},
+        "query",
+        "too large for float16",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_named(case):
+    matrices, options, field, words = BAD[case]
+    with pytest.raises(InputError, match=words) as caught:
+        attend(*matrices, **options)
+    assert caught.value.field == field
+
+
+@given(arrays(np.float64, st.tuples(SIZES, SIZES), elements=st.floats(-1e3, 1e3) | st.just(-np.inf)))
+@settings(deadline=None)
+def test_softmax_rows_sum_to_one_or_to_zero(scores):
+    weights = softmax(scores)
+    empty = np.isneginf(scores).all(axis=1)
+    np.testing.assert_allclose(weights.sum(axis=1), np.where(empty, 0, 1), atol=1e-13)
+    order = np.argsort(scores, axis=1, kind="stable")
+    assert np.all(np.diff(np.take_along_axis(weights, order, axis=1), axis=1) >= 0)

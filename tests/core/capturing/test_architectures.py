@@ -1,0 +1,230 @@
+"""Every promised architecture against its own eager attention, and the table of docs/architectures.md made from it.
+
+Write the table anew: python -m tests.core.test_architectures --write
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass, replace
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+
+from core import capture, load_model
+from core.capturing.capture import Capture
+from core.capturing.layers import layer_labels
+from core.models.inputs import image_inputs
+from core.models.modules import Kind
+from tests.core.tiny_models import TINY, eager, number_words, tiny
+from tests.source_files import ROOT
+
+DOCUMENT = ROOT / "docs" / "architectures.md"
+START, END = "<!-- table -->\n", "<!-- end of table -->"
+HEADER = (
+    "| architecture | class | kinds | layers × heads | special | weights | outputs |\n"
+    "| --- | --- | --- | --- | --- | --- | --- |\n"
+)
+FIELD: dict[Kind, str] = {
+    "self": "attentions",
+    "encoder": "encoder_attentions",
+    "decoder": "decoder_attentions",
+    "cross": "cross_attentions",
+}
+# What is stated is one of these: another machine rounds differently, but not beyond them.
+BOUNDS = (1e-6, 2e-6, 3e-6, 5e-6)
+QK_NORMS = ("q_norm", "query_norm", "q_layernorm")
+
+# Longer than the sliding windows, and with tokens that come again.
+READ = np.random.default_rng(1).integers(3, 64, 24)
+WRITTEN = np.random.default_rng(2).integers(3, 64, 9)
+PICTURE = np.random.default_rng(3).integers(0, 256, (40, 30, 3), dtype=np.uint8)
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One architecture: what was captured, the model's own eager weights by kind, and both passes' results."""
+
+    taken: Capture
+    weights: dict[Kind, tuple[np.ndarray, ...]]  # a layer: [heads, queries, keys]
+    eager_result: torch.Tensor
+    result: torch.Tensor
+
+    def heads(self):
+        """(kind, layer, head, eager weights) of every head there is."""
+        for kind, layers in self.weights.items():
+            for layer, heads in enumerate(layers):
+                for head, weights in enumerate(heads):
+                    yield kind, layer, head, weights
+
+
+@cache
+def passed(name: str) -> Pass:
+    network = tiny(name)
+    model = load_model(network, tokenizer=number_words())
+    if model.reads_images:
+        inputs = image_inputs(model, PICTURE)
+        taken = capture(model, image=PICTURE)
+    elif model.is_encoder_decoder:
+        target = (network.config.decoder_start_token_id, *WRITTEN)
+        inputs = {"input_ids": torch.from_numpy(READ)[None], "decoder_input_ids": torch.tensor([target])}
+        taken = capture(model, input_ids=READ, target=" ".join(map(str, WRITTEN)))
+        assert taken.target_ids == target
+    else:
+        inputs = {"input_ids": torch.from_numpy(READ)[None]}
+        taken = capture(model, input_ids=READ)
+    expected = eager(network, **inputs)
+    with torch.inference_mode():
+        result = network(**inputs)
+    weights = {kind: tuple(layer[0].numpy() for layer in getattr(expected, FIELD[kind])) for kind in taken.kinds}
+    return Pass(taken, weights, expected[0], result[0])
+
+
+def worst_weights(name: str) -> float:
+    """The largest difference between a weight of ours and of the model's eager pass."""
+    both = passed(name)
+    return max(
+        float(np.abs(both.taken.trace(layer, head, kind).weights - weights).max())
+        for kind, layer, head, weights in both.heads()
+    )
+
+
+def worst_outputs(name: str) -> float:
+    """The largest difference between an output of ours and what the model's own attention returned."""
+    taken = passed(name).taken
+    return max(
+        np.abs(taken.trace(layer, head, kind).output - taken.model_output(layer, head, kind)).max()
+        for kind in taken.kinds
+        for layer in range(taken.layers(kind))
+        for head in range(taken.heads(kind))
+    )
+
+
+# --- the architectures
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_every_head_of_every_kind_agrees_with_eager(name):
+    both = passed(name)
+    config = both.taken.model.network.config
+    assert both.taken.kinds == (("encoder", "decoder", "cross") if config.is_encoder_decoder else ("self",))
+    for kind, layers in both.weights.items():
+        assert both.taken.layers(kind) == len(layers)
+        assert both.taken.heads(kind) == layers[0].shape[0] == 4
+    assert worst_weights(name) < BOUNDS[-1]
+    assert worst_outputs(name) < BOUNDS[-1]
+    assert all(both.taken.certificate(layer, head, kind).holds for kind, layer, head, _ in both.heads())
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_the_model_computes_the_same_as_in_eager(name):
+    both = passed(name)
+    torch.testing.assert_close(both.result, both.eager_result, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_attention_is_far_from_uniform(name):
+    """Else almost any weights would agree. The largest weight of a row against 1 / the keys that it may attend to."""
+    both = passed(name)
+    for kind in both.taken.kinds:
+        shares = []
+        for layer in range(both.taken.layers(kind)):
+            trace = both.taken.trace(layer, 0, kind)
+            choices = trace.mask.sum(axis=1)
+            shares.append((trace.weights.max(axis=1) * choices)[choices > 1])
+        assert np.concatenate(shares).mean() > 1.5, kind
+
+
+@pytest.mark.parametrize(
+    ("name", "layer", "without"),
+    [
+        ("Gemma 2", 1, {"softcap": None}),
+        ("gpt-oss", 1, {"sinks": None}),
+        ("T5", 0, {"bias": np.float32(0)}),
+        *((name, 0, {"mask": "causal"}) for name in ("Mistral", "Phi-3", "SmolLM3", "Qwen2", "Qwen3", "Gemma 3")),
+        ("ModernBERT", 1, {"mask": "everything"}),
+    ],
+)
+def test_what_is_special_matters(name, layer, without):
+    """Leaving it out is seen: by far more than what counts as agreement."""
+    trace = passed(name).taken.trace(layer, 0)
+    everything = np.ones(trace.shape, dtype=bool)
+    masks = {"causal": np.tril(everything), "everything": everything}
+    changed = {part: masks[value] if part == "mask" else value for part, value in without.items()}
+    assert np.abs(replace(trace, **changed).weights - trace.weights).max() > 0.01
+
+
+def test_sinks_leave_less_than_everything_to_the_keys():
+    sums = passed("gpt-oss").taken.trace(0, 0).weights.sum(axis=1)
+    assert sums.max() < 1
+    assert all(passed("Llama").taken.trace(0, 0).weights.sum(axis=1) > 0.999)
+
+
+# --- the table
+
+
+def special(taken: Capture) -> str:
+    """What the layers' labels, the numbers of heads and the attention modules say."""
+    found = [part for kind in taken.kinds for label in layer_labels(taken, kind) for part in label.words.split(", ")]
+    if any(taken.key_head(0, 0, kind)[1] < taken.heads(kind) for kind in taken.kinds):
+        found.append("grouped heads")
+    modules = [call.module for kind in taken.kinds for call in taken.layer_calls(kind)]
+    if any(getattr(module, norm, None) is not None for module in modules for norm in QK_NORMS):
+        found.append("QK norm")
+    if len({id(module) for module in modules}) < len(modules):
+        found.append("layers share weights")
+    return ", ".join(dict.fromkeys(part for part in found if part)) or "–"
+
+
+def row(name: str) -> list[str]:
+    """The cells that are the same on every machine."""
+    taken = passed(name).taken
+    sizes = dict.fromkeys(f"{taken.layers(kind)} × {taken.heads(kind)}" for kind in taken.kinds)
+    return [name, type(taken.model.network).__name__, ", ".join(taken.kinds), ", ".join(sizes), special(taken)]
+
+
+def bound(difference: float) -> str:
+    """The next of BOUNDS, with room for a machine that rounds otherwise: from one to another it is up to twice as much."""
+    return f"< {next(limit for limit in BOUNDS if 3 * difference <= limit):.0e}".replace("e-0", "e-")
+
+
+def table() -> str:
+    lines = [[*row(name), bound(worst_weights(name)), bound(worst_outputs(name))] for name in TINY]
+    return HEADER + "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def stated() -> list[list[str]]:
+    """The cells of the table in the document."""
+    text = DOCUMENT.read_text("utf-8")
+    inside = text[text.index(START) + len(START) : text.index(END)]
+    assert inside.startswith(HEADER)
+    return [[cell.strip() for cell in line.strip("|\n").split("|")] for line in inside[len(HEADER) :].splitlines()]
+
+
+def test_the_document_states_what_is_measured():
+    written = stated()
+    assert [cells[0] for cells in written] == list(TINY)
+    for name, cells in zip(TINY, written, strict=True):
+        assert cells[:5] == row(name)
+        for cell, difference in zip(cells[5:], (worst_weights(name), worst_outputs(name)), strict=True):
+            limit = float(re.fullmatch(r"< ([0-9]e-[0-9])", cell)[1])
+            assert limit in BOUNDS
+            assert difference < limit, (name, difference)
+            assert limit == BOUNDS[0] or limit < 20 * difference, (name, difference)
+
+
+def test_bounds():
+    assert [bound(difference) for difference in (0, 3e-7, 6e-7, 9e-7, 1.6e-6)] == [
+        *("< 1e-6", "< 1e-6", "< 2e-6", "< 3e-6", "< 5e-6"),
+    ]
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--write"]:
+        before, _, rest = DOCUMENT.read_text("utf-8").partition(START)
+        DOCUMENT.write_text(before + START + table() + END + rest.partition(END)[2], "utf-8")
+    else:
+        print(table())

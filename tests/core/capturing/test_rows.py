@@ -1,0 +1,60 @@
+"""Rows of many heads against the traces of one, for every way in which architectures mask and bias."""
+
+import numpy as np
+import pytest
+
+from core import capture, load_model
+from core.capturing.rows import row_blocks
+from tests.conftest import TEXTS
+from tests.core.tiny_models import tiny
+
+# Causal without a mask, sliding windows, soft cap, sinks, position bias, cross-attention, no mask at all.
+KINDS_OF_MASK = ("BERT", "Llama", "Mistral", "Gemma 2", "gpt-oss", "T5", "BART", "ModernBERT")
+
+
+def joined(call, stage, fill, **options):
+    """A stage of all rows [heads, queries, keys], with what the blocks leave off filled in."""
+    keys = call.key.shape[2]
+    blocks = [getattr(rows, stage).numpy() for rows in row_blocks(call, **options)]
+    padded = [np.pad(block, ((0, 0), (0, 0), (0, keys - block.shape[2])), constant_values=fill) for block in blocks]
+    return np.concatenate(padded, axis=1)
+
+
+@pytest.mark.parametrize("name", KINDS_OF_MASK)
+@pytest.mark.parametrize("cells", [1, 300, 10**6])
+def test_rows_are_those_of_the_traces(name, cells):
+    taken = capture(load_model(tiny(name)), input_ids=np.arange(3, 15))
+    for kind in taken.kinds:
+        for layer, call in enumerate(taken.calls[kind]):
+            weights = joined(call, "weights", 0.0, cells=cells)
+            masked = joined(call, "masked", -np.inf, cells=cells)
+            for head in range(taken.heads(kind)):
+                trace = taken.trace(layer, head, kind)
+                np.testing.assert_allclose(weights[head], trace.weights, atol=1e-6)
+                assert ((weights[head] == 0) >= ~trace.mask).all()  # exactly 0 where forbidden
+                np.testing.assert_allclose(masked[head], trace.masked, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", KINDS_OF_MASK)
+def test_one_head_and_some_rows(name):
+    taken = capture(load_model(tiny(name)), input_ids=np.arange(3, 15))
+    kind = taken.kinds[0]
+    for head in range(taken.heads(kind)):
+        trace, call = taken.trace(1, head, kind), taken.calls[kind][1]
+        part = joined(call, "weights", 0.0, head=head, rows=range(5, 9), cells=30)
+        np.testing.assert_allclose(part[0], trace.weights[5:9], atol=1e-6)
+        raw = next(row_blocks(call, head, rows=range(11, 12))).raw.numpy()
+        np.testing.assert_allclose(raw[0, 0], trace.raw[11, : raw.shape[2]], rtol=1e-5, atol=1e-5)
+
+
+def test_a_causal_layer_does_only_half_the_work(smollm):
+    taken = capture(smollm, TEXTS[0] * 20)
+    call = taken.calls["self"][0]
+    for rows in row_blocks(call, cells=9 * 8 * len(taken.input_ids)):
+        assert rows.stop - rows.start <= 8
+        assert rows.weights.shape[2] == rows.stop
+
+
+def test_no_block_is_larger_than_allowed(smollm):
+    call = capture(smollm, TEXTS[0] * 20).calls["self"][0]
+    assert max(rows.weights.numel() for rows in row_blocks(call, cells=20_000)) <= 20_000

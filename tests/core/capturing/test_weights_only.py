@@ -1,0 +1,189 @@
+"""Models that expose nothing but their weights, and those that expose none."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+import torch
+import transformers as t
+
+from core import capture, load_model
+from core.capturing import weights_only
+from core.capturing.weights_only import NoAttentionError, attention_weights, gives_weights
+from core.errors import InputError, WeightsOnlyError
+from core.models.inputs import TooLongError
+from tests.core.tiny_models import (
+    CAUSAL_WEIGHTS,
+    FALCON,
+    SEQ2SEQ,
+    SMALL,
+    WEIGHTS_ONLY,
+    WITHOUT_WEIGHTS,
+    XLNET,
+    randomised,
+    tiny,
+)
+
+IDS = np.arange(3, 15)
+
+
+def all_weights(taken) -> np.ndarray:
+    """[layers, heads, queries, keys]."""
+    return np.array([[taken.weights(layer, head) for head in range(taken.heads())] for layer in range(taken.layers())])
+
+
+@pytest.fixture(params=["in memory", "folder"])
+def loaded(request, tmp_path):
+    """A way to load a network."""
+
+    def load(network):
+        if request.param == "in memory":
+            return load_model(network)
+        network.save_pretrained(tmp_path)
+        return load_model(tmp_path)
+
+    return load
+
+
+@pytest.mark.parametrize("name", WEIGHTS_ONLY)
+def test_rows_sum_to_one_and_decoders_do_not_read_the_future(name, loaded):
+    model = loaded(randomised(WEIGHTS_ONLY[name]()))
+    assert not model.captures
+    assert gives_weights(model)
+    taken = attention_weights(model, input_ids=IDS)
+    assert (taken.layers(), taken.heads()) == (2, 4)
+    weights = all_weights(taken)
+    assert weights.shape == (2, 4, 12, 12)
+    np.testing.assert_allclose(weights.sum(axis=-1), 1, rtol=0, atol=2e-6)
+    assert weights.min() >= 0
+    assert weights.max(axis=-1).mean() > 1.7 / 12  # far from uniform
+    future = weights[..., np.triu(np.ones((12, 12), dtype=bool), 1)]
+    assert (future.max() == 0) == (name in CAUSAL_WEIGHTS)
+
+
+@pytest.mark.parametrize("name", WEIGHTS_ONLY)
+def test_loading_changes_nothing_about_what_the_model_computes(name):
+    network = randomised(WEIGHTS_ONLY[name]())
+    ids = torch.from_numpy(IDS)[None]
+    with torch.inference_mode():
+        before = network(ids)[0]
+        after = load_model(network).network(ids, output_attentions=True)[0]
+    torch.testing.assert_close(after, before, rtol=1e-4, atol=1e-4)
+
+
+def test_falcon_with_alibi_hands_out_wrong_weights_and_is_refused():
+    """Once the first assertion fails, transformers is repaired and the refusal can go."""
+    network = randomised(t.FalconForCausalLM(t.FalconConfig(**FALCON, alibi=True, multi_query=False)))
+    ids = torch.from_numpy(IDS)[None]
+    with torch.inference_mode():
+        before = network(ids).logits
+        model = load_model(network)
+        assert (model.network(ids, output_attentions=True).logits - before).abs().max() > 0.01
+    with pytest.raises(NoAttentionError, match="Falcon with ALiBi"):
+        attention_weights(model, input_ids=IDS)
+    with pytest.raises(NoAttentionError, match="Falcon with ALiBi"):
+        capture(model, input_ids=IDS)
+
+
+def test_weights_of_gpt_neo_are_the_softmax_of_its_queries_and_keys():
+    """The first layer by hand (GPT-Neo does not scale its scores): what is exposed is what the model computes with."""
+    network = randomised(WEIGHTS_ONLY["GPT-Neo"]())
+    taken = attention_weights(load_model(network), input_ids=IDS)
+    block = network.transformer.h[0]
+    with torch.inference_mode():
+        x = block.ln_1(network.transformer.wte(torch.from_numpy(IDS)) + network.transformer.wpe(torch.arange(12)))
+        query, key = (
+            part(x).view(12, 4, 8).transpose(0, 1)
+            for part in (block.attn.attention.q_proj, block.attn.attention.k_proj)
+        )
+        scores = (query @ key.mT).masked_fill(torch.ones(12, 12).triu(1).bool(), -torch.inf)
+    np.testing.assert_allclose(all_weights(taken)[0], scores.softmax(-1), rtol=0, atol=2e-6)
+
+
+def test_a_text_and_its_tokens(minilm):
+    config = t.MPNetConfig(**SMALL | {"vocab_size": len(minilm.tokenizer)}, max_position_embeddings=66)
+    model = load_model(randomised(t.MPNetModel(config)), tokenizer=minilm.tokenizer)
+    taken = attention_weights(model, "the cat sat")
+    assert taken.tokens() == ("[CLS]", "the", "cat", "sat", "[SEP]")
+    assert taken.weights(0, 0).shape == (5, 5)
+    with pytest.raises(InputError, match="blank"):
+        attention_weights(model, " ")
+    with pytest.raises(TooLongError, match="at most 10 can be read"):
+        attention_weights(model, "the cat sat " * 9, max_tokens=10)
+    assert len(attention_weights(model, "the cat sat " * 9, max_tokens=10, truncate=True).tokens()) == 10
+
+
+def test_of_an_encoder_decoder_the_encoder():
+    sizes = {key: size for key, size in SEQ2SEQ.items() if key not in ("vocab_size", "decoder_start_token_id")}
+    config = t.FSMTConfig(**sizes, src_vocab_size=64, tgt_vocab_size=64, langs=["en", "de"], decoder_start_token_id=2)
+    taken = attention_weights(load_model(randomised(t.FSMTForConditionalGeneration(config))), input_ids=IDS)
+    assert all_weights(taken).shape == (2, 4, 12, 12)
+
+
+def test_half_precision():
+    taken = attention_weights(load_model(randomised(WEIGHTS_ONLY["GPT-J"]()).bfloat16()), input_ids=IDS)
+    assert taken.weights(1, 2).dtype == np.float32
+    np.testing.assert_allclose(all_weights(taken).sum(axis=-1), 1, atol=0.01)
+
+
+def test_weights_are_read_only():
+    taken = attention_weights(load_model(randomised(WEIGHTS_ONLY["GPT-J"]())), input_ids=IDS)
+    with pytest.raises(ValueError, match="read-only"):
+        taken.weights(0, 0)[0, 0] = 1
+
+
+@pytest.mark.parametrize(("place", "words"), [((2, 0), "no layer 2"), ((0, 4), "no head 4"), ((-1, 0), "no layer -1")])
+def test_places_that_do_not_exist(place, words):
+    taken = attention_weights(load_model(randomised(WEIGHTS_ONLY["GPT-J"]())), input_ids=IDS)
+    with pytest.raises(InputError, match=f"{words}: they run from 0 to"):
+        taken.weights(*place)
+
+
+def test_all_weights_together_stay_below_the_limit(monkeypatch):
+    model = load_model(randomised(WEIGHTS_ONLY["XLNet"]()))
+    monkeypatch.setattr(weights_only, "MAX_BYTES", 2 * 4 * 4 * 20**2)  # 2 layers, 4 heads, 4 bytes, 20 tokens
+    assert attention_weights(model, input_ids=np.full(20, 7)).weights(0, 0).shape == (20, 20)
+    with pytest.raises(TooLongError, match="21 tokens; at most 20 can be read") as caught:
+        attention_weights(model, input_ids=np.full(21, 7))
+    assert (caught.value.count, caught.value.limit, caught.value.field) == (21, 20, "input_ids")
+
+
+def test_the_limit_for_many_heads():
+    config = t.XLNetConfig(**XLNET | {"n_layer": 24, "n_head": 32})
+    model = load_model(t.XLNetModel(config))
+    tracemalloc.start()
+    with pytest.raises(TooLongError) as caught:
+        attention_weights(model, input_ids=np.full(2000, 7), max_tokens=4000)
+    assert tracemalloc.get_traced_memory()[1] < 5e6
+    tracemalloc.stop()
+    limit = caught.value.limit
+    assert 24 * 32 * 4 * limit**2 <= 256e6 < 24 * 32 * 4 * (limit + 1) ** 2
+
+
+@pytest.mark.parametrize("name", WITHOUT_WEIGHTS)
+def test_models_without_weights_say_so(name):
+    model = load_model(randomised(WITHOUT_WEIGHTS[name]()))
+    assert not gives_weights(model)
+    with pytest.raises(NoAttentionError, match="no softmax attention, or another kind of it") as caught:
+        attention_weights(model, input_ids=IDS)
+    assert caught.value.field == "model"
+    with pytest.raises(NoAttentionError, match="neither queries, keys and values nor weights"):
+        capture(model, input_ids=IDS)
+
+
+@pytest.mark.parametrize("name", WEIGHTS_ONLY)
+def test_a_capture_says_that_there_are_only_weights(name):
+    with pytest.raises(WeightsOnlyError, match="keeps its queries, keys and values to itself"):
+        capture(load_model(randomised(WEIGHTS_ONLY[name]())), input_ids=IDS)
+
+
+def test_what_can_be_captured_should_be():
+    with pytest.raises(InputError, match="capture it instead"):
+        attention_weights(load_model(tiny("BERT")), input_ids=IDS)
+
+
+def test_a_model_that_cannot_read_tokens_is_refused_in_words():
+    sizes = {"embedding_size": 8, "hidden_sizes": [8], "depths": [1]}
+    model = load_model(t.ResNetModel(t.ResNetConfig(**sizes)))
+    with pytest.raises(NoAttentionError, match="ResNetModel could not be asked for its attention weights"):
+        attention_weights(model, input_ids=[1, 2])

@@ -1,0 +1,260 @@
+"""Metrics on heads whose answer is known, and against a plain reading of their definitions on real weights."""
+
+import numpy as np
+import pytest
+import torch
+
+from core import capture, load_model
+from core.capturing.rows import Rows
+from core.heads.metrics import METRICS, NAMES, Text, head_metrics, in_words, measure
+from tests.conftest import TEXTS
+from tests.core.tiny_models import tiny
+
+N = 24
+
+
+def scores_of(weights):
+    """Rows whose softmax is exactly these weights: their logarithms as a bias on scores that are 0."""
+    with np.errstate(divide="ignore"):
+        return torch.from_numpy(np.log(weights))
+
+
+def synthetic(weights, ids=None, special=(), punctuation=(), *, same=True, allowed=None, block=7):
+    """The metrics of one head with these weights [queries, keys], in blocks of a few rows: name -> [queries]."""
+    weights = np.asarray(weights, dtype=np.float64)
+    queries, keys = weights.shape
+    allowed = weights > 0 if allowed is None else allowed
+    bias = scores_of(np.where(allowed, weights, 1.0))
+
+    def rows(start):
+        stop = min(start + block, queries)
+        return Rows(
+            start,
+            torch.zeros(1, stop - start, 4, dtype=torch.float64),
+            torch.zeros(1, keys, 4, dtype=torch.float64),
+            1.0,
+            torch.from_numpy(allowed[None, start:stop]),
+            bias[None, start:stop],
+            None,
+            None,
+        )
+
+    text = Text(
+        None if ids is None else np.asarray(ids),
+        np.isin(np.arange(keys), special),
+        np.isin(np.arange(keys), punctuation),
+        same=same,
+    )
+    measured = measure((rows(start) for start in range(0, queries, block)), text, queries)
+    return dict(zip(NAMES, measured[:, 0].numpy(), strict=True))
+
+
+def shifted(step):
+    """Every query gives everything to the key `step` further on, or to itself at the edges."""
+    places = np.clip(np.arange(N) + step, 0, N - 1)
+    return np.eye(N)[places]
+
+
+def test_uniform():
+    found = synthetic(np.full((N, N), 1 / N), special=[0], punctuation=[5, 6])
+    np.testing.assert_allclose(found["entropy"], np.log(N))
+    np.testing.assert_allclose(found["entropy_share"], 1)
+    np.testing.assert_allclose(found["largest"], 1 / N)
+    np.testing.assert_allclose(found["sink"], 1 / N)
+    np.testing.assert_allclose(found["special"], 1 / N)
+    np.testing.assert_allclose(found["punctuation"], 2 / N)
+    places = np.arange(N)
+    np.testing.assert_allclose(found["distance"], np.abs(places[:, None] - places).mean(axis=1))
+    inside = (np.abs(places[:, None] - places) <= 5).sum(axis=1)
+    np.testing.assert_allclose(found["locality"], inside / N)
+
+
+def test_uniform_and_causal():
+    found = synthetic(np.tril(np.ones((N, N))) / np.arange(1, N + 1)[:, None])
+    np.testing.assert_allclose(found["entropy"], np.log(np.arange(1, N + 1)), atol=1e-12)
+    assert np.isnan(found["entropy_share"][0])  # a single key leaves nothing to spread over
+    np.testing.assert_allclose(found["entropy_share"][1:], 1)
+    np.testing.assert_allclose(found["distance"], np.arange(N) / 2, atol=1e-12)
+    np.testing.assert_array_equal(found["next"][:-1], 0)
+
+
+@pytest.mark.parametrize(("name", "step"), [("previous", -1), ("self", 0), ("next", 1)])
+def test_neighbours(name, step):
+    found = synthetic(shifted(step))
+    inside = slice(1, None) if step < 0 else slice(None, N - max(step, 0))
+    np.testing.assert_allclose(found[name][inside], 1)
+    outside = np.delete(found[name], np.arange(N)[inside])
+    assert np.isnan(outside).all()  # the first token has none before it, the last none after it
+    for other in {"previous", "self", "next"} - {name}:
+        assert np.nanmax(found[other][2:-2]) == 0
+    np.testing.assert_allclose(found["entropy"], 0, atol=1e-12)
+    np.testing.assert_allclose(found["largest"], 1)
+    np.testing.assert_allclose(found["distance"][2:-2], abs(step), atol=1e-12)
+
+
+def test_first_token():
+    found = synthetic(np.eye(N)[np.zeros(N, int)])
+    np.testing.assert_allclose(found["sink"], 1)
+    np.testing.assert_allclose(found["distance"], np.arange(N), atol=1e-12)
+
+
+@pytest.mark.parametrize(("name", "shift"), [("duplicate", 0), ("induction", 1)])
+def test_repetition(name, shift):
+    half = N // 2
+    ids = np.tile(np.arange(half) + 40, 2)
+    places = np.where(np.arange(N) < half, 0, np.arange(N) - half + shift)
+    found = synthetic(np.eye(N)[places], ids)
+    assert np.isnan(found[name][:half]).all()  # no copy comes before them
+    np.testing.assert_allclose(found[name][half:], 1)
+    other = "induction" if name == "duplicate" else "duplicate"
+    np.testing.assert_allclose(found[other][half:], 0)
+
+
+def test_repetition_counts_every_earlier_copy_and_nothing_later():
+    rng = np.random.default_rng(0)
+    ids = rng.integers(0, 5, N)
+    weights = rng.random((N, N))
+    weights /= weights.sum(axis=1, keepdims=True)
+    found = synthetic(weights, ids)
+    for query in range(N):
+        copies = [k for k in range(query) if ids[k] == ids[query]]
+        after = [k for k in range(1, query) if ids[k - 1] == ids[query]]
+        for name, keys in (("duplicate", copies), ("induction", after)):
+            expected = weights[query, keys].sum() if keys else np.nan
+            np.testing.assert_allclose(found[name][query], expected, err_msg=f"{name} of query {query}")
+
+
+def test_block():
+    blocks = np.kron(np.eye(N // 4), np.full((4, 4), 1 / 4))
+    found = synthetic(blocks)
+    np.testing.assert_allclose(found["entropy"], np.log(4))
+    np.testing.assert_allclose(found["entropy_share"], 1)  # only four keys are allowed
+    np.testing.assert_allclose(found["locality"], 1)
+    np.testing.assert_allclose(found["distance"][:4], [1.5, 1, 1, 1.5])
+
+
+def test_a_query_without_keys_is_left_out():
+    allowed = np.ones((N, N), dtype=bool)
+    allowed[3] = False
+    found = synthetic(np.full((N, N), 1 / N), special=[0], allowed=allowed)
+    for name in ("entropy", "sink", "special", "distance", "largest", "self", "locality"):
+        assert np.isnan(found[name][3]), name
+        assert not np.isnan(found[name][[2, 4]]).any(), name
+
+
+def test_two_texts_have_no_neighbours():
+    found = synthetic(np.full((3, 5), 1 / 5), ids=np.arange(5), same=False)
+    for name in ("self", "previous", "next", "distance", "locality", "duplicate", "induction"):
+        assert np.isnan(found[name]).all(), name
+    np.testing.assert_allclose(found["entropy"], np.log(5))
+
+
+def plain(taken, layer, head):
+    """Some definitions, read off a trace's whole matrix as one would write them down."""
+    weights = taken.trace(layer, head).weights.astype(np.float64)
+    places = np.arange(len(weights))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        information = np.where(weights > 0, -weights * np.log(weights), 0)
+    return {
+        "entropy": information.sum(axis=1).mean(),
+        "sink": weights[:, 0].mean(),
+        "self": np.diagonal(weights).mean(),
+        "previous": np.diagonal(weights, -1).mean(),
+        "next": np.diagonal(weights, 1).mean(),
+        "distance": (weights * np.abs(places[:, None] - places)).sum(axis=1).mean(),
+        "largest": weights.max(axis=1).mean(),
+        "largest_spread": weights.max(axis=1).std(),
+        "locality": (weights * (np.abs(places[:, None] - places) <= 5)).sum(axis=1).mean(),
+    }
+
+
+@pytest.mark.parametrize("model", ["minilm", "smollm"])
+def test_every_head_of_a_real_model(model, request):
+    taken = capture(request.getfixturevalue(model), TEXTS[1])
+    table = head_metrics(taken)
+    assert len(table) == taken.layers() * taken.heads()
+    for _, row in table.iterrows():
+        for name, expected in plain(taken, int(row["layer"]), int(row["head"])).items():
+            assert row[name] == pytest.approx(expected, abs=1e-5, rel=1e-5), (row["layer"], row["head"], name)
+
+
+def test_special_tokens_and_punctuation_of_a_real_text(minilm):
+    taken = capture(minilm, "Cats, dogs.")
+    assert taken.tokens()[0] == ("[CLS]", "cats", ",", "dogs", ".", "[SEP]")
+    weights = taken.trace(2, 3).weights
+    head = head_metrics(taken).iloc[2 * 12 + 3]
+    assert head["special"] == pytest.approx(weights[:, [0, 5]].sum(axis=1).mean(), abs=1e-6)
+    assert head["punctuation"] == pytest.approx(weights[:, [2, 4]].sum(axis=1).mean(), abs=1e-6)
+    assert np.isnan(head["duplicate"])
+    assert np.isnan(head_metrics(capture(minilm, "Cats")).loc[0, "punctuation"])
+
+
+@pytest.mark.parametrize("name", ["T5", "BART", "gpt-oss"])
+def test_every_kind_of_attention_can_be_measured(name):
+    taken = capture(load_model(tiny(name)), input_ids=[5, 6, 7, 5, 6])
+    for kind in taken.kinds:
+        table = head_metrics(taken, kind)
+        assert list(table.columns) == ["layer", "head", *(f"{n}{s}" for n in NAMES for s in ("", "_spread"))]
+        assert table["induction"].isna().all() == (kind in ("cross", "decoder"))  # a decoder has read one token so far
+        assert (table["largest"] <= 1).all()
+
+
+def test_with_sinks_rows_sum_to_less_than_one():
+    taken = capture(load_model(tiny("gpt-oss")), input_ids=np.arange(3, 15))
+    table = head_metrics(taken)
+    for _, row in table.iterrows():
+        weights = taken.trace(int(row["layer"]), int(row["head"])).weights.astype(np.float64)
+        assert weights.sum(axis=1).min() < 0.99
+        information = np.where(weights > 0, -weights * np.log(weights.clip(1e-300)), 0)
+        assert row["entropy"] == pytest.approx(information.sum(axis=1).mean(), abs=1e-5)
+        distances = np.abs(np.arange(12)[:, None] - np.arange(12))
+        expected = ((weights * distances).sum(axis=1) / weights.sum(axis=1)).mean()
+        assert row["distance"] == pytest.approx(expected, abs=1e-4)
+
+
+def test_measuring_can_be_watched_and_stopped(minilm):
+    class Stopped(Exception):
+        pass
+
+    def stop(done):
+        if done == 2:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        head_metrics(capture(minilm, "Hello"), on_progress=stop)
+    seen = []
+    head_metrics(capture(minilm, "Hello"), on_progress=seen.append)
+    assert seen == [1, 2, 3, 4, 5, 6]
+
+
+def row(**shares):
+    return {metric.name: shares.get(metric.name, 0.01) for metric in METRICS}
+
+
+@pytest.mark.parametrize(
+    ("head", "words"),
+    [
+        (row(previous=0.72, locality=0.9), "Mostly the previous token (72%)"),
+        (row(sink=0.8, special=0.81), "Mostly the first token (80%)"),
+        (row(sink=0.1, special=0.81), "Mostly special tokens (81%)"),
+        (row(self=0.3, punctuation=0.4), "Often punctuation (40%) or the token itself (30%)"),
+        (row(locality=0.6), "Mostly tokens close by (60%)"),
+        (row(entropy_share=0.95), "Spread evenly"),
+        (row(duplicate=np.nan), "No single habit"),
+    ],
+)
+def test_a_head_in_words(head, words):
+    assert in_words(head) == words
+
+
+def test_a_head_gets_a_name_only_from_the_probe():
+    head = row(induction=0.9, previous=0.6)
+    assert in_words(head) == "Mostly the previous token (60%)"
+    probe = {"is_induction": True, "is_duplicate": False}
+    assert in_words(head, probe) == "Induction head. Mostly the previous token (60%)"
+
+
+def test_every_metric_says_what_it_is():
+    assert len(set(NAMES)) == len(NAMES)
+    for metric in METRICS:
+        assert all((metric.label, metric.formula, metric.low, metric.high, metric.words, metric.source)), metric.name

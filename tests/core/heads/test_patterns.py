@@ -1,0 +1,88 @@
+"""Patterns on heads that are known to follow them, and against a plain reading of the definition."""
+
+import numpy as np
+import pytest
+
+from core import capture, load_model
+from core.attention.masks import causal, grid
+from core.errors import InputError
+from core.heads.patterns import blocks, columns, diagonal, match_heads, pairs, read_keys, read_pairs, write_pairs
+from tests.conftest import TEXTS
+from tests.core.tiny_models import tiny
+
+PATTERNS = {
+    "previous": diagonal(1),
+    "itself": diagonal(0),
+    "first": columns([0]),
+    "stripes": columns([2, 5]),
+    "blocks": blocks(4),
+    "pairs": pairs([(7, 2), (9, 3)]),
+}
+
+
+def plain(trace, pattern):
+    """The definition, one query after another."""
+    belongs = grid(pattern, *trace.shape)
+    scores = []
+    for weights, allowed, inside in zip(trace.weights.astype(float), trace.mask, belongs & trace.mask, strict=True):
+        chance = inside.sum() / allowed.sum()
+        if 0 < chance < 1:
+            scores.append((weights[inside].sum() - chance) / (1 - chance))
+    return np.mean(scores)
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+@pytest.mark.parametrize("model", ["minilm", "smollm"])
+def test_every_head_by_the_definition(model, name, request):
+    taken = capture(request.getfixturevalue(model), TEXTS[0])
+    found = match_heads(taken, PATTERNS[name])
+    for layer in range(0, taken.layers(), 3):
+        for head in range(taken.heads()):
+            expected = plain(taken.trace(layer, head), PATTERNS[name])
+            assert found[layer, head] == pytest.approx(expected, abs=1e-5), (layer, head)
+    assert found.max() <= 1 + 1e-6
+
+
+def test_the_previous_token_heads_of_a_real_model_are_found(smollm):
+    found = match_heads(capture(smollm, TEXTS[0] + " " + TEXTS[2]), diagonal(1))
+    best = np.argsort(-found.ravel())[:3]
+    assert 16 * 9 + 0 in best  # by far the clearest on random tokens, too
+
+
+def test_even_attention_matches_nothing():
+    """With queries of 0 all scores are equal."""
+    network = tiny("Llama")
+    for layer in network.model.layers:
+        layer.self_attn.q_proj.weight.data.zero_()
+    taken = capture(load_model(network), input_ids=np.arange(3, 15))
+    for pattern in PATTERNS.values():
+        np.testing.assert_allclose(match_heads(taken, pattern), 0, atol=1e-6)
+
+
+def test_without_a_choice_there_is_no_match(smollm):
+    taken = capture(smollm, TEXTS[0])
+    with pytest.raises(InputError, match="No query"):
+        match_heads(taken, pairs([(2, 7)]))  # forbidden by the causal mask
+    with pytest.raises(InputError, match="No query"):
+        match_heads(taken, causal)  # everything that is allowed
+
+
+def test_pairs_and_keys_as_text():
+    assert read_pairs("7-2, 9→3,10 -> 1,") == ((7, 2), (9, 3), (10, 1))
+    assert read_pairs(write_pairs([(7, 2), (9, 3)])) == ((7, 2), (9, 3))
+    assert read_pairs("") == ()
+    assert read_keys(" 0, 5,") == (0, 5)
+    for text in ("7", "a-b", "7-2-1", "1--2", "<b>-2", "9999999999-1"):
+        with pytest.raises(InputError) as caught:
+            read_pairs(text)
+        assert caught.value.field == "pairs"
+    with pytest.raises(InputError, match="no position"):
+        read_keys("1, x")
+    with pytest.raises(InputError, match="at most 200"):
+        read_pairs(", ".join(f"{n}-0" for n in range(201)))
+
+
+def test_the_search_can_be_stopped(minilm):
+    seen = []
+    match_heads(capture(minilm, "Hello there"), diagonal(1), on_progress=seen.append)
+    assert seen == [1, 2, 3, 4, 5, 6]

@@ -1,0 +1,39 @@
+"""Small pictures of all heads against pooling each head's whole matrix."""
+
+import numpy as np
+import pytest
+
+from core import capture, load_model
+from core.figures.pooling import pool
+from core.heads.thumbnails import thumbnails
+from tests.conftest import TEXTS
+from tests.core.tiny_models import tiny
+
+
+def expected(taken, layer, head, kind, side):
+    trace = taken.trace(layer, head, kind)
+    return pool(np.where(trace.mask, trace.weights, np.nan), side)
+
+
+@pytest.mark.parametrize("side", [5, 12, 24])
+@pytest.mark.parametrize("name", ["BERT", "Mistral", "BART", "gpt-oss"])
+def test_every_head_of_every_kind(name, side):
+    taken = capture(load_model(tiny(name)), input_ids=np.arange(3, 20))
+    for kind in taken.kinds:
+        small = thumbnails(taken, kind, side=side)
+        for layer in range(taken.layers(kind)):
+            for head in range(taken.heads(kind)):
+                whole = expected(taken, layer, head, kind, side)
+                np.testing.assert_allclose(small.weights[layer, head], whole.values, atol=1e-6)
+                assert (small.row_block, small.column_block) == (whole.row_block, whole.column_block)
+
+
+def test_a_longer_text_of_a_real_model(smollm):
+    taken = capture(smollm, TEXTS[1] * 10)
+    seen = []
+    small = thumbnails(taken, on_progress=seen.append)
+    assert seen == list(range(1, 31))
+    assert small.weights.shape[:2] == (30, 9)
+    assert max(small.weights.shape[2:]) <= 24
+    for at in ((0, 0), (13, 8), (29, 5)):
+        np.testing.assert_allclose(small.weights[at], expected(taken, *at, "self", 24).values, atol=1e-6)

@@ -1,0 +1,118 @@
+"""The recurrence against the direct result: sums and maxima computed at once, and attention over the first keys alone."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.attention.sources import toy_sentence
+from core.attention.trace import AttentionTrace, attend
+from core.errors import InputError
+from core.lessons.blocks import differences, in_blocks, last_output, one_query
+
+
+@st.composite
+def traces(draw) -> AttentionTrace:
+    """Random heads with every extra that a trace can have, fully masked blocks and empty rows among them."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    queries, keys, d_k, d_v = (draw(st.integers(1, most)) for most in (6, 12, 5, 4))
+    spread = draw(st.sampled_from([0.1, 1.0, 30.0]))
+    return attend(
+        rng.standard_normal((queries, d_k)) * spread,
+        rng.standard_normal((keys, d_k)),
+        rng.standard_normal((keys, d_v)),
+        mask=rng.random((queries, keys)) < draw(st.sampled_from([0.0, 0.2, 0.7, 1.0])),
+        bias=draw(st.sampled_from([None, rng.standard_normal((queries, keys))])),
+        softcap=draw(st.sampled_from([None, 5.0])),
+        sinks=draw(st.sampled_from([None, -3.0, 0.0, 4.0])),
+    )
+
+
+@given(traces(), st.integers(1, 14))
+def test_it_ends_with_the_direct_result(trace, block_size):
+    blocks = in_blocks(trace, block_size)
+    np.testing.assert_allclose(blocks.output[-1], trace.output, rtol=0, atol=1e-13)
+    np.testing.assert_array_equal(last_output(trace, block_size), blocks.output[-1])
+    assert not np.any(blocks.output[-1][trace.empty_rows])
+    assert blocks.ends.tolist() == [*range(block_size, trace.shape[1], block_size), trace.shape[1]]
+
+
+@given(traces(), st.integers(1, 14))
+def test_every_step_is_the_direct_result_over_the_keys_so_far(trace, block_size):
+    blocks = in_blocks(trace, block_size)
+    nothing = -np.inf if trace.sinks is None else trace.sinks
+    before = np.full(trace.shape[0], nothing)
+    for step, end in enumerate(blocks.ends):
+        scores = trace.masked[:, :end]
+        highest = np.maximum(scores.max(axis=1), nothing)
+        np.testing.assert_allclose(blocks.maximum[step], highest, atol=1e-12)
+        safe = np.where(np.isneginf(highest), 0, highest)
+        sink = 0 if trace.sinks is None else np.exp(trace.sinks - safe)
+        np.testing.assert_allclose(blocks.total[step], np.exp(scores - safe[:, None]).sum(axis=1) + sink, rtol=1e-11)
+        np.testing.assert_allclose(blocks.correction[step], np.exp(before - safe), atol=1e-12)
+        before = highest
+        so_far = attend(
+            trace.query,
+            trace.key[:end],
+            trace.value[:end],
+            mask=trace.mask[:, :end],
+            bias=trace.bias[:, :end],
+            softcap=trace.softcap,
+            sinks=trace.sinks,
+        )
+        np.testing.assert_allclose(blocks.output[step], so_far.output, rtol=0, atol=1e-12)
+
+
+@given(traces(), st.integers(1, 14), st.data())
+def test_one_query_is_a_row_of_all_of_them(trace, block_size, data):
+    query = data.draw(st.integers(0, trace.shape[0] - 1))
+    alone, together = in_blocks(one_query(trace, query), block_size), in_blocks(trace, block_size)
+    np.testing.assert_allclose(alone.output[:, 0], together.output[:, query], atol=1e-12)
+    np.testing.assert_allclose(alone.total[:, 0], together.total[:, query], rtol=1e-11)
+
+
+def test_blocks_in_which_nothing_is_allowed_change_nothing():
+    mask = np.array([[0, 0, 0, 0, 1, 1], [1, 1, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0]])
+    rng = np.random.default_rng(0)
+    blocks = in_blocks(attend(rng.random((3, 2)), rng.random((6, 2)), rng.random((6, 2)), mask=mask), 2)
+    assert np.isneginf(blocks.maximum[1, 0])
+    assert np.isfinite(blocks.maximum[2, 0])
+    assert blocks.total[:, 2].tolist() == [0, 0, 0]
+    np.testing.assert_array_equal(blocks.output[0, 1], blocks.output[2, 1])
+    assert not blocks.output[:, 2].any()
+    assert np.isfinite(blocks.output).all()
+    assert np.isfinite(blocks.correction).all()
+
+
+@pytest.mark.parametrize("block_size", [1, 3, 5])
+def test_how_close_two_formats_come(block_size):
+    words = toy_sentence("Attention in blocks of keys gives the same result")
+    found = differences(attend(words.query, words.key, words.value), block_size)
+    assert found["float64"] < 2e-15
+    assert 1e-9 < found["float32"] < 1e-6
+
+
+def test_scores_far_beyond_what_e_to_the_x_can_hold():
+    trace = attend([[1000.0]], [[-1.0], [0.5], [2.0]], [[1.0], [2.0], [3.0]], scale=1.0)
+    assert in_blocks(trace, 1).maximum.ravel().tolist() == [-1000, 500, 2000]
+    assert last_output(trace, 1).item() == 3
+
+
+def test_real_heads(smollm, minilm):
+    from core import capture
+
+    for model in (smollm, minilm):
+        done = capture(model, "The animal didn't cross the street because it was too tired.")
+        for layer, head in ((0, 0), (3, 7), (5, 2)):
+            trace = done.trace(layer, head)
+            scale = np.abs(trace.value).max()
+            found = differences(trace, 4)
+            assert found["float64"] < 1e-14 * scale
+            assert found["float32"] < 1e-6 * scale
+
+
+@pytest.mark.parametrize("block_size", [0, -1, 1.5, True])
+def test_impossible_block_sizes_are_refused(block_size):
+    with pytest.raises(InputError, match="block size") as caught:
+        in_blocks(attend([[1.0]], [[1.0]], [[1.0]]), block_size)
+    assert caught.value.field == "block"

@@ -1,0 +1,179 @@
+"""Reaching far: operation counts against torch's own counter, gradients against finite differences, distances by hand."""
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from core import attend, capture
+from core.attention.masks import causal, grid
+from core.errors import InputError
+from core.lessons.long_range import (
+    attention,
+    compare_reach,
+    costs,
+    even_distance,
+    lstm,
+    mean_distance,
+    mean_distances,
+    reach,
+    rnn,
+)
+
+TEXT = "The animal didn't cross the street because it was too tired."
+
+
+def counted(run, x) -> int:
+    with FlopCounterMode(display=False) as counter:
+        run(x)
+    return counter.get_total_flops()
+
+
+@pytest.mark.parametrize("width", [16, 64])
+def test_operations_grow_as_torch_counts_them(width):
+    """Scores and averages of attention against the recurrent and input matrices of an RNN: both are twice the table's term."""
+    lengths = (8, 16, width, 128)
+    table = costs(lengths, width)
+    state, matrix = torch.randn(1, width), torch.randn(width, width)
+
+    def attend_to(x):
+        return (x @ x.T) @ x
+
+    def read_one_by_one(x):
+        return [token[None] @ matrix + state @ matrix for token in x]
+
+    for place, n in enumerate(lengths):
+        x = torch.randn(n, width)
+        # A multiplication and an addition are two operations, and there are two products on either side.
+        assert counted(attend_to, x) == 4 * table.attention_operations[place]
+        assert counted(read_one_by_one, x) == 4 * table.recurrent_operations[place]
+
+
+def test_where_they_cross_and_how_many_steps():
+    table = costs([63, 64, 65], 64)
+    cheaper = table.attention_operations < table.recurrent_operations
+    np.testing.assert_array_equal(cheaper, [True, False, False])
+    assert table.attention_operations[1] == table.recurrent_operations[1]
+    assert table.crossing == 64
+    np.testing.assert_array_equal(table.recurrent_path, [63, 64, 65])
+    np.testing.assert_array_equal(table.recurrent_sequential, table.recurrent_path)
+    np.testing.assert_array_equal(table.attention_path, [1, 1, 1])
+    np.testing.assert_array_equal(table.attention_sequential, [1, 1, 1])
+
+
+@pytest.mark.parametrize("make", [rnn, lstm, attention])
+def test_gradients_against_finite_differences(make):
+    length, width, step = 6, 4, 1e-6
+    found = reach(lambda: make(width), length=length, width=width, seeds=2)
+    torch.manual_seed(1)
+    layer = make(width)
+    tokens = torch.randn(1, length, width, dtype=torch.float64)
+    for position in range(length):
+        columns = []
+        for dimension in range(width):
+            nudge = torch.zeros_like(tokens)
+            nudge[0, position, dimension] = step
+            with torch.no_grad():
+                columns.append((layer(tokens + nudge) - layer(tokens - nudge))[0, -1] / (2 * step))
+        expected = torch.stack(columns).norm()
+        assert found.norms[1, length - 1 - position] == pytest.approx(float(expected), rel=1e-5)
+
+
+def test_attention_is_the_one_of_core():
+    torch.manual_seed(0)
+    layer = torch.nn.MultiheadAttention(8, 1, batch_first=True, dtype=torch.float64)
+    torch.manual_seed(0)
+    run = attention(8)
+    x = torch.randn(1, 5, 8, dtype=torch.float64)
+    query, key, value = (
+        (x[0] @ layer.in_proj_weight.T + layer.in_proj_bias).detach().numpy().reshape(5, 3, 8).swapaxes(0, 1)
+    )
+    ours = attend(query, key, value, mask=grid(causal, 5, 5)).output
+    expected = ours @ layer.out_proj.weight.detach().numpy().T + layer.out_proj.bias.detach().numpy()
+    np.testing.assert_allclose(run(x)[0].detach().numpy(), expected, atol=1e-12)
+
+
+def test_what_the_page_says_of_the_opening_picture():
+    found = compare_reach(64)
+    ends = {name: one.log10[-1] for name, one in found.items()}
+    assert ends["RNN"] < -15 < ends["LSTM"] < -8 < -2.5 < ends["attention"] < 0
+    for one in found.values():
+        assert one.norms.shape == (5, 64)
+        assert np.isfinite(one.log10_error).all()
+        np.testing.assert_array_equal(one.distances, np.arange(64))
+
+
+def test_large_recurrent_weights_and_an_open_forget_gate_reach_further():
+    plain, changed = compare_reach(64), compare_reach(64, gain=4.0, forget_bias=3.0)
+    assert changed["RNN"].log10[-1] > 0.5 > plain["RNN"].log10[-1]  # it grows: explodes
+    assert changed["LSTM"].log10[-1] > -1.5 > plain["LSTM"].log10[-1]
+    np.testing.assert_array_equal(changed["attention"].norms, plain["attention"].norms)
+
+
+def test_the_same_seeds_give_the_same_numbers_and_leave_torch_alone():
+    torch.manual_seed(5)
+    before = torch.random.get_rng_state()
+    first = compare_reach(16)["RNN"].norms
+    assert torch.equal(before, torch.random.get_rng_state())
+    np.testing.assert_array_equal(first, compare_reach(16)["RNN"].norms)
+    assert len({tuple(row) for row in first}) == 5
+
+
+@pytest.mark.parametrize(("length", "seeds", "field"), [(1, 5, "length"), (513, 5, "length"), (8, 1, "seeds")])
+def test_what_cannot_be_measured_is_named(length, seeds, field):
+    with pytest.raises(InputError) as caught:
+        reach(lambda: rnn(4), length=length, width=4, seeds=seeds)
+    assert caught.value.field == field
+
+
+def head_with(weights):
+    """A head whose softmax gives these weights."""
+    scores = np.log(np.maximum(weights, 1e-300))
+    return attend(scores, np.eye(len(weights)), np.eye(len(weights)), scale=1.0)
+
+
+def test_distances_by_hand():
+    previous = np.array([[1, 0, 0], [1, 0, 0], [0, 1, 0]], dtype=float)
+    assert mean_distance(head_with(previous)) == pytest.approx(2 / 3)
+    assert mean_distance(head_with(previous), without_first=True) == pytest.approx(1.0)
+    first = np.array([[1, 0, 0]] * 3, dtype=float)
+    assert mean_distance(head_with(first)) == pytest.approx(1.0)
+    alone = attend([[1.0]], [[1.0]], [[1.0]])
+    assert mean_distance(alone, without_first=True) == 0
+
+
+def test_looking_evenly():
+    n = 9
+    rng = np.random.default_rng(0)
+    masked = attend(*rng.normal(size=(3, n, 4)), mask=grid(causal, n, n))
+    assert even_distance(masked) == pytest.approx((n - 1) / 4)
+    assert even_distance(attend(*rng.normal(size=(3, n, 4)))) == pytest.approx((n * n - 1) / (3 * n))
+
+
+def test_some_queries_stand_for_all_in_a_long_text():
+    n = 600
+    rng = np.random.default_rng(0)
+    trace = attend(*rng.normal(size=(3, n, 4)), mask=grid(causal, n, n))
+    distance = np.abs(np.arange(n)[:, None] - np.arange(n)[None, :])
+    assert mean_distance(trace) == pytest.approx((trace.weights * distance).sum() / n, rel=0.02)
+    assert even_distance(trace) == pytest.approx((n - 1) / 4, rel=0.001)
+
+
+def test_every_head_of_a_model(smollm):
+    from tests.conftest import eager_attentions
+
+    passed = capture(smollm, TEXT)
+    found = mean_distances(passed)
+    assert found.shape == (30, 9)
+    theirs = eager_attentions(smollm, passed).attentions
+    places = np.arange(len(passed.input_ids))
+    distance = np.abs(places[:, None] - places[None, :])
+    for layer in (0, 11, 29):
+        weights = theirs[layer][0].numpy()
+        np.testing.assert_allclose(found[layer], (weights * distance).sum((1, 2)) / len(places), atol=1e-4)
+
+
+def test_distances_need_one_text(smollm):
+    with pytest.raises(InputError) as caught:
+        mean_distances(capture(smollm, TEXT), "cross")
+    assert caught.value.field == "kind"

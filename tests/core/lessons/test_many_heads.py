@@ -1,0 +1,195 @@
+"""Many heads against torch's own multi-head attention, and the output as a sum, in toys and in real layers."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.attention.trace import attend
+from core.errors import InputError
+from core.heads.contributions import head_contributions, lengths
+from core.lessons.many_heads import (
+    LayerWeights,
+    concatenate,
+    fetch,
+    heads_of_a_sentence,
+    many_heads,
+    random_layer,
+    split,
+    strongest_word,
+)
+
+D_MODEL = 24
+COUNTS = (1, 2, 4, 8, 12)
+SENTENCE = "The animal didn't cross the street because it was too tired."
+
+
+def torch_attention(x, weights, heads, mask=None):
+    """Output [n, d_model] and weights [heads, n, n] of torch.nn.functional.multi_head_attention_forward."""
+    tensors = {name: torch.from_numpy(getattr(weights, name)) for name in ("W_Q", "W_K", "W_V", "W_O")}
+    sequence = torch.from_numpy(x)[:, None]
+    output, attention = torch.nn.functional.multi_head_attention_forward(
+        sequence,
+        sequence,
+        sequence,
+        x.shape[1],
+        heads,
+        in_proj_weight=torch.cat([tensors[name].T for name in ("W_Q", "W_K", "W_V")]),
+        in_proj_bias=None,
+        bias_k=None,
+        bias_v=None,
+        add_zero_attn=False,
+        dropout_p=0.0,
+        out_proj_weight=tensors["W_O"].T.contiguous(),
+        out_proj_bias=None,
+        training=False,
+        attn_mask=None if mask is None else torch.from_numpy(~mask),
+        average_attn_weights=False,
+    )
+    return output[:, 0].numpy(), attention[0].numpy()
+
+
+@pytest.mark.parametrize("heads", COUNTS)
+@pytest.mark.parametrize("masked", [False, True])
+def test_torch_computes_the_same(heads, masked):
+    x = np.random.default_rng(1).standard_normal((9, D_MODEL))
+    weights = random_layer(D_MODEL, seed=2)
+    mask = np.tri(9, dtype=bool) if masked else None
+    ours = many_heads(x, weights, heads, mask=mask)
+    output, attention = torch_attention(x, weights, heads, mask)
+    assert np.abs(ours.output - output).max() < 1e-12
+    assert np.abs(np.stack([trace.weights for trace in ours.traces]) - attention).max() < 1e-12
+
+
+@settings(deadline=None)
+@given(st.sampled_from(COUNTS), st.integers(1, 7), st.integers(0, 2**32 - 1))
+def test_the_output_is_the_sum_of_the_heads(heads, words, seed):
+    x = np.random.default_rng(seed).standard_normal((words, D_MODEL))
+    many = many_heads(x, random_layer(D_MODEL, seed=seed), heads)
+    assert many.difference < 1e-14
+    np.testing.assert_allclose(many.contributions.sum(axis=0), many.joined @ many.weights.W_O, atol=1e-13)
+
+
+@pytest.mark.parametrize("heads", COUNTS)
+def test_shapes_and_the_number_of_parameters(heads):
+    words, many = heads_of_a_sentence(SENTENCE, heads)
+    assert many.parameters == 4 * D_MODEL**2 == 2304
+    assert many.d_head * heads == D_MODEL
+    assert [trace.query.shape for trace in many.traces] == [(len(words), D_MODEL // heads)] * heads
+    assert many.contributions.shape == (heads, len(words), D_MODEL)
+    assert many.joined.shape == many.output.shape == (len(words), D_MODEL)
+    assert all(trace.scale == pytest.approx(many.d_head**-0.5) for trace in many.traces)
+
+
+def test_one_head_is_plain_attention():
+    x = np.random.default_rng(3).standard_normal((5, D_MODEL))
+    weights = random_layer(D_MODEL)
+    plain = attend(x @ weights.W_Q, x @ weights.W_K, x @ weights.W_V)
+    np.testing.assert_allclose(many_heads(x, weights, 1).joined, plain.output, atol=1e-15)
+
+
+@pytest.mark.parametrize("head", range(4))
+def test_a_head_without_its_rows_of_W_O_adds_nothing(head):
+    """Muting a head is removing its block of W_O; the other heads' parts stay as they are, bit for bit."""
+    x = np.random.default_rng(4).standard_normal((6, D_MODEL))
+    weights = random_layer(D_MODEL)
+    W_O = weights.W_O.copy()
+    W_O[6 * head : 6 * head + 6] = 0
+    before = many_heads(x, weights, 4)
+    after = many_heads(x, LayerWeights(weights.W_Q, weights.W_K, weights.W_V, W_O), 4)
+    np.testing.assert_allclose(after.output, before.output - before.contributions[head], atol=1e-14)
+    others = [other for other in range(4) if other != head]
+    np.testing.assert_array_equal(after.contributions[others], before.contributions[others])
+
+
+@settings(deadline=None)
+@given(st.sampled_from(COUNTS), st.integers(1, 5))
+def test_split_and_concatenate_undo_each_other(heads, rows):
+    x = np.arange(rows * D_MODEL, dtype=float).reshape(rows, D_MODEL)
+    pieces = split(x, heads)
+    np.testing.assert_array_equal(concatenate(pieces), x)
+    np.testing.assert_array_equal(pieces, np.split(x, heads, axis=1))
+
+
+@pytest.mark.parametrize("heads", [0, -1, 5, 48])
+def test_a_width_that_cannot_be_split_is_named(heads):
+    with pytest.raises(InputError, match=f"24 columns cannot be split into {heads} heads") as caught:
+        split(np.ones((2, 24)), heads)
+    assert caught.value.field == "heads"
+
+
+def test_lengths_along_the_sum_add_up_to_its_length():
+    contributions = np.random.default_rng(5).standard_normal((4, 7, 3))
+    length, along = lengths(contributions)
+    np.testing.assert_allclose(along.sum(axis=0), np.linalg.norm(contributions.sum(axis=0), axis=1))
+    assert (np.abs(along) <= length + 1e-12).all()
+    assert length[:, strongest_word(length)].max() == length.max()
+
+
+def test_lengths_of_heads_that_cancel():
+    one = np.ones((1, 2, 3))
+    length, along = lengths(np.concatenate([one, -one]))
+    np.testing.assert_allclose(length, np.sqrt(3))
+    np.testing.assert_array_equal(along, 0)
+
+
+class TestWhySeveral:
+    def test_one_head_cannot_tell_who_bites(self):
+        fetched = fetch(0.5)
+        np.testing.assert_allclose(fetched.one_head, [[0.5, 0, 0.5]] * 2)
+        assert fetched.apart(fetched.one_head) == 0
+        assert fetched.apart(fetched.two_heads) == 1
+
+    @settings(deadline=None)
+    @given(st.floats(0, 1))
+    def test_leaning_to_one_word_loses_the_other(self, share):
+        fetched = fetch(share)
+        np.testing.assert_allclose(fetched.one_head.sum(axis=1), 1)
+        assert fetched.apart(fetched.one_head) == pytest.approx(abs(2 * share - 1), abs=1e-9)
+        assert fetched.one_head[0].max() <= max(share, 1 - share) + 1e-9
+        np.testing.assert_array_equal(fetched.two_heads, [[1, 0, 0, 0, 0, 1], [0, 0, 1, 1, 0, 0]])
+
+    def test_a_share_outside_its_range_is_named(self):
+        with pytest.raises(InputError, match=r"share is 1\.5") as caught:
+            fetch(1.5)
+        assert caught.value.field == "share"
+
+
+class TestRealLayers:
+    """The sum over heads, plus the bias, is what the attention block itself returns."""
+
+    @pytest.mark.parametrize("layer", [0, 5])
+    def test_of_an_encoder(self, minilm, layer):
+        dense = minilm.network.encoder.layer[layer].attention.output.dense
+        self.check(minilm, layer, dense, most=2e-6)
+
+    @pytest.mark.parametrize("layer", [0, 13, 29])
+    def test_of_a_decoder(self, smollm, layer):
+        projection = smollm.network.model.layers[layer].self_attn.o_proj
+        self.check(smollm, layer, projection, most=2e-5)
+
+    def check(self, model, layer, module, most):
+        from core import capture
+
+        returned = []
+        hook = module.register_forward_hook(lambda _module, _inputs, output: returned.append(output[0].numpy()))
+        try:
+            passed = capture(model, SENTENCE)
+        finally:
+            hook.remove()
+        found = head_contributions(passed, layer)
+        assert np.abs(found.total + found.bias - returned[0]).max() < most * max(1, np.abs(returned[0]).max())
+        assert found.difference < 1e-12
+        np.testing.assert_allclose(found.along.sum(axis=0), np.linalg.norm(found.total, axis=1), rtol=1e-9)
+        assert found.lengths.shape == (passed.heads(), len(passed.input_ids))
+
+    def test_head_5_11_adds_most_at_animal(self, minilm):
+        """The head that looks from "it" back to "animal" is also the one that adds most there."""
+        from core import capture
+
+        passed = capture(minilm, SENTENCE)
+        found = head_contributions(passed, 5)
+        animal = passed.tokens()[0].index("animal")
+        assert strongest_word(found.lengths) == animal
+        assert found.lengths[:, animal].argmax() == 11

@@ -1,0 +1,224 @@
+"""The experiments behind 1/√d_k against closed forms, torch and transformers' own eager attention."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from core import capture
+from core.attention.trace import attend, softmax
+from core.errors import InputError
+from core.lessons.scaling import (
+    POWERS_OF_TWO,
+    divided,
+    entropy,
+    example_row,
+    growing_product,
+    jacobian_norm,
+    mean_and_error,
+    model_scores,
+    over_heads,
+    row_statistics,
+    softmax_jacobian,
+    sweep,
+)
+from tests.conftest import TEXTS, eager_attentions
+
+SCORES = arrays(np.float64, st.integers(1, 20), elements=st.integers(-2000, 2000).map(lambda n: n / 100))
+
+
+def test_dot_products_grow():
+    grown = growing_product(64)
+    assert [grown.totals[n - 1] for n in (2, 4, 6)] == [11, 50, 133]
+    n = np.arange(1, 65)
+    np.testing.assert_array_equal(grown.totals, n * (n + 1) * (2 * n + 7) / 6)
+    np.testing.assert_array_equal(grown.totals, np.cumsum(grown.terms))
+    for outside in (0, 65):
+        with pytest.raises(InputError, match=str(outside)):
+            growing_product(outside)
+
+
+@pytest.fixture(scope="module")
+def random_heads():
+    return sweep(queries=500, keys=64, repeats=8)
+
+
+@pytest.mark.parametrize("distribution", ["normal", "uniform", "sign"])
+def test_the_spread_follows_the_square_root_of_d_k(distribution):
+    found = sweep(distribution=distribution, repeats=12)
+    assert tuple(found.d_k) == POWERS_OF_TWO == tuple(2**power for power in range(13))
+    for statistics, theory in ((found.unscaled, np.sqrt(found.d_k)), (found.scaled, np.ones(13))):
+        mean, error = mean_and_error(statistics.spread)
+        assert np.all(np.abs(mean - theory) < 4 * error + 0.01 * theory)
+        assert np.all(np.abs(mean[1:] / theory[1:] - 1) < 0.06)
+    np.testing.assert_allclose(found.unscaled.spread, found.scaled.spread * np.sqrt(found.d_k), rtol=1e-9)
+
+
+def test_a_larger_deviation_spreads_scores_by_its_square():
+    found = sweep((16, 256), deviation=2.0)
+    np.testing.assert_allclose(found.scaled.spread.mean(axis=0), 4, rtol=0.05)
+
+
+# d_k: unscaled spread, largest weight, entropy, norm of J, rows above .99; 64 keys, 4,000 rows of independent code.
+TABLE = {
+    1: (0.998, 0.0987, 3.741, 0.172, 0.0),
+    4: (1.997, 0.277, 2.804, 0.256, 0.001),
+    16: (3.985, 0.579, 1.380, 0.293, 0.022),
+    64: (7.981, 0.789, 0.592, 0.211, 0.194),
+    128: (11.325, 0.850, 0.399, 0.169, 0.332),
+    256: (16.01, 0.898, 0.262, 0.123, 0.474),
+    512: (22.66, 0.925, 0.186, 0.095, 0.592),
+    1024: (32.01, 0.950, 0.125, 0.067, 0.704),
+}
+
+
+@pytest.mark.parametrize("d_k", TABLE)
+def test_saturation_of_random_heads(random_heads, d_k):
+    place = POWERS_OF_TWO.index(d_k)
+    found = [
+        getattr(random_heads.unscaled, name)[:, place]
+        for name in ("spread", "largest", "entropy", "jacobian", "near_one")
+    ]
+    for repeated, reference in zip(found, TABLE[d_k], strict=True):
+        mean, error = mean_and_error(repeated)
+        assert mean == pytest.approx(reference, abs=4 * error + 0.005 * reference + 0.001)
+
+
+def test_scaled_random_heads_stay_as_they_are(random_heads):
+    scaled = random_heads.scaled
+    np.testing.assert_allclose(scaled.largest[:, 2:].mean(axis=0), 0.107, atol=0.008)
+    np.testing.assert_allclose(scaled.entropy[:, 2:].mean(axis=0), 3.688, atol=0.04)
+    np.testing.assert_allclose(scaled.jacobian[:, 2:].mean(axis=0), 0.183, atol=0.005)
+    assert not scaled.near_one.any()
+
+
+def test_the_norm_of_the_jacobian_first_rises_then_falls(random_heads):
+    norm = random_heads.unscaled.jacobian.mean(axis=0)
+    top = int(norm.argmax())
+    assert POWERS_OF_TWO[top] in (8, 16)
+    assert np.all(np.diff(norm[: top + 1]) > 0)
+    assert np.all(np.diff(norm[POWERS_OF_TWO.index(16) :]) < 0)
+    scaled = random_heads.scaled.jacobian.mean(axis=0)
+    below = [d_k for d_k, unscaled, other in zip(POWERS_OF_TWO, norm, scaled, strict=True) if unscaled < 0.95 * other]
+    assert below == [128, 256, 512, 1024, 2048, 4096]
+
+
+def test_the_worked_example_of_two_scores():
+    example = divided([14, 10], 2)
+    np.testing.assert_array_equal(example.divided_scores, [7, 5])
+    np.testing.assert_allclose(example.weights, [0.982, 0.018], atol=5e-4)
+    np.testing.assert_allclose(example.divided_weights, [0.881, 0.119], atol=5e-4)
+    with pytest.raises(InputError, match="divisor is 0"):
+        divided([1, 2], 0)
+
+
+@settings(deadline=None)
+@given(SCORES)
+def test_the_jacobian(scores):
+    weights = softmax(scores)
+    jacobian = softmax_jacobian(weights)
+    theirs = torch.autograd.functional.jacobian(lambda x: torch.softmax(x, 0), torch.from_numpy(scores)).numpy()
+    np.testing.assert_allclose(jacobian, theirs, atol=1e-12)
+    np.testing.assert_allclose(jacobian_norm(weights), np.linalg.norm(theirs), atol=1e-7)  # √ of a difference near 0
+    np.testing.assert_allclose(jacobian.sum(axis=1), 0, atol=1e-12)
+    eigenvalues = np.linalg.eigvalsh(jacobian)
+    assert eigenvalues.min() > -1e-12
+    assert eigenvalues.max() <= 0.5 + 1e-12
+    assert np.linalg.norm(jacobian) <= np.sqrt(0.5) + 1e-12
+
+
+def test_the_norm_of_evenly_shared_weights():
+    assert jacobian_norm(np.full(64, 1 / 64)) == pytest.approx(0.1240, abs=5e-5)
+    assert jacobian_norm(np.array([0.5, 0.5])) == pytest.approx(0.5)
+    assert jacobian_norm(np.array([1.0, 0.0])) == 0
+
+
+@settings(deadline=None)
+@given(SCORES)
+def test_entropy(scores):
+    weights = softmax(scores)
+    assert -1e-12 <= entropy(weights) <= np.log(scores.size) + 1e-12
+    theirs = torch.distributions.Categorical(logits=torch.from_numpy(scores)).entropy()
+    assert entropy(weights) == pytest.approx(float(theirs), abs=1e-9)
+
+
+def test_entropy_at_its_ends():
+    assert entropy(np.array([1.0, 0.0, 0.0])) == 0
+    assert entropy(np.full(64, 1 / 64)) == pytest.approx(4.1589, abs=5e-5)
+
+
+def test_masked_pairs_and_empty_rows_are_left_out():
+    mask = np.array([[1, 1, 0], [0, 0, 0], [1, 1, 0]])
+    rng = np.random.default_rng(0)
+    query, key, value = rng.normal(size=(3, 4)), rng.normal(size=(3, 4)), rng.normal(size=(3, 2))
+    whole = row_statistics(attend(query, key, value, mask=mask))
+    part = row_statistics(attend(query[[0, 2]], key[:2], value[:2]))
+    np.testing.assert_allclose(whole, part, atol=1e-12)
+    with pytest.raises(InputError, match="masked"):
+        row_statistics(attend(query, key, value, mask=np.zeros((3, 3))))
+
+
+def test_the_example_row_keeps_its_first_dimensions():
+    assert example_row(64, scaled=True) == pytest.approx(example_row(64, scaled=False) / 8)
+    numbers = np.random.default_rng(0).standard_normal((7, 4096))
+    np.testing.assert_allclose(example_row(4, scaled=False), numbers[1:, :4] @ numbers[0, :4], atol=1e-12)
+    for outside in (0, 5000):
+        with pytest.raises(InputError, match="d_k is"):
+            example_row(outside, scaled=False)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [({"distribution": "cauchy"}, "distribution"), ({"deviation": 0.0}, "deviation"), ({"sizes": (0,)}, "d_k")],
+)
+def test_what_cannot_be_measured_is_named(wrong, field):
+    with pytest.raises(InputError) as caught:
+        sweep(**wrong)
+    assert caught.value.field == field
+
+
+# Medians of the spread, mean entropy and share of rows above .99, as independent code measured them on other sentences of
+# the same kind and length: (unscaled, scaled) of each, and d_k.
+ON_SENTENCES = {
+    "minilm": ((8.15, 1.44), (0.384, 2.675), 0.510, 32),
+    "smollm": ((19.55, 2.44), (0.234, 1.557), 0.583, 64),
+}
+SENTENCES = (
+    "The quick brown fox jumps over the lazy dog while the children watch from the window. Scientists have discovered a new "
+    "species of frog in the rain forest of Brazil, and they believe that many more are waiting to be found. She opened the "
+    "letter slowly, read it twice, and then put it back into the drawer without saying a word to anyone."
+)
+
+
+@pytest.mark.parametrize("name", ON_SENTENCES)
+def test_every_head_of_a_model(name, request):
+    model = request.getfixturevalue(name)
+    spread, entropies, near_one, d_k = ON_SENTENCES[name]
+    passed = capture(model, SENTENCES)
+    found = model_scores(passed)
+    assert (found.d_k, found.scale, found.theory) == (d_k, pytest.approx(d_k**-0.5), pytest.approx(d_k**0.5))
+    assert found.with_scale.spread.shape == (passed.layers(), passed.heads())
+    with_scale, without = over_heads(found.with_scale), over_heads(found.without_scale)
+    assert (without.spread, with_scale.spread) == pytest.approx(spread, rel=0.12)
+    assert (without.entropy, with_scale.entropy) == pytest.approx(entropies, rel=0.1)
+    assert without.near_one == pytest.approx(near_one, abs=0.05)
+    assert np.all(found.without_scale.entropy <= found.with_scale.entropy + 1e-9)
+
+    reference = eager_attentions(model, passed).attentions
+    theirs = torch.stack(reference)[:, 0].double()  # [layers, heads, queries, keys]
+    np.testing.assert_allclose(found.with_scale.entropy, torch.special.entr(theirs).sum(-1).mean(-1), atol=2e-4)
+    np.testing.assert_allclose(found.with_scale.largest, theirs.amax(-1).mean(-1), atol=2e-4)
+
+
+def test_the_spread_of_one_real_head_by_hand(smollm):
+    passed = capture(smollm, TEXTS[0])
+    trace = passed.trace(13, 8)
+    allowed = np.tril_indices(len(trace.query))
+    raw = (trace.query.astype(np.float64) @ trace.key.T.astype(np.float64))[allowed]
+    found = model_scores(passed)
+    assert found.without_scale.spread[13, 8] == pytest.approx(raw.std(), rel=1e-5)
+    assert found.with_scale.spread[13, 8] == pytest.approx(raw.std() / 8, rel=1e-5)
+    sharper = np.array([softmax(raw_row[: place + 1]).max() for place, raw_row in enumerate(trace.raw)])
+    assert found.without_scale.near_one[13, 8] == pytest.approx((sharper > 0.99).mean())

@@ -1,0 +1,122 @@
+"""Self- and cross-attention: who gives queries, keys and values, and what that means for shapes, masks and changes."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.attention.sources import split_words
+from core.errors import InputError
+from core.lessons.many_heads import random_layer
+from core.lessons.self_and_cross import BLOCKS, cross, crossing, crossing_shares, other_keys, pair_shares, pair_sides
+
+READ, WRITTEN = "Le chat est sur le tapis.", "The cat is on"
+TEXTS = st.lists(st.sampled_from(("le", "chat", "cat", "on", ".")), min_size=1, max_size=6).map(" ".join)
+
+
+@settings(deadline=None)
+@given(st.integers(1, 6), st.integers(1, 6))
+def test_torch_computes_the_same(queries, keys):
+    rng = np.random.default_rng(queries * 10 + keys)
+    x, y = rng.standard_normal((queries, 8)), rng.standard_normal((keys, 8))
+    weights = random_layer(8, seed=4)
+    query, key, value = (torch.from_numpy(a @ b) for a, b in ((x, weights.W_Q), (y, weights.W_K), (y, weights.W_V)))
+    theirs = torch.nn.functional.scaled_dot_product_attention(query[None], key[None], value[None])[0]
+    trace = cross(x, y, weights)
+    assert trace.weights.shape == (queries, keys)
+    assert trace.output.shape == (queries, 8)
+    np.testing.assert_allclose(trace.output, theirs.numpy(), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("place", "shape", "masked"), [("encoder", (7, 7), False), ("decoder", (4, 4), True), ("cross", (4, 7), False)]
+)
+def test_who_gives_what(place, shape, masked):
+    one = crossing(place, READ, WRITTEN)
+    texts = {"read": split_words(READ), "written": split_words(WRITTEN)}
+    assert one.query_tokens == texts[one.block.query_text]
+    assert one.key_tokens == texts[one.block.key_text]
+    assert one.trace.weights.shape == shape
+    assert one.trace.value.shape[0] == one.trace.key.shape[0] == shape[1]
+    assert one.trace.output.shape[0] == shape[0]
+    assert one.block.causal == masked
+    np.testing.assert_array_equal(one.trace.mask, np.tri(*shape, dtype=bool) if masked else np.ones(shape, dtype=bool))
+    np.testing.assert_allclose(one.trace.weights.sum(axis=1), 1)
+
+
+def test_the_blocks_share_no_weights():
+    queries = [crossing(place, READ, READ).trace.query for place in BLOCKS]
+    for one, other in ((0, 1), (0, 2), (1, 2)):
+        assert np.abs(queries[one] - queries[other]).max() > 0.1
+
+
+@settings(deadline=None)
+@given(TEXTS, TEXTS, TEXTS)
+def test_another_text_to_read_changes_no_query(read, instead, written):
+    found = other_keys(read, instead, written)
+    assert found.query_change == 0
+    np.testing.assert_array_equal(found.before.trace.query, found.after.trace.query)
+    assert found.before.trace.output.shape == found.after.trace.output.shape
+    np.testing.assert_array_equal(found.before.trace.weights.shape, (len(written.split()), len(read.split())))
+    np.testing.assert_array_equal(found.after.trace.weights.shape, (len(written.split()), len(instead.split())))
+
+
+def test_another_text_to_read_changes_the_output():
+    assert other_keys(READ, "Il pleut.", WRITTEN).output_change > 1
+
+
+@pytest.mark.parametrize(
+    ("texts", "field"), [((" ", "a", "b"), "read"), (("a", "", "b"), "instead"), (("a", "b", "\n"), "written")]
+)
+def test_blank_texts_are_named(texts, field):
+    with pytest.raises(InputError, match="blank") as caught:
+        other_keys(*texts)
+    assert caught.value.field == field
+
+
+def test_shares_of_a_small_pair():
+    sides = np.array([-1, 0, -1, 1, 1, -1])
+    weights = np.zeros((6, 6))
+    weights[1] = [0.1, 0.2, 0.1, 0.3, 0.2, 0.1]
+    weights[3] = [0, 1, 0, 0, 0, 0]
+    weights[4] = [0, 0, 0, 0.5, 0.5, 0]
+    first, second = pair_shares(weights, sides)
+    assert (first.own, first.other, first.special) == pytest.approx((0.2, 0.5, 0.3))
+    assert (second.own, second.other, second.special) == pytest.approx((0.5, 0.5, 0))
+
+
+class TestRealPairs:
+    FIRST, SECOND = "The cat sat on the mat.", "A kitten is sitting on a rug."
+
+    @pytest.fixture
+    def passed(self, minilm):
+        from core import capture
+
+        return capture(minilm, self.FIRST, pair=self.SECOND)
+
+    def test_the_sides_are_those_of_the_tokenizer(self, minilm, passed):
+        sides = pair_sides(passed, self.FIRST, self.SECOND)
+        theirs = minilm.tokenizer(self.FIRST, self.SECOND).sequence_ids()
+        assert sides.tolist() == [-1 if side is None else side for side in theirs]
+
+    def test_shares_add_up_and_words_of_a_kind_find_each_other(self, passed):
+        sides = pair_sides(passed, self.FIRST, self.SECOND)
+        weights = passed.trace(1, 1).weights
+        for shares in pair_shares(weights, sides):
+            assert shares.own + shares.other + shares.special == pytest.approx(1, abs=1e-6)
+        tokens = passed.tokens()[0]
+        across = np.where(sides == 1, weights, 0)
+        assert tokens[across[tokens.index("cat")].argmax()] == "kitten"
+        assert tokens[across[tokens.index("mat")].argmax()] == "rug"
+        assert weights[tokens.index("cat"), tokens.index("kitten")] == pytest.approx(0.60, abs=0.01)
+
+    def test_the_last_layer_crosses_most(self, passed):
+        shares = crossing_shares(passed, pair_sides(passed, self.FIRST, self.SECOND))
+        assert shares.shape == (6, 12)
+        assert shares.mean(axis=1).argmax() == 5
+
+    def test_a_blank_second_text_is_named(self, passed):
+        with pytest.raises(InputError, match="second text is blank") as caught:
+            pair_sides(passed, self.FIRST, " ")
+        assert caught.value.field == "pair"

@@ -1,0 +1,296 @@
+"""Pictures: files good and hostile, what a vision model reads against transformers' own processor, and its patches."""
+
+import io
+import struct
+import zlib
+
+import numpy as np
+import pytest
+import torch
+import transformers as t
+from PIL import Image
+
+from core import capture, load_model
+from core.errors import InputError, WeightsOnlyError
+from core.models import images
+from core.models.images import ImageSettings, image_settings, read_image
+from core.models.inputs import image_inputs
+from tests.core.tiny_models import VIT, eager, randomised, tiny
+
+SIZE = {"image_size": 12, "patch_size": 4}
+PICTURE = np.random.default_rng(0).integers(0, 256, (50, 70, 3), dtype=np.uint8)
+
+
+def file(picture, **options) -> bytes:
+    picture = picture if isinstance(picture, Image.Image) else Image.fromarray(picture)
+    stream = io.BytesIO()
+    picture.save(stream, **options)
+    return stream.getvalue()
+
+
+def png_that_claims(width, height) -> bytes:
+    """A few bytes that claim to be a picture of any size."""
+
+    def chunk(name, data):
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    data = zlib.compress(b"\0" * 1000)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
+
+
+def pixels(model, image):
+    return image_inputs(model, image)["pixel_values"]
+
+
+@pytest.fixture(scope="module")
+def vit():
+    return load_model(tiny("ViT"))
+
+
+# --- files
+
+
+@pytest.mark.parametrize("options", [{"format": "PNG"}, {"format": "WEBP", "lossless": True}], ids=str)
+def test_a_lossless_file_gives_its_pixels(options):
+    read = read_image(file(PICTURE, **options))
+    assert read.dtype == np.uint8
+    np.testing.assert_array_equal(read, PICTURE)
+
+
+def test_a_jpeg_is_close():
+    smooth = np.broadcast_to(np.linspace(0, 255, 64, dtype=np.uint8)[:, None, None], (64, 64, 3))
+    assert np.abs(read_image(file(smooth, format="JPEG", quality=95)).astype(int) - smooth).max() < 8
+
+
+@pytest.mark.parametrize("mode", ["L", "P", "1", "RGBA", "LA", "CMYK"])
+def test_every_mode_becomes_red_green_and_blue(mode):
+    saved = Image.fromarray(PICTURE).convert(mode)
+    read = read_image(file(saved, format="JPEG" if mode == "CMYK" else "PNG"))
+    assert read.shape == PICTURE.shape
+    if mode != "CMYK":
+        np.testing.assert_array_equal(read, np.asarray(saved.convert("RGB")))
+
+
+def test_sixteen_bits_are_scaled_not_clipped():
+    grey = np.array([[0, 256, 32768, 65535]], dtype=np.uint16)
+    assert read_image(file(grey, format="PNG"))[0, :, 0].tolist() == [0, 1, 128, 255]
+
+
+def test_what_is_transparent_is_white():
+    clear = np.zeros((2, 2, 4), dtype=np.uint8)
+    clear[0, 0] = (200, 10, 20, 255)
+    read = read_image(file(clear, format="PNG"))
+    assert read[0, 0].tolist() == [200, 10, 20]
+    assert (read[1] == 255).all()
+
+
+def test_a_picture_is_turned_upright():
+    exif = Image.Exif()
+    exif[0x0112] = 6  # orientation: a quarter turn
+    read = read_image(file(PICTURE, format="PNG", exif=exif))
+    np.testing.assert_array_equal(read, np.rot90(PICTURE, -1))
+
+
+def test_of_an_animation_the_first_picture():
+    frames = [Image.fromarray(PICTURE), Image.fromarray(255 - PICTURE)]
+    np.testing.assert_array_equal(
+        read_image(file(frames[0], format="WEBP", lossless=True, save_all=True, append_images=frames[1:])), PICTURE
+    )
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"no picture",
+        file(PICTURE, format="PNG")[:200],
+        file(PICTURE, format="JPEG")[:300],
+        file(PICTURE, format="WEBP")[:100],
+        file(PICTURE, format="GIF"),
+        file(PICTURE, format="BMP"),
+        file(PICTURE, format="TIFF"),
+        b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n",
+        b"<svg xmlns='http://www.w3.org/2000/svg'/>",
+    ],
+    ids=["empty", "text", "half a PNG", "half a JPEG", "half a WebP", "GIF", "BMP", "TIFF", "EPS", "SVG"],
+)
+def test_other_files_are_refused(data):
+    with pytest.raises(InputError, match="PNG, JPEG or WebP") as caught:
+        read_image(data)
+    assert caught.value.field == "image"
+
+
+@pytest.mark.parametrize(("width", "height"), [(4001, 4000), (60_000, 60_000), (1, 2**31 - 1)])
+def test_decompression_bombs_are_refused_before_they_are_opened(width, height, monkeypatch):
+    def opened(*_):
+        raise AssertionError("decoded")
+
+    monkeypatch.setattr(Image.Image, "convert", opened)
+    with pytest.raises(InputError) as caught:
+        read_image(png_that_claims(width, height))
+    assert caught.value.field == "image"
+
+
+def test_the_limits_are_named(monkeypatch):
+    with pytest.raises(InputError, match=r"4,001 × 4,000 pixels; at most 16 million"):
+        read_image(png_that_claims(4001, 4000))
+    monkeypatch.setattr(images, "MAX_BYTES", 1_000_000)
+    with pytest.raises(InputError, match="2 MB; at most 1 MB"):
+        read_image(b"x" * 2_000_000)
+
+
+# --- what the model reads
+
+
+@pytest.mark.parametrize("resample", [0, 1, 2, 3])
+def test_pixels_are_those_of_transformers_own_processor(resample):
+    mean, std = [0.4, 0.5, 0.6], [0.2, 0.3, 0.4]
+    network = tiny("ViT")
+    model = load_model(network)
+    object.__setattr__(model, "image_settings", ImageSettings(tuple(mean), tuple(std), resample))
+    own = t.ViTImageProcessorPil(size={"height": 12, "width": 12}, image_mean=mean, image_std=std, resample=resample)
+    expected = own(Image.fromarray(PICTURE), return_tensors="pt")["pixel_values"]
+    torch.testing.assert_close(pixels(model, PICTURE), expected, rtol=0, atol=1e-6)
+
+
+def test_real_numbers_are_the_same_picture(vit):
+    torch.testing.assert_close(pixels(vit, PICTURE / 255), pixels(vit, PICTURE), rtol=0, atol=0)
+    assert float(pixels(vit, np.ones((3, 3, 3))).min()) == pytest.approx(1)  # (1 - 0.5) / 0.5
+    assert float(pixels(vit, np.zeros((3, 3, 3), dtype=np.float32)).max()) == pytest.approx(-1)
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        PICTURE[..., 0],
+        PICTURE[None],
+        np.zeros((4, 4, 4), dtype=np.uint8),
+        np.zeros((0, 4, 3), dtype=np.uint8),
+        PICTURE.astype(int),
+        PICTURE.astype(float),
+        np.full((4, 4, 3), np.nan),
+        np.full((4, 4, 3), -0.1),
+        "a picture",
+        None,
+    ],
+    ids=["grey", "batch", "four", "nothing", "int", "0 to 255.0", "nan", "negative", "text", "None"],
+)
+def test_other_arrays_are_refused(image, vit):
+    with pytest.raises(InputError) as caught:
+        pixels(vit, image)
+    assert caught.value.field == "image"
+
+
+def test_settings_of_a_folder():
+    assert image_settings({}) == ImageSettings((0.5, 0.5, 0.5), (0.5, 0.5, 0.5), 2)
+    assert image_settings({"image_mean": [0.1, 0.2, 0.3], "resample": 3}).mean == (0.1, 0.2, 0.3)
+    assert image_settings({"do_normalize": False, "image_mean": [9, 9, 9]}) == ImageSettings((0, 0, 0), (1, 1, 1), 2)
+
+
+@pytest.mark.parametrize("kind", [t.ViTModel, t.ViTForImageClassification])
+def test_a_folder_of_a_vision_transformer(kind, tmp_path):
+    network = randomised(kind(t.ViTConfig(**VIT)))
+    network.save_pretrained(tmp_path)
+    own = t.ViTImageProcessorPil(size={"height": 12, "width": 12}, image_mean=[0.1, 0.2, 0.3], resample=3)
+    own.save_pretrained(tmp_path)
+    model = load_model(tmp_path)
+    assert type(model.network) is t.ViTModel
+    assert model.image_settings == ImageSettings((0.1, 0.2, 0.3), (0.5, 0.5, 0.5), 3)
+    assert (model.reads_images, model.captures, model.attention_calls, model.tokenizer) == (True, True, 2, None)
+    expected = eager(network, pixel_values=own(Image.fromarray(PICTURE), return_tensors="pt")["pixel_values"])
+    taken = capture(model, image=PICTURE)
+    for layer, heads in enumerate(expected.attentions):
+        for head, weights in enumerate(heads[0].numpy()):
+            np.testing.assert_allclose(taken.trace(layer, head).weights, weights, rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    "said", ["{", "[]", '{"image_mean": [1, 2]}', '{"image_std": [0, 1, 1]}', '{"image_std": "abc"}', '{"resample": 9}']
+)
+def test_settings_that_cannot_be_used(said, tmp_path):
+    tiny("ViT").save_pretrained(tmp_path)
+    (tmp_path / "preprocessor_config.json").write_text(said)
+    with pytest.raises(InputError, match=r"preprocessor_config\.json that cannot be used") as caught:
+        load_model(tmp_path)
+    assert caught.value.field == "model"
+
+
+# --- captures
+
+
+def test_tokens_are_patches(vit):
+    taken = capture(vit, image=PICTURE)
+    assert (taken.grid, taken.prefix_tokens, taken.kinds, taken.input_ids) == ((3, 3), 1, ("self",), ())
+    queries, keys = taken.tokens()
+    assert queries == keys
+    assert queries == ("[CLS]", *(f"patch {row},{column}" for row in range(3) for column in range(3)))
+    assert taken.trace(1, 3).shape == (10, 10)
+
+
+def test_patches_are_where_their_tokens_say():
+    """Without positions and with nothing else in the picture, only the changed patch's key changes."""
+    network = tiny("ViT")
+    network.embeddings.position_embeddings.data.zero_()
+    model = load_model(network)
+    black, spot = np.zeros((12, 12, 3), dtype=np.uint8), np.zeros((12, 12, 3), dtype=np.uint8)
+    spot[4:8, 8:12] = 255  # row 1, column 2
+    changed = (capture(model, image=black).trace(0, 0).key != capture(model, image=spot).trace(0, 0).key).any(axis=1)
+    (place,) = np.flatnonzero(changed)
+    assert capture(model, image=spot).tokens()[1][place] == "patch 1,2"
+
+
+def test_pictures_need_not_be_square():
+    config = t.ViTConfig(**VIT | {"image_size": [8, 12], "patch_size": [4, 2]})
+    taken = capture(load_model(randomised(t.ViTModel(config))), image=PICTURE)
+    assert taken.grid == (2, 6)
+    assert taken.tokens()[0][-1] == "patch 1,5"
+
+
+def test_registers_are_named():
+    config = t.Dinov2WithRegistersConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, **SIZE)
+    taken = capture(load_model(randomised(t.Dinov2WithRegistersModel(config))), image=PICTURE)
+    assert taken.tokens()[0][:6] == ("[CLS]", "[REG 1]", "[REG 2]", "[REG 3]", "[REG 4]", "patch 0,0")
+    assert taken.prefix_tokens == 5
+
+
+def test_a_model_without_a_first_token():
+    config = t.SiglipVisionConfig(
+        hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48, **SIZE
+    )
+    taken = capture(load_model(randomised(t.SiglipVisionModel(config))), image=PICTURE)
+    assert taken.prefix_tokens == 0
+    assert taken.tokens()[0][:2] == ("patch 0,0", "patch 0,1")
+
+
+def test_attention_within_windows_is_not_taken_for_the_whole():
+    config = t.SwinConfig(image_size=32, patch_size=4, embed_dim=16, depths=[1, 1], num_heads=[2, 2], window_size=4)
+    with pytest.raises(WeightsOnlyError, match="within 4 separate parts"):
+        capture(load_model(randomised(t.SwinModel(config))), image=PICTURE)
+
+
+def test_texts_and_pictures_are_not_confused(vit, minilm):
+    for arguments, field in (({"text": "a cat"}, "text"), ({"input_ids": [3, 4]}, "input_ids"), ({}, "text")):
+        with pytest.raises(InputError, match="ViTModel reads pictures, not texts") as caught:
+            capture(vit, **arguments)
+        assert caught.value.field == field
+    with pytest.raises(InputError, match="reads texts, not pictures") as caught:
+        capture(minilm, image=PICTURE)
+    assert caught.value.field == "image"
+    with pytest.raises(InputError, match="not both") as caught:
+        capture(minilm, "a cat", image=PICTURE)
+    assert caught.value.field == "image"
+
+
+def test_a_model_of_sounds_says_what_it_reads():
+    config = t.WhisperConfig(
+        d_model=32,
+        encoder_layers=1,
+        decoder_layers=1,
+        encoder_attention_heads=2,
+        decoder_attention_heads=2,
+        vocab_size=64,
+    )
+    config.pad_token_id = config.bos_token_id = config.eos_token_id = config.decoder_start_token_id = 0
+    with pytest.raises(InputError, match="reads input features, not texts"):
+        capture(load_model(t.WhisperModel(config)), input_ids=[3, 4])

@@ -1,0 +1,296 @@
+"""Words against what fast tokenizers say of the text they cut, against Python's own splitting, and sums against sums."""
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from core.errors import InputError
+from core.models.tokens import token_texts
+from core.models.words import merge, merge_keys, merge_queries, token_classes, word_starts, word_texts
+from tests.conftest import TEXTS
+
+ORDINARY = (
+    *TEXTS,
+    "An unbelievably long-winded, tokenised sentence: 1234 words (or 5.6e7)... isn't it?!",
+    "https://example.org/a_b/c?d=e&f=%20#top and mail@example.org",
+    "我们在北京学习注意力机制。它很有趣！東京へ行きました、ไทย, हिन्दी",
+    "👩‍👩‍👧 family, 🏳️‍🌈 flag; 5 € ± 3 £, x² ≤ y",
+    "  two  blanks\n\n\ttabs\r\nand\u00a0others\u3000end \n",
+)
+
+READABLE = st.text(st.sampled_from("abcéZ 019\n\t'.,()_-+=<>$|€½²😀👩‍東京へ。“”\u00a0"), max_size=60)
+PLAIN = st.text(st.sampled_from("abcéßZ 019  \n\tжλ€½²😀👩ไ\u00a0\u3000"), max_size=60)
+
+
+def ids_of(tokenizer, text):
+    return tokenizer(text)["input_ids"]
+
+
+def words(tokenizer, ids):
+    return word_texts(token_texts(tokenizer, ids), word_starts(tokenizer, ids))
+
+
+def starts_by_word_ids(tokenizer, text):
+    """Where the word that the fast tokenizer itself names for a token is another one than for the token before."""
+    numbers = tokenizer(text).word_ids()
+    return [i for i, number in enumerate(numbers) if i == 0 or number is None or number != numbers[i - 1]]
+
+
+# --- words of real tokenizers
+
+
+@pytest.mark.parametrize("text", ORDINARY)
+def test_wordpiece_words_are_those_that_the_tokenizer_cut(minilm, text):
+    assert word_starts(minilm.tokenizer, ids_of(minilm.tokenizer, text)).tolist() == starts_by_word_ids(
+        minilm.tokenizer, text
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(READABLE)
+def test_wordpiece_words_of_any_text(minilm, text):
+    starts = word_starts(minilm.tokenizer, ids_of(minilm.tokenizer, text))
+    assert starts.tolist() == starts_by_word_ids(minilm.tokenizer, text)
+
+
+def test_wordpiece_words_read_as_written(minilm):
+    ids = ids_of(minilm.tokenizer, "Unbelievably tokenised, didn't 東京 €5")
+    assert words(minilm.tokenizer, ids) == (
+        "[CLS]",
+        "unbelievably",
+        "tokenised",
+        ",",
+        "didn",
+        "'",
+        "t",
+        "東",
+        "京",
+        "€5",
+        "[SEP]",
+    )
+
+
+@pytest.mark.parametrize("text", ORDINARY)
+def test_byte_level_words_are_the_text(smollm, text):
+    found = words(smollm.tokenizer, ids_of(smollm.tokenizer, text))
+    assert "".join(found) == text
+    # Blanks stand before a word, or alone.
+    assert not [word for word in found if re.search(r"\S\s", word)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(PLAIN)
+def test_byte_level_words_without_punctuation_are_pythons(smollm, text):
+    found = words(smollm.tokenizer, ids_of(smollm.tokenizer, text))
+    assert "".join(found) == text
+    assert [word.strip() for word in found if word.strip()] == text.split()
+
+
+@settings(max_examples=60, deadline=None)
+@given(READABLE)
+def test_byte_level_words_with_punctuation_only_break_more(smollm, text):
+    found = words(smollm.tokenizer, ids_of(smollm.tokenizer, text))
+    assert "".join(found) == text
+    edges = np.cumsum([0, *map(len, found)])
+    begins = [match.start() for match in re.finditer(r"(?<!\S)\S", text)]
+    # A word may begin with the blanks before it.
+    firsts = {edge + len(word) - len(word.lstrip()) for edge, word in zip(edges, found, strict=False)}
+    assert set(begins) <= firsts
+
+
+def test_byte_level_words_read_as_written(smollm):
+    def split(text):
+        return words(smollm.tokenizer, ids_of(smollm.tokenizer, text))
+
+    assert split("The animal didn't.") == ("The", " animal", " didn't", ".")
+    assert split("f(n):\n    x_y") == ("f", "(", "n", "):", "\n   ", " x", "_", "y")
+    assert split("東京 😀👍 €5") == ("東", "京", " 😀👍", " €5")
+    assert split("a  5 \nb 12 \n(") == ("a", "  ", "5", " ", "\n", "b", " 12", " ", "\n", "(")
+    assert split("学习。好") == ("学", "习", "。", "好")
+    assert split("a<|im_end|>b\n") == ("a", "<|im_end|>", "b", "\n")
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(0, 49151), max_size=40))
+def test_any_byte_level_ids_have_words(smollm, ids):
+    starts = word_starts(smollm.tokenizer, ids)
+    assert starts[:1].tolist() == [0][: len(ids)]
+    assert (np.diff(starts) > 0).all()
+    assert not len(ids) or starts[-1] < len(ids)
+    assert len(word_texts(token_texts(smollm.tokenizer, ids), starts)) == len(starts)
+
+
+def test_a_broken_character_shows_its_bytes_and_takes_no_blank_with_it(smollm):
+    half = ids_of(smollm.tokenizer, "😀")[:1]
+    ids = [*half, *ids_of(smollm.tokenizer, " cat"), *half, *ids_of(smollm.tokenizer, "€5.")]
+    assert words(smollm.tokenizer, ids) == ("‹F0 9F›", " cat‹F0 9F›€5", ".")
+
+
+# --- words of other tokenizers
+
+
+def fast(model, pre_tokenizer, decoder=None, **roles):
+    tokenizer = Tokenizer(model)
+    tokenizer.pre_tokenizer = pre_tokenizer
+    if decoder is not None:
+        tokenizer.decoder = decoder
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **roles)
+
+
+def test_sentencepiece_words_and_single_bytes():
+    emoji = [f"<0x{byte:02X}>" for byte in "😀".encode()]
+    pieces = ["<unk>", "</s>", "▁", "▁un", "believ", "able", "▁cat", ".", "s", *emoji]
+    tokenizer = fast(
+        models.Unigram([(piece, -1.0) for piece in pieces], unk_id=0, byte_fallback=True),
+        pre_tokenizers.Metaspace(),
+        decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace()]),
+        unk_token="<unk>",
+        eos_token="</s>",
+    )
+    ids = [*ids_of(tokenizer, "unbelievable cats😀. cat s"), 1]
+    assert words(tokenizer, ids) == (" unbelievable", " cats😀", ".", " cat", " s", "</s>")  # "▁", "s"
+
+
+def test_words_that_end_with_a_mark():
+    pieces = ["un", "believable</w>", "cat</w>", ".</w>", "s</w>", "cat"]
+    tokenizer = fast(
+        models.BPE({piece: i for i, piece in enumerate(pieces)}, [], end_of_word_suffix="</w>"),
+        pre_tokenizers.Whitespace(),
+    )
+    assert words(tokenizer, [0, 1, 5, 4, 2, 3]) == ("unbelievable", "cats", "cat", ".")
+
+
+def test_whole_words_and_numbers_stay_alone():
+    tokenizer = fast(
+        models.WordLevel({"<s>": 0, "cat": 1, "sat": 2}, unk_token="<s>"), pre_tokenizers.WhitespaceSplit()
+    )
+    assert words(tokenizer, [1, 2, 2]) == ("cat", "sat", "sat")
+    assert words(None, [7, 8]) == ("7", "8")
+    assert word_starts(None, []).tolist() == word_starts(tokenizer, []).tolist() == []
+    assert word_texts((), []) == ()
+
+
+# --- classes
+
+
+def test_classes_of_wordpiece(minilm):
+    ids = ids_of(minilm.tokenizer, "A cat, (didn't) cost $5 or €5: #1 😀")
+    classes, texts = token_classes(minilm.tokenizer, ids), token_texts(minilm.tokenizer, ids)
+    assert [text for text, is_it in zip(texts, classes.punctuation, strict=True) if is_it] == [*",(')$:#"]
+    assert [text for text, is_it in zip(texts, classes.special, strict=True) if is_it] == ["[CLS]", "[UNK]", "[SEP]"]
+
+
+def test_classes_of_byte_level_see_whole_characters(smollm):
+    """The Chinese full stop and its comma are several tokens each; the halves of an emoji are no punctuation."""
+    text = "<|im_start|>user\n## 好。 (x): 好， 'tis 😀 “so” €…<|im_end|>"
+    ids = ids_of(smollm.tokenizer, text)
+    classes = token_classes(smollm.tokenizer, ids)
+    tokens = token_texts(smollm.tokenizer, ids)
+    starts = word_starts(smollm.tokenizer, ids)
+    found = [word for word, i in zip(word_texts(tokens, starts), starts, strict=True) if classes.punctuation[i]]
+    assert [word.strip() for word in found] == ["##", "。", "(", "):", "，", "'", "“", "”", "…"]
+    assert [tokens[i] for i in np.flatnonzero(classes.special)] == ["<|im_start|>", "<|im_end|>"]
+    for start, end in zip(starts, [*starts[1:], len(ids)], strict=True):
+        assert len(set(classes.punctuation[start:end])) == 1
+
+
+def test_declared_marks_are_special(smollm):
+    """<repo_name> has no role of its own in this tokenizer; it is only declared."""
+    token = smollm.tokenizer.convert_tokens_to_ids("<repo_name>")
+    assert token not in smollm.tokenizer.all_special_ids
+    assert token_classes(smollm.tokenizer, [token]).special.tolist() == [True]
+
+
+def test_a_mark_that_looks_like_punctuation_is_special_only():
+    tokenizer = fast(models.WordLevel({"|": 0, ".": 1}, unk_token="|"), pre_tokenizers.WhitespaceSplit(), eos_token="|")
+    classes = token_classes(tokenizer, [0, 1])
+    assert classes.special.tolist() == [True, False]
+    assert classes.punctuation.tolist() == [False, True]
+
+
+def test_without_a_tokenizer_nothing_is_known():
+    classes = token_classes(None, [1, 2, 3])
+    assert classes.special.tolist() == classes.punctuation.tolist() == [False] * 3
+    with pytest.raises(ValueError, match="read-only"):
+        classes.special[0] = True
+
+
+# --- merging
+
+
+@st.composite
+def starts_of(draw, length):
+    return [0, *sorted(draw(st.sets(st.integers(1, length - 1))) if length > 1 else [])]
+
+
+@st.composite
+def to_merge(draw):
+    queries, keys = draw(st.integers(1, 9)), draw(st.integers(1, 9))
+    # Multiples of 1/1024 add up without rounding.
+    counts = draw(arrays(np.int64, (2, queries, keys), elements=st.integers(0, 1024)))
+    return counts / 1024, draw(starts_of(queries)), draw(starts_of(keys))
+
+
+def membership(starts, length):
+    """[words, tokens], 1 where the token belongs to the word."""
+    return (
+        np.array([np.searchsorted(starts, np.arange(length), side="right") - 1 == w for w in range(len(starts))]) + 0.0
+    )
+
+
+@given(to_merge())
+def test_merging_keeps_all_mass(case):
+    weights, query_starts, key_starts = case
+    by_key = merge_keys(weights, key_starts)
+    np.testing.assert_array_equal(by_key.sum(-1), weights.sum(-1))
+    merged = merge(weights, query_starts, key_starts)
+    assert merged.shape == (2, len(query_starts), len(key_starts))
+    for row, rows in enumerate(np.split(weights.sum(-1), query_starts[1:], axis=-1)):
+        np.testing.assert_allclose(merged[:, row].sum(-1), rows.mean(-1), rtol=1e-14)
+
+
+@given(to_merge())
+def test_merging_is_summing_and_averaging(case):
+    weights, query_starts, key_starts = case
+    of_query, of_key = membership(query_starts, weights.shape[1]), membership(key_starts, weights.shape[2])
+    expected = (of_query / of_query.sum(1, keepdims=True)) @ weights @ of_key.T
+    np.testing.assert_allclose(merge(weights, query_starts, key_starts), expected, rtol=1e-13, atol=0)
+
+
+@given(to_merge(), st.integers(1, 4))
+def test_blocks_of_rows_merge_to_the_same(case, size):
+    weights, query_starts, key_starts = case
+    blocks = [merge_keys(weights[:, i : i + size], key_starts) for i in range(0, weights.shape[1], size)]
+    together = merge_queries(np.concatenate(blocks, axis=1), query_starts)
+    np.testing.assert_array_equal(together, merge(weights, query_starts, key_starts))
+
+
+def test_a_real_head_between_words(minilm):
+    from core import capture
+
+    taken = capture(minilm, "An unbelievably tokenised sentence, isn't it?")
+    starts = word_starts(minilm.tokenizer, taken.input_ids)
+    weights = taken.trace(2, 3).weights
+    merged = merge(weights, starts, starts)
+    assert len(starts) < len(taken.input_ids)
+    assert merged.dtype == weights.dtype == np.float32
+    np.testing.assert_allclose(merged.sum(1), 1, atol=1e-6)
+
+
+@pytest.mark.parametrize("starts", [[], [1], [0, 2, 2], [0, 3], [0, 2, 1], [[0, 1]]])
+def test_starts_that_do_not_fit_are_refused(starts):
+    with pytest.raises(InputError, match=r"for 3 tokens .* begin with 0") as refused:
+        merge(np.ones((2, 3)), [0], starts)
+    assert refused.value.field == "key_starts"
+
+
+def test_whole_numbers_and_half_precision_are_added_in_floats():
+    assert merge(np.ones((2, 2), int), [0], [0]).tolist() == [[2.0]]
+    half = merge_keys(np.ones((1, 5001), np.float16), [0])
+    assert (half.dtype, half.tolist()) == (np.float32, [[5001.0]])

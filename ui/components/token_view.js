@@ -1,0 +1,442 @@
+// A text whose tokens shade by attention. Two sides, queries and keys, are lists of elements; a text that attends to
+// itself is one list that plays both parts. Whatever is shaded is a mean over rows (or columns) of the weights: over
+// the one that is pointed at, over the pinned ones, or over all rows.
+// Tokens are other people's text: they are only ever set as text, never as markup.
+
+const STRONGEST = 200; // lines at rest: more is a grey area
+const FAINTEST = 0.005; // of the lines of one token
+const NO_BREAK = "\u00a0";
+const CONTRAST = 4.6; // of text on the strongest shade
+const LINE = 28; // pixels from one token to the next in a column, as in the style sheet
+
+const views = new WeakMap();
+
+export default function ({ parentElement, data, setTriggerValue }) {
+    if (!views.has(parentElement)) views.set(parentElement, new View(parentElement));
+    const view = views.get(parentElement);
+    const call = view.update(data, (position) => setTriggerValue("token", position));
+    // An earlier call can be cleaned up after a later one has begun to use the same view.
+    return () => {
+        if (view.calls !== call) return;
+        view.root.remove();
+        views.delete(parentElement);
+    };
+}
+
+class View {
+    constructor(parent) {
+        this.calls = 0;
+        this.hovered = this.focused = null; // tokens; the focused one counts only while the keyboard is in use
+        this.byKeyboard = false;
+        this.isUpdating = false;
+        this.legend = make("div", "legend");
+        this.scroll = make("div", "scroll");
+        this.note = make("div", "note");
+        this.note.setAttribute("aria-live", "polite");
+        this.root = make("div", "view", [this.legend, this.scroll, this.note]);
+        parent.appendChild(this.root);
+        this.listen();
+    }
+
+    update(data, tell) {
+        const texts = JSON.stringify([data.queries, data.keys, data.lines]);
+        this.isUpdating = true;
+        this.data = data;
+        this.tell = tell;
+        this.weights = numbers(data.weights);
+        this.hasForbidden = this.weights.some(Number.isNaN);
+        this.strongest = null; // lines of all pairs, worked out when they are first drawn
+        this.colours = shades(this.root);
+        if (texts !== this.texts) this.build();
+        this.texts = texts;
+        this.markPins();
+        this.isUpdating = false;
+        this.paint();
+        return ++this.calls;
+    }
+
+    markPins() {
+        const { data } = this;
+        const own = data.direction === "from" ? this.queries : this.keys;
+        const places = data.pinned.map((position) => position - own.start);
+        this.pins = places.filter((place) => place >= 0 && place < own.tokens.length);
+        for (const side of new Set([this.queries, this.keys])) {
+            const pins = side === own || data.keys === null;
+            side.tokens.forEach((token, place) => {
+                const isPinned = side === own && this.pins.includes(place);
+                token.classList.toggle("pinned", isPinned);
+                token.setAttribute("aria-selected", isPinned);
+                token.toggleAttribute("data-pins", pins);
+            });
+        }
+    }
+
+    // --- the elements
+
+    build() {
+        const { queries, keys, lines } = this.data;
+        const { hovered, focused, byKeyboard, queries: old } = this;
+        this.hovered = this.focused = null;
+        const isTwo = keys !== null || lines;
+        this.queries = side(queries, isTwo ? "Queries" : "Tokens", lines);
+        this.keys = isTwo ? side(keys || queries, "Keys", lines) : this.queries;
+        this.svg = null;
+        if (lines) {
+            this.svg = drawn("svg", { preserveAspectRatio: "none", "aria-hidden": "true" });
+            const heads = [make("h4", "", ["Queries"]), make("h4", "", ["Keys"])];
+            const parts = [...heads, this.queries.list, this.svg, this.keys.list];
+            this.scroll.replaceChildren(make("div", "columns", parts));
+        } else if (isTwo) {
+            const heads = [make("h4", "", ["Queries: who looks"]), make("h4", "", ["Keys: who is looked at"])];
+            this.scroll.replaceChildren(heads[0], this.queries.list, heads[1], this.keys.list);
+        } else this.scroll.replaceChildren(this.queries.list);
+        // Whoever points at the third token keeps pointing at the third, whatever it is now.
+        const again = (token) => {
+            if (!token) return null;
+            const isQuery = old.tokens.includes(token);
+            const place = [...token.parentElement.querySelectorAll(".token")].indexOf(token);
+            return (isQuery ? this.queries : this.keys).tokens[place] || null;
+        };
+        this.hovered = again(hovered);
+        if (again(focused)) this.focus(again(focused));
+        this.byKeyboard = byKeyboard;
+    }
+
+    // --- pointing
+
+    get pointed() {
+        const token = this.hovered || (this.byKeyboard && this.focused);
+        if (!token) return null;
+        const side = this.queries.tokens.includes(token) ? this.queries : this.keys;
+        return { token, side, place: side.tokens.indexOf(token) };
+    }
+
+    listen() {
+        const tokenOf = (event) => event.target.closest(".token");
+        let isTouch = false;
+        this.scroll.addEventListener("pointerover", (event) => {
+            // Gaps between tokens belong to the token before, so that nothing flickers on the way.
+            if (event.pointerType !== "touch" && tokenOf(event)) this.hover(tokenOf(event));
+        });
+        this.scroll.addEventListener("pointerleave", (event) => event.pointerType !== "touch" && this.hover(null));
+        this.scroll.addEventListener("pointerdown", (event) => {
+            isTouch = event.pointerType === "touch";
+            this.byKeyboard = false;
+        });
+        this.scroll.addEventListener("click", (event) => {
+            const token = tokenOf(event);
+            // A finger cannot point without touching: the first tap points, the second is the click.
+            if (token && (!isTouch || token === this.hovered)) this.choose(token);
+            if (isTouch) this.hover(token);
+        });
+        this.scroll.addEventListener("focusin", (event) => {
+            this.focused = tokenOf(event);
+            if (this.focused && this.focused.matches(":focus-visible")) this.byKeyboard = true;
+            this.paint();
+        });
+        this.scroll.addEventListener("focusout", () => {
+            this.focused = null;
+            this.paint();
+        });
+        this.scroll.addEventListener("keydown", (event) => {
+            const token = tokenOf(event);
+            if (!token || event.ctrlKey || event.metaKey || event.altKey) return;
+            const { tokens } = this.queries.tokens.includes(token) ? this.queries : this.keys;
+            const place = tokens.indexOf(token);
+            const moves = {
+                ArrowLeft: () => tokens[place - 1],
+                ArrowRight: () => tokens[place + 1],
+                ArrowUp: () => inNextLine(tokens, place, -1),
+                ArrowDown: () => inNextLine(tokens, place, 1),
+                Home: () => tokens[0],
+                End: () => tokens[tokens.length - 1],
+            };
+            if (event.key in moves) {
+                this.byKeyboard = true;
+                this.hovered = null;
+                this.focus(moves[event.key]() || token);
+                this.paint();
+            } else if (event.key === "Enter" || event.key === " ") this.choose(token);
+            else return;
+            event.preventDefault();
+        });
+    }
+
+    hover(token) {
+        if (token === this.hovered) return;
+        this.hovered = token;
+        this.paint();
+    }
+
+    focus(token) {
+        for (const other of token.parentElement.querySelectorAll(".token[tabindex='0']")) other.tabIndex = -1;
+        token.tabIndex = 0;
+        token.focus(); // scrolls it into sight as well
+    }
+
+    choose(token) {
+        const side = this.queries.tokens.includes(token) ? this.queries : this.keys;
+        if (token.hasAttribute("data-pins")) this.tell(side.start + side.tokens.indexOf(token));
+    }
+
+    // --- what is shown
+
+    // Rows are averaged and keys shade, or columns and queries.
+    get subject() {
+        const isFrom = this.data.direction === "from";
+        const at = this.pointed;
+        const isOne = this.queries === this.keys;
+        if (at) return { at, byRow: isOne ? isFrom : at.side === this.queries, places: [at.place] };
+        if (this.pins.length) return { byRow: isFrom, places: this.pins };
+        return { isAll: true, byRow: true, places: this.queries.tokens.map((_, place) => place) };
+    }
+
+    weight(query, key) {
+        return this.weights[query * this.keys.tokens.length + key];
+    }
+
+    // NaN only where none of them may look; elsewhere a forbidden pair has no weight, which is 0.
+    mean({ byRow, places }) {
+        return (byRow ? this.keys : this.queries).tokens.map((_, other) => {
+            const all = places.map((place) => (byRow ? this.weight(place, other) : this.weight(other, place)));
+            const allowed = all.filter((weight) => !Number.isNaN(weight));
+            return allowed.length ? allowed.reduce((sum, weight) => sum + weight, 0) / all.length : NaN;
+        });
+    }
+
+    paint() {
+        if (this.isUpdating) return; // moving the focus while the tokens are replaced
+        const subject = this.subject;
+        const means = this.mean(subject);
+        const shaded = subject.byRow ? this.keys : this.queries;
+        const top = this.data.limit ?? means.reduce((most, mean) => (mean > most ? mean : most), 0);
+        const pairs = subject.at ? this.pairs(subject) : [];
+        const lines = this.svg && this.lines(subject);
+        this.paintTokens(subject, means, shaded, top);
+        if (subject.at) subject.at.token.title = pairs.map((pair) => make("p", "", pair).textContent).join("\n");
+        this.paintLegend(top);
+        if (lines) this.paintLines(lines.pairs);
+        this.paintNote(this.sentence(subject, means, shaded), pairs, lines ? [lines.words] : []);
+    }
+
+    paintTokens({ at }, means, shaded, top) {
+        for (const side of new Set([this.queries, this.keys])) {
+            side.tokens.forEach((token, place) => {
+                const mean = side === shaded ? means[place] : undefined;
+                const share = mean > 0 && top > 0 ? Math.min(mean / top, 1) : 0;
+                token.style.backgroundColor = share ? this.colours.at(share) : "";
+                token.classList.toggle("forbidden", Number.isNaN(mean));
+                token.classList.toggle("pointed", Boolean(at) && token === at.token);
+                token.title = mean === undefined ? "" : Number.isNaN(mean) ? "may not look there" : this.say(mean);
+                const parts = [side.text[place], `position ${side.start + place}`, token.title];
+                token.setAttribute("aria-label", parts.filter(Boolean).join(", "));
+            });
+        }
+    }
+
+    paintNote(sentence, pairs, asides) {
+        const missing = this.data.pinned.length - this.pins.length;
+        if (missing) asides.push(`${count(missing, "pinned token")} not in this part of the text.`);
+        this.note.replaceChildren(
+            make("p", "", sentence),
+            make("p", "", pairs.flatMap((pair) => [...pair, " "])),
+            ...asides.map((words) => make("p", "aside", [words])),
+        );
+    }
+
+    paintLegend(top) {
+        const bar = make("span", "bar");
+        bar.style.background = `linear-gradient(to right, transparent, ${this.colours.at(1)})`;
+        const parts = [make("span", "", ["Shade: 0", bar, make("span", "highest", [this.say(top)])])];
+        const explain = (className, sample, meaning) =>
+            parts.push(make("span", "", [make("span", className, [sample]), meaning]));
+        if (this.hasForbidden) explain("forbidden", "grey", "may not look there");
+        if (this.pins.length) explain("sample pinned", "frame", "pinned");
+        this.legend.replaceChildren(...parts);
+    }
+
+    paintLines(pairs) {
+        const height = LINE * Math.max(this.queries.tokens.length, this.keys.tokens.length);
+        this.svg.setAttribute("viewBox", `0 0 100 ${height}`);
+        this.svg.style.height = `${height}px`;
+        const middle = (place) => (place + 0.5) * LINE;
+        const widest = this.data.limit ?? (pairs.length ? pairs[0].weight : 0);
+        const paths = pairs.map(({ query, key, weight }) => {
+            const share = Math.min(weight / widest, 1) || 0;
+            return drawn("path", {
+                d: `M0,${middle(query)} C40,${middle(query)} 60,${middle(key)} 100,${middle(key)}`,
+                stroke: this.colours.line,
+                "stroke-opacity": (0.12 + 0.88 * share).toFixed(3),
+                "stroke-width": (0.75 + 4.25 * share).toFixed(2),
+            });
+        });
+        this.svg.replaceChildren(...paths.reverse()); // the strongest on top
+    }
+
+    // The pairs to join by lines, the strongest first, and in words which ones these are.
+    lines({ at, isAll, byRow, places }) {
+        if (isAll && this.strongest) return this.strongest;
+        const others = (byRow ? this.keys : this.queries).tokens;
+        const pairs = places
+            .flatMap((place) => others.map((_, other) => (byRow ? [place, other] : [other, place])))
+            .map(([query, key]) => ({ query, key, weight: this.weight(query, key) }))
+            .filter(({ weight }) => !Number.isNaN(weight))
+            .sort((one, other) => other.weight - one.weight);
+        const least = FAINTEST * (this.data.percent || !pairs.length ? 1 : pairs[0].weight);
+        const worthy = pairs.filter(({ weight }) => weight > 0 && (!at || weight >= least));
+        const shown = at ? worthy : worthy.slice(0, STRONGEST);
+        const bound = this.data.percent ? `${100 * FAINTEST}${NO_BREAK}%` : this.say(least);
+        const isSome = shown.length < pairs.length;
+        const whose = isAll ? (isSome ? "" : "all ") : at ? "its " : "the pinned tokens’ ";
+        const which = isSome ? (at ? `${shown.length} of ` : `the ${shown.length} strongest of `) : "";
+        const limit = at && isSome ? `, those of ${bound} or more` : "";
+        const widest = shown.length ? `; the widest stands for ${this.say(shown[0].weight)}` : "";
+        const words = `Lines: ${which}${whose}${count(pairs.length, "pair")}${limit}${widest}.`;
+        const found = { pairs: shown, words };
+        if (isAll) this.strongest = found;
+        return found;
+    }
+
+    // “cat” (7) attends most to “the” (2): 41.3 %, then “sat” (8): 20.1 % and “on” (9): 11.0 %.
+    sentence({ at, byRow, isAll, places }, means, shaded) {
+        const one = (at || places.length === 1) && name(byRow ? this.queries : this.keys, places[0]);
+        const allowed = means.map((mean, place) => ({ mean, place })).filter(({ mean }) => !Number.isNaN(mean));
+        if (!allowed.length && byRow) return [one || "They", " may not look anywhere."];
+        if (!allowed.length) return ["No token may look at ", one || "them", "."];
+        const best = allowed.sort((first, second) => second.mean - first.mean).slice(0, 3);
+        const [first, ...others] = best.map(({ mean, place }) => [name(shaded, place), `: ${this.say(mean)}`]);
+        const whose = isAll ? "all" : `${places.length} pinned`;
+        const opening = one
+            ? [one, byRow ? " attends most to " : " gets most attention from "]
+            : [`Mean of ${whose} tokens: most ${byRow ? "goes to" : "comes from"} `];
+        const rest = others.flatMap((other, place) => [place ? " and " : ", then ", ...other]);
+        const closed = means.length - allowed.length;
+        const forbidden = byRow
+            ? ` ${one ? "It" : "They"} may not look at ${count(closed, "token")}.`
+            : ` ${count(closed, "token")} may not look at ${one ? "it" : "them"}.`;
+        return [...opening, ...first, ...rest, ".", closed ? forbidden : ""];
+    }
+
+    // What the pinned tokens and the one that is pointed at have to do with each other.
+    pairs({ at }) {
+        const isFrom = this.data.direction === "from";
+        const own = isFrom ? this.queries : this.keys;
+        const other = isFrom ? this.keys : this.queries;
+        if (at.side !== other) return [];
+        const shown = this.pins.filter((pin) => own !== other || pin !== at.place).slice(0, 3);
+        return shown.map((pin) => {
+            const [query, key] = isFrom ? [pin, at.place] : [at.place, pin];
+            const weight = this.weight(query, key);
+            const [from, to] = [name(this.queries, query), name(this.keys, key)];
+            if (Number.isNaN(weight)) return [from, " may not look at ", to, "."];
+            return [from, " attends to ", to, `: ${this.say(weight)}.`];
+        });
+    }
+
+    // Three significant digits.
+    say(weight) {
+        if (!this.data.percent) return weight === 0 ? "0" : String(Number(weight.toPrecision(3)));
+        const percent = weight * 100;
+        if (percent === 0) return `0${NO_BREAK}%`;
+        return percent < 0.001 ? `under 0.001${NO_BREAK}%` : `${percent.toPrecision(3)}${NO_BREAK}%`;
+    }
+}
+
+// --- tokens
+
+function side(spelled, label, isColumn) {
+    const list = make("div", "tokens");
+    list.setAttribute("role", "listbox");
+    list.setAttribute("aria-multiselectable", "true");
+    list.setAttribute("aria-label", label);
+    const tokens = spelled.text.map((text, place) => {
+        const quiet = spelled.quiet[place];
+        const mark = quiet ? [make("span", "quiet", [text.slice(0, quiet)])] : [];
+        const token = make("span", "token", [...mark, text.slice(quiet)]);
+        token.setAttribute("role", "option");
+        token.dir = "auto";
+        token.tabIndex = place === 0 ? 0 : -1;
+        if (!isColumn && place) list.append({ j: "", b: document.createElement("wbr"), s: " " }[spelled.before[place]]);
+        list.append(token);
+        if (!isColumn && spelled.after[place] === "n") list.append(document.createElement("br"));
+        return token;
+    });
+    return { list, tokens, ...spelled };
+}
+
+// The token of the next line above or below whose middle is nearest.
+function inNextLine(tokens, place, step) {
+    const middle = (box) => (box.left + box.right) / 2;
+    const here = tokens[place].getBoundingClientRect();
+    const boxes = tokens.map((token) => token.getBoundingClientRect());
+    const ways = boxes.map((box) => (box.top - here.top) * step);
+    const beyond = ways.map((way) => (way > here.height / 2 ? way : Infinity));
+    const next = Math.min(...beyond);
+    let best;
+    boxes.forEach((box, other) => {
+        if (beyond[other] > next + here.height / 2) return;
+        const way = Math.abs(middle(box) - middle(here));
+        if (best === undefined || way < best.way) best = { way, token: tokens[other] };
+    });
+    return next === Infinity ? undefined : best.token;
+}
+
+// “cat” (7), isolated, so that a text from right to left does not turn the sentence around.
+function name(side, place) {
+    const letters = [...(side.text[place].slice(side.quiet[place]) || side.text[place])];
+    const short = letters.length > 24 ? `${letters.slice(0, 23).join("")}…` : letters.join("");
+    return make("bdi", "", ["“", make("bdi", "", [short]), `”${NO_BREAK}(${side.start + place})`]);
+}
+
+const count = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
+
+// --- colours
+
+// One hue that grows stronger with the weight, just so far that the text on it stays legible.
+function shades(root) {
+    const style = getComputedStyle(root);
+    const themed = (part) => rgb(style.getPropertyValue(`--st-${part}-color`));
+    const [text, background, hue] = [themed("text"), themed("background"), themed("primary")];
+    const mixed = (share) => hue.map((part, place) => part * share + background[place] * (1 - share));
+    let strength = 0.9;
+    while (strength > 0.1 && contrast(text, mixed(strength)) < CONTRAST) strength -= 0.01;
+    return { line: `rgb(${hue})`, at: (share) => `rgba(${hue}, ${(share * strength).toFixed(4)})` };
+}
+
+// Whatever way a theme writes its colours, a pixel painted with one is red, green and blue from 0 to 255.
+function rgb(colour) {
+    const paper = document.createElement("canvas").getContext("2d");
+    paper.fillStyle = colour.trim();
+    paper.fillRect(0, 0, 1, 1);
+    return [...paper.getImageData(0, 0, 1, 1).data.slice(0, 3)];
+}
+
+// WCAG 2.2, relative luminance and contrast ratio.
+function contrast(one, other) {
+    const linear = (part) => (part <= 0.04045 * 255 ? part / 255 / 12.92 : ((part / 255 + 0.055) / 1.055) ** 2.4);
+    const [low, high] = [one, other]
+        .map((colour) => colour.map(linear))
+        .map(([red, green, blue]) => 0.2126 * red + 0.7152 * green + 0.0722 * blue)
+        .sort((a, b) => a - b);
+    return (high + 0.05) / (low + 0.05);
+}
+
+// --- elements
+
+function make(tag, className, children = []) {
+    const element = document.createElement(tag);
+    if (className) element.className = className;
+    element.append(...children); // strings become text, never markup
+    return element;
+}
+
+function drawn(tag, attributes) {
+    const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    for (const [attribute, value] of Object.entries(attributes)) element.setAttribute(attribute, value);
+    return element;
+}
+
+function numbers(base64) {
+    const bytes = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
+    return new Float32Array(bytes.buffer);
+}

@@ -1,0 +1,137 @@
+"""The text as text: point at a token, and the others shade by how much it attends to them, or they to it.
+
+The browser holds all the weights of the window, so that moving over the tokens asks the server nothing. Only a click comes
+back, as the position of the token.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import streamlit as st
+from numpy.typing import ArrayLike, NDArray
+
+from core.figures.labels import visible
+
+MAX_TOKENS = 256  # a side: more is neither read nor sent comfortably
+
+_HERE = Path(__file__)
+_VIEW = st.components.v2.component(
+    "headlight_token_view",
+    css=_HERE.with_suffix(".css").read_text(encoding="utf-8"),
+    js=_HERE.with_suffix(".js").read_text(encoding="utf-8"),
+)
+
+
+def token_view(
+    query_tokens: Sequence[str],
+    key_tokens: Sequence[str],
+    weights: ArrayLike,
+    *,
+    rows_from: int = 0,
+    columns_from: int = 0,
+    direction: Literal["from", "to"] = "from",
+    lines: bool = False,
+    pinned: Collection[int] = (),
+    limit: float | None = None,
+    percent: bool = True,
+    on_token: Callable[[int], None] | None = None,
+    key: str,
+) -> int | None:
+    """Put the view on the page; gives the position of the token that was just clicked, otherwise None.
+
+    query_tokens, key_tokens   at most 256 each; the same tokens from the same position are one text, and shown once
+    weights                    [queries, keys], NaN where the query may not look; in a mean such a pair counts as 0
+    rows_from, columns_from    positions of the first query and the first key in the whole text
+    direction                  "from": what a token attends to, weights[token, :]; "to": what attends to it, weights[:, token].
+                               Where queries and keys are shown apart, either can be pointed at whatever the direction
+    lines                      two columns joined by lines instead of running text
+    pinned                     positions in the whole text: of queries for "from", of keys for "to"; others are passed over
+    limit                      the weight with the strongest shade; if None, the largest that is shown at the moment
+    percent                    whether 0.413 reads "41.3 %"
+    on_token                   called with the position of a clicked token before the page runs again, when widgets that
+                               stand above the view (the list of pins) can still be changed
+    Raises ValueError for shapes that do not fit, more than 256 tokens, and an unknown direction.
+    """
+    numbers = _checked(query_tokens, key_tokens, weights, direction)
+    is_one_text = list(query_tokens) == list(key_tokens) and rows_from == columns_from
+    start, count = (rows_from, len(query_tokens)) if direction == "from" else (columns_from, len(key_tokens))
+
+    def position(sent: object) -> int | None:
+        """What came from a browser, if it can be a click on this text."""
+        is_position = isinstance(sent, int) and not isinstance(sent, bool) and start <= sent < start + count
+        return sent if is_position else None
+
+    def clicked() -> None:
+        token = position(st.session_state[key].token)
+        if on_token is not None and token is not None:
+            on_token(token)
+
+    data = {
+        "queries": _spelled(query_tokens, rows_from),
+        "keys": None if is_one_text else _spelled(key_tokens, columns_from),
+        "weights": base64.b64encode(numbers.tobytes()).decode("ascii"),
+        "direction": direction,
+        "lines": bool(lines),
+        "pinned": sorted(int(token) for token in set(pinned)),
+        "limit": None if limit is None or not np.isfinite(limit) else float(limit),
+        "percent": bool(percent),
+    }
+    return position(_VIEW(key=key, data=data, on_token_change=clicked).token)
+
+
+def _checked(
+    query_tokens: Sequence[str], key_tokens: Sequence[str], weights: ArrayLike, direction: str
+) -> NDArray[np.float32]:
+    """The weights as the browser reads them: float32, little-endian, row by row."""
+    numbers = np.ascontiguousarray(weights, dtype="<f4")
+    if numbers.shape != (len(query_tokens), len(key_tokens)):
+        raise ValueError(
+            f"weights have the shape {numbers.shape}, but there are {len(query_tokens)} query tokens "
+            f"and {len(key_tokens)} key tokens."
+        )
+    if max(numbers.shape) > MAX_TOKENS:
+        raise ValueError(f"{max(numbers.shape)} tokens are too many for a token view; choose at most {MAX_TOKENS}.")
+    if direction not in ("from", "to"):
+        raise ValueError(f'direction is {direction!r}; it must be "from" or "to".')
+    return numbers
+
+
+def _spelled(tokens: Sequence[str], start: int) -> dict[str, Any]:
+    """What the browser needs to write the tokens as running text.
+
+    text    each token with its blanks made visible
+    quiet   how many characters at its start only stand for a blank or for "joins the token before"
+    before  what goes between it and the token before: nothing, a place where the line may break, or a space
+    after   whether a line ends with it
+    """
+    marks_spaces = any(token.startswith(" ") for token in tokens)
+    return {
+        "start": int(start),
+        "text": [visible(token) for token in tokens],
+        "quiet": [_quiet(token, marks_spaces) for token in tokens],
+        "before": "".join(_before(token, marks_spaces) for token in tokens),
+        "after": "".join("n" if "\n" in token else "." for token in tokens),
+    }
+
+
+def _quiet(token: str, marks_spaces: bool) -> int:
+    if _continues(token, marks_spaces):
+        return 2
+    return len(token) - len(token.lstrip(" ")) if token.strip() else 0
+
+
+def _before(token: str, marks_spaces: bool) -> Literal["j", "b", "s"]:
+    """j(oin), b(reak) or s(pace). Vocabularies that write " the" say where words begin; the others say where they go on."""
+    if token.startswith(" "):
+        return "b"
+    return "j" if marks_spaces or _continues(token, marks_spaces) else "s"
+
+
+def _continues(token: str, marks_spaces: bool) -> bool:
+    """Whether this is the second or a later piece of a word in WordPiece's spelling: "##ing"."""
+    return not marks_spaces and token.startswith("##") and len(token) > 2

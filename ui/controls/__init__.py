@@ -1,0 +1,1 @@
+"""From widgets to what a page shows: sources, masks, switches."""

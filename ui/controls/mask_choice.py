@@ -1,0 +1,63 @@
+"""The choice of a mask by name, or cell by cell with clicks on a picture. All of it lives in widgets, and so in the address."""
+
+from __future__ import annotations
+
+import numpy as np
+import streamlit as st
+from numpy.typing import NDArray
+
+from core.attention import masks as m
+from ui import state
+from ui.components import pin
+
+CUSTOM = "My own"
+
+# What each choice draws from its number and the number of keys, and what that number is called; None where there is none.
+PATTERNS = {
+    "Causal": (lambda _size, _keys: m.causal, None),
+    "Padding": (lambda size, keys: m.padding(np.arange(keys) < keys - size), "Padded keys"),
+    "Sliding window": (lambda size, _: m.sliding_window(size), "Window"),
+    "Prefix": (lambda size, _: m.either(m.causal, m.prefix(size)), "Open keys"),
+    "Packed blocks": (lambda size, _: m.block(size), "Block size"),
+    "None": (lambda _size, _keys: m.everything, None),
+    CUSTOM: (lambda _size, _keys: m.everything, None),
+}
+
+
+def pick_mask(queries: int, keys: int) -> NDArray[np.bool_]:
+    """The chosen mask [queries, keys]. A click on any picture of queries and keys turns its cell over."""
+    name = st.selectbox("Mask", list(PATTERNS), key=state.PATTERN, bind="query-params", on_change=_by_name)
+    pattern, label = PATTERNS[name]
+    size = 0 if label is None else st.number_input(label, 1, 12, 4, key=state.SPAN, bind="query-params")
+    drawn = m.grid(pattern(size, keys), queries, keys)
+    text = st.text_input(
+        "Or rows of 1 (may attend) and 0",
+        placeholder=m.to_rows(drawn),
+        key=state.CELLS,
+        bind="query-params",
+        max_chars=200,
+        on_change=_by_cells,
+    )
+    mask = m.from_rows(text, queries, keys) if text.strip() else drawn
+    pin.listen(lambda: turn_over(mask))
+    return mask
+
+
+def turn_over(mask: NDArray[np.bool_]) -> None:
+    """Make the clicked cell the other way round, and the mask one's own."""
+    cell = pin.clicked()
+    query, key = round(cell.get("query", -1)), round(cell.get("key", -1))
+    if not (0 <= query < mask.shape[0] and 0 <= key < mask.shape[1]):
+        return  # a click on a picture of something else, or of a sentence that has changed since
+    changed = mask.copy()
+    changed[query, key] = not changed[query, key]
+    st.session_state[state.CELLS] = m.to_rows(changed)
+    _by_cells()
+
+
+def _by_name() -> None:
+    st.session_state[state.CELLS] = ""
+
+
+def _by_cells() -> None:
+    st.session_state[state.PATTERN] = CUSTOM

@@ -1,0 +1,76 @@
+"""Matrices that somebody typed, pasted or uploaded."""
+
+from __future__ import annotations
+
+from io import BytesIO
+
+import numpy as np
+import streamlit as st
+from numpy.typing import NDArray
+
+from core import AttentionTrace, InputError, attend
+from core.attention.matrix_files import read_mask, read_matrix, read_npz
+from ui import state
+from ui.markdown import show_error
+
+# Small enough to follow by hand: three queries, four keys, two dimensions.
+EXAMPLE = {
+    "query": "1, 0\n0, 1\n1, 1",
+    "key": "1, 0\n0, 1\n1, 1\n-1, 1",
+    "value": "1, 0\n0, 1\n2, 2\n0, 3",
+    "mask": "",
+}
+HINTS = {
+    "query": "One row for each position that looks.",
+    "key": "As many columns as Query.",
+    "value": "As many rows as Key.",
+    "mask": "Empty, or 1 (may attend) and 0, a row for each query.",
+}
+
+
+def own_matrices() -> AttentionTrace | None:
+    """The trace of the matrices entered here; None after showing beside each field what is wrong with it."""
+    columns = dict(zip(EXAMPLE, st.columns(4), strict=True))
+    with st.expander(
+        "Upload files instead (CSV, NPY, or one NPZ with query, key, value and, if you like, mask and bias)"
+    ):
+        st.caption("Uploaded files are not part of the page's address: a copied link shows the typed matrices.")
+        archive = st.file_uploader("NPZ", type="npz", key=state.ARCHIVE)
+        archive_problem = st.container()
+        uploads = dict(zip(EXAMPLE, st.columns(4), strict=True))
+    problems, given = {}, {}
+    for name, column in columns.items():
+        with uploads[name]:
+            file = st.file_uploader(name.capitalize(), type=["csv", "txt", "npy"], key=state.FILES[name])
+        with column:
+            text = st.text_area(
+                f"{name.capitalize()} (file in use)" if file or archive else name.capitalize(),
+                EXAMPLE[name],
+                key=state.OWN[name],
+                bind="query-params",
+                height=122,
+                help=HINTS[name],
+                disabled=bool(file or archive),
+            )
+            problems[name] = st.container()
+        given[name] = file or text
+    try:
+        return _from_archive(archive) if archive else _from_fields(given)
+    except InputError as error:
+        with problems.get(error.field, archive_problem) if not archive else archive_problem:
+            show_error(error)
+        return None
+
+
+def _from_archive(file: BytesIO) -> AttentionTrace:
+    return attend(**read_npz(file.getvalue()))
+
+
+def _from_fields(given: dict[str, BytesIO | str]) -> AttentionTrace:
+    def content(name: str) -> str | bytes:
+        source = given[name]
+        return source if isinstance(source, str) else source.getvalue()
+
+    matrices: dict[str, NDArray] = {name: read_matrix(content(name), field=name) for name in ("query", "key", "value")}
+    mask: NDArray[np.bool_] | None = read_mask(content("mask")) if content("mask").strip() else None
+    return attend(**matrices, mask=mask)

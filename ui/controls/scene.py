@@ -1,0 +1,306 @@
+"""What a page shows: a trace with its labels, made from the widgets of one source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import streamlit as st
+
+from core import AttentionTrace, Capture, InputError, Model, attend
+from core.attention.sources import DISTRIBUTIONS, random_matrices, toy_sentence
+from core.capturing.certifying import Certificate
+from core.capturing.weights_only import WeightsOnly
+from core.models.catalogue import CATALOGUE
+from core.models.inputs import TooLongError, text_inputs
+from core.models.modules import Kind
+from ui import state, stores
+from ui.controls.own_matrices import own_matrices
+from ui.markdown import plain, show_error
+from ui.progress import run
+from ui.views.weights_only import show_weights
+
+SENTENCE = "The animal didn't cross the street because it was too tired."
+Read = TypeVar("Read")
+NAMED = 3  # layers without attention that are named; the others are counted
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """A trace, the tokens of its rows and columns, and where its numbers come from."""
+
+    trace: AttentionTrace
+    query_tokens: tuple[str, ...]
+    key_tokens: tuple[str, ...]
+    origin: str
+    certificate: Certificate | None = None
+
+
+# Where a model opens: heads that look from "it" back to "animal" in the sentence above.
+OPENING_HEADS = {"all-MiniLM-L6-v2": (5, 11), "SmolLM2-135M-Instruct": (13, 8)}
+
+
+def opening_head(name: str) -> tuple[int, int]:
+    return OPENING_HEADS.get(name, (0, 0))
+
+
+def model_picker() -> str:
+    return st.selectbox(
+        "Model",
+        [entry.name for entry in CATALOGUE][::-1],
+        key=state.MODEL,
+        bind="query-params",
+        accept_new_options=True,
+        help="Both listed models are there without a network. You can also type a Hugging Face name such as "
+        "openai-community/gpt2, or the path of a folder with safetensors.",
+    )
+
+
+def real_head() -> Scene | None:
+    """Text, model, layer and head, and the trace of that head; None after showing what is wrong."""
+    passed = choose_text()
+    return None if passed is None else choose_head(*passed)[-1]
+
+
+def choose_text(
+    *, more: bool = False, max_tokens: int | None = stores.MAX_TOKENS
+) -> tuple[stores.TextRequest, Capture, list] | None:
+    """The pass of the chosen model over the text, and the places left for the choice of layer and head.
+
+    None after saying what is wrong, or after showing the weights of a model that exposes nothing else.
+
+    more: also ask for the second text that some models read, and name the layers that cannot be shown
+    max_tokens: a limit, where the page cannot show as many as the model can read
+    """
+    words, which = st.columns(2)
+    with words:
+        text_place = st.container()
+        problem = st.container()
+    with which, st.container(horizontal=True):
+        model_place = st.container(width="stretch")
+        places = [st.container(width=92), st.container(width=92)]
+    with model_place:
+        name = model_picker()
+        try:
+            model = stores.model(name)
+        except InputError as error:
+            show_error(error)
+            model = None
+    with text_place:
+        if model is not None and model.reads_images:
+            request = _picture(name)
+        else:
+            text = st.text_area("Text", SENTENCE, key=state.TEXT, bind="query-params", height=68)
+            pair, target = _second_text(model) if more and model is not None and model.captures else (None, None)
+            request = stores.TextRequest(name, text, pair, target)
+    if model is None or request is None:
+        return None
+    beside = {"model": model_place, "text": problem, "image": problem}
+    if not model.captures and not model.reads_images:
+        weights = _read(request, _handed_out, beside)
+        if weights is not None:
+            with places[0]:
+                layer = number_picker("Layer", state.LAYER, weights.layers(), 0)
+            with places[1]:
+                head = number_picker("Head", state.HEAD, weights.heads(), 0)
+            show_weights(weights, layer, head)
+        return None
+    passed = _read(request, lambda wanted: _captured(wanted, model, max_tokens), beside)
+    if passed is not None and more:
+        _name_missing(name)
+    return None if passed is None else (*passed, places)
+
+
+def _name_missing(name: str) -> None:
+    missing = stores.missing_layers(name)
+    if missing:
+        further = f", and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
+        count = "1 layer has" if len(missing) == 1 else f"{len(missing)} layers have"
+        named = "; ".join(missing[:NAMED])
+        st.caption(plain(f"{count} no softmax attention and cannot be shown: {named}{further}."))
+
+
+def _picture(name: str) -> stores.TextRequest | None:
+    """The picture that was last uploaded, on this page or another: an upload field forgets its file when one leaves."""
+    types = ["png", "jpg", "jpeg", "webp"]
+    file = st.file_uploader("Picture", types, key=state.IMAGE, on_change=_keep_picture)
+    kept = st.session_state.get(state.PICTURE)
+    still = "" if kept is None or file is not None else f"{plain(kept[0])} is still shown. "
+    st.caption(f"{still}This model reads pictures. An uploaded picture is not part of the page's address.")
+    return None if kept is None else stores.TextRequest(name, "", image=kept[1])
+
+
+def _keep_picture() -> None:
+    file = st.session_state[state.IMAGE]
+    st.session_state[state.PICTURE] = None if file is None else (file.name, file.getvalue())
+
+
+def _second_text(model: Model) -> tuple[str | None, str | None]:
+    """The second field that the model has a use for: a text to pair with, or what its decoder has written so far."""
+    pair = target = None
+    if model.takes_pairs:
+        pair = st.text_input("Second text (optional)", key=state.PAIR, bind="query-params")
+    if model.is_encoder_decoder:
+        target = st.text_input("What the decoder has written (optional)", key=state.TARGET, bind="query-params")
+    return pair or None, target or None
+
+
+def _read(request: stores.TextRequest, read: Callable[[stores.TextRequest], Read], places: dict) -> Read | None:
+    """What reading the text gives. Says beside the field what is wrong, offers to cut a text that is too long."""
+    # In the text's own place: a note that comes and goes would push everything below it aside.
+    with places["text"]:
+        try:
+            try:
+                return read(request)
+            except TooLongError as error:
+                show_error(error)
+                if not st.checkbox(
+                    f"Keep only the first {error.limit:,} tokens", key=state.TRUNCATE, bind="query-params"
+                ):
+                    return None
+                return read(replace(request, keep=error.limit))
+        except InputError as error:
+            with places.get(error.field, places["text"]):
+                show_error(error)
+            return None
+
+
+def _captured(
+    request: stores.TextRequest, model: Model, max_tokens: int | None
+) -> tuple[stores.TextRequest, Capture] | None:
+    """The pass over this text, with its progress shown if it is not known yet; None while it is not wanted."""
+    if request in stores.passes:
+        return request, stores.captured(request)
+    if request.image is not None:  # always the same size, and few patches: nothing to announce
+        what, announce = "Reading the picture", None
+    else:
+        tokens = _count(request, model, max_tokens)
+        what, announce = f"Reading {tokens:,} tokens", lambda: stores.announced(request.model, tokens)
+    capture = run(
+        lambda on_progress: stores.captured(request, on_progress),
+        request,
+        what,
+        model.attention_calls or 1,
+        announce=announce,
+    )
+    return None if capture is None else (request, capture)
+
+
+def _handed_out(request: stores.TextRequest) -> WeightsOnly:
+    with st.spinner("Reading the text"):
+        return stores.weights_only(request)
+
+
+def _count(request: stores.TextRequest, model: Model, max_tokens: int | None) -> int:
+    """How many tokens the model will read. Raises TooLongError if they are too many."""
+    inputs = text_inputs(
+        model, request.text, pair=request.pair, max_tokens=request.keep or max_tokens, truncate=request.keep is not None
+    )
+    return inputs["input_ids"].shape[1]
+
+
+def choose_head(request: stores.TextRequest, capture: Capture, places: list) -> tuple[int, int, Kind, Scene]:
+    """Layer, head and kind of attention chosen from a pass, and that head's scene."""
+    kind, layer, head = choose_place(request, capture, places)
+    trace, certificate = stores.head(stores.HeadRequest(request, kind, layer, head))
+    query_tokens, key_tokens = capture.tokens(kind)
+    origin = f"Layer {layer}, head {head} of {request.model}."
+    return layer, head, kind, Scene(trace, query_tokens, key_tokens, origin, certificate)
+
+
+def choose_place(request: stores.TextRequest, capture: Capture, places: list) -> tuple[Kind, int, int]:
+    """Kind of attention, layer and head."""
+    kind = capture.kinds[0]
+    if len(capture.kinds) > 1:
+        kind = st.segmented_control(
+            "Attention", capture.kinds, default=kind, required=True, key=state.KIND, bind="query-params"
+        )
+    opening_layer, opening_at = opening_head(request.model)
+    with places[0]:
+        layer = number_picker("Layer", state.LAYER, capture.layers(kind), opening_layer)
+    with places[1]:
+        head = number_picker("Head", state.HEAD, capture.heads(kind), opening_at)
+    return kind, layer, head
+
+
+def number_picker(label: str, key: str, count: int, opening: int) -> int:
+    """A choice from 0 to count - 1. Left empty it is `opening`: the address leaves empty choices out, so what an empty
+    one means may depend on the model."""
+    opening = min(opening, count - 1)
+    chosen = st.selectbox(label, range(count), index=None, placeholder=str(opening), key=key, bind="query-params")
+    return opening if chosen is None else chosen
+
+
+def toy() -> Scene | None:
+    words, width, seed = st.columns([6, 2, 2])
+    with words:
+        text = st.text_input("Sentence", SENTENCE, key=state.TOY_TEXT, bind="query-params")
+    with width:
+        d_head = st.number_input("Dimensions (d_k)", 1, 256, 8, key=state.TOY_SIZE, bind="query-params")
+    with seed:
+        seed_number = _seed()
+    with words:
+        return _scene(lambda: toy_sentence(text, d_head=d_head, seed=seed_number))
+
+
+def random() -> Scene | None:
+    columns = st.columns(6)
+    sizes = [("Queries", state.QUERIES, 6), ("Keys", state.KEYS, 8), ("d_k", state.D_K, 4), ("d_v", state.D_V, 4)]
+    picked = []
+    for column, (label, key, default) in zip(columns, sizes, strict=False):
+        with column:
+            picked.append(st.number_input(label, 1, 512, default, key=key, bind="query-params"))
+    with columns[4]:
+        distribution = st.selectbox("Numbers", DISTRIBUTIONS, key=state.DISTRIBUTION, bind="query-params")
+    with columns[5]:
+        seed_number = _seed()
+    return _scene(lambda: random_matrices(*picked, seed=seed_number, distribution=distribution))
+
+
+def _seed() -> int:
+    return st.number_input("Seed", 0, 9999, 0, key=state.SEED, bind="query-params")
+
+
+def _scene(make: Callable) -> Scene | None:
+    try:
+        matrices = make()
+        trace = attend(matrices.query, matrices.key, matrices.value)
+    except InputError as error:
+        show_error(error)
+        return None
+    return Scene(trace, matrices.query_tokens, matrices.key_tokens, matrices.origin)
+
+
+def own() -> Scene | None:
+    given = own_matrices()
+    if given is None:
+        return None
+    queries, keys = given.shape
+    return Scene(
+        given,
+        tuple(f"q{row}" for row in range(queries)),
+        tuple(f"k{row}" for row in range(keys)),
+        "The matrices entered here.",
+    )
+
+
+SOURCES = {
+    "A real head": real_head,
+    "A sentence, random weights": toy,
+    "Random matrices": random,
+    "My own matrices": own,
+}
+
+
+def pick_source() -> Scene | None:
+    source = st.segmented_control(
+        "Where the numbers come from",
+        list(SOURCES),
+        default="A real head",
+        required=True,
+        key=state.SOURCE,
+        bind="query-params",
+        label_visibility="collapsed",
+    )
+    return SOURCES[source]()

@@ -1,0 +1,321 @@
+"""Every cache. Keys are plain names and frozen requests, never arrays or models; each cache is small and bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+from cachetools import LRUCache
+from numpy.typing import NDArray
+
+from core import AttentionTrace, Capture, Model, capture, load_model
+from core.attention.masks import Predicate
+from core.capturing.certifying import Certificate, certify
+from core.capturing.estimates import Rates, estimate, in_words, kept_bytes, measure_rate
+from core.capturing.layers import missing_layers as layers_without_attention
+from core.capturing.weights_only import WeightsOnly, attention_weights
+from core.errors import InputError
+from core.figures.pooling import Pooled
+from core.figures.side_by_side import small
+from core.heads.contributions import HeadContributions, add_up
+from core.heads.metrics import head_metrics
+from core.heads.patterns import match_heads
+from core.heads.probing import longest, probe_heads
+from core.heads.thumbnails import Thumbnails, thumbnails
+from core.heads.views import Quantity
+from core.lessons.long_range import Reach, compare_reach
+from core.lessons.long_range import mean_distances as measured_distances
+from core.lessons.scaling import (
+    Around,
+    GradientSweep,
+    ModelScores,
+    StackGradients,
+    Sweep,
+    head_gradients,
+    model_scores,
+    stack_gradients,
+    sweep,
+)
+from core.lessons.self_and_cross import read_and_write
+from core.models.images import read_image
+from core.models.modules import Kind
+from core.models.projections import head_weights
+
+
+@dataclass(frozen=True)
+class TextRequest:
+    """One pass of one model over one text, or over the picture in an image file.
+
+    keep  how many tokens of a longer text are kept; None: all
+    """
+
+    model: str
+    text: str
+    pair: str | None = None
+    target: str | None = None
+    keep: int | None = None
+    image: bytes | None = None
+
+
+# One head of so long a text holds four arrays of 64 MB; twice the length would need four times as much.
+MAX_TOKENS = 4_096
+
+
+@dataclass(frozen=True)
+class HeadRequest:
+    """One head of one pass."""
+
+    text: TextRequest
+    kind: Kind
+    layer: int
+    head: int
+
+
+@st.cache_resource(
+    max_entries=2,
+    show_spinner="Reading the model. The very first time its weights are converted, which takes about 20 seconds.",
+    show_time=True,
+)
+def model(name: str) -> Model:
+    return load_model(name)
+
+
+class Store:
+    """What has been worked out, the least recently used forgotten first.
+
+    Unlike Streamlit's caches it lets the work show its progress on the page that asked for it.
+    """
+
+    def __init__(self, max_size: float, size: Callable[[Any], float] = lambda _: 1) -> None:
+        self._found: LRUCache = LRUCache(max_size, getsizeof=size)
+        self._lock = Lock()
+
+    def __contains__(self, request: Hashable) -> bool:
+        with self._lock:
+            return request in self._found
+
+    def get(self, request: Hashable, work: Callable[[], Any]) -> Any:
+        """What is known, or what the work gives. Two sessions that ask at once may both work; neither waits."""
+        with self._lock:
+            if request in self._found:
+                return self._found[request]
+        found = work()
+        with self._lock:
+            self._found[request] = found
+        return found
+
+
+def _kept_bytes(capture: Capture) -> int:
+    calls = [call for layers in capture.calls.values() for call in layers]
+    return sum(kept.nbytes for call in calls for kept in (call.query, call.key, call.value, call.output))
+
+
+MAX_BYTES = 2 * 2**30  # of all passes that are kept, and so of one
+
+passes = Store(MAX_BYTES, _kept_bytes)
+metrics = Store(16)
+probes = Store(4)
+pictures = Store(4)
+matches = Store(16)
+views = Store(8)
+exposed = Store(2**29, lambda weights: weights.nbytes)
+
+
+@st.cache_resource(max_entries=4, ttl=600, show_spinner=False)
+def _rates(name: str) -> Rates:
+    """Measured anew after ten minutes: the machine may have been busy."""
+    return measure_rate(model(name))
+
+
+def announced(name: str, tokens: int) -> tuple[float, str]:
+    """The seconds that reading so many tokens will take, about, and a sentence about it.
+
+    Raises InputError where the memory would not do.
+    """
+    network = model(name)
+    if kept_bytes(network, tokens) > MAX_BYTES:
+        raise InputError(
+            f"{tokens:,} tokens would keep {kept_bytes(network, tokens) / 2**30:.1f} GB; at most {MAX_BYTES / 2**30:.0f} GB "
+            f"are allowed. Shorten the text.",
+            field="text",
+        )
+    expected = estimate(network, tokens, _rates(name))
+    seconds = expected.seconds + expected.measuring_seconds
+    return (
+        seconds,
+        f"{tokens:,} tokens: reading them and measuring every head takes {in_words(expected, measuring=True)}.",
+    )
+
+
+def captured(request: TextRequest, on_progress: Callable[[int], None] | None = None) -> Capture:
+    def read() -> Capture:
+        if request.image is not None:
+            return capture(model(request.model), image=read_image(request.image), on_progress=on_progress)
+        return capture(
+            model(request.model),
+            request.text,
+            pair=request.pair,
+            target=request.target,
+            max_tokens=request.keep,
+            truncate=request.keep is not None,
+            on_progress=on_progress,
+        )
+
+    return passes.get(request, read)
+
+
+def weights_only(request: TextRequest) -> WeightsOnly:
+    """What a model exposes that cannot be captured."""
+
+    def read() -> WeightsOnly:
+        limit = {} if request.keep is None else {"max_tokens": request.keep, "truncate": True}
+        return attention_weights(model(request.model), request.text, **limit)
+
+    return exposed.get(request, read)
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def missing_layers(name: str) -> tuple[str, ...]:
+    return layers_without_attention(model(name))
+
+
+@dataclass(frozen=True)
+class KindRequest:
+    """All layers and heads of one kind of attention in one pass."""
+
+    text: TextRequest
+    kind: Kind
+
+
+@dataclass(frozen=True)
+class MatchRequest:
+    """How well heads match a pattern, by the choices that describe it."""
+
+    of: KindRequest
+    pattern: str
+    details: str
+
+
+@dataclass(frozen=True)
+class ViewRequest:
+    """One view of some heads, made small; by the choices that describe it."""
+
+    of: KindRequest
+    heads: tuple[tuple[int, int], ...]
+    quantity: Quantity
+    left_out: tuple[str, ...]
+    renormalise: bool
+    by_word: bool
+
+
+def measured(request: KindRequest, on_progress: Callable[[int], None] | None = None) -> pd.DataFrame:
+    return metrics.get(request, lambda: head_metrics(captured(request.text), request.kind, on_progress=on_progress))
+
+
+PROBE_LENGTH, PROBE_SEEDS = 50, (0, 1, 2, 3)
+
+
+def probe_length(name: str) -> int:
+    """How many random tokens the probe reads twice: 50, or what a model with a short memory can read."""
+    return min(PROBE_LENGTH, longest(model(name)))
+
+
+def probed(name: str, on_progress: Callable[[int], None] | None = None) -> pd.DataFrame:
+    return probes.get(name, lambda: probe_heads(model(name), probe_length(name), PROBE_SEEDS, on_progress=on_progress))
+
+
+def small_pictures(request: KindRequest, on_progress: Callable[[int], None] | None = None) -> Thumbnails:
+    return pictures.get(request, lambda: thumbnails(captured(request.text), request.kind, on_progress=on_progress))
+
+
+def matched(
+    request: MatchRequest, pattern: Predicate, on_progress: Callable[[int], None] | None = None
+) -> NDArray[np.floating]:
+    return matches.get(
+        request, lambda: match_heads(captured(request.of.text), pattern, request.of.kind, on_progress=on_progress)
+    )
+
+
+@st.cache_resource(max_entries=3, show_spinner=False)
+def head(request: HeadRequest) -> tuple[AttentionTrace, Certificate]:
+    """A head's trace, and the certificate of these very numbers."""
+    pass_, at = captured(request.text), (request.layer, request.head, request.kind)
+    trace = pass_.trace(*at)
+    return trace, certify(trace, pass_.model_output(*at), pass_.model)
+
+
+@st.cache_resource(max_entries=64, show_spinner=False)
+def certificate(request: HeadRequest) -> Certificate:
+    """Of the same head as the atlas shows it: computed some rows at a time, on texts of any length."""
+    return captured(request.text).certificate(request.layer, request.head, request.kind)
+
+
+@dataclass(frozen=True)
+class LayerRequest:
+    """All heads of one layer of one pass."""
+
+    text: TextRequest
+    kind: Kind
+    layer: int
+
+
+@st.cache_resource(max_entries=4, show_spinner="Adding up the heads", show_time=True)
+def layer_heads(request: LayerRequest) -> tuple[list[Pooled], HeadContributions]:
+    """Each head's weights, small enough to draw, and what it adds to the layer's output."""
+    pass_, layer, kind = captured(request.text), request.layer, request.kind
+    pictures, outputs = [], []
+    for head in range(pass_.heads(kind)):  # one trace at a time: those of a long text are large
+        trace = pass_.trace(layer, head, kind)
+        pictures.append(small(trace.weights, trace.mask))
+        outputs.append(trace.output)
+    return pictures, add_up(outputs, [head_weights(pass_.model, layer, head, kind) for head in range(len(outputs))])
+
+
+@st.cache_resource(max_entries=32, show_spinner="Measuring gradients", show_time=True)
+def gradient_reach(length: int, gain: float, forget_bias: float) -> dict[str, Reach]:
+    return compare_reach(length, gain=gain, forget_bias=forget_bias)
+
+
+@st.cache_resource(max_entries=8, show_spinner="Reading every head of the model", show_time=True)
+def mean_distances(request: TextRequest, kind: Kind, without_first: bool) -> NDArray[np.floating]:
+    return measured_distances(captured(request), kind, without_first=without_first)
+
+
+@st.cache_resource(max_entries=12, show_spinner="Measuring random heads", show_time=True)
+def scaling_sweep(keys: int, distribution: str, deviation: float) -> Sweep:
+    return sweep(keys=keys, distribution=distribution, deviation=deviation)
+
+
+@st.cache_resource(max_entries=1, show_spinner="Following gradients through random heads", show_time=True)
+def gradient_sweep() -> GradientSweep:
+    return head_gradients()
+
+
+@st.cache_resource(max_entries=64, show_spinner="Following gradients through the stack", show_time=True)
+def gradients_in_stack(layers: int, width: int, around: Around) -> tuple[StackGradients, StackGradients]:
+    """Without and with the scale."""
+    unscaled, scaled = (stack_gradients(layers, width=width, around=around, scaled=scaled) for scaled in (False, True))
+    return unscaled, scaled
+
+
+@st.cache_resource(max_entries=4, show_spinner="Measuring every head of the model", show_time=True)
+def scores_of_all_heads(request: TextRequest, kind: Kind) -> ModelScores:
+    return model_scores(captured(request), kind)
+
+
+@dataclass(frozen=True)
+class ReadAndWritten:
+    """What an encoder-decoder reads, and what it has written so far."""
+
+    read: str
+    written: str
+
+
+@st.cache_resource(max_entries=6, show_spinner=False)
+def untrained(request: ReadAndWritten) -> Capture:
+    return read_and_write(request.read, request.written)

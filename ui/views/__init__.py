@@ -1,0 +1,1 @@
+"""What a page shows: traces, heads, the grid of all heads, tables."""

@@ -1,0 +1,31 @@
+"""The certificate under every view of a real head: do these numbers agree with the model's own?"""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from core.capturing.certifying import Certificate
+from ui.markdown import plain
+
+
+def show_certificate(certificate: Certificate) -> None:
+    cells = f"{certificate.cells:,} output numbers"
+    if certificate.holds:
+        st.badge(
+            f"Agrees with the model: {cells}, largest difference {certificate.difference:.1e}",
+            icon=":material/verified:",
+            color="green",
+        )
+    else:
+        st.badge(
+            f"Does not agree with the model: {cells}, largest difference {certificate.difference:.1e}, "
+            f"{certificate.rounding:,.0f} times what rounding explains",
+            icon=":material/error:",
+            color="red",
+        )
+    details = (
+        f"{certificate.model} · {certificate.revision} · {certificate.dtype} · scale {certificate.scale:.6g} · "
+        f"mask: {certificate.mask}"
+    )
+    left_out = f" · {certificate.left_out} rows with nothing to attend to left out" if certificate.left_out else ""
+    st.caption(plain(details + left_out))

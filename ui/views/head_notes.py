@@ -1,0 +1,42 @@
+"""What there is to know about a head beside its pictures."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from core.capturing.capture import Capture
+from core.capturing.layers import layer_labels
+from core.models.modules import Kind
+from ui.markdown import quoted
+
+
+def show_layer_number(capture: Capture, layer: int, kind: Kind) -> None:
+    """Where in the model a layer is, where it also has layers without attention."""
+    number = layer_labels(capture, kind)[layer].number
+    if number != layer:
+        st.caption(f"Layer {layer} of those with softmax attention is layer {number} of the model.")
+
+
+def show_key_sharing(capture: Capture, layer: int, head: int, kind: Kind) -> None:
+    """Which key/value head a query head reads, where several share one."""
+    key_head, key_heads = capture.key_head(layer, head, kind)
+    heads = capture.heads(kind)
+    if key_heads == heads:
+        return
+    group = heads // key_heads
+    others = [str(other) for other in range(key_head * group, (key_head + 1) * group) if other != head]
+    st.caption(
+        f"Grouped-query attention: {heads} query heads share {key_heads} key/value heads. Head {head} reads key/value head "
+        f"{key_head}, together with {'heads' if len(others) > 1 else 'head'} {' and '.join(others)}."
+    )
+
+
+def show_next_tokens(capture: Capture) -> None:
+    """What the model would write next, where it writes at all."""
+    if capture.logits is None:
+        return
+    st.subheader("What the model would write next", anchor=False)
+    best = capture.next_tokens(5)
+    for column, (token, probability) in zip(st.columns(len(best), wrap=False), best, strict=True):
+        with column:
+            st.markdown(f"{quoted(token)}  \n**{probability:.1%}**")

@@ -1,0 +1,344 @@
+"""One head of the atlas in detail: its heatmap, its text, its lines; weighted, cleared of tokens, word by word, averaged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from core import Capture, InputError
+from core.attention.ledger import strongest_cell
+from core.capturing.layers import layer_labels
+from core.figures.seen import seen_figure
+from core.heads.metrics import in_words, text_of
+from core.heads.patterns import read_pairs, write_pairs
+from core.heads.views import SCORES, Quantity, Seen, View, around, overview, shape, window
+from core.models.modules import Kind
+from core.models.words import word_starts, word_texts
+from ui import state, stores
+from ui.components import pin
+from ui.components.token_view import token_view
+from ui.markdown import plain, quoted, show_error
+from ui.views import atlas
+from ui.views.certificate import show_certificate
+from ui.views.head_notes import show_key_sharing
+from ui.views.patches import choose_patch, show_patches
+from ui.views.pictures import show_heatmap
+
+HEATMAP, TEXT, LINES, PICTURE = "Heatmap", "Text", "Lines", "On the picture"
+QUANTITIES: dict[str, Quantity] = {
+    "Weights": "weights",
+    "Weights × value": "values",
+    "Weights × value × W_O": "outputs",
+    "Raw scores": "raw",
+    "Scaled scores": "scaled",
+    "Masked scores": "masked",
+}
+WORDS_ABOUT = {
+    "values": "weight times the length of the key's value vector: how much arrives of what is found there",
+    "outputs": "weight times the length of value times W_O: how much the key adds to what the head writes "
+    "(Kobayashi et al. 2020)",
+}
+FIRST, SPECIAL = "First token", "Special tokens"
+LOUPE = 32  # tokens a side of the exact part of a long text
+IN_TEXT = 192  # tokens of a long text that are shown as text
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """What rows and columns are called, and what one of them is: "token" or "word"."""
+
+    queries: tuple[str, ...]
+    keys: tuple[str, ...]
+    unit: str
+
+
+def show_head(of: stores.KindRequest, capture: Capture, layer: int, head: int, measured: pd.DataFrame | None) -> None:
+    _title(of, capture, layer, head, measured)
+    shown_as, view, labels, request = _choose_view(of, capture, layer, head)
+    size = shape(capture, of.kind, view)
+    try:
+        whole = stores.views.get(request, lambda: overview(capture, of.kind, view))
+    except InputError as error:
+        show_error(error)
+        return
+    pin.listen(lambda: _clicked(capture))
+
+    def exact(rows: range, columns: range):
+        return window(capture, of.kind, view, rows, columns).values
+
+    picture = st.container()
+    cell = pin.pinned_among(size, _strongest(whole, size, exact), exact)
+    if shown_as != PICTURE:
+        _list_pins(labels)
+    with picture:
+        if shown_as == PICTURE:
+            show_patches(
+                of.text, capture, exact(range(cell[0], cell[0] + 1), range(size[1]))[0], cell[0], view.quantity
+            )
+        elif shown_as == HEATMAP:
+            _heatmap(whole, view, labels, cell)
+        else:
+            _text(capture, of.kind, view, labels, cell, lines=shown_as == LINES)
+        _remarks(view, whole, labels)
+    _say_cell(exact(range(cell[0], cell[0] + 1), range(cell[1], cell[1] + 1)), view, labels, cell)
+    if shown_as == HEATMAP and max(size) > LOUPE:
+        _loupe(capture, of.kind, view, labels, cell)
+    show_key_sharing(capture, layer, head, of.kind)
+    show_certificate(stores.certificate(stores.HeadRequest(of.text, of.kind, layer, head)))
+
+
+def _title(of: stores.KindRequest, capture: Capture, layer: int, head: int, measured: pd.DataFrame | None) -> None:
+    label = layer_labels(capture, of.kind)[layer]
+    in_model = f" (layer {label.number} of the model)" if label.number != layer else ""
+    st.subheader(f"Layer {layer}{in_model}, head {head}", anchor=False)
+    remarks = []
+    if measured is not None:
+        row = layer * capture.heads(of.kind) + head
+        probe = atlas.known_probe(of)
+        found = in_words(measured.iloc[row].to_dict(), None if probe is None else probe.iloc[row].to_dict())
+        remarks.append(f"{found} on this {'picture' if capture.model.reads_images else 'text'}")
+    if label.words:
+        remarks.append(f"this layer: {label.words}")
+    st.caption(plain(" · ".join(remarks)))
+
+
+def _choose_view(
+    of: stores.KindRequest, capture: Capture, layer: int, head: int
+) -> tuple[str, View, Labels, stores.ViewRequest]:
+    """What the controls above the picture ask for: how it is shown, the view, its labels, and the name of all that."""
+    looks, more = st.columns([5, 3], vertical_alignment="center")
+    with looks:
+        options = [HEATMAP, PICTURE] if capture.grid is not None else [HEATMAP, TEXT, LINES]
+        shown_as = st.segmented_control(
+            "Shown as",
+            options,
+            default=HEATMAP,
+            required=True,
+            key=state.SHOWN_AS,
+            bind="query-params",
+            label_visibility="collapsed",
+        )
+    with more, st.popover("What is shown", icon=":material/tune:", width="stretch"):
+        quantity = QUANTITIES[st.selectbox("Numbers", list(QUANTITIES), key=state.QUANTITY, bind="query-params")]
+        left_out = st.pills(
+            "Leave out as keys",
+            [FIRST] if capture.model.reads_images else [FIRST, SPECIAL],
+            selection_mode="multi",
+            key=state.LEAVE_OUT,
+            bind="query-params",
+            disabled=quantity in SCORES,
+        )
+        renormalise = st.toggle(
+            "What remains of a row sums to 1",
+            key=state.RENORMALISE,
+            bind="query-params",
+            disabled=not left_out or quantity in SCORES,
+        )
+        by_word = not capture.model.reads_images and st.toggle(
+            "Words instead of tokens",
+            key=state.BY_WORD,
+            bind="query-params",
+            help="Summed over the tokens of a word as key, averaged over the tokens of a word as query: no attention is lost.",
+            disabled=quantity in SCORES,
+        )
+        every = [f"{at}.{one}" for at in range(capture.layers(of.kind)) for one in range(capture.heads(of.kind))]
+        several = st.multiselect(
+            "Mean of these heads", every, key=state.MEAN_OF, bind="query-params", placeholder="only the chosen head"
+        )
+    heads = tuple((int(at), int(one)) for at, _, one in (name.partition(".") for name in several)) or ((layer, head),)
+    hidden = None if quantity in SCORES else _hidden(capture, of.kind, left_out)
+    view = View(heads, quantity, hidden, renormalise=bool(renormalise and hidden is not None))
+    queries, keys = capture.tokens(of.kind)
+    labels = Labels(queries, keys, "token")
+    if by_word and quantity not in SCORES:
+        query_starts, key_starts = _starts(capture, of.kind)
+        view = replace(view, query_starts=query_starts, key_starts=key_starts)
+        labels = Labels(word_texts(queries, query_starts), word_texts(keys, key_starts), "word")
+    words = labels.unit == "word"
+    request = stores.ViewRequest(of, heads, quantity, tuple(sorted(left_out)), view.renormalise, words)
+    return shown_as, view, labels, request
+
+
+def _hidden(capture: Capture, kind: Kind, left_out: list[str]):
+    """[keys] bool, or None if nothing is left out."""
+    text = text_of(capture, kind)
+    hidden = np.zeros(len(text.special), dtype=bool)
+    if FIRST in left_out:
+        hidden[0] = True
+    if SPECIAL in left_out:
+        hidden |= text.special
+    return hidden if hidden.any() else None
+
+
+def _starts(capture: Capture, kind: Kind):
+    source, target = (word_starts(capture.model.tokenizer, ids) for ids in (capture.input_ids, capture.target_ids))
+    return target if kind in ("decoder", "cross") else source, target if kind == "decoder" else source
+
+
+def _strongest(whole: Seen, size: tuple[int, int], exact) -> tuple[int, int]:
+    """The (query, key) with the largest number away from the ends; where cells stand for several, in the largest cell."""
+    row, column = strongest_cell(whole.values)
+    if whole.row_block == whole.column_block == 1:
+        return row, column
+    rows, columns = row * whole.row_block, column * whole.column_block
+    part = exact(
+        range(rows, min(rows + whole.row_block, size[0])), range(columns, min(columns + whole.column_block, size[1]))
+    )
+    inner_row, inner_column = np.unravel_index(np.nan_to_num(part, nan=-np.inf).argmax(), part.shape)
+    return rows + int(inner_row), columns + int(inner_column)
+
+
+def _figure(seen: Seen, view: View, queries, keys, pinned, marked, height: int):
+    return seen_figure(
+        seen.values,
+        seen.allowed,
+        None if view.hidden is None else seen.removed,
+        queries,
+        keys,
+        row_block=seen.row_block,
+        column_block=seen.column_block,
+        name="score" if view.quantity in SCORES else "weight" if view.quantity == "weights" else "size",
+        signed=view.quantity in SCORES,
+        pin=pinned,
+        marked=marked,
+        start=(seen.rows, seen.columns),
+        height=height,
+    )
+
+
+def _heatmap(whole: Seen, view: View, labels: Labels, cell: tuple[int, int]) -> None:
+    marked = [place for place in _pinned_tokens(len(labels.queries)) if place != cell[0]]
+    figure = _figure(whole, view, labels.queries, labels.keys, cell, marked, height=560)
+    show_heatmap(figure, "head", f"Heatmap of queries by keys, a {labels.unit} each.")
+
+
+def _loupe(capture: Capture, kind: Kind, view: View, labels: Labels, cell: tuple[int, int]) -> None:
+    """The exact numbers around the chosen cell."""
+    rows, columns = around(cell[0], len(labels.queries), LOUPE), around(cell[1], len(labels.keys), LOUPE)
+    seen = window(capture, kind, view, rows, columns)
+    st.markdown(
+        f"**Every {labels.unit} near the chosen pair**: queries {rows.start} to {rows.stop - 1}, "
+        f"keys {columns.start} to {columns.stop - 1}"
+    )
+    inside = (cell[0] - rows.start, cell[1] - columns.start)
+    queries, keys = labels.queries[rows.start : rows.stop], labels.keys[columns.start : columns.stop]
+    show_heatmap(
+        _figure(seen, view, queries, keys, inside, (), height=460),
+        "loupe",
+        "The same heatmap around the chosen pair, every number exact.",
+    )
+
+
+def _text(capture: Capture, kind: Kind, view: View, labels: Labels, cell: tuple[int, int], *, lines: bool) -> None:
+    direction = st.segmented_control(
+        "Pointing at a token shows",
+        ["what it attends to", "what attends to it"],
+        default="what it attends to",
+        required=True,
+        key=state.DIRECTION,
+        bind="query-params",
+    )
+    rows = around(cell[0], len(labels.queries), IN_TEXT)
+    one_text = labels.queries == labels.keys
+    columns = rows if one_text else around(cell[1], len(labels.keys), IN_TEXT)
+    seen = window(capture, kind, view, rows, columns)
+    looking_from = direction == "what it attends to"
+    token_view(
+        labels.queries[rows.start : rows.stop],
+        labels.keys[columns.start : columns.stop],
+        seen.values,
+        rows_from=rows.start,
+        columns_from=columns.start,
+        direction="from" if looking_from else "to",
+        lines=lines,
+        pinned=_pinned_tokens(len(labels.queries if looking_from else labels.keys)),
+        percent=view.quantity == "weights",
+        on_token=_toggle_pin,
+        key=state.TOKEN_VIEW,
+    )
+    if len(labels.queries) > IN_TEXT or len(labels.keys) > IN_TEXT:
+        st.caption(
+            f"{labels.unit.capitalize()}s {rows.start} to {rows.stop - 1} of {len(labels.queries):,}, around the chosen pair. "
+            f"Choose another query to move on."
+        )
+
+
+def _list_pins(labels: Labels) -> None:
+    """Comes before what shows the pins, or those of an address would be missing from the first run."""
+    st.multiselect(
+        f"Pinned {labels.unit}s",
+        range(max(len(labels.queries), len(labels.keys))),
+        key=state.PINNED_TOKENS,
+        bind="query-params",
+        placeholder="none: click one in the text",
+    )
+
+
+def _pinned_tokens(count: int) -> list[int]:
+    return [place for place in st.session_state.get(state.PINNED_TOKENS, []) if place < count]
+
+
+def _toggle_pin(place: int) -> None:
+    pinned = list(st.session_state.get(state.PINNED_TOKENS, []))
+    st.session_state[state.PINNED_TOKENS] = (
+        [other for other in pinned if other != place] if place in pinned else [*pinned, place]
+    )
+
+
+def _remarks(view: View, whole: Seen, labels: Labels) -> None:
+    """What is not plain attention of one head is said, whenever it is on."""
+    if len(view.heads) > 1:
+        names = ", ".join(f"{layer}.{head}" for layer, head in view.heads[:8])
+        st.caption(f"Mean of {len(view.heads)} heads: {names}{' …' if len(view.heads) > 8 else ''}.")
+    if view.quantity in WORDS_ABOUT:
+        st.caption(f"Shown: {WORDS_ABOUT[view.quantity]}.")
+    if view.hidden is not None:
+        rest = "what remains of each row is scaled to sum to 1" if view.renormalise else "the rest is as it was"
+        st.caption(
+            f":material/visibility_off: {int(view.hidden.sum())} of {len(view.hidden)} tokens are left out as keys; {rest}. "
+            f"Left out of a row: {whole.removed.mean():.1%} on average, {whole.removed.min():.1%} to {whole.removed.max():.1%}."
+        )
+    if labels.unit == "word":
+        st.caption("Words: summed over a word's tokens as keys, averaged over them as queries.")
+
+
+def _say_cell(values: np.ndarray, view: View, labels: Labels, cell: tuple[int, int]) -> None:
+    query, key = quoted(labels.queries[cell[0]]), quoted(labels.keys[cell[1]])
+    value = float(values[0, 0])
+    if np.isnan(value):
+        st.markdown(f"{query} → {key}: masked or left out.")
+    elif view.quantity == "weights":
+        share = "of what remains of its attention" if view.renormalise else "of its attention"
+        st.markdown(f"{query} gives **{value:.1%}** {share} to {key}.")
+    else:
+        st.markdown(f"{query} → {key}: **{value:.4g}**")
+
+
+def _clicked(capture: Capture) -> None:
+    """A click on the atlas chooses a head; on the head it chooses a pair, or draws the pattern that is searched for."""
+    cell = pin.clicked()
+    if "layer" in cell:
+        atlas.choose(round(cell["layer"]), round(cell["head"]))
+    elif "patch_row" in cell:
+        choose_patch(capture)
+    elif _is_drawing() and cell.get("row_block") == cell.get("column_block") == 1:
+        _toggle_pair((round(cell["query"]), round(cell["key"])))
+    else:
+        pin.pin_clicked()
+
+
+def _is_drawing() -> bool:
+    searches = st.session_state.get(state.METRIC) == atlas.PATTERN
+    return searches and st.session_state.get(state.LOOK_FOR) == "Drawn pairs"
+
+
+def _toggle_pair(pair: tuple[int, int]) -> None:
+    try:
+        cells = list(read_pairs(st.session_state.get(state.PAIRS, "")))
+    except InputError:
+        return  # said beside the field, whose text stays as it is
+    cells = [other for other in cells if other != pair] if pair in cells else [*cells, pair]
+    st.session_state[state.PAIRS] = write_pairs(cells)

@@ -1,0 +1,153 @@
+"""A trace, stage by stage: one stage large, the pinned cell explained beside it, and all the stages small below."""
+
+from __future__ import annotations
+
+import streamlit as st
+from numpy.linalg import norm
+
+from core import AttentionTrace, Ledger, explain
+from core.attention.stages import STAGES, Stage, number
+from core.figures.ledger import passed_on, waterfall
+from core.figures.stages import colour_limit, stage_figure
+from ui import state
+from ui.components import pin
+from ui.controls import what_if
+from ui.controls.scene import Scene
+from ui.markdown import plain, quoted
+from ui.views.certificate import show_certificate
+from ui.views.pictures import show_heatmap
+
+GROUPS = {"Q, K, V": STAGES[:3]} | {stage.name: (stage,) for stage in STAGES[3:]}
+SCORES = ("Raw scores", "Scaled", "Masked")
+
+
+def show_stages(scene: Scene) -> None:
+    """Everything below the source of a page."""
+    stages, switches = st.columns([6, 5], vertical_alignment="center")
+    with stages:
+        group = st.segmented_control(
+            "Stage",
+            list(GROUPS),
+            default="Softmax",
+            required=True,
+            key=state.STAGE,
+            bind="query-params",
+            label_visibility="collapsed",
+        )
+    with switches:
+        changed = what_if.changes(scene.trace)
+    trace = changed or scene.trace
+    pin.listen()
+    picture, explanation = st.columns([7, 5] if changed is None else [3, 2], gap="medium")
+    with explanation:
+        cell = pin.pinned(trace)
+        ledger = explain(trace, *cell)
+        _show_ledger(scene, trace, ledger, explain(scene.trace, *cell) if changed else None)
+    with picture:
+        _show_group(scene, GROUPS[group], changed, ledger)
+        if scene.certificate is not None:
+            show_certificate(scene.certificate)
+        else:
+            st.caption(plain(scene.origin))
+    st.subheader("Every stage", anchor=False)
+    _show_all(scene, trace, cell)
+
+
+def _show_group(scene: Scene, group: tuple[Stage, ...], changed: AttentionTrace | None, ledger: Ledger) -> None:
+    if len(group) == 1:
+        st.markdown(f"${group[0].formula(changed or scene.trace, ledger)}$")
+    versions = [("As it is", scene.trace)] + ([("Changed", changed)] if changed else [])
+    cell = (ledger.query, ledger.key)
+    if len(group) > 1:  # one below the other: a vector is long and a text is short
+        for stage in group:
+            _chart(scene, stage, scene.trace, cell, label=stage.name, height=210, name=stage.name, compact=True)
+        return
+    (stage,) = group
+    for column, (name, trace) in zip(st.columns(len(versions)), versions, strict=True):
+        with column:
+            limit = colour_limit(stage, *(version for _, version in versions))
+            label = f"{stage.name}: {name.lower()}" if changed else stage.name
+            _chart(
+                scene,
+                stage,
+                trace,
+                cell,
+                label=label if changed else None,
+                height=430,
+                limit=limit,
+                name=name,
+            )
+
+
+def _chart(scene, stage, trace, cell, *, name, label, height, limit=None, compact=False) -> None:
+    if label:
+        st.markdown(f"**{label}**")
+    figure = stage_figure(
+        stage,
+        trace,
+        scene.query_tokens,
+        scene.key_tokens,
+        pin=cell,
+        limit=limit,
+        height=height,
+        compact=compact,
+    )
+    show_heatmap(figure, name, f"{stage.name}: heatmap of {stage.rows} by {stage.columns}. {stage.sentence}", compact)
+
+
+def _show_all(scene: Scene, trace: AttentionTrace, cell: tuple[int, int]) -> None:
+    columns = st.columns(3)
+    for place, stage in enumerate(STAGES):
+        with columns[place % 3]:
+            label = f"{place + 1}  {stage.name}"
+            _chart(scene, stage, trace, cell, label=label, height=250, name=f"small {stage.name}", compact=True)
+
+
+def _show_ledger(scene: Scene, trace: AttentionTrace, cell: Ledger, before: Ledger | None) -> None:
+    st.markdown(_sentence(scene, cell))
+    st.table(_rows(trace, cell, before), border="horizontal", hide_header=before is None, hide_index=True)
+    st.plotly_chart(
+        waterfall(cell),
+        key=state.picture("waterfall"),
+        theme=None,
+        config={"displayModeBar": False},
+        alt="Waterfall: the products of query and key one by one, their sum, and what becomes of it.",
+    )
+    st.plotly_chart(
+        passed_on(cell),
+        key=state.picture("passed on"),
+        theme=None,
+        config={"displayModeBar": False},
+        alt="Bars: the value vector of the key, and its share that reaches the query's output.",
+    )
+
+
+def _sentence(scene: Scene, cell: Ledger) -> str:
+    query, key = quoted(scene.query_tokens[cell.query]), quoted(scene.key_tokens[cell.key])
+    if not cell.allowed:
+        return f"{query} may not look at {key}: the pair is masked, its weight is exactly 0."
+    return f"{query} gives **{cell.weight:.1%}** of its attention to {key}."
+
+
+def _rows(trace: AttentionTrace, cell: Ledger, before: Ledger | None) -> list[dict[str, str]]:
+    lines = [
+        (f"q · k, sum of {len(cell.products)} products", lambda c: number(c.raw)),
+        ("× scale", lambda c: f"× {number(c.scale)} = {number(c.scaled)}"),
+    ]
+    if trace.softcap is not None:
+        lines.append((f"soft cap {trace.softcap:g}", lambda c: number(c.capped)))
+    if trace.bias.any():
+        lines.append(("+ bias", lambda c: number(c.bias)))
+    lines += [
+        ("+ mask", lambda c: f"{'+ 0' if c.allowed else '+ (−∞)'} = {number(c.masked)}"),
+        ("− row maximum", lambda c: f"− ({number(c.row_maximum)}) = {number(c.shifted)}"),
+        ("e to that power", lambda c: number(c.exponential)),
+        ("÷ row sum", lambda c: f"÷ {number(c.row_sum)}"),
+        ("= weight", lambda c: number(c.weight)),
+        ("× value", lambda c: f"length {number(norm(c.value))} → {number(norm(c.contribution))}"),
+    ]
+    if before is None:
+        return [{"step": plain(step), "value": plain(tell(cell))} for step, tell in lines]
+    return [
+        {"step": plain(step), "as it is": plain(tell(before)), "changed": plain(tell(cell))} for step, tell in lines
+    ]

@@ -1,0 +1,49 @@
+"""The weights of a head whose model exposes nothing else."""
+
+from __future__ import annotations
+
+import numpy as np
+import streamlit as st
+from numpy.typing import NDArray
+
+from core.attention.ledger import strongest_cell
+from core.capturing.weights_only import WeightsOnly
+from core.figures.heatmap import Axis, heatmap
+from ui.components import pin
+from ui.markdown import plain, quoted
+from ui.views.pictures import show_heatmap
+
+
+def show_weights(exposed: WeightsOnly, layer: int, head: int) -> None:
+    """One head's weights, the chosen pair, and that nothing more is known."""
+    network = type(exposed.model.network).__name__
+    st.info(
+        plain(f"{network} exposes only its attention weights. The stages before them cannot be shown."),
+        icon=":material/visibility_off:",
+    )
+    weights, tokens = exposed.weights(layer, head), exposed.tokens()
+    pin.listen()
+    picture, beside = st.columns([7, 4], gap="medium")
+    with beside:
+        st.subheader(f"Layer {layer}, head {head}", anchor=False)
+        query, key = pin.pinned_among(
+            weights.shape,
+            strongest_cell(weights),
+            lambda rows, columns: weights[rows.start : rows.stop, columns.start : columns.stop],
+        )
+        share = f"**{weights[query, key]:.1%}** of its attention"
+        st.markdown(f"{quoted(tokens[query])} gives {share} to {quoted(tokens[key])}.")
+        if _looks_back_only(weights):
+            st.caption(
+                "Nothing goes to later tokens. Which pairs are masked is not exposed: such a weight is drawn as 0, not grey."
+            )
+        st.caption("No certificate: there is nothing to compare with.")
+    with picture:
+        figure = heatmap(
+            weights, Axis("query", tokens, query), Axis("key", tokens, key), name="weight", scale="share", height=560
+        )
+        show_heatmap(figure, "exposed weights", "Weights: heatmap of queries by keys.")
+
+
+def _looks_back_only(weights: NDArray[np.floating]) -> bool:
+    return len(weights) > 1 and not np.triu(weights, 1).any()
