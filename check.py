@@ -2,6 +2,7 @@
 
     python check.py                  environment, browser, ruff, pyright, then all tests
     python check.py -k masks -x      the same, with pytest's own arguments passed on
+    python check.py -n 0             in one process, where output is wanted as it comes (-s) or a debugger
 
 The environment is the active virtual environment, else .venv beside this file. A second run skips what is already
 there. Only the standard library is imported: this file runs before anything is installed.
@@ -46,7 +47,14 @@ def main(pytest_arguments: list[str]) -> None:
     run("ruff check", [*module, "ruff", "check", "."], hint=f"{python} -m ruff check --fix .")
     run("ruff format", [*module, "ruff", "format", "--check", "."], hint=f"{python} -m ruff format .")
     run("pyright", [*module, "pyright", "--pythonpath", python])
-    run("pytest", [*module, "pytest", *pytest_arguments])
+    run("pytest", [*module, "pytest", *in_parallel(pytest_arguments), *pytest_arguments])
+
+
+def in_parallel(pytest_arguments: list[str]) -> list[str]:
+    """Two processes; one where somebody asks for another number, or for a debugger."""
+    asked = any(argument.startswith(("-n", "--numprocesses", "--pdb", "--trace")) for argument in pytest_arguments)
+    # worksteal keeps neighbours together, which share models and servers, and leaves no process idle in the end.
+    return [] if asked else ["-n", "2", "--dist", "worksteal"]
 
 
 def say(message: str) -> None:
@@ -124,19 +132,26 @@ def playwright_browser(python: str) -> str | None:
 
 
 def administrator() -> list[str] | None:
-    """What to put before a command to run it as root: nothing, sudo, or None where neither is possible unasked."""
+    """What to put before a command to run it as root: nothing, sudo if a person agrees, or None."""
     if os.name == "posix" and os.geteuid() == 0:
         return []
     if not shutil.which("sudo"):
         return None
-    sudo = ["sudo", "-n"]
-    return sudo if subprocess.run([*sudo, "true"], capture_output=True).returncode == 0 else None
+    return ["sudo"] if agreed(f"Install {' and '.join(PACKAGES)} with sudo apt-get?") else None
+
+
+def agreed(question: str) -> bool:
+    """Whether a person at the terminal answers yes. Where nobody can be asked, the answer is no."""
+    if not sys.stdin.isatty():
+        return False
+    print(f"check.py: {question} [y/N] ", end="", flush=True)
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
 def install_browser(python: str) -> str:
     """Install Chromium by the system's packages, else by Playwright's download."""
-    as_root = administrator()
-    apt = None if as_root is None or not shutil.which("apt-get") else [*as_root, "apt-get"]
+    as_root = administrator() if shutil.which("apt-get") else None
+    apt = None if as_root is None else [*as_root, "apt-get"]
     if apt is not None:
         say("no browser found: installing the system's packages")
         subprocess.run([*apt, "update"])

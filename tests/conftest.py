@@ -4,6 +4,10 @@ import copy
 import os
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test may wait for a model hub
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault(
+        "OMP_NUM_THREADS", "1"
+    )  # several processes with as many threads each would wait for one another
 
 import pytest
 import torch

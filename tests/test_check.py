@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from pathlib import Path
@@ -93,17 +94,31 @@ def test_root_installs_the_package(machine: Machine, monkeypatch: pytest.MonkeyP
     ]
 
 
-def test_sudo_without_a_password_is_used(machine: Machine) -> None:
-    machine.has("sudo", 'shift; [ "$1" = true ] || "$@"')
+@pytest.mark.parametrize(
+    ("answer", "used"), [("y\n", True), ("yes\n", True), ("\n", False), ("no\n", False), ("", False)]
+)
+def test_sudo_is_used_only_if_a_person_agrees(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answer: str, used: bool
+) -> None:
+    terminal = io.StringIO(answer)
+    terminal.isatty = lambda: True
+    monkeypatch.setattr(sys, "stdin", terminal)
+    machine.has("sudo", '"$@"')
     machine.has("apt-get", f'[ "$4" = chromium ] && {machine.installing("chromium")}')
-    assert check.install_browser(sys.executable) == str(machine.folder / "chromium")
-    assert "sudo -n apt-get update" in machine.calls
+    python = python_with_playwright(machine, install=machine.installing("playwright-chromium"))
+    browser = "chromium" if used else "playwright-chromium"
+    assert check.install_browser(python) == str(machine.folder / browser)
+    assert ("sudo apt-get update" in machine.calls) == used
+    assert "Install libatomic1 and chromium with sudo apt-get?" in capsys.readouterr().out
 
 
-def test_sudo_that_asks_for_a_password_is_not_used(machine: Machine) -> None:
-    machine.has("sudo", "exit 1")
+def test_sudo_is_not_used_where_nobody_can_be_asked(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
+    machine.has("sudo", '"$@"')
     machine.has("apt-get")
-    assert check.administrator() is None
+    python = python_with_playwright(machine, install=machine.installing("playwright-chromium"))
+    check.install_browser(python)
+    assert not any(call.startswith("sudo") for call in machine.calls)
 
 
 # A "Python" that knows just what check.py asks of Playwright: installing its Chromium, and where that is.
@@ -187,3 +202,10 @@ def test_a_failed_step_stops_with_its_name_and_remedy(machine: Machine) -> None:
 def test_a_passed_step_says_only_its_name(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
     check.run("ruff format", [machine.has("ruff")])
     assert capsys.readouterr().out == "check.py: ruff format\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parallel"), [([], True), (["-k", "masks"], True), (["-n0"], False), (["--pdb"], False)]
+)
+def test_tests_run_in_two_processes_unless_asked_otherwise(arguments: list[str], parallel: bool) -> None:
+    assert bool(check.in_parallel(arguments)) == parallel
