@@ -412,7 +412,7 @@ async (source) => {
 
 
 def test_calls_that_are_cleaned_up_late_or_find_fewer_tokens(show):
-    source = (ROOT / "ui" / "token_view.js").read_text(encoding="utf-8")
+    source = (ROOT / "ui/components/token_view.js").read_text(encoding="utf-8")
     late, focused, note, gone, new = show().page.evaluate(_CALL_DIRECTLY, source)
     assert (late, gone, new) == (10, 0, 5)
     assert focused == "t1"
