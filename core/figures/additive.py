@@ -8,14 +8,14 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from core.figures.heatmap import Axis, heatmap
+from core.figures.heatmap import WIDTH, Axis, heatmap
 from core.figures.palette import INK
 
 MAX_PRINTED = 16  # keys: beyond that the numbers do not fit into their cells
 
 
 def additive_mask(
-    added: NDArray[np.floating], queries: Sequence[str], keys: Sequence[str], *, height: int = 340
+    added: NDArray[np.floating], queries: Sequence[str], keys: Sequence[str], *, height: int = 340, width: int = WIDTH
 ) -> go.Figure:
     """M [queries, keys] of 0 and -inf, each cell in the colour of its meaning and with its number while there is room."""
     forbidden = np.isneginf(added)
@@ -27,6 +27,7 @@ def additive_mask(
         scale="permission",
         forbidden=forbidden,
         height=height,
+        width=width,
     )
     if max(added.shape) <= MAX_PRINTED:
         rows, columns = np.indices(added.shape)

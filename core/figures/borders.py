@@ -6,32 +6,25 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from core.figures.palette import INK
+from core.figures.palette import INK, ON_ANY_CELL
 
 
 def with_borders(
-    figure: go.Figure,
-    *,
-    columns: Sequence[int] = (),
-    rows: Sequence[int] = (),
-    names: Sequence[str] = (),
-    colour: str = "#1d2430",
+    figure: go.Figure, *, columns: Sequence[int] = (), rows: Sequence[int] = (), names: Sequence[str] = ()
 ) -> go.Figure:
     """The figure in a frame, with lines before these columns and rows, and the parts between them named above.
 
     A part's name stands in its middle: there is one name more than there are columns, or none.
     """
-    line = {"color": colour, "width": 2}
     layout = figure.to_plotly_json()["layout"]
     right, bottom = layout["xaxis"]["range"][1], layout["yaxis"]["range"][0]
     # In the axes' own numbers: axes that nothing is drawn on, not even a frame, do not show their labels.
-    figure.add_shape(type="rect", x0=-0.5, x1=right, y0=-0.5, y1=bottom, xref="x", yref="y", line=line | {"width": 1})
-    for column in columns:
-        figure.add_shape(
-            type="line", x0=column - 0.5, x1=column - 0.5, y0=-0.5, y1=bottom, xref="x", yref="y", line=line
-        )
-    for row in rows:
-        figure.add_shape(type="line", x0=-0.5, x1=right, y0=row - 0.5, y1=row - 0.5, xref="x", yref="y", line=line)
+    figure.add_shape(type="rect", x0=-0.5, x1=right, y0=-0.5, y1=bottom, line={"color": INK, "width": 1})
+    for line in ON_ANY_CELL:
+        for column in columns:
+            figure.add_shape(type="line", x0=column - 0.5, x1=column - 0.5, y0=-0.5, y1=bottom, line=line)
+        for row in rows:
+            figure.add_shape(type="line", x0=-0.5, x1=right, y0=row - 0.5, y1=row - 0.5, line=line)
     ends = [0, *columns, round(right + 0.5)]
     for name, start, end in zip(names, ends, ends[1:], strict=False):
         figure.add_annotation(

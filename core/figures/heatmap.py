@@ -20,6 +20,10 @@ from core.figures.pooling import Pooled, pool
 Scale = Literal["signed", "share", "permission"]
 
 MAX_CELLS = 256  # drawn per side: more than a chart has pixels for is only slow
+WIDTH = 480  # pixels: a picture beside a column of words, in a window 1024 wide
+NARROW = 300  # pixels: below, letters are smaller
+MAX_NUMBERS = 9  # along a side whose rows or columns are only numbered
+LETTER = 0.6  # the width of a letter, as a share of its height
 PRINTED_CELLS = 12  # per side: up to here every cell of a large picture shows its number
 
 
@@ -53,6 +57,7 @@ def heatmap(
     forbidden_name: str = "masked",
     hover: tuple[str, NDArray[np.floating]] | None = None,
     height: int = 420,
+    width: int = WIDTH,
     compact: bool = False,
     printed: int = PRINTED_CELLS,
 ) -> go.Figure:
@@ -63,6 +68,7 @@ def heatmap(
     forbidden  [rows, columns] of True where a pair is masked: drawn grey, never like a small number
     forbidden_name  what the legend calls these cells
     hover      a second matrix whose number is shown when pointing at a cell, with its name
+    width      about how many pixels wide the page draws it, on a narrow screen: so many columns are labelled as fit
     compact    a small picture: fewer labels, no printed numbers
     printed    up to how many columns every cell shows its number
 
@@ -82,6 +88,7 @@ def heatmap(
         forbidden_name=forbidden_name,
         hover=None if hover is None else (hover[0], pool(hover[1], max_cells).values),
         height=height,
+        width=width,
         compact=compact,
         printed=printed,
     )
@@ -100,6 +107,7 @@ def pooled_heatmap(
     forbidden_name: str = "masked",
     hover: tuple[str, NDArray[np.floating]] | None = None,
     height: int = 420,
+    width: int = WIDTH,
     compact: bool = False,
     printed: int = PRINTED_CELLS,
 ) -> go.Figure:
@@ -139,14 +147,16 @@ def pooled_heatmap(
     has_legend = len(traces) > 1
     if not has_legend and rows.pinned is columns.pinned is None:
         traces.append(go.Scatter(x=[None], y=[None], hoverinfo="skip"))  # axes with nothing on them show no labels
-    size = 11 if compact else 14
-    max_across = 12 if compact else MAX_LABELS
-    max_down = height // 18  # a line of text needs about 14 pixels, and a fifth of the height is not the picture's
+    size = 11 if compact else 12 if width < NARROW else 14
+    margins = _margins(shape, rows, columns, size, compact=compact, has_scale=scale != "permission")
+    room = width - margins["l"] - margins["r"]
+    max_across = _fitting(room, shape[1], columns, size, most=12 if compact else MAX_LABELS)
+    # A line of text needs about 14 pixels, and a fifth of the height is not the picture's.
+    max_down = MAX_NUMBERS if rows.tokens is None else height // 18
     layout = {
         "template": "none",
         "height": height,
-        "margin": _margins(shape, rows, columns, size, compact=compact, has_scale=scale != "permission")
-        | {"t": 28 if has_legend else 8},
+        "margin": margins | {"t": 28 if has_legend else 8, "autoexpand": False},
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "font": {"color": INK, "size": size},
@@ -272,7 +282,7 @@ _ANGLE = -45  # of the labels below the columns
 
 def _margins(
     shape: tuple[int, int], rows: Axis, columns: Axis, size: int, *, compact: bool, has_scale: bool
-) -> dict[str, object]:
+) -> dict[str, float]:
     """Room for the labels, estimated from their length.
 
     Left to find it out by itself, Plotly draws every picture several times, and does not always come to an end: more room
@@ -280,7 +290,7 @@ def _margins(
     """
     title = 0 if compact else 26
     slant = math.sin(math.radians(abs(_ANGLE)))
-    letter = size * 0.6
+    letter = size * LETTER
     beside = letter * max(map(_width, _texts(shape[0], rows)))
     below = (
         letter * max(map(_width, _texts(shape[1], columns))) * slant + size
@@ -291,8 +301,16 @@ def _margins(
         "l": 8 + title + beside,
         "r": (50 if compact else 66) if has_scale else 12,
         "b": 6 + title + below,
-        "autoexpand": False,
     }
+
+
+def _fitting(room: float, count: int, columns: Axis, size: int, *, most: int) -> int:
+    """How many labels fit below the columns without lying over each other."""
+    if columns.tokens is None:
+        most, needed = MAX_NUMBERS, (len(str(columns.start + count - 1)) + 1) * size * LETTER
+    else:
+        needed = size / math.sin(math.radians(abs(_ANGLE)))
+    return max(1, min(most, int(room / needed)))
 
 
 def _width(text: str) -> float:
@@ -310,7 +328,7 @@ def _texts(count: int, axis: Axis) -> list[str]:
 def _shown_axis(count: int, axis: Axis, size: int, max_labels: int, *, titled: bool) -> dict[str, object]:
     """Shows the labels that there is room for, the pinned one in bold among them."""
     texts = _texts(count, axis)
-    places = thinned(count, axis.pinned, max_labels if axis.tokens is not None else 9)
+    places = thinned(count, axis.pinned, max_labels)
     labels = [f"<b>{texts[place]}</b>" if place == axis.pinned else texts[place] for place in places]
     return {
         "title": {"text": axis.name, "standoff": 12} if titled else None,

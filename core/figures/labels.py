@@ -43,7 +43,7 @@ def thinned(count: int, keep: int | None = None, max_labels: int = MAX_LABELS) -
     places = list(range(0, count, step))
     if keep is None or keep in places:
         return places
-    return sorted([place for place in places if abs(place - keep) >= step * 0.6] + [keep])
+    return sorted([place for place in places if abs(place - keep) >= step] + [keep])
 
 
 def axis_labels(tokens: Sequence[str]) -> list[str]:

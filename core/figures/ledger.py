@@ -64,9 +64,10 @@ def waterfall(cell: Ledger, *, height: int = 240) -> go.Figure:
             "tickmode": "array",
             "tickvals": [_PRODUCTS_WIDTH / 2, *later],
             "ticktext": [f"{len(places)} products", *(name for name, _, _ in steps)],
-            "tickangle": -35,
+            "tickangle": -45,
+            "tickfont": {"size": 12},
         },
-        xaxis2={"domain": [0.88, 1], "anchor": "y2", "tickangle": -35},
+        xaxis2={"domain": [0.88, 1], "anchor": "y2", "tickangle": -45, "tickfont": {"size": 12}},
         yaxis2={"anchor": "x2", "range": [0, 1.02], "nticks": 3, "gridcolor": GRID, "tickfont": {"size": 12}},
     )
     return figure

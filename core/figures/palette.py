@@ -13,3 +13,6 @@ ALLOWED = "#3aa394"
 ABOVE, BELOW, TOTAL = "#d9822b", "#3f7fc4", "#7a8290"
 PIN = "#e6007e"
 INK = "#808590"  # axis text, readable on white and on near-black
+
+# A line over cells has to be seen on every colour there is, and no single colour is: a dark one in a white casing.
+ON_ANY_CELL = ({"color": "#ffffff", "width": 4}, {"color": "#1d2430", "width": 2})

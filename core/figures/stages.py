@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from core.attention.stages import Stage
 from core.attention.trace import AttentionTrace
-from core.figures.heatmap import Axis, heatmap
+from core.figures.heatmap import WIDTH, Axis, heatmap
 
 
 def stage_figure(
@@ -21,6 +21,7 @@ def stage_figure(
     pin: tuple[int, int],
     limit: float | None = None,
     height: int = 420,
+    width: int = WIDTH,
     compact: bool = False,
 ) -> go.Figure:
     """One stage as a heatmap with the pinned (query, key) marked. `limit` fixes the colour range (see
@@ -43,6 +44,7 @@ def stage_figure(
         forbidden=~trace.mask if after_mask else None,
         hover=hover,
         height=height,
+        width=width,
         compact=compact,
     )
 

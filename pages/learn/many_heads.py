@@ -174,7 +174,7 @@ def why_several(part: Part) -> None:
             figure = heatmap(
                 brought, Axis("sentence", PAIR), columns, name="how much of it", scale="share", limit=1.0, height=200
             )
-            show_heatmap(with_borders(figure, columns=borders, names=heads, colour="white"), title, title)
+            show_heatmap(with_borders(figure, columns=borders, names=heads), title, title)
         st.markdown(
             f"Largest difference between the two sentences: one head **{fetched.apart(fetched.one_head):.1f}**, "
             f"two heads **{fetched.apart(fetched.two_heads):.1f}**."

@@ -8,7 +8,7 @@ from core.attention import masks as m
 from core.attention.sources import Matrices
 from core.figures.additive import additive_mask
 from core.figures.bar_panels import bar_panels
-from core.figures.heatmap import Axis, heatmap
+from core.figures.heatmap import WIDTH, Axis, heatmap
 from core.lessons.masking import fill, lowest_number, weight_on_forbidden, without_care
 from ui import state
 from ui.controls.mask_choice import pick_mask
@@ -38,6 +38,7 @@ PARTS = (
 )
 SENTENCE = "The cat sat. A dog ran."
 HEIGHT, TOP = 330, 40  # pixels: pictures in one line, and the room above each for a legend
+ONE_OF_THREE = 360  # pixels: how wide each is
 FILLS = {"0": 0.0, "−1": -1.0, "−2": -2.0, "−5": -5.0, "−10": -10.0, "−20": -20.0, "−∞": -np.inf}
 
 
@@ -131,17 +132,17 @@ def show_three(heading: str, trace: AttentionTrace, without: AttentionTrace, que
     first, second, third = st.columns(3)
     with first:
         st.markdown(heading)
-        figure = additive_mask(m.additive(trace.mask), query_tokens, key_tokens, height=HEIGHT)
+        figure = additive_mask(m.additive(trace.mask), query_tokens, key_tokens, height=HEIGHT, width=ONE_OF_THREE)
         _show(figure, "mask", "Which keys each query may attend to.")
     with second:
         st.markdown("**Weights without it**")
-        show_weights(without, query_tokens, key_tokens, "without", HEIGHT)
+        show_weights(without, query_tokens, key_tokens, "without", HEIGHT, ONE_OF_THREE)
     with third:
         st.markdown("**Weights with it**")
-        show_weights(trace, query_tokens, key_tokens, "with", HEIGHT)
+        show_weights(trace, query_tokens, key_tokens, "with", HEIGHT, ONE_OF_THREE)
 
 
-def show_weights(trace: AttentionTrace, query_tokens, key_tokens, name: str, height: int) -> None:
+def show_weights(trace: AttentionTrace, query_tokens, key_tokens, name: str, height: int, width: int = WIDTH) -> None:
     figure = heatmap(
         trace.weights,
         Axis("query", query_tokens),
@@ -151,6 +152,7 @@ def show_weights(trace: AttentionTrace, query_tokens, key_tokens, name: str, hei
         limit=1,
         forbidden=~trace.mask,
         height=height,
+        width=width,
         printed=8,
     )
     _show(figure, f"weights {name}", "The weights of each query.")

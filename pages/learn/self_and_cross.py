@@ -182,7 +182,7 @@ def in_a_model(part: Part) -> None:
     with picture:
         st.markdown(f"**Head {layer}.{head} of {ENCODER}**")
         figure = heatmap(weights, Axis("query", tokens), Axis("key", tokens), name="weight", scale="share", height=420)
-        show_heatmap(with_borders(figure, columns=starts, rows=starts, colour="white"), "pair", "The head's weights.")
+        show_heatmap(with_borders(figure, columns=starts, rows=starts), "pair", "The head's weights.")
     with knobs:
         shares = pair_shares(weights, sides)
         figure = bars(

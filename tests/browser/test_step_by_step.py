@@ -156,3 +156,39 @@ def test_fits_a_phone(visit, opening):
     app = visit("/", width=390, height=844)
     app.shows_trace(opening.trace(5, 11))
     assert app.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+# How far the labels below the columns of each picture are apart, at right angles to the way they run, less what a line of
+# their letters needs; null while a picture has another size than its place on the page.
+_ROOM_BETWEEN_LABELS = """
+() => [...document.querySelectorAll("[class*=st-key-picture_] .js-plotly-plot")].map((chart) => {
+    if (!chart._fullLayout || Math.abs(chart._fullLayout.width - chart.clientWidth) > 1) return null;
+    const labels = [...chart.querySelectorAll(".xtick text")].map((label) => {
+        const { left, right } = label.getBoundingClientRect();
+        const angle = (label.getAttribute("transform").match(/rotate.(-?[0-9]+)/) || ["", "0"])[1];
+        return { left, right, slant: Math.abs(Math.sin(angle * Math.PI / 180)), size: parseFloat(label.style.fontSize) };
+    });
+    labels.sort((one, other) => one.right - other.right);
+    const room = labels.slice(1).map(({ left, right, slant, size }, place) =>
+        slant ? (right - labels[place].right) * slant - 0.95 * size : left - labels[place].right);
+    return Math.min(...room, 1000);
+})
+"""
+
+
+def test_labels_below_columns_do_not_overlap(visit, opening):
+    trace = opening.trace(5, 11)
+    app = visit("/?mask=Causal&query=7&key=11", height=720)
+    app.shows_trace(trace.changed(mask=grid(causal, *trace.shape)))
+    room: list[float | None] = []
+
+    def all_fit() -> bool:
+        room[:] = app.page.evaluate(_ROOM_BETWEEN_LABELS)
+        return all(least is not None and least >= 0 for least in room)
+
+    for width in (1280, 1024, 390):
+        app.page.set_viewport_size({"width": width, "height": 720})
+        app.idle().until(
+            all_fit,
+            f"labels overlap in a window that is {width} pixels wide: {app.page.evaluate(_ROOM_BETWEEN_LABELS)}",
+        )

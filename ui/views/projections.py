@@ -12,6 +12,8 @@ from ui import state
 from ui.markdown import show_error
 from ui.views.pictures import show_heatmap
 
+ONE_OF_FOUR = 190  # pixels: how wide each picture is in a window 1024 wide
+
 
 def show_head_weights(capture: Capture, layer: int, head: int, kind: Kind) -> None:
     """W_Q, W_K, W_V and W_O as pictures; read only when somebody opens them."""
@@ -49,7 +51,7 @@ def _show(weights: HeadWeights) -> None:
     for column, (name, matrix, rows, columns) in zip(st.columns(4), pictures, strict=True):
         with column:
             st.markdown(f"**${name}$**  {matrix.shape[0]} × {matrix.shape[1]}")
-            picture = heatmap(matrix, rows, columns, name="weight", height=360, compact=True)
+            picture = heatmap(matrix, rows, columns, name="weight", height=360, width=ONE_OF_FOUR, compact=True)
             show_heatmap(
                 picture, name, f"{name}: heatmap of {matrix.shape[0]} by {matrix.shape[1]} weights.", compact=True
             )

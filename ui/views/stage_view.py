@@ -7,6 +7,7 @@ from numpy.linalg import norm
 
 from core import AttentionTrace, Ledger, explain
 from core.attention.stages import STAGES, Stage, number
+from core.figures.heatmap import WIDTH
 from core.figures.ledger import passed_on, waterfall
 from core.figures.stages import colour_limit, stage_figure
 from ui import state
@@ -17,6 +18,8 @@ from ui.markdown import plain, quoted
 from ui.views.certificate import show_certificate
 from ui.views.pictures import show_heatmap
 
+# Pixels in a window 1024 wide, of a picture with another beside it and of one among three.
+ONE_OF_TWO, ONE_OF_THREE = 240, 270
 GROUPS = {"Q, K, V": STAGES[:3]} | {stage.name: (stage,) for stage in STAGES[3:]}
 SCORES = ("Raw scores", "Scaled", "Masked")
 
@@ -74,12 +77,25 @@ def _show_group(scene: Scene, group: tuple[Stage, ...], changed: AttentionTrace 
                 cell,
                 label=label if changed else None,
                 height=430,
+                width=ONE_OF_TWO if changed else WIDTH,
                 limit=limit,
                 name=name,
             )
 
 
-def _chart(scene, stage, trace, cell, *, name, label, height, limit=None, compact=False) -> None:
+def _chart(
+    scene: Scene,
+    stage: Stage,
+    trace: AttentionTrace,
+    cell: tuple[int, int],
+    *,
+    name: str,
+    label: str | None,
+    height: int,
+    width: int = WIDTH,
+    limit: float | None = None,
+    compact: bool = False,
+) -> None:
     if label:
         st.markdown(f"**{label}**")
     figure = stage_figure(
@@ -90,6 +106,7 @@ def _chart(scene, stage, trace, cell, *, name, label, height, limit=None, compac
         pin=cell,
         limit=limit,
         height=height,
+        width=width,
         compact=compact,
     )
     show_heatmap(figure, name, f"{stage.name}: heatmap of {stage.rows} by {stage.columns}. {stage.sentence}", compact)
@@ -100,7 +117,8 @@ def _show_all(scene: Scene, trace: AttentionTrace, cell: tuple[int, int]) -> Non
     for place, stage in enumerate(STAGES):
         with columns[place % 3]:
             label = f"{place + 1}  {stage.name}"
-            _chart(scene, stage, trace, cell, label=label, height=250, name=f"small {stage.name}", compact=True)
+            name = f"small {stage.name}"
+            _chart(scene, stage, trace, cell, label=label, height=250, width=ONE_OF_THREE, name=name, compact=True)
 
 
 def _show_ledger(scene: Scene, trace: AttentionTrace, cell: Ledger, before: Ledger | None) -> None:

@@ -114,6 +114,21 @@ def test_long_texts_are_bounded_and_lose_no_spike():
     assert len(figure.to_json()) < 1_500_000
 
 
+@pytest.mark.parametrize("width", [240, 270, 480, 900])
+@pytest.mark.parametrize("compact", [True, False])
+@pytest.mark.parametrize("count", [5, 16, 200])
+def test_labels_below_columns_have_room(width, compact, count):
+    tokens = ["token"] * count
+    figure = heatmap(
+        np.ones((3, count)), Axis("query"), Axis("key", tokens, count // 3), name="w", width=width, compact=compact
+    )
+    axis, margin = figure.layout.xaxis, figure.layout.margin
+    cell = (width - margin.l - margin.r) / count
+    assert count // 3 in axis.tickvals
+    # Lines of text at 45 degrees, one above the other.
+    assert len(axis.tickvals) == 1 or min(np.diff(axis.tickvals)) * cell * np.sin(np.pi / 4) >= axis.tickfont.size
+
+
 def test_the_pin_is_a_frame_around_its_cell(trace):
     shapes = stage_figure(STAGES[7], trace, TOKENS, TOKENS, pin=(3, 1)).layout.shapes
     thick = max(shapes, key=lambda shape: shape.line.width)
