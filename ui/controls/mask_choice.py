@@ -45,12 +45,11 @@ def pick_mask(queries: int, keys: int) -> NDArray[np.bool_]:
 
 def turn_over(mask: NDArray[np.bool_]) -> None:
     """Make the clicked cell the other way round, and the mask one's own."""
-    cell = pin.clicked()
-    query, key = round(cell.get("query", -1)), round(cell.get("key", -1))
-    if not (0 <= query < mask.shape[0] and 0 <= key < mask.shape[1]):
+    cell = pin.clicked_in("query", "key", mask.shape)
+    if cell is None:
         return  # a click on a picture of something else, or of a sentence that has changed since
     changed = mask.copy()
-    changed[query, key] = not changed[query, key]
+    changed[cell] = not changed[cell]
     st.session_state[state.CELLS] = m.to_rows(changed)
     _by_cells()
 
