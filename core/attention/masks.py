@@ -96,14 +96,19 @@ def from_rows(text: str, queries: int, keys: int) -> NDArray[np.bool_]:
 
 
 def describe(mask: NDArray[np.bool_]) -> str:
-    """What kind of mask an array [queries, keys] is, in words: "none", "causal", "padding", ... or "custom"."""
+    """What kind of mask an array [queries, keys] is, in words: "none", "causal", "padding", ... or "custom".
+
+    Padding stands before the text, after it, or around it, so that the keys that remain are one block.
+    """
     queries, keys = mask.shape
     if mask.all():
         return "none"
     if np.array_equal(mask, grid(causal, queries, keys)):
         return "causal"
+    if not mask.any():
+        return "nothing allowed"
     if (mask == mask[0]).all():
-        return "padding"
+        return "padding" if np.ptp(np.flatnonzero(mask[0])) < mask[0].sum() else "custom"
     # The last row of a window shows its width: a causal one ends there, a two-sided one is cut off by the end of the text.
     window = int(mask[-1].sum())
     if window and np.array_equal(mask, grid(both(causal, sliding_window(window)), queries, keys)):
