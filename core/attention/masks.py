@@ -13,6 +13,7 @@ pair may attend. `grid` draws it for given lengths:
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -66,6 +67,42 @@ def either(*predicates: Predicate) -> Predicate:
     return lambda query, key: np.logical_or.reduce([allow(query, key) for allow in predicates])
 
 
+@dataclass(frozen=True)
+class NamedMask:
+    """A mask as menus offer it.
+
+    predicate  made of the mask's number and the number of keys; a mask without a number passes it over
+    number     what the number is called: "window"; None where there is none
+    words      what `describe` says of such a mask, {} for its number; empty where `describe` tells it apart by itself
+    """
+
+    predicate: Callable[[int, int], Predicate]
+    number: str | None = None
+    words: str = ""
+
+    def grid(self, number: int, queries: int, keys: int) -> NDArray[np.bool_]:
+        """[queries, keys], True where a query may attend to a key."""
+        return grid(self.predicate(number, keys), queries, keys)
+
+
+# Every menu of masks offers these. Their names stand in addresses: add, but do not rename.
+MASKS = {
+    "None": NamedMask(lambda _number, _keys: everything),
+    "Causal": NamedMask(lambda _number, _keys: causal),
+    "Causal window": NamedMask(
+        lambda window, _keys: both(causal, sliding_window(window)), "window", "causal, sliding window of {}"
+    ),
+    "Sliding window": NamedMask(
+        lambda window, _keys: sliding_window(window), "window", "sliding window of {} to each side"
+    ),
+    "Prefix": NamedMask(
+        lambda length, _keys: either(causal, prefix(length)), "open keys", "causal with an open prefix of {}"
+    ),
+    "Packed blocks": NamedMask(lambda size, _keys: block(size), "block size", "blocks of {}"),
+    "Padding": NamedMask(lambda padded, keys: padding(np.arange(keys) < keys - padded), "padded keys"),
+}
+
+
 def grid(predicate: Predicate, queries: int, keys: int) -> NDArray[np.bool_]:
     """The predicate as an array [queries, keys], True where a query may attend to a key."""
     return predicate(np.arange(queries)[:, None], np.arange(keys)[None, :])
@@ -96,25 +133,26 @@ def from_rows(text: str, queries: int, keys: int) -> NDArray[np.bool_]:
 
 
 def describe(mask: NDArray[np.bool_]) -> str:
-    """What kind of mask an array [queries, keys] is, in words: "none", "causal", "padding", ... or "custom"."""
+    """What kind of mask an array [queries, keys] is, in words: "none", "causal", "padding", ... or "custom".
+
+    Padding stands before the text, after it, or around it, so that the keys that remain are one block.
+    """
     queries, keys = mask.shape
     if mask.all():
         return "none"
     if np.array_equal(mask, grid(causal, queries, keys)):
         return "causal"
+    if not mask.any():
+        return "nothing allowed"
     if (mask == mask[0]).all():
-        return "padding"
-    # The last row of a window shows its width: a causal one ends there, a two-sided one is cut off by the end of the text.
-    window = int(mask[-1].sum())
-    if window and np.array_equal(mask, grid(both(causal, sliding_window(window)), queries, keys)):
-        return f"causal, sliding window of {window}"
-    if window and np.array_equal(mask, grid(sliding_window(window), queries, keys)):
-        return f"sliding window of {window} to each side"
-    length = int(mask[0].sum())
-    if np.array_equal(mask, grid(either(causal, prefix(length)), queries, keys)):
-        return f"causal with an open prefix of {length}"
-    if length and np.array_equal(mask, grid(block(length), queries, keys)):
-        return f"blocks of {length}"
+        return "padding" if np.ptp(np.flatnonzero(mask[0])) < mask[0].sum() else "custom"
+    # A prefix or a block shows its length in the first row, a window in the last: a causal one ends there, a two-sided one
+    # is cut off by the end of the text.
+    lengths = {int(mask[-1].sum()), int(mask[0].sum())} - {0}
+    for named in MASKS.values():
+        for length in lengths if named.words else ():
+            if np.array_equal(mask, named.grid(length, queries, keys)):
+                return named.words.format(length)
     return "custom"
 
 

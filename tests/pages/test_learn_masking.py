@@ -1,5 +1,7 @@
 """The page "Masks" without a browser: every part opens, its words are few, its numbers are core's, clicks turn cells over."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -10,7 +12,6 @@ from core.attention.sources import toy_sentence
 from core.lessons.masking import fill
 from tests.pages.lessons import PAGES, parts, word_count
 from ui import state
-from ui.components import pin
 from ui.controls import mask_choice
 from ui.views.lesson import IN_A_MODEL
 
@@ -80,19 +81,22 @@ def test_a_sentence_that_is_too_long_is_named():
 
 
 def test_a_click_turns_a_cell_over(monkeypatch):
-    kept = {}
-    monkeypatch.setattr(mask_choice.st, "session_state", kept)
     mask = m.grid(m.causal, 3, 3)
-    monkeypatch.setattr(pin, "clicked", lambda: {"query": 0, "key": 2, "row_block": 1, "column_block": 1})
-    mask_choice.turn_over(mask)
+    kept = clicked(monkeypatch, mask, query=0, key=2)
     assert kept == {state.CELLS: "101/110/111", state.PATTERN: mask_choice.CUSTOM}
-    mask_choice.turn_over(m.from_rows(kept[state.CELLS], 3, 3))
-    assert kept[state.CELLS] == "100/110/111"
-    kept.clear()
-    for elsewhere in ({"query": 3, "key": 0}, {"query": 0}, {"dimension": 1, "key": 0}):
-        monkeypatch.setattr(pin, "clicked", lambda cell=elsewhere: cell)
-        mask_choice.turn_over(mask)
-    assert not kept
+    assert clicked(monkeypatch, m.from_rows(kept[state.CELLS], 3, 3), query=0, key=2)[state.CELLS] == "100/110/111"
+    for elsewhere in ({"query": 3, "key": 0}, {"query": 0}, {"dimension": 1, "key": 0}, {"query": None, "key": 0}):
+        assert not clicked(monkeypatch, mask, **elsewhere)
+
+
+def clicked(monkeypatch, mask, **places):
+    """What the page keeps after a click on this cell of a picture."""
+    cell = [{"axis": axis, "middle": place, "cells": 1} for axis, place in places.items()]
+    kept = {state.PIN: SimpleNamespace(cell=cell)}
+    monkeypatch.setattr(mask_choice.st, "session_state", kept)
+    mask_choice.turn_over(mask)
+    del kept[state.PIN]
+    return kept
 
 
 @pytest.mark.parametrize(("name", "score"), [("0", 0.0), ("−5", -5.0), ("−∞", -np.inf)])

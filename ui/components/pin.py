@@ -6,7 +6,8 @@ and reports the coordinates of the clicked cell. Each figure says in its `meta` 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import streamlit as st
@@ -16,47 +17,10 @@ from core import AttentionTrace
 from core.attention.ledger import strongest_pair
 from ui import state
 
+FARTHEST = 2**31  # no text has more positions
+
 _LISTENER = st.components.v2.component(
-    "headlight_pin",
-    js="""
-export default function ({ setTriggerValue }) {
-    // The cell under a point, from nothing but the figure's own layout: charts are drawn anew after every change, so
-    // nothing is attached to them. The hidden axes know the middles of all drawn cells.
-    const cellAt = (chart, event) => {
-        const { meta, xaxis, yaxis, xaxis2, yaxis2 } = chart.layout || {};
-        const area = chart.querySelector(".nsewdrag");
-        if (!meta || !meta.rows || !area) return null;
-        const box = area.getBoundingClientRect();
-        const place = (share, axis, middles) => {
-            const at = axis.range[0] + share * (axis.range[1] - axis.range[0]);
-            return middles.reduce((best, middle) => (Math.abs(middle - at) < Math.abs(best - at) ? middle : best));
-        };
-        return {
-            [meta.rows]: place(1 - (event.clientY - box.top) / box.height, yaxis, yaxis2.tickvals) + (meta.row_from || 0),
-            [meta.columns]: place((event.clientX - box.left) / box.width, xaxis, xaxis2.tickvals) + (meta.column_from || 0),
-            row_block: meta.row_block, column_block: meta.column_block,
-        };
-    };
-    // Pressed and let go at the same place is a click; anything else zooms. (Plotly covers the page in between.)
-    let pressed = null;
-    const down = (event) => {
-        const area = event.isPrimary && event.button === 0 && event.target.closest && event.target.closest(".nsewdrag");
-        const chart = area && area.closest(".js-plotly-plot");
-        pressed = chart && { x: event.clientX, y: event.clientY, cell: cellAt(chart, event) };
-    };
-    const up = (event) => {
-        const still = pressed && Math.hypot(event.clientX - pressed.x, event.clientY - pressed.y) < 5;
-        if (still && pressed.cell) setTriggerValue("cell", pressed.cell);
-        pressed = null;
-    };
-    document.addEventListener("pointerdown", down, true);
-    document.addEventListener("pointerup", up, true);
-    return () => {
-        document.removeEventListener("pointerdown", down, true);
-        document.removeEventListener("pointerup", up, true);
-    };
-}
-""",
+    "headlight_pin", js=Path(__file__).with_suffix(".js").read_text(encoding="utf-8")
 )
 
 
@@ -65,23 +29,40 @@ def listen(on_cell: Callable[[], None] | None = None) -> None:
     _LISTENER(key=state.PIN, on_cell_change=on_cell or pin_clicked)
 
 
-def clicked() -> Mapping[str, float]:
-    """The clicked cell: a coordinate for each of its figure's axes by name, and how many cells a drawn one stands for."""
-    return st.session_state[state.PIN].cell
+def clicked() -> dict[str, range]:
+    """The clicked cell: for each of its figure's axes by name, the positions it stands for. Empty if no cell was sent."""
+    match st.session_state[state.PIN].cell:
+        case [sent_rows, sent_columns]:
+            rows, columns = _positions(sent_rows), _positions(sent_columns)
+            if rows and columns:
+                return dict((rows, columns))
+    return {}
+
+
+def clicked_in(rows: str, columns: str, shape: tuple[int, ...]) -> tuple[int, int] | None:
+    """(row, column) of the clicked cell in a table of this shape; None if it is not in there, or stands for several."""
+    cell = clicked()
+    if cell.keys() != {rows, columns} or any(len(positions) > 1 for positions in cell.values()):
+        return None
+    row, column = cell[rows].start, cell[columns].start
+    return (row, column) if row < shape[0] and column < shape[1] else None
+
+
+def _positions(sent: object) -> tuple[str, range] | None:
+    """The name of an axis and where on it the clicked cell lies, if that can be read from what the browser sent."""
+    match sent:
+        case {"axis": str(name), "middle": int() | float() as middle, "cells": int(cells)}:
+            if 0 <= middle < FARTHEST and 1 <= cells < FARTHEST:  # no NaN either
+                first = round(middle - (cells - 1) / 2)
+                return (name, range(first, first + cells)) if first >= 0 else None
+    return None
 
 
 def pin_clicked() -> None:
     """Remember the clicked cell until the page has looked what is in it."""
-    cell = clicked()
-    block = {}
-    for name, size in (("query", "row_block"), ("key", "column_block")):
-        if name in cell:
-            middle, length = (
-                float(cell[name]),
-                int(cell[size] if name == "query" or "query" in cell else cell["row_block"]),
-            )
-            block[name] = (round(middle - (length - 1) / 2), length)
-    st.session_state[state.PINNED_BLOCK] = block
+    st.session_state[state.PINNED_BLOCK] = {
+        name: positions for name, positions in clicked().items() if name in ("query", "key")
+    }
 
 
 def pinned(trace: AttentionTrace) -> tuple[int, int]:
@@ -122,19 +103,19 @@ def _settle(
     block = st.session_state.pop(state.PINNED_BLOCK, None)
     if not block:
         return
-    ranges = {
-        "query": (_or(st.session_state.get(state.QUERY), strongest[0]), 1),
-        "key": (_or(st.session_state.get(state.KEY), strongest[1]), 1),
-    } | block
-    (row, rows), (column, columns) = ranges["query"], ranges["key"]
-    if not (0 <= row < shape[0] and 0 <= column < shape[1]):
+    row, column = (
+        _or(st.session_state.get(state.QUERY), strongest[0]),
+        _or(st.session_state.get(state.KEY), strongest[1]),
+    )
+    rows, columns = block.get("query", range(row, row + 1)), block.get("key", range(column, column + 1))
+    if rows.start >= shape[0] or columns.start >= shape[1]:
         return  # a click on a picture of a text that has changed since
-    part = values(range(row, min(row + rows, shape[0])), range(column, min(column + columns, shape[1])))
+    part = values(range(rows.start, min(rows.stop, shape[0])), range(columns.start, min(columns.stop, shape[1])))
     best_row, best_column = np.unravel_index(np.nan_to_num(part, nan=-np.inf).argmax(), part.shape)
     if "query" in block:
-        st.session_state[state.QUERY] = int(row + best_row)
+        st.session_state[state.QUERY] = int(rows.start + best_row)
     if "key" in block:
-        st.session_state[state.KEY] = int(column + best_column)
+        st.session_state[state.KEY] = int(columns.start + best_column)
 
 
 def _or(chosen: int | None, otherwise: int) -> int:

@@ -10,26 +10,18 @@ from core.attention import masks as m
 from ui import state
 from ui.components import pin
 
-CUSTOM = "My own"
-
-# What each choice draws from its number and the number of keys, and what that number is called; None where there is none.
-PATTERNS = {
-    "Causal": (lambda _size, _keys: m.causal, None),
-    "Padding": (lambda size, keys: m.padding(np.arange(keys) < keys - size), "Padded keys"),
-    "Sliding window": (lambda size, _: m.sliding_window(size), "Window"),
-    "Prefix": (lambda size, _: m.either(m.causal, m.prefix(size)), "Open keys"),
-    "Packed blocks": (lambda size, _: m.block(size), "Block size"),
-    "None": (lambda _size, _keys: m.everything, None),
-    CUSTOM: (lambda _size, _keys: m.everything, None),
-}
+OPENING, CUSTOM = "Causal", "My own"
 
 
 def pick_mask(queries: int, keys: int) -> NDArray[np.bool_]:
     """The chosen mask [queries, keys]. A click on any picture of queries and keys turns its cell over."""
-    name = st.selectbox("Mask", list(PATTERNS), key=state.PATTERN, bind="query-params", on_change=_by_name)
-    pattern, label = PATTERNS[name]
-    size = 0 if label is None else st.number_input(label, 1, 12, 4, key=state.SPAN, bind="query-params")
-    drawn = m.grid(pattern(size, keys), queries, keys)
+    names = [*m.MASKS, CUSTOM]
+    name = st.selectbox("Mask", names, names.index(OPENING), key=state.PATTERN, bind="query-params", on_change=_by_name)
+    named = m.MASKS["None" if name == CUSTOM else name]
+    size = 0
+    if named.number is not None:
+        size = st.number_input(named.number.capitalize(), 1, 12, 4, key=state.SPAN, bind="query-params")
+    drawn = named.grid(size, queries, keys)
     text = st.text_input(
         "Or rows of 1 (may attend) and 0",
         placeholder=m.to_rows(drawn),
@@ -45,12 +37,11 @@ def pick_mask(queries: int, keys: int) -> NDArray[np.bool_]:
 
 def turn_over(mask: NDArray[np.bool_]) -> None:
     """Make the clicked cell the other way round, and the mask one's own."""
-    cell = pin.clicked()
-    query, key = round(cell.get("query", -1)), round(cell.get("key", -1))
-    if not (0 <= query < mask.shape[0] and 0 <= key < mask.shape[1]):
+    cell = pin.clicked_in("query", "key", mask.shape)
+    if cell is None:
         return  # a click on a picture of something else, or of a sentence that has changed since
     changed = mask.copy()
-    changed[query, key] = not changed[query, key]
+    changed[cell] = not changed[cell]
     st.session_state[state.CELLS] = m.to_rows(changed)
     _by_cells()
 

@@ -12,19 +12,10 @@ from core.attention.matrix_files import read_mask, to_csv
 from ui import state
 from ui.markdown import show_error
 
-AS_GIVEN, PADDING, CUSTOM = "Mask as given", "Padded end", "My own mask"
-
-# What each choice draws from its number, and what that number is called; None where there is no number.
-MASKS = {
-    AS_GIVEN: (None, None),
-    "No mask": (lambda _: m.everything, None),
-    "Causal": (lambda _: m.causal, None),
-    "Sliding window": (m.sliding_window, "window"),
-    "Causal window": (lambda size: m.both(m.causal, m.sliding_window(size)), "window"),
-    "Causal, open prefix": (lambda size: m.either(m.causal, m.prefix(size)), "open keys"),
-    PADDING: (None, "padded keys"),
-    CUSTOM: (None, None),
-}
+AS_GIVEN, CUSTOM = "Mask as given", "My own mask"
+# Beside "Mask as given" some masks need a longer name.
+RENAMED = {"None": "No mask", "Prefix": "Causal, open prefix", "Padding": "Padded end"}
+MASKS = {RENAMED.get(name, name): named for name, named in m.MASKS.items()}
 
 
 def changes(trace: AttentionTrace) -> AttentionTrace | None:
@@ -38,10 +29,15 @@ def changes(trace: AttentionTrace) -> AttentionTrace | None:
             help="Off: the raw scores go into the softmax as they are.",
         )
         name = st.selectbox(
-            "Mask", list(MASKS), key=state.MASK, bind="query-params", label_visibility="collapsed", width=200
+            "Mask",
+            [AS_GIVEN, *MASKS, CUSTOM],
+            key=state.MASK,
+            bind="query-params",
+            label_visibility="collapsed",
+            width=200,
         )
-        size, label = 0, MASKS[name][1]
-        if label is not None:
+        size = 0
+        if name in MASKS and (label := MASKS[name].number):
             size = st.number_input(label, 1, 4096, 3, key=state.MASK_SIZE, bind="query-params", width=130)
     try:
         mask = _mask(name, size, trace)
@@ -65,5 +61,4 @@ def _mask(name: str, size: int, trace: AttentionTrace) -> NDArray[np.bool_] | No
             bind="query-params",
         )
         return read_mask(text) if text.strip() else None
-    predicate = m.padding(np.arange(keys) < keys - size) if name == PADDING else MASKS[name][0](size)
-    return m.grid(predicate, queries, keys)
+    return MASKS[name].grid(size, queries, keys)

@@ -64,7 +64,7 @@ def show_head(of: stores.KindRequest, capture: Capture, layer: int, head: int, m
     except InputError as error:
         show_error(error)
         return
-    pin.listen(lambda: _clicked(capture))
+    pin.listen(lambda: _clicked(capture, of.kind))
 
     def exact(rows: range, columns: range):
         return window(capture, of.kind, view, rows, columns).values
@@ -317,15 +317,15 @@ def _say_cell(values: np.ndarray, view: View, labels: Labels, cell: tuple[int, i
         st.markdown(f"{query} → {key}: **{value:.4g}**")
 
 
-def _clicked(capture: Capture) -> None:
+def _clicked(capture: Capture, kind: Kind) -> None:
     """A click on the atlas chooses a head; on the head it chooses a pair, or draws the pattern that is searched for."""
-    cell = pin.clicked()
-    if "layer" in cell:
-        atlas.choose(round(cell["layer"]), round(cell["head"]))
-    elif "patch_row" in cell:
-        choose_patch(capture)
-    elif _is_drawing() and cell.get("row_block") == cell.get("column_block") == 1:
-        _toggle_pair((round(cell["query"]), round(cell["key"])))
+    queries, keys = capture.tokens(kind)
+    if head := pin.clicked_in("layer", "head", (capture.layers(kind), capture.heads(kind))):
+        atlas.choose(*head)
+    elif patch := capture.grid and pin.clicked_in("patch_row", "patch_column", capture.grid):
+        choose_patch(capture, *patch)
+    elif _is_drawing() and (pair := pin.clicked_in("query", "key", (len(queries), len(keys)))):
+        _toggle_pair(pair)
     else:
         pin.pin_clicked()
 

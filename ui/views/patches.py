@@ -11,7 +11,6 @@ from core.figures.patches import on_picture
 from core.heads.views import SCORES, Quantity
 from core.models.images import read_image
 from ui import state
-from ui.components import pin
 from ui.markdown import plain
 from ui.stores import TextRequest
 from ui.views.pictures import show_heatmap
@@ -49,10 +48,7 @@ def show_patches(
     st.caption(said)
 
 
-def choose_patch(capture: Capture) -> None:
-    """A click on a patch makes it the query."""
+def choose_patch(capture: Capture, row: int, column: int) -> None:
+    """A patch that was clicked becomes the query."""
     assert capture.grid is not None
-    cell, (rows, columns) = pin.clicked(), capture.grid
-    row, column = round(cell["patch_row"]), round(cell["patch_column"])
-    if 0 <= row < rows and 0 <= column < columns:
-        st.session_state[state.QUERY] = capture.prefix_tokens + row * columns + column
+    st.session_state[state.QUERY] = capture.prefix_tokens + row * capture.grid[1] + column

@@ -63,6 +63,12 @@ def test_causal_and_window_are_those_of_transformers(length):
         (m.block(3), "blocks of 3"),
         (m.both(m.causal, m.padding(np.arange(8) != 2)), "custom"),
         (lambda query, key: (query + key) % 2 == 0, "custom"),
+        (m.padding(np.arange(8) >= 3), "padding"),
+        (m.padding((np.arange(8) >= 2) & (np.arange(8) < 6)), "padding"),
+        (m.padding(np.arange(8) != 2), "custom"),
+        (m.padding(np.arange(8) % 2 == 0), "custom"),
+        (m.padding(np.zeros(8)), "nothing allowed"),
+        (m.both(m.causal, m.padding(np.zeros(8))), "nothing allowed"),
     ],
 )
 def test_describe_knows_its_own_masks(predicate, words):

@@ -1,0 +1,84 @@
+"""Clicks: what a browser may send, and what is made of it."""
+
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ui import state
+from ui.components import pin
+
+NUMBERS = st.one_of(st.integers(), st.floats(), st.sampled_from([10**400, -(10**400), 2.0**1023]))
+VALUES = st.recursive(
+    st.one_of(st.none(), st.booleans(), NUMBERS, st.text(max_size=5)),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=5), inner, max_size=3)),
+    max_leaves=5,
+)
+
+
+def axis(name="query", middle=0, cells=1):
+    return {"axis": name, "middle": middle, "cells": cells}
+
+
+def after(sent, monkeypatch):
+    """What the click listener leaves for the page, after this came from a browser."""
+    kept = {state.PIN: SimpleNamespace(cell=sent)}
+    monkeypatch.setattr(pin.st, "session_state", kept)
+    pin.pin_clicked()
+    return kept.get(state.PINNED_BLOCK)
+
+
+@pytest.mark.parametrize(
+    ("sent", "block"),
+    [
+        ([axis("query", 3), axis("key", 5)], {"query": range(3, 4), "key": range(5, 6)}),
+        ([axis("query", 17.5, 4), axis("key", 10, 3)], {"query": range(16, 20), "key": range(9, 12)}),
+        ([axis("key", 2.5, 2), axis("dimension", 7)], {"key": range(2, 4)}),
+        ([axis("layer", 2), axis("head", 7)], {}),
+        ([axis("position", 1), axis("position", 2)], {}),
+    ],
+)
+def test_a_click_becomes_the_positions_that_its_cell_stands_for(sent, block, monkeypatch):
+    assert after(sent, monkeypatch) == block
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        None,
+        "query",
+        7,
+        {},
+        [],
+        [axis()],
+        [axis(), axis("key"), axis("value")],
+        [axis(), None],
+        [axis(), {"axis": "key"}],
+        [axis(), {"axis": "key", "middle": 1}],
+        *([axis(), axis("key", bad)] for bad in (None, "1", [1], float("nan"), float("inf"), -1, 1e300, 10**400)),
+        *([axis(), axis("key", 4, bad)] for bad in (None, "1", 1.5, float("nan"), 0, -1, 20, 10**400)),
+        *([axis(), axis(bad)] for bad in (None, 3, ["key"])),
+    ],
+)
+def test_what_is_no_cell_of_a_figure_pins_nothing(sent, monkeypatch):
+    assert not after(sent, monkeypatch)
+
+
+@given(
+    st.one_of(
+        VALUES,
+        st.lists(
+            st.fixed_dictionaries(
+                {}, optional={"axis": st.sampled_from(["query", "key"]) | VALUES, "middle": VALUES, "cells": VALUES}
+            ),
+            min_size=2,
+            max_size=2,
+        ),
+        st.dictionaries(st.sampled_from(["query", "key", "row_block", "column_block"]), VALUES),
+    )
+)
+def test_whatever_is_sent_no_click_breaks_a_page(sent):
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        for positions in (after(sent, monkeypatch) or {}).values():
+            assert 0 <= positions.start < positions.stop <= 2**31

@@ -1,0 +1,83 @@
+"""The menus of masks: every name that may stand in somebody's link draws the mask that it always drew."""
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from core.attention import masks as m
+from ui import state
+
+CAUSAL, WINDOW, OPEN = np.tri(5, 6, dtype=bool), m.grid(m.sliding_window(2), 5, 6), m.grid(m.prefix(2), 5, 6)
+DRAWN = {
+    "Causal": CAUSAL,
+    "Sliding window": WINDOW,
+    "Causal window": CAUSAL & WINDOW,
+    "Packed blocks": m.grid(m.block(2), 5, 6),
+}
+PADDED = np.arange(6)[None, :].repeat(5, axis=0) < 4
+EVERYTHING = np.ones((5, 6), dtype=bool)
+PICKED = DRAWN | {"Padding": PADDED, "Prefix": CAUSAL | OPEN, "None": EVERYTHING, "My own": EVERYTHING}
+SWITCHED = DRAWN | {"Padded end": PADDED, "Causal, open prefix": CAUSAL | OPEN, "No mask": EVERYTHING}
+
+
+def a_choice():
+    import streamlit as st
+
+    from ui.controls.mask_choice import pick_mask
+
+    st.session_state["drawn"] = pick_mask(5, 6)
+
+
+def a_switch():
+    import numpy as np
+    import streamlit as st
+
+    from core import attend
+    from ui.controls.what_if import changes
+
+    given = attend(np.eye(5, 3), np.eye(6, 3), np.eye(6, 3), mask=np.arange(30).reshape(5, 6) % 7 > 0)
+    changed = changes(given)
+    st.session_state["drawn"] = None if changed is None else changed.mask
+
+
+def opened(menu, **address):
+    page = AppTest.from_function(menu, default_timeout=30)
+    for name, value in address.items():
+        page.query_params[name] = value
+    page.run()
+    assert not page.exception
+    assert not page.error
+    return page
+
+
+@pytest.mark.parametrize("name", PICKED)
+def test_the_choice_of_a_mask(name):
+    page = opened(a_choice, **{state.PATTERN: name, state.SPAN: "2"})
+    assert page.selectbox[0].value == name
+    np.testing.assert_array_equal(page.session_state["drawn"], PICKED[name])
+
+
+@pytest.mark.parametrize("name", SWITCHED)
+def test_the_switch_of_a_mask(name):
+    page = opened(a_switch, **{state.MASK: name, state.MASK_SIZE: "2"})
+    assert page.selectbox[0].value == name
+    np.testing.assert_array_equal(page.session_state["drawn"], SWITCHED[name])
+
+
+def test_without_an_address():
+    np.testing.assert_array_equal(opened(a_choice).session_state["drawn"], CAUSAL)
+    for name in ("Mask as given", "My own mask"):
+        assert opened(a_switch, **{state.MASK: name}).session_state["drawn"] is None
+    assert opened(a_switch).session_state["drawn"] is None
+
+
+def test_both_menus_offer_every_mask():
+    assert set(opened(a_choice).selectbox[0].options) == set(PICKED)
+    assert set(opened(a_switch).selectbox[0].options) == {*SWITCHED, "Mask as given", "My own mask"}
+    assert len(PICKED) == len(SWITCHED) + 1 == len(m.MASKS) + 1
+
+
+def test_describe_knows_what_menus_offer():
+    words = {m.describe(named.grid(3, 8, 8)) for named in m.MASKS.values()}
+    assert len(words) == len(m.MASKS)
+    assert "custom" not in words

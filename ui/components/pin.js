@@ -1,0 +1,38 @@
+export default function ({ setTriggerValue }) {
+    // The cell under a point, from nothing but the figure's own layout: charts are drawn anew after every change, so
+    // nothing is attached to them. The hidden axes know the middles of all drawn cells.
+    const cellAt = (chart, event) => {
+        const { meta, xaxis, yaxis, xaxis2, yaxis2 } = chart.layout || {};
+        const area = chart.querySelector(".nsewdrag");
+        if (!meta || !meta.rows || !area) return null;
+        const box = area.getBoundingClientRect();
+        const place = (share, axis, middles) => {
+            const at = axis.range[0] + share * (axis.range[1] - axis.range[0]);
+            return middles.reduce((best, middle) => (Math.abs(middle - at) < Math.abs(best - at) ? middle : best));
+        };
+        const rows = place(1 - (event.clientY - box.top) / box.height, yaxis, yaxis2.tickvals);
+        const columns = place((event.clientX - box.left) / box.width, xaxis, xaxis2.tickvals);
+        return [
+            { axis: meta.rows, middle: rows + (meta.row_from || 0), cells: meta.row_block },
+            { axis: meta.columns, middle: columns + (meta.column_from || 0), cells: meta.column_block },
+        ];
+    };
+    // Pressed and let go at the same place is a click; anything else zooms. (Plotly covers the page in between.)
+    let pressed = null;
+    const down = (event) => {
+        const area = event.isPrimary && event.button === 0 && event.target.closest && event.target.closest(".nsewdrag");
+        const chart = area && area.closest(".js-plotly-plot");
+        pressed = chart && { x: event.clientX, y: event.clientY, cell: cellAt(chart, event) };
+    };
+    const up = (event) => {
+        const still = pressed && Math.hypot(event.clientX - pressed.x, event.clientY - pressed.y) < 5;
+        if (still && pressed.cell) setTriggerValue("cell", pressed.cell);
+        pressed = null;
+    };
+    document.addEventListener("pointerdown", down, true);
+    document.addEventListener("pointerup", up, true);
+    return () => {
+        document.removeEventListener("pointerdown", down, true);
+        document.removeEventListener("pointerup", up, true);
+    };
+}
