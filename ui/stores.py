@@ -88,11 +88,12 @@ def model(name: str) -> Model:
 class Store:
     """What has been worked out, the least recently used forgotten first.
 
-    Unlike Streamlit's caches it lets the work show its progress on the page that asked for it.
+    Unlike Streamlit's caches it lets the work show its progress on the page that asked for it. What is larger than all the
+    room there is takes all of it: to hand it over and forget it would mean to work it out again for all that a page shows.
     """
 
     def __init__(self, max_size: float, size: Callable[[Any], float] = lambda _: 1) -> None:
-        self._found: LRUCache = LRUCache(max_size, getsizeof=size)
+        self._found: LRUCache = LRUCache(max_size, getsizeof=lambda found: min(size(found), max_size))
         self._lock = Lock()
 
     def __contains__(self, request: Hashable) -> bool:

@@ -106,6 +106,47 @@ def test_long_work_asks_first_and_says_what_it_takes(
     assert atlas.get("plotly_chart")
 
 
+def test_a_pass_of_another_page_is_not_shown_beyond_the_limit_of_this_one(passes: Passes) -> None:
+    """The atlas shows any length, the pages with the stages of a head do not."""
+
+    def page(max_tokens: int | None) -> None:
+        import streamlit as st
+
+        from ui.controls.scene import choose_text
+
+        passed = choose_text(max_tokens=max_tokens)
+        st.text("nothing" if passed is None else f"{len(passed[1].input_ids)} tokens")
+
+    def opened(max_tokens: int | None, **choices: str) -> AppTest:
+        app = AppTest.from_function(page, args=(max_tokens,), default_timeout=60)
+        for key, value in ({state.MODEL: MODEL, state.TEXT: "attention " * 60} | choices).items():
+            app.query_params[key] = value
+        app.run()
+        assert not app.exception, app.exception
+        return app
+
+    passes()
+    assert opened(None).text[0].value == "62 tokens"
+    limited = opened(50)
+    (error,) = limited.error
+    assert "The text has 62 tokens; at most 50 can be read" in error.value
+    assert limited.text[0].value == "nothing"
+    assert passes() == 1
+    assert opened(50, **{state.TRUNCATE: "true"}).text[0].value == "50 tokens"
+    assert passes() == 1
+
+
+def test_a_pass_larger_than_all_room_for_passes_is_read_once(
+    atlas: AppTest, passes: Passes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stores, "passes", stores.Store(1000, stores._kept_bytes))
+    passes()
+    choose(atlas, state.TEXT, "This text alone takes more than a thousand bytes.")
+    choose(atlas, state.HEAD, 3)
+    assert passes() == 1
+    assert atlas.get("plotly_chart")
+
+
 def test_work_that_was_stopped_starts_again_only_when_asked() -> None:
     def page() -> None:
         import streamlit as st

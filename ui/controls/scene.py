@@ -169,9 +169,16 @@ def _read(request: stores.TextRequest, read: Callable[[stores.TextRequest], Read
 def _captured(
     request: stores.TextRequest, model: Model, max_tokens: int | None
 ) -> tuple[stores.TextRequest, Capture] | None:
-    """The pass over this text, with its progress shown if it is not known yet; None while it is not wanted."""
+    """The pass over this text, with its progress shown if it is not known yet; None while it is not wanted.
+
+    Raises TooLongError for more than `max_tokens`, also where another page has read them already.
+    """
     if request in stores.passes:
-        return request, stores.captured(request)
+        known = stores.captured(request)
+        for ids, field in ((known.input_ids, "text"), (known.target_ids, "target")):
+            if max_tokens is not None and len(ids) > max_tokens:
+                raise TooLongError(len(ids), max_tokens, field)
+        return request, known
     if request.image is not None:  # always the same size, and few patches: nothing to announce
         what, announce = "Reading the picture", None
     else:
