@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Literal
 
 import numpy as np
@@ -141,8 +142,8 @@ def _parts(capture: Capture, kind: Kind, view: View, rows: range, multiple: int)
     for start in range(rows.start, rows.stop, at_once):
         wanted = range(start, min(start + at_once, rows.stop))
         tokens = _tokens(wanted, view.query_starts, call.query.shape[2])
-        shown = [_of_head(capture.calls[kind][at[0]], at[1], view, tokens, sizes[at]) for at in view.heads]
-        yield _by_word(_mean(shown), view, wanted, tokens)
+        shown = (_of_head(capture.calls[kind][at[0]], at[1], view, tokens, sizes[at]) for at in view.heads)
+        yield _by_word(_mean(shown, len(view.heads)), view, wanted, tokens)
 
 
 def _tokens(rows: range, starts: NDArray[np.integer] | None, count: int) -> range:
@@ -189,14 +190,15 @@ def _padded(block: NDArray, keys: int) -> NDArray:
     return np.pad(block, ((0, 0), (0, missing))) if missing else block
 
 
-def _mean(parts: Sequence[_Part]) -> _Part:
-    if len(parts) == 1:
-        return parts[0]
+def _mean(parts: Iterator[_Part], heads: int) -> _Part:
+    """Added up as they come, so that the rows of no more than two heads are there at once."""
+    total = reduce(_sum, parts)
+    return _Part(total.values / heads, total.seen, total.allowed, total.removed / heads)
+
+
+def _sum(one: _Part, other: _Part) -> _Part:
     return _Part(
-        np.mean([part.values for part in parts], axis=0),
-        np.logical_or.reduce([part.seen for part in parts]),
-        np.logical_or.reduce([part.allowed for part in parts]),
-        np.mean([part.removed for part in parts], axis=0),
+        one.values + other.values, one.seen | other.seen, one.allowed | other.allowed, one.removed + other.removed
     )
 
 

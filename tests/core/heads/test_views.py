@@ -1,5 +1,7 @@
 """Views of heads against the same thing done plainly on whole traces."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -118,6 +120,26 @@ def test_mean_of_heads(taken):
     heads = ((4, 7), (4, 8), (20, 1))
     expected = np.mean([taken.trace(*at).weights for at in heads], axis=0)
     np.testing.assert_allclose(np.nan_to_num(whole(taken, View(heads)).values), expected, atol=1e-6)
+
+
+PEAK = Path("/proc/self/clear_refs")
+
+
+def resident(which):
+    """VmRSS (now) or VmHWM (at its peak since it was last cleared) of this process, in bytes."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{which}:"))
+
+
+@pytest.mark.skipif(not PEAK.exists(), reason="only Linux tells the memory that a process took at its peak")
+def test_the_mean_of_many_heads_takes_the_memory_of_one():
+    """One head's rows of this text are 1 MB and more; those of all hundred would be over 100 MB."""
+    taken = capture(load_model(tiny("BERT")), input_ids=np.arange(512) % 60)
+    overview(taken, "self", View(((0, 0),)))
+    PEAK.write_text("5")
+    before = resident("VmRSS")
+    overview(taken, "self", View(((0, 0),) * 100))
+    assert resident("VmHWM") - before < 30e6
 
 
 def test_left_out_and_removed_in_words(minilm):
