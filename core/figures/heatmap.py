@@ -14,8 +14,9 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from core.figures.labels import MAX_LABELS, axis_labels, thinned
-from core.figures.palette import ALLOWED, DIVERGING, FORBIDDEN, INK, PIN, SEQUENTIAL
+from core.figures.palette import ALLOWED, DIVERGING, FORBIDDEN, PIN, SEQUENTIAL
 from core.figures.pooling import Pooled, pool
+from core.figures.theme import TEMPLATE
 
 Scale = Literal["signed", "share", "permission"]
 
@@ -137,7 +138,6 @@ def pooled_heatmap(
                 colorbar=_colour_bar(narrow),
                 texttemplate="%{z:.2f}" if prints else None,
                 textfont={"size": 13} if prints else None,
-                hoverongaps=False,
                 **_hover(name, rows, columns, drawn, hover),
             )
         )
@@ -156,17 +156,14 @@ def pooled_heatmap(
     # A line of text needs about 14 pixels, and a fifth of the height is not the picture's.
     max_down = MAX_NUMBERS if rows.tokens is None else height // 18
     layout = {
-        "template": "none",
+        "template": TEMPLATE,
         "height": height,
         "margin": margins | {"t": 28 if has_legend else 8, "autoexpand": False},
-        "paper_bgcolor": "rgba(0,0,0,0)",
-        "plot_bgcolor": "rgba(0,0,0,0)",
-        "font": {"color": INK, "size": size},
+        "font": {"size": size},
         "showlegend": has_legend,
-        "legend": {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom", "itemclick": False},
+        "legend": {"itemclick": False},
         "dragmode": False if compact else "zoom",
         "modebar": {"orientation": "v"},  # beside the cells, not on them
-        "hoverlabel": {"font": {"size": 14}, "align": "left"},
         "xaxis": _shown_axis(shape[1], columns, size, max_across, titled=not compact)
         | {"tickangle": _ANGLE if columns.tokens is not None else 0},
         "yaxis": _shown_axis(shape[0], rows, size, max_down, titled=not compact) | {"range": [shape[0] - 0.5, -0.5]},
@@ -217,7 +214,6 @@ def _permissions(allowed, drawn, rows: Axis, columns: Axis, hover_text: str, *, 
         zmax=1,
         colorscale=[[0, FORBIDDEN], [1, ALLOWED]],
         showscale=False,
-        hoverongaps=False,
         text=words if show_allowed else None,
         hovertemplate=f"{rows.name} <b>%{{y}}</b><br>{columns.name} <b>%{{x}}</b><br>"
         + ("%{text}" if show_allowed else hover_text)
@@ -243,14 +239,7 @@ def _legend(forbidden_name: str, *, show_allowed: bool, show_forbidden: bool) ->
 
 
 def _colour_bar(narrow: bool) -> dict[str, object]:
-    return {
-        "thickness": 8 if narrow else 12,
-        "outlinewidth": 0,
-        "nticks": 4 if narrow else 6,
-        "ticks": "",
-        "tickfont": {"size": 11 if narrow else 13, "color": INK},
-        "xpad": 6,
-    }
+    return {"thickness": 8, "nticks": 4, "tickfont": {"size": 11}} if narrow else {"nticks": 6}
 
 
 def _pin(shape: tuple[int, int], row: int | None, column: int | None) -> list[dict[str, object]]:
@@ -333,7 +322,6 @@ def _shown_axis(count: int, axis: Axis, size: int, max_labels: int, *, titled: b
         "tickvals": places,
         "ticktext": labels,
         "tickfont": {"size": size if len(places) <= 24 else size - 2},
-        "ticks": "",
         "showgrid": False,
         "zeroline": False,
     }
@@ -354,7 +342,6 @@ def _hidden_axis(places: NDArray[np.floating], block: int, count: int, axis: Axi
         "tickvals": places.tolist(),
         "ticktext": named,
         "showticklabels": False,
-        "ticks": "",
         "showgrid": False,
         "zeroline": False,
     }
