@@ -13,31 +13,36 @@ from core.attention.ledger import Ledger
 from core.attention.trace import AttentionTrace
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Stage:
     """One picture of the computation.
 
-    name      how a person calls it
-    sentence  what happens here, in one sentence
-    values    the array of a trace, [rows, columns]
-    rows      what a row is: "query" or "key"
-    columns   what a column is: "key" or "dimension"
-    scale     "signed" numbers around 0, a "share" from 0 to 1, or a "permission" of 1 and 0
-    formula   LaTeX with the numbers of this trace and of the pinned cell
+    key         the attribute of a trace that holds its array
+    name        how a person calls it
+    noun        what one number of it is called
+    sentence    what happens here, in one sentence
+    rows        what a row is: "query" or "key"
+    columns     what a column is: "key" or "dimension"
+    scale       "signed" numbers around 0, a "share" from 0 to 1, or a "permission" of 1 and 0
+    formula     LaTeX with the numbers of a trace and of the pinned cell
+    after_mask  whether a forbidden pair is told apart: Q, K, V and the scores before the mask exist for every pair
+    beside      the key of a stage whose number one wants to see beside this one, or None
     """
 
+    key: str
     name: str
+    noun: str
     sentence: str
-    values: Callable[[AttentionTrace], NDArray]
     rows: Literal["query", "key"]
     columns: Literal["key", "dimension"]
     scale: Literal["signed", "share", "permission"]
     formula: Callable[[AttentionTrace, Ledger], str]
+    after_mask: bool = False
+    beside: str | None = None
 
-    @property
-    def is_pairwise(self) -> bool:
-        """Whether a cell is a pair of a query and a key."""
-        return self.columns == "key"
+    def values(self, trace: AttentionTrace) -> NDArray:
+        """The array of a trace, [rows, columns]."""
+        return getattr(trace, self.key)
 
 
 def number(value: float) -> str:
@@ -107,86 +112,108 @@ def _output(trace: AttentionTrace, cell: Ledger) -> str:
     return rf"O = W V,\quad {total},\quad {_matrix('O', trace.output)}"
 
 
-STAGES = (
+INPUTS = (
     Stage(
-        "Query",
-        "What each position looks for.",
-        lambda trace: trace.query,
-        "query",
-        "dimension",
-        "signed",
-        lambda trace, _: _matrix("Q", trace.query),
+        key="query",
+        name="Query",
+        noun="query",
+        sentence="What each position looks for.",
+        rows="query",
+        columns="dimension",
+        scale="signed",
+        formula=lambda trace, _: _matrix("Q", trace.query),
     ),
     Stage(
-        "Key",
-        "What each position offers to be found by.",
-        lambda trace: trace.key,
-        "key",
-        "dimension",
-        "signed",
-        lambda trace, _: _matrix("K", trace.key),
+        key="key",
+        name="Key",
+        noun="key",
+        sentence="What each position offers to be found by.",
+        rows="key",
+        columns="dimension",
+        scale="signed",
+        formula=lambda trace, _: _matrix("K", trace.key),
     ),
     Stage(
-        "Value",
-        "What each position passes on when it is attended to.",
-        lambda trace: trace.value,
-        "key",
-        "dimension",
-        "signed",
-        lambda trace, _: _matrix("V", trace.value),
-    ),
-    Stage(
-        "Raw scores",
-        "Every query meets every key: multiply dimension by dimension and add up.",
-        lambda trace: trace.raw,
-        "query",
-        "key",
-        "signed",
-        _raw,
-    ),
-    Stage(
-        "Scaled",
-        "The same scores, made smaller so that the softmax does not saturate.",
-        lambda trace: trace.scaled,
-        "query",
-        "key",
-        "signed",
-        _scaled,
-    ),
-    Stage(
-        "Mask",
-        "Which keys each query may look at.",
-        lambda trace: trace.mask,
-        "query",
-        "key",
-        "permission",
-        _mask,
-    ),
-    Stage(
-        "Masked",
-        "Forbidden pairs are set to −∞, so that e to that power is exactly 0.",
-        lambda trace: trace.masked,
-        "query",
-        "key",
-        "signed",
-        _masked,
-    ),
-    Stage(
-        "Softmax",
-        "Each row becomes weights that add up to 1.",
-        lambda trace: trace.weights,
-        "query",
-        "key",
-        "share",
-        _weights,
-    ),
-    Stage(
-        "Output",
-        "Each query receives the values, averaged with its weights.",
-        lambda trace: trace.output,
-        "query",
-        "dimension",
-        "signed",
-        _output,
+        key="value",
+        name="Value",
+        noun="value",
+        sentence="What each position passes on when it is attended to.",
+        rows="key",
+        columns="dimension",
+        scale="signed",
+        formula=lambda trace, _: _matrix("V", trace.value),
     ),
 )
+
+STEPS = (
+    Stage(
+        key="raw",
+        name="Raw scores",
+        noun="raw score",
+        sentence="Every query meets every key: multiply dimension by dimension and add up.",
+        rows="query",
+        columns="key",
+        scale="signed",
+        formula=_raw,
+        beside="weights",
+    ),
+    Stage(
+        key="scaled",
+        name="Scaled",
+        noun="scaled score",
+        sentence="The same scores, made smaller so that the softmax does not saturate.",
+        rows="query",
+        columns="key",
+        scale="signed",
+        formula=_scaled,
+        beside="weights",
+    ),
+    Stage(
+        key="mask",
+        name="Mask",
+        noun="mask",
+        sentence="Which keys each query may look at.",
+        rows="query",
+        columns="key",
+        scale="permission",
+        formula=_mask,
+        after_mask=True,
+    ),
+    Stage(
+        key="masked",
+        name="Masked",
+        noun="masked score",
+        sentence="Forbidden pairs are set to −∞, so that e to that power is exactly 0.",
+        rows="query",
+        columns="key",
+        scale="signed",
+        formula=_masked,
+        after_mask=True,
+        beside="weights",
+    ),
+    Stage(
+        key="weights",
+        name="Softmax",
+        noun="weight",
+        sentence="Each row becomes weights that add up to 1.",
+        rows="query",
+        columns="key",
+        scale="share",
+        formula=_weights,
+        after_mask=True,
+        beside="masked",
+    ),
+    Stage(
+        key="output",
+        name="Output",
+        noun="output",
+        sentence="Each query receives the values, averaged with its weights.",
+        rows="query",
+        columns="dimension",
+        scale="signed",
+        formula=_output,
+    ),
+)
+
+STAGES = INPUTS + STEPS
+BY_KEY = {stage.key: stage for stage in STAGES}

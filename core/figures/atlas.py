@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from plotly.colors import sample_colorscale
 
 from core.figures.heatmap import Axis, heatmap
-from core.figures.palette import FORBIDDEN, INK, PIN, SEQUENTIAL
+from core.figures.palette import FORBIDDEN, PIN, SEQUENTIAL
+from core.figures.theme import TEMPLATE
 
 GAP, MASKED, ZERO = 0, 1, 2  # levels of the small pictures that are no weights; from ZERO up they are
 _LEVELS = 255
@@ -61,14 +62,9 @@ def small_pictures(
         zmax=_LEVELS,
         colorscale=_colours(),
         colorbar={
-            "thickness": 12,
-            "outlinewidth": 0,
             "tickmode": "array",
             "tickvals": [float(_level(weight)) for weight in (0, 0.01, 0.1, 0.3, 0.6, 1)],
             "ticktext": ["0", "0.01", "0.1", "0.3", "0.6", "1"],
-            "tickfont": {"size": 13, "color": INK},
-            "ticks": "",
-            "xpad": 6,
         },
         hovertemplate="layer <b>%{y:.0f}</b><br>head <b>%{x:.0f}</b><extra></extra>",
     )
@@ -83,15 +79,10 @@ def small_pictures(
     return go.Figure(
         [picture],
         {
-            "template": "none",
+            "template": TEMPLATE,
             "height": height,
             "margin": {"l": 52, "r": 66, "t": 8, "b": 42, "autoexpand": False},
-            "paper_bgcolor": "rgba(0,0,0,0)",
-            "plot_bgcolor": "rgba(0,0,0,0)",
-            "font": {"color": INK, "size": 14},
-            "dragmode": False,
             "modebar": {"orientation": "v"},
-            "hoverlabel": {"font": {"size": 14}, "align": "left"},
             "xaxis": _axis("head", heads, [-0.5, heads - 0.5]),
             "yaxis": _axis("layer", layers, [layers - 0.5, -0.5]),
             "xaxis2": {"tickvals": list(range(heads)), "overlaying": "x", "visible": False},
@@ -135,11 +126,10 @@ def _places(count: int, cells: int) -> NDArray[np.floating]:
 def _axis(name: str, count: int, span: list[float]) -> dict[str, object]:
     step = -(-count // 16)
     return {
-        "title": {"text": name, "standoff": 8},
+        "title": {"text": name},
         "range": span,
         "tickmode": "array",
         "tickvals": list(range(0, count, step)),
-        "ticks": "",
         "showgrid": False,
         "zeroline": False,
     }

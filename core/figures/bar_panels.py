@@ -7,10 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import ArrayLike
+from plotly.subplots import make_subplots
 
-from core.figures.charts import GRID, SERIES, plain_layout, room_for
+from core.figures.charts import room_for
 from core.figures.labels import axis_labels
-from core.figures.palette import INK
+from core.figures.palette import SERIES
+from core.figures.theme import TEMPLATE
 
 TITLE = 26  # pixels above each panel
 LABELS = 46  # pixels below the last one
@@ -23,62 +25,30 @@ def bar_panels(
 
     panel  the height of each in pixels, its title included
     """
-    height = len(panels) * panel + LABELS
-    limits = list(room_for(panels.values(), share=0.2))
-    layout = plain_layout(height) | {"showlegend": False, "margin": {"l": 8, "r": 16, "t": 4, "b": LABELS}}
-    del layout["xaxis"], layout["yaxis"]
-    layout["annotations"] = []
-    places, labels = list(range(len(names))), axis_labels(names)
-    traces = []
-    for index, (title, values) in enumerate(panels.items()):
-        number = "" if index == 0 else str(index + 1)
-        top = 1 - (index * panel + TITLE) / (len(panels) * panel)
-        last = index == len(panels) - 1
-        layout[f"xaxis{number}"] = {
-            "anchor": f"y{number}",
-            "showgrid": False,
-            "zeroline": False,
-            "tickmode": "array",
-            "tickvals": places,
-            "ticktext": labels,
-            "showticklabels": last,
-            "title": {"text": x, "standoff": 8} if last else None,
-        }
-        layout[f"yaxis{number}"] = {
-            "anchor": f"x{number}",
-            "domain": [1 - (index + 1) / len(panels), top],
-            "range": limits,
-            "gridcolor": GRID,
-            "zerolinecolor": INK,
-            "nticks": 4,
-            "automargin": True,
-        }
-        layout["annotations"].append(
-            {
-                "text": title,
-                "x": 0,
-                "y": top,
-                "xref": "paper",
-                "yref": "paper",
-                "xanchor": "left",
-                "yanchor": "bottom",
-                "showarrow": False,
-            }
+    limits, labels = room_for(panels.values(), share=0.2), axis_labels(names)
+    area = len(panels) * panel - TITLE  # without the first title, which lies in the margin
+    figure = make_subplots(
+        rows=len(panels), shared_xaxes=True, vertical_spacing=TITLE / area, subplot_titles=list(panels)
+    )
+    for row, (title, values) in enumerate(panels.items(), start=1):
+        bars = go.Bar(
+            x=list(range(len(names))),
+            y=np.asarray(values),
+            name=title,
+            marker={"color": SERIES[(row - 1) % len(SERIES)]},
+            customdata=labels,
+            texttemplate="%{y:.3f}" if printed else None,
+            hovertemplate="%{customdata}: <b>%{y:.6g}</b><extra></extra>",
         )
-        traces.append(
-            go.Bar(
-                x=places,
-                y=np.asarray(values),
-                xaxis=f"x{number}",
-                yaxis=f"y{number}",
-                name=title,
-                marker={"color": SERIES[index % len(SERIES)]},
-                customdata=labels,
-                texttemplate="%{y:.3f}" if printed else None,
-                textposition="outside",
-                textangle=0,
-                cliponaxis=False,
-                hovertemplate="%{customdata}: <b>%{y:.6g}</b><extra></extra>",
-            )
-        )
-    return go.Figure(traces, layout)
+        figure.add_trace(bars, row=row, col=1)
+    figure.update_layout(
+        template=TEMPLATE,
+        height=area + TITLE + LABELS,
+        margin={"l": 8, "r": 16, "t": TITLE, "b": LABELS},
+        showlegend=False,
+    )
+    figure.update_annotations(x=0, xanchor="left", font_size=14)
+    figure.update_xaxes(tickmode="array", tickvals=list(range(len(names))), ticktext=labels)
+    figure.update_xaxes(title_text=x, row=len(panels))
+    figure.update_yaxes(range=limits, nticks=4, automargin=True)
+    return figure

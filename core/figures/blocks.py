@@ -52,7 +52,7 @@ def running(
         "ticktext": [labels[place] for place in places],
         "range": [-0.5, len(keys) - 0.5],
     }
-    layout["yaxis"] |= {"title": {"text": "score", "standoff": 8}}
+    layout["yaxis"] |= {"title": {"text": "score"}}
     layout["shapes"] = [_masked(key) for key in np.flatnonzero(np.isneginf(scores)).tolist()]
     if len(ends) <= MAX_BORDERS:
         layout["shapes"] += [_border(edge) for edge in edges[1:-1]]

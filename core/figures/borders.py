@@ -34,7 +34,6 @@ def with_borders(
             xref="x",
             yref="y domain",
             yanchor="bottom",
-            showarrow=False,
             font={"size": 12, "color": INK},
         )
     if names:

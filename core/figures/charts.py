@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import ArrayLike
 
 from core.figures.labels import axis_labels
-from core.figures.palette import ABOVE, BELOW, INK, TOTAL
-
-GRID = "rgba(128, 132, 142, 0.2)"
-# Told apart by lightness too, for every kind of colour vision and for print.
-SERIES = (BELOW, ABOVE, "#3aa394", "#a04fa8", TOTAL, "#c9b22e")
+from core.figures.palette import SERIES
+from core.figures.theme import TEMPLATE
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,8 +50,8 @@ def lines(
         for one, colour in zip(series, _colours(len(series)), strict=True)
     ]
     layout = plain_layout(height) | {"hovermode": "x unified", "showlegend": len(series) > 1}
-    layout["xaxis"] |= {"title": {"text": x, "standoff": 8}, "type": "log" if log_x else "linear"}
-    layout["yaxis"] |= {"title": {"text": y, "standoff": 8}, "type": "log" if log_y else "linear"}
+    layout["xaxis"] |= {"title": {"text": x}, "type": "log" if log_x else "linear"}
+    layout["yaxis"] |= {"title": {"text": y}, "type": "log" if log_y else "linear"}
     return go.Figure(traces, layout)
 
 
@@ -79,9 +76,6 @@ def bars(
             marker={"color": colour},
             customdata=labels,
             texttemplate="%{y:.3f}" if printed else None,
-            textposition="outside",
-            textangle=0,
-            cliponaxis=False,
             hovertemplate="%{customdata}: <b>%{y:.6g}</b>",
         )
         for (group, values), colour in zip(groups.items(), _colours(len(groups)), strict=True)
@@ -91,9 +85,9 @@ def bars(
         "tickmode": "array",
         "tickvals": places,
         "ticktext": labels,
-        "title": {"text": x, "standoff": 8},
+        "title": {"text": x},
     }
-    layout["yaxis"] |= {"title": {"text": y, "standoff": 8}, "range": list(limits or room_for(groups.values()))}
+    layout["yaxis"] |= {"title": {"text": y}, "range": list(limits or room_for(groups.values()))}
     return go.Figure(traces, layout)
 
 
@@ -108,21 +102,14 @@ def room_for(groups: Iterable[ArrayLike], share: float = 0.12) -> tuple[float, f
     return lowest - room * (lowest < 0), highest + room * (highest > 0 or lowest == 0)
 
 
-def plain_layout(height: int) -> dict:
-    """What every chart shares: no background, quiet axes, the legend above."""
+def plain_layout(height: int) -> dict[str, Any]:
+    """What every chart starts from: room above for the legend, and at the sides as much as the labels need."""
     return {
-        "template": "none",
+        "template": TEMPLATE,
         "height": height,
         "margin": {"l": 8, "r": 16, "t": 34, "b": 8},
-        "paper_bgcolor": "rgba(0,0,0,0)",
-        "plot_bgcolor": "rgba(0,0,0,0)",
-        "font": {"color": INK, "size": 14},
-        "legend": {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom"},
-        "hoverlabel": {"font": {"size": 14}},
-        "dragmode": False,
-        "bargap": 0.2,
-        "xaxis": {"showgrid": False, "zeroline": False, "automargin": True},
-        "yaxis": {"gridcolor": GRID, "zerolinecolor": INK, "automargin": True, "nticks": 6},
+        "xaxis": {"automargin": True},
+        "yaxis": {"automargin": True},
     }
 
 

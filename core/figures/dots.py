@@ -8,8 +8,8 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from core.figures.charts import SERIES, plain_layout
-from core.figures.palette import PIN
+from core.figures.charts import plain_layout
+from core.figures.palette import PIN, SERIES
 
 
 def dots(
@@ -61,6 +61,6 @@ def dots(
                 )
             )
     layout = plain_layout(height)
-    layout["xaxis"] |= {"title": {"text": "layer", "standoff": 8}, "nticks": 8, "tickformat": "d"}
-    layout["yaxis"] |= {"title": {"text": y, "standoff": 8}, "type": "log" if log_y else "linear"}
+    layout["xaxis"] |= {"title": {"text": "layer"}, "nticks": 8, "tickformat": "d"}
+    layout["yaxis"] |= {"title": {"text": y}, "type": "log" if log_y else "linear"}
     return go.Figure(traces, layout)

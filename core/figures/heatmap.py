@@ -14,14 +14,15 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from core.figures.labels import MAX_LABELS, axis_labels, thinned
-from core.figures.palette import ALLOWED, DIVERGING, FORBIDDEN, INK, PIN, SEQUENTIAL
+from core.figures.palette import ALLOWED, DIVERGING, FORBIDDEN, PIN, SEQUENTIAL
 from core.figures.pooling import Pooled, pool
+from core.figures.theme import TEMPLATE
 
 Scale = Literal["signed", "share", "permission"]
 
 MAX_CELLS = 256  # drawn per side: more than a chart has pixels for is only slow
 WIDTH = 480  # pixels: a picture beside a column of words, in a window 1024 wide
-NARROW = 300  # pixels: below, letters are smaller
+NARROW = 300  # pixels: below, letters and the colour bar are smaller
 MAX_NUMBERS = 9  # along a side whose rows or columns are only numbered
 LETTER = 0.6  # the width of a letter, as a share of its height
 PRINTED_CELLS = 12  # per side: up to here every cell of a large picture shows its number
@@ -118,6 +119,7 @@ def pooled_heatmap(
     hover    as in `heatmap`, but as small as `drawn`
     """
     limit = _largest(drawn.values) if limit is None else limit
+    narrow = compact or width < NARROW
     prints = not compact and shape[0] <= PRINTED_CELLS and shape[1] <= printed
 
     traces: list[go.Heatmap | go.Scatter] = []
@@ -133,10 +135,9 @@ def pooled_heatmap(
                 zmin=-limit if scale == "signed" else 0,
                 zmax=limit,
                 colorscale=DIVERGING if scale == "signed" else SEQUENTIAL,
-                colorbar=_colour_bar(compact),
+                colorbar=_colour_bar(narrow),
                 texttemplate="%{z:.2f}" if prints else None,
                 textfont={"size": 13} if prints else None,
-                hoverongaps=False,
                 **_hover(name, rows, columns, drawn, hover),
             )
         )
@@ -147,24 +148,22 @@ def pooled_heatmap(
     has_legend = len(traces) > 1
     if not has_legend and rows.pinned is columns.pinned is None:
         traces.append(go.Scatter(x=[None], y=[None], hoverinfo="skip"))  # axes with nothing on them show no labels
-    size = 11 if compact else 12 if width < NARROW else 14
-    margins = _margins(shape, rows, columns, size, compact=compact, has_scale=scale != "permission")
+    size = 11 if compact else 12 if narrow else 14
+    colour_bar = 12 if scale == "permission" else 50 if narrow else 66  # and its numbers
+    margins = _margins(shape, rows, columns, size, titled=not compact) | {"r": colour_bar}
     room = width - margins["l"] - margins["r"]
     max_across = _fitting(room, shape[1], columns, size, most=12 if compact else MAX_LABELS)
     # A line of text needs about 14 pixels, and a fifth of the height is not the picture's.
     max_down = MAX_NUMBERS if rows.tokens is None else height // 18
     layout = {
-        "template": "none",
+        "template": TEMPLATE,
         "height": height,
         "margin": margins | {"t": 28 if has_legend else 8, "autoexpand": False},
-        "paper_bgcolor": "rgba(0,0,0,0)",
-        "plot_bgcolor": "rgba(0,0,0,0)",
-        "font": {"color": INK, "size": size},
+        "font": {"size": size},
         "showlegend": has_legend,
-        "legend": {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom", "itemclick": False},
+        "legend": {"itemclick": False},
         "dragmode": False if compact else "zoom",
         "modebar": {"orientation": "v"},  # beside the cells, not on them
-        "hoverlabel": {"font": {"size": 14}, "align": "left"},
         "xaxis": _shown_axis(shape[1], columns, size, max_across, titled=not compact)
         | {"tickangle": _ANGLE if columns.tokens is not None else 0},
         "yaxis": _shown_axis(shape[0], rows, size, max_down, titled=not compact) | {"range": [shape[0] - 0.5, -0.5]},
@@ -215,7 +214,6 @@ def _permissions(allowed, drawn, rows: Axis, columns: Axis, hover_text: str, *, 
         zmax=1,
         colorscale=[[0, FORBIDDEN], [1, ALLOWED]],
         showscale=False,
-        hoverongaps=False,
         text=words if show_allowed else None,
         hovertemplate=f"{rows.name} <b>%{{y}}</b><br>{columns.name} <b>%{{x}}</b><br>"
         + ("%{text}" if show_allowed else hover_text)
@@ -240,15 +238,8 @@ def _legend(forbidden_name: str, *, show_allowed: bool, show_forbidden: bool) ->
     ]
 
 
-def _colour_bar(compact: bool) -> dict[str, object]:
-    return {
-        "thickness": 8 if compact else 12,
-        "outlinewidth": 0,
-        "nticks": 4 if compact else 6,
-        "ticks": "",
-        "tickfont": {"size": 11 if compact else 13, "color": INK},
-        "xpad": 6,
-    }
+def _colour_bar(narrow: bool) -> dict[str, object]:
+    return {"thickness": 8, "nticks": 4, "tickfont": {"size": 11}} if narrow else {"nticks": 6}
 
 
 def _pin(shape: tuple[int, int], row: int | None, column: int | None) -> list[dict[str, object]]:
@@ -280,15 +271,13 @@ def _pin(shape: tuple[int, int], row: int | None, column: int | None) -> list[di
 _ANGLE = -45  # of the labels below the columns
 
 
-def _margins(
-    shape: tuple[int, int], rows: Axis, columns: Axis, size: int, *, compact: bool, has_scale: bool
-) -> dict[str, float]:
-    """Room for the labels, estimated from their length.
+def _margins(shape: tuple[int, int], rows: Axis, columns: Axis, size: int, *, titled: bool) -> dict[str, float]:
+    """Room for the labels at the left and below, estimated from their length.
 
     Left to find it out by itself, Plotly draws every picture several times, and does not always come to an end: more room
     turns the labels, turned labels need other room.
     """
-    title = 0 if compact else 26
+    title = 26 if titled else 0
     slant = math.sin(math.radians(abs(_ANGLE)))
     letter = size * LETTER
     beside = letter * max(map(_width, _texts(shape[0], rows)))
@@ -297,11 +286,7 @@ def _margins(
         if columns.tokens is not None
         else size * 1.4
     )
-    return {
-        "l": 8 + title + beside,
-        "r": (50 if compact else 66) if has_scale else 12,
-        "b": 6 + title + below,
-    }
+    return {"l": 8 + title + beside, "b": 6 + title + below}
 
 
 def _fitting(room: float, count: int, columns: Axis, size: int, *, most: int) -> int:
@@ -337,7 +322,6 @@ def _shown_axis(count: int, axis: Axis, size: int, max_labels: int, *, titled: b
         "tickvals": places,
         "ticktext": labels,
         "tickfont": {"size": size if len(places) <= 24 else size - 2},
-        "ticks": "",
         "showgrid": False,
         "zeroline": False,
     }
@@ -358,7 +342,6 @@ def _hidden_axis(places: NDArray[np.floating], block: int, count: int, axis: Axi
         "tickvals": places.tolist(),
         "ticktext": named,
         "showticklabels": False,
-        "ticks": "",
         "showgrid": False,
         "zeroline": False,
     }

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
+from plotly.subplots import make_subplots
 
 from core.attention.ledger import Ledger
-from core.figures.charts import GRID, plain_layout
-from core.figures.palette import ABOVE, BELOW, TOTAL
+from core.figures.charts import plain_layout
+from core.figures.palette import ABOVE, BELOW, GRID, TOTAL
 
 _PRODUCTS_WIDTH = 8.0  # the products share this much room, however many they are; every later step has 1
 
@@ -32,44 +34,36 @@ def waterfall(cell: Ledger, *, height: int = 240) -> go.Figure:
     width = _PRODUCTS_WIDTH / len(cell.products)
     places = [(d + 0.5) * width for d in range(len(cell.products))]
     later = [_PRODUCTS_WIDTH + 1 + place for place in range(len(steps))]
-    figure = go.Figure(
-        go.Waterfall(
-            x=places + later,
-            y=cell.products.tolist() + [value for _, value, _ in steps],
-            measure=["relative"] * len(places) + [measure for _, _, measure in steps],
-            width=[width * 0.9] * len(places) + [0.8] * len(steps),
-            customdata=[f"dimension {d}" for d in range(len(places))] + [name for name, _, _ in steps],
-            increasing={"marker": {"color": ABOVE}},
-            decreasing={"marker": {"color": BELOW}},
-            totals={"marker": {"color": TOTAL}},
-            connector={"visible": False},
-            hovertemplate="%{customdata}: <b>%{delta:.5g}</b><br>so far <b>%{final:.5g}</b><extra></extra>",
-        )
+    steps_of_score = go.Waterfall(
+        x=places + later,
+        y=cell.products.tolist() + [value for _, value, _ in steps],
+        measure=["relative"] * len(places) + [measure for _, _, measure in steps],
+        width=[width * 0.9] * len(places) + [0.8] * len(steps),
+        customdata=[f"dimension {d}" for d in range(len(places))] + [name for name, _, _ in steps],
+        increasing={"marker": {"color": ABOVE}},
+        decreasing={"marker": {"color": BELOW}},
+        totals={"marker": {"color": TOTAL}},
+        connector={"visible": False},
+        hovertemplate="%{customdata}: <b>%{delta:.5g}</b><br>so far <b>%{final:.5g}</b><extra></extra>",
     )
-    figure.add_trace(
-        go.Bar(
-            x=["e^x", "weight"],
-            y=[cell.exponential, cell.weight],
-            xaxis="x2",
-            yaxis="y2",
-            width=0.6,
-            marker={"color": [TOTAL, ABOVE]},
-            hovertemplate="%{x}: <b>%{y:.5g}</b><extra></extra>",
-        )
+    share = go.Bar(
+        x=["e^x", "weight"],
+        y=[cell.exponential, cell.weight],
+        width=0.6,
+        marker={"color": [TOTAL, ABOVE]},
+        hovertemplate="%{x}: <b>%{y:.5g}</b><extra></extra>",
     )
+    figure = make_subplots(cols=2, column_widths=[0.78, 0.12], horizontal_spacing=0.1)
+    figure.add_trace(steps_of_score, row=1, col=1).add_trace(share, row=1, col=2)
     figure.update_layout(_quiet(height))
-    figure.update_layout(
-        xaxis={
-            "domain": [0, 0.78],
-            "tickmode": "array",
-            "tickvals": [_PRODUCTS_WIDTH / 2, *later],
-            "ticktext": [f"{len(places)} products", *(name for name, _, _ in steps)],
-            "tickangle": -45,
-            "tickfont": {"size": 12},
-        },
-        xaxis2={"domain": [0.88, 1], "anchor": "y2", "tickangle": -45, "tickfont": {"size": 12}},
-        yaxis2={"anchor": "x2", "range": [0, 1.02], "nticks": 3, "gridcolor": GRID, "tickfont": {"size": 12}},
+    figure.update_xaxes(tickangle=-45, tickfont_size=12)
+    figure.update_xaxes(
+        tickmode="array",
+        tickvals=[_PRODUCTS_WIDTH / 2, *later],
+        ticktext=[f"{len(places)} products", *(name for name, _, _ in steps)],
+        col=1,
     )
+    figure.update_yaxes(range=[0, 1.02], nticks=3, tickfont_size=12, col=2)
     return figure
 
 
@@ -88,7 +82,7 @@ def passed_on(cell: Ledger, *, height: int = 150) -> go.Figure:
     figure.update_layout(
         barmode="overlay",
         showlegend=True,
-        legend={"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom", "itemclick": False},
+        legend={"itemclick": False},
         xaxis={
             "title": {"text": "dimension", "standoff": 4},
             "range": [-0.5, cell.value.size - 0.5],
@@ -101,5 +95,5 @@ def passed_on(cell: Ledger, *, height: int = 150) -> go.Figure:
 _TELL = "%{fullData.name}, dimension %{x}: <b>%{y:.5g}</b><extra></extra>"
 
 
-def _quiet(height: int) -> dict:
+def _quiet(height: int) -> dict[str, Any]:
     return plain_layout(height) | {"showlegend": False, "margin": {"l": 8, "r": 8, "t": 8, "b": 8}}

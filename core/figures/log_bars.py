@@ -9,9 +9,9 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import ArrayLike
 
-from core.figures.charts import GRID, SERIES, plain_layout
+from core.figures.charts import plain_layout
 from core.figures.labels import escaped
-from core.figures.palette import INK
+from core.figures.palette import GRID, INK, SERIES
 
 BAR = 30  # pixels
 MARK = 20  # pixels for the words of a mark
@@ -55,8 +55,6 @@ def log_bars(
             textposition="auto",
             insidetextanchor="end",
             insidetextfont={"color": "white"},
-            textangle=0,
-            cliponaxis=False,
             hovertemplate="%{y}, " + group + ": <b>%{text}</b><extra></extra>",
         )
         for (group, values), colour in zip(groups.items(), colours, strict=False)
@@ -66,11 +64,11 @@ def log_bars(
     layout = plain_layout(lines * BAR + top + 62)
     layout |= {"barmode": "overlay" if lonely else "group", "showlegend": len(groups) > 1}
     layout["margin"] |= {"t": top}
-    layout["legend"] |= {"y": 1, "yref": "container", "yanchor": "top", "traceorder": "normal"}
+    layout["legend"] = {"yref": "container", "yanchor": "top", "traceorder": "normal"}
     layout["xaxis"] |= {
         "type": "log",
         "range": [low, high],
-        "title": {"text": x, "standoff": 8},
+        "title": {"text": x},
         "dtick": 1 if high - low < 5 else None,
         "nticks": 6,
         "exponentformat": "power",
@@ -80,7 +78,6 @@ def log_bars(
     layout["yaxis"] |= {
         "autorange": "reversed",
         "showgrid": False,
-        "ticks": "",
         "nticks": len(names),
         "ticksuffix": " ",
     }
@@ -125,5 +122,4 @@ def _words(mark: Mark, place: int, *, right: bool) -> dict[str, object]:
         "y": 1,
         "yanchor": "bottom",
         "yshift": MARK * place,
-        "showarrow": False,
     }

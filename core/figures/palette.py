@@ -13,6 +13,10 @@ ALLOWED = "#3aa394"
 ABOVE, BELOW, TOTAL = "#d9822b", "#3f7fc4", "#7a8290"
 PIN = "#e6007e"
 INK = "#808590"  # axis text, readable on white and on near-black
+GRID = "rgba(128, 132, 142, 0.2)"
+
+# Told apart by lightness too, for every kind of colour vision and for print.
+SERIES = (BELOW, ABOVE, "#3aa394", "#a04fa8", TOTAL, "#c9b22e")
 
 # A line over cells has to be seen on every colour there is, and no single colour is: a dark one in a white casing.
 ON_ANY_CELL = ({"color": "#ffffff", "width": 4}, {"color": "#1d2430", "width": 2})

@@ -8,12 +8,13 @@ from numpy.typing import NDArray
 from PIL import Image
 from plotly.colors import sample_colorscale
 
-from core.figures.palette import DIVERGING, INK, PIN, SEQUENTIAL
+from core.figures.palette import DIVERGING, PIN, SEQUENTIAL
+from core.figures.theme import TEMPLATE
 
 # How much of the picture the colours of the smallest number, of half the largest and of the largest hide.
 FAINT, HALF, STRONG = 0.05, 0.55, 0.8
 MARGINS = {"l": 8, "r": 66, "t": 8, "b": 8}
-HIDDEN = {"showgrid": False, "zeroline": False, "showticklabels": False, "ticks": ""}
+HIDDEN = {"showgrid": False, "zeroline": False, "showticklabels": False}
 
 
 def on_picture(
@@ -45,21 +46,14 @@ def on_picture(
             colorscale=_see_through(DIVERGING, (STRONG, HALF, FAINT, HALF, STRONG))
             if signed
             else _see_through(SEQUENTIAL),
-            colorbar={"thickness": 12, "outlinewidth": 0, "ticks": "", "tickfont": {"size": 13, "color": INK}},
-            hoverongaps=False,
             hovertemplate=f"patch <b>%{{y}},%{{x}}</b><br>{name} <b>%{{z:.6g}}</b><extra></extra>",
         )
     )
     height, length = image.shape[:2]
     figure.update_layout(
-        template="none",
+        template=TEMPLATE,
         height=min(max_height, round(width * height / length)) + MARGINS["t"] + MARGINS["b"],
         margin=MARGINS | {"autoexpand": False},
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
-        font={"color": INK, "size": 14},
-        dragmode=False,
-        hoverlabel={"font": {"size": 14}, "align": "left"},
         xaxis=HIDDEN | {"range": [-0.5, columns - 0.5], "constrain": "domain"},
         yaxis=HIDDEN
         | {

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from core.figures.heatmap import Scale
 from core.figures.labels import axis_labels
-from core.figures.palette import DIVERGING, FORBIDDEN, INK, PIN, SEQUENTIAL
+from core.figures.palette import DIVERGING, FORBIDDEN, PIN, SEQUENTIAL
 from core.figures.pooling import Pooled, pool
+from core.figures.theme import TEMPLATE
 
 MAX_CELLS = 64  # per side of one small matrix
 ROW_LABEL = 11  # pixels that a row needs for its label
@@ -98,7 +99,6 @@ def _heatmap(one: Pooled, name: str, number: str, what: str) -> go.Heatmap:
         yaxis=f"y{number}",
         coloraxis="coloraxis",
         name=name,
-        hoverongaps=False,
         hovertemplate=f"{name}<br>row <b>%{{y}}</b><br>column <b>%{{x}}</b><br>{what} <b>%{{z:.4g}}</b>{note}<extra></extra>",
     )
 
@@ -128,7 +128,6 @@ def _axis(places, block: int, texts: list[str], anchor: str, domain: list[float]
         "ticktext": texts,
         "tickfont": {"size": 11},
         "showticklabels": False,
-        "ticks": "",
         "showgrid": False,
         "zeroline": False,
         "automargin": True,
@@ -144,8 +143,6 @@ def _name(name: str, left: float, top: float) -> dict[str, object]:
         "yref": "paper",
         "xanchor": "left",
         "yanchor": "bottom",
-        "showarrow": False,
-        "font": {"size": 13, "color": INK},
     }
 
 
@@ -164,16 +161,12 @@ def _frame(row: int, columns: int, number: str) -> dict[str, object]:
 
 def _layout(scale: Scale, limit: float, height: int) -> dict[str, Any]:
     return {
-        "template": "none",
+        "template": TEMPLATE,
         "height": height,
         "margin": {"l": 8, "r": 8, "t": 0, "b": 0},
-        "paper_bgcolor": "rgba(0,0,0,0)",
-        "plot_bgcolor": "rgba(0,0,0,0)",
-        "font": {"color": INK, "size": 13},
-        "dragmode": False,
+        "font": {"size": 13},
         "showlegend": False,
-        "legend": {"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom", "itemclick": False},
-        "hoverlabel": {"font": {"size": 14}, "align": "left"},
+        "legend": {"itemclick": False},
         "coloraxis": {
             "colorscale": DIVERGING if scale == "signed" else SEQUENTIAL,
             "cmin": -limit if scale == "signed" else 0,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from core.attention.stages import Stage
+from core.attention.stages import BY_KEY, Stage
 from core.attention.trace import AttentionTrace
 from core.figures.heatmap import WIDTH, Axis, heatmap
 
@@ -27,22 +27,17 @@ def stage_figure(
     """One stage as a heatmap with the pinned (query, key) marked. `limit` fixes the colour range (see
     `colour_limit`)."""
     query, key = pin
-    rows = Axis("query", query_tokens, query) if stage.rows == "query" else Axis("key", key_tokens, key)
-    columns = Axis("key", key_tokens, key) if stage.is_pairwise else Axis("dimension")
-    # Q, K, V and the scores before the mask exist for every pair; from the mask on a forbidden pair is grey.
-    after_mask = stage.name in ("Mask", "Masked", "Softmax")
-    hover = {"Softmax": ("masked score", trace.masked)}.get(stage.name)
-    if stage.is_pairwise and stage.name in ("Raw scores", "Scaled", "Masked"):
-        hover = ("weight", trace.weights)
+    values = stage.values(trace)
+    beside = None if stage.beside is None else BY_KEY[stage.beside]
     return heatmap(
-        stage.values(trace).astype(float) if stage.scale == "permission" else stage.values(trace),
-        rows,
-        columns,
-        name={"Softmax": "weight", "Output": "output"}.get(stage.name, stage.name.lower().removesuffix("s")),
+        values.astype(float) if stage.scale == "permission" else values,
+        Axis("query", query_tokens, query) if stage.rows == "query" else Axis("key", key_tokens, key),
+        Axis("key", key_tokens, key) if stage.columns == "key" else Axis("dimension"),
+        name=stage.noun,
         scale=stage.scale,
         limit=limit,
-        forbidden=~trace.mask if after_mask else None,
-        hover=hover,
+        forbidden=~trace.mask if stage.after_mask else None,
+        hover=None if beside is None else (beside.noun, beside.values(trace)),
         height=height,
         width=width,
         compact=compact,
@@ -53,9 +48,5 @@ def colour_limit(stage: Stage, *traces: AttentionTrace) -> float | None:
     """The colour range that suits this stage in all of these traces: the largest finite number, None for permissions."""
     if stage.scale == "permission":
         return None
-    largest = max(float(np.abs(_finite(stage.values(trace))).max(initial=0.0)) for trace in traces)
-    return largest or None
-
-
-def _finite(values):
-    return values[np.isfinite(values)]
+    numbers = np.concatenate([stage.values(trace).ravel() for trace in traces])
+    return float(np.abs(numbers[np.isfinite(numbers)]).max(initial=0.0)) or None

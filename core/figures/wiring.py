@@ -7,6 +7,7 @@ from typing import Literal
 import plotly.graph_objects as go
 
 from core.figures.palette import ABOVE, BELOW, INK
+from core.figures.theme import TEMPLATE
 
 Text = Literal["read", "written"]
 
@@ -20,13 +21,9 @@ def wiring(query_text: Text, key_text: Text, *, causal: bool, height: int = 150)
     """Two texts at the left, the attention block at the right, and three arrows: queries, keys and values."""
     figure = go.Figure(
         layout={
-            "template": "none",
+            "template": TEMPLATE,
             "height": height,
             "margin": {"l": 0, "r": 0, "t": 0, "b": 0},
-            "paper_bgcolor": "rgba(0,0,0,0)",
-            "plot_bgcolor": "rgba(0,0,0,0)",
-            "font": {"color": INK, "size": 14},
-            "dragmode": False,
             "xaxis": {"visible": False, "range": [-0.05, 10.05], "fixedrange": True},
             "yaxis": {"visible": False, "range": [-0.05, 4.05], "fixedrange": True},
         }
@@ -54,9 +51,7 @@ def wiring(query_text: Text, key_text: Text, *, causal: bool, height: int = 150)
             arrowcolor=colour,
             text="",
         )
-        figure.add_annotation(
-            x=5.3, y=(start + inlet) / 2 + 0.33, text=f"<b>{letter}</b>", showarrow=False, font={"color": colour}
-        )
+        figure.add_annotation(x=5.3, y=(start + inlet) / 2 + 0.33, text=f"<b>{letter}</b>", font={"color": colour})
     # Something has to be drawn for the axes to exist.
     figure.add_scatter(x=[None], y=[None], showlegend=False, hoverinfo="skip")
     return figure
@@ -65,4 +60,4 @@ def wiring(query_text: Text, key_text: Text, *, causal: bool, height: int = 150)
 def _box(figure: go.Figure, x0: float, x1: float, y0: float, y1: float, text: str, *, faint: bool = False) -> None:
     opacity = 0.35 if faint else 1
     figure.add_shape(type="rect", x0=x0, x1=x1, y0=y0, y1=y1, line={"color": INK, "width": 1.5}, opacity=opacity)
-    figure.add_annotation(x=(x0 + x1) / 2, y=(y0 + y1) / 2, text=text, showarrow=False, opacity=opacity)
+    figure.add_annotation(x=(x0 + x1) / 2, y=(y0 + y1) / 2, text=text, opacity=opacity)

@@ -188,7 +188,4 @@ def test_labels_below_columns_do_not_overlap(visit, opening):
 
     for width in (1280, 1024, 390):
         app.page.set_viewport_size({"width": width, "height": 720})
-        app.idle().until(
-            all_fit,
-            f"labels overlap in a window that is {width} pixels wide: {app.page.evaluate(_ROOM_BETWEEN_LABELS)}",
-        )
+        app.idle().until(all_fit, lambda: f"labels overlap in a window {app.page.viewport_size} in size: {room}")

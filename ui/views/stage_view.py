@@ -6,7 +6,7 @@ import streamlit as st
 from numpy.linalg import norm
 
 from core import AttentionTrace, Ledger, explain
-from core.attention.stages import STAGES, Stage, number
+from core.attention.stages import BY_KEY, INPUTS, STAGES, STEPS, Stage, number
 from core.figures.heatmap import WIDTH
 from core.figures.ledger import passed_on, waterfall
 from core.figures.stages import colour_limit, stage_figure
@@ -20,8 +20,8 @@ from ui.views.pictures import show_heatmap
 
 # Pixels in a window 1024 wide, of a picture with another beside it and of one among three.
 ONE_OF_TWO, ONE_OF_THREE = 240, 270
-GROUPS = {"Q, K, V": STAGES[:3]} | {stage.name: (stage,) for stage in STAGES[3:]}
-SCORES = ("Raw scores", "Scaled", "Masked")
+# What the page's address says is the label: it stays as it is.
+GROUPS = {"Q, K, V": INPUTS} | {stage.name: (stage,) for stage in STEPS}
 
 
 def show_stages(scene: Scene) -> None:
@@ -31,7 +31,7 @@ def show_stages(scene: Scene) -> None:
         group = st.segmented_control(
             "Stage",
             list(GROUPS),
-            default="Softmax",
+            default=BY_KEY["weights"].name,
             required=True,
             key=state.STAGE,
             bind="query-params",

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from core.attention.ledger import explain, strongest_pair
-from core.attention.stages import STAGES, number
+from core.attention.stages import BY_KEY, STAGES, number
 from core.attention.trace import attend
 
 
@@ -15,8 +15,7 @@ def trace():
 
 
 def formula(name, trace, cell):
-    (stage,) = (stage for stage in STAGES if stage.name == name)
-    return stage.formula(trace, explain(trace, *cell))
+    return BY_KEY[name].formula(trace, explain(trace, *cell))
 
 
 def test_the_order_of_the_stages():
@@ -24,25 +23,39 @@ def test_the_order_of_the_stages():
     assert [stage.name for stage in STAGES] == names
 
 
+def test_every_stage_has_its_array(trace):
+    arrays = ("query", "key", "value", "raw", "scaled", "mask", "masked", "weights", "output")
+    for stage, array in zip(STAGES, arrays, strict=True):
+        assert stage.values(trace) is getattr(trace, array)
+        rows = len(trace.query) if stage.rows == "query" else len(trace.key)
+        assert stage.values(trace).shape[0] == rows
+        assert stage.beside is None or BY_KEY[stage.beside].values(trace).shape == stage.values(trace).shape
+
+
+def test_a_cell_shows_its_score_and_its_weight():
+    beside = {stage.name: BY_KEY[stage.beside].noun for stage in STAGES if stage.beside is not None}
+    assert beside == {"Raw scores": "weight", "Scaled": "weight", "Masked": "weight", "Softmax": "masked score"}
+
+
 def test_live_numbers(trace):
     raw, scaled = trace.raw[3, 1], trace.scaled[3, 1]
-    assert f"= {raw:.4g}" in formula("Raw scores", trace, (3, 1))
-    assert r"\sqrt{64}} = 0.125" in formula("Scaled", trace, (3, 1))
-    assert f"0.125 = {scaled:.4g}" in formula("Scaled", trace, (3, 1))
-    assert r"= -\infty" in formula("Mask", trace, (1, 3))
-    assert r"(10 \text{ of } 25" in formula("Mask", trace, (1, 3))
-    assert f"= {trace.weights[3, 1]:.4g}" in formula("Softmax", trace, (3, 1))
-    assert r"5 \times 64" in formula("Output", trace, (3, 1))
+    assert f"= {raw:.4g}" in formula("raw", trace, (3, 1))
+    assert r"\sqrt{64}} = 0.125" in formula("scaled", trace, (3, 1))
+    assert f"0.125 = {scaled:.4g}" in formula("scaled", trace, (3, 1))
+    assert r"= -\infty" in formula("mask", trace, (1, 3))
+    assert r"(10 \text{ of } 25" in formula("mask", trace, (1, 3))
+    assert f"= {trace.weights[3, 1]:.4g}" in formula("weights", trace, (3, 1))
+    assert r"5 \times 64" in formula("output", trace, (3, 1))
 
 
 def test_another_scale_is_not_called_one_over_root_d(trace):
-    text = formula("Scaled", trace.changed(scale=1.0), (3, 1))
+    text = formula("scaled", trace.changed(scale=1.0), (3, 1))
     assert "sqrt" not in text
     assert r"\text{scale} = 1" in text
 
 
 def test_a_query_without_keys_is_said(trace):
-    assert "nothing" in formula("Softmax", trace.changed(mask=np.zeros((5, 5))), (0, 0))
+    assert "nothing" in formula("weights", trace.changed(mask=np.zeros((5, 5))), (0, 0))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,57 @@
+"""Every figure looks the same whatever was imported before it, and takes little along for that."""
+
+import json
+
+import numpy as np
+import plotly.io
+import pytest
+import streamlit  # noqa: F401 - it changes Plotly's default template
+
+from core.attention.ledger import explain
+from core.attention.trace import attend
+from core.figures.additive import additive_mask
+from core.figures.atlas import metric_grid, small_pictures
+from core.figures.bar_panels import bar_panels
+from core.figures.blocks import running
+from core.figures.charts import Series, bars, lines
+from core.figures.dots import dots
+from core.figures.heatmap import Axis, heatmap
+from core.figures.ledger import passed_on, waterfall
+from core.figures.log_bars import log_bars
+from core.figures.patches import on_picture
+from core.figures.side_by_side import side_by_side, small
+from core.figures.theme import TEMPLATE
+from core.figures.wiring import wiring
+
+ONES, AB = np.ones((2, 2)), ["a", "b"]
+CELL = explain(attend(ONES, ONES, ONES), 0, 1)
+FIGURES = {
+    "additive": lambda: additive_mask(ONES, AB, AB),
+    "metric grid": lambda: metric_grid(ONES, "sink", signed=False, chosen=(0, 0), left_out=None, height=300),
+    "small pictures": lambda: small_pictures(np.ones((2, 2, 2, 2)), chosen=(0, 0), left_out=None, height=300),
+    "bar panels": lambda: bar_panels(AB, {"one": [1, 2], "two": [2, 1]}, x="x"),
+    "blocks": lambda: running(np.ones(2), AB, [1, 2], [1.0, 1.0]),
+    "lines": lambda: lines([Series("a", [1, 2], [1, 2])], x="x", y="y"),
+    "bars": lambda: bars(AB, {"one": [1, 2]}, y="y"),
+    "dots": lambda: dots({"one": ONES}, y="y"),
+    "heatmap": lambda: heatmap(ONES, Axis("query"), Axis("key"), name="weight"),
+    "waterfall": lambda: waterfall(CELL),
+    "passed on": lambda: passed_on(CELL),
+    "log bars": lambda: log_bars(AB, {"one": [1, 2]}, x="x", limits=(1, 10)),
+    "patches": lambda: on_picture(np.zeros((4, 4, 3), np.uint8), ONES, (0, 0)),
+    "side by side": lambda: side_by_side([small(ONES)], ["a"], AB, AB, across=1),
+    "wiring": lambda: wiring("read", "written", causal=False),
+}
+
+
+@pytest.mark.parametrize("draw", FIGURES.values(), ids=FIGURES)
+def test_every_figure_has_the_one_template(draw):
+    template = plotly.io.templates[TEMPLATE].to_plotly_json()
+    layout = draw().to_plotly_json()["layout"]
+    assert layout["template"] == template
+    repeated = {"paper_bgcolor", "plot_bgcolor", "hoverlabel"} & set(layout)
+    assert not repeated, f"{repeated} stand in the template"
+
+
+def test_the_template_is_small():
+    assert len(json.dumps(plotly.io.templates[TEMPLATE].to_plotly_json())) < 1_000
