@@ -7,16 +7,27 @@ from contextlib import suppress
 import streamlit as st
 from streamlit.errors import StreamlitAPIException
 
-SOURCE = "source"
-STAGE = "stage"
-QUERY, KEY = "query", "key"
-SCALING = "scaling"
-MASK, MASK_SIZE, MASK_GRID = "mask", "size", "grid"
-SHARED_COLOURS = "colours"
-
+# What pages share: the text, the model, a head and a cell of it
 TEXT, PAIR, TARGET, TRUNCATE = "text", "pair", "target", "cut"
+IMAGE = "image"
+SHOWN_IMAGE = "shown_image"  # the uploaded file's name and bytes, on all pages
 MODEL, KIND, LAYER, HEAD = "model", "kind", "layer", "head"
+QUERY, KEY = "query", "key"
+SHARED = (TEXT, PAIR, TARGET, MODEL, KIND, LAYER, HEAD, QUERY, KEY)
+PAGE = "page_before"
 
+# Clicks and presses
+PIN = "pin"  # the click listener
+PINNED_BLOCK = "pinned_block"  # a click on a pooled picture, until the page has looked for its strongest cell
+TOKEN_VIEW, ARROWS = "token_view", "arrows"
+PRESSES = "presses"  # of arrow keys that the page has seen
+
+# Work in progress
+STOPPED, BEGUN = "stopped_job", "begun_job"  # which work a visitor has stopped, or wanted although it takes long
+
+# Step by step, Heads
+SOURCE, STAGE, WEIGHTS = "source", "stage", "weights"
+SCALING, MASK, MASK_SIZE, MASK_GRID = "scaling", "mask", "size", "grid"
 TOY_TEXT, TOY_SIZE = "words", "width"
 QUERIES, KEYS, D_K, D_V = "queries", "keys", "dk", "dv"
 DISTRIBUTION, SEED = "numbers", "seed"
@@ -24,63 +35,48 @@ OWN = {"query": "q", "key": "k", "value": "v", "mask": "m"}
 FILES = {"query": "file_q", "key": "file_k", "value": "file_v", "mask": "file_m"}
 ARCHIVE = "archive"
 
-WEIGHTS = "weights"
+# Atlas: the grid, then the head that is open
+ATLAS_BY, METRIC, MEASURED_ON = "by", "metric", "on"
+AT_LEAST, FROM_LAYER, TO_LAYER, ORDER, RANKED = "least", "from_layer", "to_layer", "order", "ranked"
+LOOK_FOR, BACK, STRIPES, BLOCK_LENGTH, PAIRS = "pattern_of", "back", "stripes", "block_length", "pairs"
+SHOWN_AS, QUANTITY, LEAVE_OUT, RENORMALISE, BY_WORD = "as", "what", "without", "renormalise", "by_word"
+MEAN_OF, PINNED_TOKENS, DIRECTION = "mean_of", "pins", "look"
 
-# Learn: `part` chooses the experiment of a lesson; the knobs of each lesson follow.
+# Learn: which part of the lesson; then the knobs of each lesson
 PART = "part"
+
+# Softmax
 SCORES, TEMPERATURE, SHIFT = "scores", "temperature", "shift"
 FACTOR, NOTHING = "factor", "nothing"
-SENTENCE, PATTERN, SPAN, CELLS = "sentence", "pattern", "span", "cells"
-FILL, ROW, PADDED = "fill", "row", "padded"
-BLOCK_SIZE = "blocksize"
-
-# Many heads; self and cross
-HEAD_COUNT, WORD, HEAD_SHARE = "heads", "word", "share"
-BLOCK, READ, WRITTEN, READ_INSTEAD = "block", "read", "written", "instead"
-FIRST_TEXT, SECOND_TEXT = "first", "second"
-LAYER_OF_TWO = "floor"
-
-# Learn, "Word order" and "Long range".
-ORDER_TEXT, ORDER_FROM, ORDER_SEED = "order_text", "order_from", "reorder"
-PE_WIDTH, ONWARD, PE_FROM = "pe_width", "onward", "from_position"
-BOTH_LATER, ROTARY_BASE = "both_later", "rotary_base"
-BIAS_KIND, ALIBI_HEADS, ALIBI_HEAD = "bias_kind", "alibi_heads", "alibi_head"
-VECTOR_SIZE, LENGTH, GAIN, FORGET = "vector_size", "length", "gain", "forget"
-WITHOUT_FIRST = "without_first"
 
 # Why 1/√d_k
 TERMS, DEVIATION, KEY_COUNT, DIVISOR = "terms", "deviation", "keycount", "divisor"
 GRADIENT_OF, HEAD_SIZE, SCALED = "of", "headsize", "scaled"
 DEPTH, AROUND, STACK_WIDTH, MEASURE = "depth", "around", "stackwidth", "measure"
 
-# Work in progress
-STOPPED, BEGUN = "stopped_job", "begun_job"  # which work a visitor has stopped, or wanted although it takes long
+# Masks; In blocks
+SENTENCE, ROW = "sentence", "row"
+PATTERN, SPAN, CELLS = "pattern", "span", "cells"
+FILL, PADDED = "fill", "padded"
+BLOCK_SIZE = "blocksize"
 
-# Atlas
-ATLAS_BY, METRIC, MEASURED_ON = "by", "metric", "on"
-AT_LEAST, FROM_LAYER, TO_LAYER, ORDER = "least", "from_layer", "to_layer", "order"
-LOOK_FOR, BACK, STRIPES, BLOCK_LENGTH, PAIRS, ADDS_PAIRS = (
-    "pattern_of",
-    "back",
-    "stripes",
-    "block_length",
-    "pairs",
-    "draw",
-)
-RANKED = "ranked"
-SHOWN_AS, QUANTITY, LEAVE_OUT, RENORMALISE, BY_WORD = "as", "what", "without", "renormalise", "by_word"
-MEAN_OF, PINNED_TOKENS, DIRECTION = "mean_of", "pins", "look"
-TOKEN_VIEW, ARROWS = "token_view", "arrows"
-PRESSES = "presses"  # of arrow keys that the page has seen
-IMAGE = "image"
-PICTURE = "shown_picture"  # the uploaded file's name and bytes, on all pages
+# Many heads
+HEAD_COUNT, WORD, HEAD_SHARE = "heads", "word", "share"
 
-PIN = "pin"  # the click listener
-PINNED_BLOCK = "pinned_block"  # a click on a pooled picture, until the page has looked for its strongest cell
+# Self and cross
+BLOCK, READ, WRITTEN, READ_INSTEAD = "block", "read", "written", "instead"
+FIRST_TEXT, SECOND_TEXT = "first", "second"
+LAYER_OF_TWO = "floor"
 
+# Word order
+ORDER_TEXT, ORDER_FROM, ORDER_SEED = "order_text", "order_from", "reorder"
+PE_WIDTH, ONWARD, PE_FROM = "pe_width", "onward", "from_position"
+BOTH_LATER, ROTARY_BASE = "both_later", "rotary_base"
+BIAS_KIND, ALIBI_HEADS, ALIBI_HEAD = "bias_kind", "alibi_heads", "alibi_head"
 
-SHARED = (TEXT, PAIR, TARGET, MODEL, KIND, LAYER, HEAD, QUERY, KEY)
-PAGE = "page_before"
+# Long range
+VECTOR_SIZE, LENGTH, GAIN, FORGET = "vector_size", "length", "gain", "forget"
+WITHOUT_FIRST = "without_first"
 
 
 def carry_over(page: st.Page) -> None:

@@ -27,15 +27,13 @@ MAX_QUERIES = 256
 class Costs:
     """What one layer of each kind needs for a text of n tokens (Vaswani et al. 2017, table 1). Every array is [lengths].
 
-    path        steps through the layer between the first and the last position, at most: n recurrent, 1 with attention
-    sequential  operations that have to wait for one another: n recurrent, 1 with attention
+    sequential  operations that have to wait for one another, and so steps between the first and the last position, at most:
+                n recurrent, 1 with attention
     operations  multiplications, up to a constant factor: n d² recurrent, n² d with attention
     crossing    the length n at which both take as many: n = d
     """
 
     lengths: NDArray[np.integer]
-    recurrent_path: NDArray[np.integer]
-    attention_path: NDArray[np.integer]
     recurrent_sequential: NDArray[np.integer]
     attention_sequential: NDArray[np.integer]
     recurrent_operations: Array
@@ -44,11 +42,17 @@ class Costs:
 
 
 def costs(lengths: ArrayLike, width: int) -> Costs:
-    """The three columns of table 1 for texts of these lengths and vectors of this width (d)."""
+    """Table 1 for texts of these lengths and vectors of this width (d)."""
     n = np.asarray(lengths)
-    ones = np.ones_like(n)
     wide = n.astype(np.float64)
-    return Costs(n, n, ones, n, ones, wide * width**2, wide**2 * width, width)
+    return Costs(
+        lengths=n,
+        recurrent_sequential=n,
+        attention_sequential=np.ones_like(n),
+        recurrent_operations=wide * width**2,
+        attention_operations=wide**2 * width,
+        crossing=width,
+    )
 
 
 # --- measured gradients

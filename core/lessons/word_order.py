@@ -22,12 +22,12 @@ BASE = 10_000.0  # Vaswani et al. 2017 and Su et al. 2021; SmolLM2 uses 100,000
 # --- sinusoids, added to the tokens
 
 
-def sinusoidal(count: int, d_model: int, base: float = BASE) -> Array:
+def sinusoidal(count: int, d_model: int) -> Array:
     """The encoding of positions 0 to count - 1 (Vaswani et al. 2017, section 3.5): [count, d_model] in [-1, 1].
 
-    PE[p, 2i] = sin(p · ω_i), PE[p, 2i + 1] = cos(p · ω_i), ω_i = base^(-2i / d_model) radians per token.
+    PE[p, 2i] = sin(p · ω_i), PE[p, 2i + 1] = cos(p · ω_i), ω_i = 10000^(-2i / d_model) radians per token.
     """
-    angles = np.outer(np.arange(count), frequencies(d_model, base))  # [count, d_model / 2]
+    angles = np.outer(np.arange(count), frequencies(d_model))  # [count, d_model / 2]
     return np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(count, d_model)
 
 
@@ -43,12 +43,12 @@ def frequencies(width: int, base: float = BASE) -> Array:
     return base ** (-np.arange(0, width, 2) / width)
 
 
-def shift_map(k: int, d_model: int, base: float = BASE) -> Array:
+def shift_map(k: int, d_model: int) -> Array:
     """The matrix M with PE[p + k] = M @ PE[p] for every p: [d_model, d_model] (Vaswani et al. 2017, section 3.5).
 
     One 2 × 2 rotation by k · ω_i for each pair of dimensions: sin(a + b) and cos(a + b) written as a matrix.
     """
-    angles = k * frequencies(d_model, base)
+    angles = k * frequencies(d_model)
     matrix = np.zeros((d_model, d_model))
     sine, cosine = np.arange(0, d_model, 2), np.arange(1, d_model, 2)
     matrix[sine, sine] = matrix[cosine, cosine] = np.cos(angles)
@@ -73,18 +73,18 @@ class Shift:
     residual: float
 
 
-def shift(position: int, k: int, d_model: int, base: float = BASE) -> Shift:
+def shift(position: int, k: int, d_model: int) -> Shift:
     """Move the encoding of one position k tokens on by `shift_map`, and measure how well that does for all positions."""
-    matrix = shift_map(k, d_model, base)
-    encodings = sinusoidal(1000 + k, d_model, base)
+    matrix = shift_map(k, d_model)
+    encodings = sinusoidal(1000 + k, d_model)
     moved = encodings[:1000] @ matrix.T
     residual = float(np.abs(encodings[k:] - moved).max())
     return Shift(matrix, encodings[position + k], moved[position], residual)
 
 
-def sinusoid_scores(count: int, d_model: int, base: float = BASE) -> Array:
+def sinusoid_scores(count: int, d_model: int) -> Array:
     """PE[p] · PE[q] for every two positions: [count, count]. It equals Σ cos((p - q) · ω_i): only the distance counts."""
-    encodings = sinusoidal(count, d_model, base)
+    encodings = sinusoidal(count, d_model)
     return attend(encodings, encodings, encodings).raw
 
 
@@ -176,18 +176,13 @@ def relative_positions(count: int) -> NDArray[np.int64]:
     return places[None, :] - places[:, None]
 
 
-def bias_alone(bias: Array, mask: ArrayLike | None = None) -> AttentionTrace:
-    """A head whose every score is 0, so that its weights come from the bias [n, n] alone."""
-    nothing = np.zeros((len(bias), 1))
-    return attend(nothing, nothing, nothing, bias=bias, mask=mask)
-
-
 def alibi_head(count: int, heads: int, head: int) -> AttentionTrace:
     """What ALiBi alone does to one of a model's heads, under the causal mask that Press et al. use."""
     slopes = alibi_slopes(heads)
     if not 0 <= head < heads:
         raise InputError(f"There is no head {head}: they run from 0 to {heads - 1}.", field="head")
-    return bias_alone(alibi_bias(count, slopes[head]), grid(causal, count, count))
+    nothing = np.zeros((count, 1))  # every score is 0
+    return attend(nothing, nothing, nothing, bias=alibi_bias(count, slopes[head]), mask=grid(causal, count, count))
 
 
 def t5_buckets(

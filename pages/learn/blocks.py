@@ -3,7 +3,7 @@
 import numpy as np
 import streamlit as st
 
-from core import AttentionTrace, InputError, attend
+from core import AttentionTrace, attend
 from core.figures.blocks import running
 from core.figures.heatmap import Axis, heatmap
 from core.figures.labels import thinned
@@ -11,20 +11,11 @@ from core.lessons.blocks import Blocks, differences, in_blocks, one_query
 from ui import state
 from ui.controls.scene import number_picker
 from ui.controls.toy import sentence_knob
-from ui.markdown import quoted, show_error
-from ui.views.lesson import IN_A_MODEL, Part, choose_part, picture_and_knobs, real_head, show_chart
+from ui.markdown import quoted
+from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, real_head, show_chart, show_lesson
 from ui.views.pictures import show_heatmap
 from ui.views.tables import numbers, small_number, table
 
-PARTS = (
-    Part(
-        "A sentence",
-        "A softmax seems to need the whole row of scores. It does not: after each block of keys, keep the largest score m, the "
-        "sum of e^(score − m) and the output so far. When m grows, multiply the old sum by e^(old m − new m). Every row of the "
-        "lower picture is exact attention over the keys so far. This is how FlashAttention never stores all scores.",
-    ),
-    Part(IN_A_MODEL, "The same head, in blocks. Masked keys add nothing."),
-)
 MAX_STEPS = 10  # in the table
 SENTENCE = "Blocks of keys give the very same result as all keys."
 
@@ -98,10 +89,15 @@ def show_outputs(blocks: Blocks, row: AttentionTrace) -> None:
     show_heatmap(figure, "steps", "The output after each block, and computed directly in the last row.", compact=True)
 
 
-SHOW = dict(zip((part.name for part in PARTS), (a_sentence, in_a_model), strict=True))
+PARTS = (
+    Part(
+        "A sentence",
+        "A softmax seems to need the whole row of scores. It does not: after each block of keys, keep the largest score m, the "
+        "sum of e^(score − m) and the output so far. When m grows, multiply the old sum by e^(old m − new m). Every row of the "
+        "lower picture is exact attention over the keys so far. This is how FlashAttention never stores all scores.",
+        a_sentence,
+    ),
+    Part(IN_A_MODEL, "The same head, in blocks. Masked keys add nothing.", in_a_model),
+)
 
-part = choose_part("In blocks", PARTS)
-try:
-    SHOW[part.name](part)
-except InputError as error:
-    show_error(error)
+show_lesson("In blocks", PARTS)

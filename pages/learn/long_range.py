@@ -3,34 +3,14 @@
 import numpy as np
 import streamlit as st
 
-from core import InputError
 from core.figures.charts import Series, lines
 from core.figures.heatmap import Axis, heatmap
 from core.figures.palette import INK
 from core.lessons.long_range import MAX_QUERIES, costs, even_distance
 from ui import state, stores
 from ui.controls.scene import choose_text
-from ui.markdown import show_error
-from ui.views.lesson import IN_A_MODEL, Part, choose_part, picture_and_knobs, show_chart
+from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, show_chart, show_lesson
 from ui.views.pictures import show_heatmap
-
-PARTS = (
-    Part(
-        "Steps and operations",
-        "A recurrent layer reads token after token: n steps between the first and the last. Attention joins any two in one "
-        "step. It takes n²d multiplications instead of nd²: more, once the text has more tokens than a vector has numbers.",
-    ),
-    Part(
-        "Gradients",
-        "How strongly the last output depends on each earlier token, in untrained layers. In a recurrent layer the gradient "
-        "is multiplied at every step: factors below 1 make it vanish, above 1 explode. Attention needs one step.",
-    ),
-    Part(
-        IN_A_MODEL,
-        "How far each head looks, averaged with its weights. Many heads rest on the first token: leave it out to see what "
-        "else they do.",
-    ),
-)
 
 LENGTHS = np.unique(np.geomspace(1, 8192, 40).round().astype(int))
 
@@ -112,10 +92,25 @@ def in_a_model(part: Part) -> None:
             st.caption(f"{MAX_QUERIES} evenly spaced queries stand for all.")
 
 
-SHOW = dict(zip((part.name for part in PARTS), (steps_and_operations, gradients, in_a_model), strict=True))
+PARTS = (
+    Part(
+        "Steps and operations",
+        "A recurrent layer reads token after token: n steps between the first and the last. Attention joins any two in one "
+        "step. It takes n²d multiplications instead of nd²: more, once the text has more tokens than a vector has numbers.",
+        steps_and_operations,
+    ),
+    Part(
+        "Gradients",
+        "How strongly the last output depends on each earlier token, in untrained layers. In a recurrent layer the gradient "
+        "is multiplied at every step: factors below 1 make it vanish, above 1 explode. Attention needs one step.",
+        gradients,
+    ),
+    Part(
+        IN_A_MODEL,
+        "How far each head looks, averaged with its weights. Many heads rest on the first token: leave it out to see what "
+        "else they do.",
+        in_a_model,
+    ),
+)
 
-part = choose_part("Long range", PARTS)
-try:
-    SHOW[part.name](part)
-except InputError as error:
-    show_error(error)
+show_lesson("Long range", PARTS)

@@ -2,7 +2,6 @@
 
 import streamlit as st
 
-from core import InputError
 from core.figures.borders import with_borders
 from core.figures.charts import bars
 from core.figures.heatmap import Axis, heatmap
@@ -12,31 +11,10 @@ from core.heads.contributions import lengths
 from core.lessons.many_heads import PAIR, PAIR_WORDS, ManyHeads, fetch, heads_of_a_sentence, strongest_word
 from ui import state, stores
 from ui.controls.scene import SENTENCE, choose_text, number_picker, opening_head
-from ui.markdown import quoted, show_error
-from ui.views.lesson import IN_A_MODEL, Part, choose_part, picture_and_knobs, show_chart
+from ui.markdown import quoted
+from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, show_chart, show_lesson
 from ui.views.pictures import show_heatmap
 
-PARTS = (
-    Part(
-        "Split and join",
-        "Queries, keys and values are cut into h pieces. Each head attends with its own piece; the outputs are put side by "
-        "side and multiplied by W_O. More heads are narrower heads: the parameters stay 4 · d_model².",
-    ),
-    Part(
-        "A sum of heads",
-        "W_O can be cut by rows, one block a head. So the output is a sum: each head adds its own part.",
-    ),
-    Part(
-        "Why several",
-        "A row of weights adds up to 1. One head that needs two words gets a blend: at one half, both sentences look the "
-        "same. Two heads bring both words whole.",
-    ),
-    Part(
-        IN_A_MODEL,
-        "The heads of one layer look at different words. The length of a contribution is how much a head adds; along the sum "
-        "it can be negative.",
-    ),
-)
 HEAD_COUNTS = (1, 2, 4, 8, 12)
 ACROSS = {1: 2, 2: 2, 4: 4, 8: 4, 9: 5, 12: 6}  # small pictures in a line, by the number of heads
 
@@ -211,10 +189,30 @@ def in_a_model(part: Part) -> None:
         show_heatmap(figure, "weights of heads", "The weights of every head of the layer.", compact=True)
 
 
-SHOW = dict(zip((part.name for part in PARTS), (split_and_join, sum_of_heads, why_several, in_a_model), strict=True))
+PARTS = (
+    Part(
+        "Split and join",
+        "Queries, keys and values are cut into h pieces. Each head attends with its own piece; the outputs are put side by "
+        "side and multiplied by W_O. More heads are narrower heads: the parameters stay 4 · d_model².",
+        split_and_join,
+    ),
+    Part(
+        "A sum of heads",
+        "W_O can be cut by rows, one block a head. So the output is a sum: each head adds its own part.",
+        sum_of_heads,
+    ),
+    Part(
+        "Why several",
+        "A row of weights adds up to 1. One head that needs two words gets a blend: at one half, both sentences look the "
+        "same. Two heads bring both words whole.",
+        why_several,
+    ),
+    Part(
+        IN_A_MODEL,
+        "The heads of one layer look at different words. The length of a contribution is how much a head adds; along the sum "
+        "it can be negative.",
+        in_a_model,
+    ),
+)
 
-part = choose_part("Many heads", PARTS)
-try:
-    SHOW[part.name](part)
-except InputError as error:
-    show_error(error)
+show_lesson("Many heads", PARTS)

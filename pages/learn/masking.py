@@ -3,7 +3,7 @@
 import numpy as np
 import streamlit as st
 
-from core import AttentionTrace, InputError, attend
+from core import AttentionTrace, attend
 from core.attention import masks as m
 from core.attention.sources import Matrices
 from core.figures.additive import additive_mask
@@ -14,28 +14,11 @@ from ui import state
 from ui.controls.mask_choice import pick_mask
 from ui.controls.scene import number_picker
 from ui.controls.toy import sentence_knob
-from ui.markdown import plain, quoted, show_error
-from ui.views.lesson import IN_A_MODEL, Part, choose_part, picture_and_knobs, real_head, show_chart
+from ui.markdown import plain, quoted
+from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, real_head, show_chart, show_lesson
 from ui.views.pictures import show_heatmap
 from ui.views.tables import numbers, table
 
-PARTS = (
-    Part(
-        "Patterns",
-        "M is added to the scores before the softmax: 0 changes nothing, −∞ leaves nothing, because e^−∞ = 0.",
-    ),
-    Part(
-        "Why not 0",
-        "0 is a score like any other: e^0 = 1. Forbidden keys that get 0 keep a share, and take it from the others. Only −∞ "
-        "leaves exactly 0.",
-    ),
-    Part(
-        "Nothing left",
-        "Padding before the text, and a causal mask: the first queries may look at nothing. Headlight makes their weights 0. "
-        "Elsewhere −∞ − (−∞) is NaN, or the lowest number in place of −∞ makes a uniform row, an average of padding.",
-    ),
-    Part(IN_A_MODEL, "The mask that the model used in this layer."),
-)
 SENTENCE = "The cat sat. A dog ran."
 HEIGHT, TOP = 330, 40  # pixels: pictures in one line, and the room above each for a legend
 ONE_OF_THREE = 360  # pixels: how wide each is
@@ -163,10 +146,25 @@ def _show(figure, name: str, alt: str) -> None:
     show_heatmap(figure.update_layout(margin_t=TOP, dragmode=False), name, alt, compact=True)
 
 
-SHOW = dict(zip((part.name for part in PARTS), (patterns, why_not_0, nothing_left, in_a_model), strict=True))
+PARTS = (
+    Part(
+        "Patterns",
+        "M is added to the scores before the softmax: 0 changes nothing, −∞ leaves nothing, because e^−∞ = 0.",
+        patterns,
+    ),
+    Part(
+        "Why not 0",
+        "0 is a score like any other: e^0 = 1. Forbidden keys that get 0 keep a share, and take it from the others. Only −∞ "
+        "leaves exactly 0.",
+        why_not_0,
+    ),
+    Part(
+        "Nothing left",
+        "Padding before the text, and a causal mask: the first queries may look at nothing. Headlight makes their weights 0. "
+        "Elsewhere −∞ − (−∞) is NaN, or the lowest number in place of −∞ makes a uniform row, an average of padding.",
+        nothing_left,
+    ),
+    Part(IN_A_MODEL, "The mask that the model used in this layer.", in_a_model),
+)
 
-part = choose_part("Masks", PARTS)
-try:
-    SHOW[part.name](part)
-except InputError as error:
-    show_error(error)
+show_lesson("Masks", PARTS)

@@ -3,7 +3,7 @@
 import plotly.graph_objects as go
 import streamlit as st
 
-from core import InputError, softmax
+from core import softmax
 from core.attention.sources import DISTRIBUTIONS
 from core.figures.charts import Series, bars, lines
 from core.figures.dots import dots
@@ -26,30 +26,8 @@ from core.lessons.scaling import (
     softmax_jacobian,
 )
 from ui import state, stores
-from ui.markdown import show_error
-from ui.views.lesson import IN_A_MODEL, Part, choose_part, picture_and_knobs, real_head, show_chart
+from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, real_head, show_chart, show_lesson
 from ui.views.pictures import show_heatmap
-
-PARTS = (
-    Part("Dot products", "Each dimension adds a term. With 2, 4 and 6 dimensions: 11, 50 and 133."),
-    Part(
-        "Spread",
-        "Independent entries, mean 0, variance 1: each term of q · k has variance 1, and variances add up to d_k. Dividing "
-        "by √d_k brings it back to 1.",
-    ),
-    Part("Saturation", "Unscaled, one key takes nearly all the weight; the entropy approaches 0."),
-    Part(
-        "Gradient",
-        "J tells how weights follow scores. Unscaled, its norm first rises, then falls. The middle row's gradient fades, "
-        "while the mean stays large.",
-    ),
-    Part(
-        "Depth",
-        "Untrained layers. With normalisation, unscaled gradients are larger and grow faster towards layer 0. Without, "
-        "W_Q of later layers receives none, scaled or not.",
-    ),
-    Part(IN_A_MODEL, "A dot is a head; dashed: random vectors. Trained heads spread more or less."),
-)
 
 UNSCALED, SCALED = "unscaled", "scaled by 1/√d_k"
 
@@ -290,12 +268,28 @@ def in_a_model(part: Part) -> None:
         )
 
 
-SHOW = dict(
-    zip((part.name for part in PARTS), (dot_products, spread, saturation, gradient, depth, in_a_model), strict=True)
+PARTS = (
+    Part("Dot products", "Each dimension adds a term. With 2, 4 and 6 dimensions: 11, 50 and 133.", dot_products),
+    Part(
+        "Spread",
+        "Independent entries, mean 0, variance 1: each term of q · k has variance 1, and variances add up to d_k. Dividing "
+        "by √d_k brings it back to 1.",
+        spread,
+    ),
+    Part("Saturation", "Unscaled, one key takes nearly all the weight; the entropy approaches 0.", saturation),
+    Part(
+        "Gradient",
+        "J tells how weights follow scores. Unscaled, its norm first rises, then falls. The middle row's gradient fades, "
+        "while the mean stays large.",
+        gradient,
+    ),
+    Part(
+        "Depth",
+        "Untrained layers. With normalisation, unscaled gradients are larger and grow faster towards layer 0. Without, "
+        "W_Q of later layers receives none, scaled or not.",
+        depth,
+    ),
+    Part(IN_A_MODEL, "A dot is a head; dashed: random vectors. Trained heads spread more or less.", in_a_model),
 )
 
-part = choose_part("Why 1/√d_k", PARTS)
-try:
-    SHOW[part.name](part)
-except InputError as error:
-    show_error(error)
+show_lesson("Why 1/√d_k", PARTS)

@@ -2,7 +2,6 @@
 
 import streamlit as st
 
-from core import InputError
 from core.figures.borders import with_borders
 from core.figures.charts import bars
 from core.figures.heatmap import Axis, heatmap
@@ -20,31 +19,9 @@ from core.lessons.self_and_cross import (
 )
 from ui import state, stores
 from ui.controls.scene import number_picker
-from ui.markdown import show_error
-from ui.views.lesson import IN_A_MODEL, Part, choose_part, picture_and_knobs, show_chart
+from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, show_chart, show_lesson
 from ui.views.pictures import show_heatmap
 
-PARTS = (
-    Part(
-        "Three blocks",
-        "An encoder reads a text, a decoder writes one. Queries are rows, keys columns; the output has one row a query. "
-        "Only the decoder's first block may not look ahead. Untrained toy weights.",
-    ),
-    Part(
-        "Other keys",
-        "The queries come from the written text alone. Another text to read changes keys, values and weights, but no query, "
-        "and the output keeps its rows.",
-    ),
-    Part(
-        "A whole model",
-        "BART's architecture, random weights: no trained encoder-decoder is there without a network. The queries of layer 0 "
-        "ignore what is read; those of layer 1 carry what layer 0 brought.",
-    ),
-    Part(
-        IN_A_MODEL,
-        "An encoder that reads two texts as one crosses without a second block: in the off-diagonal parts of its weights.",
-    ),
-)
 READ, INSTEAD, WRITTEN = "Le chat est sur le tapis.", "Il pleut.", "The cat is on"
 FIRST, SECOND = "The cat sat on the mat.", "A kitten is sitting on a rug."
 ENCODER, OPENING_HEAD = "all-MiniLM-L6-v2", (1, 1)
@@ -209,10 +186,30 @@ def in_a_model(part: Part) -> None:
         )
 
 
-SHOW = dict(zip((part.name for part in PARTS), (three_blocks, other_texts, whole_model, in_a_model), strict=True))
+PARTS = (
+    Part(
+        "Three blocks",
+        "An encoder reads a text, a decoder writes one. Queries are rows, keys columns; the output has one row a query. "
+        "Only the decoder's first block may not look ahead. Untrained toy weights.",
+        three_blocks,
+    ),
+    Part(
+        "Other keys",
+        "The queries come from the written text alone. Another text to read changes keys, values and weights, but no query, "
+        "and the output keeps its rows.",
+        other_texts,
+    ),
+    Part(
+        "A whole model",
+        "BART's architecture, random weights: no trained encoder-decoder is there without a network. The queries of layer 0 "
+        "ignore what is read; those of layer 1 carry what layer 0 brought.",
+        whole_model,
+    ),
+    Part(
+        IN_A_MODEL,
+        "An encoder that reads two texts as one crosses without a second block: in the off-diagonal parts of its weights.",
+        in_a_model,
+    ),
+)
 
-part = choose_part("Self and cross", PARTS)
-try:
-    SHOW[part.name](part)
-except InputError as error:
-    show_error(error)
+show_lesson("Self and cross", PARTS)

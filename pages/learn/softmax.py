@@ -21,27 +21,9 @@ from core.lessons.softmax import (
     softmax_steps,
 )
 from ui import state
-from ui.markdown import show_error
-from ui.views.lesson import IN_A_MODEL, Part, choose_part, picture_and_knobs, real_head, show_chart
+from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, real_head, show_chart, show_lesson
 from ui.views.tables import numbers, small_number, table
 
-PARTS = (
-    Part(
-        "Scores to weights",
-        "Raise e to each score, then divide by the sum. The weights are never negative and add up to 1. Order is kept. Adding "
-        "a constant changes nothing: it multiplies every exponential, and their sum, by the same factor.",
-    ),
-    Part(
-        "Not the same",
-        "RMS and Euclidean length divide every score by one number: signs stay, and the results do not add up to 1.",
-    ),
-    Part(
-        "Overflow",
-        "e^x soon leaves the range of a number format: infinity divided by infinity is NaN, no number. Subtracting the row's "
-        "maximum first makes the largest exponential 1 and changes no weight.",
-    ),
-    Part(IN_A_MODEL, "One head's softmax in three number formats, against float64."),
-)
 MAX_PRINTED = 8  # bars side by side that have room for their numbers
 
 
@@ -184,10 +166,25 @@ def _names(scores) -> list[str]:
     return [f"{score:g}".replace("-", "−").replace("inf", "∞") for score in scores]
 
 
-SHOW = dict(zip((part.name for part in PARTS), (scores_to_weights, not_the_same, overflow, in_a_model), strict=True))
+PARTS = (
+    Part(
+        "Scores to weights",
+        "Raise e to each score, then divide by the sum. The weights are never negative and add up to 1. Order is kept. Adding "
+        "a constant changes nothing: it multiplies every exponential, and their sum, by the same factor.",
+        scores_to_weights,
+    ),
+    Part(
+        "Not the same",
+        "RMS and Euclidean length divide every score by one number: signs stay, and the results do not add up to 1.",
+        not_the_same,
+    ),
+    Part(
+        "Overflow",
+        "e^x soon leaves the range of a number format: infinity divided by infinity is NaN, no number. Subtracting the row's "
+        "maximum first makes the largest exponential 1 and changes no weight.",
+        overflow,
+    ),
+    Part(IN_A_MODEL, "One head's softmax in three number formats, against float64.", in_a_model),
+)
 
-part = choose_part("Softmax", PARTS)
-try:
-    SHOW[part.name](part)
-except InputError as error:
-    show_error(error)
+show_lesson("Softmax", PARTS)

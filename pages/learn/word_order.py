@@ -3,7 +3,6 @@
 import numpy as np
 import streamlit as st
 
-from core import InputError
 from core.figures.charts import Series, lines
 from core.figures.heatmap import Axis, heatmap
 from core.lessons.word_order import (
@@ -25,34 +24,9 @@ from core.lessons.word_order import (
 )
 from ui import state
 from ui.components.pin import pinned
-from ui.markdown import plain, quoted, show_error
-from ui.views.lesson import IN_A_MODEL, Part, RealHead, choose_part, picture_and_knobs, real_head, show_chart
+from ui.markdown import plain, quoted
+from ui.views.lesson import IN_A_MODEL, Part, RealHead, picture_and_knobs, real_head, show_chart, show_lesson
 from ui.views.pictures import show_heatmap
-
-PARTS = (
-    Part(
-        "Shuffle",
-        "The same words in another order. With nothing that tells positions, each output moves along with its word. Any "
-        "of the others makes order count.",
-    ),
-    Part(
-        "Sinusoids",
-        "Each position adds its own row of sines and cosines. The dot product of two rows depends on their distance only.",
-    ),
-    Part("Shift", "One matrix moves every position k tokens on, by turning each pair of dimensions."),
-    Part(
-        "Rotary", "Queries and keys turn with their position. Move both: the score stays. Only their distance counts."
-    ),
-    Part(
-        "Biases",
-        "A number for each distance is added to the score. ALiBi fixes it; T5 learns one for each bucket.",
-    ),
-    Part(
-        IN_A_MODEL,
-        "A rotary head's score is a sum over bands. A slow band hardly turns: it compares content. A fast one tells near "
-        "from far.",
-    ),
-)
 
 POSITIONS = 64
 SHOWN_TOKENS = 16
@@ -278,12 +252,35 @@ def without_rotation(chosen: RealHead) -> None:
             show_heatmap(figure, "learned positions", "Cosines of the learned position vectors.")
 
 
-SHOW = dict(
-    zip((part.name for part in PARTS), (shuffled, sinusoids, shift_by_k, rotary, biases, in_a_model), strict=True)
+PARTS = (
+    Part(
+        "Shuffle",
+        "The same words in another order. With nothing that tells positions, each output moves along with its word. Any "
+        "of the others makes order count.",
+        shuffled,
+    ),
+    Part(
+        "Sinusoids",
+        "Each position adds its own row of sines and cosines. The dot product of two rows depends on their distance only.",
+        sinusoids,
+    ),
+    Part("Shift", "One matrix moves every position k tokens on, by turning each pair of dimensions.", shift_by_k),
+    Part(
+        "Rotary",
+        "Queries and keys turn with their position. Move both: the score stays. Only their distance counts.",
+        rotary,
+    ),
+    Part(
+        "Biases",
+        "A number for each distance is added to the score. ALiBi fixes it; T5 learns one for each bucket.",
+        biases,
+    ),
+    Part(
+        IN_A_MODEL,
+        "A rotary head's score is a sum over bands. A slow band hardly turns: it compares content. A fast one tells near "
+        "from far.",
+        in_a_model,
+    ),
 )
 
-part = choose_part("Word order", PARTS)
-try:
-    SHOW[part.name](part)
-except InputError as error:
-    show_error(error)
+show_lesson("Word order", PARTS)

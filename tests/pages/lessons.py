@@ -1,31 +1,37 @@
-"""What the tests of lessons read off a page without running it: the names of its parts, and how many words it says."""
+"""Lessons without a browser: opening a part, everything it says, and what is written in the file of its page."""
 
 import ast
 from pathlib import Path
 
+from streamlit.testing.v1 import AppTest
+
+from ui import state
 from ui.views.lesson import IN_A_MODEL
 
 PAGES = Path(__file__).resolve().parent.parent.parent / "pages" / "learn"
+LESSONS = sorted(page.stem for page in PAGES.glob("*.py"))
 
 
-def parts(page: Path) -> list[str]:
-    """The names of a lesson's parts, in their order."""
-    return [name for name, _ in _parts(page)]
+def open_lesson(lesson: str, part: str, **knobs: str) -> AppTest:
+    """The page after a first run with this part and these knobs in its address."""
+    page = AppTest.from_file(str(PAGES / f"{lesson}.py"), default_timeout=60)
+    page.query_params[state.PART] = part
+    for name, value in knobs.items():
+        page.query_params[name] = value
+    return page.run()
 
 
-def word_count(page: Path) -> int:
-    """Words that its parts say, all together."""
-    return sum(len(words.split()) for _, words in _parts(page))
+def said(page: AppTest) -> str:
+    """Everything written on the page, tables as in Markdown."""
+    rows = ["| " + " | ".join(row) + " |" for one in page.table for row in one.value.to_numpy().tolist()]
+    return "\n".join([*(one.value for one in page.markdown), *rows])
 
 
-def _parts(page: Path) -> list[tuple[str, str]]:
-    tree = ast.parse(page.read_text(encoding="utf-8"))
+def parts(lesson: str) -> dict[str, str]:
+    """The words of a lesson's parts, by their names."""
+    tree = ast.parse((PAGES / f"{lesson}.py").read_text(encoding="utf-8"))
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "Part"]
-    return [
-        (IN_A_MODEL if isinstance(call.args[0], ast.Name) else ast.literal_eval(call.args[0]), _literal(call.args[1]))
-        for call in calls
-    ]
-
-
-def _literal(node: ast.expr) -> str:
-    return str(ast.literal_eval(node))
+    return {
+        IN_A_MODEL if isinstance(name, ast.Name) else ast.literal_eval(name): ast.literal_eval(words)
+        for name, words, _ in (call.args for call in calls)
+    }

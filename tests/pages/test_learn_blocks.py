@@ -1,43 +1,18 @@
-"""The page "In blocks" without a browser: every part opens, its words are few, its numbers are core's."""
+"""The page "In blocks" without a browser: its numbers are core's."""
+
+from functools import partial
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from core import attend
 from core.attention.sources import toy_sentence
 from core.lessons.blocks import differences, in_blocks, one_query
-from tests.pages.lessons import PAGES, parts, word_count
+from tests.pages.lessons import open_lesson, said
 from ui import state
 from ui.views.lesson import IN_A_MODEL
 from ui.views.tables import small_number
 
-PAGE = PAGES / "blocks.py"
-
-
-def opened(part: str, **knobs: str) -> AppTest:
-    page = AppTest.from_file(str(PAGE), default_timeout=60)
-    page.query_params[state.PART] = part
-    for name, value in knobs.items():
-        page.query_params[name] = value
-    return page.run()
-
-
-def said(page: AppTest) -> str:
-    """Everything written on the page, tables as in Markdown."""
-    rows = ["| " + " | ".join(row) + " |" for one in page.table for row in one.value.to_numpy().tolist()]
-    return "\n".join([*(one.value for one in page.markdown), *rows])
-
-
-@pytest.mark.parametrize("part", parts(PAGE))
-def test_every_part_opens_with_a_picture(part):
-    page = opened(part)
-    assert not page.exception
-    assert not page.error
-    assert page.get("plotly_chart")
-
-
-def test_few_words():
-    assert word_count(PAGE) <= 120
+opened = partial(open_lesson, "blocks")
 
 
 @pytest.mark.parametrize("block_size", [1, 3, 50])

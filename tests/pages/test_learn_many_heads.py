@@ -1,35 +1,16 @@
-"""The page "Many heads" without a browser: every part opens, its words are few, its numbers are core's."""
+"""The page "Many heads" without a browser: its numbers are core's."""
+
+from functools import partial
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from core.heads.contributions import lengths
 from core.lessons.many_heads import fetch, heads_of_a_sentence
-from tests.pages.lessons import PAGES, parts, word_count
+from tests.pages.lessons import open_lesson
 from ui import state
 from ui.controls.scene import SENTENCE
 
-PAGE = PAGES / "many_heads.py"
-
-
-def opened(part: str, **knobs: str) -> AppTest:
-    page = AppTest.from_file(str(PAGE), default_timeout=60)
-    page.query_params[state.PART] = part
-    for name, value in knobs.items():
-        page.query_params[name] = value
-    return page.run()
-
-
-@pytest.mark.parametrize("part", parts(PAGE))
-def test_every_part_opens_with_a_picture(part):
-    page = opened(part)
-    assert not page.exception
-    assert not page.error
-    assert page.get("plotly_chart")
-
-
-def test_few_words():
-    assert word_count(PAGE) <= 120
+opened = partial(open_lesson, "many_heads")
 
 
 @pytest.mark.parametrize("heads", [1, 2, 4, 8, 12])

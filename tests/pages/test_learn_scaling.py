@@ -1,37 +1,17 @@
-"""The page "Why 1/√d_k" without a browser: every part and setting opens, its words are few, its numbers are core's."""
+"""The page "Why 1/√d_k" without a browser: every setting opens, its numbers are core's."""
+
+from functools import partial
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from core import capture
 from core.lessons.scaling import model_scores, over_heads
-from tests.pages.lessons import PAGES, parts, word_count
+from tests.pages.lessons import open_lesson
 from ui import state
 from ui.controls.scene import SENTENCE
 from ui.views.lesson import IN_A_MODEL
 
-PAGE = PAGES / "scaling.py"
-
-
-def opened(part: str, **knobs: str) -> AppTest:
-    page = AppTest.from_file(str(PAGE), default_timeout=60)
-    page.query_params[state.PART] = part
-    for name, value in knobs.items():
-        page.query_params[name] = value
-    return page.run()
-
-
-@pytest.mark.parametrize("part", parts(PAGE))
-def test_every_part_opens_with_a_picture(part):
-    page = opened(part)
-    assert not page.exception
-    assert not page.error
-    assert page.get("plotly_chart")
-
-
-def test_six_parts_and_few_words():
-    assert len(parts(PAGE)) == 6
-    assert word_count(PAGE) <= 120
+opened = partial(open_lesson, "scaling")
 
 
 @pytest.mark.parametrize(

@@ -1,38 +1,15 @@
-"""The page "Self and cross" without a browser: every part opens, its words are few, its numbers are core's."""
+"""The page "Self and cross" without a browser: its numbers are core's."""
+
+from functools import partial
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from core.lessons.self_and_cross import BLOCKS, other_keys
-from tests.pages.lessons import PAGES, parts, word_count
+from tests.pages.lessons import open_lesson, said
 from ui import state
 
-PAGE = PAGES / "self_and_cross.py"
+opened = partial(open_lesson, "self_and_cross")
 READ, INSTEAD, WRITTEN = "Il fait beau .", "Il pleut", "It is"
-
-
-def opened(part: str, **knobs: str) -> AppTest:
-    page = AppTest.from_file(str(PAGE), default_timeout=60)
-    page.query_params[state.PART] = part
-    for name, value in knobs.items():
-        page.query_params[name] = value
-    return page.run()
-
-
-def words_of(page: AppTest) -> str:
-    return "".join(one.value for one in page.markdown)
-
-
-@pytest.mark.parametrize("part", parts(PAGE))
-def test_every_part_opens_with_a_picture(part):
-    page = opened(part)
-    assert not page.exception
-    assert not page.error
-    assert page.get("plotly_chart")
-
-
-def test_few_words():
-    assert word_count(PAGE) <= 120
 
 
 @pytest.mark.parametrize(
@@ -41,13 +18,13 @@ def test_few_words():
 )
 def test_the_weights_are_queries_by_keys(place, weights, output):
     page = opened("Three blocks", **{state.BLOCK: BLOCKS[place].name, state.READ: READ, state.WRITTEN: WRITTEN})
-    assert f"weights **{weights}** and an output of **{output}**" in words_of(page)
+    assert f"weights **{weights}** and an output of **{output}**" in said(page)
 
 
 def test_the_change_is_cores():
     page = opened("Other keys", **{state.READ: READ, state.READ_INSTEAD: INSTEAD, state.WRITTEN: WRITTEN})
     found = other_keys(READ, INSTEAD, WRITTEN)
-    assert f"queries **0**, in the output **{found.output_change:.2f}**" in words_of(page)
+    assert f"queries **0**, in the output **{found.output_change:.2f}**" in said(page)
 
 
 @pytest.mark.parametrize(

@@ -1,43 +1,17 @@
-"""The page "Softmax" without a browser: every part opens, its words are few, its numbers are core's."""
+"""The page "Softmax" without a browser: its numbers are core's."""
+
+from functools import partial
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from core.lessons.softmax import in_formats, normalised, precisions, softmax_steps
-from tests.pages.lessons import PAGES, parts, word_count
+from tests.pages.lessons import open_lesson, said
 from ui import state
 from ui.controls.scene import SENTENCE, opening_head
 from ui.views.lesson import IN_A_MODEL
 from ui.views.tables import numbers, small_number
 
-PAGE = PAGES / "softmax.py"
-
-
-def opened(part: str, **knobs: str) -> AppTest:
-    page = AppTest.from_file(str(PAGE), default_timeout=60)
-    page.query_params[state.PART] = part
-    for name, value in knobs.items():
-        page.query_params[name] = value
-    return page.run()
-
-
-def said(page: AppTest) -> str:
-    """Everything written on the page, tables as in Markdown."""
-    rows = ["| " + " | ".join(row) + " |" for one in page.table for row in one.value.to_numpy().tolist()]
-    return "\n".join([*(one.value for one in page.markdown), *rows])
-
-
-@pytest.mark.parametrize("part", parts(PAGE))
-def test_every_part_opens_with_a_picture(part):
-    page = opened(part)
-    assert not page.exception
-    assert not page.error
-    assert page.get("plotly_chart")
-    assert "|" in said(page)
-
-
-def test_few_words():
-    assert word_count(PAGE) <= 120
+opened = partial(open_lesson, "softmax")
 
 
 def test_sums_ranks_and_the_shift():

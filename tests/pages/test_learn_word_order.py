@@ -1,42 +1,18 @@
-"""The page "Word order" without a browser: every part opens, its words are few, its numbers are core's."""
+"""The page "Word order" without a browser: its numbers are core's."""
 
 import json
 from base64 import b64decode
+from functools import partial
 
 import numpy as np
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from core.lessons.word_order import alibi_slopes, shift, shuffle
-from tests.pages.lessons import PAGES, parts, word_count
+from tests.pages.lessons import open_lesson, said
 from ui import state
 from ui.views.lesson import IN_A_MODEL
 
-PAGE = PAGES / "word_order.py"
-
-
-def opened(part: str, **knobs: str) -> AppTest:
-    page = AppTest.from_file(str(PAGE), default_timeout=60)
-    page.query_params[state.PART] = part
-    for name, value in knobs.items():
-        page.query_params[name] = value
-    return page.run()
-
-
-def said(page: AppTest) -> str:
-    return "\n".join(one.value for one in page.markdown)
-
-
-@pytest.mark.parametrize("part", parts(PAGE))
-def test_every_part_opens_with_a_picture(part):
-    page = opened(part)
-    assert not page.exception
-    assert not page.error
-    assert page.get("plotly_chart")
-
-
-def test_few_words():
-    assert word_count(PAGE) <= 120
+opened = partial(open_lesson, "word_order")
 
 
 @pytest.mark.parametrize("source", ["Nothing", "Causal mask"])

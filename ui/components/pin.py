@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import streamlit as st
 from numpy.typing import NDArray
+from streamlit.components.v2 import component
 
 from core import AttentionTrace
 from core.attention.ledger import strongest_pair
@@ -19,9 +20,7 @@ from ui import state
 
 FARTHEST = 2**31  # no text has more positions
 
-_LISTENER = st.components.v2.component(
-    "headlight_pin", js=Path(__file__).with_suffix(".js").read_text(encoding="utf-8")
-)
+_LISTENER = component("headlight_pin", js=Path(__file__).with_suffix(".js").read_text(encoding="utf-8"))
 
 
 def listen(on_cell: Callable[[], None] | None = None) -> None:

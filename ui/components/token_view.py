@@ -14,13 +14,14 @@ from typing import Any, Literal
 import numpy as np
 import streamlit as st
 from numpy.typing import ArrayLike, NDArray
+from streamlit.components.v2 import component
 
 from core.figures.labels import visible
 
 MAX_TOKENS = 256  # a side: more is neither read nor sent comfortably
 
 _HERE = Path(__file__)
-_VIEW = st.components.v2.component(
+_VIEW = component(
     "headlight_token_view",
     css=_HERE.with_suffix(".css").read_text(encoding="utf-8"),
     js=_HERE.with_suffix(".js").read_text(encoding="utf-8"),

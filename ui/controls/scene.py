@@ -125,7 +125,7 @@ def _picture(name: str) -> stores.TextRequest | None:
     """The picture that was last uploaded, on this page or another: an upload field forgets its file when one leaves."""
     types = ["png", "jpg", "jpeg", "webp"]
     file = st.file_uploader("Picture", types, key=state.IMAGE, on_change=_keep_picture)
-    kept = st.session_state.get(state.PICTURE)
+    kept = st.session_state.get(state.SHOWN_IMAGE)
     still = "" if kept is None or file is not None else f"{plain(kept[0])} is still shown. "
     st.caption(f"{still}This model reads pictures. An uploaded picture is not part of the page's address.")
     return None if kept is None else stores.TextRequest(name, "", image=kept[1])
@@ -133,7 +133,7 @@ def _picture(name: str) -> stores.TextRequest | None:
 
 def _keep_picture() -> None:
     file = st.session_state[state.IMAGE]
-    st.session_state[state.PICTURE] = None if file is None else (file.name, file.getvalue())
+    st.session_state[state.SHOWN_IMAGE] = None if file is None else (file.name, file.getvalue())
 
 
 def _second_text(model: Model) -> tuple[str | None, str | None]:

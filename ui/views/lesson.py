@@ -2,42 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import plotly.graph_objects as go
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from core import Capture
+from core import Capture, InputError
 from core.models.modules import Kind
 from ui import state, stores
 from ui.controls.scene import Scene, choose_head, choose_text
+from ui.markdown import show_error
 
 IN_A_MODEL = "In a real model"
 
 
 @dataclass(frozen=True)
 class Part:
-    """One experiment of a lesson: what its tab is called, and what it shows in at most a few sentences of Markdown."""
+    """One experiment of a lesson: what its tab is called, its few sentences of Markdown, and what draws it."""
 
     name: str
     words: str
+    show: Callable[[Part], None]
 
 
-def choose_part(title: str, parts: tuple[Part, ...]) -> Part:
-    """The lesson's title and the choice between its experiments."""
+def show_lesson(title: str, parts: tuple[Part, ...]) -> None:
+    """The lesson's title, the choice between its experiments, and the chosen one."""
     st.subheader(title, anchor=False)
-    names = {part.name: part for part in parts}
+    named = {part.name: part for part in parts}
     chosen = st.segmented_control(
         "Experiment",
-        list(names),
+        list(named),
         default=parts[0].name,
         required=True,
         key=state.PART,
         bind="query-params",
         label_visibility="collapsed",
     )
-    return names[chosen]
+    part = named[chosen]
+    try:
+        part.show(part)
+    except InputError as error:
+        show_error(error)
 
 
 def picture_and_knobs(part: Part) -> tuple[DeltaGenerator, DeltaGenerator]:

@@ -1,0 +1,32 @@
+const STEPS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+export default function ({ parentElement, data, setTriggerValue }) {
+    const keys = parentElement.querySelector(".keys");
+    keys.textContent = data.text;
+    keys.setAttribute("aria-label", data.label);
+    // Keys are pressed faster than the page runs, which sees only the last of several. So the walk is kept here, and what
+    // the page says counts once it has seen the last press.
+    const walk = (keys.walk ??= { presses: data.presses });
+    if (walk.presses <= data.presses) Object.assign(walk, { place: data.place, presses: data.presses });
+    const press = (event) => {
+        const step = STEPS[event.key];
+        if (!step || event.ctrlKey || event.metaKey || event.altKey) return;
+        event.preventDefault();
+        walk.place = walk.place.map((at, axis) => Math.max(0, Math.min(at + step[axis], data.shape[axis] - 1)));
+        walk.presses += 1;
+        setTriggerValue("step", { place: walk.place, presses: walk.presses });
+    };
+    // A click on the atlas means: from here on with the keys. (Plotly covers the page while the mouse is pressed.)
+    let isOnPicture = false;
+    const down = (event) => { isOnPicture = Boolean(event.target.closest && event.target.closest(data.picture)); };
+    const up = () => {
+        if (isOnPicture) keys.focus({ preventScroll: true });
+        isOnPicture = false;
+    };
+    keys.onkeydown = press; // not one listener more: an earlier call may be cleaned up after a later one
+    document.addEventListener("pointerdown", down, true);
+    document.addEventListener("pointerup", up, true);
+    return () => {
+        document.removeEventListener("pointerdown", down, true);
+        document.removeEventListener("pointerup", up, true);
+    };
+}
