@@ -19,8 +19,6 @@ complete = pytest.mark.skipif(not python_files("tests/browser"), reason="until a
 
 # Installed though no file of ours imports them, and why.
 USED_THROUGH_ANOTHER = {
-    "accelerate": "transformers refuses to read a GGUF file without it",
-    "gguf": "transformers reads GGUF files with it",
     "import-linter": "run by tests/test_layout.py",
     "pyright": "run by check.py",
     "pytest-xdist": "lets pytest run in two processes",

@@ -1,6 +1,6 @@
 """A GGUF file as a folder of safetensors, converted once and kept in the user's cache.
 
-Reading a quantised GGUF takes transformers many seconds; reading the same values from safetensors takes a fraction of one.
+Undoing the quantisation takes about two seconds; reading the same values from safetensors takes a fraction of one.
 The folder's name carries the hash of the file it came from, and its manifest is written last, so what is found there is
 either complete or made again: a conversion that was killed leaves nothing that could be mistaken for a model.
 
@@ -17,21 +17,23 @@ import os
 import shutil
 import sys
 import tempfile
+import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
+import numpy as np
 import torch
 from filelock import FileLock, Timeout
-from gguf import LlamaFileType
+from gguf import GGMLQuantizationType, LlamaFileType, dequantize
+from numpy.typing import NDArray
 from safetensors import SafetensorError
 from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
-from transformers.integrations.gguf.reader import read_gguf_metadata
+from transformers import LlamaConfig, LlamaForCausalLM, TokenizersBackend
+from transformers.integrations.gguf.reader import GgufHeader, read_gguf_metadata
 
 from core.errors import InputError
 
@@ -40,13 +42,44 @@ CONVERSION = 1
 
 MANIFEST = "manifest.json"
 
-# Held while transformers builds a network: it sets torch's default dtype meanwhile, which is the whole process's, so two
-# threads that load different dtypes get each other's and leave the wrong default behind.
-BUILDING = Lock()
-
 # tokenizer.ggml.pre values (how a text is cut before tokens are merged) that transformers does not know and replaces by
 # GPT-2's cut. These models were trained with every digit cut off first; without that "\n\n1." becomes other tokens.
 _DIGITS_ALONE = frozenset({"smollm"})
+
+# What a GGUF's metadata is called in transformers' configuration.
+_SETTINGS = {
+    "general.name": "_model_name_or_path",
+    "llama.context_length": "max_position_embeddings",
+    "llama.block_count": "num_hidden_layers",
+    "llama.feed_forward_length": "intermediate_size",
+    "llama.embedding_length": "hidden_size",
+    "llama.rope.dimension_count": "head_dim",
+    "llama.rope.freq_base": "rope_theta",
+    "llama.attention.head_count": "num_attention_heads",
+    "llama.attention.head_count_kv": "num_key_value_heads",
+    "llama.attention.layer_norm_rms_epsilon": "rms_norm_eps",
+    "llama.vocab_size": "vocab_size",
+    "tokenizer.ggml.bos_token_id": "bos_token_id",
+    "tokenizer.ggml.eos_token_id": "eos_token_id",
+    "tokenizer.ggml.unknown_token_id": "unk_token_id",
+    "tokenizer.ggml.padding_token_id": "pad_token_id",
+}
+
+# The same for the parts of a layer, and for what stands before and after all layers.
+_PARTS = {
+    "attn_norm": "input_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "ffn_norm": "post_attention_layernorm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+    "token_embd": "model.embed_tokens",
+    "output_norm": "model.norm",
+    "output": "lm_head",
+}
 
 
 @dataclass(frozen=True)
@@ -80,7 +113,7 @@ def file_sha256(path: Path) -> str:
 def converted(gguf: Path, report: Callable[[str], None] | None = None) -> Converted:
     """The folder that the GGUF file was converted to, converting it first if that has not been done.
 
-    Takes about 20 s and 0.5 GB of disk for a model of 135M parameters, once. Several processes may ask at the same time:
+    Takes about 2 s and 0.5 GB of disk for a model of 135M parameters, once. Several processes may ask at the same time:
     one converts, the others wait. `report` is told in words what takes time.
 
     Raises InputError (field "model") if the file cannot be read as a language model or the cache folder not written.
@@ -144,7 +177,7 @@ def _convert(gguf: Path, sha256: str, folder: Path, report: Callable[[str], None
             shutil.rmtree(left)
     part = Path(tempfile.mkdtemp(prefix=unfinished, dir=folder.parent))
     try:
-        report(f"Reading {gguf.stem}: converting its weights, once, about 20 s")
+        report(f"Reading {gguf.stem}: converting its weights, once, about 2 s")
         network, tokenizer, quantisation = _read(gguf)
         report(f"Reading {gguf.stem}: keeping the converted weights in {folder.parent}")
         network.save_pretrained(part)
@@ -168,33 +201,87 @@ def _convert(gguf: Path, sha256: str, folder: Path, report: Callable[[str], None
     return manifest
 
 
-def _read(gguf: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, str]:
+def _read(gguf: Path) -> tuple[LlamaForCausalLM, TokenizersBackend, str]:
     """The GGUF's network with its weights as float32, its tokenizer, and the name of its quantisation.
 
     float32 because it holds every dequantised value exactly: float16 changes a quarter of the weights, bfloat16 most.
     """
     try:
         metadata, _ = read_gguf_metadata(str(gguf))
-        quantisation = LlamaFileType(metadata["general.file_type"]).name.removeprefix("MOSTLY_").removeprefix("ALL_")
-        with BUILDING:
-            network = AutoModelForCausalLM.from_pretrained(
-                gguf.parent, gguf_file=gguf.name, dtype=torch.float32, local_files_only=True, trust_remote_code=False
+        if (architecture := metadata["general.architecture"]) != "llama":
+            raise InputError(
+                f"{gguf} has the architecture {architecture!r}, and GGUF files are read only if theirs is 'llama'. Take the "
+                f"same model as a folder with safetensors.",
+                field="model",
             )
-        tokenizer = AutoTokenizer.from_pretrained(
-            gguf.parent, gguf_file=gguf.name, local_files_only=True, trust_remote_code=False
-        )
+        quantisation = LlamaFileType(metadata["general.file_type"]).name.removeprefix("MOSTLY_").removeprefix("ALL_")
+        network = _network(gguf, metadata)
+        # Not AutoTokenizer, which takes seconds to read the whole file once more for a configuration.
+        tokenizer = TokenizersBackend.from_pretrained(gguf.parent, gguf_file=gguf.name, local_files_only=True)
+    except InputError:
+        raise
     except Exception as error:
+        why = textwrap.shorten(str(error), 300)  # torch names every weight that does not fit, each in a line
         raise InputError(
-            f"{gguf} cannot be read as a language model: {error}. If the file is damaged, install it again.",
+            f"{gguf} cannot be read as a language model: {why}. If the file is damaged, install it again.",
             field="model",
         ) from error
-    # The weights are plain float32 by now, but transformers still calls the model quantised and refuses to save it.
-    quantizer: Any = network.hf_quantizer
-    quantizer.remove_quantization_config(network)
     if metadata.get("tokenizer.ggml.pre") in _DIGITS_ALONE:
         cut = Sequence([Digits(individual_digits=True), ByteLevel(add_prefix_space=False)])
         tokenizer.backend_tokenizer.pre_tokenizer = cut
     return network, tokenizer, quantisation
+
+
+def _network(gguf: Path, metadata: dict[str, Any]) -> LlamaForCausalLM:
+    """The network that the metadata describes, with the file's weights."""
+    settings = {ours: metadata[theirs] for theirs, ours in _SETTINGS.items() if theirs in metadata}
+    weights = _weights(gguf, metadata["llama.attention.head_count"], metadata["llama.attention.head_count_kv"])
+    tied = "lm_head.weight" not in weights
+    if tied:
+        weights["lm_head.weight"] = weights["model.embed_tokens.weight"]
+    with torch.device("meta"):  # no room for numbers that are replaced at once
+        network = LlamaForCausalLM(LlamaConfig(tie_word_embeddings=tied, **settings))
+    # An error unless every weight is there, none is left over and all have their shapes.
+    network.load_state_dict(weights, assign=True)
+    return network
+
+
+def _weights(gguf: Path, heads: int, key_heads: int) -> dict[str, torch.Tensor]:
+    """Every tensor of the file in float32, by transformers' name for it.
+
+    transformers finds where the tensors lie: gguf.GGUFReader makes an array of each of 98,052 tokens and merges first, and
+    takes longer for that than all the rest takes.
+    """
+    header = GgufHeader.from_file(str(gguf))
+    content = np.asarray(np.memmap(gguf, np.uint8, "r"))
+    weights = {}
+    for tensor in header.tensors:
+        start = header.data_start + tensor.offset
+        rows = content[start : start + tensor.nbytes].reshape(tensor.shape[0], -1)
+        values = dequantize(rows, GGMLQuantizationType(tensor.ggml_type)).reshape(tensor.shape)
+        if tensor.name.endswith("attn_q.weight"):
+            values = _halves(values, heads)
+        elif tensor.name.endswith("attn_k.weight"):
+            values = _halves(values, key_heads)
+        # A copy only of what still is the file itself, which must not be written to.
+        weights[_name(tensor.name)] = torch.from_numpy(np.require(values, requirements=["C", "W"]))
+    return weights
+
+
+def _name(theirs: str) -> str:
+    """blk.3.attn_q.weight -> model.layers.3.self_attn.q_proj.weight. A name that is not known stays."""
+    block, _, part = theirs.removesuffix(".weight").rpartition(".")
+    layer = f"model.layers.{block.removeprefix('blk.')}." if block else ""
+    return f"{layer}{_PARTS.get(part, part)}.weight"
+
+
+def _halves(weight: NDArray[np.float32], heads: int) -> NDArray[np.float32]:
+    """W_Q or W_K of all heads [heads x d_head, d_model], rows in transformers' order.
+
+    Rotary embedding turns pairs of rows: neighbours in llama.cpp, and in transformers a row of a head's first half with the
+    row in the same place of its second half.
+    """
+    return weight.reshape(heads, -1, 2, weight.shape[1]).swapaxes(1, 2).reshape(weight.shape)
 
 
 def _flush(folder: Path) -> None:

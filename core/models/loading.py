@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Lock
 from typing import Any, NoReturn
 
 import torch
@@ -34,7 +35,7 @@ from transformers import (
 from core.errors import InputError
 from core.models.calls import IMPLEMENTATION
 from core.models.catalogue import CATALOGUE, CatalogueEntry
-from core.models.conversion import BUILDING, converted, file_sha256
+from core.models.conversion import converted, file_sha256
 from core.models.images import ImageSettings, image_settings
 from core.models.model import Model
 from core.models.modules import asks_the_registry
@@ -45,6 +46,10 @@ constants.HF_HUB_DISABLE_TELEMETRY = True
 Report = Callable[[str], None]
 
 DTYPES = ("float32", "float64", "float16", "bfloat16")
+
+# Held while transformers builds a network: it sets torch's default dtype meanwhile, which is the whole process's, so two
+# threads that load different dtypes get each other's and leave the wrong default behind.
+_BUILDING = Lock()
 
 # What is fetched from the hub: no pickles, no code, nothing from subfolders (other formats, training states).
 _SMALL_FILES = ["*.json", "*.txt", "*.model", "*.spm", "*.jinja"]
@@ -247,7 +252,7 @@ def _weight_files(source: _Source) -> list[Path]:
 def _network(source: _Source, config: PreTrainedConfig, dtype: torch.dtype) -> PreTrainedModel:
     kind = _class_for(source, config)
     try:
-        with BUILDING:
+        with _BUILDING:
             loaded: Any = kind.from_pretrained(
                 source.folder,
                 config=config,

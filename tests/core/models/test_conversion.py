@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import resource
@@ -16,7 +17,7 @@ import numpy as np
 import pytest
 from filelock import FileLock
 from safetensors.numpy import load_file
-from transformers import AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from core.errors import InputError
@@ -55,9 +56,9 @@ def tiny_tensors() -> dict[str, np.ndarray]:
     return tensors
 
 
-def write_tiny(path: Path) -> Path:
-    """A Llama with random float32 weights and a byte-level vocabulary of the 256 bytes, a double newline and one special."""
-    writer = gguf.GGUFWriter(path, "llama")
+def write_tiny(path: Path, tensors: dict[str, np.ndarray], architecture: str = "llama") -> Path:
+    """A Llama with these float32 weights and a byte-level vocabulary of the 256 bytes, a double newline and one special."""
+    writer = gguf.GGUFWriter(path, architecture)
     writer.add_block_count(LAYERS)
     writer.add_context_length(64)
     writer.add_embedding_length(HIDDEN)
@@ -77,7 +78,7 @@ def write_tiny(path: Path) -> Path:
     writer.add_token_merges([f"{newline} {newline}"])
     for key in (writer.add_bos_token_id, writer.add_eos_token_id, writer.add_unk_token_id, writer.add_pad_token_id):
         key(0)
-    for name, values in tiny_tensors().items():
+    for name, values in tensors.items():
         writer.add_tensor(name, values)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -88,7 +89,7 @@ def write_tiny(path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_tiny(tmp_path_factory.mktemp("gguf") / "tiny.gguf")
+    return write_tiny(tmp_path_factory.mktemp("gguf") / "tiny.gguf", tiny_tensors())
 
 
 @pytest.fixture
@@ -148,6 +149,16 @@ def test_every_weight_is_the_one_in_the_file(tiny: Path, cache: Path) -> None:
     assert made.sha256 == file_sha256(tiny)
     assert made.quantisation == "F32"
     assert made.folder.parent == cache
+
+
+@pytest.mark.usefixtures("cache")
+def test_a_matrix_of_its_own_turns_the_last_states_into_logits(tmp_path: Path) -> None:
+    """Where the file has none, as SmolLM2's, the embedding does it."""
+    unembedding = np.arange(258 * HIDDEN, dtype=np.float32).reshape(258, HIDDEN)
+    folder = converted(write_tiny(tmp_path / "own.gguf", {**tiny_tensors(), "output.weight": unembedding})).folder
+    network = AutoModelForCausalLM.from_pretrained(folder)
+    np.testing.assert_array_equal(network.lm_head.weight.detach(), unembedding)
+    np.testing.assert_array_equal(network.model.embed_tokens.weight.detach(), tiny_tensors()["token_embd.weight"])
 
 
 @pytest.mark.usefixtures("cache")
@@ -298,6 +309,51 @@ def test_the_real_weights_are_dequantised_exactly(recovered: tuple[Path, list[st
     assert_same_weights(found, wanted, heads=9, key_heads=3)
 
 
+def test_the_real_model_is_what_transformers_reads(recovered: tuple[Path, list[str]]) -> None:
+    """transformers reads the GGUF by itself too, in eight times the time and with a package that the app does not need.
+
+    The expected values were saved from it once (transformers 5.23.0, accelerate 1.15.0, float32):
+    AutoModelForCausalLM.from_pretrained(SMOLLM2.parent, gguf_file=SMOLLM2.name, dtype=torch.float32). The hash is over every
+    tensor's name, dtype, shape and bytes, by name.
+    """
+    folder, _ = recovered
+    everything = hashlib.sha256()
+    for name, values in sorted(load_file(folder / "model.safetensors").items()):
+        everything.update(f"{name} {values.dtype} {values.shape}\n".encode())
+        everything.update(values)
+    assert everything.hexdigest() == "15de52720e20a45e4e8358f990c18d70df7af4ed1b83eb20b5ac6ff3cb0dae2e"
+    settings = json.loads((folder / "config.json").read_text())
+    del settings["transformers_version"]
+    assert settings == {
+        "_model_name_or_path": "Smollm2 135M 8k Lc100K Mix1 Ep2",
+        "architectures": ["LlamaForCausalLM"],
+        "attention_bias": False,
+        "attention_dropout": 0.0,
+        "bos_token_id": 1,
+        "dtype": "float32",
+        "eos_token_id": 2,
+        "head_dim": 64,
+        "hidden_act": "silu",
+        "hidden_size": 576,
+        "initializer_range": 0.02,
+        "intermediate_size": 1536,
+        "max_position_embeddings": 8192,
+        "mlp_bias": False,
+        "model_type": "llama",
+        "num_attention_heads": 9,
+        "num_hidden_layers": 30,
+        "num_key_value_heads": 3,
+        "pad_token_id": 2,
+        "pretraining_tp": 1,
+        "rms_norm_eps": 9.999999747378752e-06,
+        "rope_parameters": {"rope_theta": 100000.0, "rope_type": "default"},
+        "tie_word_embeddings": True,
+        "unk_token_id": 0,
+        "use_cache": True,
+        "vocab_size": 49152,
+    }
+
+
 def test_two_processes_at_once(tiny: Path, cache: Path) -> None:
     """Both are held back until both wait, then let go together: one converts, the other finds it done."""
     sha256 = file_sha256(tiny)
@@ -361,6 +417,28 @@ def test_a_file_that_cannot_be_read(content: bytes | str, tiny: Path, cache: Pat
     assert raised.value.field == "model"
     assert unfinished(cache) == []
     assert not list(cache.glob(f"*/{MANIFEST}"))
+
+
+@pytest.mark.usefixtures("cache")
+def test_another_architecture_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"architecture 'gemma'.* only if theirs is 'llama'.*safetensors") as raised:
+        converted(write_tiny(tmp_path / "gemma.gguf", tiny_tensors(), "gemma"))
+    assert raised.value.field == "model"
+
+
+@pytest.mark.usefixtures("cache")
+@pytest.mark.parametrize("wrong", ["missing", "unknown", "of another shape"])
+def test_weights_that_do_not_fit_are_refused(wrong: str, tmp_path: Path) -> None:
+    """None is made up, and none is left out: the numbers would be another model's."""
+    tensors = tiny_tensors()
+    values = tensors.pop("blk.1.ffn_up.weight")
+    if wrong != "missing":
+        name = "blk.1.ffn_up.weight" if wrong == "of another shape" else "rope_freqs.weight"
+        tensors |= {"blk.1.ffn_up.weight": values, name: values[:-1]}
+    with pytest.raises(InputError, match="cannot be read as a language model") as raised:
+        converted(write_tiny(tmp_path / "odd.gguf", tensors))
+    assert raised.value.field == "model"
+    assert "\n" not in str(raised.value)
 
 
 # --- where the cache is
