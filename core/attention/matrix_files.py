@@ -5,6 +5,7 @@ import math
 import re
 import zipfile
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from core.errors import InputError
 MAX_CELLS = 512 * 1024
 MAX_TEXT_BYTES = 16 * 2**20  # MAX_CELLS numbers at full precision, 24 characters each, and their separators
 MAX_FILE_BYTES = 32 * 2**20  # query, key, value, mask and bias of MAX_CELLS float64 each
+MAX_SCORES = 4_096 * 4_096  # those of the longest text on the pages: 128 MB of float64 a stage, and a trace keeps four
 
 NPZ_NAMES = {
     "query": "query",
@@ -39,6 +41,10 @@ _MASK_KINDS = "biuf"
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[+-]?(?:nan|inf(?:inity)?)", re.IGNORECASE)
 _SEPARATORS = {";": "semicolons", ",": "commas", "\t": "tabs"}
+# A line with something in it, found without a list of all lines.
+_ROW = re.compile(r"^.*\S.*$", re.MULTILINE)
+# A tab that only indents or ends a line separates nothing. Nothing is given back (*+), so that this takes linear time.
+_SEPARATING_TAB = re.compile(r"\S[^\S\t\n]*+\t[^\S\n]*+\S")
 
 
 @dataclass(frozen=True)
@@ -110,6 +116,24 @@ def read_npz(data: bytes, *, name: str = "") -> dict[str, np.ndarray]:
     return arrays
 
 
+def check_scores(query: np.ndarray, key: np.ndarray, value: np.ndarray) -> None:
+    """Raise InputError if these matrices, each small enough, make more than MAX_SCORES scores or outputs.
+
+    A score for each query and key [queries, keys], and an output for each query and column of value [queries, d_v].
+    To be asked before `attend`, which has no limit.
+    """
+    queries, keys, columns = len(query), len(key), value.shape[1]
+    scores = ("key", f"{keys:,} keys make {queries * keys:,} scores", queries * keys)
+    outputs = ("value", f"values of {columns:,} numbers make {queries * columns:,} outputs", queries * columns)
+    for field, words, count in (scores, outputs):
+        if count > MAX_SCORES:
+            raise InputError(
+                f"{queries:,} queries and {words}; at most {MAX_SCORES:,} can be computed, such as 4,096 × 4,096. "
+                f"Give fewer rows or columns.",
+                field=field,
+            )
+
+
 def to_csv(array: ArrayLike) -> str:
     """Text for a finite matrix [rows, columns] from which `read_matrix` (for bools: `read_mask`) gets back the very same.
 
@@ -142,39 +166,48 @@ def _read_text(text: str, source: _Input) -> NDArray[np.float64]:
     _check_size(len(text), MAX_TEXT_BYTES, source, "characters")
     # Papers and web pages write the minus sign as its own character.
     text = text.removeprefix("\ufeff").replace("\N{MINUS SIGN}", "-")
-    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    # One separator for the whole text: were "1,5;2,5" split at both, decimal commas would become four wrong numbers.
-    # Stripped first: a tab that only indents or ends a line separates nothing.
-    separator = next((mark for mark in _SEPARATORS if any(mark in line.strip() for line in lines)), None)
-
-    height = sum(1 for line in lines if line.strip())
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    separator = _separator(text)
+    height = sum(1 for _ in _ROW.finditer(text))
     if height == 0:
         raise source.error("there are no numbers. Write one row a line, such as 0.5, -2, 1e-3.")
-    rows: list[list[float]] = []
-    first, width = 0, 0
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        # Counted before it is split, so that a hostile line costs no memory.
-        length = _count_cells(line, separator)
-        if not rows:
-            first, width = number, length
-            _check_cells(height, width, source)
-        if length != width:
-            raise source.error(
-                f"line {number} differs from line {first} in its number of cells: {length:,}, not {width:,}. Make them equal."
-            )
-        cells = [cell.strip() for cell in line.split(separator)]
-        row = _numbers(cells)
-        if row is None:
-            header = not rows and height > 1 and not any(map(_NUMBER.fullmatch, cells))
-            raise _bad_cell(cells, number, separator, header, source)
-        rows.append(row)
-    return np.array(rows)
+    width = _count_cells(next(_ROW.finditer(text)).group(), separator)
+    _check_cells(height, width, source)
+    cells: list[str] = []
+    ragged = None
+    for row in _ROW.finditer(text):
+        # Into one piece more than wanted at most, so that a hostile line costs no memory.
+        pieces = row.group().split(separator, width)
+        if len(pieces) != width:
+            ragged = row
+            break
+        cells += pieces
+    cells = list(map(str.strip, cells))
+    # All at once: row by row, half a million rows of one number would take many times as long.
+    numbers = _numbers(cells)
+    if numbers is None:
+        raise _bad_cell(cells, width, text, separator, source)
+    if ragged is not None:
+        first = _line_number(text, next(_ROW.finditer(text)).start())
+        length = _count_cells(ragged.group(), separator)
+        raise source.error(
+            f"line {_line_number(text, ragged.start())} differs from line {first} in its number of cells: "
+            f"{length:,}, not {width:,}. Make them equal."
+        )
+    return np.array(numbers).reshape(height, width)
+
+
+def _separator(text: str) -> str | None:
+    """One for the whole text: were "1,5;2,5" split at both, decimal commas would become four wrong numbers."""
+    return next((mark for mark in ";," if mark in text), "\t" if _SEPARATING_TAB.search(text) else None)
 
 
 def _count_cells(line: str, separator: str | None) -> int:
     return sum(1 for _ in re.finditer(r"\S+", line)) if separator is None else line.count(separator) + 1
+
+
+def _line_number(text: str, place: int) -> int:
+    return text.count("\n", 0, place) + 1
 
 
 def _numbers(cells: list[str]) -> list[float] | None:
@@ -185,9 +218,11 @@ def _numbers(cells: list[str]) -> list[float] | None:
     return numbers if all(map(math.isfinite, numbers)) else None
 
 
-def _bad_cell(cells: list[str], line: int, separator: str | None, header: bool, source: _Input) -> InputError:
-    column, cell = next((column, cell) for column, cell in enumerate(cells, start=1) if _numbers([cell]) is None)
-    where = f"line {line}, column {column}"
+def _bad_cell(cells: list[str], width: int, text: str, separator: str | None, source: _Input) -> InputError:
+    place, cell = next((place, cell) for place, cell in enumerate(cells) if _numbers([cell]) is None)
+    rows = [row.start() for row in islice(_ROW.finditer(text), place // width + 2)]
+    header = place < width and len(rows) > 1 and not any(map(_NUMBER.fullmatch, cells[:width]))
+    where = f"line {_line_number(text, rows[place // width])}, column {place % width + 1}"
     if cell == "":
         return source.error(f"{where} is empty. Write a number there, or remove the separator.")
     if _NOT_FINITE.fullmatch(cell):
@@ -224,7 +259,10 @@ def _read_npy(data: bytes, source: _Input, kinds: str) -> NDArray[np.float64]:
 def _npy_header(stream: io.BytesIO, source: _Input) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     try:
-        return readers[np.lib.format.read_magic(stream)](stream)
+        shape, fortran_order, dtype = readers[np.lib.format.read_magic(stream)](stream)
+        if bool in map(type, shape):  # which NumPy takes for a whole number, until it is to make an array of it
+            raise ValueError
+        return shape, fortran_order, dtype
     except Exception:  # the header is a Python literal, and a bad one raises nearly anything, MemoryError included
         raise source.error(
             "the header of the NPY file cannot be read. It is damaged, or not a plain array: save it again with np.save."

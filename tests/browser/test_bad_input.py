@@ -1,6 +1,7 @@
 """What cannot be used is said beside its field, nothing typed is lost, and good input works again."""
 
 import io
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -41,6 +42,13 @@ def test_a_model_that_cannot_be_had(app, minilm):
     assert app.value(state.MODEL) == "nobody/no-such-model"
     assert app.value(state.TEXT) == SENTENCE
     app.choose(state.MODEL, "all-MiniLM-L6-v2").shows({AS_IT_IS: capture(minilm, SENTENCE).trace(5, 11).weights})
+
+
+def test_addresses_are_shown_as_typed_and_are_no_links(visit):
+    addresses = "http://example.com/x HTTPS://example.com/?a=b&c=d www.example.com me@example.org mailto:me@example.org"
+    app = visit(f"/?model={quote(addresses)}")
+    says(app, repr(addresses))
+    assert app.page.get_by_role("alert").locator("a, img").count() == 0
 
 
 BAD_MATRICES = (

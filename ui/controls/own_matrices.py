@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from io import BytesIO
 
-import numpy as np
 import streamlit as st
 from numpy.typing import NDArray
 
 from core import AttentionTrace, InputError, attend
-from core.attention.matrix_files import read_mask, read_matrix, read_npz
+from core.attention.matrix_files import check_scores, read_mask, read_matrix, read_npz
 from ui import state
 from ui.markdown import show_error
 
@@ -63,7 +62,7 @@ def own_matrices() -> AttentionTrace | None:
 
 
 def _from_archive(file: BytesIO) -> AttentionTrace:
-    return attend(**read_npz(file.getvalue()))
+    return _trace(read_npz(file.getvalue()))
 
 
 def _from_fields(given: dict[str, BytesIO | str]) -> AttentionTrace:
@@ -72,5 +71,11 @@ def _from_fields(given: dict[str, BytesIO | str]) -> AttentionTrace:
         return source if isinstance(source, str) else source.getvalue()
 
     matrices: dict[str, NDArray] = {name: read_matrix(content(name), field=name) for name in ("query", "key", "value")}
-    mask: NDArray[np.bool_] | None = read_mask(content("mask")) if content("mask").strip() else None
-    return attend(**matrices, mask=mask)
+    if content("mask").strip():
+        matrices["mask"] = read_mask(content("mask"))
+    return _trace(matrices)
+
+
+def _trace(matrices: dict[str, NDArray]) -> AttentionTrace:
+    check_scores(matrices["query"], matrices["key"], matrices["value"])
+    return attend(**matrices)

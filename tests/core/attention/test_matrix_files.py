@@ -15,7 +15,9 @@ from hypothesis.extra import numpy as hnp
 from core.attention.matrix_files import (
     MAX_CELLS,
     MAX_FILE_BYTES,
+    MAX_SCORES,
     MAX_TEXT_BYTES,
+    check_scores,
     read_mask,
     read_matrix,
     read_npz,
@@ -225,6 +227,26 @@ class TestText:
         assert "cells: 5,000,001, not 1." in message
         assert peak < 4 * len(text)
 
+    @pytest.mark.parametrize("line", ["\n", " \t\n", "1\n"])
+    def test_lines_are_counted_and_not_split(self, line):
+        """A list of them would take four times the memory allowed here."""
+        text = line * (MAX_CELLS + 1)
+        tracemalloc.start()
+        refusal(text)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < 2**20
+
+    def test_the_first_thing_that_is_wrong_is_said(self):
+        assert "line 1, column 2 is 'x'" in refusal("1,x\n2")
+        assert "line 2 differs" in refusal("1,2\n3\n4,x")
+
+    def test_lines_are_counted_from_the_first_blank_one_on(self):
+        text = "\r\n" * 1000 + "1\t2\n \n\n3\t4\n"
+        np.testing.assert_array_equal(read_matrix(text + "\t\n5 \t 6", field="query"), [[1, 2], [3, 4], [5, 6]])
+        assert "line 1005 differs from line 1001 in its number of cells: 3, not 2." in refusal(text + "\t5\t6")
+        assert "line 1005, column 1 is empty" in refusal(text + "\t5")
+
     @pytest.mark.parametrize("data", ["1" * (MAX_TEXT_BYTES + 1), b"1" * (MAX_TEXT_BYTES + 1)])
     def test_too_long(self, data):
         assert "16,777,217" in refusal(data)
@@ -340,6 +362,7 @@ class TestNpy:
             "{'descr': '<f8', 'fortran_order': 0, 'shape': (1, 1)}",
             "{'descr': '<f8', 'fortran_order': False, 'shape': 'no'}",
             "{'descr': '<f8', 'fortran_order': False, 'shape': (1.0, 1)}",
+            "{'descr': '<f8', 'fortran_order': False, 'shape': (True, 1)}",
             "(" * 9_000,
             "-" * 9_000 + "1",
             "[" * 90 + "]" * 90,
@@ -556,3 +579,32 @@ class TestNpz:
     @given(st.binary() | st.binary().map(lambda tail: b"PK\x03\x04" + tail))
     def test_anything_else_is_an_input_error(self, data):
         npz_refusal(data)
+
+
+class TestScores:
+    """Matrices that are small one by one, and what would follow from them."""
+
+    @pytest.mark.parametrize(
+        ("queries", "keys", "d_v", "said"),
+        [
+            (MAX_CELLS, MAX_CELLS, 1, "524,288 queries and 524,288 keys make 274,877,906,944 scores"),
+            (4096, 4097, 1, "4,096 queries and 4,097 keys make 16,781,312 scores"),
+            (MAX_CELLS, 1, MAX_CELLS, "524,288 queries and values of 524,288 numbers make 274,877,906,944 outputs"),
+        ],
+    )
+    def test_too_many(self, queries, keys, d_v, said):
+        matrices = {name: np.broadcast_to(1.0, shape) for name, shape in _shapes(queries, keys, d_v).items()}
+        with pytest.raises(InputError) as caught:
+            check_scores(**matrices)
+        assert said in str(caught.value)
+        assert "at most 16,777,216" in str(caught.value)
+        assert caught.value.field in {"key", "value"}
+
+    def test_as_many_as_a_text_of_4096_tokens_makes(self):
+        matrices = {name: np.broadcast_to(1.0, shape) for name, shape in _shapes(4096, 4096, 64).items()}
+        check_scores(**matrices)
+        assert MAX_SCORES == 4096**2
+
+
+def _shapes(queries, keys, d_v):
+    return {"query": (queries, 1), "key": (keys, 1), "value": (keys, d_v)}

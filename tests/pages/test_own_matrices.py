@@ -1,0 +1,49 @@
+"""Matrices entered on a page: what each of them may be says `core`; here, what they may be together."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from ui import state
+
+TALL = np.ones((5_000, 1))
+NAMES = ("query", "key", "value")
+
+
+@pytest.fixture
+def app() -> AppTest:
+    def page() -> None:
+        import streamlit as st
+
+        from ui.controls.own_matrices import own_matrices
+
+        trace = own_matrices()
+        st.text("nothing" if trace is None else f"{trace.output.shape}")
+
+    return AppTest.from_function(page, default_timeout=60).run()
+
+
+def says(app: AppTest) -> str:
+    app.run()
+    assert not app.exception
+    assert [text.value for text in app.text] == ["nothing"]
+    (error,) = app.error
+    return error.value.replace("\\", "")
+
+
+def test_more_scores_than_can_be_computed_are_refused_in_files_and_in_fields(app: AppTest) -> None:
+    """Each matrix is small. Their 25 million scores would be computed without a question."""
+    for name in NAMES:
+        app.text_area(state.OWN[name]).set_value("1\n" * len(TALL))
+    said = says(app)
+    assert "5,000 queries and 5,000 keys make 25,000,000 scores; at most 16,777,216" in said
+    file = io.BytesIO()
+    np.savez(file, query=TALL, key=TALL, value=TALL)
+    for name in NAMES:
+        app.text_area(state.OWN[name]).set_value("1")
+    app.file_uploader(state.ARCHIVE).set_value(("a.npz", file.getvalue(), "application/zip"))
+    assert says(app) == said
