@@ -111,14 +111,9 @@ class Store:
         return found
 
 
-def _kept_bytes(capture: Capture) -> int:
-    calls = [call for layers in capture.calls.values() for call in layers]
-    return sum(kept.nbytes for call in calls for kept in (call.query, call.key, call.value, call.output))
-
-
 MAX_BYTES = 2 * 2**30  # of all passes that are kept, and so of one
 
-passes = Store(MAX_BYTES, _kept_bytes)
+passes = Store(MAX_BYTES, lambda capture: capture.nbytes)
 metrics = Store(16)
 probes = Store(4)
 pictures = Store(4)

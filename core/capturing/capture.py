@@ -5,7 +5,7 @@ What is kept grows linearly with the text; a head's [queries, keys] stages are c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import get_args
 
@@ -49,11 +49,7 @@ class Capture:
         if self.grid is None:
             return 0
         rows, columns = self.grid
-        return self._first_call.key.shape[2] - rows * columns
-
-    @property
-    def _first_call(self) -> Call:
-        return self.calls[self.kinds[0]][0]
+        return self.shape()[1] - rows * columns
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -70,15 +66,38 @@ class Capture:
 
     def layers(self, kind: Kind | None = None) -> int:
         """How many layers have this kind of attention."""
-        return len(self.layer_calls(kind))
-
-    def layer_calls(self, kind: Kind | None = None) -> tuple[Call, ...]:
-        """What each of these layers handed to its attention function and got back."""
-        return self.calls[self._kind(kind)]
+        return len(self.calls[self._kind(kind)])
 
     def heads(self, kind: Kind | None = None) -> int:
         """How many query heads a layer has."""
-        return self.calls[self._kind(kind)][0].query.shape[1]
+        return self.layer_call(0, kind).query.shape[1]
+
+    def shape(self, kind: Kind | None = None) -> tuple[int, int]:
+        """(queries, keys) of every head of this kind."""
+        call = self.layer_call(0, kind)
+        return call.query.shape[2], call.key.shape[2]
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of the queries, keys, values and outputs of all layers."""
+        calls = [call for layers in self.calls.values() for call in layers]
+        return sum(kept.nbytes for call in calls for kept in (call.query, call.key, call.value, call.output))
+
+    def layer_call(self, layer: int, kind: Kind | None = None) -> Call:
+        """What a layer handed to its attention function and got back. Raises InputError where there is no such layer."""
+        if not 0 <= layer < self.layers(kind):
+            raise InputError(f"There is no layer {layer}: they run from 0 to {self.layers(kind) - 1}.", field="layer")
+        return self.calls[self._kind(kind)][layer]
+
+    def each_layer(self, kind: Kind | None = None, on_progress: Callable[[int], None] | None = None) -> Iterator[Call]:
+        """`layer_call` of every layer from the first to the last: the way to go over all heads.
+
+        on_progress  called whenever a layer has been dealt with, with how many have been; what it raises reaches the caller
+        """
+        for done, call in enumerate(self.calls[self._kind(kind)], start=1):
+            yield call
+            if on_progress is not None:
+                on_progress(done)
 
     def key_head(self, layer: int, head: int, kind: Kind | None = None) -> tuple[int, int]:
         """Which key/value head this query head reads, and how many there are (grouped-query attention)."""
@@ -128,7 +147,7 @@ class Capture:
 
     def _patches(self) -> tuple[str, ...]:
         if self.grid is None:
-            return tuple(f"position {place}" for place in range(self._first_call.key.shape[2]))
+            return tuple(f"position {place}" for place in range(self.shape()[1]))
         rows, columns = self.grid
         further = max(self.prefix_tokens - 1, 0)
         are_registers = further == getattr(self.model.network.config, "num_register_tokens", 0)
@@ -146,9 +165,7 @@ class Capture:
         return kind
 
     def _call(self, layer: int, head: int, kind: Kind | None) -> Call:
-        if not 0 <= layer < self.layers(kind):
-            raise InputError(f"There is no layer {layer}: they run from 0 to {self.layers(kind) - 1}.", field="layer")
-        call = self.calls[self._kind(kind)][layer]
+        call = self.layer_call(layer, kind)
         if not 0 <= head < call.query.shape[1]:
             raise InputError(f"There is no head {head}: they run from 0 to {call.query.shape[1] - 1}.", field="head")
         return call

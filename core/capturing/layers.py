@@ -37,7 +37,7 @@ class LayerLabel:
 
 def layer_labels(capture: Capture, kind: Kind | None = None) -> tuple[LayerLabel, ...]:
     """One label for each captured layer of this kind (None: the capture's first), read off its attention call."""
-    calls = capture.layer_calls(kind)
+    calls = tuple(capture.each_layer(kind))
     config = capture.model.network.config.get_text_config()
     types = (getattr(config, "layer_types", None) or ()) if capture.kinds == ("self",) else ()
     labels = []

@@ -46,9 +46,7 @@ class Rows:
     def raw(self) -> Tensor:
         """q · k: [heads, rows, keys]."""
         heads, rows, size = self.query.shape
-        grouped = self.query.reshape(
-            self.key.shape[0], -1, size
-        )  # the heads that share a key head, one below the other
+        grouped = self.query.reshape(self.key.shape[0], -1, size)  # heads that share a key head, one below the other
         return (grouped @ self.key.mT).reshape(heads, rows, -1)
 
     @cached_property
@@ -74,10 +72,11 @@ class Rows:
             return self.masked.softmax(dim=-1)
         return softmax(self.masked, sinks=self.sinks)
 
-    def _products(self, query: Tensor) -> Tensor:
-        heads, rows, size = query.shape
-        grouped = query.reshape(self.key.shape[0], -1, size)  # the heads that share a key head, one below the other
-        return (grouped @ self.key.mT).reshape(heads, rows, -1)
+    def at(self, keys: Tensor) -> Tensor:
+        """Some weights of each row: keys [rows, some], any whole numbers, to [heads, rows, some]; 0 where there is no such
+        key."""
+        rows, last = torch.arange(len(keys))[:, None], self.weights.shape[2] - 1
+        return self.weights[:, rows, keys.clamp(0, last)] * ((keys >= 0) & (keys <= last))
 
     @property
     def stop(self) -> int:

@@ -19,15 +19,13 @@ from torch import Tensor
 
 from core.capturing.capture import Capture
 from core.capturing.rows import Rows, row_blocks
+from core.heads.blocks import LOCAL, Block, Need, Text, text_of
 from core.models.modules import Kind
-from core.models.words import token_classes
-
-LOCAL = 5  # tokens to either side that count as near
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Metric:
-    """What a number about a head means.
+    """A number about a head: what it means, and how it is measured.
 
     name     the column of `head_metrics`; its spread over the queries is in `<name>_spread`
     label    what a page calls it
@@ -36,6 +34,8 @@ class Metric:
     unit     "nats", "tokens", or "" for a share
     words    one sentence
     source   where it comes from
+    measure  its number for every query of a block: [heads, rows], NaN for a query that has nothing to measure
+    needs    what a text must have for the metric to mean anything; where that is missing it is NaN and not measured
     likeness what a head is called that has much of it, as the end of "mostly ..."; None for those that describe no habit
     """
 
@@ -44,171 +44,167 @@ class Metric:
     formula: str
     low: str
     high: str
-    unit: str
+    unit: str = ""
     words: str
     source: str
+    measure: Callable[[Block], Tensor]
+    needs: tuple[Need, ...] = ()
     likeness: str | None = None
 
 
 METRICS = (
     Metric(
-        "entropy",
-        "Entropy",
-        r"-\sum_k w_{qk} \ln w_{qk}",
-        "0",
-        "ln n",
-        "nats",
-        "How spread out the attention is: 0 on a single token, ln n evenly on n.",
-        "Shannon 1948; for attention heads Clark et al. 2019, section 3.3",
+        name="entropy",
+        label="Entropy",
+        formula=r"-\sum_k w_{qk} \ln w_{qk}",
+        low="0",
+        high="ln n",
+        unit="nats",
+        words="How spread out the attention is: 0 on a single token, ln n evenly on n.",
+        source="Shannon 1948; for attention heads Clark et al. 2019, section 3.3",
+        measure=lambda block: block.entropy,
     ),
     Metric(
-        "entropy_share",
-        "Entropy, share",
-        r"-\sum_k w_{qk} \ln w_{qk} \,/\, \ln n_q",
-        "0",
-        "1",
-        "",
-        "Entropy divided by the largest that is possible for the keys a query may attend to (n_q).",
-        "Pielou 1966 (evenness), the same as normalised entropy",
+        name="entropy_share",
+        label="Entropy, share",
+        formula=r"-\sum_k w_{qk} \ln w_{qk} \,/\, \ln n_q",
+        low="0",
+        high="1",
+        words="Entropy divided by the largest that is possible for the keys a query may attend to (n_q).",
+        source="Pielou 1966 (evenness), the same as normalised entropy",
+        measure=lambda block: torch.where(
+            block.choices > 1, block.entropy / block.choices.clamp_min(2).log(), torch.nan
+        ),
     ),
     Metric(
-        "sink",
-        "First token",
-        r"w_{q0}",
-        "0",
-        "1",
-        "",
-        "Share on the first token, where many heads put attention they have no use for.",
-        "Xiao et al. 2024 (attention sinks); Gu et al. 2025",
-        "the first token",
+        name="sink",
+        label="First token",
+        formula=r"w_{q0}",
+        low="0",
+        high="1",
+        words="Share on the first token, where many heads put attention they have no use for.",
+        source="Xiao et al. 2024 (attention sinks); Gu et al. 2025",
+        likeness="the first token",
+        measure=lambda block: block.weights[..., 0],
     ),
     Metric(
-        "self",
-        "Itself",
-        r"w_{qq}",
-        "0",
-        "1",
-        "",
-        "Share on the token itself: the diagonal.",
-        "Clark et al. 2019, section 3.1",
-        "the token itself",
+        name="self",
+        label="Itself",
+        formula=r"w_{qq}",
+        low="0",
+        high="1",
+        words="Share on the token itself: the diagonal.",
+        source="Clark et al. 2019, section 3.1",
+        likeness="the token itself",
+        measure=lambda block: block.beside(0),
+        needs=("one text",),
     ),
     Metric(
-        "previous",
-        "Previous token",
-        r"w_{q,q-1}",
-        "0",
-        "1",
-        "",
-        "Share on the token just before.",
-        "Voita et al. 2019, section 5.1 (positional heads); Elhage et al. 2021",
-        "the previous token",
+        name="previous",
+        label="Previous token",
+        formula=r"w_{q,q-1}",
+        low="0",
+        high="1",
+        words="Share on the token just before.",
+        source="Voita et al. 2019, section 5.1 (positional heads); Elhage et al. 2021",
+        likeness="the previous token",
+        measure=lambda block: block.beside(-1),
+        needs=("one text",),
     ),
     Metric(
-        "next",
-        "Next token",
-        r"w_{q,q+1}",
-        "0",
-        "1",
-        "",
-        "Share on the token just after; always 0 where looking ahead is masked.",
-        "Voita et al. 2019, section 5.1",
-        "the next token",
+        name="next",
+        label="Next token",
+        formula=r"w_{q,q+1}",
+        low="0",
+        high="1",
+        words="Share on the token just after; always 0 where looking ahead is masked.",
+        source="Voita et al. 2019, section 5.1",
+        likeness="the next token",
+        measure=lambda block: block.beside(1),
+        needs=("one text",),
     ),
     Metric(
-        "special",
-        "Special tokens",
-        r"\sum_{k \in \text{special}} w_{qk}",
-        "0",
-        "1",
-        "",
-        "Share on tokens that stand for no text, such as [CLS] and [SEP].",
-        "Clark et al. 2019, section 3.2",
-        "special tokens",
+        name="special",
+        label="Special tokens",
+        formula=r"\sum_{k \in \text{special}} w_{qk}",
+        low="0",
+        high="1",
+        words="Share on tokens that stand for no text, such as [CLS] and [SEP].",
+        source="Clark et al. 2019, section 3.2",
+        likeness="special tokens",
+        measure=lambda block: block.on_special,
+        needs=("special tokens",),
     ),
     Metric(
-        "punctuation",
-        "Punctuation",
-        r"\sum_{k \in \text{punctuation}} w_{qk}",
-        "0",
-        "1",
-        "",
-        "Share on commas, full stops and other punctuation.",
-        "Clark et al. 2019, section 3.2",
-        "punctuation",
+        name="punctuation",
+        label="Punctuation",
+        formula=r"\sum_{k \in \text{punctuation}} w_{qk}",
+        low="0",
+        high="1",
+        words="Share on commas, full stops and other punctuation.",
+        source="Clark et al. 2019, section 3.2",
+        likeness="punctuation",
+        measure=lambda block: block.on_punctuation,
+        needs=("punctuation",),
     ),
     Metric(
-        "duplicate",
-        "Duplicate token",
-        r"\sum_{k < q,\; t_k = t_q} w_{qk}",
-        "0",
-        "1",
-        "",
-        "Share on earlier occurrences of the same token, over the queries that have one.",
-        "Wang et al. 2023 (duplicate token heads)",
+        name="duplicate",
+        label="Duplicate token",
+        formula=r"\sum_{k < q,\; t_k = t_q} w_{qk}",
+        low="0",
+        high="1",
+        words="Share on earlier occurrences of the same token, over the queries that have one.",
+        source="Wang et al. 2023 (duplicate token heads)",
+        measure=lambda block: block.on_earlier[0],
+        needs=("one text", "token numbers"),
     ),
     Metric(
-        "induction",
-        "Induction",
-        r"\sum_{k < q,\; t_{k-1} = t_q} w_{qk}",
-        "0",
-        "1",
-        "",
-        "Share on tokens that followed an earlier occurrence of the same token, over the queries that have one.",
-        "Olsson et al. 2022 (prefix matching); Elhage et al. 2021",
+        name="induction",
+        label="Induction",
+        formula=r"\sum_{k < q,\; t_{k-1} = t_q} w_{qk}",
+        low="0",
+        high="1",
+        words="Share on tokens that followed an earlier occurrence of the same token, over the queries that have one.",
+        source="Olsson et al. 2022 (prefix matching); Elhage et al. 2021",
+        measure=lambda block: block.on_earlier[1],
+        needs=("one text", "token numbers"),
     ),
     Metric(
-        "distance",
-        "Mean distance",
-        r"\sum_k w_{qk} \, |q - k| \,/\, \sum_k w_{qk}",
-        "0",
-        "n - 1",
-        "tokens",
-        "How far away the tokens are that it attends to, on average.",
-        "Vig and Belinkov 2019",
+        name="distance",
+        label="Mean distance",
+        formula=r"\sum_k w_{qk} \, |q - k| \,/\, \sum_k w_{qk}",
+        low="0",
+        high="n - 1",
+        unit="tokens",
+        words="How far away the tokens are that it attends to, on average.",
+        source="Vig and Belinkov 2019",
+        measure=lambda block: block.distance / block.total,
+        needs=("one text",),
     ),
     Metric(
-        "largest",
-        "Largest weight",
-        r"\max_k w_{qk}",
-        "0",
-        "1",
-        "",
-        "The weight of the token that gets most.",
-        "Voita et al. 2019, section 4 (confidence)",
+        name="largest",
+        label="Largest weight",
+        formula=r"\max_k w_{qk}",
+        low="0",
+        high="1",
+        words="The weight of the token that gets most.",
+        source="Voita et al. 2019, section 4 (confidence)",
+        measure=lambda block: block.largest,
     ),
     Metric(
-        "locality",
-        "Near tokens",
-        rf"\sum_{{|q - k| \le {LOCAL}}} w_{{qk}}",
-        "0",
-        "1",
-        "",
-        f"Share on tokens at most {LOCAL} positions away, itself included.",
-        "defined here; windows of this kind in Beltagy et al. 2020",
-        "tokens close by",
+        name="locality",
+        label="Near tokens",
+        formula=rf"\sum_{{|q - k| \le {LOCAL}}} w_{{qk}}",
+        low="0",
+        high="1",
+        words=f"Share on tokens at most {LOCAL} positions away, itself included.",
+        source="defined here; windows of this kind in Beltagy et al. 2020",
+        likeness="tokens close by",
+        measure=lambda block: block.near.sum(-1),
+        needs=("one text",),
     ),
 )
 NAMES = tuple(metric.name for metric in METRICS)
-
-# Between two different texts, positions and occurrences mean nothing.
-_WITHIN_ONE_TEXT = {"self", "previous", "next", "duplicate", "induction", "distance", "locality"}
-
-
-@dataclass(frozen=True, eq=False)
-class Text:
-    """What the metrics need to know of the tokens.
-
-    ids          [keys] token numbers, or None where there are none (pictures)
-    special      [keys] bool
-    punctuation  [keys] bool
-    same         whether queries and keys are the tokens of one text
-    """
-
-    ids: NDArray[np.integer] | None
-    special: NDArray[np.bool_]
-    punctuation: NDArray[np.bool_]
-    same: bool
 
 
 def head_metrics(
@@ -226,153 +222,30 @@ def head_metrics(
     kind = capture.kinds[0] if kind is None else kind
     text = text_of(capture, kind)
     columns: dict[str, list[NDArray]] = {}
-    for layer, call in enumerate(capture.calls[kind]):
+    for layer, call in enumerate(capture.each_layer(kind, on_progress)):
         with torch.inference_mode():
             measured = measure(row_blocks(call), text, call.query.shape[2])
             for name, values in _columns(layer, measured).items():
                 columns.setdefault(name, []).append(values)
-        if on_progress is not None:
-            on_progress(layer + 1)
     return pd.DataFrame({name: np.concatenate(parts) for name, parts in columns.items()})
-
-
-def text_of(capture: Capture, kind: Kind) -> Text:
-    """The key tokens of one kind of attention."""
-    ids = capture.target_ids if kind == "decoder" else capture.input_ids
-    count = capture.calls[kind][0].key.shape[2]
-    if len(ids) != count:  # patches of a picture have no token numbers
-        nothing = np.zeros(count, dtype=np.bool_)
-        return Text(None, nothing, nothing, same=True)
-    classes = token_classes(capture.model.tokenizer, ids)
-    return Text(np.asarray(ids), classes.special, classes.punctuation, same=kind != "cross")
 
 
 def measure(blocks: Iterable[Rows], text: Text, queries: int) -> Tensor:
     """Each metric of some heads for every query: [metrics, heads, queries] in the order of `METRICS`, NaN where there is
     nothing to measure."""
-    kinds = torch.from_numpy(np.stack([np.ones_like(text.special), text.special, text.punctuation], axis=1))
-    earlier = Occurrences(text.ids) if text.ids is not None and text.same else None
-    joined: dict[str, Tensor] = {}
+    found: Tensor | None = None
     for rows in blocks:
-        found = _of_every_text(rows, kinds)
-        if text.same:
-            found |= _of_positions(rows, found["total"], found.pop("place"))
-        if earlier is not None:
-            found["duplicate"], found["induction"] = earlier.shares(rows.weights, rows.start)
-        for name, values in found.items():
-            # Into one array each: kept as they are, views would keep the weights of their blocks, and all of them in the end.
-            if name not in joined:
-                joined[name] = values.new_empty(values.shape[0], queries)
-            joined[name][:, rows.start : rows.stop] = values
-    return _where_known(joined, text, queries)
-
-
-def _of_every_text(rows: Rows, kinds: Tensor) -> dict[str, Tensor]:
-    """What can be told of any block of rows, and what is needed to tell more: [heads, rows] each."""
-    weights = rows.weights
-    keys = weights.shape[2]
-    # Positions are counted from the block's first row: small numbers where the weights of local heads are.
-    place = torch.arange(-rows.start, keys - rows.start, dtype=weights.dtype)
-    features = torch.cat([kinds[:keys].to(weights.dtype), place[:, None]], dim=1)
-    total, special, punctuation, mean_place = (weights @ features).unbind(-1)
-    largest = weights.amax(-1)
-    # -Σ w ln w with ln w = score - ln Σ e^score; the logarithm of a sum per row is cheaper than that of every weight.
-    tiny = torch.finfo(weights.dtype).tiny
-    normaliser = rows.masked.amax(-1) - largest.clamp_min(tiny).log()
-    weighted_scores = (weights * rows.scores).sum(-1)
-    return {
-        "entropy": normaliser * total - weighted_scores,
-        "sink": weights[..., 0],
-        "special": special,
-        "punctuation": punctuation,
-        "largest": largest,
-        "total": total,
-        "place": mean_place,
-        "choices": rows.allowed.sum(dim=-1).expand(weights.shape[:2]),
-    }
-
-
-def _of_positions(rows: Rows, total: Tensor, place: Tensor) -> dict[str, Tensor]:
-    """What depends on where queries and keys stand; total is Σ w, place Σ w k counted from the first row."""
-    weights, start = rows.weights, rows.start
-    near = _near(weights, start)
-    query = torch.arange(weights.shape[1], dtype=weights.dtype)
-    later = torch.arange(weights.shape[2] - start, dtype=weights.dtype)
-    # Σ w |q - k| = Σ w (q - k) + 2 Σ over k > q of w (k - q), which are few keys where looking ahead is masked.
-    ahead = (weights[..., start:] * (later - query[:, None]).clamp_min(0)).sum(-1)
-    return {
-        "self": near[..., LOCAL],
-        "previous": near[..., LOCAL - 1],
-        "next": near[..., LOCAL + 1],
-        "locality": near.sum(-1),
-        "distance": query * total - place + 2 * ahead,
-    }
-
-
-def _where_known(joined: dict[str, Tensor], text: Text, queries: int) -> Tensor:
-    """What `measure` gives, from what its blocks gave."""
-    total, choices = joined["total"], joined["choices"]
-    nothing = torch.full_like(total, torch.nan)
-    place = torch.arange(queries)
-    entropy = joined["entropy"].clamp_min(0)  # which rounding may miss by 1e-6
-    found = joined | {
-        "entropy": entropy,
-        "entropy_share": torch.where(choices > 1, entropy / choices.clamp_min(2).log(), torch.nan),
-        "special": joined["special"] if text.special.any() else nothing,
-        "punctuation": joined["punctuation"] if text.punctuation.any() else nothing,
-    }
-    if text.same:
-        found |= {
-            "previous": torch.where(place > 0, joined["previous"], torch.nan),
-            "next": torch.where(place < queries - 1, joined["next"], torch.nan),
-            "distance": joined["distance"] / total,
-        }
-    return torch.stack([found.get(name, nothing) for name in NAMES]).masked_fill(choices == 0, torch.nan)
-
-
-def _near(weights: Tensor, start: int) -> Tensor:
-    """The weights from LOCAL positions before each query to LOCAL after it: [heads, rows, 2 LOCAL + 1], 0 outside the text."""
-    rows, keys = weights.shape[1:]
-    places = torch.arange(start, start + rows)[:, None] + torch.arange(-LOCAL, LOCAL + 1)
-    inside = (places >= 0) & (places < keys)
-    return weights[:, torch.arange(rows)[:, None], places.clamp(0, keys - 1)] * inside
-
-
-class Occurrences:
-    """Where in a text each token has been before: for each query its earlier copies, found without comparing all pairs."""
-
-    def __init__(self, ids: NDArray[np.integer]) -> None:
-        tokens = np.unique(ids, return_inverse=True)[1]
-        order = np.argsort(
-            tokens, kind="stable"
-        )  # the places of every token, one token after another, each from the left
-        starts = np.searchsorted(tokens[order], tokens)
-        self._order = torch.from_numpy(order)
-        self._first = torch.from_numpy(starts)  # [queries] where in `order` the places of the query's token begin
-        places = np.empty_like(order)
-        places[order] = np.arange(len(order))
-        self._count = torch.from_numpy(places - starts)  # [queries] how many copies came before
-
-    def shares(self, weights: Tensor, start: int) -> tuple[Tensor, Tensor]:
-        """The weight [heads, rows] on earlier copies of each query's token, and on what followed them before the query.
-
-        NaN for queries that have none of these.
-        """
-        count = self._count[start : start + weights.shape[1]]
-        row = torch.repeat_interleave(torch.arange(len(count)), count)
-        within = torch.arange(len(row)) - (count.cumsum(0) - count)[row]
-        copy = self._order[self._first[start : start + len(count)][row] + within]
-        followed = copy + 1 < start + row  # by another token than the query itself
-        return _summed(weights, row, copy), _summed(weights, row[followed], copy[followed] + 1)
-
-
-def _summed(weights: Tensor, row: Tensor, key: Tensor) -> Tensor:
-    """The weights at these places summed by row: [heads, rows], NaN for rows without any."""
-    found = weights.new_full(weights.shape[:2], torch.nan)
-    if not len(row):
-        return found
-    found[:, row] = 0
-    return found.index_add_(1, row, weights[:, row, key])
+        block = Block(rows, text, queries)
+        if found is None:
+            found = block.weights.new_full((len(METRICS), block.weights.shape[0], queries), torch.nan)
+        part = found[:, :, rows.start : rows.stop]
+        for into, metric in zip(part, METRICS, strict=True):
+            if text.offers.issuperset(metric.needs):
+                into[:] = metric.measure(block)
+        part.masked_fill_(block.choices == 0, torch.nan)
+    if found is None:
+        raise ValueError("There are no rows to measure.")
+    return found
 
 
 def _columns(layer: int, measured: Tensor) -> dict[str, NDArray]:

@@ -95,13 +95,7 @@ def match_heads(
 
     on_progress: called after every layer with how many are done; what it raises stops the search.
     """
-    kind = capture.kinds[0] if kind is None else kind
-    found = []
-    for layer, call in enumerate(capture.calls[kind]):
-        found.append(_match(call, pattern))
-        if on_progress is not None:
-            on_progress(layer + 1)
-    scores = np.stack(found)
+    scores = np.stack([_match(call, pattern) for call in capture.each_layer(kind, on_progress)])
     if np.isnan(scores).all():
         raise InputError("No query of this text has a choice between this pattern and anything else.", field="pattern")
     return scores

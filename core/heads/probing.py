@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+import torch
 from numpy.typing import NDArray
 
 from core.capturing.capture import Capture, capture
@@ -144,19 +145,14 @@ def _measured(model: Model, text: RandomText, length: int) -> pd.DataFrame:
 def _scores(read: Capture, text: RandomText, length: int) -> dict[str, NDArray[np.float64]]:
     """The mean weight of the second half's queries on the place `length` before them, and on the one after that: by name,
     [layers · heads]. By place, not by token, so that a shuffled half is asked for the very same cells."""
-    queries = np.arange(text.second, text.second + length)
     found: dict[str, list[NDArray]] = {name: [] for name in SCORES}
-    for call in read.calls[read.kinds[0]]:
-        weights = np.concatenate(
-            [_padded(rows.weights.numpy(force=True), len(text.ids)) for rows in row_blocks(call)], axis=1
-        )
+    for call in read.each_layer():
+        blocks = list(row_blocks(call, rows=range(text.second, text.second + length)))
         for name, shift in SCORES.items():
-            found[name].append(weights[:, queries, queries - length + shift].mean(axis=1))
+            places = [torch.arange(rows.start, rows.stop)[:, None] - length + shift for rows in blocks]
+            weights = [rows.at(keys)[..., 0] for rows, keys in zip(blocks, places, strict=True)]
+            found[name].append(torch.cat(weights, dim=1).mean(dim=1).numpy(force=True))
     return {name: np.concatenate(parts).astype(np.float64) for name, parts in found.items()}
-
-
-def _padded(weights: NDArray, keys: int) -> NDArray:
-    return np.pad(weights, ((0, 0), (0, 0), (0, keys - weights.shape[2])))
 
 
 def _mean_and_error(runs: Iterable) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

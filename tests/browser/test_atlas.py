@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from core import capture
-from core.heads.metrics import head_metrics, text_of
+from core.heads.blocks import text_of
+from core.heads.metrics import head_metrics
 from core.heads.patterns import blocks, columns, diagonal, match_heads, pairs
 from core.heads.probing import probe_heads
 from core.heads.thumbnails import thumbnails

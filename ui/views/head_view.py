@@ -12,7 +12,8 @@ from core import Capture, InputError
 from core.attention.ledger import strongest_cell
 from core.capturing.layers import layer_labels
 from core.figures.seen import seen_figure
-from core.heads.metrics import in_words, text_of
+from core.heads.blocks import text_of
+from core.heads.metrics import in_words
 from core.heads.patterns import read_pairs, write_pairs
 from core.heads.views import SCORES, Quantity, Seen, View, around, overview, shape, window
 from core.models.modules import Kind

@@ -171,7 +171,7 @@ def special(taken: Capture) -> str:
     found = [part for kind in taken.kinds for label in layer_labels(taken, kind) for part in label.words.split(", ")]
     if any(taken.key_head(0, 0, kind)[1] < taken.heads(kind) for kind in taken.kinds):
         found.append("grouped heads")
-    modules = [call.module for kind in taken.kinds for call in taken.layer_calls(kind)]
+    modules = [call.module for kind in taken.kinds for call in taken.each_layer(kind)]
     if any(getattr(module, norm, None) is not None for module in modules for norm in QK_NORMS):
         found.append("QK norm")
     if len({id(module) for module in modules}) < len(modules):

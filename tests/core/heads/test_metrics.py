@@ -6,7 +6,8 @@ import torch
 
 from core import capture, load_model
 from core.capturing.rows import Rows
-from core.heads.metrics import METRICS, NAMES, Text, head_metrics, in_words, measure
+from core.heads.blocks import Text
+from core.heads.metrics import METRICS, NAMES, Metric, head_metrics, in_words, measure
 from tests.conftest import TEXTS
 from tests.core.tiny_models import tiny
 
@@ -147,6 +148,31 @@ def test_two_texts_have_no_neighbours():
     for name in ("self", "previous", "next", "distance", "locality", "duplicate", "induction"):
         assert np.isnan(found[name]).all(), name
     np.testing.assert_allclose(found["entropy"], np.log(5))
+
+
+ALL = {"ids": [4, 5, 6, 4, 5, 6], "special": [0], "punctuation": [2], "same": True}
+
+
+@pytest.mark.parametrize(
+    ("missing", "need"),
+    [
+        ({}, None),
+        ({"ids": None}, "token numbers"),
+        ({"special": []}, "special tokens"),
+        ({"punctuation": []}, "punctuation"),
+        ({"same": False}, "one text"),
+    ],
+)
+def test_exactly_what_needs_what_is_missing_is_not_measured(missing, need):
+    found = synthetic(np.full((6, 6), 1 / 6), **ALL | missing)
+    unmeasured = {name for name, values in found.items() if np.isnan(values).all()}
+    assert unmeasured == {metric.name for metric in METRICS if need in metric.needs}
+
+
+def test_a_metric_says_how_it_is_measured():
+    about = {"name": "a", "label": "A", "formula": "a", "low": "0", "high": "1", "words": "A.", "source": "none"}
+    with pytest.raises(TypeError, match="measure"):
+        Metric(**about)
 
 
 def plain(taken, layer, head):

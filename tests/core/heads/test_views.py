@@ -8,7 +8,7 @@ import pytest
 from core import capture, head_weights, load_model
 from core.errors import InputError
 from core.figures.pooling import pool
-from core.heads.metrics import text_of
+from core.heads.blocks import text_of
 from core.heads.views import View, around, overview, shape, window
 from core.models.words import merge, word_starts
 from tests.conftest import TEXTS

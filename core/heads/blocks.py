@@ -1,0 +1,192 @@
+"""A block of rows of some heads, and what the metrics read off it: each quantity is worked out once, when first asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from core.capturing.capture import Capture
+from core.capturing.rows import Rows
+from core.models.modules import Kind
+from core.models.words import token_classes
+
+LOCAL = 5  # tokens to either side that count as near
+
+Need = Literal["one text", "token numbers", "special tokens", "punctuation"]
+
+
+@dataclass(frozen=True, eq=False)
+class Text:
+    """What the metrics need to know of the tokens.
+
+    ids          [keys] token numbers, or None where there are none (pictures)
+    special      [keys] bool
+    punctuation  [keys] bool
+    same         whether queries and keys are the tokens of one text: between two, positions and occurrences mean nothing
+    """
+
+    ids: NDArray[np.integer] | None
+    special: NDArray[np.bool_]
+    punctuation: NDArray[np.bool_]
+    same: bool
+
+    @cached_property
+    def offers(self) -> frozenset[Need]:
+        """What there is of all that a metric may need."""
+        there: dict[Need, bool] = {
+            "one text": self.same,
+            "token numbers": self.ids is not None,
+            "special tokens": bool(self.special.any()),
+            "punctuation": bool(self.punctuation.any()),
+        }
+        return frozenset(need for need, is_there in there.items() if is_there)
+
+    @cached_property
+    def groups(self) -> Tensor:
+        """[keys, 3] 1 and 0: every key, those that are special, those that are punctuation."""
+        return torch.from_numpy(np.stack([np.ones_like(self.special), self.special, self.punctuation], axis=1))
+
+    @cached_property
+    def occurrences(self) -> Occurrences:
+        if self.ids is None:
+            raise ValueError("A picture has no token numbers; a metric that asks for them has to name that need.")
+        return Occurrences(self.ids)
+
+
+def text_of(capture: Capture, kind: Kind) -> Text:
+    """The key tokens of one kind of attention."""
+    ids = capture.target_ids if kind == "decoder" else capture.input_ids
+    _, keys = capture.shape(kind)
+    if len(ids) != keys:  # patches of a picture have no token numbers
+        nothing = np.zeros(keys, dtype=np.bool_)
+        return Text(None, nothing, nothing, same=True)
+    classes = token_classes(capture.model.tokenizer, ids)
+    return Text(np.asarray(ids), classes.special, classes.punctuation, same=kind != "cross")
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Some query rows of some heads over the tokens of a text. Every quantity is [heads, rows] unless it says otherwise.
+
+    queries  how many the whole text has
+    """
+
+    rows: Rows
+    text: Text
+    queries: int
+
+    @property
+    def weights(self) -> Tensor:
+        """[heads, rows, keys]"""
+        return self.rows.weights
+
+    @cached_property
+    def choices(self) -> Tensor:
+        """How many keys each query may attend to."""
+        return self.rows.allowed.sum(dim=-1).expand(self.weights.shape[:2])
+
+    @cached_property
+    def _sums(self) -> tuple[Tensor, ...]:
+        """Σ w over all keys, the special ones and punctuation, and Σ w k, in one product of matrices."""
+        weights, start = self.weights, self.rows.start
+        keys = weights.shape[2]
+        # Positions are counted from the block's first row: small numbers where the weights of local heads are.
+        place = torch.arange(-start, keys - start, dtype=weights.dtype)
+        features = torch.cat([self.text.groups[:keys].to(weights.dtype), place[:, None]], dim=1)
+        return (weights @ features).unbind(-1)
+
+    @property
+    def total(self) -> Tensor:
+        """Σ w: 1, or less where a sink takes its share."""
+        return self._sums[0]
+
+    @property
+    def on_special(self) -> Tensor:
+        return self._sums[1]
+
+    @property
+    def on_punctuation(self) -> Tensor:
+        return self._sums[2]
+
+    @cached_property
+    def largest(self) -> Tensor:
+        return self.weights.amax(-1)
+
+    @cached_property
+    def entropy(self) -> Tensor:
+        """-Σ w ln w, in nats."""
+        # ln w = score - ln Σ e^score; the logarithm of a sum per row is cheaper than that of every weight.
+        tiny = torch.finfo(self.weights.dtype).tiny
+        normaliser = self.rows.masked.amax(-1) - self.largest.clamp_min(tiny).log()
+        weighted_scores = (self.weights * self.rows.scores).sum(-1)
+        return (normaliser * self.total - weighted_scores).clamp_min(0)  # which rounding may miss by 1e-6
+
+    @cached_property
+    def near(self) -> Tensor:
+        """The weights from LOCAL positions before each query to LOCAL after it: [heads, rows, 2 LOCAL + 1], 0 outside the
+        text."""
+        query = torch.arange(self.rows.start, self.rows.stop)
+        return self.rows.at(query[:, None] + torch.arange(-LOCAL, LOCAL + 1))
+
+    def beside(self, step: int) -> Tensor:
+        """The weight on the key `step` (at most LOCAL) after the query, NaN where the text has none."""
+        place = torch.arange(self.rows.start, self.rows.stop) + step
+        return torch.where((place >= 0) & (place < self.queries), self.near[..., LOCAL + step], torch.nan)
+
+    @cached_property
+    def distance(self) -> Tensor:
+        """Σ w |q - k|."""
+        weights, start = self.weights, self.rows.start
+        query = torch.arange(weights.shape[1], dtype=weights.dtype)
+        later = torch.arange(weights.shape[2] - start, dtype=weights.dtype)
+        # Σ w |q - k| = Σ w (q - k) + 2 Σ over k > q of w (k - q), which are few keys where looking ahead is masked.
+        ahead = (weights[..., start:] * (later - query[:, None]).clamp_min(0)).sum(-1)
+        return query * self.total - self._sums[3] + 2 * ahead
+
+    @cached_property
+    def on_earlier(self) -> tuple[Tensor, Tensor]:
+        """The weight on earlier copies of each query's token, and on what followed them; NaN for queries without any."""
+        return self.text.occurrences.shares(self.weights, self.rows.start)
+
+
+class Occurrences:
+    """Where in a text each token has been before: for each query its earlier copies, found without comparing all pairs."""
+
+    def __init__(self, ids: NDArray[np.integer]) -> None:
+        tokens = np.unique(ids, return_inverse=True)[1]
+        order = np.argsort(
+            tokens, kind="stable"
+        )  # the places of every token, one token after another, each from the left
+        starts = np.searchsorted(tokens[order], tokens)
+        self._order = torch.from_numpy(order)
+        self._first = torch.from_numpy(starts)  # [queries] where in `order` the places of the query's token begin
+        places = np.empty_like(order)
+        places[order] = np.arange(len(order))
+        self._count = torch.from_numpy(places - starts)  # [queries] how many copies came before
+
+    def shares(self, weights: Tensor, start: int) -> tuple[Tensor, Tensor]:
+        """The weight [heads, rows] on earlier copies of each query's token, and on what followed them before the query.
+
+        NaN for queries that have none of these.
+        """
+        count = self._count[start : start + weights.shape[1]]
+        row = torch.repeat_interleave(torch.arange(len(count)), count)
+        within = torch.arange(len(row)) - (count.cumsum(0) - count)[row]
+        copy = self._order[self._first[start : start + len(count)][row] + within]
+        followed = copy + 1 < start + row  # by another token than the query itself
+        return _summed(weights, row, copy), _summed(weights, row[followed], copy[followed] + 1)
+
+
+def _summed(weights: Tensor, row: Tensor, key: Tensor) -> Tensor:
+    """The weights at these places summed by row: [heads, rows], NaN for rows without any."""
+    found = weights.new_full(weights.shape[:2], torch.nan)
+    if not len(row):
+        return found
+    found[:, row] = 0
+    return found.index_add_(1, row, weights[:, row, key])
