@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from io import BytesIO
 
-import numpy as np
 import streamlit as st
-from numpy.typing import NDArray
 
 from core import AttentionTrace, InputError, attend
 from core.attention.matrix_files import read_mask, read_matrix, read_npz
@@ -63,7 +61,8 @@ def own_matrices() -> AttentionTrace | None:
 
 
 def _from_archive(file: BytesIO) -> AttentionTrace:
-    return attend(**read_npz(file.getvalue()))
+    found = read_npz(file.getvalue())
+    return attend(found["query"], found["key"], found["value"], mask=found.get("mask"), bias=found.get("bias"))
 
 
 def _from_fields(given: dict[str, BytesIO | str]) -> AttentionTrace:
@@ -71,6 +70,5 @@ def _from_fields(given: dict[str, BytesIO | str]) -> AttentionTrace:
         source = given[name]
         return source if isinstance(source, str) else source.getvalue()
 
-    matrices: dict[str, NDArray] = {name: read_matrix(content(name), field=name) for name in ("query", "key", "value")}
-    mask: NDArray[np.bool_] | None = read_mask(content("mask")) if content("mask").strip() else None
-    return attend(**matrices, mask=mask)
+    matrices = (read_matrix(content(name), field=name) for name in ("query", "key", "value"))
+    return attend(*matrices, mask=read_mask(content("mask")) if content("mask").strip() else None)
