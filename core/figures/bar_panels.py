@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import plotly.graph_objects as go
@@ -19,7 +19,7 @@ LABELS = 46  # pixels below the last one
 
 
 def bar_panels(
-    names: Sequence[str], panels: dict[str, ArrayLike], *, x: str, printed: bool = True, panel: int = 150
+    names: Sequence[str], panels: Mapping[str, ArrayLike], *, x: str, printed: bool = True, panel: int = 150
 ) -> go.Figure:
     """A panel of bars for each title, one bar a name, with its number on it; all panels share their range and their names.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -57,7 +57,7 @@ def lines(
 
 def bars(
     names: Sequence[str],
-    groups: dict[str, ArrayLike],
+    groups: Mapping[str, ArrayLike],
     *,
     y: str,
     x: str = "",

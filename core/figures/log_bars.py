@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,7 +28,7 @@ class Mark:
 
 def log_bars(
     names: Sequence[str],
-    groups: dict[str, ArrayLike],
+    groups: Mapping[str, ArrayLike],
     *,
     x: str,
     limits: tuple[float, float],

@@ -1,7 +1,10 @@
 """In blocks: attention over a few keys at a time, which ends with the same output."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from core import AttentionTrace, attend
 from core.figures.blocks import running
@@ -38,7 +41,15 @@ def in_a_model(part: Part) -> None:
     show_blocks(scene.trace, scene.query_tokens, scene.key_tokens, picture, knobs, opening=last)
 
 
-def show_blocks(trace: AttentionTrace, query_tokens, key_tokens, picture, knobs, *, opening: int) -> None:
+def show_blocks(
+    trace: AttentionTrace,
+    query_tokens: Sequence[str],
+    key_tokens: Sequence[str],
+    picture: DeltaGenerator,
+    knobs: DeltaGenerator,
+    *,
+    opening: int,
+) -> None:
     with knobs:
         left, right = st.columns(2, wrap=False)
         with left:
@@ -54,7 +65,7 @@ def show_blocks(trace: AttentionTrace, query_tokens, key_tokens, picture, knobs,
         )
     with picture:
         show_chart(
-            running(row.masked[0], key_tokens, blocks.ends, blocks.maximum[:, 0]),
+            running(row.masked[0], key_tokens, blocks.ends.tolist(), blocks.maximum[:, 0]),
             "running",
             "The scores of one query, block by block, with the largest so far.",
         )

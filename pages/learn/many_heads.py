@@ -1,6 +1,8 @@
 """Many heads: a layer splits its width among several heads, joins them again, and the result is a sum over them."""
 
+import numpy as np
 import streamlit as st
+from numpy.typing import NDArray
 
 from core.figures.borders import with_borders
 from core.figures.charts import bars
@@ -120,8 +122,10 @@ def sum_of_heads(part: Part) -> None:
         show_lengths(length, along, word, f"At {quoted(words[word])}", many.difference)
 
 
-def show_lengths(length, along, word: int, where: str, difference: float) -> None:
-    """Bars of what each head adds at one word, and how exactly the heads add up."""
+def show_lengths(
+    length: NDArray[np.floating], along: NDArray[np.floating], word: int, where: str, difference: float
+) -> None:
+    """Bars of what each head adds at one word, and how exactly the heads add up; length and along [heads, words]."""
     groups = {"length of its contribution": length[:, word], "length along the sum": along[:, word]}
     printed = len(length) <= 4
     show_chart(

@@ -1,7 +1,11 @@
 """Masks: which keys a query may look at, as a picture, as a matrix to add, and as what it does to the weights."""
 
+from collections.abc import Sequence
+
 import numpy as np
+import plotly.graph_objects as go
 import streamlit as st
+from numpy.typing import NDArray
 
 from core import AttentionTrace, attend
 from core.attention import masks as m
@@ -25,7 +29,7 @@ ONE_OF_THREE = 360  # pixels: how wide each is
 FILLS = {"0": 0.0, "−1": -1.0, "−2": -2.0, "−5": -5.0, "−10": -10.0, "−20": -20.0, "−∞": -np.inf}
 
 
-def toy(words: Matrices, mask) -> AttentionTrace:
+def toy(words: Matrices, mask: NDArray[np.bool_] | None) -> AttentionTrace:
     return attend(words.query, words.key, words.value, mask=mask)
 
 
@@ -110,7 +114,13 @@ def in_a_model(part: Part) -> None:
         )
 
 
-def show_three(heading: str, trace: AttentionTrace, without: AttentionTrace, query_tokens, key_tokens) -> None:
+def show_three(
+    heading: str,
+    trace: AttentionTrace,
+    without: AttentionTrace,
+    query_tokens: Sequence[str],
+    key_tokens: Sequence[str],
+) -> None:
     """The mask, and the weights without it and with it, in one line."""
     first, second, third = st.columns(3)
     with first:
@@ -125,7 +135,14 @@ def show_three(heading: str, trace: AttentionTrace, without: AttentionTrace, que
         show_weights(trace, query_tokens, key_tokens, "with", HEIGHT, ONE_OF_THREE)
 
 
-def show_weights(trace: AttentionTrace, query_tokens, key_tokens, name: str, height: int, width: int = WIDTH) -> None:
+def show_weights(
+    trace: AttentionTrace,
+    query_tokens: Sequence[str],
+    key_tokens: Sequence[str],
+    name: str,
+    height: int,
+    width: int = WIDTH,
+) -> None:
     figure = heatmap(
         trace.weights,
         Axis("query", query_tokens),
@@ -141,7 +158,7 @@ def show_weights(trace: AttentionTrace, query_tokens, key_tokens, name: str, hei
     _show(figure, f"weights {name}", "The weights of each query.")
 
 
-def _show(figure, name: str, alt: str) -> None:
+def _show(figure: go.Figure, name: str, alt: str) -> None:
     """Every picture of a line with the same room above, and without zooming, which a click could start."""
     show_heatmap(figure.update_layout(margin_t=TOP, dragmode=False), name, alt, compact=True)
 

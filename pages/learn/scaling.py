@@ -1,7 +1,10 @@
 """Why 1/√d_k: how dot products spread, and what that does to weights and to gradients."""
 
+from collections.abc import Callable
+
 import plotly.graph_objects as go
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from core import softmax
 from core.attention.sources import DISTRIBUTIONS
@@ -120,7 +123,7 @@ def gradient(part: Part) -> None:
     GRADIENTS[shown](picture, knobs)
 
 
-def jacobian(picture, knobs) -> None:
+def jacobian(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
     with knobs:
         d_k = st.select_slider("d_k", POWERS_OF_TWO, 64, key=state.HEAD_SIZE, bind="query-params")
         scaled = st.toggle("Scaled by 1/√d_k", False, key=state.SCALED, bind="query-params")
@@ -136,17 +139,17 @@ def jacobian(picture, knobs) -> None:
         )
 
 
-def norm_of_jacobian(picture, _) -> None:
+def norm_of_jacobian(picture: DeltaGenerator, _knobs: DeltaGenerator) -> None:
     sweep = stores.scaling_sweep(64, "normal", 1.0)
     with picture:
         alt = "The norm of the softmax's derivative against d_k, unscaled and scaled."
         show_against_d_k(curves(sweep, "jacobian"), "jacobian_norm", "Frobenius norm of J, 64 keys", alt)
 
 
-def reaching(name: str, lines_of: dict[str, str]):
+def reaching(name: str, lines_of: dict[str, str]) -> Callable[[DeltaGenerator, DeltaGenerator], None]:
     """Draws the gradient that reaches q, k or W_Q; `lines_of` names the measurements by what they are called in the legend."""
 
-    def draw(picture, _) -> None:
+    def draw(picture: DeltaGenerator, _knobs: DeltaGenerator) -> None:
         sweep = stores.gradient_sweep()
         series = [
             Series(f"{label}{suffix}", sweep.d_k, *mean_and_error(getattr(found, field)), kind="measured")

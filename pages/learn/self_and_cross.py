@@ -1,6 +1,8 @@
 """Self and cross: the same stages, with queries from one text and keys and values from another."""
 
+import numpy as np
 import streamlit as st
+from numpy.typing import NDArray
 
 from core.figures.borders import with_borders
 from core.figures.charts import bars
@@ -10,6 +12,7 @@ from core.figures.wiring import wiring
 from core.lessons.self_and_cross import (
     BLOCKS,
     Crossing,
+    Place,
     crossing,
     crossing_shares,
     other_keys,
@@ -27,7 +30,7 @@ FIRST, SECOND = "The cat sat on the mat.", "A kitten is sitting on a rug."
 ENCODER, OPENING_HEAD = "all-MiniLM-L6-v2", (1, 1)
 
 
-def block_picker() -> str:
+def block_picker() -> Place:
     return st.segmented_control(
         "Block",
         list(BLOCKS),
@@ -65,7 +68,7 @@ def show_weights(one: Crossing, name: str, height: int) -> None:
     show_heatmap(with_borders(figure), name, "The weights, queries down the side and keys along the bottom.")
 
 
-def size(matrix) -> str:
+def size(matrix: NDArray[np.floating]) -> str:
     return f"{matrix.shape[0]} × {matrix.shape[1]}"
 
 

@@ -1,7 +1,9 @@
 """Softmax: from a row of scores to weights, what it gets confused with, and where floating point breaks it."""
 
 import numpy as np
+import plotly.graph_objects as go
 import streamlit as st
+from numpy.typing import NDArray
 
 from core import InputError
 from core.attention.matrix_files import read_matrix
@@ -27,7 +29,7 @@ from ui.views.tables import numbers, small_number, table
 MAX_PRINTED = 8  # bars side by side that have room for their numbers
 
 
-def scores_knob() -> np.ndarray:
+def scores_knob() -> NDArray[np.floating]:
     """One row of scores, typed."""
     text = st.text_input("Scores", "1.0, 0.5, 2.5, -0.1", key=state.SCORES, bind="query-params", max_chars=400)
     row = read_matrix(text, field="scores")
@@ -112,7 +114,7 @@ def overflow(part: Part) -> None:
             st.markdown("Nothing is left to attend to: Headlight makes every weight 0, so the row adds up to 0, not 1.")
 
 
-def _reaches(formats: list[InFormat], largest: float):
+def _reaches(formats: list[InFormat], largest: float) -> go.Figure:
     holds, breaks = (
         [one.reach if one.naive_holds is wanted else np.nan for one in formats] for wanted in (True, False)
     )
@@ -162,7 +164,7 @@ def in_a_model(part: Part) -> None:
         st.markdown(f"{part.words} Largest score after scaling: **{results[0].largest_score:.2f}**.")
 
 
-def _names(scores) -> list[str]:
+def _names(scores: NDArray[np.floating]) -> list[str]:
     return [f"{score:g}".replace("-", "−").replace("inf", "∞") for score in scores]
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from core.figures.charts import Series, lines
 from core.figures.heatmap import Axis, heatmap
@@ -146,7 +147,7 @@ def biases(part: Part) -> None:
     kinds[kind](picture, knobs)
 
 
-def alibi(picture, knobs) -> None:
+def alibi(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
     with knobs:
         heads = st.slider("Heads", 1, 32, 8, key=state.ALIBI_HEADS, bind="query-params")
         head = st.number_input("Head", 0, 31, 1, key=state.ALIBI_HEAD, bind="query-params")
@@ -168,16 +169,16 @@ def alibi(picture, knobs) -> None:
         st.markdown(f"Slopes of the heads: {slopes}")
 
 
-def t5_encoder(picture, _knobs) -> None:
+def t5_encoder(picture: DeltaGenerator, _knobs: DeltaGenerator) -> None:
     t5(picture, bidirectional=True)
 
 
-def t5_decoder(picture, _knobs) -> None:
+def t5_decoder(picture: DeltaGenerator, _knobs: DeltaGenerator) -> None:
     t5(picture, bidirectional=False)
 
 
-def t5(picture, *, bidirectional: bool) -> None:
-    buckets = t5_buckets(relative_positions(POSITIONS), bidirectional=bidirectional)
+def t5(picture: DeltaGenerator, *, bidirectional: bool) -> None:
+    buckets = t5_buckets(relative_positions(POSITIONS), bidirectional=bidirectional).astype(float)
     offsets = np.arange(-FARTHEST_SHOWN, FARTHEST_SHOWN + 1)
     with picture:
         left, right = st.columns(2)

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.pages.lessons import LESSONS, open_lesson, parts
+from ui import state
 
 
 @pytest.mark.parametrize(("lesson", "part"), [(lesson, part) for lesson in LESSONS for part in parts(lesson)])
@@ -11,7 +12,7 @@ def test_every_part_opens_with_a_picture(lesson, part):
     assert not page.exception
     assert not page.error
     assert page.get("plotly_chart")
-    assert page.session_state["part"] == part
+    assert page.session_state[state.PART] == part
 
 
 @pytest.mark.parametrize("lesson", LESSONS)

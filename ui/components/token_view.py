@@ -64,8 +64,9 @@ def token_view(
 
     def position(sent: object) -> int | None:
         """What came from a browser, if it can be a click on this text."""
-        is_position = isinstance(sent, int) and not isinstance(sent, bool) and start <= sent < start + count
-        return sent if is_position else None
+        if isinstance(sent, int) and not isinstance(sent, bool) and start <= sent < start + count:
+            return sent
+        return None
 
     def clicked() -> None:
         token = position(st.session_state[key].token)

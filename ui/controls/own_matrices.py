@@ -62,7 +62,7 @@ def own_matrices() -> AttentionTrace | None:
 
 
 def _from_archive(file: BytesIO) -> AttentionTrace:
-    return _trace(read_npz(file.getvalue()))
+    return _trace(**read_npz(file.getvalue()))
 
 
 def _from_fields(given: dict[str, BytesIO | str]) -> AttentionTrace:
@@ -70,12 +70,12 @@ def _from_fields(given: dict[str, BytesIO | str]) -> AttentionTrace:
         source = given[name]
         return source if isinstance(source, str) else source.getvalue()
 
-    matrices: dict[str, NDArray] = {name: read_matrix(content(name), field=name) for name in ("query", "key", "value")}
-    if content("mask").strip():
-        matrices["mask"] = read_mask(content("mask"))
-    return _trace(matrices)
+    query, key, value = (read_matrix(content(name), field=name) for name in ("query", "key", "value"))
+    return _trace(query, key, value, mask=read_mask(content("mask")) if content("mask").strip() else None)
 
 
-def _trace(matrices: dict[str, NDArray]) -> AttentionTrace:
-    check_scores(matrices["query"], matrices["key"], matrices["value"])
-    return attend(**matrices)
+def _trace(
+    query: NDArray, key: NDArray, value: NDArray, mask: NDArray | None = None, bias: NDArray | None = None
+) -> AttentionTrace:
+    check_scores(query, key, value)
+    return attend(query, key, value, mask=mask, bias=bias)
