@@ -278,10 +278,10 @@ def _show_pictures(
     )
     if small is None:
         return
-    height = max(HEIGHT, min(30 * len(small.weights), 1000))
-    figure = small_pictures(small.weights, chosen=chosen, left_out=left_out, height=height)
+    height = max(HEIGHT, min(30 * len(small.values), 1000))
+    figure = small_pictures(small.values, chosen=chosen, left_out=left_out, height=height)
     show_heatmap(figure, "atlas", "A small picture of the weights of every head, in a grid of layers by heads.")
-    if small.row_block * small.column_block > 1:
+    if not small.exact:
         st.caption(f"Each cell is the strongest of {small.row_block} × {small.column_block} weights.")
 
 

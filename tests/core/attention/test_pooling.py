@@ -1,53 +1,11 @@
-import html
+"""Pooling against a plain reading of what a cell stands for, all at once and in parts."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from core.figures.labels import escaped, thinned, visible
-from core.figures.pooling import pool
-
-
-@pytest.mark.parametrize(
-    ("token", "shown"),
-    [
-        (" the", "·the"),
-        ("the  ", "the··"),
-        ("   ", "···"),
-        ("\n\n", "⏎⏎"),
-        ("a\tb", "a⇥b"),
-        ("a b", "a b"),
-        ("", "∅"),
-        ("\u202eevil", "U+202Eevil"),
-        ("\x00", "U+0000"),
-        ("مرحبا", "مرحبا"),
-        ("##ing", "##ing"),
-    ],
-)
-def test_visible(token, shown):
-    assert visible(token) == shown
-
-
-@given(st.text(max_size=14))
-def test_escaped_text_reads_as_the_visible_text_and_holds_no_markup(token):
-    label = escaped(token)
-    assert "<" not in label
-    assert "$" not in label
-    shown = visible(token)
-    assert html.unescape(label) == (shown if len(shown) <= 14 else shown[:13] + "…")
-
-
-@given(st.integers(1, 5_000), st.data())
-def test_thinned_ticks_are_few_and_keep_the_pinned_one(count, data):
-    keep = data.draw(st.integers(0, count - 1))
-    places = thinned(count, keep, max_labels=40)
-    assert keep in places
-    assert len(places) <= 41
-    assert places == sorted(set(places))
-    assert thinned(count, max_labels=40)[0] == 0
-
+from core.attention.pooling import Pooling, pool
 
 MATRICES = arrays(
     np.float64,
@@ -80,3 +38,23 @@ def test_small_arrays_are_left_alone(values):
     assert pooled.exact
     np.testing.assert_array_equal(pooled.values, np.where(np.isfinite(values), values, np.nan))
     np.testing.assert_array_equal(pooled.rows, np.arange(values.shape[0]))
+
+
+@given(MATRICES, st.integers(1, 20), st.integers(1, 12))
+def test_rows_that_come_in_parts_give_the_same_picture(values, most, at_once):
+    seen = np.isfinite(values)
+    whole = pool(values, most, seen)
+    pooling = Pooling(values.shape, most)
+    for first in range(0, len(values), at_once):
+        part = slice(first, first + at_once)
+        reach = max(1, *(np.flatnonzero(seen[part].any(axis=0)) + 1), 1)  # a causal block leaves off what nobody sees
+        pooling.add(first, np.where(seen, values, 0)[part, :reach], seen[part, :reach], seen[part, :reach])
+    np.testing.assert_array_equal(pooling.pooled().values, whole.values)
+    np.testing.assert_array_equal(pooling.pooled().allowed, whole.allowed)
+
+
+def test_what_is_masked_is_told_from_what_is_not_known():
+    values, allowed = np.array([[np.nan, 1.0], [2.0, 3.0]]), np.array([[True, False], [True, True]])
+    pooled = pool(values, 64, allowed)
+    np.testing.assert_array_equal(pooled.values, [[np.nan, np.nan], [2.0, 3.0]])
+    np.testing.assert_array_equal(pooled.allowed, allowed)
