@@ -83,9 +83,9 @@ def test_a_finished_atlas_without_a_click(visit, taken):
     app.shows({"atlas": grid(table, "sink"), "head": taken.trace(5, 11).weights})
     strongest = table.sort_values("sink", ascending=False, kind="stable")
     for row, (_, expected) in zip(listed(app)[:5], strongest.iterrows(), strict=False):
-        assert row[0] == f"{expected.layer:.0f}.{expected['head']:.0f}"
-        assert float(row[1]) == pytest.approx(expected.sink, abs=1e-5)
-        assert float(row[2]) == pytest.approx(expected.sink_spread, abs=1e-5)
+        assert row[:2] == [f"{expected.layer:.0f}", f"{expected['head']:.0f}"]
+        assert float(row[2]) == pytest.approx(expected.sink, abs=1e-5)
+        assert float(row[3]) == pytest.approx(expected.sink_spread, abs=1e-5)
     says(app, "72 heads")
 
 
@@ -144,7 +144,7 @@ def test_metrics_on_the_text_and_on_random_tokens(visit, minilm, taken_short):
     assert np.array_equal(app.picture("atlas").forbidden, ~passes)
     says(app, f"{passes.sum()} of 72 heads")
     app.press(state.ORDER, "Lowest first").idle()
-    values = [float(row[1]) for row in listed(app)]
+    values = [float(row[2]) for row in listed(app)]
     assert values == pytest.approx(sorted(entropy[passes])[: len(values)], abs=1e-5)
 
     app.number(state.AT_LEAST, 99).idle()

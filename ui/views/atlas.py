@@ -316,7 +316,9 @@ def _show_list(
     probes = known.iloc[rows.index].to_dict("records") if known is not None else [None] * len(rows)
     listed = pd.DataFrame(
         {
-            "head": [f"{layer}.{head}" for layer, head in heads],
+            # Each in a column of its own: to a spreadsheet heads 1.1 and 1.10 would be the same number.
+            "layer": at[0],
+            "head": at[1],
             ranking.label: ranking.values[at],
             **{name: note[at] for name, note in ranking.notes.items()},
             "looks like": [in_words(row, probe) for row, probe in zip(rows.to_dict("records"), probes, strict=True)],
