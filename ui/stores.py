@@ -15,19 +15,19 @@ from numpy.typing import NDArray
 
 from core import AttentionTrace, Capture, Model, capture, load_model
 from core.attention.masks import Predicate
+from core.attention.pooling import Pooled
 from core.capturing.certifying import Certificate, certify
 from core.capturing.estimates import Rates, estimate, in_words, kept_bytes, measure_rate
 from core.capturing.layers import missing_layers as layers_without_attention
 from core.capturing.weights_only import WeightsOnly, attention_weights
 from core.errors import InputError
-from core.figures.pooling import Pooled
 from core.figures.side_by_side import small
 from core.heads.contributions import HeadContributions, add_up
 from core.heads.metrics import head_metrics
 from core.heads.patterns import match_heads
 from core.heads.probing import longest, probe_heads
-from core.heads.thumbnails import Thumbnails, thumbnails
-from core.heads.views import Quantity
+from core.heads.thumbnails import thumbnails
+from core.heads.views import Seen, Viewed
 from core.lessons.long_range import Reach, compare_reach
 from core.lessons.long_range import mean_distances as measured_distances
 from core.lessons.scaling import (
@@ -197,18 +197,6 @@ class MatchRequest:
     details: str
 
 
-@dataclass(frozen=True)
-class ViewRequest:
-    """One view of some heads, made small; by the choices that describe it."""
-
-    of: KindRequest
-    heads: tuple[tuple[int, int], ...]
-    quantity: Quantity
-    left_out: tuple[str, ...]
-    renormalise: bool
-    by_word: bool
-
-
 def measured(request: KindRequest, on_progress: Callable[[int], None] | None = None) -> pd.DataFrame:
     return metrics.get(request, lambda: head_metrics(captured(request.text), request.kind, on_progress=on_progress))
 
@@ -225,7 +213,7 @@ def probed(name: str, on_progress: Callable[[int], None] | None = None) -> pd.Da
     return probes.get(name, lambda: probe_heads(model(name), probe_length(name), PROBE_SEEDS, on_progress=on_progress))
 
 
-def small_pictures(request: KindRequest, on_progress: Callable[[int], None] | None = None) -> Thumbnails:
+def small_pictures(request: KindRequest, on_progress: Callable[[int], None] | None = None) -> Pooled:
     return pictures.get(request, lambda: thumbnails(captured(request.text), request.kind, on_progress=on_progress))
 
 
@@ -235,6 +223,10 @@ def matched(
     return matches.get(
         request, lambda: match_heads(captured(request.of.text), pattern, request.of.kind, on_progress=on_progress)
     )
+
+
+def overview(of: KindRequest, viewed: Viewed) -> Seen:
+    return views.get((of, viewed.view), viewed.overview)
 
 
 @st.cache_resource(max_entries=3, show_spinner=False)

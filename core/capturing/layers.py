@@ -37,11 +37,10 @@ class LayerLabel:
 
 def layer_labels(capture: Capture, kind: Kind | None = None) -> tuple[LayerLabel, ...]:
     """One label for each captured layer of this kind (None: the capture's first), read off its attention call."""
-    calls = tuple(capture.each_layer(kind))
     config = capture.model.network.config.get_text_config()
     types = (getattr(config, "layer_types", None) or ()) if capture.kinds == ("self",) else ()
     labels = []
-    for call, number in zip(calls, _numbers(capture.model.network, calls), strict=True):
+    for call, number in zip(capture.each_layer(kind), layer_numbers(capture, kind), strict=True):
         words = [*_words(call), *_named(types[number : number + 1], config)]
         labels.append(LayerLabel(number, ", ".join(words)))
     return tuple(labels)
@@ -116,12 +115,16 @@ def _window(call: Call) -> int | None:
     return window if not bool(allowed[: tokens - window].any()) else None
 
 
-def _numbers(network: PreTrainedModel, calls: tuple[Call, ...]) -> list[int]:
-    """The layer of each call, from its module's name; where layers share a module (ALBERT), every pass is a layer."""
-    names = {id(module): name for name, module in network.named_modules()}
-    if len({id(call.module) for call in calls}) < len(calls):
-        return list(range(len(calls)))
-    return [_place(names[id(call.module)])[1] for call in calls]
+def layer_numbers(capture: Capture, kind: Kind | None = None) -> tuple[int, ...]:
+    """The place of each captured layer of this kind among all the model's layers, from 0.
+
+    From its module's name; where layers share a module (ALBERT), every pass is a layer.
+    """
+    modules = [call.module for call in capture.each_layer(kind)]
+    names = {id(module): name for name, module in capture.model.network.named_modules()}
+    if len({id(module) for module in modules}) < len(modules):
+        return tuple(range(len(modules)))
+    return tuple(_place(names[id(module)])[1] for module in modules)
 
 
 def _place(name: str) -> tuple[str, int]:

@@ -13,9 +13,9 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
+from core.attention.pooling import Pooled, pool
 from core.figures.labels import MAX_LABELS, axis_labels, thinned
 from core.figures.palette import ALLOWED, DIVERGING, FORBIDDEN, PIN, SEQUENTIAL
-from core.figures.pooling import Pooled, pool
 from core.figures.theme import TEMPLATE
 
 Scale = Literal["signed", "share", "permission"]
@@ -76,11 +76,8 @@ def heatmap(
     Matrices of more than 256 rows or columns are pooled: each drawn cell is its block's number farthest from 0.
     """
     max_cells = MAX_CELLS // 4 if compact else MAX_CELLS
-    hidden = np.zeros(values.shape, dtype=bool) if forbidden is None else forbidden
     return pooled_heatmap(
-        pool(np.where(hidden, np.nan, values), max_cells),
-        pool(np.where(hidden, 0.0, 1.0), max_cells).values > 0,
-        values.shape,
+        pool(values, max_cells, None if forbidden is None else ~forbidden),
         rows,
         columns,
         name=name,
@@ -97,8 +94,6 @@ def heatmap(
 
 def pooled_heatmap(
     drawn: Pooled,
-    allowed: NDArray[np.bool_],
-    shape: tuple[int, int],
     rows: Axis,
     columns: Axis,
     *,
@@ -114,10 +109,10 @@ def pooled_heatmap(
 ) -> go.Figure:
     """The same of a matrix that has been made small already.
 
-    drawn    what is left of a matrix of this `shape`; NaN is drawn as nothing
-    allowed  [rows', columns'] False where all that a drawn cell stands for is forbidden
+    drawn    what is left of it; NaN is drawn as nothing
     hover    as in `heatmap`, but as small as `drawn`
     """
+    shape, allowed = drawn.shape, drawn.allowed
     limit = _largest(drawn.values) if limit is None else limit
     narrow = compact or width < NARROW
     prints = not compact and shape[0] <= PRINTED_CELLS and shape[1] <= printed

@@ -3,64 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
+from core.attention.pooling import Pooled
 from core.figures.heatmap import Axis, pooled_heatmap
 from core.figures.palette import PIN
-from core.figures.pooling import Pooled
 
 
 def seen_figure(
-    values: NDArray[np.floating],
-    allowed: NDArray[np.bool_],
-    removed: NDArray[np.floating] | None,
+    cells: Pooled,
     query_tokens: Sequence[str],
     key_tokens: Sequence[str],
     *,
-    row_block: int,
-    column_block: int,
+    removed: NDArray[np.floating] | None,
     name: str,
     signed: bool,
     pin: tuple[int, int] | None,
     marked: Sequence[int] = (),
-    start: tuple[int, int] = (0, 0),
     height: int,
 ) -> go.Figure:
-    """Values [rows, columns] of a view of these tokens, one cell for `row_block` by `column_block` of them.
+    """A view of these tokens: those that the cells stand for.
 
     removed  [queries] the share of each query that is left out, its mean over a row is shown when pointing at that; None:
              nothing is left out
-    pin      the (query, key) that is framed; None: it lies outside
+    pin      the (query, key) that is framed, counted from the first of these tokens; None: it lies outside
     marked   further queries whose rows are framed
-    start    positions of the first query and the first key in the whole text
     """
-    shape = (len(query_tokens), len(key_tokens))
     notes = None
     if removed is not None:
-        parts = [removed[at : at + row_block] for at in range(0, len(removed), row_block)]
+        parts = [removed[at : at + cells.row_block] for at in range(0, len(removed), cells.row_block)]
         notes = [f"<br>left out {part.mean():.1%}" for part in parts]
     query, key = (None, None) if pin is None else pin
-    drawn = Pooled(
-        values.astype(np.float32),
-        np.arange(0, shape[0], row_block) + (row_block - 1) / 2,
-        np.arange(0, shape[1], column_block) + (column_block - 1) / 2,
-        row_block,
-        column_block,
-    )
     figure = pooled_heatmap(
-        drawn,
-        allowed,
-        shape,
-        Axis("query", query_tokens, query, notes, start[0]),
-        Axis("key", key_tokens, key, start=start[1]),
+        replace(cells, values=cells.values.astype(np.float32)),
+        Axis("query", query_tokens, query, notes, cells.start[0]),
+        Axis("key", key_tokens, key, start=cells.start[1]),
         name=name,
         scale="signed" if signed else "share",
         height=height,
     )
     for row in marked:
-        frame = {"y0": row - 0.5, "y1": row + 0.5, "x0": -0.5, "x1": shape[1] - 0.5}
+        frame = {"y0": row - 0.5, "y1": row + 0.5, "x0": -0.5, "x1": cells.shape[1] - 0.5}
         figure.add_shape(type="rect", line={"color": PIN, "width": 1, "dash": "dot"}, **frame)
     return figure

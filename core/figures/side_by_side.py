@@ -9,10 +9,10 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
+from core.attention.pooling import Pooled, pool
 from core.figures.heatmap import Scale
 from core.figures.labels import axis_labels
 from core.figures.palette import DIVERGING, FORBIDDEN, PIN, SEQUENTIAL
-from core.figures.pooling import Pooled, pool
 from core.figures.theme import TEMPLATE
 
 MAX_CELLS = 64  # per side of one small matrix
@@ -24,7 +24,7 @@ LEGEND = 20  # pixels, where a legend is needed
 
 def small(matrix: NDArray[np.floating], allowed: NDArray[np.bool_] | None = None) -> Pooled:
     """A matrix [rows, columns] as it is drawn here: at most 64 cells a side, grey where `allowed` is False."""
-    return pool(matrix if allowed is None else np.where(allowed, matrix, np.nan), MAX_CELLS)
+    return pool(matrix, MAX_CELLS, allowed)
 
 
 def side_by_side(

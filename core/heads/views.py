@@ -10,97 +10,212 @@ picture and not of the text.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from core.attention.ledger import strongest_cell
+from core.attention.pooling import Pooled, Pooling
+from core.attention.trace import Array
 from core.capturing.capture import Capture
 from core.capturing.rows import Rows, row_blocks
 from core.errors import InputError
-from core.models.calls import Call
+from core.heads.blocks import text_of
 from core.models.modules import Kind
 from core.models.projections import head_weights
-from core.models.words import merge_keys
-
-Array = NDArray[np.floating]
+from core.models.words import merge_keys, merge_queries, word_starts, word_texts
 
 Quantity = Literal["weights", "values", "outputs", "raw", "scaled", "masked"]
+LeftOut = Literal["first", "special"]
 
 MAX_CELLS = 256  # of a picture, per side
 SCORES = ("raw", "scaled", "masked")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, kw_only=True)
 class View:
-    """What to show of which heads.
+    """What to show of which heads: choices alone, so that equal ones are the same view.
 
     heads        (layer, head) pairs; of several, the mean is shown
     quantity     see the module; "raw", "scaled" and "masked" are the scores before the softmax
-    hidden       [keys] bool: tokens that are left out as keys, or None
-    renormalise  divide what remains of a row by its sum, so that it is again a share
-    query_starts, key_starts  where words begin: keys are summed, queries averaged (Clark et al. 2019, section 4.1); None:
-                 tokens as they are
+    left_out     which tokens are left out as keys: the first one, special tokens, or both
+    renormalise  divide what remains of a row by its sum, so that it is again a share, where a token is left out
+    by_word      words for tokens: keys are summed, queries averaged (Clark et al. 2019, section 4.1)
     """
 
     heads: tuple[tuple[int, int], ...]
     quantity: Quantity = "weights"
-    hidden: NDArray[np.bool_] | None = None
+    left_out: frozenset[LeftOut] = frozenset()
     renormalise: bool = False
-    query_starts: NDArray[np.integer] | None = None
-    key_starts: NDArray[np.integer] | None = None
+    by_word: bool = False
 
 
 @dataclass(frozen=True, eq=False)
 class Seen:
     """A part of a view, or the whole of it made small.
 
-    values   [rows, columns], NaN where forbidden or left out
-    allowed  [rows, columns] bool, False where every pair that a cell stands for is masked
+    cells    NaN where forbidden or left out
     removed  [queries] the share of each query's attention that went to what is left out (before any renormalising), also
-             where a row of values stands for several queries
-    rows, columns            position of the first query and the first key (token or word)
-    row_block, column_block  how many rows and columns a cell stands for; it shows the number farthest from 0 among them
+             where a row of cells stands for several queries
     """
 
-    values: Array
-    allowed: NDArray[np.bool_]
+    cells: Pooled
     removed: Array
-    rows: int
-    columns: int
-    row_block: int
-    column_block: int
 
 
-def shape(capture: Capture, kind: Kind, view: View) -> tuple[int, int]:
-    """(rows, columns) of a view: its queries and keys, tokens or words."""
-    call = capture.calls[kind][0]
-    rows = call.query.shape[2] if view.query_starts is None else len(view.query_starts)
-    columns = call.key.shape[2] if view.key_starts is None else len(view.key_starts)
-    return rows, columns
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """What rows and columns are called, and what one of them is."""
+
+    queries: tuple[str, ...]
+    keys: tuple[str, ...]
+    unit: Literal["token", "word"]
 
 
-def overview(capture: Capture, kind: Kind, view: View, max_cells: int = MAX_CELLS) -> Seen:
-    """The whole view in at most `max_cells` rows and columns: each cell has the number farthest from 0 among its own."""
-    rows, columns = shape(capture, kind, view)
-    row_block, column_block = -(-rows // max_cells), -(-columns // max_cells)
-    parts = [
-        _pooled(part, row_block, column_block) for part in _parts(capture, kind, view, range(rows), multiple=row_block)
-    ]
-    return _seen(parts, 0, 0, row_block, column_block)
+@dataclass(frozen=True, eq=False)
+class Viewed:
+    """A view of one kind of attention in a capture. What it looks like is worked out when first asked for.
 
+    Raises InputError where there is no such head, for scores of words, and as in `head_weights` for "outputs".
+    """
 
-def window(capture: Capture, kind: Kind, view: View, rows: range, columns: range) -> Seen:
-    """A part of the view, every number of it exact."""
-    part_columns = slice(columns.start, columns.stop)
-    parts = [
-        _Part(part.values[:, part_columns], part.seen[:, part_columns], part.allowed[:, part_columns], part.removed)
-        for part in _parts(capture, kind, view, rows, multiple=1)
-    ]
-    return _seen(parts, rows.start, columns.start, 1, 1)
+    capture: Capture
+    kind: Kind
+    view: View
+
+    def __post_init__(self) -> None:
+        if not self.view.heads:
+            raise InputError("No head is chosen. Choose at least one.", field="heads")
+        for layer, head in self.view.heads:
+            self.capture.key_head(layer, head, self.kind)  # raises where there is none
+        if self.view.by_word and self.view.quantity in SCORES:
+            raise InputError(
+                "Scores of several tokens have no common score; choose weights to see words.", field="quantity"
+            )
+
+    @cached_property
+    def hidden(self) -> NDArray[np.bool_]:
+        """[keys] the tokens that are left out as keys."""
+        hidden = np.zeros(self.capture.shape(self.kind)[1], dtype=np.bool_)
+        if "first" in self.view.left_out:
+            hidden[0] = True
+        if "special" in self.view.left_out:
+            hidden |= text_of(self.capture, self.kind).special
+        return hidden
+
+    @cached_property
+    def labels(self) -> Labels:
+        queries, keys = self.capture.tokens(self.kind)
+        if self._starts is None:
+            return Labels(queries, keys, "token")
+        of_queries, of_keys = self._starts
+        return Labels(word_texts(queries, of_queries), word_texts(keys, of_keys), "word")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(rows, columns): queries and keys, tokens or words."""
+        return len(self.labels.queries), len(self.labels.keys)
+
+    def overview(self, max_cells: int = MAX_CELLS) -> Seen:
+        """The whole view in at most `max_cells` rows and columns: each cell has the number farthest from 0 among its own."""
+        return self._seen(range(self.shape[0]), range(self.shape[1]), max_cells)
+
+    def window(self, rows: range, columns: range) -> Seen:
+        """A part of the view, every number of it exact."""
+        return self._seen(rows, columns, max(len(rows), len(columns)))
+
+    def strongest(self, whole: Seen) -> tuple[int, int]:
+        """The (query, key) worth looking at first, as in `strongest_cell`; where the cells of the whole stand for several, the
+        largest number in the one that is chosen so."""
+        cells = whole.cells
+        row, column = strongest_cell(cells.values)
+        if cells.exact:
+            return row, column
+        rows, columns = (
+            range(place * block, min((place + 1) * block, length))
+            for place, block, length in zip(
+                (row, column), (cells.row_block, cells.column_block), cells.shape, strict=True
+            )
+        )
+        part = self.window(rows, columns).cells.values
+        inner_row, inner_column = np.unravel_index(np.nan_to_num(part, nan=-np.inf).argmax(), part.shape)
+        return rows[int(inner_row)], columns[int(inner_column)]
+
+    @cached_property
+    def _starts(self) -> tuple[NDArray[np.integer], NDArray[np.integer]] | None:
+        """Where the words of queries and of keys begin, or None."""
+        if not self.view.by_word:
+            return None
+        tokenizer = self.capture.model.tokenizer
+        queries = self.capture.target_ids if self.kind in ("decoder", "cross") else self.capture.input_ids
+        keys = self.capture.target_ids if self.kind == "decoder" else self.capture.input_ids
+        return word_starts(tokenizer, queries), word_starts(tokenizer, keys)
+
+    def _seen(self, rows: range, columns: range, max_cells: int) -> Seen:
+        pooling = Pooling((len(rows), len(columns)), max_cells, start=(rows.start, columns.start))
+        keys = self.capture.shape(self.kind)[1]
+        at_once = max(1, 2**19 // keys // pooling.row_block) * pooling.row_block
+        removed = np.zeros(len(rows))
+        for first in range(0, len(rows), at_once):
+            wanted = rows[first : first + at_once]
+            part = self._part(wanted)
+            across = (slice(None), slice(columns.start, columns.stop))
+            shown = np.where(part.seen[across], part.values[across], 0)
+            pooling.add(first, shown, part.seen[across], part.allowed[across])
+            removed[first : first + len(wanted)] = part.removed
+        return Seen(pooling.pooled(), removed)
+
+    def _part(self, rows: range) -> _Part:
+        """These rows of the view with all its columns."""
+        if self._starts is None:
+            return self._mean(rows)
+        of_queries, of_keys = self._starts
+        last = int(of_queries[rows.stop]) if rows.stop < len(of_queries) else self.capture.shape(self.kind)[0]
+        tokens = range(int(of_queries[rows.start]), last)
+        return _by_word(self._mean(tokens), of_queries[rows.start : rows.stop] - tokens.start, of_keys)
+
+    def _mean(self, tokens: range) -> _Part:
+        """Added up as they come, so that the rows of no more than two heads are there at once."""
+        total = reduce(_sum, (self._of_head(layer, head, tokens) for layer, head in self.view.heads))
+        heads = len(self.view.heads)
+        return _Part(total.values / heads, total.seen, total.allowed, total.removed / heads)
+
+    def _of_head(self, layer: int, head: int, tokens: range) -> _Part:
+        quantity, hidden = self.view.quantity, self.hidden
+        blocks = list(row_blocks(self.capture.layer_call(layer, self.kind), head, rows=tokens))
+        allowed = np.concatenate([_padded(rows.allowed[0].numpy(force=True), len(hidden)) for rows in blocks])
+        values = np.concatenate([_padded(_stage(rows, quantity), len(hidden)) for rows in blocks])
+        removed = np.zeros(len(values))
+        if hidden.any():
+            weights = values if quantity not in SCORES else _weights(blocks, len(hidden))
+            removed = weights[:, hidden].sum(axis=1, dtype=np.float64)
+        if (layer, head) in self._sizes:
+            values = values * self._sizes[layer, head]
+        if hidden.any() and quantity not in SCORES:
+            values = np.where(hidden, 0, values)
+            if self.view.renormalise:
+                total = values.sum(axis=1, keepdims=True)
+                values = np.divide(values, total, out=np.zeros_like(values), where=total > 0)
+        return _Part(values, allowed & ~hidden, allowed, removed)
+
+    @cached_property
+    def _sizes(self) -> dict[tuple[int, int], Array]:
+        """[keys] what each weight of a head is multiplied by, of the heads whose weights are."""
+        if self.view.quantity not in ("values", "outputs"):
+            return {}
+        return {at: self._lengths(*at) for at in self.view.heads}
+
+    def _lengths(self, layer: int, head: int) -> Array:
+        """[keys] of what each key passes on."""
+        key_head, _ = self.capture.key_head(layer, head, self.kind)
+        value = self.capture.layer_call(layer, self.kind).value[0, key_head].double().numpy(force=True)
+        if self.view.quantity == "outputs":
+            value = value @ head_weights(self.capture.model, layer, head, self.kind).W_O.astype(np.float64)
+        return np.linalg.norm(value, axis=1)
 
 
 def around(place: int, length: int, size: int) -> range:
@@ -125,52 +240,20 @@ class _Part:
     removed: Array
 
 
-def _seen(parts: Sequence[_Part], rows: int, columns: int, row_block: int, column_block: int) -> Seen:
-    values = np.concatenate([np.where(part.seen, part.values, np.nan) for part in parts])
-    allowed = np.concatenate([part.allowed for part in parts])
-    removed = np.concatenate([part.removed for part in parts])
-    return Seen(values, allowed, removed, rows, columns, row_block, column_block)
+def _sum(one: _Part, other: _Part) -> _Part:
+    return _Part(
+        one.values + other.values, one.seen | other.seen, one.allowed | other.allowed, one.removed + other.removed
+    )
 
 
-def _parts(capture: Capture, kind: Kind, view: View, rows: range, multiple: int) -> Iterator[_Part]:
-    """The rows of a view in order, a multiple of so many at a time (but for the last)."""
-    _check(capture, kind, view)
-    call = capture.calls[kind][0]
-    keys = call.key.shape[2]
-    at_once = max(1, 2**19 // keys // multiple) * multiple
-    sizes = {at: _sizes(capture, kind, view.quantity, *at) for at in view.heads}
-    for start in range(rows.start, rows.stop, at_once):
-        wanted = range(start, min(start + at_once, rows.stop))
-        tokens = _tokens(wanted, view.query_starts, call.query.shape[2])
-        shown = (_of_head(capture.calls[kind][at[0]], at[1], view, tokens, sizes[at]) for at in view.heads)
-        yield _by_word(_mean(shown, len(view.heads)), view, wanted, tokens)
-
-
-def _tokens(rows: range, starts: NDArray[np.integer] | None, count: int) -> range:
-    """The query tokens that these rows stand for."""
-    if starts is None:
-        return rows
-    return range(int(starts[rows.start]), int(starts[rows.stop]) if rows.stop < len(starts) else count)
-
-
-def _of_head(call: Call, head: int, view: View, tokens: range, sizes: Array | None) -> _Part:
-    keys = call.key.shape[2]
-    blocks = list(row_blocks(call, head, rows=tokens))
-    allowed = np.concatenate([_padded(rows.allowed[0].numpy(force=True), keys) for rows in blocks])
-    values = np.concatenate([_padded(_stage(rows, view.quantity), keys) for rows in blocks])
-    removed = np.zeros(len(values))
-    if view.hidden is not None:
-        weights = values if view.quantity == "weights" else _weights(blocks, keys)
-        removed = weights[:, view.hidden].sum(axis=1, dtype=np.float64)
-    if sizes is not None:
-        values = values * sizes
-    if view.hidden is not None and view.quantity not in SCORES:
-        values = np.where(view.hidden, 0, values)
-        if view.renormalise:
-            total = values.sum(axis=1, keepdims=True)
-            values = np.divide(values, total, out=np.zeros_like(values), where=total > 0)
-    seen = allowed if view.hidden is None else allowed & ~view.hidden
-    return _Part(values, seen, allowed, removed)
+def _by_word(part: _Part, of_queries: NDArray[np.integer], of_keys: NDArray[np.integer]) -> _Part:
+    """Words for tokens: of what is true of a token, any that is true of one of its tokens is true of a word."""
+    seen, allowed = (
+        np.logical_or.reduceat(np.logical_or.reduceat(marks, of_keys, axis=1), of_queries, axis=0)
+        for marks in (part.seen, part.allowed)
+    )
+    values = merge_queries(merge_keys(part.values, of_keys), of_queries)
+    return _Part(values, seen, allowed, merge_queries(part.removed[:, None], of_queries)[:, 0])
 
 
 def _stage(rows: Rows, quantity: Quantity) -> Array:
@@ -188,81 +271,3 @@ def _padded(block: NDArray, keys: int) -> NDArray:
     """With the keys that a block leaves off because no row of it may attend to them."""
     missing = keys - block.shape[1]
     return np.pad(block, ((0, 0), (0, missing))) if missing else block
-
-
-def _mean(parts: Iterator[_Part], heads: int) -> _Part:
-    """Added up as they come, so that the rows of no more than two heads are there at once."""
-    total = reduce(_sum, parts)
-    return _Part(total.values / heads, total.seen, total.allowed, total.removed / heads)
-
-
-def _sum(one: _Part, other: _Part) -> _Part:
-    return _Part(
-        one.values + other.values, one.seen | other.seen, one.allowed | other.allowed, one.removed + other.removed
-    )
-
-
-def _by_word(part: _Part, view: View, rows: range, tokens: range) -> _Part:
-    """Words for tokens: of what is true of a token, any that is true of one of its tokens is true of a word."""
-    values, seen, allowed, removed = part.values, part.seen, part.allowed, part.removed
-    if view.key_starts is not None:
-        values = merge_keys(values, view.key_starts)
-        seen, allowed = (np.logical_or.reduceat(marks, view.key_starts, axis=1) for marks in (seen, allowed))
-    if view.query_starts is not None:
-        starts = view.query_starts[rows.start : rows.stop] - tokens.start
-        lengths = np.diff([*starts, len(tokens)])
-        values = np.add.reduceat(values, starts, axis=0) / lengths[:, None].astype(values.dtype)
-        seen, allowed = (np.logical_or.reduceat(marks, starts, axis=0) for marks in (seen, allowed))
-        removed = np.add.reduceat(removed, starts) / lengths
-    return _Part(values, seen, allowed, removed)
-
-
-def _pooled(part: _Part, row_block: int, column_block: int) -> _Part:
-    """One cell for each block of cells. What is not seen is 0, and 0 is never farther from 0 than anything else."""
-    if row_block == column_block == 1:
-        return part
-    highest, lowest, seen, allowed = (
-        _over_blocks(over, values, row_block, column_block)
-        for over, values in (
-            (np.maximum, part.values),
-            (np.minimum, part.values),
-            (np.logical_or, part.seen),
-            (np.logical_or, part.allowed),
-        )
-    )
-    return _Part(np.where(-lowest > highest, lowest, highest), seen, allowed, part.removed)
-
-
-def _over_blocks(over: np.ufunc, values: NDArray, rows: int, columns: int) -> NDArray:
-    """A ufunc over blocks of rows and columns. Zeros fill up the last ones, which changes no number farthest from 0.
-
-    A reshaped array is reduced many times faster than by `reduceat`.
-    """
-    down, across = (-length % block for length, block in zip(values.shape, (rows, columns), strict=True))
-    full = np.pad(values, ((0, down), (0, across))) if down or across else values
-    narrow = over.reduce(full.reshape(-1, rows, full.shape[1]), axis=1)
-    return over.reduce(narrow.reshape(len(narrow), -1, columns), axis=2)
-
-
-def _sizes(capture: Capture, kind: Kind, quantity: Quantity, layer: int, head: int) -> Array | None:
-    """[keys] what each weight is multiplied by, or None."""
-    if quantity not in ("values", "outputs"):
-        return None
-    call = capture.calls[kind][layer]
-    key_head, _ = capture.key_head(layer, head, kind)
-    value = call.value[0, key_head].double().numpy(force=True)
-    if quantity == "outputs":
-        value = value @ head_weights(capture.model, layer, head, kind).W_O.astype(np.float64)
-    return np.linalg.norm(value, axis=1)
-
-
-def _check(capture: Capture, kind: Kind, view: View) -> None:
-    if not view.heads:
-        raise InputError("No head is chosen. Choose at least one.", field="heads")
-    for layer, head in view.heads:
-        capture.key_head(layer, head, kind)  # raises where there is none
-    merging = (view.query_starts is not None) or (view.key_starts is not None)
-    if merging and view.quantity in SCORES:
-        raise InputError(
-            "Scores of several tokens have no common score; choose weights to see words.", field="quantity"
-        )

@@ -14,7 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from core.attention.trace import Array, AttentionTrace, attend
 from core.capturing.capture import Capture
+from core.capturing.rows import row_blocks
 from core.errors import InputError
+from core.models.calls import Call
 from core.models.modules import Kind
 
 LONGEST = 512
@@ -163,12 +165,22 @@ def mean_distance(trace: AttentionTrace, *, without_first: bool = False) -> floa
 
     without_first  leave out the first token as a key: many heads rest on it whatever it is (Xiao et al. 2023)
     """
+    queries = _sampled(trace.shape[0])
+    far, total = _far_and_total(_rows(trace, queries).weights, queries, without_first)
+    return float(far / total) if total > 0 else 0.0
+
+
+def _sampled(count: int) -> NDArray[np.integer]:
+    """Up to MAX_QUERIES evenly spaced queries of so many, rising."""
+    return np.unique(np.linspace(0, count - 1, min(MAX_QUERIES, count)).round().astype(int))
+
+
+def _far_and_total(weights: Array, queries: NDArray[np.integer], without_first: bool) -> tuple[Array, Array]:
+    """Σ weight · |query - key| and Σ weight over all rows: [..., rows, keys] to two arrays [...]."""
     first = 1 if without_first else 0
-    queries = np.unique(np.linspace(0, trace.shape[0] - 1, min(MAX_QUERIES, trace.shape[0])).round().astype(int))
-    weights = _rows(trace, queries).weights[:, first:]
-    distances = np.abs(queries[:, None] - np.arange(first, trace.shape[1])[None, :])
-    total = weights.sum(dtype=np.float64)
-    return float(np.multiply(weights, distances, dtype=np.float64).sum() / total) if total > 0 else 0.0
+    weights = weights[..., first:].astype(np.float64)
+    distances = np.abs(queries[:, None] - np.arange(first, first + weights.shape[-1])[None, :])
+    return (weights * distances).sum(axis=(-2, -1)), weights.sum(axis=(-2, -1))
 
 
 def _rows(trace: AttentionTrace, queries: NDArray[np.integer]) -> AttentionTrace:
@@ -185,7 +197,7 @@ def _rows(trace: AttentionTrace, queries: NDArray[np.integer]) -> AttentionTrace
 
 
 def mean_distances(capture: Capture, kind: Kind | None = None, *, without_first: bool = False) -> Array:
-    """`mean_distance` of every head: [layers, heads], in tokens, one head's weights at a time.
+    """`mean_distance` of every head: [layers, heads], in tokens, a few rows of a layer's heads at a time.
 
     Raises InputError for cross attention, whose queries and keys are positions of different texts.
     """
@@ -193,9 +205,19 @@ def mean_distances(capture: Capture, kind: Kind | None = None, *, without_first:
         raise InputError(
             "Cross attention looks from one text to another: there is no distance to measure.", field="kind"
         )
-    layers, heads = range(capture.layers(kind)), range(capture.heads(kind))
-    traces = ((capture.trace(layer, head, kind) for head in heads) for layer in layers)
-    return np.array([[mean_distance(trace, without_first=without_first) for trace in row] for row in traces])
+    return np.stack([_layer_distances(call, without_first) for call in capture.each_layer(kind)])
+
+
+def _layer_distances(call: Call, without_first: bool) -> Array:
+    """[heads]"""
+    far = total = np.zeros(call.query.shape[1])
+    queries = _sampled(call.query.shape[2])
+    for run in np.split(queries, np.flatnonzero(np.diff(queries) > 1) + 1):
+        for rows in row_blocks(call, rows=range(run[0], run[-1] + 1)):
+            weights = rows.weights.numpy(force=True)
+            more_far, more = _far_and_total(weights, np.arange(rows.start, rows.stop), without_first)
+            far, total = far + more_far, total + more
+    return np.divide(far, total, out=np.zeros_like(far), where=total > 0)
 
 
 def even_distance(trace: AttentionTrace, *, without_first: bool = False) -> float:

@@ -6,8 +6,8 @@ random matrices and of the heads of a pretrained model.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
@@ -19,7 +19,9 @@ from torch.nn.functional import layer_norm, scaled_dot_product_attention
 from core.attention.sources import DISTRIBUTIONS
 from core.attention.trace import Array, AttentionTrace, attend, softmax
 from core.capturing.capture import Capture
+from core.capturing.rows import row_blocks
 from core.errors import InputError
+from core.models.calls import Call
 from core.models.modules import Kind
 
 POWERS_OF_TWO = tuple(2**power for power in range(13))  # 1 to 4,096
@@ -68,18 +70,49 @@ class RowStatistics(NamedTuple):
 
 def row_statistics(trace: AttentionTrace) -> RowStatistics:
     """The statistics of one head; every field is an array of shape []."""
-    weights = trace.weights[~trace.empty_rows].astype(np.float64)
-    if not weights.size:
+    return _statistics([(trace.scaled, trace.weights, trace.mask)])
+
+
+def _statistics(blocks: Iterable[tuple[Array, Array, NDArray[np.bool_]]]) -> RowStatistics:
+    """The same from blocks of rows, of one head or of several at once: (scaled scores, weights, mask), each [..., rows, keys].
+
+    Every field is an array [...].
+    """
+    per_row, moments = [], _Moments(np.asarray(0), np.asarray(0.0), np.asarray(0.0))
+    for scaled, weights, mask in blocks:
+        weights = weights.astype(np.float64)
+        largest = weights.max(axis=-1)
+        measured = np.stack([entropy(weights), largest, largest > NEARLY_ALL, jacobian_norm(weights)])
+        per_row.append(np.where(mask.any(axis=-1), measured, np.nan))
+        moments = moments.joined(_moments(scaled.astype(np.float64), mask))
+    rows = np.concatenate(per_row, axis=-1)
+    if np.isnan(rows).all(axis=-1).any():
         raise InputError("Every row of this head is masked; there is nothing to measure.", field="mask")
-    largest = weights.max(axis=1)
-    found = (
-        trace.scaled[trace.mask].std(dtype=np.float64),
-        entropy(weights).mean(),
-        largest.mean(),
-        (largest > NEARLY_ALL).mean(),
-        jacobian_norm(weights).mean(),
-    )
-    return RowStatistics(*(np.asarray(number) for number in found))
+    spread = np.sqrt(moments.squares / moments.numbers)
+    return RowStatistics(*(np.asarray(number) for number in (spread, *np.nanmean(rows, axis=-1))))
+
+
+class _Moments(NamedTuple):
+    """How many numbers there are, their mean, and the sum of the squares of their differences from it."""
+
+    numbers: NDArray[np.integer]
+    mean: Array
+    squares: Array
+
+    def joined(self, other: _Moments) -> _Moments:
+        """Of both together (Chan et al. 1983, "Algorithms for Computing the Sample Variance", equation 2.1)."""
+        together = self.numbers + other.numbers
+        share = other.numbers / np.maximum(together, 1)
+        apart = other.mean - self.mean
+        squares = self.squares + other.squares + apart**2 * self.numbers * share
+        return _Moments(together, self.mean + apart * share, squares)
+
+
+def _moments(scores: Array, mask: NDArray[np.bool_]) -> _Moments:
+    count = mask.sum(axis=(-2, -1))
+    mean = np.where(mask, scores, 0).sum(axis=(-2, -1)) / np.maximum(count, 1)
+    squares = np.where(mask, scores - mean[..., None, None], 0) ** 2
+    return _Moments(count, mean, squares.sum(axis=(-2, -1)))
 
 
 def entropy(weights: Array) -> Array:
@@ -216,15 +249,23 @@ class ModelScores:
 
 
 def model_scores(capture: Capture, kind: Kind | None = None) -> ModelScores:
-    """Measure all heads of a pass, one at a time, so that memory holds the matrices of one head only."""
-    shape = capture.layers(kind), capture.heads(kind)
+    """Measure all heads of a pass, a few rows of a layer's heads at a time."""
     with_scale, without_scale = [], []
-    for layer, head in np.ndindex(shape):
-        trace = capture.trace(layer, head, kind)
-        with_scale.append(row_statistics(trace))
-        without_scale.append(row_statistics(trace.changed(scale=1.0)))
-    first = capture.trace(0, 0, kind)
-    return ModelScores(first.query.shape[1], first.scale, _stacked(with_scale, shape), _stacked(without_scale, shape))
+    for call in capture.each_layer(kind):
+        with_scale.append(_statistics(_stages(call)))
+        without_scale.append(_statistics(_stages(replace(call, scale=1.0))))
+    first, shape = capture.layer_call(0, kind), (capture.layers(kind), capture.heads(kind))
+    return ModelScores(
+        d_k=first.query.shape[3],
+        scale=first.scale,
+        with_scale=_stacked(with_scale, shape),
+        without_scale=_stacked(without_scale, shape),
+    )
+
+
+def _stages(call: Call) -> Iterator[tuple[Array, Array, NDArray[np.bool_]]]:
+    for rows in row_blocks(call):
+        yield rows.scaled.numpy(force=True), rows.weights.numpy(force=True), rows.allowed.numpy(force=True)
 
 
 def over_heads(statistics: RowStatistics) -> RowStatistics:

@@ -21,6 +21,7 @@ from core.attention.masks import causal, everything, grid
 from core.attention.sources import embed, split_words
 from core.attention.trace import Array, AttentionTrace, attend
 from core.capturing.capture import Capture, capture
+from core.capturing.rows import row_blocks
 from core.errors import InputError
 from core.lessons.many_heads import LayerWeights, random_layer
 from core.models.loading import load_model
@@ -139,15 +140,23 @@ def pair_shares(weights: Array, sides: NDArray[np.int_]) -> tuple[Shares, Shares
     weights   [n, n], one head's weights over both texts
     sides     [n] of 0 (first text), 1 (second text) and -1 (special token)
     """
+    given = _given(weights, sides)
     first, second = (
         Shares(
-            own=float(weights[np.ix_(sides == side, sides == side)].sum(axis=1).mean()),
-            other=float(weights[np.ix_(sides == side, sides == 1 - side)].sum(axis=1).mean()),
-            special=float(weights[np.ix_(sides == side, sides == -1)].sum(axis=1).mean()),
+            own=float(given[sides == side, side].mean()),
+            other=float(given[sides == side, 1 - side].mean()),
+            special=float(given[sides == side, -1].mean()),
         )
         for side in (0, 1)
     )
     return first, second
+
+
+def _given(weights: Array, sides: NDArray[np.int_]) -> Array:
+    """What each query gives to the first text, to the second and to special tokens: [..., queries, keys] to
+    [..., queries, 3]. Keys left off at the end get nothing."""
+    belongs = sides[: weights.shape[-1], None] == np.array([0, 1, -1])
+    return weights.astype(np.float64) @ belongs
 
 
 def pair_sides(capture: Capture, first: str, second: str) -> NDArray[np.int_]:
@@ -170,11 +179,12 @@ def pair_sides(capture: Capture, first: str, second: str) -> NDArray[np.int_]:
 
 def crossing_shares(capture: Capture, sides: NDArray[np.int_]) -> Array:
     """The part of every head's weight that crosses from text to text, the mean of both directions: [layers, heads]."""
-    pairs = [
-        [pair_shares(capture.trace(layer, head).weights, sides) for head in range(capture.heads())]
-        for layer in range(capture.layers())
-    ]
-    return np.array([[(first.other + second.other) / 2 for first, second in layer] for layer in pairs])
+    crossing = []
+    for call in capture.each_layer():
+        given = np.concatenate([_given(rows.weights.numpy(force=True), sides) for rows in row_blocks(call)], axis=1)
+        there, back = (given[:, sides == side, 1 - side].mean(axis=1) for side in (0, 1))
+        crossing.append((there + back) / 2)
+    return np.array(crossing)
 
 
 # --- a small encoder-decoder with the architecture of BART (Lewis et al. 2019, https://arxiv.org/abs/1910.13461) and random

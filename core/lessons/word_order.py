@@ -13,6 +13,7 @@ from core.attention.masks import causal, grid
 from core.attention.sources import embed
 from core.attention.trace import Array, AttentionTrace, attend
 from core.capturing.capture import Capture
+from core.capturing.layers import layer_numbers
 from core.errors import InputError
 from core.models.model import Model
 from core.models.modules import Kind
@@ -319,12 +320,13 @@ class Rotary:
 def rotary_of(capture: Capture, layer: int, kind: Kind | None = None) -> Rotary | None:
     """The frequencies and pairs that the model's own code uses in this layer; None if it rotates nothing there."""
     network = capture.model.network
-    module = capture.calls[kind or capture.kinds[0]][layer].module
+    module = capture.layer_call(layer, kind).module
     rotate_half = getattr(sys.modules[type(module).__module__], "rotate_half", None)
     if rotate_half is None or not getattr(module, "use_rope", True):
         return None
     layer_types = getattr(network.config.get_text_config(), "layer_types", None)
-    names = {"inv_freq"} | ({f"{layer_types[layer]}_inv_freq"} if layer_types else set())
+    own = {f"{layer_types[layer_numbers(capture, kind)[layer]]}_inv_freq"} if layer_types else set()
+    names = {"inv_freq"} | own
     found = [buffer for name, buffer in network.named_buffers() if name.rpartition(".")[-1] in names]
     if not found:
         return None

@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 
 from core import capture
-from core.heads.blocks import text_of
 from core.heads.metrics import head_metrics
 from core.heads.patterns import blocks, columns, diagonal, match_heads, pairs
 from core.heads.probing import probe_heads
 from core.heads.thumbnails import thumbnails
-from core.heads.views import View, overview, window
+from core.heads.views import View, Viewed
 from core.models.words import word_starts
 from tests.browser.driver import App
 from ui import state
@@ -84,9 +83,9 @@ def test_a_finished_atlas_without_a_click(visit, taken):
     app.shows({"atlas": grid(table, "sink"), "head": taken.trace(5, 11).weights})
     strongest = table.sort_values("sink", ascending=False, kind="stable")
     for row, (_, expected) in zip(listed(app)[:5], strongest.iterrows(), strict=False):
-        assert row[0] == f"{expected.layer:.0f}.{expected['head']:.0f}"
-        assert float(row[1]) == pytest.approx(expected.sink, abs=1e-5)
-        assert float(row[2]) == pytest.approx(expected.sink_spread, abs=1e-5)
+        assert row[:2] == [f"{expected.layer:.0f}", f"{expected['head']:.0f}"]
+        assert float(row[2]) == pytest.approx(expected.sink, abs=1e-5)
+        assert float(row[3]) == pytest.approx(expected.sink_spread, abs=1e-5)
     says(app, "72 heads")
 
 
@@ -145,7 +144,7 @@ def test_metrics_on_the_text_and_on_random_tokens(visit, minilm, taken_short):
     assert np.array_equal(app.picture("atlas").forbidden, ~passes)
     says(app, f"{passes.sum()} of 72 heads")
     app.press(state.ORDER, "Lowest first").idle()
-    values = [float(row[1]) for row in listed(app)]
+    values = [float(row[2]) for row in listed(app)]
     assert values == pytest.approx(sorted(entropy[passes])[: len(values)], abs=1e-5)
 
     app.number(state.AT_LEAST, 99).idle()
@@ -157,7 +156,7 @@ def test_metrics_on_the_text_and_on_random_tokens(visit, minilm, taken_short):
 
 def test_small_pictures(visit, taken):
     app = visit("/atlas?by=Small+pictures&least=0.3")
-    small = thumbnails(taken).weights
+    small = thumbnails(taken).values
     rows, width = small.shape[2:]
     drawn = app.picture("atlas")
     cells = drawn.values.reshape(LAYERS, rows + 1, HEADS, width + 1).transpose(0, 2, 1, 3)
@@ -225,39 +224,38 @@ def test_patterns(visit, taken):
 
 def test_what_is_shown(visit, minilm, taken_short):
     app = visit(f"/atlas?text={quote(SHORT)}&layer=3&head=5")
-    special = text_of(taken_short, "self").special
-    first = np.arange(len(special)) == 0
-    starts = word_starts(minilm.tokenizer, taken_short.input_ids)
-    assert len(starts) < len(special)
+    tokens = len(taken_short.input_ids)
+    assert len(word_starts(minilm.tokenizer, taken_short.input_ids)) < tokens
+    special = frozenset({"special"})
 
     def shows(**options):
-        expected = overview(taken_short, "self", View(**({"heads": ((3, 5),)} | options)))
-        app.shows({"head": expected.values})
+        expected = Viewed(taken_short, "self", View(**({"heads": ((3, 5),)} | options))).overview()
+        app.shows({"head": expected.cells.values})
         return expected.removed
 
     def note(removed, count):
         says(
             app,
-            f"{count} of {len(special)} tokens are left out as keys",
+            f"{count} of {tokens} tokens are left out as keys",
             f"{removed.mean():.1%} on average, {removed.min():.1%} to {removed.max():.1%}",
         )
 
     app.unfold("What is shown").idle()
     app.toggle(state.LEAVE_OUT, "First token")
-    removed = shows(hidden=first)
+    removed = shows(left_out=frozenset({"first"}))
     note(removed, 1)
     np.testing.assert_allclose(removed, taken_short.trace(3, 5).weights[:, 0], rtol=1e-5)
     app.idle().toggle(state.LEAVE_OUT, "Special tokens")
-    note(shows(hidden=special), 2)
+    note(shows(left_out=special | {"first"}), 2)
     says(app, "the rest is as it was")
     app.idle().switch(state.RENORMALISE)
-    note(shows(hidden=special, renormalise=True), 2)
+    note(shows(left_out=special | {"first"}, renormalise=True), 2)
     says(app, "what remains of each row is scaled to sum to 1")
     app.idle().switch(state.BY_WORD)
-    shows(hidden=special, renormalise=True, query_starts=starts, key_starts=starts)
+    shows(left_out=special | {"first"}, renormalise=True, by_word=True)
     says(app, "Words", "averaged over them as queries")
     app.idle().toggle(state.LEAVE_OUT, "Special tokens").idle().toggle(state.LEAVE_OUT, "First token")
-    shows(query_starts=starts, key_starts=starts)
+    shows(by_word=True)
     assert "left out as keys" not in app.idle().page.locator("body").inner_text()
     app.idle().switch(state.BY_WORD)
     for name, quantity in (("Weights × value", "values"), ("Weights × value × W_O", "outputs"), ("Raw scores", "raw")):
@@ -340,9 +338,9 @@ def test_a_link_with_many_settings(visit, fresh_server, smollm):
     app.click_cell("atlas", 4, 2).idle().press(state.ORDER, "Lowest first").idle()
     app.unfold("What is shown").toggle(state.LEAVE_OUT, "First token").idle().switch(state.RENORMALISE).idle()
     app.choose(state.MEAN_OF, "4.2").idle().choose(state.MEAN_OF, "7.1").idle().unfold("What is shown").idle()
-    hidden = np.arange(len(taken.input_ids)) == 0
-    view = View(((4, 2), (7, 1)), hidden=hidden, renormalise=True)
-    expected = overview(taken, "self", view).values
+    view = View(heads=((4, 2), (7, 1)), left_out=frozenset({"first"}), renormalise=True)
+    viewed = Viewed(taken, "self", view)
+    expected = viewed.overview().cells.values
     pictures = {"atlas": np.where(passes, match, np.nan), "head": expected}
     app.shows(pictures)
     heatmap = app.idle().address, app.values(LINK), listed(app)
@@ -350,7 +348,7 @@ def test_a_link_with_many_settings(visit, fresh_server, smollm):
     app.page.locator(".token").nth(6).click()
     app.idle().page.mouse.move(5, 5)
     app.choose(state.QUERY, 8).idle()
-    shown = np.nan_to_num(window(taken, "self", view, range(len(hidden)), range(len(hidden))).values)
+    shown = np.nan_to_num(viewed.window(*map(range, viewed.shape)).cells.values)
     shades_as(app, shown[6])
     reading = app.address, app.values(LINK), listed(app)
 
@@ -398,15 +396,15 @@ def test_stopping_a_long_pass(visit, server, smollm):
     app.page.get_by_role("button", name="Start again").click()
     wait_for(stop)
     taken = capture(smollm, LONG)
-    seen = overview(taken, "self", View(((13, 8),)))
+    viewed = Viewed(taken, "self", View(heads=((13, 8),)))
     app.until(lambda: app.pictures(["head"])["head"] is not None, "it does not finish", patience=90)
-    app.shows({"head": seen.values})
+    app.shows({"head": viewed.overview().cells.values})
     says(app, "Each drawn cell is the strongest of")
     query, key = (round(at) for at in app.idle().picture("loupe").pinned)
     rows = re.search(r"queries (\d+) to (\d+), keys (\d+) to (\d+)", app.page.locator("body").inner_text())
     assert rows is not None
     top, bottom, left, right = map(int, rows.groups())
-    exact = window(taken, "self", View(((13, 8),)), range(top, bottom + 1), range(left, right + 1))
+    exact = viewed.window(range(top, bottom + 1), range(left, right + 1)).cells
     app.shows({"loupe": exact.values})
     says(app, f"gives {exact.values[query, key]:.1%} of its attention to")
     app.click_cell("loupe", 3, 2).idle()
@@ -428,7 +426,8 @@ def test_bad_input(visit, minilm):
     assert app.idle().value(state.TEXT) == "word " * 600
     app.switch(state.TRUNCATE).idle()
     taken = capture(minilm, "word " * 600, truncate=True)
-    app.shows({"head": overview(taken, "self", View(((2, 3),), "raw")).values})
+    raw = Viewed(taken, "self", View(heads=((2, 3),), quantity="raw"))
+    app.shows({"head": raw.overview().cells.values})
     entropy = grid(head_metrics(taken), "entropy")
     app.shows({"atlas": np.where(entropy >= 0.5, entropy, np.nan)})
     app.write(state.TEXT, SENTENCE).idle()

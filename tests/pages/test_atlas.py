@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 
+import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
@@ -86,6 +88,16 @@ def test_a_text_is_read_once_and_the_probe_runs_once(
         assert atlas.get_by_key(state.TEXT).value == second
     choose(atlas, state.TEXT, first)
     assert passes() == 0
+
+
+def test_no_two_heads_are_one_in_a_spreadsheet(atlas: AppTest) -> None:
+    """As "1.1" and "1.10" would be, once the list has been downloaded."""
+    listed = atlas.dataframe[0].value
+    read = pd.read_csv(io.StringIO(listed.to_csv(index=False)))
+    named = read[[column for column in ("layer", "head") if column in read]]
+    assert len(named) == 72
+    assert not named.duplicated().any()
+    assert sorted(map(tuple, named.to_numpy())) == [(layer, head) for layer in range(6) for head in range(12)]
 
 
 def test_long_work_asks_first_and_says_what_it_takes(

@@ -216,10 +216,7 @@ def test_a_layer_is_found_again_in_the_model(hybrid):
     app = opened("atlas", hybrid, layer=1, head=3)
     assert "Layer 1 (layer 4 of the model), head 3" in [title.value for title in app.subheader]
     listed = app.dataframe[0].value
-    in_model = {
-        int(name.partition(".")[0]): number
-        for name, number in zip(listed["head"], listed["layer of the model"], strict=True)
-    }
+    in_model = dict(zip(listed["layer"], listed["layer of the model"], strict=True))
     assert in_model == {0: 1, 1: 4}
     assert "Layer 1 of those with softmax attention is layer 4 of the model." in read(
         opened("heads", hybrid, layer=1).caption

@@ -278,10 +278,10 @@ def _show_pictures(
     )
     if small is None:
         return
-    height = max(HEIGHT, min(30 * len(small.weights), 1000))
-    figure = small_pictures(small.weights, chosen=chosen, left_out=left_out, height=height)
+    height = max(HEIGHT, min(30 * len(small.values), 1000))
+    figure = small_pictures(small.values, chosen=chosen, left_out=left_out, height=height)
     show_heatmap(figure, "atlas", "A small picture of the weights of every head, in a grid of layers by heads.")
-    if small.row_block * small.column_block > 1:
+    if not small.exact:
         st.caption(f"Each cell is the strongest of {small.row_block} × {small.column_block} weights.")
 
 
@@ -316,7 +316,9 @@ def _show_list(
     probes = known.iloc[rows.index].to_dict("records") if known is not None else [None] * len(rows)
     listed = pd.DataFrame(
         {
-            "head": [f"{layer}.{head}" for layer, head in heads],
+            # Each in a column of its own: to a spreadsheet heads 1.1 and 1.10 would be the same number.
+            "layer": at[0],
+            "head": at[1],
             ranking.label: ranking.values[at],
             **{name: note[at] for name, note in ranking.notes.items()},
             "looks like": [in_words(row, probe) for row, probe in zip(rows.to_dict("records"), probes, strict=True)],

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
+import plotly.graph_objects as go
 import streamlit as st
+from numpy.typing import NDArray
 
 from core import Capture, InputError
-from core.attention.ledger import strongest_cell
 from core.capturing.layers import layer_labels
 from core.figures.seen import seen_figure
-from core.heads.blocks import text_of
 from core.heads.metrics import in_words
 from core.heads.patterns import read_pairs, write_pairs
-from core.heads.views import SCORES, Quantity, Seen, View, around, overview, shape, window
-from core.models.modules import Kind
-from core.models.words import word_starts, word_texts
+from core.heads.views import SCORES, Labels, LeftOut, Quantity, Seen, View, Viewed, around
 from ui import state, stores
 from ui.components import pin
 from ui.components.token_view import token_view
@@ -42,36 +40,28 @@ WORDS_ABOUT = {
     "outputs": "weight times the length of value times W_O: how much the key adds to what the head writes "
     "(Kobayashi et al. 2020)",
 }
-FIRST, SPECIAL = "First token", "Special tokens"
+LEFT_OUT: dict[str, LeftOut] = {"First token": "first", "Special tokens": "special"}
 LOUPE = 32  # tokens a side of the exact part of a long text
 IN_TEXT = 192  # tokens of a long text that are shown as text
 
 
-@dataclass(frozen=True, eq=False)
-class Labels:
-    """What rows and columns are called, and what one of them is: "token" or "word"."""
-
-    queries: tuple[str, ...]
-    keys: tuple[str, ...]
-    unit: str
-
-
 def show_head(of: stores.KindRequest, capture: Capture, layer: int, head: int, measured: pd.DataFrame | None) -> None:
     _title(of, capture, layer, head, measured)
-    shown_as, view, labels, request = _choose_view(of, capture, layer, head)
-    size = shape(capture, of.kind, view)
+    shown_as, view = _choose_view(of, capture, layer, head)
     try:
-        whole = stores.views.get(request, lambda: overview(capture, of.kind, view))
+        viewed = Viewed(capture, of.kind, view)
+        whole = stores.overview(of, viewed)
     except InputError as error:
         show_error(error)
         return
     pin.listen(lambda: _clicked(capture, of.kind))
 
-    def exact(rows: range, columns: range):
-        return window(capture, of.kind, view, rows, columns).values
+    def exact(rows: range, columns: range) -> NDArray[np.floating]:
+        return viewed.window(rows, columns).cells.values
 
+    labels, size = viewed.labels, viewed.shape
     picture = st.container()
-    cell = pin.pinned_among(size, _strongest(whole, size, exact), exact)
+    cell = pin.pinned_among(size, viewed.strongest(whole), exact)
     if shown_as != PICTURE:
         _list_pins(labels)
     with picture:
@@ -80,13 +70,13 @@ def show_head(of: stores.KindRequest, capture: Capture, layer: int, head: int, m
                 of.text, capture, exact(range(cell[0], cell[0] + 1), range(size[1]))[0], cell[0], view.quantity
             )
         elif shown_as == HEATMAP:
-            _heatmap(whole, view, labels, cell)
+            _heatmap(viewed, whole, cell)
         else:
-            _text(capture, of.kind, view, labels, cell, lines=shown_as == LINES)
-        _remarks(view, whole, labels)
-    _say_cell(exact(range(cell[0], cell[0] + 1), range(cell[1], cell[1] + 1)), view, labels, cell)
+            _text(viewed, cell, lines=shown_as == LINES)
+        _remarks(viewed, whole)
+    _say_cell(exact(range(cell[0], cell[0] + 1), range(cell[1], cell[1] + 1)), viewed, cell)
     if shown_as == HEATMAP and max(size) > LOUPE:
-        _loupe(capture, of.kind, view, labels, cell)
+        _loupe(viewed, cell)
     show_key_sharing(capture, layer, head, of.kind)
     show_certificate(stores.certificate(stores.HeadRequest(of.text, of.kind, layer, head)))
 
@@ -106,10 +96,8 @@ def _title(of: stores.KindRequest, capture: Capture, layer: int, head: int, meas
     st.caption(plain(" · ".join(remarks)))
 
 
-def _choose_view(
-    of: stores.KindRequest, capture: Capture, layer: int, head: int
-) -> tuple[str, View, Labels, stores.ViewRequest]:
-    """What the controls above the picture ask for: how it is shown, the view, its labels, and the name of all that."""
+def _choose_view(of: stores.KindRequest, capture: Capture, layer: int, head: int) -> tuple[str, View]:
+    """What the controls above the picture ask for: how it is shown, and the view."""
     looks, more = st.columns([5, 3], vertical_alignment="center")
     with looks:
         options = [HEATMAP, PICTURE] if capture.grid is not None else [HEATMAP, TEXT, LINES]
@@ -126,7 +114,7 @@ def _choose_view(
         quantity = QUANTITIES[st.selectbox("Numbers", list(QUANTITIES), key=state.QUANTITY, bind="query-params")]
         left_out = st.pills(
             "Leave out as keys",
-            [FIRST] if capture.model.reads_images else [FIRST, SPECIAL],
+            list(LEFT_OUT)[:1] if capture.model.reads_images else list(LEFT_OUT),
             selection_mode="multi",
             key=state.LEAVE_OUT,
             bind="query-params",
@@ -150,76 +138,52 @@ def _choose_view(
             "Mean of these heads", every, key=state.MEAN_OF, bind="query-params", placeholder="only the chosen head"
         )
     heads = tuple((int(at), int(one)) for at, _, one in (name.partition(".") for name in several)) or ((layer, head),)
-    hidden = None if quantity in SCORES else _hidden(capture, of.kind, left_out)
-    view = View(heads, quantity, hidden, renormalise=bool(renormalise and hidden is not None))
-    queries, keys = capture.tokens(of.kind)
-    labels = Labels(queries, keys, "token")
-    if by_word and quantity not in SCORES:
-        query_starts, key_starts = _starts(capture, of.kind)
-        view = replace(view, query_starts=query_starts, key_starts=key_starts)
-        labels = Labels(word_texts(queries, query_starts), word_texts(keys, key_starts), "word")
-    words = labels.unit == "word"
-    request = stores.ViewRequest(of, heads, quantity, tuple(sorted(left_out)), view.renormalise, words)
-    return shown_as, view, labels, request
-
-
-def _hidden(capture: Capture, kind: Kind, left_out: list[str]):
-    """[keys] bool, or None if nothing is left out."""
-    text = text_of(capture, kind)
-    hidden = np.zeros(len(text.special), dtype=bool)
-    if FIRST in left_out:
-        hidden[0] = True
-    if SPECIAL in left_out:
-        hidden |= text.special
-    return hidden if hidden.any() else None
-
-
-def _starts(capture: Capture, kind: Kind):
-    source, target = (word_starts(capture.model.tokenizer, ids) for ids in (capture.input_ids, capture.target_ids))
-    return target if kind in ("decoder", "cross") else source, target if kind == "decoder" else source
-
-
-def _strongest(whole: Seen, size: tuple[int, int], exact) -> tuple[int, int]:
-    """The (query, key) with the largest number away from the ends; where cells stand for several, in the largest cell."""
-    row, column = strongest_cell(whole.values)
-    if whole.row_block == whole.column_block == 1:
-        return row, column
-    rows, columns = row * whole.row_block, column * whole.column_block
-    part = exact(
-        range(rows, min(rows + whole.row_block, size[0])), range(columns, min(columns + whole.column_block, size[1]))
+    are_scores = quantity in SCORES  # nothing is left out of them, and words have none
+    view = View(
+        heads=heads,
+        quantity=quantity,
+        left_out=frozenset() if are_scores else frozenset(LEFT_OUT[name] for name in left_out),
+        renormalise=bool(renormalise and left_out) and not are_scores,
+        by_word=bool(by_word) and not are_scores,
     )
-    inner_row, inner_column = np.unravel_index(np.nan_to_num(part, nan=-np.inf).argmax(), part.shape)
-    return rows + int(inner_row), columns + int(inner_column)
+    return shown_as, view
 
 
-def _figure(seen: Seen, view: View, queries, keys, pinned, marked, height: int):
+def _figure(
+    viewed: Viewed,
+    seen: Seen,
+    queries: Sequence[str],
+    keys: Sequence[str],
+    *,
+    pinned: tuple[int, int],
+    marked: Sequence[int] = (),
+    height: int,
+) -> go.Figure:
+    quantity = viewed.view.quantity
     return seen_figure(
-        seen.values,
-        seen.allowed,
-        None if view.hidden is None else seen.removed,
+        seen.cells,
         queries,
         keys,
-        row_block=seen.row_block,
-        column_block=seen.column_block,
-        name="score" if view.quantity in SCORES else "weight" if view.quantity == "weights" else "size",
-        signed=view.quantity in SCORES,
+        removed=seen.removed if viewed.hidden.any() else None,
+        name="score" if quantity in SCORES else "weight" if quantity == "weights" else "size",
+        signed=quantity in SCORES,
         pin=pinned,
         marked=marked,
-        start=(seen.rows, seen.columns),
         height=height,
     )
 
 
-def _heatmap(whole: Seen, view: View, labels: Labels, cell: tuple[int, int]) -> None:
+def _heatmap(viewed: Viewed, whole: Seen, cell: tuple[int, int]) -> None:
+    labels = viewed.labels
     marked = [place for place in _pinned_tokens(len(labels.queries)) if place != cell[0]]
-    figure = _figure(whole, view, labels.queries, labels.keys, cell, marked, height=560)
+    figure = _figure(viewed, whole, labels.queries, labels.keys, pinned=cell, marked=marked, height=560)
     show_heatmap(figure, "head", f"Heatmap of queries by keys, a {labels.unit} each.")
 
 
-def _loupe(capture: Capture, kind: Kind, view: View, labels: Labels, cell: tuple[int, int]) -> None:
+def _loupe(viewed: Viewed, cell: tuple[int, int]) -> None:
     """The exact numbers around the chosen cell."""
+    labels = viewed.labels
     rows, columns = around(cell[0], len(labels.queries), LOUPE), around(cell[1], len(labels.keys), LOUPE)
-    seen = window(capture, kind, view, rows, columns)
     st.markdown(
         f"**Every {labels.unit} near the chosen pair**: queries {rows.start} to {rows.stop - 1}, "
         f"keys {columns.start} to {columns.stop - 1}"
@@ -227,13 +191,14 @@ def _loupe(capture: Capture, kind: Kind, view: View, labels: Labels, cell: tuple
     inside = (cell[0] - rows.start, cell[1] - columns.start)
     queries, keys = labels.queries[rows.start : rows.stop], labels.keys[columns.start : columns.stop]
     show_heatmap(
-        _figure(seen, view, queries, keys, inside, (), height=460),
+        _figure(viewed, viewed.window(rows, columns), queries, keys, pinned=inside, height=460),
         "loupe",
         "The same heatmap around the chosen pair, every number exact.",
     )
 
 
-def _text(capture: Capture, kind: Kind, view: View, labels: Labels, cell: tuple[int, int], *, lines: bool) -> None:
+def _text(viewed: Viewed, cell: tuple[int, int], *, lines: bool) -> None:
+    labels = viewed.labels
     direction = st.segmented_control(
         "Pointing at a token shows",
         ["what it attends to", "what attends to it"],
@@ -245,18 +210,17 @@ def _text(capture: Capture, kind: Kind, view: View, labels: Labels, cell: tuple[
     rows = around(cell[0], len(labels.queries), IN_TEXT)
     one_text = labels.queries == labels.keys
     columns = rows if one_text else around(cell[1], len(labels.keys), IN_TEXT)
-    seen = window(capture, kind, view, rows, columns)
     looking_from = direction == "what it attends to"
     token_view(
         labels.queries[rows.start : rows.stop],
         labels.keys[columns.start : columns.stop],
-        seen.values,
+        viewed.window(rows, columns).cells.values,
         rows_from=rows.start,
         columns_from=columns.start,
         direction="from" if looking_from else "to",
         lines=lines,
         pinned=_pinned_tokens(len(labels.queries if looking_from else labels.keys)),
-        percent=view.quantity == "weights",
+        percent=viewed.view.quantity == "weights",
         on_token=_toggle_pin,
         key=state.TOKEN_VIEW,
     )
@@ -289,30 +253,32 @@ def _toggle_pin(place: int) -> None:
     )
 
 
-def _remarks(view: View, whole: Seen, labels: Labels) -> None:
+def _remarks(viewed: Viewed, whole: Seen) -> None:
     """What is not plain attention of one head is said, whenever it is on."""
+    view, hidden = viewed.view, viewed.hidden
     if len(view.heads) > 1:
         names = ", ".join(f"{layer}.{head}" for layer, head in view.heads[:8])
         st.caption(f"Mean of {len(view.heads)} heads: {names}{' …' if len(view.heads) > 8 else ''}.")
     if view.quantity in WORDS_ABOUT:
         st.caption(f"Shown: {WORDS_ABOUT[view.quantity]}.")
-    if view.hidden is not None:
+    if hidden.any():
         rest = "what remains of each row is scaled to sum to 1" if view.renormalise else "the rest is as it was"
         st.caption(
-            f":material/visibility_off: {int(view.hidden.sum())} of {len(view.hidden)} tokens are left out as keys; {rest}. "
+            f":material/visibility_off: {int(hidden.sum())} of {len(hidden)} tokens are left out as keys; {rest}. "
             f"Left out of a row: {whole.removed.mean():.1%} on average, {whole.removed.min():.1%} to {whole.removed.max():.1%}."
         )
-    if labels.unit == "word":
+    if view.by_word:
         st.caption("Words: summed over a word's tokens as keys, averaged over them as queries.")
 
 
-def _say_cell(values: np.ndarray, view: View, labels: Labels, cell: tuple[int, int]) -> None:
-    query, key = quoted(labels.queries[cell[0]]), quoted(labels.keys[cell[1]])
+def _say_cell(values: NDArray[np.floating], viewed: Viewed, cell: tuple[int, int]) -> None:
+    query, key = quoted(viewed.labels.queries[cell[0]]), quoted(viewed.labels.keys[cell[1]])
     value = float(values[0, 0])
     if np.isnan(value):
         st.markdown(f"{query} → {key}: masked or left out.")
-    elif view.quantity == "weights":
-        share = "of what remains of its attention" if view.renormalise else "of its attention"
+    elif viewed.view.quantity == "weights":
+        remains = viewed.view.renormalise and viewed.hidden.any()
+        share = "of what remains of its attention" if remains else "of its attention"
         st.markdown(f"{query} gives **{value:.1%}** {share} to {key}.")
     else:
         st.markdown(f"{query} → {key}: **{value:.4g}**")

@@ -43,6 +43,20 @@ def worst_difference(taken, expected):
     return max(differences)
 
 
+def test_every_layer_in_turn(minilm):
+    taken = capture(minilm, TEXTS[0])
+    seen = []
+    layers = list(taken.each_layer("self", seen.append))
+    assert seen == list(range(1, taken.layers() + 1))
+    assert layers == [taken.layer_call(layer) for layer in range(taken.layers())]
+    for call in taken.each_layer(on_progress=seen.append):
+        assert call is layers[0]
+        break
+    assert len(seen) == taken.layers()  # a layer is only done when the next one is asked for
+    with pytest.raises(InputError, match="no layer 6"):
+        taken.layer_call(6)
+
+
 def test_an_encoder_decoder_reads_a_text_and_what_was_written(minilm):
     config = t.T5Config(d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4, decoder_start_token_id=0)
     config.vocab_size = len(minilm.tokenizer)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from core import capture, load_model
-from core.figures.pooling import pool
+from core.attention.pooling import pool
 from core.heads.thumbnails import thumbnails
 from tests.conftest import TEXTS
 from tests.core.tiny_models import tiny
@@ -12,7 +12,7 @@ from tests.core.tiny_models import tiny
 
 def expected(taken, layer, head, kind, side):
     trace = taken.trace(layer, head, kind)
-    return pool(np.where(trace.mask, trace.weights, np.nan), side)
+    return pool(trace.weights, side, trace.mask)
 
 
 @pytest.mark.parametrize("side", [5, 12, 24])
@@ -24,7 +24,8 @@ def test_every_head_of_every_kind(name, side):
         for layer in range(taken.layers(kind)):
             for head in range(taken.heads(kind)):
                 whole = expected(taken, layer, head, kind, side)
-                np.testing.assert_allclose(small.weights[layer, head], whole.values, atol=1e-6)
+                np.testing.assert_allclose(small.values[layer, head], whole.values, atol=1e-6)
+                np.testing.assert_array_equal(small.allowed[layer, head], whole.allowed)
                 assert (small.row_block, small.column_block) == (whole.row_block, whole.column_block)
 
 
@@ -33,7 +34,7 @@ def test_a_longer_text_of_a_real_model(smollm):
     seen = []
     small = thumbnails(taken, on_progress=seen.append)
     assert seen == list(range(1, 31))
-    assert small.weights.shape[:2] == (30, 9)
-    assert max(small.weights.shape[2:]) <= 24
+    assert small.values.shape[:2] == (30, 9)
+    assert max(small.values.shape[2:]) <= 24
     for at in ((0, 0), (13, 8), (29, 5)):
-        np.testing.assert_allclose(small.weights[at], expected(taken, *at, "self", 24).values, atol=1e-6)
+        np.testing.assert_allclose(small.values[at], expected(taken, *at, "self", 24).values, atol=1e-6)

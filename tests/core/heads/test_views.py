@@ -6,16 +6,17 @@ import numpy as np
 import pytest
 
 from core import capture, head_weights, load_model
+from core.attention.ledger import strongest_cell
+from core.attention.pooling import pool
 from core.errors import InputError
-from core.figures.pooling import pool
-from core.heads.blocks import text_of
-from core.heads.views import View, around, overview, shape, window
-from core.models.words import merge, word_starts
+from core.heads.views import View, Viewed, around
+from core.models.words import merge, word_starts, word_texts
 from tests.conftest import TEXTS
 from tests.core.tiny_models import tiny
 
 TEXT = TEXTS[1] * 4
 HEAD = (4, 7)
+FIRST, SPECIAL = frozenset({"first"}), frozenset({"special"})
 
 
 @pytest.fixture(scope="module")
@@ -23,9 +24,13 @@ def taken(smollm):
     return capture(smollm, TEXT)
 
 
-def whole(taken, view, kind="self"):
-    rows, columns = shape(taken, kind, view)
-    return window(taken, kind, view, range(rows), range(columns))
+def viewed(taken, *heads, kind="self", **choices):
+    return Viewed(taken, kind, View(heads=heads, **choices))
+
+
+def whole(one):
+    """All of a view, number by number."""
+    return one.window(*map(range, one.shape))
 
 
 def trace_of(taken):
@@ -34,35 +39,36 @@ def trace_of(taken):
 
 def test_plain_weights_are_those_of_the_trace(taken):
     trace = trace_of(taken)
-    seen = whole(taken, View((HEAD,)))
-    np.testing.assert_allclose(seen.values[trace.mask], trace.weights[trace.mask], atol=1e-6)
-    assert np.isnan(seen.values[~trace.mask]).all()
-    np.testing.assert_array_equal(seen.allowed, trace.mask)
+    seen = whole(viewed(taken, HEAD))
+    np.testing.assert_allclose(seen.cells.values[trace.mask], trace.weights[trace.mask], atol=1e-6)
+    assert np.isnan(seen.cells.values[~trace.mask]).all()
+    np.testing.assert_array_equal(seen.cells.allowed, trace.mask)
     assert not seen.removed.any()
 
 
 @pytest.mark.parametrize("quantity", ["raw", "scaled", "masked"])
 def test_scores(taken, quantity):
     trace = trace_of(taken)
-    seen = whole(taken, View((HEAD,), quantity))
-    np.testing.assert_allclose(seen.values[trace.mask], getattr(trace, quantity)[trace.mask], rtol=1e-5, atol=1e-4)
+    values = whole(viewed(taken, HEAD, quantity=quantity)).cells.values
+    np.testing.assert_allclose(values[trace.mask], getattr(trace, quantity)[trace.mask], rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.parametrize("quantity", ["weights", "raw"])
 @pytest.mark.parametrize("most", [7, 50, 64])
 def test_an_overview_loses_no_spike(taken, quantity, most):
     trace = trace_of(taken)
-    expected = pool(np.where(trace.mask, getattr(trace, quantity), np.nan), most)
-    seen = overview(taken, "self", View((HEAD,), quantity), most)
-    assert (seen.row_block, seen.column_block) == (expected.row_block, expected.column_block)
-    np.testing.assert_allclose(seen.values, expected.values, rtol=1e-5, atol=1e-4)
+    expected = pool(getattr(trace, quantity), most, trace.mask)
+    cells = viewed(taken, HEAD, quantity=quantity).overview(most).cells
+    assert (cells.row_block, cells.column_block) == (expected.row_block, expected.column_block)
+    np.testing.assert_allclose(cells.values, expected.values, rtol=1e-5, atol=1e-4)
+    np.testing.assert_array_equal(cells.allowed, expected.allowed)
 
 
 def test_value_weighted(taken):
     trace = trace_of(taken)
     lengths = np.linalg.norm(trace.value, axis=1)
-    seen = whole(taken, View((HEAD,), "values"))
-    np.testing.assert_allclose(np.nan_to_num(seen.values), trace.weights * lengths, atol=1e-5)
+    values = whole(viewed(taken, HEAD, quantity="values")).cells.values
+    np.testing.assert_allclose(np.nan_to_num(values), trace.weights * lengths, atol=1e-5)
 
 
 def test_norm_weighted_is_the_length_of_what_each_key_adds(taken):
@@ -70,18 +76,19 @@ def test_norm_weighted_is_the_length_of_what_each_key_adds(taken):
     W_O = head_weights(taken.model, *HEAD).W_O
     for query, key in ((10, 0), (40, 39), (60, 31)):
         added = trace.weights[query, key] * trace.value[key] @ W_O
-        seen = window(taken, "self", View((HEAD,), "outputs"), range(query, query + 1), range(key, key + 1))
-        assert seen.values[0, 0] == pytest.approx(np.linalg.norm(added), rel=1e-4)
+        one = viewed(taken, HEAD, quantity="outputs").window(range(query, query + 1), range(key, key + 1))
+        assert one.cells.values[0, 0] == pytest.approx(np.linalg.norm(added), rel=1e-4)
 
 
 def test_leaving_out_the_first_token(taken):
     trace = trace_of(taken)
-    hidden = np.arange(trace.shape[1]) == 0
-    seen = whole(taken, View((HEAD,), hidden=hidden))
-    assert np.isnan(seen.values[:, 0]).all()
+    one = viewed(taken, HEAD, left_out=FIRST)
+    np.testing.assert_array_equal(one.hidden, np.arange(trace.shape[1]) == 0)
+    seen = whole(one)
+    assert np.isnan(seen.cells.values[:, 0]).all()
     np.testing.assert_allclose(seen.removed, trace.weights[:, 0], atol=1e-6)
-    np.testing.assert_allclose(np.nan_to_num(seen.values[:, 1:]), trace.weights[:, 1:], atol=1e-6)
-    renormalised = np.nan_to_num(whole(taken, View((HEAD,), hidden=hidden, renormalise=True)).values)
+    np.testing.assert_allclose(np.nan_to_num(seen.cells.values[:, 1:]), trace.weights[:, 1:], atol=1e-6)
+    renormalised = np.nan_to_num(whole(viewed(taken, HEAD, left_out=FIRST, renormalise=True)).cells.values)
     np.testing.assert_allclose(renormalised[1:].sum(axis=1), 1, atol=1e-5)
     assert renormalised[0].sum() == 0  # nothing remains of the first row
     rest = trace.weights[:, 1:] / (1 - trace.weights[:, :1]).clip(1e-9)
@@ -89,9 +96,16 @@ def test_leaving_out_the_first_token(taken):
 
 
 def test_left_out_tokens_are_not_forbidden(taken):
-    hidden = np.arange(len(taken.input_ids)) == 0
-    seen = overview(taken, "self", View((HEAD,), hidden=hidden), max_cells=10**6)
-    assert seen.allowed[:, 0].all()
+    assert viewed(taken, HEAD, left_out=FIRST).overview(10**6).cells.allowed[:, 0].all()
+
+
+def test_a_row_is_only_scaled_where_something_is_left_out(taken):
+    assert not viewed(taken, HEAD, left_out=SPECIAL).hidden.any()  # SmolLM2 puts no special tokens around a text
+    plain, scaled = (
+        whole(viewed(taken, HEAD, quantity="values", left_out=SPECIAL, renormalise=renormalise)).cells.values
+        for renormalise in (False, True)
+    )
+    np.testing.assert_array_equal(plain, scaled)
 
 
 @pytest.mark.parametrize("most", [10**6, 9])
@@ -101,25 +115,43 @@ def test_words(taken, most):
     assert 5 < len(starts) < len(taken.input_ids)
     merged = merge(trace.weights, starts, starts)
     allowed = np.logical_or.reduceat(np.logical_or.reduceat(trace.mask, starts, axis=0), starts, axis=1)
-    expected = pool(np.where(allowed, merged, np.nan), most)
-    seen = overview(taken, "self", View((HEAD,), query_starts=starts, key_starts=starts), most)
-    np.testing.assert_allclose(seen.values, expected.values, atol=1e-6)
+    expected = pool(merged, most, allowed)
+    one = viewed(taken, HEAD, by_word=True)
+    values = one.overview(most).cells.values
+    np.testing.assert_allclose(values, expected.values, atol=1e-6)
+    assert one.labels.unit == "word"
+    assert one.labels.keys == word_texts(taken.tokens()[1], starts)
     if most > 100:
-        np.testing.assert_allclose(np.nansum(seen.values, axis=1), 1, atol=1e-5)
+        np.testing.assert_allclose(np.nansum(values, axis=1), 1, atol=1e-5)
 
 
 def test_a_window_of_words_is_a_part_of_the_whole(taken):
-    starts = word_starts(taken.model.tokenizer, taken.input_ids)
-    view = View((HEAD,), query_starts=starts, key_starts=starts)
-    part = window(taken, "self", view, range(6, 11), range(2, 9))
-    np.testing.assert_allclose(part.values, whole(taken, view).values[6:11, 2:9], atol=1e-6)
-    assert (part.rows, part.columns) == (6, 2)
+    one = viewed(taken, HEAD, by_word=True)
+    part = one.window(range(6, 11), range(2, 9)).cells
+    np.testing.assert_allclose(part.values, whole(one).cells.values[6:11, 2:9], atol=1e-6)
+    assert part.start == (6, 2)
+
+
+@pytest.mark.parametrize("most", [10**6, 20, 3])
+def test_the_strongest_cell_of_a_picture_leads_to_a_pair(taken, most):
+    one = viewed(taken, (13, 2))
+    picture = one.overview(most)
+    query, key = one.strongest(picture)
+    row, column = strongest_cell(picture.cells.values)
+    assert (query // picture.cells.row_block, key // picture.cells.column_block) == (row, column)
+    assert taken.trace(13, 2).weights[query, key] == pytest.approx(picture.cells.values[row, column], abs=1e-6)
+
+
+def test_equal_choices_are_one_view():
+    one = View(heads=((4, 7),), left_out=frozenset({"first", "special"}))
+    other = View(heads=((4, 7),), left_out=frozenset({"special", "first"}))
+    assert len({one, other, View(heads=((4, 7),))}) == 2
 
 
 def test_mean_of_heads(taken):
     heads = ((4, 7), (4, 8), (20, 1))
     expected = np.mean([taken.trace(*at).weights for at in heads], axis=0)
-    np.testing.assert_allclose(np.nan_to_num(whole(taken, View(heads)).values), expected, atol=1e-6)
+    np.testing.assert_allclose(np.nan_to_num(whole(viewed(taken, *heads)).cells.values), expected, atol=1e-6)
 
 
 PEAK = Path("/proc/self/clear_refs")
@@ -135,39 +167,39 @@ def resident(which):
 def test_the_mean_of_many_heads_takes_the_memory_of_one():
     """One head's rows of this text are 1 MB and more; those of all hundred would be over 100 MB."""
     taken = capture(load_model(tiny("BERT")), input_ids=np.arange(512) % 60)
-    overview(taken, "self", View(((0, 0),)))
+    viewed(taken, (0, 0)).overview()
     PEAK.write_text("5")
     before = resident("VmRSS")
-    overview(taken, "self", View(((0, 0),) * 100))
+    viewed(taken, *((0, 0),) * 100).overview()
     assert resident("VmHWM") - before < 30e6
 
 
 def test_left_out_and_removed_in_words(minilm):
     taken = capture(minilm, "Unbelievably good")
-    text = text_of(taken, "self")
     starts = word_starts(minilm.tokenizer, taken.input_ids)
     trace = taken.trace(2, 5)
-    view = View(((2, 5),), hidden=text.special, query_starts=starts, key_starts=starts)
-    seen = whole(taken, view)
+    one = viewed(taken, (2, 5), left_out=SPECIAL, by_word=True)
+    np.testing.assert_array_equal(np.flatnonzero(one.hidden), [0, len(one.hidden) - 1])
+    seen = whole(one)
     removed = merge(trace.weights[:, [0, -1]].sum(axis=1, keepdims=True), starts, [0])[:, 0]
     np.testing.assert_allclose(seen.removed, removed, atol=1e-6)
-    np.testing.assert_allclose(np.nansum(seen.values, axis=1) + seen.removed, 1, atol=1e-5)
-    assert np.isnan(seen.values[:, [0, -1]]).all()
+    np.testing.assert_allclose(np.nansum(seen.cells.values, axis=1) + seen.removed, 1, atol=1e-5)
+    assert np.isnan(seen.cells.values[:, [0, -1]]).all()
 
 
 def test_cross_attention():
     taken = capture(load_model(tiny("BART")), input_ids=np.arange(3, 15))
-    seen = overview(taken, "cross", View(((1, 2),)))
-    np.testing.assert_allclose(seen.values, taken.trace(1, 2, "cross").weights, atol=1e-6)
+    seen = viewed(taken, (1, 2), kind="cross").overview()
+    np.testing.assert_allclose(seen.cells.values, taken.trace(1, 2, "cross").weights, atol=1e-6)
 
 
 def test_what_cannot_be_shown_is_refused(taken):
     with pytest.raises(InputError, match="No head"):
-        overview(taken, "self", View(()))
+        viewed(taken)
     with pytest.raises(InputError, match="no head 9"):
-        overview(taken, "self", View(((0, 9),)))
+        viewed(taken, (0, 9))
     with pytest.raises(InputError, match="no common score"):
-        overview(taken, "self", View((HEAD,), "raw", key_starts=np.array([0])))
+        viewed(taken, HEAD, quantity="raw", by_word=True)
 
 
 @pytest.mark.parametrize(

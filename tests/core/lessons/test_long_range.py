@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from core import attend, capture
+from core import attend, capture, load_model
 from core.attention.masks import causal, grid
 from core.errors import InputError
 from core.lessons.long_range import (
@@ -19,6 +19,7 @@ from core.lessons.long_range import (
     reach,
     rnn,
 )
+from tests.core.tiny_models import tiny
 
 TEXT = "The animal didn't cross the street because it was too tired."
 
@@ -169,6 +170,16 @@ def test_every_head_of_a_model(smollm):
     for layer in (0, 11, 29):
         weights = theirs[layer][0].numpy()
         np.testing.assert_allclose(found[layer], (weights * distance).sum((1, 2)) / len(places), atol=1e-4)
+
+
+@pytest.mark.parametrize("without_first", [False, True])
+@pytest.mark.parametrize("name", ["BERT", "T5"])
+def test_the_same_queries_stand_for_all_in_every_head_of_a_long_text(name, without_first):
+    passed = capture(load_model(tiny(name)), input_ids=np.arange(500) % 60)
+    found = mean_distances(passed, without_first=without_first)
+    for layer, head in np.ndindex(found.shape):
+        expected = mean_distance(passed.trace(layer, head), without_first=without_first)
+        assert found[layer, head] == pytest.approx(expected, rel=1e-6)
 
 
 def test_distances_need_one_text(smollm):

@@ -13,6 +13,8 @@ from transformers import (
     Gemma3TextConfig,
     GPTNeoXConfig,
     GPTNeoXForCausalLM,
+    Lfm3Config,
+    Lfm3ForCausalLM,
     SmolLM3Config,
     SmolLM3ForCausalLM,
 )
@@ -270,6 +272,8 @@ def test_neighbouring_pairs():
 def test_part_of_a_head():
     model = tiny(
         GPTNeoXForCausalLM,
+        Lfm3Config,
+        Lfm3ForCausalLM,
         GPTNeoXConfig(
             **TINY, rope_parameters={"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}
         ),
@@ -300,6 +304,29 @@ def test_layers_with_their_own_rotation():
     near, far = rotary_of(passed, 0), rotary_of(passed, 1)
     assert far.wavelengths[-1] > 10 * near.wavelengths[-1]
     assert check_on_one_token_repeated(model) == 4
+
+
+def test_layers_of_a_hybrid_with_their_own_rotation():
+    """Its first layer has no attention: the capture's layers 0 and 1 are its layers 1 and 2."""
+    bases = {"sliding_attention": 1e4, "full_attention": 1e6}
+    model = tiny(
+        Lfm3ForCausalLM,
+        Lfm3Config(
+            **TINY | {"num_hidden_layers": 3},
+            head_dim=16,
+            num_key_value_heads=2,
+            sliding_window=8,
+            layer_types=["conv", *bases],
+            bos_token_id=1,
+            eos_token_id=2,
+            rope_parameters={name: {"rope_type": "default", "rope_theta": base} for name, base in bases.items()},
+        ),
+    )
+    passed = capture(model, input_ids=[1, 2, 3])
+    for layer, base in enumerate(bases.values()):
+        rotary = rotary_of(passed, layer)
+        assert rotary is not None
+        np.testing.assert_allclose(rotary.frequencies, frequencies(16, base=base), rtol=1e-6)
 
 
 def test_layers_without_rotation():
