@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,5 +119,5 @@ def strongest_cell(weights: NDArray[np.floating]) -> tuple[int, int]:
     return int(query) + 1, int(key) + 1
 
 
-def _cap(score, softcap: float | None):
+def _cap(score: Array | float, softcap: float | None) -> Any:
     return score if softcap is None else softcap * np.tanh(score / softcap)

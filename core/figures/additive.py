@@ -21,8 +21,8 @@ def additive_mask(
     forbidden = np.isneginf(added)
     figure = heatmap(
         np.where(forbidden, 0.0, 1.0),
-        Axis("query", queries),
-        Axis("key", keys),
+        Axis("query", tokens=queries),
+        Axis("key", tokens=keys),
         name="mask",
         scale="permission",
         forbidden=forbidden,

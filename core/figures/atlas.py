@@ -13,6 +13,7 @@ from core.figures.theme import TEMPLATE
 
 GAP, MASKED, ZERO = 0, 1, 2  # levels of the small pictures that are no weights; from ZERO up they are
 _LEVELS = 255
+_MARKED = (0, 0.01, 0.1, 0.3, 0.6, 1)  # weights beside the colour bar
 
 
 def metric_grid(
@@ -28,8 +29,8 @@ def metric_grid(
     layer, head = chosen
     return heatmap(
         values,
-        Axis("layer", None, layer),
-        Axis("head", None, head),
+        Axis("layer", pinned=layer),
+        Axis("head", pinned=head),
         name=label,
         scale="signed" if signed else "share",
         forbidden=left_out,
@@ -63,8 +64,8 @@ def small_pictures(
         colorscale=_colours(),
         colorbar={
             "tickmode": "array",
-            "tickvals": [float(_level(weight)) for weight in (0, 0.01, 0.1, 0.3, 0.6, 1)],
-            "ticktext": ["0", "0.01", "0.1", "0.3", "0.6", "1"],
+            "tickvals": _level(np.array(_MARKED)).tolist(),
+            "ticktext": [f"{weight:g}" for weight in _MARKED],
         },
         hovertemplate="layer <b>%{y:.0f}</b><br>head <b>%{x:.0f}</b><extra></extra>",
     )
@@ -97,7 +98,7 @@ def _levels(weights: NDArray[np.floating]) -> NDArray[np.uint8]:
     return np.where(np.isnan(weights), MASKED, _level(np.nan_to_num(weights))).round().astype(np.uint8)
 
 
-def _level(weight):
+def _level(weight: NDArray[np.floating]) -> NDArray[np.floating]:
     return ZERO + np.sqrt(weight) * (_LEVELS - ZERO)
 
 

@@ -14,6 +14,9 @@ from core.figures.labels import axis_labels
 from core.figures.palette import SERIES
 from core.figures.theme import TEMPLATE
 
+# A third of a power of ten apart on a logarithmic axis, from far below to far above anything drawn.
+THIRDS = tuple(float(f"{digit}e{power}") for power in range(-9, 10) for digit in (1, 3))
+
 
 @dataclass(frozen=True, eq=False)
 class Series:
@@ -111,6 +114,16 @@ def plain_layout(height: int) -> dict[str, Any]:
         "xaxis": {"automargin": True},
         "yaxis": {"automargin": True},
     }
+
+
+def label_log_axes(figure: go.Figure, *, x: Sequence[float] = THIRDS) -> None:
+    """Put plain numbers at these places of the axes that are logarithmic, where Plotly would shorten 20 to a small 2.
+
+    Places outside the picture are not drawn.
+    """
+    for update, places in ((figure.update_xaxes, x), (figure.update_yaxes, THIRDS)):
+        labels = [f"{place:,g}" for place in places]
+        update(selector={"type": "log"}, tickmode="array", tickvals=list(places), ticktext=labels)
 
 
 def _colours(count: int) -> list[str]:

@@ -7,7 +7,7 @@ import math
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import plotly.graph_objects as go
@@ -183,7 +183,9 @@ def _largest(values: NDArray[np.floating]) -> float:
     return largest or 1.0
 
 
-def _hover(name, rows: Axis, columns: Axis, drawn, hover) -> dict[str, object]:
+def _hover(
+    name: str, rows: Axis, columns: Axis, drawn: Pooled, hover: tuple[str, NDArray[np.floating]] | None
+) -> dict[str, Any]:
     note = "" if drawn.exact else f"<br>strongest of {drawn.row_block} × {drawn.column_block} cells"
     lines = f"{rows.name} <b>%{{y}}</b><br>{columns.name} <b>%{{x}}</b><br>{name} <b>%{{z:.6g}}</b>"
     if hover is None:
@@ -195,7 +197,9 @@ def _hover(name, rows: Axis, columns: Axis, drawn, hover) -> dict[str, object]:
     }
 
 
-def _permissions(allowed, drawn, rows: Axis, columns: Axis, hover_text: str, *, show_allowed: bool) -> go.Heatmap:
+def _permissions(
+    allowed: NDArray[np.bool_], drawn: Pooled, rows: Axis, columns: Axis, hover_text: str, *, show_allowed: bool
+) -> go.Heatmap:
     """Grey where forbidden. A pooled cell is grey only if the whole block is."""
     shown = np.where(allowed, 1.0 if show_allowed else np.nan, 0.0).astype(np.float32)
     words = np.where(allowed, "may attend", hover_text)

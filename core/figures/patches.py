@@ -1,6 +1,8 @@
-"""A picture cut into patches, and how much one of them attends to each."""
+"""An image cut into patches, and how much one of them attends to each."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import plotly.graph_objects as go
@@ -11,30 +13,27 @@ from plotly.colors import sample_colorscale
 from core.figures.palette import DIVERGING, PIN, SEQUENTIAL
 from core.figures.theme import TEMPLATE
 
-# How much of the picture the colours of the smallest number, of half the largest and of the largest hide.
+# How much of the image the colours of the smallest number, of half the largest and of the largest hide.
 FAINT, HALF, STRONG = 0.05, 0.55, 0.8
+WIDTH, MAX_HEIGHT = 600, 560  # pixels: about how wide the image is drawn, from which its height follows
 MARGINS = {"l": 8, "r": 66, "t": 8, "b": 8}
 HIDDEN = {"showgrid": False, "zeroline": False, "showticklabels": False}
 
 
-def on_picture(
+def on_image(
     image: NDArray[np.uint8],
     values: NDArray[np.floating],
     query: tuple[int, int] | None,
     *,
     name: str = "weight",
     signed: bool = False,
-    width: int = 600,
-    max_height: int = 560,
 ) -> go.Figure:
     """The numbers [rows, columns] of one query over the patches of an image [height, width, 3]; NaN leaves a patch bare.
 
-    The picture is grey, so that every colour is a number's, and keeps its proportions.
+    The image is grey, so that every colour is a number's, and keeps its proportions.
 
-    query        the patch that looks, framed; None: a token that is no patch
-    signed       two colours that meet at 0, instead of one from 0 up
-    width        about how wide the picture will be, from which its height follows
-    max_height  but never more than this
+    query   the patch that looks, framed; None: a token that is no patch
+    signed  two colours that meet at 0, instead of one from 0 up
     """
     rows, columns = values.shape
     limit = float(np.nanmax(np.abs(values), initial=0.0)) or 1.0
@@ -52,7 +51,7 @@ def on_picture(
     height, length = image.shape[:2]
     figure.update_layout(
         template=TEMPLATE,
-        height=min(max_height, round(width * height / length)) + MARGINS["t"] + MARGINS["b"],
+        height=min(MAX_HEIGHT, round(WIDTH * height / length)) + MARGINS["t"] + MARGINS["b"],
         margin=MARGINS | {"autoexpand": False},
         xaxis=HIDDEN | {"range": [-0.5, columns - 0.5], "constrain": "domain"},
         yaxis=HIDDEN
@@ -93,7 +92,9 @@ def on_picture(
     return figure
 
 
-def _see_through(scale, opacities=(FAINT, HALF, STRONG)) -> list[list]:
+def _see_through(
+    scale: str | list[list[float | str]], opacities: Sequence[float] = (FAINT, HALF, STRONG)
+) -> list[list[float | str]]:
     """The colour scale with an opacity that goes evenly from one to the next of these."""
     places = np.linspace(0, 1, 21)
     opacity = np.interp(places, np.linspace(0, 1, len(opacities)), opacities)

@@ -115,7 +115,9 @@ def _domains(place: int, count: int, across: int, line_height: int) -> tuple[lis
     return [left, min(left + width, 1)], [max(bottom, 0), top]
 
 
-def _axis(places, block: int, texts: list[str], anchor: str, domain: list[float]) -> dict[str, object]:
+def _axis(
+    places: NDArray[np.floating], block: int, texts: list[str], anchor: str, domain: list[float]
+) -> dict[str, object]:
     if block > 1:
         texts = [
             f"{texts[start]} … {texts[min(start + block, len(texts)) - 1]}" for start in range(0, len(texts), block)

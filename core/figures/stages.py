@@ -26,13 +26,14 @@ def stage_figure(
 ) -> go.Figure:
     """One stage as a heatmap with the pinned (query, key) marked. `limit` fixes the colour range (see
     `colour_limit`)."""
-    query, key = pin
+    queries = Axis("query", tokens=query_tokens, pinned=pin[0])
+    keys = Axis("key", tokens=key_tokens, pinned=pin[1])
     values = stage.values(trace)
     beside = None if stage.beside is None else BY_KEY[stage.beside]
     return heatmap(
         values.astype(float) if stage.scale == "permission" else values,
-        Axis("query", query_tokens, query) if stage.rows == "query" else Axis("key", key_tokens, key),
-        Axis("key", key_tokens, key) if stage.columns == "key" else Axis("dimension"),
+        queries if stage.rows == "query" else keys,
+        keys if stage.columns == "key" else Axis("dimension"),
         name=stage.noun,
         scale=stage.scale,
         limit=limit,

@@ -8,10 +8,9 @@ from streamlit.delta_generator import DeltaGenerator
 
 from core import softmax
 from core.attention.sources import DISTRIBUTIONS
-from core.figures.charts import Series, bars, lines
+from core.figures.charts import Series, bars, label_log_axes, lines
 from core.figures.dots import dots
 from core.figures.heatmap import Axis, heatmap
-from core.figures.ticks import label_log_axes
 from core.lessons.scaling import (
     AROUND,
     MAX_LAYERS,

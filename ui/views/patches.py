@@ -1,4 +1,4 @@
-"""The attention of one patch, laid over the picture that the model read."""
+"""The attention of one patch, laid over the image that the model read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import streamlit as st
 from numpy.typing import NDArray
 
 from core import Capture
-from core.figures.patches import on_picture
+from core.figures.patches import on_image
 from core.heads.views import SCORES, Quantity
 from core.models.images import read_image
 from ui import state
@@ -15,7 +15,7 @@ from ui.markdown import plain
 from ui.stores import TextRequest
 from ui.views.pictures import show_heatmap
 
-WIDEST = 512  # pixels of the picture that are sent
+WIDEST = 512  # pixels of the image that are sent
 
 
 def show_patches(
@@ -29,14 +29,14 @@ def show_patches(
     image = read_image(request.image)
     step = max(1, -(-max(image.shape[:2]) // WIDEST))
     place = divmod(query - before, columns) if query >= before else None
-    figure = on_picture(
+    figure = on_image(
         image[::step, ::step],
         values[before:].reshape(rows, columns),
         place,
         name="score" if quantity in SCORES else "weight" if quantity == "weights" else "size",
         signed=quantity in SCORES,
     )
-    alt = "The picture, each patch coloured by how much the chosen token attends to it."
+    alt = "The image, each patch coloured by how much the chosen token attends to it."
     show_heatmap(figure, "patches", alt, compact=True)
     tokens = capture.tokens()[0]
     looks = plain(tokens[query]) + (" (framed)" if place is not None else ", which is no patch,")

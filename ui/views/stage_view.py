@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import streamlit as st
 from numpy.linalg import norm
 
@@ -56,31 +58,21 @@ def show_stages(scene: Scene) -> None:
     _show_all(scene, trace, cell)
 
 
-def _show_group(scene: Scene, group: tuple[Stage, ...], changed: AttentionTrace | None, ledger: Ledger) -> None:
-    if len(group) == 1:
-        st.markdown(f"${group[0].formula(changed or scene.trace, ledger)}$")
-    versions = [("As it is", scene.trace)] + ([("Changed", changed)] if changed else [])
+def _show_group(scene: Scene, group: Sequence[Stage], changed: AttentionTrace | None, ledger: Ledger) -> None:
     cell = (ledger.query, ledger.key)
     if len(group) > 1:  # one below the other: a vector is long and a text is short
         for stage in group:
             _chart(scene, stage, scene.trace, cell, label=stage.name, height=210, name=stage.name, compact=True)
         return
-    (stage,) = group
-    for column, (name, trace) in zip(st.columns(len(versions)), versions, strict=True):
+    stage = group[0]
+    st.markdown(f"${stage.formula(changed or scene.trace, ledger)}$")
+    versions = {"As it is": scene.trace} | ({"Changed": changed} if changed else {})
+    limit = colour_limit(stage, *versions.values())
+    for column, (name, trace) in zip(st.columns(len(versions)), versions.items(), strict=True):
         with column:
-            limit = colour_limit(stage, *(version for _, version in versions))
-            label = f"{stage.name}: {name.lower()}" if changed else stage.name
-            _chart(
-                scene,
-                stage,
-                trace,
-                cell,
-                label=label if changed else None,
-                height=430,
-                width=ONE_OF_TWO if changed else WIDTH,
-                limit=limit,
-                name=name,
-            )
+            label = f"{stage.name}: {name.lower()}" if changed else None
+            width = ONE_OF_TWO if changed else WIDTH
+            _chart(scene, stage, trace, cell, label=label, height=430, width=width, limit=limit, name=name)
 
 
 def _chart(
@@ -162,7 +154,7 @@ def _rows(trace: AttentionTrace, cell: Ledger, before: Ledger | None) -> list[di
         ("e to that power", lambda c: number(c.exponential)),
         ("÷ row sum", lambda c: f"÷ {number(c.row_sum)}"),
         ("= weight", lambda c: number(c.weight)),
-        ("× value", lambda c: f"length {number(norm(c.value))} → {number(norm(c.contribution))}"),
+        ("× value", lambda c: f"length {number(float(norm(c.value)))} → {number(float(norm(c.contribution)))}"),
     ]
     if before is None:
         return [{"step": plain(step), "value": plain(tell(cell))} for step, tell in lines]

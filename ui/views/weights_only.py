@@ -40,7 +40,12 @@ def show_weights(exposed: WeightsOnly, layer: int, head: int) -> None:
         st.caption("No certificate: there is nothing to compare with.")
     with picture:
         figure = heatmap(
-            weights, Axis("query", tokens, query), Axis("key", tokens, key), name="weight", scale="share", height=560
+            weights,
+            Axis("query", tokens=tokens, pinned=query),
+            Axis("key", tokens=tokens, pinned=key),
+            name="weight",
+            scale="share",
+            height=560,
         )
         show_heatmap(figure, "exposed weights", "Weights: heatmap of queries by keys.")
 

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from core.figures.charts import Series, lines
+from core.figures.charts import Series, label_log_axes, lines
 from core.figures.dots import dots
-from core.figures.ticks import label_log_axes
 
 GROUPS = {"unscaled": np.arange(6.0).reshape(2, 3) + 8, "scaled": np.arange(6.0).reshape(2, 3)}
 

@@ -1,4 +1,4 @@
-"""Attention over a picture: whose colours, in what place, in what proportions."""
+"""Attention over an image: whose colours, in what place, in what proportions."""
 
 import base64
 import io
@@ -8,17 +8,17 @@ import plotly.graph_objects as go
 import pytest
 from PIL import Image
 
-from core.figures.patches import on_picture
+from core.figures.patches import on_image
 
 WEIGHTS = np.arange(6.0).reshape(2, 3) / 15
 
 
-def picture(height: int, width: int) -> np.ndarray:
+def image(height: int, width: int) -> np.ndarray:
     return np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8)
 
 
 def drawn(**options) -> go.Figure:
-    return on_picture(options.pop("image", picture(40, 90)), options.pop("values", WEIGHTS), (1, 2), **options)
+    return on_image(options.pop("image", image(40, 90)), options.pop("values", WEIGHTS), (1, 2), **options)
 
 
 def opacity(figure: go.Figure) -> list[float]:
@@ -30,16 +30,16 @@ def test_every_patch_has_its_number_and_the_one_that_looks_a_frame():
     np.testing.assert_allclose(figure.data[0].z, WEIGHTS, rtol=1e-6)
     (frame,) = figure.layout.shapes
     assert (frame.y0, frame.y1, frame.x0, frame.x1) == (0.5, 1.5, 1.5, 2.5)
-    assert not on_picture(picture(4, 4), WEIGHTS, None).layout.shapes
+    assert not on_image(image(4, 4), WEIGHTS, None).layout.shapes
 
 
 @pytest.mark.parametrize(("height", "width"), [(40, 90), (90, 40), (64, 64)])
-def test_the_picture_keeps_its_proportions(height, width):
-    layout = drawn(image=picture(height, width)).layout
+def test_the_image_keeps_its_proportions(height, width):
+    layout = drawn(image=image(height, width)).layout
     assert 2 * layout.yaxis.scaleratio / 3 == pytest.approx(height / width)  # 2 rows, 3 columns
     assert layout.height <= 576
-    (image,) = layout.images
-    assert (image.x, image.y, image.sizex, image.sizey) == (
+    (placed,) = layout.images
+    assert (placed.x, placed.y, placed.sizex, placed.sizey) == (
         -0.5,
         -0.5,
         3,
@@ -47,7 +47,7 @@ def test_the_picture_keeps_its_proportions(height, width):
     )  # from the first patch's corner to the last's
 
 
-def test_colours_hide_more_of_the_picture_the_larger_the_number():
+def test_colours_hide_more_of_the_image_the_larger_the_number():
     from_zero = opacity(drawn())
     assert from_zero == sorted(from_zero)
     assert 0 < from_zero[0] < 0.1
@@ -57,10 +57,10 @@ def test_colours_hide_more_of_the_picture_the_larger_the_number():
     assert min(both_ways) == both_ways[len(both_ways) // 2] < 0.1
 
 
-def test_the_picture_is_grey_so_that_every_colour_is_a_number():
+def test_the_image_is_grey_so_that_every_colour_is_a_number():
     source = drawn().layout.images[0].source
     shown = Image.open(io.BytesIO(base64.b64decode(source.partition(",")[2])))
-    np.testing.assert_array_equal(np.asarray(shown), np.asarray(Image.fromarray(picture(40, 90)).convert("L")))
+    np.testing.assert_array_equal(np.asarray(shown), np.asarray(Image.fromarray(image(40, 90)).convert("L")))
 
 
 def test_scores_are_drawn_around_zero():

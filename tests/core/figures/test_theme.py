@@ -18,7 +18,7 @@ from core.figures.dots import dots
 from core.figures.heatmap import Axis, heatmap
 from core.figures.ledger import passed_on, waterfall
 from core.figures.log_bars import log_bars
-from core.figures.patches import on_picture
+from core.figures.patches import on_image
 from core.figures.side_by_side import side_by_side, small
 from core.figures.theme import TEMPLATE
 from core.figures.wiring import wiring
@@ -38,7 +38,7 @@ FIGURES = {
     "waterfall": lambda: waterfall(CELL),
     "passed on": lambda: passed_on(CELL),
     "log bars": lambda: log_bars(AB, {"one": [1, 2]}, x="x", limits=(1, 10)),
-    "patches": lambda: on_picture(np.zeros((4, 4, 3), np.uint8), ONES, (0, 0)),
+    "patches": lambda: on_image(np.zeros((4, 4, 3), np.uint8), ONES, (0, 0)),
     "side by side": lambda: side_by_side([small(ONES)], ["a"], AB, AB, across=1),
     "wiring": lambda: wiring("read", "written", causal=False),
 }
