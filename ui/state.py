@@ -54,7 +54,7 @@ GRADIENT_OF, HEAD_SIZE, SCALED = "of", "headsize", "scaled"
 DEPTH, AROUND, STACK_WIDTH, MEASURE = "depth", "around", "stackwidth", "measure"
 
 # Work in progress
-STOPPED, BEGUN = "stopped_job", "begun_job"  # which work a visitor has stopped, or wanted although it takes long
+WISHES = "wishes"  # which work a visitor has stopped, or wanted although it takes long, by the hash of its name
 
 # Atlas
 ATLAS_BY, METRIC, MEASURED_ON = "by", "metric", "on"
