@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
+from core import InputError
 from ui import state
 
 Result = TypeVar("Result")
@@ -36,21 +38,27 @@ def run(
     job       names the work; the same name is the same work
     what      is said while it runs, such as "Reading the text"
     total     how many steps there are, each of them a `unit`
-    announce  gives the seconds that it will take, about, and a sentence that says so; asked before longer work
+    announce  gives the seconds that it will take at least, and a sentence about what it takes; asked before longer work
+
+    Each job is stopped and wanted for itself, whatever becomes of other work.
     """
-    if st.session_state.get(state.STOPPED) == hash(job):
+    wish = st.session_state.get(state.WISHES, {}).get(hash(job))
+    if wish == "stop":
         st.info(f"{what} was stopped.", icon=":material/stop_circle:")
-        st.button("Start again", key=state.button("again", hash(job)), on_click=_go_on, args=(job,))
+        st.button("Start again", key=state.button("again", hash(job)), on_click=_want, args=(job,))
         return None
-    if announce is not None and st.session_state.get(state.BEGUN) != hash(job):
+    if announce is not None and wish != "run":
         seconds, sentence = announce()
         if seconds > ASKS:
             st.info(sentence, icon=":material/schedule:")
-            st.button("Run", key=state.button("begin", hash(job)), type="primary", on_click=_go_on, args=(job,))
+            st.button("Run", key=state.button("begin", hash(job)), type="primary", on_click=_want, args=(job,))
             return None
     place = st.empty()
-    progress = _Progress(place, job, what, total, unit)
-    result = work(progress.tell)
+    try:
+        result = work(_Progress(place, job, what, total, unit).tell)
+    except InputError:
+        place.empty()
+        raise
     place.empty()
     return result
 
@@ -58,10 +66,10 @@ def run(
 class _Progress:
     """A bar, a sentence and a Stop button, once the work has taken a while."""
 
-    def __init__(self, place, job: Hashable, what: str, total: int, unit: str) -> None:
+    def __init__(self, place: DeltaGenerator, job: Hashable, what: str, total: int, unit: str) -> None:
         self._place, self._job, self._what, self._total, self._unit = place, job, what, total, unit
         self._started = time.monotonic()
-        self._bar = None
+        self._bar: DeltaGenerator | None = None
 
     def tell(self, done: int) -> None:
         if self._bar is None:
@@ -79,9 +87,12 @@ class _Progress:
 
 
 def _stop(job: Hashable) -> None:
-    st.session_state[state.STOPPED] = hash(job)
+    _wish(job, "stop")
 
 
-def _go_on(job: Hashable) -> None:
-    st.session_state[state.STOPPED] = None
-    st.session_state[state.BEGUN] = hash(job)
+def _want(job: Hashable) -> None:
+    _wish(job, "run")
+
+
+def _wish(job: Hashable, wish: Literal["stop", "run"]) -> None:
+    st.session_state.setdefault(state.WISHES, {})[hash(job)] = wish

@@ -23,7 +23,7 @@ TOKEN_VIEW, ARROWS = "token_view", "arrows"
 PRESSES = "presses"  # of arrow keys that the page has seen
 
 # Work in progress
-STOPPED, BEGUN = "stopped_job", "begun_job"  # which work a visitor has stopped, or wanted although it takes long
+WISHES = "wishes"  # which work a visitor has stopped, or wanted although it takes long, by the hash of its name
 
 # Step by step, Heads
 SOURCE, STAGE, WEIGHTS = "source", "stage", "weights"

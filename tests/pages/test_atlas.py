@@ -157,31 +157,3 @@ def test_a_pass_larger_than_all_room_for_passes_is_read_once(
     choose(atlas, state.HEAD, 3)
     assert passes() == 1
     assert atlas.get("plotly_chart")
-
-
-def test_work_that_was_stopped_starts_again_only_when_asked() -> None:
-    def page() -> None:
-        import streamlit as st
-
-        from ui.progress import run
-
-        def work(on_progress):
-            st.session_state.calls = st.session_state.get("calls", 0) + 1
-            on_progress(1)
-            return "done"
-
-        result = run(work, ("job", 1), "Counting", 1)
-        st.text(str(result))
-        if result is not None:
-            st.button("Ask again")
-
-    app = AppTest.from_function(page).run()
-    assert (app.text[0].value, app.session_state.calls) == ("done", 1)
-    app.session_state[state.STOPPED] = hash(("job", 1))
-    app.run()
-    assert app.info[0].value == "Counting was stopped."
-    assert (app.text[0].value, app.session_state.calls) == ("None", 1)
-    app.run()
-    assert app.session_state.calls == 1
-    app.button[0].click().run()
-    assert (app.text[0].value, app.session_state.calls) == ("done", 2)

@@ -16,6 +16,7 @@ from core.figures.seen import seen_figure
 from core.heads.metrics import in_words
 from core.heads.patterns import read_pairs, write_pairs
 from core.heads.views import SCORES, Labels, LeftOut, Quantity, Seen, View, Viewed, around
+from core.models.modules import Kind
 from ui import state, stores
 from ui.components import pin
 from ui.components.token_view import token_view
