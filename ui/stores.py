@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 import pandas as pd
@@ -76,15 +77,6 @@ class HeadRequest:
     head: int
 
 
-@st.cache_resource(
-    max_entries=2,
-    show_spinner="Reading the model. The very first time its weights are converted, which takes about 20 seconds.",
-    show_time=True,
-)
-def model(name: str) -> Model:
-    return load_model(name)
-
-
 class Store:
     """What has been worked out, the least recently used forgotten first.
 
@@ -111,8 +103,24 @@ class Store:
         return found
 
 
+class SharedStore(Store):
+    """A store whose work is done once: sessions that ask meanwhile wait for what the first one finds."""
+
+    def __init__(self, max_size: float) -> None:
+        super().__init__(max_size)
+        self._turns: WeakValueDictionary[Hashable, Lock] = WeakValueDictionary()
+
+    def get(self, request: Hashable, work: Callable[[], Any]) -> Any:
+        """What is known, or what the work gives. Where it fails, those who wait try for themselves, one by one."""
+        with self._lock:
+            turn = self._turns.setdefault(request, Lock())  # forgotten with the last session that holds it
+        with turn:
+            return super().get(request, work)
+
+
 MAX_BYTES = 2 * 2**30  # of all passes that are kept, and so of one
 
+models = SharedStore(2)
 passes = Store(MAX_BYTES, lambda capture: capture.nbytes)
 metrics = Store(16)
 probes = Store(4)
@@ -120,6 +128,11 @@ pictures = Store(4)
 matches = Store(16)
 views = Store(8)
 exposed = Store(2**29, lambda weights: weights.nbytes)
+
+
+def model(name: str, report: Callable[[str], None] | None = None) -> Model:
+    """`report` is told in words what takes time."""
+    return models.get(name, lambda: load_model(name, report=report))
 
 
 @st.cache_resource(max_entries=4, ttl=600, show_spinner=False)

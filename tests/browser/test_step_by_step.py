@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from playwright.sync_api import expect
 
 from core import attend, capture, explain
 from core.attention.masks import causal, grid
@@ -40,6 +41,17 @@ def test_sentence_layer_head_and_model_change_what_is_drawn(app, minilm, smollm,
     app.shows_trace(capture(minilm, TWICE).trace(0, 3))
     app.idle().choose(state.MODEL, "SmolLM2-135M-Instruct")
     app.shows_trace(capture(smollm, TWICE).trace(0, 3))
+
+
+def test_while_a_model_is_converted_the_first_screen_says_so(visit, fresh_server, smollm, tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADLIGHT_CACHE", str(tmp_path))
+    app = visit(at=fresh_server().wait(), height=720)
+    app.choose(state.MODEL, "SmolLM2-135M-Instruct")
+    words = app.page.get_by_text("converting its weights, once, about 2 s")
+    expect(words).to_be_in_viewport()
+    app.shows_trace(capture(smollm, SENTENCE).trace(13, 8)).idle()
+    assert words.count() == 0
+    assert len(list(tmp_path.glob("SmolLM2*/model.safetensors"))) == 1
 
 
 def test_a_word_twice_has_two_rows_and_two_columns(app, minilm):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from core import AttentionTrace, Capture, InputError, Model, attend
 from core.attention.sources import DISTRIBUTIONS, random_matrices, toy_sentence
@@ -57,6 +58,22 @@ def model_picker() -> str:
     )
 
 
+def read_model(name: str, problem: DeltaGenerator) -> Model | None:
+    """The model. What takes time is said here and now; None after saying in `problem` what is wrong."""
+    if name in stores.models:
+        return stores.model(name)
+    place = st.empty()
+    words = place.status(f"Reading {plain(name)}", type="step")
+    try:
+        return stores.model(name, lambda said: words.update(label=plain(said)))
+    except InputError as error:
+        with problem:
+            show_error(error)
+        return None
+    finally:
+        place.empty()
+
+
 def real_head() -> Scene | None:
     """Text, model, layer and head, and the trace of that head; None after showing what is wrong."""
     passed = choose_text()
@@ -82,11 +99,8 @@ def choose_text(
         places = [st.container(width=92), st.container(width=92)]
     with model_place:
         name = model_picker()
-        try:
-            model = stores.model(name)
-        except InputError as error:
-            show_error(error)
-            model = None
+    with which:  # below the choice, as wide as the words need
+        model = read_model(name, model_place)
     with text_place:
         if model is not None and model.reads_images:
             request = _picture(name)
