@@ -33,6 +33,7 @@ from transformers import (
 )
 
 from core.errors import InputError
+from core.models.bounds import SMALL_FILES, as_large_as, forbidden_file, forbidden_length
 from core.models.calls import IMPLEMENTATION
 from core.models.catalogue import CATALOGUE, CatalogueEntry
 from core.models.conversion import converted, file_sha256
@@ -52,7 +53,6 @@ DTYPES = ("float32", "float64", "float16", "bfloat16")
 _BUILDING = Lock()
 
 # What is fetched from the hub: no pickles, no code, nothing from subfolders (other formats, training states).
-_SMALL_FILES = ["*.json", "*.txt", "*.model", "*.spm", "*.jinja"]
 _WEIGHTS = ["model.safetensors", "model-*-of-*.safetensors"]
 _SUBFOLDERS = ["*/*"]
 
@@ -84,7 +84,7 @@ def load_model(
     config = _config(source)
     files = _weight_files(source)
     report(f"Reading {source.name}")
-    network = _network(source, config, getattr(torch, dtype))
+    network = _network(source, config, files, getattr(torch, dtype))
     return Model(
         name=source.name,
         network=network,
@@ -167,7 +167,7 @@ def _from_hub(name: str, report: Report) -> _Source:
     try:
         validate_repo_id(name)
         report(f"Asking the Hugging Face hub for {name}")
-        folder = Path(snapshot_download(name, allow_patterns=_SMALL_FILES, ignore_patterns=_SUBFOLDERS))
+        folder = Path(snapshot_download(name, allow_patterns=list(SMALL_FILES), ignore_patterns=_SUBFOLDERS))
         source = _Source(name, name, folder, revision=folder.name)
         _config(source)
         report(f"Downloading the weights of {name}")
@@ -200,6 +200,12 @@ def _hub_says(name: str, error: Exception) -> str:
 
 def _config(source: _Source) -> PreTrainedConfig:
     path = source.folder / "config.json"
+    try:
+        forbidden = forbidden_file(source.folder) if path.exists() else None
+    except OSError as error:
+        _refuse(source, f"is a folder that cannot be read: {_first_line(error)}", error)
+    if forbidden is not None:
+        _refuse(source, forbidden)
     if (source.folder / "adapter_config.json").is_file():
         _refuse(
             source, "is an adapter for another model. Merge it into that model (peft: merge_and_unload) and save it"
@@ -209,12 +215,14 @@ def _config(source: _Source) -> PreTrainedConfig:
         model_type = read.get("model_type")
     except FileNotFoundError as error:
         _refuse(source, "has no config.json, so it is not a model in the Hugging Face layout", error)
-    except (OSError, ValueError, AttributeError) as error:
+    except (OSError, ValueError, AttributeError, RecursionError) as error:
         _refuse(source, f"has a config.json that cannot be read: {_first_line(error)}", error)
     if not isinstance(model_type, str) or model_type not in CONFIG_MAPPING:
         if "auto_map" in read:
             _refuse(source, f"needs Python code of its own for its model type {model_type!r}; such code is never run")
         _refuse(source, f"has the model type {model_type!r}, unknown to transformers {transformers.__version__}")
+    if (forbidden := forbidden_length(read)) is not None:
+        _refuse(source, forbidden)
     try:
         config = AutoConfig.from_pretrained(source.folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # every configuration class checks its values in its own way
@@ -238,7 +246,7 @@ def _weight_files(source: _Source) -> list[Path]:
         names = sorted(set(json.loads(index.read_text("utf-8"))["weight_map"].values()))
         # transformers opens whatever the index names, pickles and files outside the folder included.
         odd = [name for name in names if Path(name).name != name or not name.endswith(".safetensors")]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         _refuse(source, f"has a model.safetensors.index.json that cannot be read: {_first_line(error)}", error)
     if odd:
         _refuse(source, f"has an index that names {odd[0]!r}, where only safetensors files beside it are read")
@@ -249,10 +257,10 @@ def _weight_files(source: _Source) -> list[Path]:
     return [source.folder / name for name in names]
 
 
-def _network(source: _Source, config: PreTrainedConfig, dtype: torch.dtype) -> PreTrainedModel:
+def _network(source: _Source, config: PreTrainedConfig, files: list[Path], dtype: torch.dtype) -> PreTrainedModel:
     kind = _class_for(source, config)
     try:
-        with _BUILDING:
+        with _BUILDING, as_large_as(files):
             loaded: Any = kind.from_pretrained(
                 source.folder,
                 config=config,
@@ -314,7 +322,7 @@ def _image_settings(source: _Source) -> ImageSettings:
         return ImageSettings()
     try:
         return image_settings(json.loads(path.read_text("utf-8")))
-    except (OSError, ValueError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
         _refuse(source, f"has a preprocessor_config.json that cannot be used: {_first_line(error)}", error)
 
 

@@ -1,0 +1,157 @@
+"""Folders that would be read for ever, or built for ever: refused at once. And all the others, which are not."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from threading import Thread
+
+import pytest
+import torch
+
+from core.errors import InputError
+from core.models.bounds import MAX_CONFIG_BYTES, MAX_SMALL_BYTES
+from core.models.loading import load_model
+from tests.core.tiny_models import TINY, WEIGHTS_ONLY, WITHOUT_WEIGHTS, number_words
+
+PATIENCE = 60  # seconds, for what takes none
+
+
+def refusal(folder: Path) -> str:
+    """The message with which a folder is refused; a thread of its own, because the wrong answer is to hang."""
+    said: list[str | Exception] = []
+
+    def load() -> None:
+        try:
+            load_model(folder)
+        except InputError as error:
+            said.append(str(error))
+            assert error.field == "model"
+
+    thread = Thread(target=load, daemon=True)
+    thread.start()
+    thread.join(PATIENCE)
+    assert not thread.is_alive(), "still reading"
+    assert said, "loaded, or failed in another way"
+    return said[0]
+
+
+@pytest.fixture
+def bert(tmp_path: Path) -> Path:
+    TINY["BERT"]().save_pretrained(tmp_path / "bert")
+    number_words().save_pretrained(tmp_path / "bert")
+    return tmp_path / "bert"
+
+
+def edit(path: Path, **changes: object) -> None:
+    path.write_text(json.dumps((json.loads(path.read_text()) if path.exists() else {}) | changes))
+
+
+FILES = [
+    "config.json",
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "vocab.txt",
+    "chat_template.jinja",
+    "additional_chat_templates/other.jinja",
+    "model.safetensors",
+    "preprocessor_config.json",
+    "adapter_config.json",
+]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_pipe_is_not_opened(name: str, bert: Path) -> None:
+    path = bert / name
+    path.parent.mkdir(exist_ok=True)
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+    assert f"{path.name!r}, which is a pipe or a device" in refusal(bert)
+
+
+@pytest.mark.parametrize("device", ["/dev/null", "/dev/zero"])
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors"])
+def test_a_link_to_a_device_is_not_opened(name: str, device: str, bert: Path) -> None:
+    (bert / name).unlink()
+    (bert / "link").symlink_to(device)
+    (bert / name).symlink_to("link")
+    assert "which is a pipe or a device" in refusal(bert)
+
+
+def test_links_to_files_are_read(bert: Path, tmp_path: Path) -> None:
+    """As in the hub's cache."""
+    (tmp_path / "blobs").mkdir()
+    for path in list(bert.iterdir()):
+        path.rename(tmp_path / "blobs" / path.name)
+        path.symlink_to(Path("..", "blobs", path.name))
+    assert load_model(bert).tokenizer is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "largest"),
+    [("config.json", MAX_CONFIG_BYTES), ("tokenizer.json", MAX_SMALL_BYTES), ("a.txt", MAX_SMALL_BYTES)],
+)
+def test_too_large_a_file(name: str, largest: int, bert: Path) -> None:
+    (bert / name).touch()
+    os.truncate(bert / name, largest + 1)
+    assert f"holds {name!r} of" in refusal(bert)
+    assert f"at most {largest // 1_000_000} MB are read" in refusal(bert)
+
+
+@pytest.mark.parametrize(
+    "name", ["config.json", "preprocessor_config.json", "model.safetensors.index.json", "tokenizer_config.json"]
+)
+def test_a_file_that_is_nested_too_deep(name: str, bert: Path) -> None:
+    (bert / name).write_text('{"a":' + "[" * 100_000 + "]" * 100_000 + "}")
+    if name.startswith("model"):
+        (bert / "model.safetensors").unlink()
+    assert "that cannot be" in refusal(bert)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"num_hidden_layers": 5_000_000}, "announces 5,000,000 as its num_hidden_layers; at most 1,000"),
+        ({"text_config": {"n_layer": 10**12}}, "announces 1,000,000,000,000 as its n_layer; at most 1,000"),
+        ({"attention_types": [[["global", "local"], 10**9]]}, "announces 1,000,000,000 as its attention_types"),
+        ({"num_labels": 10**9}, "announces 1,000,000,000 as its num_labels"),
+    ],
+    ids=str,
+)
+def test_a_length_that_nothing_has(changes: dict[str, object], said: str, bert: Path) -> None:
+    edit(bert / "config.json", **changes)
+    assert said in refusal(bert)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"num_hidden_layers": 1_000},
+        {"vocab_size": 10**10},
+        {"hidden_size": 10**6},
+        {"intermediate_size": 10**9},
+        {"max_position_embeddings": 10**12},
+        {"type_vocab_size": 10**9},
+    ],
+    ids=str,
+)
+def test_a_network_far_larger_than_its_weights_is_not_built(changes: dict[str, object], bert: Path) -> None:
+    edit(bert / "config.json", **changes)
+    assert "its config.json announces a network of more than" in refusal(bert)
+    torch.nn.Linear(10, 10, device="meta")  # and nothing is left behind that would count this
+
+
+def test_a_buffer_far_larger_than_the_weights_is_not_built(tmp_path: Path) -> None:
+    """A table of who may look at whom, quadratic in a number for which no weights stand."""
+    WEIGHTS_ONLY["GPT-Neo"]().save_pretrained(tmp_path)
+    edit(tmp_path / "config.json", max_position_embeddings=10**6)
+    assert "its config.json announces a network of more than" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize("name", [*TINY, *WEIGHTS_ONLY, *WITHOUT_WEIGHTS])
+def test_every_architecture_may_be_as_large_as_it_is(name: str, tmp_path: Path) -> None:
+    network = (TINY | WEIGHTS_ONLY | WITHOUT_WEIGHTS)[name]()
+    network.save_pretrained(tmp_path, max_shard_size="20KB")
+    assert type(load_model(tmp_path).network) is type(network)
