@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from transformers import PreTrainedModel
 
 from core.errors import InputError
-from core.models.images import pixel_values
+from core.models.images import MAX_PIXELS, pixel_values
 from core.models.model import Model
 
 
@@ -62,6 +63,7 @@ def target_ids(
     start = model.network.config.decoder_start_token_id
     if start is None:
         start = model.network.config.bos_token_id or model.network.config.pad_token_id or 0
+    _check_known(model, model.network.get_decoder(), [start])
     if not target:
         return (start,)
     if model.tokenizer is None:
@@ -71,6 +73,7 @@ def target_ids(
         if not truncate:
             raise TooLongError(len(written) + 1, limit, "target")
         written = written[: limit - 1]
+    _check_known(model, model.network.get_decoder(), written)
     return (start, *written)
 
 
@@ -91,7 +94,14 @@ def image_size(model: Model) -> tuple[int, int]:
             f"Choose another model.",
             field="model",
         )
-    return _pair(config.image_size)
+    height, width = _pair(config.image_size)
+    if height * width > MAX_PIXELS:
+        raise InputError(
+            f"{model.name} wants pictures of {height:,} × {width:,} pixels; at most {MAX_PIXELS // 1_000_000} million are "
+            f"read. Choose another model.",
+            field="model",
+        )
+    return height, width
 
 
 def patch_grid(model: Model, tokens: int) -> tuple[int, int] | None:
@@ -148,7 +158,25 @@ def _encode(
         )
     if encoded["input_ids"].shape[1] == 0:
         raise InputError("The text has no tokens. Type at least one word.", field="text")
+    _check_known(model, model.network, encoded["input_ids"][0].tolist())
     return {name: encoded[name] for name in ("input_ids", "token_type_ids") if name in encoded}
+
+
+def _check_known(model: Model, network: PreTrainedModel, ids: Sequence[int]) -> None:
+    """Refuse a token for which this part of the model has no embedding: its tokenizer then belongs to another model."""
+    try:
+        weight = getattr(network.get_input_embeddings(), "weight", None)
+    except (NotImplementedError, AttributeError):  # some compute them, and FSMT's decoder cannot be asked
+        return
+    if weight is None:
+        return
+    if unknown := [token for token in ids if not 0 <= token < weight.shape[0]]:
+        raise InputError(
+            f"{model.name} has embeddings for the tokens 0 to {weight.shape[0] - 1:,}, and this text has token "
+            f"{unknown[0]:,}: its tokenizer or its start token belongs to another model. Put the files of one model into "
+            f"its folder, or choose another model.",
+            field="model",
+        )
 
 
 def _from_ids(
