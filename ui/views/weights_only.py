@@ -46,6 +46,7 @@ def show_weights(exposed: WeightsOnly, layer: int, head: int) -> None:
             name="weight",
             scale="share",
             height=560,
+            width=520,
         )
         show_heatmap(figure, "exposed weights", "Weights: heatmap of queries by keys.")
 
