@@ -7,7 +7,7 @@ from ui.controls.scene import choose_place, choose_text
 from ui.views.atlas import measure, show_atlas
 from ui.views.head_view import show_head
 
-passed = choose_text(more=True, max_tokens=None)
+passed = choose_text(more=True, max_tokens=None, measuring=True)
 if passed is not None:
     request, capture, places = passed
     kind, layer, head = choose_place(request, capture, places)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from threading import Lock
@@ -18,7 +19,15 @@ from core import AttentionTrace, Capture, Model, capture, load_model
 from core.attention.masks import Predicate
 from core.attention.pooling import Pooled
 from core.capturing.certifying import Certificate, certify
-from core.capturing.estimates import Rates, estimate, in_words, kept_bytes, measure_rate
+from core.capturing.estimates import (
+    Run,
+    Speeds,
+    estimate,
+    in_words,
+    kept_bytes,
+    measuring_operations,
+    reading_operations,
+)
 from core.capturing.layers import missing_layers as layers_without_attention
 from core.capturing.weights_only import WeightsOnly, attention_weights
 from core.errors import InputError
@@ -130,43 +139,42 @@ views = Store(8)
 exposed = Store(2**29, lambda weights: weights.nbytes)
 
 
+speeds = Speeds()  # of all models, as learned from their runs; bounded by itself
+
+
 def model(name: str, report: Callable[[str], None] | None = None) -> Model:
     """`report` is told in words what takes time."""
     return models.get(name, lambda: load_model(name, report=report))
 
 
-@st.cache_resource(max_entries=4, ttl=600, show_spinner=False)
-def _rates(name: str) -> Rates:
-    """Measured anew after ten minutes: the machine may have been busy."""
-    return measure_rate(model(name))
+def announced(name: str, tokens: int, *, target_tokens: int = 1, measuring: bool = False) -> tuple[float, str]:
+    """The seconds that reading so many tokens will take at least, and a sentence about what it takes.
 
-
-def announced(name: str, tokens: int) -> tuple[float, str]:
-    """The seconds that reading so many tokens will take, about, and a sentence about it.
+    measuring  whether every head will be measured as well
 
     Raises InputError where the memory would not do.
     """
     network = model(name)
-    if kept_bytes(network, tokens) > MAX_BYTES:
+    kept = kept_bytes(network, tokens, target_tokens=target_tokens)
+    if kept > MAX_BYTES:
         raise InputError(
-            f"{tokens:,} tokens would keep {kept_bytes(network, tokens) / 2**30:.1f} GB; at most {MAX_BYTES / 2**30:.0f} GB "
-            f"are allowed. Shorten the text.",
+            f"{tokens:,} tokens would keep {kept / 2**30:.1f} GB; at most {MAX_BYTES / 2**30:.0f} GB are allowed. "
+            f"Shorten the text.",
             field="text",
         )
-    expected = estimate(network, tokens, _rates(name))
-    seconds = expected.seconds + expected.measuring_seconds
-    return (
-        seconds,
-        f"{tokens:,} tokens: reading them and measuring every head takes {in_words(expected, measuring=True)}.",
-    )
+    expected = estimate(network, tokens, speeds, measuring=measuring, target_tokens=target_tokens)
+    what = "reading them and measuring every head" if measuring else "reading them"
+    return expected.at_least, f"{tokens:,} tokens: {what} takes {in_words(expected)}."
 
 
 def captured(request: TextRequest, on_progress: Callable[[int], None] | None = None) -> Capture:
     def read() -> Capture:
+        network = model(request.model)
         if request.image is not None:
-            return capture(model(request.model), image=read_image(request.image), on_progress=on_progress)
-        return capture(
-            model(request.model),
+            return capture(network, image=read_image(request.image), on_progress=on_progress)
+        start = time.perf_counter()
+        found = capture(
+            network,
             request.text,
             pair=request.pair,
             target=request.target,
@@ -174,6 +182,10 @@ def captured(request: TextRequest, on_progress: Callable[[int], None] | None = N
             truncate=request.keep is not None,
             on_progress=on_progress,
         )
+        seconds = time.perf_counter() - start
+        cost = reading_operations(network, len(found.input_ids), target_tokens=max(1, len(found.target_ids)))
+        speeds.learn(Run(network.name, "reading", cost, seconds))
+        return found
 
     return passes.get(request, read)
 
@@ -211,7 +223,18 @@ class MatchRequest:
 
 
 def measured(request: KindRequest, on_progress: Callable[[int], None] | None = None) -> pd.DataFrame:
-    return metrics.get(request, lambda: head_metrics(captured(request.text), request.kind, on_progress=on_progress))
+    def measure() -> pd.DataFrame:
+        pass_ = captured(request.text)
+        start = time.perf_counter()
+        found = head_metrics(pass_, request.kind, on_progress=on_progress)
+        seconds = time.perf_counter() - start
+        if request.kind == pass_.kinds[0] and pass_.input_ids:  # the kind, and the texts, that estimates are made of
+            speeds.learn(
+                Run(pass_.model.name, "measuring", measuring_operations(pass_.model, len(pass_.input_ids)), seconds)
+            )
+        return found
+
+    return metrics.get(request, measure)
 
 
 PROBE_LENGTH, PROBE_SEEDS = 50, (0, 1, 2, 3)
@@ -245,9 +268,9 @@ def overview(of: KindRequest, viewed: Viewed) -> Seen:
 @st.cache_resource(max_entries=3, show_spinner=False)
 def head(request: HeadRequest) -> tuple[AttentionTrace, Certificate]:
     """A head's trace, and the certificate of these very numbers."""
-    pass_, at = captured(request.text), (request.layer, request.head, request.kind)
-    trace = pass_.trace(*at)
-    return trace, certify(trace, pass_.model_output(*at), pass_.model)
+    pass_ = captured(request.text)
+    trace = pass_.trace(request.layer, request.head, request.kind)
+    return trace, certify(trace, pass_.model_output(request.layer, request.head, request.kind), pass_.model)
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)

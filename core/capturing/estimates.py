@@ -1,15 +1,19 @@
 """Before a long run: how long it will take, and how much memory.
 
-Memory and operations are counted from the model's configuration and parameters. How fast this machine does them is measured
-on the model itself by a short pass, once, and can be used for any length.
+Memory and operations are counted from the model's configuration and parameters. How fast this machine does them is learned
+from the runs that it has done: a busy machine is slower, and what it did last tells best what it will do next.
 """
 
 from __future__ import annotations
 
 import inspect
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from threading import Lock
+from typing import Literal
 
 import numpy as np
 import torch
@@ -19,6 +23,8 @@ from core.errors import InputError
 from core.models.model import Model
 from core.models.modules import kind_of
 
+Work = Literal["reading", "measuring"]
+
 # What configurations call the width of the hidden layer of their MLPs, and a limit to how far a head looks.
 _MLP_WIDTHS = ("intermediate_size", "ffn_dim", "encoder_ffn_dim", "d_ff", "hidden_dim", "n_inner")
 _WINDOWS = ("sliding_window", "local_attention")
@@ -26,35 +32,89 @@ _WINDOWS = ("sliding_window", "local_attention")
 _FUSED = {"query_key_value", "qkv_proj", "Wqkv"}
 _KEY_OR_VALUE = {"k", "v", "k_proj", "v_proj"}
 
+# What else things cost, as timed on both offline models. Only how a short text compares with a long one depends on it, and
+# measuring with reading while nothing has been measured: how fast the machine is, is learned.
+_FETCHING = 16  # tokens in whose time the parameters are fetched from memory
+_WEIGHT = 700  # operations in whose time an attention weight is measured
+_QUERY = 130  # weights in whose time a query of a head is summed up, however few keys it has
+_LAYER = 76_000  # weights in whose time a layer is prepared
+
+_ASSUMED = 2e-11  # seconds an operation, while nothing has run
+_RUNS = 8  # the latest of a model that count
+_FADING = 0.7  # how much less each of them counts than the one after it
+_ENOUGH = 0.1  # one run of a tenth of the size is enough to go by
+_DOUBT = 10  # by how much an estimate may be too long that has less to go by
+_TRIAL_TOKENS, _TRIAL_SECONDS = 64, 0.3
+_WORTH_A_TRIAL = 1.0  # seconds that work seems to take
+
 
 @dataclass(frozen=True)
-class Rates:
-    """How fast this machine is with one model.
+class Run:
+    """What a run has cost: operations as `reading_operations` and `measuring_operations` count them, and seconds."""
 
-    pass_operation      seconds for one operation (an addition or a multiplication) of a pass, attention included
-    attention_operation seconds for one operation of attention within a pass
-    measured_weight     seconds for one attention weight that is computed to be measured: its score and its softmax
-    """
+    model: str
+    work: Work
+    operations: int
+    seconds: float
 
-    pass_operation: float
-    attention_operation: float
-    measured_weight: float
+
+class Speeds:
+    """How fast this machine is with its models, learned from what has run. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._runs: deque[Run] = deque(maxlen=16 * _RUNS)
+        self._lock = Lock()
+
+    def learn(self, run: Run) -> None:
+        with self._lock:
+            self._runs.append(run)
+
+    def latest(self, model: str, work: Work) -> list[Run]:
+        """The runs that count, the last one last."""
+        with self._lock:
+            return [run for run in self._runs if (run.model, run.work) == (model, work)][-_RUNS:]
+
+    def seconds(self, model: str, work: Work, operations: int) -> tuple[float, bool]:
+        """(how long so many operations will take, whether runs of about that size tell).
+
+        The median over the latest runs of the same model and kind of work, in seconds an operation. A run counts less the more
+        it differs in size and the more runs came after it. Where too little has been measured, reading tells as well: what
+        was measured first of all was mostly preparation. Where nothing has run, an assumption is made.
+        """
+        runs = self.latest(model, work)
+        told = []
+        if work == "measuring" and self.latest(model, "reading"):
+            told = [self.seconds(model, "reading", operations)[0]]
+        if not runs:
+            return (told or [operations * _ASSUMED])[0], False
+        sizes = np.array([run.operations for run in runs], dtype=float)
+        rates = np.array([run.seconds for run in runs]) / sizes
+        counts = np.minimum(sizes / operations, operations / sizes) * _FADING ** np.arange(len(runs))[::-1]
+        order = np.argsort(rates)
+        middle = np.searchsorted(counts[order].cumsum(), counts.sum() / 2)
+        seconds, known = operations * float(rates[order][middle]), bool(counts.sum() >= _ENOUGH)
+        return seconds if known else min([seconds, *told]), known
 
 
 @dataclass(frozen=True)
 class Estimate:
     """What a run will need, roughly.
 
-    seconds            for the pass
-    measuring_seconds  for computing the weights of all heads besides, with nothing done with them yet
-    kept_bytes         what a capture keeps for as long as it is there
-    passing_bytes      what the pass needs above that while it runs
+    seconds        for the pass, and for measuring every head where that was asked for
+    known          whether runs of about that size tell; otherwise the seconds may be wrong several times over
+    kept_bytes     what a capture keeps for as long as it is there
+    passing_bytes  what the pass needs above that while it runs
     """
 
     seconds: float
-    measuring_seconds: float
+    known: bool
     kept_bytes: int
     passing_bytes: int
+
+    @property
+    def at_least(self) -> float:
+        """Seconds that it takes even if the estimate is as much too long as it may be."""
+        return self.seconds if self.known else self.seconds / _DOUBT
 
     @property
     def memory_bytes(self) -> int:
@@ -76,23 +136,93 @@ class _Attention:
         return self.queries * (self.keys + 1) // 2 if self.causal else self.queries * self.keys
 
 
-def estimate(model: Model, tokens: int, rates: Rates | None = None, *, target_tokens: int = 1) -> Estimate:
-    """What one capture of so many tokens needs; `target_tokens` is how many the decoder of an encoder-decoder has written.
+def estimate(model: Model, tokens: int, speeds: Speeds, *, measuring: bool = False, target_tokens: int = 1) -> Estimate:
+    """What it needs to capture so many tokens, and to measure every head if `measuring`.
 
-    rates   of `measure_rate`, which is called where none are given
+    speeds         what this machine has been seen to do; where that is too little to judge long work by, the model is tried
+                   out for a moment
+    target_tokens  how many the decoder of an encoder-decoder has written
 
-    Raises InputError for less than one token, and whatever capturing raises for models that cannot be captured.
+    Raises InputError for less than one token and for models that read pictures (field "model"), whose length is always the
+    same; and whatever capturing raises for models that cannot be captured.
     """
+    if model.reads_images:
+        raise InputError(f"{model.name} reads pictures; times are estimated for texts only.", field="model")
     if tokens < 1 or target_tokens < 1:
         raise InputError(f"{min(tokens, target_tokens)} tokens cannot be read; at least 1 is needed.", field="tokens")
-    rates = measure_rate(model) if rates is None else rates
-    linear, attention = operations(model, tokens, target_tokens=target_tokens)
+    work: dict[Work, int] = {"reading": reading_operations(model, tokens, target_tokens=target_tokens)}
+    if measuring:
+        work["measuring"] = measuring_operations(model, tokens)
+
+    def from_runs() -> tuple[float, bool]:
+        seconds, known = zip(*(speeds.seconds(model.name, *part) for part in work.items()), strict=True)
+        return sum(seconds), all(known)
+
+    seconds, known = from_runs()
+    if not known and seconds > _WORTH_A_TRIAL and not _was_tried_out(model, speeds):
+        speeds.learn(try_out(model))
+        seconds, known = from_runs()
     return Estimate(
-        seconds=linear * rates.pass_operation + attention * rates.attention_operation,
-        measuring_seconds=_pairs(model, tokens, target_tokens) * rates.measured_weight,
+        seconds=seconds,
+        known=known,
         kept_bytes=kept_bytes(model, tokens, target_tokens=target_tokens),
         passing_bytes=passing_bytes(model, tokens, target_tokens=target_tokens),
     )
+
+
+def reading_operations(model: Model, tokens: int, *, target_tokens: int = 1) -> int:
+    """What one pass costs: its operations, and the fetching of the parameters."""
+    linear, _ = operations(model, tokens + _FETCHING, target_tokens=target_tokens)
+    _, attention = operations(model, tokens, target_tokens=target_tokens)
+    return linear + attention
+
+
+def measuring_operations(model: Model, tokens: int) -> int:
+    """What measuring every head costs after the pass, in operations of the pass.
+
+    Of an encoder-decoder the heads of the encoder.
+    """
+    config = model.network.config.get_text_config()
+    pairs = _Attention(tokens, tokens, causal=not _reads_both_ways(model)).pairs
+    weights = config.num_attention_heads * (pairs + _QUERY * tokens) + _LAYER
+    return _WEIGHT * config.num_hidden_layers * weights
+
+
+def try_out(model: Model, clock: Callable[[], float] = time.perf_counter) -> Run:
+    """A pass over a few random tokens, twice if there is time: the first fetches the model from memory.
+
+    It ends at the layer after which 0.3 seconds have gone by; what has been done until then stands for the rest.
+    """
+    tokens = _trial_tokens(model)
+    ids = np.random.default_rng(0).integers(model.network.config.get_text_config().vocab_size, size=tokens)
+    times = [clock()]
+
+    def tell(_: int) -> None:
+        times.append(clock())
+        if times[-1] - times[0] >= _TRIAL_SECONDS:
+            raise _TimeIsUp
+
+    with suppress(_TimeIsUp):
+        for _ in range(2):
+            capture(model, input_ids=ids, on_progress=tell)
+    calls = model.attention_calls or 1
+    last = times[-calls - 1 :]
+    seconds = (last[-1] - last[0]) / (len(last) - 1) * calls
+    return Run(model.name, "reading", reading_operations(model, tokens), seconds)
+
+
+def _was_tried_out(model: Model, speeds: Speeds) -> bool:
+    """Or has lately read a text of that length."""
+    least = reading_operations(model, _trial_tokens(model))
+    return any(run.operations >= least for run in speeds.latest(model.name, "reading"))
+
+
+def _trial_tokens(model: Model) -> int:
+    return min(_TRIAL_TOKENS, model.max_tokens or _TRIAL_TOKENS)
+
+
+class _TimeIsUp(Exception):
+    pass
 
 
 def operations(model: Model, tokens: int, *, target_tokens: int = 1) -> tuple[int, int]:
@@ -152,43 +282,9 @@ def passing_bytes(model: Model, tokens: int, *, target_tokens: int = 1) -> int:
     return numbers * size
 
 
-def measure_rate(model: Model, tokens: int = 96) -> Rates:
-    """How fast this machine runs this model: a short pass over random tokens, and the attention of one layer.
-
-    Each is done three times; the first warms up, and of the others the faster counts, because
-    whatever else the machine does only adds to it. The attention is that of 1,024 tokens: torch's kernel works in other,
-    slower blocks on short texts.
-
-    Raises InputError (field "model") for models that read pictures, whose length is always the same.
-    """
-    if model.reads_images:
-        raise InputError(f"{model.name} reads pictures; times are estimated for texts only.", field="model")
-    config = model.network.config.get_text_config()
-    tokens = min(tokens, model.max_tokens or tokens)
-    ids = np.random.default_rng(0).integers(config.vocab_size, size=tokens)
-    linear, attention = operations(model, tokens)
-    heads, size, length, rows = config.num_attention_heads, _head_size(model), 1024, 64
-    query, key, value = torch.randn(3, 1, heads, length, size, dtype=model.network.dtype, device=model.network.device)
-    causal = not _reads_both_ways(model)
-    pairs = heads * _Attention(length, length, causal).pairs
-
-    def attend() -> None:
-        torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=causal)
-
-    def weigh() -> None:
-        (query[:, :, :rows].float() @ key.float().mT).softmax(-1)
-
-    with torch.inference_mode():
-        attending = _fastest(attend) / (4 * size * pairs)
-        weighing = _fastest(weigh) / (heads * rows * length)
-    passing = _fastest(lambda: capture(model, input_ids=ids), times=3)
-    return Rates(max(passing - attention * attending, passing / 2) / linear, attending, weighing)
-
-
-def in_words(estimate: Estimate, *, measuring: bool = False) -> str:
-    """Such as "about 20 s and 1.3 GB"; with the measuring of all heads if `measuring`. 1 GB is 10⁹ bytes."""
-    seconds = estimate.seconds + (estimate.measuring_seconds if measuring else 0)
-    return f"about {_duration(seconds)} and {_size(estimate.memory_bytes)}"
+def in_words(estimate: Estimate) -> str:
+    """Such as "about 20 s and 1.3 GB". 1 GB is 10⁹ bytes."""
+    return f"about {_duration(estimate.seconds)} and {_size(estimate.memory_bytes)}"
 
 
 # --- the parts of a model
@@ -258,18 +354,7 @@ def _predictions(model: Model, tokens: int, target_tokens: int) -> int:
     return target_tokens if model.is_encoder_decoder else tokens
 
 
-# --- clocks and words
-
-
-def _fastest(action: Callable[[], object], times: int = 3) -> float:
-    """Seconds; the first time of all, in which memory is fetched and kernels are chosen, does not count."""
-    action()
-    durations = []
-    for _ in range(times - 1):
-        start = time.perf_counter()
-        action()
-        durations.append(time.perf_counter() - start)
-    return min(durations)
+# --- words
 
 
 def _duration(seconds: float) -> str:

@@ -161,7 +161,9 @@ def in_a_model(part: Part) -> None:
     starts = [place for place in range(1, len(sides)) if sides[place] != sides[place - 1]]
     with picture:
         st.markdown(f"**Head {layer}.{head} of {ENCODER}**")
-        figure = heatmap(weights, Axis("query", tokens), Axis("key", tokens), name="weight", scale="share", height=420, width=520)
+        figure = heatmap(
+            weights, Axis("query", tokens), Axis("key", tokens), name="weight", scale="share", height=420, width=520
+        )
         show_heatmap(with_borders(figure, columns=starts, rows=starts), "pair", "The head's weights.")
     with knobs:
         shares = pair_shares(weights, sides)

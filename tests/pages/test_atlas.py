@@ -112,6 +112,10 @@ def test_long_work_asks_first_and_says_what_it_takes(
     assert announced.startswith(f"{tokens} tokens: reading them and measuring every head takes")
     assert "GB" in announced or "MB" in announced
     assert not atlas.get("plotly_chart")
+    checked(go(atlas, "step_by_step").run())  # where nothing is measured
+    (announced,) = [info.value for info in atlas.info]
+    assert announced.startswith(f"{tokens} tokens: reading them takes about")
+    checked(go(atlas, "atlas").run())
     (begin,) = [button for button in atlas.button if button.label == "Run"]
     checked(begin.click().run())
     assert passes() == 1

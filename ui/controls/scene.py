@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 import streamlit as st
@@ -14,7 +15,7 @@ from core.attention.sources import DISTRIBUTIONS, random_matrices, toy_sentence
 from core.capturing.certifying import Certificate
 from core.capturing.weights_only import WeightsOnly
 from core.models.catalogue import CATALOGUE
-from core.models.inputs import TooLongError, text_inputs
+from core.models.inputs import TooLongError, target_ids, text_inputs
 from core.models.modules import Kind
 from ui import state, stores
 from ui.controls.own_matrices import own_matrices
@@ -81,7 +82,7 @@ def real_head() -> Scene | None:
 
 
 def choose_text(
-    *, more: bool = False, max_tokens: int | None = stores.MAX_TOKENS
+    *, more: bool = False, max_tokens: int | None = stores.MAX_TOKENS, measuring: bool = False
 ) -> tuple[stores.TextRequest, Capture, list] | None:
     """The pass of the chosen model over the text, and the places left for the choice of layer and head.
 
@@ -89,6 +90,7 @@ def choose_text(
 
     more: also ask for the second text that some models read, and name the layers that cannot be shown
     max_tokens: a limit, where the page cannot show as many as the model can read
+    measuring: whether the page goes on to measure every head, which belongs to what is announced
     """
     words, which = st.columns(2)
     with words:
@@ -120,7 +122,7 @@ def choose_text(
                 head = number_picker("Head", state.HEAD, weights.heads(), 0)
             show_weights(weights, layer, head)
         return None
-    passed = _read(request, lambda wanted: _captured(wanted, model, max_tokens), beside)
+    passed = _read(request, lambda wanted: _captured(wanted, model, max_tokens, measuring), beside)
     if passed is not None and more:
         _name_missing(name)
     return None if passed is None else (*passed, places)
@@ -181,7 +183,7 @@ def _read(request: stores.TextRequest, read: Callable[[stores.TextRequest], Read
 
 
 def _captured(
-    request: stores.TextRequest, model: Model, max_tokens: int | None
+    request: stores.TextRequest, model: Model, max_tokens: int | None, measuring: bool
 ) -> tuple[stores.TextRequest, Capture] | None:
     """The pass over this text, with its progress shown if it is not known yet; None while it is not wanted.
 
@@ -193,11 +195,13 @@ def _captured(
             if max_tokens is not None and len(ids) > max_tokens:
                 raise TooLongError(len(ids), max_tokens, field)
         return request, known
+    announce: Callable[[], tuple[float, str]] | None = None
     if request.image is not None:  # always the same size, and few patches: nothing to announce
-        what, announce = "Reading the picture", None
+        what = "Reading the picture"
     else:
-        tokens = _count(request, model, max_tokens)
-        what, announce = f"Reading {tokens:,} tokens", lambda: stores.announced(request.model, tokens)
+        tokens, written = _count(request, model, max_tokens)
+        what = f"Reading {tokens:,} tokens"
+        announce = partial(stores.announced, request.model, tokens, target_tokens=written, measuring=measuring)
     capture = run(
         lambda on_progress: stores.captured(request, on_progress),
         request,
@@ -213,12 +217,12 @@ def _handed_out(request: stores.TextRequest) -> WeightsOnly:
         return stores.weights_only(request)
 
 
-def _count(request: stores.TextRequest, model: Model, max_tokens: int | None) -> int:
-    """How many tokens the model will read. Raises TooLongError if they are too many."""
-    inputs = text_inputs(
-        model, request.text, pair=request.pair, max_tokens=request.keep or max_tokens, truncate=request.keep is not None
-    )
-    return inputs["input_ids"].shape[1]
+def _count(request: stores.TextRequest, model: Model, max_tokens: int | None) -> tuple[int, int]:
+    """How many tokens the model will read, and how many its decoder has written. Raises TooLongError if they are too many."""
+    limit, cut = request.keep or max_tokens, request.keep is not None
+    inputs = text_inputs(model, request.text, pair=request.pair, max_tokens=limit, truncate=cut)
+    written = len(target_ids(model, request.target, limit, cut)) if model.is_encoder_decoder else 1
+    return inputs["input_ids"].shape[1], written
 
 
 def choose_head(request: stores.TextRequest, capture: Capture, places: list) -> tuple[int, int, Kind, Scene]:
@@ -232,7 +236,7 @@ def choose_head(request: stores.TextRequest, capture: Capture, places: list) -> 
 
 def choose_place(request: stores.TextRequest, capture: Capture, places: list) -> tuple[Kind, int, int]:
     """Kind of attention, layer and head."""
-    kind = capture.kinds[0]
+    kind: Kind = capture.kinds[0]
     if len(capture.kinds) > 1:
         kind = st.segmented_control(
             "Attention", capture.kinds, default=kind, required=True, key=state.KIND, bind="query-params"

@@ -47,7 +47,7 @@ def show_atlas(request: stores.KindRequest, capture: Capture, chosen: tuple[int,
     """The grid and the list of all heads; measured: their metrics on this text."""
     by, drawn = st.columns([4, 5], vertical_alignment="bottom")
     is_picture = capture.model.reads_images  # which has no words, and so no metrics of words
-    labels = {metric.label: metric for metric in METRICS if not is_picture or measured[metric.name].notna().any()}
+    labels = {metric.label: metric for metric in METRICS if not is_picture or np.isfinite(measured[metric.name]).any()}
     with by:
         name = st.selectbox("Heads by", [*labels, PATTERN], index=2, key=state.METRIC, bind="query-params")
     with drawn:
@@ -135,7 +135,7 @@ def _by_metric(request: stores.KindRequest, capture: Capture, metric: Metric, me
         caption += (
             " Null: the same places after the second half is shuffled. Only a head that stands clear of its null is called "
             f"{'an induction' if metric.name == 'induction' else 'a duplicate-token'} head: "
-            f"{int(probed[f'is_{metric.name}'].sum())} of {len(probed)} do."
+            f"{np.count_nonzero(probed[f'is_{metric.name}'])} of {len(probed)} do."
         )
     return Ranking(metric.label, grid(probed, metric.name, shape), notes, False, caption)
 

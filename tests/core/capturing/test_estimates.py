@@ -10,19 +10,21 @@ from torch.utils.flop_counter import FlopCounterMode
 from core import capture, load_model
 from core.capturing.estimates import (
     Estimate,
-    Rates,
+    Run,
+    Speeds,
     estimate,
     in_words,
     kept_bytes,
-    measure_rate,
+    measuring_operations,
     operations,
     passing_bytes,
+    reading_operations,
+    try_out,
 )
 from core.errors import InputError
 from core.models.inputs import run
 from tests.core.tiny_models import TINY, tiny
 
-RATES = Rates(1e-11, 2e-11, 3e-9)
 TEXT_MODELS = sorted(set(TINY) - {"ViT"})
 
 
@@ -165,30 +167,178 @@ def test_twice_the_text_is_twice_the_products_and_four_times_the_pairs(minilm):
     assert twice[1] == 4 * once[1]
 
 
+# --- speeds
+
+# Seconds of processor time that reading and measuring took on one core, in this order: (tokens, reading, measuring).
+TIMED = {
+    "minilm": (
+        *((16, 0.015, 0.027), (16, 0.011, 0.006), (32, 0.015, 0.006), (64, 0.024, 0.008), (128, 0.041, 0.015)),
+        *((256, 0.081, 0.051), (512, 0.175, 0.130)),
+    ),
+    "smollm": (
+        *((16, 0.178, 0.063), (16, 0.100, 0.026), (32, 0.138, 0.026), (64, 0.216, 0.040), (128, 0.456, 0.104)),
+        *((256, 0.848, 0.206), (512, 1.758, 0.469), (1024, 3.460, 1.594), (2048, 8.551, 5.565), (4096, 20.072, 21.428)),
+    ),
+}
+
+
+def timed(model, name):
+    """Runs of reading and of measuring, one after the other, with their numbers of tokens."""
+    for tokens, reading, measuring in TIMED[name]:
+        yield tokens, Run("a", "reading", reading_operations(model, tokens), reading)
+        yield tokens, Run("a", "measuring", measuring_operations(model, tokens), measuring)
+
+
+@pytest.mark.parametrize("known", [16, 64, 256])
+@pytest.mark.parametrize("work", ["reading", "measuring"])
+@pytest.mark.parametrize("name", ["minilm", "smollm"])
+def test_one_length_foretells_every_longer_one(name, work, known, request):
+    """Within a factor of 2, up to 256 times the length."""
+    speeds, ratios = Speeds(), []
+    for tokens, done in timed(request.getfixturevalue(name), name):
+        if done.work == work and tokens == known:
+            speeds.learn(done)
+        elif done.work == work and tokens > known:
+            ratios.append(speeds.seconds("a", work, done.operations)[0] / done.seconds)
+    assert ratios
+    assert min(ratios) > 0.5
+    assert max(ratios) < 2
+
+
+@pytest.mark.parametrize("name", ["minilm", "smollm"])
+def test_measuring_is_foreseen_from_reading_alone(name, request):
+    """Less well, within a factor of 3: the latest run before it is all that there is to go by."""
+    model = request.getfixturevalue(name)
+    speeds = Speeds()
+    for tokens, done in timed(model, name):
+        if done.work == "reading":
+            speeds.learn(done)
+        elif tokens >= 128:
+            seconds, known = speeds.seconds("a", "measuring", done.operations)
+            assert not known
+            assert 1 / 3 < seconds / done.seconds < 3
+
+
+def runs(*rates, operations=1000, work="reading", model="a"):
+    speeds = Speeds()
+    for rate in rates:
+        speeds.learn(Run(model, work, operations, rate * operations))
+    return speeds
+
+
+def test_a_trial_that_was_too_slow_is_soon_forgotten():
+    speeds = runs(15.0)
+    assert speeds.seconds("a", "reading", 100_000) == (pytest.approx(1.5e6), False)
+    speeds.learn(Run("a", "reading", 4000, 4000.0))
+    assert speeds.seconds("a", "reading", 4000) == (pytest.approx(4000), True)
+    assert speeds.seconds("a", "reading", 100_000) == (pytest.approx(1e5), False)
+
+
+def test_one_hiccup_changes_nothing_and_a_machine_that_stays_busy_does():
+    assert runs(1.0, 1.0, 1.0, 15.0).seconds("a", "reading", 1000)[0] == pytest.approx(1000)
+    assert runs(1.0, 1.0, 1.0, 4.0, 4.0, 4.0).seconds("a", "reading", 1000)[0] == pytest.approx(4000)
+
+
+def test_what_ran_long_ago_is_forgotten():
+    assert runs(9.0, *[1.0] * 8).latest("a", "reading") == runs(*[1.0] * 8).latest("a", "reading")
+
+
+def test_runs_of_the_same_size_tell_most():
+    speeds = runs(1.0, operations=1000)
+    for _ in range(5):
+        speeds.learn(Run("a", "reading", 10, 30.0))
+    assert speeds.seconds("a", "reading", 1000) == (pytest.approx(1000), True)
+    assert speeds.seconds("a", "reading", 10) == (pytest.approx(30), True)
+
+
+def test_models_and_kinds_of_work_have_speeds_of_their_own():
+    speeds = runs(2.0)
+    assert speeds.seconds("a", "measuring", 10) == (20.0, False)  # until something has been measured
+    speeds.learn(Run("a", "measuring", 10, 70.0))
+    assert speeds.seconds("a", "measuring", 10) == (70.0, True)
+    assert speeds.seconds("a", "reading", 1000) == (2000.0, True)
+    assert speeds.seconds("a", "measuring", 1000) == (
+        2000.0,
+        False,
+    )  # so little is known of it that reading tells better
+    unknown, known = speeds.seconds("b", "reading", 1000)
+    assert 0 < unknown < 1e-6
+    assert not known
+
+
 # --- estimates
 
 
-def test_an_estimate_multiplies_rates(smollm):
-    products, between = operations(smollm, 100)
-    seen = estimate(smollm, 100, RATES)
-    assert seen.seconds == pytest.approx(products * 1e-11 + between * 2e-11)
-    assert seen.measuring_seconds == pytest.approx(30 * 9 * 5050 * 3e-9)
+def learned(model, reading, measuring):
+    """Speeds of a machine that takes so many seconds for an operation, on texts of 100 tokens."""
+    speeds = Speeds()
+    for work, count, rate in (
+        ("reading", reading_operations(model, 100), reading),
+        ("measuring", measuring_operations(model, 100), measuring),
+    ):
+        speeds.learn(Run(model.name, work, count, count * rate))
+    return speeds
+
+
+def test_an_estimate_is_of_the_work_that_was_asked_for(smollm):
+    speeds = learned(smollm, 1e-11, 3e-11)
+    seen = estimate(smollm, 200, speeds)
+    assert seen.seconds == seen.at_least == pytest.approx(reading_operations(smollm, 200) * 1e-11)
     assert seen.memory_bytes == seen.kept_bytes + seen.passing_bytes
-    assert seen.kept_bytes == kept_bytes(smollm, 100)
+    assert seen.kept_bytes == kept_bytes(smollm, 200)
+    measured = estimate(smollm, 200, speeds, measuring=True)
+    assert measured.seconds - seen.seconds == pytest.approx(measuring_operations(smollm, 200) * 3e-11)
+    assert measured.kept_bytes == seen.kept_bytes
 
 
-def test_rates_are_measured_on_the_model_itself():
-    model = load_model(tiny("Mistral"))
-    assert min(vars(measure_rate(model)).values()) > 0
-    assert min(vars(measure_rate(load_model(tiny("T5")))).values()) > 0
-    assert estimate(model, 10).seconds > 0
+def test_an_estimate_that_may_be_much_too_long_says_so(smollm):
+    seen = estimate(smollm, 8000, learned(smollm, 1e-11, 1e-11))
+    assert not seen.known
+    assert seen.at_least == pytest.approx(seen.seconds / 10)
+
+
+def test_a_model_of_which_nothing_is_known_is_tried_out_once_and_only_before_long_work():
+    model, speeds = load_model(tiny("Mistral")), Speeds()
+    assert estimate(model, 10, speeds).seconds > 0
+    assert not speeds.latest(model.name, "reading")
+    long = 10**8
+    estimate(model, long, speeds)
+    (trial,) = speeds.latest(model.name, "reading")
+    estimate(model, long, speeds)
+    assert speeds.latest(model.name, "reading") == [trial]
+
+
+class Clock:
+    """Goes on by so many seconds whenever somebody looks at it."""
+
+    def __init__(self, step):
+        self.step, self.looks = step, 0
+
+    def __call__(self):
+        self.looks += 1
+        return self.looks * self.step
+
+
+@pytest.mark.parametrize(("step", "layers"), [(0.5, 1), (0.1, 3), (0.001, 60)])
+def test_a_trial_ends_in_time_and_stands_for_a_whole_pass(smollm, step, layers):
+    """A layer takes a step: 30 of them a pass, two passes if there is time."""
+    clock = Clock(step)
+    trial = try_out(smollm, clock)
+    assert clock.looks == pytest.approx(1 + layers, abs=1)  # 3 × 0.1 is a little more or less than 0.3
+    assert trial.seconds == pytest.approx(30 * step)
+    assert (trial.model, trial.work, trial.operations) == (smollm.name, "reading", reading_operations(smollm, 64))
+
+
+@pytest.mark.parametrize("name", ["T5", "GPT-2"])
+def test_other_architectures_are_tried_out(name):
+    assert try_out(load_model(tiny(name))).seconds > 0
 
 
 def test_no_tokens_and_no_texts_are_refused(smollm):
     with pytest.raises(InputError, match="0 tokens cannot be read"):
-        estimate(smollm, 0, RATES)
+        estimate(smollm, 0, Speeds())
     with pytest.raises(InputError, match="reads pictures"):
-        measure_rate(load_model(tiny("ViT")))
+        estimate(load_model(tiny("ViT")), 10, Speeds())
 
 
 @pytest.mark.parametrize(
@@ -205,10 +355,4 @@ def test_no_tokens_and_no_texts_are_refused(smollm):
     ],
 )
 def test_estimates_in_words(seconds, memory, words):
-    assert in_words(Estimate(seconds, 50.0, int(memory), 0)) == words
-
-
-def test_measuring_is_added_when_asked_for():
-    seen = Estimate(5.0, 25.0, 10**6, 10**6)
-    assert in_words(seen) == "about 5 s and 2 MB"
-    assert in_words(seen, measuring=True) == "about 30 s and 2 MB"
+    assert in_words(Estimate(seconds, known=True, kept_bytes=int(memory), passing_bytes=0)) == words
