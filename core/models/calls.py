@@ -100,20 +100,20 @@ _WITHOUT_EFFECT = {
 
 def _attention(
     module: torch.nn.Module,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attention_mask: torch.Tensor | None,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
     *,
     scaling: float | None = None,
     dropout: float = 0.0,
     is_causal: bool | None = None,
-    position_bias: torch.Tensor | None = None,
+    position_bias: Tensor | None = None,
     softcap: float | None = None,
-    s_aux: torch.Tensor | None = None,
+    s_aux: Tensor | None = None,
     sliding_window: int | None = None,
     **others: object,
-) -> tuple[torch.Tensor, None]:
+) -> tuple[Tensor, None]:
     listener = _listener.get()
     unknown = sorted(name for name in others.keys() - _WITHOUT_EFFECT if others[name] is not None)
     if unknown and listener is not None:
@@ -138,7 +138,18 @@ def _attention(
             position_bias=position_bias,
         )
     else:
-        output = _eager(module, query, key, value, attention_mask, causal_without_mask, scale, dropout, softcap, s_aux)
+        output = _eager(
+            module,
+            query,
+            key,
+            value,
+            attention_mask,
+            causal_without_mask=causal_without_mask,
+            scale=scale,
+            dropout=dropout,
+            softcap=softcap,
+            sinks=s_aux,
+        )
     if listener is not None:
         listener(
             Call(
@@ -159,7 +170,19 @@ def _attention(
     return output, None
 
 
-def _eager(module, query, key, value, mask, causal_without_mask, scale, dropout, softcap, sinks) -> torch.Tensor:
+def _eager(
+    module: torch.nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    *,
+    causal_without_mask: bool,
+    scale: float,
+    dropout: float,
+    softcap: float | None,
+    sinks: Tensor | None,
+) -> Tensor:
     """The architecture's own attention code, for what torch's fused function cannot do (soft caps, sinks)."""
     own = getattr(sys.modules[type(module).__module__], "eager_attention_forward", None)
     if own is None:

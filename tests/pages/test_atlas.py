@@ -155,7 +155,7 @@ def test_a_pass_of_another_page_is_not_shown_beyond_the_limit_of_this_one(passes
 def test_a_pass_larger_than_all_room_for_passes_is_read_once(
     atlas: AppTest, passes: Passes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stores, "passes", stores.Store(1000, stores._kept_bytes))
+    monkeypatch.setattr(stores, "passes", stores.Store(1000, lambda capture: capture.nbytes))
     passes()
     choose(atlas, state.TEXT, "This text alone takes more than a thousand bytes.")
     choose(atlas, state.HEAD, 3)

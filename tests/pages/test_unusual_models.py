@@ -73,7 +73,7 @@ def opened(page: str, model: str, text: str = TEXT, image: bytes | None = None, 
     for key, value in ({state.MODEL: model, state.TEXT: text} | choices).items():
         app.query_params[key] = str(value)
     if image is not None:
-        app.session_state[state.PICTURE] = ("made.png", image)
+        app.session_state[state.SHOWN_IMAGE] = ("made.png", image)
     app.run()
     assert not app.exception, [error.value for error in app.exception]
     return app

@@ -272,8 +272,6 @@ def test_neighbouring_pairs():
 def test_part_of_a_head():
     model = tiny(
         GPTNeoXForCausalLM,
-        Lfm3Config,
-        Lfm3ForCausalLM,
         GPTNeoXConfig(
             **TINY, rope_parameters={"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}
         ),
