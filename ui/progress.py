@@ -17,14 +17,14 @@ from core import InputError
 from ui import state
 
 Result = TypeVar("Result")
-Watch = Callable[[int], None]
+OnProgress = Callable[[int], None]
 
 PATIENCE = 0.4  # seconds: what takes less shows no progress
 ASKS = 10.0  # seconds: what takes longer is not begun without asking
 
 
 def run(
-    work: Callable[[Watch], Result],
+    work: Callable[[OnProgress], Result],
     job: Hashable,
     what: str,
     total: int,

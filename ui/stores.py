@@ -56,10 +56,12 @@ from core.models.images import read_image
 from core.models.modules import Kind
 from core.models.projections import head_weights
 
+# --- what is asked for
+
 
 @dataclass(frozen=True)
 class TextRequest:
-    """One pass of one model over one text, or over the picture in an image file.
+    """One pass of one model over one text, or over the image in a file.
 
     keep  how many tokens of a longer text are kept; None: all
     """
@@ -72,10 +74,6 @@ class TextRequest:
     image: bytes | None = None
 
 
-# One head of so long a text holds four arrays of 64 MB; twice the length would need four times as much.
-MAX_TOKENS = 4_096
-
-
 @dataclass(frozen=True)
 class HeadRequest:
     """One head of one pass."""
@@ -84,6 +82,43 @@ class HeadRequest:
     kind: Kind
     layer: int
     head: int
+
+
+@dataclass(frozen=True)
+class KindRequest:
+    """All layers and heads of one kind of attention in one pass."""
+
+    text: TextRequest
+    kind: Kind
+
+
+@dataclass(frozen=True)
+class LayerRequest:
+    """All heads of one layer of one pass."""
+
+    text: TextRequest
+    kind: Kind
+    layer: int
+
+
+@dataclass(frozen=True)
+class MatchRequest:
+    """How well heads match a pattern, by the choices that describe it."""
+
+    of: KindRequest
+    pattern: str
+    details: str
+
+
+@dataclass(frozen=True)
+class ReadAndWritten:
+    """What an encoder-decoder reads, and what it has written so far."""
+
+    read: str
+    written: str
+
+
+# --- what is kept
 
 
 class Store:
@@ -131,15 +166,19 @@ MAX_BYTES = 2 * 2**30  # of all passes that are kept, and so of one
 
 models = SharedStore(2)
 passes = Store(MAX_BYTES, lambda capture: capture.nbytes)
+exposed_weights = Store(2**29, lambda weights: weights.nbytes)
 metrics = Store(16)
 probes = Store(4)
-pictures = Store(4)
+thumbnail_grids = Store(4)
 matches = Store(16)
 views = Store(8)
-exposed = Store(2**29, lambda weights: weights.nbytes)
-
-
 speeds = Speeds()  # of all models, as learned from their runs; bounded by itself
+
+
+# --- models and their passes
+
+# One head of so long a text holds four arrays of 64 MB; twice the length would need four times as much.
+MAX_TOKENS = 4_096
 
 
 def model(name: str, report: Callable[[str], None] | None = None) -> Model:
@@ -197,7 +236,7 @@ def weights_only(request: TextRequest) -> WeightsOnly:
         limit = {} if request.keep is None else {"max_tokens": request.keep, "truncate": True}
         return attention_weights(model(request.model), request.text, **limit)
 
-    return exposed.get(request, read)
+    return exposed_weights.get(request, read)
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
@@ -205,21 +244,9 @@ def missing_layers(name: str) -> tuple[str, ...]:
     return layers_without_attention(model(name))
 
 
-@dataclass(frozen=True)
-class KindRequest:
-    """All layers and heads of one kind of attention in one pass."""
+# --- all heads of a pass
 
-    text: TextRequest
-    kind: Kind
-
-
-@dataclass(frozen=True)
-class MatchRequest:
-    """How well heads match a pattern, by the choices that describe it."""
-
-    of: KindRequest
-    pattern: str
-    details: str
+PROBE_LENGTH, PROBE_SEEDS = 50, (0, 1, 2, 3)
 
 
 def measured(request: KindRequest, on_progress: Callable[[int], None] | None = None) -> pd.DataFrame:
@@ -237,9 +264,6 @@ def measured(request: KindRequest, on_progress: Callable[[int], None] | None = N
     return metrics.get(request, measure)
 
 
-PROBE_LENGTH, PROBE_SEEDS = 50, (0, 1, 2, 3)
-
-
 def probe_length(name: str) -> int:
     """How many random tokens the probe reads twice: 50, or what a model with a short memory can read."""
     return min(PROBE_LENGTH, longest(model(name)))
@@ -250,7 +274,9 @@ def probed(name: str, on_progress: Callable[[int], None] | None = None) -> pd.Da
 
 
 def small_pictures(request: KindRequest, on_progress: Callable[[int], None] | None = None) -> Pooled:
-    return pictures.get(request, lambda: thumbnails(captured(request.text), request.kind, on_progress=on_progress))
+    return thumbnail_grids.get(
+        request, lambda: thumbnails(captured(request.text), request.kind, on_progress=on_progress)
+    )
 
 
 def matched(
@@ -263,6 +289,9 @@ def matched(
 
 def overview(of: KindRequest, viewed: Viewed) -> Seen:
     return views.get((of, viewed.view), viewed.overview)
+
+
+# --- one head, one layer
 
 
 @st.cache_resource(max_entries=3, show_spinner=False)
@@ -279,15 +308,6 @@ def certificate(request: HeadRequest) -> Certificate:
     return captured(request.text).certificate(request.layer, request.head, request.kind)
 
 
-@dataclass(frozen=True)
-class LayerRequest:
-    """All heads of one layer of one pass."""
-
-    text: TextRequest
-    kind: Kind
-    layer: int
-
-
 @st.cache_resource(max_entries=4, show_spinner="Adding up the heads", show_time=True)
 def layer_heads(request: LayerRequest) -> tuple[list[Pooled], HeadContributions]:
     """Each head's weights, small enough to draw, and what it adds to the layer's output."""
@@ -298,6 +318,9 @@ def layer_heads(request: LayerRequest) -> tuple[list[Pooled], HeadContributions]
         pictures.append(small(trace.weights, trace.mask))
         outputs.append(trace.output)
     return pictures, add_up(outputs, [head_weights(pass_.model, layer, head, kind) for head in range(len(outputs))])
+
+
+# --- the experiments of lessons
 
 
 @st.cache_resource(max_entries=32, show_spinner="Measuring gradients", show_time=True)
@@ -330,14 +353,6 @@ def gradients_in_stack(layers: int, width: int, around: Around) -> tuple[StackGr
 @st.cache_resource(max_entries=4, show_spinner="Measuring every head of the model", show_time=True)
 def scores_of_all_heads(request: TextRequest, kind: Kind) -> ModelScores:
     return model_scores(captured(request), kind)
-
-
-@dataclass(frozen=True)
-class ReadAndWritten:
-    """What an encoder-decoder reads, and what it has written so far."""
-
-    read: str
-    written: str
 
 
 @st.cache_resource(max_entries=6, show_spinner=False)

@@ -33,7 +33,7 @@ class Capture:
 
     Layers and heads count from 0. `kind` says which attention is meant: "self" in encoders and decoders alone; "encoder",
     "decoder" (its self-attention) and "cross" (decoder queries, encoder keys) in encoder-decoder models. None: the first.
-    `grid` is (rows, columns) of the patches of a picture, whose capture has no input_ids; None for a text.
+    `grid` is (rows, columns) of the patches of an image, whose capture has no input_ids; None for a text.
     """
 
     model: Model
@@ -45,7 +45,7 @@ class Capture:
 
     @property
     def prefix_tokens(self) -> int:
-        """How many tokens stand before the patches of a picture; 0 for a text."""
+        """How many tokens stand before the patches of an image; 0 for a text."""
         if self.grid is None:
             return 0
         rows, columns = self.grid
@@ -56,7 +56,7 @@ class Capture:
         return tuple(kind for kind in get_args(Kind) if kind in self.calls)
 
     def tokens(self, kind: Kind | None = None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """(query tokens, key tokens) as the tokenizer made them; "[CLS]" and "patch <row>,<column>" for a picture."""
+        """(query tokens, key tokens) as the tokenizer made them; "[CLS]" and "patch <row>,<column>" for an image."""
         kind = self._kind(kind)
         if not self.input_ids:
             return (patches := self._patches(), patches)
@@ -183,7 +183,7 @@ def capture(
     truncate: bool = False,
     on_progress: Callable[[int], None] | None = None,
 ) -> Capture:
-    """Run the model once over a text, or a picture, and keep what its heads did.
+    """Run the model once over a text, or an image, and keep what its heads did.
 
     text       what the model reads, with the special tokens its tokenizer adds
     pair       a second text, for encoders that take two
@@ -196,13 +196,13 @@ def capture(
     on_progress      called after every attention call of the pass with how many there have been, of `model.attention_calls`;
                whatever it raises ends the pass there and reaches the caller
 
-    Raises InputError for a blank text, or a picture where texts are read; TooLongError; WeightsOnlyError for
+    Raises InputError for a blank text, or an image where texts are read; TooLongError; WeightsOnlyError for
     architectures that do not expose their queries, and NoAttentionError for those without attention.
     """
     if not model.captures:
         raise _not_captured(model)
     if image is not None and not (text is None and input_ids is None):
-        raise InputError("Give a picture or a text, not both.", field="image")
+        raise InputError("Give an image or a text, not both.", field="image")
     if image is not None:
         inputs = image_inputs(model, image)
     else:

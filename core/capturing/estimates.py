@@ -143,11 +143,11 @@ def estimate(model: Model, tokens: int, speeds: Speeds, *, measuring: bool = Fal
                    out for a moment
     target_tokens  how many the decoder of an encoder-decoder has written
 
-    Raises InputError for less than one token and for models that read pictures (field "model"), whose length is always the
+    Raises InputError for less than one token and for models that read images (field "model"), whose length is always the
     same; and whatever capturing raises for models that cannot be captured.
     """
     if model.reads_images:
-        raise InputError(f"{model.name} reads pictures; times are estimated for texts only.", field="model")
+        raise InputError(f"{model.name} reads images; times are estimated for texts only.", field="model")
     if tokens < 1 or target_tokens < 1:
         raise InputError(f"{min(tokens, target_tokens)} tokens cannot be read; at least 1 is needed.", field="tokens")
     work: dict[Work, int] = {"reading": reading_operations(model, tokens, target_tokens=target_tokens)}

@@ -147,7 +147,7 @@ def pooled_heatmap(
     colour_bar = 12 if scale == "permission" else 50 if narrow else 66  # and its numbers
     margins = _margins(shape, rows, columns, size, titled=not compact) | {"r": colour_bar}
     room = width - margins["l"] - margins["r"]
-    max_across = _fitting(room, shape[1], columns, size, most=12 if compact else MAX_LABELS)
+    max_across = _fitting(room, shape[1], columns, size, max_labels=12 if compact else MAX_LABELS)
     # A line of text needs about 14 pixels, and a fifth of the height is not the picture's.
     max_down = MAX_NUMBERS if rows.tokens is None else height // 18
     layout = {
@@ -288,13 +288,13 @@ def _margins(shape: tuple[int, int], rows: Axis, columns: Axis, size: int, *, ti
     return {"l": 8 + title + beside, "b": 6 + title + below}
 
 
-def _fitting(room: float, count: int, columns: Axis, size: int, *, most: int) -> int:
+def _fitting(room: float, count: int, columns: Axis, size: int, *, max_labels: int) -> int:
     """How many labels fit below the columns without lying over each other."""
     if columns.tokens is None:
-        most, needed = MAX_NUMBERS, (len(str(columns.start + count - 1)) + 1) * size * LETTER
+        max_labels, needed = MAX_NUMBERS, (len(str(columns.start + count - 1)) + 1) * size * LETTER
     else:
         needed = size / math.sin(math.radians(abs(_ANGLE)))
-    return max(1, min(most, int(room / needed)))
+    return max(1, min(max_labels, int(room / needed)))
 
 
 def _width(text: str) -> float:

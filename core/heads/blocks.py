@@ -25,7 +25,7 @@ Need = Literal["one text", "token numbers", "special tokens", "punctuation"]
 class Text:
     """What the metrics need to know of the tokens.
 
-    ids          [keys] token numbers, or None where there are none (pictures)
+    ids          [keys] token numbers, or None where there are none (images)
     special      [keys] bool
     punctuation  [keys] bool
     same         whether queries and keys are the tokens of one text: between two, positions and occurrences mean nothing
@@ -55,7 +55,7 @@ class Text:
     @cached_property
     def occurrences(self) -> Occurrences:
         if self.ids is None:
-            raise ValueError("A picture has no token numbers; a metric that asks for them has to name that need.")
+            raise ValueError("An image has no token numbers; a metric that asks for them has to name that need.")
         return Occurrences(self.ids)
 
 
@@ -63,7 +63,7 @@ def text_of(capture: Capture, kind: Kind) -> Text:
     """The key tokens of one kind of attention."""
     ids = capture.target_ids if kind == "decoder" else capture.input_ids
     _, keys = capture.shape(kind)
-    if len(ids) != keys:  # patches of a picture have no token numbers
+    if len(ids) != keys:  # patches of an image have no token numbers
         nothing = np.zeros(keys, dtype=np.bool_)
         return Text(None, nothing, nothing, same=True)
     classes = token_classes(capture.model.tokenizer, ids)

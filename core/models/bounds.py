@@ -68,9 +68,9 @@ def forbidden_length(config: dict) -> str | None:
         elif isinstance(said, list):
             left += [(name, part) for part in said]
         elif isinstance(said, int):
-            for pattern, most in _LENGTHS.items():
-                if pattern.search(name) and said > most:
-                    return f"has a config.json that announces {said:,} as its {name}; at most {most:,} can be read"
+            for pattern, longest in _LENGTHS.items():
+                if pattern.search(name) and said > longest:
+                    return f"has a config.json that announces {said:,} as its {name}; at most {longest:,} can be read"
     return None
 
 
@@ -81,8 +81,8 @@ def as_large_as(weights: list[Path]) -> Iterator[None]:
     transformers builds it first without memory, on torch's meta device, and then fills in at random what it does not find.
     """
     tensors, numbers = _held(weights)
-    most_parts = _PARTS_A_TENSOR * tensors + _SPARE_PARTS
-    most_numbers = _NUMBERS_A_NUMBER * numbers + _SPARE_NUMBERS
+    max_parts = _PARTS_A_TENSOR * tensors + _SPARE_PARTS
+    max_numbers = _NUMBERS_A_NUMBER * numbers + _SPARE_NUMBERS
     builder = get_ident()
     parts = made = 0
 
@@ -92,9 +92,9 @@ def as_large_as(weights: list[Path]) -> Iterator[None]:
             return
         parts += 1
         made += tensor.numel()
-        if parts > most_parts or made > most_numbers:
+        if parts > max_parts or made > max_numbers:
             raise ValueError(
-                f"its config.json announces a network of more than {parts - 1:,} parts or {most_numbers:,} numbers, "
+                f"its config.json announces a network of more than {parts - 1:,} parts or {max_numbers:,} numbers, "
                 f"where its weights hold {tensors:,} parts and {numbers:,} numbers"
             )
 

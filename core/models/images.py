@@ -1,6 +1,6 @@
-"""Pictures for models that read pictures: from a file to an array, and from an array to what the model reads.
+"""Images for models that read images: from a file to an array, and from an array to what the model reads.
 
-A vision transformer cuts the picture into patches and reads them row by row, as other models read words (Dosovitskiy et
+A vision transformer cuts the image into patches and reads them row by row, as other models read words (Dosovitskiy et
 al. 2021, "An Image is Worth 16x16 Words", section 3.1).
 """
 
@@ -56,9 +56,9 @@ def image_settings(preprocessor: dict) -> ImageSettings:
 
 
 def read_image(data: bytes) -> NDArray[np.uint8]:
-    """The picture in a PNG, JPEG or WebP file: [height, width, 3], red, green and blue from 0 to 255.
+    """The image in a PNG, JPEG or WebP file: [height, width, 3], red, green and blue from 0 to 255.
 
-    Turned upright as its camera says; what is transparent becomes white; of an animation the first picture.
+    Turned upright as its camera says; what is transparent becomes white; of an animation the first image.
     Raises InputError (field "image") for anything else, and above MAX_BYTES or MAX_PIXELS.
     """
     if len(data) > MAX_BYTES:
@@ -69,29 +69,29 @@ def read_image(data: bytes) -> NDArray[np.uint8]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the limit below is lower
-            picture = Image.open(io.BytesIO(data), formats=FORMATS)
-        width, height = picture.size
+            opened = Image.open(io.BytesIO(data), formats=FORMATS)
+        width, height = opened.size
         if width * height <= MAX_PIXELS:
-            return np.asarray(_on_white(ImageOps.exif_transpose(picture)))
+            return np.asarray(_on_white(ImageOps.exif_transpose(opened)))
     except Exception as error:  # damaged files fail in many ways, and Pillow's own errors share no parent
         raise InputError(
-            "This file is no picture that can be read: it is damaged or not PNG, JPEG or WebP. Choose another one.",
+            "This file is no image that can be read: it is damaged or not PNG, JPEG or WebP. Choose another one.",
             field="image",
         ) from error
     raise InputError(
-        f"The picture has {width:,} × {height:,} pixels; at most {MAX_PIXELS // 1_000_000} million are read. "
+        f"The image has {width:,} × {height:,} pixels; at most {MAX_PIXELS // 1_000_000} million are read. "
         f"Make it smaller.",
         field="image",
     )
 
 
-def _on_white(picture: Image.Image) -> Image.Image:
-    if picture.mode.startswith("I"):  # 16 bits of grey, which Pillow would clip instead of scaling
-        picture = Image.fromarray((np.asarray(picture) >> 8).astype(np.uint8))
-    if not picture.has_transparency_data:
-        return picture.convert("RGB")
-    picture = picture.convert("RGBA")
-    return Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture).convert("RGB")
+def _on_white(opened: Image.Image) -> Image.Image:
+    if opened.mode.startswith("I"):  # 16 bits of grey, which Pillow would clip instead of scaling
+        opened = Image.fromarray((np.asarray(opened) >> 8).astype(np.uint8))
+    if not opened.has_transparency_data:
+        return opened.convert("RGB")
+    opened = opened.convert("RGBA")
+    return Image.alpha_composite(Image.new("RGBA", opened.size, "white"), opened).convert("RGB")
 
 
 def pixel_values(image: ArrayLike, size: tuple[int, int], settings: ImageSettings) -> torch.Tensor:
@@ -99,11 +99,11 @@ def pixel_values(image: ArrayLike, size: tuple[int, int], settings: ImageSetting
 
     image   [height, width, 3], whole numbers from 0 to 255 as uint8, or real ones from 0 to 1 (rounded to 1/255)
 
-    The whole picture is squeezed or stretched to the model's size, nothing is cut off: every patch is a part of it.
+    The whole image is squeezed or stretched to the model's size, nothing is cut off: every patch is a part of it.
     """
     height, width = size
-    picture = Image.fromarray(_eight_bits(image)).resize((width, height), Image.Resampling(settings.resample))
-    pixels = torch.from_numpy(np.array(picture)).permute(2, 0, 1)[None] / 255
+    resized = Image.fromarray(_eight_bits(image)).resize((width, height), Image.Resampling(settings.resample))
+    pixels = torch.from_numpy(np.array(resized)).permute(2, 0, 1)[None] / 255
     mean, std = (torch.tensor(part).view(1, 3, 1, 1) for part in (settings.mean, settings.std))
     return (pixels - mean) / std
 
@@ -112,7 +112,7 @@ def _eight_bits(image: ArrayLike) -> NDArray[np.uint8]:
     array = np.asarray(image)
     if array.ndim != 3 or array.shape[2] != 3 or 0 in array.shape:
         raise InputError(
-            f"The picture has the shape {array.shape}; [height, width, 3] is needed: red, green and blue.",
+            f"The image has the shape {array.shape}; [height, width, 3] is needed: red, green and blue.",
             field="image",
         )
     if array.dtype == np.uint8:
@@ -120,7 +120,7 @@ def _eight_bits(image: ArrayLike) -> NDArray[np.uint8]:
     # A NaN fails every comparison.
     if array.dtype.kind != "f" or not bool((array >= 0).all() and (array <= 1).all()):
         raise InputError(
-            f"The picture holds {array.dtype} numbers. Give uint8 from 0 to 255, or real numbers from 0 to 1.",
+            f"The image holds {array.dtype} numbers. Give uint8 from 0 to 255, or real numbers from 0 to 1.",
             field="image",
         )
     return np.rint(array * 255).astype(np.uint8)

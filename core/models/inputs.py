@@ -1,4 +1,4 @@
-"""What a model reads: a text, two texts, token numbers or a picture, checked and turned into tensors; and reading it."""
+"""What a model reads: a text, two texts, token numbers or an image, checked and turned into tensors; and reading it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def text_inputs(
     """`input_ids` [1, tokens] and what else the tokenizer makes of a text. The arguments are those of `capture`."""
     if model.reads_images:
         field = "text" if input_ids is None else "input_ids"
-        raise InputError(f"{model.name} reads pictures, not texts. Give it an image.", field=field)
+        raise InputError(f"{model.name} reads images, not texts. Give it an image.", field=field)
     if model.network.main_input_name != "input_ids":
         raise InputError(
             f"{model.name} reads {model.network.main_input_name.replace('_', ' ')}, not texts. Choose another model.",
@@ -80,7 +80,7 @@ def target_ids(
 def image_inputs(model: Model, image: ArrayLike) -> dict[str, torch.Tensor]:
     """`pixel_values` [1, 3, height, width]. Raises InputError (field "image") if the model reads texts."""
     if not model.reads_images:
-        raise InputError(f"{model.name} reads texts, not pictures. Give it a text.", field="image")
+        raise InputError(f"{model.name} reads texts, not images. Give it a text.", field="image")
     pixels = pixel_values(image, image_size(model), model.image_settings)
     return {"pixel_values": pixels.to(model.network.dtype)}
 
@@ -90,14 +90,14 @@ def image_size(model: Model) -> tuple[int, int]:
     config = model.network.config
     if getattr(config, "num_channels", 3) != 3 or getattr(config, "image_size", None) is None:
         raise InputError(
-            f"{model.name} reads pictures of another kind than red, green and blue in one fixed size. "
+            f"{model.name} reads images of another kind than red, green and blue in one fixed size. "
             f"Choose another model.",
             field="model",
         )
     height, width = _pair(config.image_size)
     if height * width > MAX_PIXELS:
         raise InputError(
-            f"{model.name} wants pictures of {height:,} × {width:,} pixels; at most {MAX_PIXELS // 1_000_000} million are "
+            f"{model.name} wants images of {height:,} × {width:,} pixels; at most {MAX_PIXELS // 1_000_000} million are "
             f"read. Choose another model.",
             field="model",
         )
@@ -105,9 +105,9 @@ def image_size(model: Model) -> tuple[int, int]:
 
 
 def patch_grid(model: Model, tokens: int) -> tuple[int, int] | None:
-    """(rows, columns) of patches that the model cuts a picture into.
+    """(rows, columns) of patches that the model cuts an image into.
 
-    None where its configuration does not say, or says more than the tokens that the model made of the picture.
+    None where its configuration does not say, or says more than the tokens that the model made of the image.
     """
     patch = getattr(model.network.config, "patch_size", None)
     if patch is None:
@@ -136,7 +136,7 @@ def run(model: Model, inputs: dict[str, torch.Tensor], **options: object) -> Any
 
 
 def _limit(model: Model, max_tokens: int | None) -> int | None:
-    return min((most for most in (model.max_tokens, max_tokens) if most is not None), default=None)
+    return min((limit for limit in (model.max_tokens, max_tokens) if limit is not None), default=None)
 
 
 def _encode(

@@ -19,7 +19,7 @@ class Model:
     revision    what exactly was read: "sha256 <hash>" of the weights of a folder (of the only safetensors file; of several,
                 the hash of the lines "<hash>  <name>" that sha256sum prints for them, sorted by name), the same with
                 the quantisation of a converted GGUF file, the commit of a hub id, or "in memory"
-    image_settings  how a model that reads pictures wants their colours
+    image_settings  how a model that reads images wants their colours
     """
 
     name: str
@@ -40,7 +40,7 @@ class Model:
 
     @property
     def reads_images(self) -> bool:
-        """Whether it reads one picture, and nothing else, as vision transformers do."""
+        """Whether it reads one image, and nothing else, as vision transformers do."""
         modalities = self.network.input_modalities
         only_pictures = modalities == "image" or list(modalities) == ["image"]
         return only_pictures and not self.is_encoder_decoder

@@ -241,7 +241,7 @@ def test_a_picture_is_asked_for_before_anything_is_shown(vit, page):
     assert not app.error
     assert not app.text_area
     assert not app.get("plotly_chart")
-    assert "This model reads pictures." in read(app.caption)
+    assert "This model reads images." in read(app.caption)
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -289,4 +289,4 @@ def test_nothing_about_words_is_offered_for_a_picture(vit, hybrid):
 @pytest.mark.parametrize("damaged", [b"no picture", png()[:60]])
 def test_a_damaged_picture_is_said_to_be_damaged(vit, damaged):
     (error,) = opened("atlas", vit, image=damaged).error
-    assert "no picture that can be read" in error.value
+    assert "no image that can be read" in error.value

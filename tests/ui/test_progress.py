@@ -18,7 +18,7 @@ def two_jobs() -> None:
     stops = st.session_state.setdefault("stops", ["first", "second"])
     for name in begun:
 
-        def work(on_progress: progress.Watch, name: str = name) -> str:
+        def work(on_progress: progress.OnProgress, name: str = name) -> str:
             begun[name] += 1
             on_progress(1)
             if name in stops:

@@ -105,7 +105,7 @@ def choose_text(
         model = read_model(name, model_place)
     with text_place:
         if model is not None and model.reads_images:
-            request = _picture(name)
+            request = _image(name)
         else:
             text = st.text_area("Text", SENTENCE, key=state.TEXT, bind="query-params", height=68)
             pair, target = _second_text(model) if more and model is not None and model.captures else (None, None)
@@ -137,17 +137,17 @@ def _name_missing(name: str) -> None:
         st.caption(plain(f"{count} no softmax attention and cannot be shown: {named}{further}."))
 
 
-def _picture(name: str) -> stores.TextRequest | None:
-    """The picture that was last uploaded, on this page or another: an upload field forgets its file when one leaves."""
+def _image(name: str) -> stores.TextRequest | None:
+    """The image that was last uploaded, on this page or another: an upload field forgets its file when one leaves."""
     types = ["png", "jpg", "jpeg", "webp"]
-    file = st.file_uploader("Picture", types, key=state.IMAGE, on_change=_keep_picture)
+    file = st.file_uploader("Image", types, key=state.IMAGE, on_change=_keep_image)
     kept = st.session_state.get(state.SHOWN_IMAGE)
     still = "" if kept is None or file is not None else f"{plain(kept[0])} is still shown. "
-    st.caption(f"{still}This model reads pictures. An uploaded picture is not part of the page's address.")
+    st.caption(f"{still}This model reads images. An uploaded image is not part of the page's address.")
     return None if kept is None else stores.TextRequest(name, "", image=kept[1])
 
 
-def _keep_picture() -> None:
+def _keep_image() -> None:
     file = st.session_state[state.IMAGE]
     st.session_state[state.SHOWN_IMAGE] = None if file is None else (file.name, file.getvalue())
 
@@ -197,7 +197,7 @@ def _captured(
         return request, known
     announce: Callable[[], tuple[float, str]] | None = None
     if request.image is not None:  # always the same size, and few patches: nothing to announce
-        what = "Reading the picture"
+        what = "Reading the image"
     else:
         tokens, written = _count(request, model, max_tokens)
         what = f"Reading {tokens:,} tokens"

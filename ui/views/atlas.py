@@ -46,8 +46,8 @@ class Ranking:
 def show_atlas(request: stores.KindRequest, capture: Capture, chosen: tuple[int, int], measured: pd.DataFrame) -> None:
     """The grid and the list of all heads; measured: their metrics on this text."""
     by, drawn = st.columns([4, 5], vertical_alignment="bottom")
-    is_picture = capture.model.reads_images  # which has no words, and so no metrics of words
-    labels = {metric.label: metric for metric in METRICS if not is_picture or np.isfinite(measured[metric.name]).any()}
+    is_image = capture.model.reads_images  # which has no words, and so no metrics of words
+    labels = {metric.label: metric for metric in METRICS if not is_image or np.isfinite(measured[metric.name]).any()}
     with by:
         name = st.selectbox("Heads by", [*labels, PATTERN], index=2, key=state.METRIC, bind="query-params")
     with drawn:
@@ -96,7 +96,7 @@ def measure(request: stores.KindRequest, capture: Capture) -> pd.DataFrame | Non
 
 def _by_metric(request: stores.KindRequest, capture: Capture, metric: Metric, measured: pd.DataFrame) -> Ranking | None:
     """A metric on this text or on the probe. Induction and duplicates are a matter for the probe, unless one says so."""
-    read = "picture" if capture.model.reads_images else "text"
+    read = "image" if capture.model.reads_images else "text"
     probes = read == "text" and request.kind == "self"
     default = ON_RANDOM if metric.name in PROBED and probes else ON_TEXT
     place, about = st.columns([5, 4], vertical_alignment="bottom")
@@ -117,7 +117,7 @@ def _by_metric(request: stores.KindRequest, capture: Capture, metric: Metric, me
     if (on or default) == ON_TEXT:
         notes = {"spread": grid(measured, f"{metric.name}_spread", shape)}
         caption = f"{metric.words} Mean over the queries of this {read}; spread: their standard deviation."
-        if read == "picture":
+        if read == "image":
             caption += " Its tokens stand in the order of its patches, row by row: so do “previous”, “next” and “near”."
         return Ranking(metric.label, grid(measured, metric.name, shape), notes, False, caption)
     probed = _probe(request)
@@ -268,7 +268,7 @@ def _show_pictures(
 ) -> None:
     small = (
         stores.small_pictures(request)
-        if request in stores.pictures
+        if request in stores.thumbnail_grids
         else run(
             lambda on_progress: stores.small_pictures(request, on_progress),
             ("pictures", request),

@@ -91,7 +91,7 @@ def _title(of: stores.KindRequest, capture: Capture, layer: int, head: int, meas
         row = layer * capture.heads(of.kind) + head
         probe = atlas.known_probe(of)
         found = in_words(measured.iloc[row].to_dict(), None if probe is None else probe.iloc[row].to_dict())
-        remarks.append(f"{found} on this {'picture' if capture.model.reads_images else 'text'}")
+        remarks.append(f"{found} on this {'image' if capture.model.reads_images else 'text'}")
     if label.words:
         remarks.append(f"this layer: {label.words}")
     st.caption(plain(" · ".join(remarks)))

@@ -337,7 +337,7 @@ def test_other_architectures_are_tried_out(name):
 def test_no_tokens_and_no_texts_are_refused(smollm):
     with pytest.raises(InputError, match="0 tokens cannot be read"):
         estimate(smollm, 0, Speeds())
-    with pytest.raises(InputError, match="reads pictures"):
+    with pytest.raises(InputError, match="reads images"):
         estimate(load_model(tiny("ViT")), 10, Speeds())
 
 

@@ -271,10 +271,10 @@ def test_attention_within_windows_is_not_taken_for_the_whole():
 
 def test_texts_and_pictures_are_not_confused(vit, minilm):
     for arguments, field in (({"text": "a cat"}, "text"), ({"input_ids": [3, 4]}, "input_ids"), ({}, "text")):
-        with pytest.raises(InputError, match="ViTModel reads pictures, not texts") as caught:
+        with pytest.raises(InputError, match="ViTModel reads images, not texts") as caught:
             capture(vit, **arguments)
         assert caught.value.field == field
-    with pytest.raises(InputError, match="reads texts, not pictures") as caught:
+    with pytest.raises(InputError, match="reads texts, not images") as caught:
         capture(minilm, image=PICTURE)
     assert caught.value.field == "image"
     with pytest.raises(InputError, match="not both") as caught:
