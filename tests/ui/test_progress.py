@@ -73,9 +73,9 @@ def test_the_bar_does_not_outlive_work_that_failed(monkeypatch: pytest.MonkeyPat
         import streamlit as st
 
         from core import InputError
-        from ui.progress import Watch, run
+        from ui.progress import OnProgress, run
 
-        def work(on_progress: Watch) -> None:
+        def work(on_progress: OnProgress) -> None:
             on_progress(1)
             raise InputError("It cannot be read.", field="text")
 
