@@ -19,16 +19,9 @@ from core import AttentionTrace, Capture, Model, capture, load_model
 from core.attention.masks import Predicate
 from core.attention.pooling import Pooled
 from core.capturing.certifying import Certificate, certify
-from core.capturing.estimates import (
-    Run,
-    Speeds,
-    estimate,
-    in_words,
-    kept_bytes,
-    measuring_operations,
-    reading_operations,
-)
+from core.capturing.estimates import estimate, in_words, kept_bytes, measuring_operations, reading_operations
 from core.capturing.layers import missing_layers as layers_without_attention
+from core.capturing.speeds import Run, Speeds
 from core.capturing.weights_only import WeightsOnly, attention_weights
 from core.errors import InputError
 from core.figures.side_by_side import small

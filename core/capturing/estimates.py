@@ -1,29 +1,25 @@
 """Before a long run: how long it will take, and how much memory.
 
-Memory and operations are counted from the model's configuration and parameters. How fast this machine does them is learned
-from the runs that it has done: a busy machine is slower, and what it did last tells best what it will do next.
+Memory and operations are counted from the model's configuration and parameters; how fast this machine does them is learned from
+what it has done (`core.capturing.speeds`).
 """
 
 from __future__ import annotations
 
 import inspect
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from threading import Lock
-from typing import Literal
 
 import numpy as np
 import torch
 
 from core.capturing.capture import capture
+from core.capturing.speeds import Run, Speeds, Work
 from core.errors import InputError
 from core.models.model import Model
 from core.models.modules import kind_of
-
-Work = Literal["reading", "measuring"]
 
 # What configurations call the width of the hidden layer of their MLPs, and a limit to how far a head looks.
 _MLP_WIDTHS = ("intermediate_size", "ffn_dim", "encoder_ffn_dim", "d_ff", "hidden_dim", "n_inner")
@@ -39,61 +35,9 @@ _WEIGHT = 700  # operations in whose time an attention weight is measured
 _QUERY = 130  # weights in whose time a query of a head is summed up, however few keys it has
 _LAYER = 76_000  # weights in whose time a layer is prepared
 
-_ASSUMED = 2e-11  # seconds an operation, while nothing has run
-_RUNS = 8  # the latest of a model that count
-_FADING = 0.7  # how much less each of them counts than the one after it
-_ENOUGH = 0.1  # one run of a tenth of the size is enough to go by
 _DOUBT = 10  # by how much an estimate may be too long that has less to go by
 _TRIAL_TOKENS, _TRIAL_SECONDS = 64, 0.3
 _WORTH_A_TRIAL = 1.0  # seconds that work seems to take
-
-
-@dataclass(frozen=True)
-class Run:
-    """What a run has cost: operations as `reading_operations` and `measuring_operations` count them, and seconds."""
-
-    model: str
-    work: Work
-    operations: int
-    seconds: float
-
-
-class Speeds:
-    """How fast this machine is with its models, learned from what has run. Threads may share it."""
-
-    def __init__(self) -> None:
-        self._runs: deque[Run] = deque(maxlen=16 * _RUNS)
-        self._lock = Lock()
-
-    def learn(self, run: Run) -> None:
-        with self._lock:
-            self._runs.append(run)
-
-    def latest(self, model: str, work: Work) -> list[Run]:
-        """The runs that count, the last one last."""
-        with self._lock:
-            return [run for run in self._runs if (run.model, run.work) == (model, work)][-_RUNS:]
-
-    def seconds(self, model: str, work: Work, operations: int) -> tuple[float, bool]:
-        """(how long so many operations will take, whether runs of about that size tell).
-
-        The median over the latest runs of the same model and kind of work, in seconds an operation. A run counts less the more
-        it differs in size and the more runs came after it. Where too little has been measured, reading tells as well: what
-        was measured first of all was mostly preparation. Where nothing has run, an assumption is made.
-        """
-        runs = self.latest(model, work)
-        told = []
-        if work == "measuring" and self.latest(model, "reading"):
-            told = [self.seconds(model, "reading", operations)[0]]
-        if not runs:
-            return (told or [operations * _ASSUMED])[0], False
-        sizes = np.array([run.operations for run in runs], dtype=float)
-        rates = np.array([run.seconds for run in runs]) / sizes
-        counts = np.minimum(sizes / operations, operations / sizes) * _FADING ** np.arange(len(runs))[::-1]
-        order = np.argsort(rates)
-        middle = np.searchsorted(counts[order].cumsum(), counts.sum() / 2)
-        seconds, known = operations * float(rates[order][middle]), bool(counts.sum() >= _ENOUGH)
-        return seconds if known else min([seconds, *told]), known
 
 
 @dataclass(frozen=True)
