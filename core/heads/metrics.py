@@ -19,7 +19,7 @@ from torch import Tensor
 
 from core.capturing.capture import Capture
 from core.capturing.rows import Rows, row_blocks
-from core.heads.blocks import LOCAL, Block, Need, Text, text_of
+from core.heads.quantities import LOCAL, Block, Need, Text, text_of
 from core.models.modules import Kind
 
 

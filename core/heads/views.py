@@ -24,7 +24,7 @@ from core.attention.trace import Array
 from core.capturing.capture import Capture
 from core.capturing.rows import Rows, row_blocks
 from core.errors import InputError
-from core.heads.blocks import text_of
+from core.heads.quantities import text_of
 from core.models.modules import Kind
 from core.models.projections import head_weights
 from core.models.words import merge_keys, merge_queries, word_starts, word_texts

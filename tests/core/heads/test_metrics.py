@@ -6,8 +6,8 @@ import torch
 
 from core import capture, load_model
 from core.capturing.rows import Rows
-from core.heads.blocks import Text
 from core.heads.metrics import METRICS, NAMES, Metric, head_metrics, in_words, measure
+from core.heads.quantities import Text
 from tests.conftest import TEXTS
 from tests.core.tiny_models import tiny
 
