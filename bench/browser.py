@@ -20,6 +20,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from check import find_browser
 from tests.browser.driver import BROWSER_ARGUMENTS, App, Server
+from tests.source_files import ROOT
 from ui import state
 
 ROUNDS = 5
@@ -28,16 +29,7 @@ SENTENCE = "the cat saw the other cat and sat down "  # nine tokens
 MARK = "document.querySelectorAll('.js-plotly-plot').forEach((chart) => { chart.dataset.old = 1; })"
 # A changed chart is a new element; its drawn area is there once it is painted.
 REDRAWN = "(scope) => document.querySelector(`${scope} .js-plotly-plot:not([data-old]) .nsewdrag`) !== null"
-LESSONS = (
-    "softmax",
-    "scaling",
-    "masking",
-    "many_heads",
-    "self_and_cross",
-    "word_order",
-    "long_range",
-    "blocks",
-)
+LESSONS = sorted(page.stem for page in (ROOT / "pages/learn").glob("*.py"))
 
 
 def until_redrawn(page: Page, scope: str, act) -> float:

@@ -39,3 +39,15 @@ def eager_attentions(model, capture):
     network.set_attn_implementation("eager")
     with torch.inference_mode():
         return network(torch.tensor([capture.input_ids]), output_attentions=True)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Two processes get half of the list each: let both begin with the browser, whose tests take longest, and end with short
+    ones, of which whoever is done first takes some over."""
+    in_browser = [item for item in items if item.get_closest_marker("browser")]
+    others = [item for item in items if not item.get_closest_marker("browser")]
+    files = list(dict.fromkeys(item.path for item in in_browser))
+    first = [item for item in in_browser if item.path in files[: len(files) // 2]]
+    second = [item for item in in_browser if item.path not in files[: len(files) // 2]]
+    middle = max(0, len(items) // 2 - len(first))
+    items[:] = [*first, *others[:middle], *second, *others[middle:]]

@@ -62,6 +62,12 @@ def test_architecture_names_no_module_that_is_gone():
         assert (ROOT / name).exists(), name
 
 
+def test_every_lesson_is_in_the_menu_and_has_its_experiments():
+    menu = re.findall(r'^    "(\w+)": "', read("ui/shell.py"), flags=re.MULTILINE)
+    assert sorted(menu) == sorted(path.stem for path in (ROOT / "pages/learn").glob("*.py"))
+    assert all((ROOT / f"core/lessons/{name}.py").is_file() for name in menu)
+
+
 def test_glossary_explains_every_stage():
     words = {word.strip("* ").lower() for word in re.findall(r"\*\*(.+?)\*\*", read("docs/glossary.md"))}
     assert {stage.noun for stage in STAGES} | {"softmax"} <= words

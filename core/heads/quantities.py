@@ -127,6 +127,13 @@ class Block:
         weighted_scores = (self.weights * self.rows.scores).sum(-1)
         return (normaliser * self.total - weighted_scores).clamp_min(0)  # which rounding may miss by 1e-6
 
+    def on_key(self, key: int) -> Tensor:
+        """The weight on one key of the text, 0 where it is masked; NaN where the text is shorter."""
+        if key >= len(self.text.special):
+            return torch.full_like(self.largest, torch.nan)
+        # A block ends with the last key that any of its rows may attend to, which may come before this one.
+        return self.rows.at(torch.full((self.weights.shape[1], 1), key))[..., 0]
+
     @cached_property
     def near(self) -> Tensor:
         """The weights from LOCAL positions before each query to LOCAL after it: [heads, rows, 2 LOCAL + 1], 0 outside the

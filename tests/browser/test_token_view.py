@@ -425,11 +425,15 @@ def test_lines_follow_the_weights(show):
         view.number("seed", seed).idle()
         drawn = weights(COUNT, COUNT, seed=seed)
         strongest = np.sort(drawn.ravel())[-200:]
-        read = view.page.locator(".columns path").evaluate_all(
-            "all => all.map((path) => path.getAttribute('stroke-width'))"
-        )
-        widths = np.array(read, dtype=float)
-        np.testing.assert_allclose(widths, 0.75 + 4.25 * strongest / strongest.max(), atol=0.01)
+        expected = 0.75 + 4.25 * strongest / strongest.max()
+
+        def as_expected(expected: NDArray = expected) -> bool:
+            read = view.page.locator(".columns path").evaluate_all(
+                "all => all.map((path) => path.getAttribute('stroke-width'))"
+            )
+            return len(read) == len(expected) and np.allclose(np.array(read, dtype=float), expected, atol=0.01)
+
+        view.until(as_expected, "the lines do not have the widths of the weights")  # the view is drawn after the page
 
 
 # --- the text

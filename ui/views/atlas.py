@@ -15,6 +15,7 @@ from core.capturing.layers import layer_labels
 from core.figures.atlas import metric_grid, small_pictures
 from core.heads.metrics import METRICS, Metric, in_words
 from core.heads.patterns import blocks, columns, diagonal, pairs, read_keys, read_pairs
+from core.heads.probing import SCORES
 from ui import state, stores
 from ui.components.arrows import arrow_keys
 from ui.markdown import plain, show_error
@@ -24,7 +25,7 @@ from ui.views.pictures import show_heatmap
 PATTERN = "Match with a pattern"
 ON_TEXT, ON_RANDOM = "This text", "Random tokens, twice"
 COLOURS, PICTURES = "Colours", "Small pictures"
-PROBED = ("induction", "duplicate")
+OPENS_BY = "sink"
 HEIGHT = 470
 
 
@@ -49,7 +50,8 @@ def show_atlas(request: stores.KindRequest, capture: Capture, chosen: tuple[int,
     is_image = capture.model.reads_images  # which has no words, and so no metrics of words
     labels = {metric.label: metric for metric in METRICS if not is_image or np.isfinite(measured[metric.name]).any()}
     with by:
-        name = st.selectbox("Heads by", [*labels, PATTERN], index=2, key=state.METRIC, bind="query-params")
+        opening = [metric.name for metric in labels.values()].index(OPENS_BY)
+        name = st.selectbox("Heads by", [*labels, PATTERN], index=opening, key=state.METRIC, bind="query-params")
     with drawn:
         shown_as = st.segmented_control(
             "Drawn as", [COLOURS, PICTURES], default=COLOURS, required=True, key=state.ATLAS_BY, bind="query-params"
@@ -98,7 +100,7 @@ def _by_metric(request: stores.KindRequest, capture: Capture, metric: Metric, me
     """A metric on this text or on the probe. Induction and duplicates are a matter for the probe, unless one says so."""
     read = "image" if capture.model.reads_images else "text"
     probes = read == "text" and request.kind == "self"
-    default = ON_RANDOM if metric.name in PROBED and probes else ON_TEXT
+    default = ON_RANDOM if metric.name in SCORES and probes else ON_TEXT
     place, about = st.columns([5, 4], vertical_alignment="bottom")
     with place:
         on = None
@@ -129,7 +131,7 @@ def _by_metric(request: stores.KindRequest, capture: Capture, metric: Metric, me
         f"{', '.join(map(str, stores.PROBE_SEEDS))}; ± is the standard error of the "
         f"mean over these seeds."
     )
-    if metric.name in PROBED:
+    if metric.name in SCORES:
         notes["null"] = grid(probed, f"{metric.name}_null", shape)
         notes["clear"] = grid(probed, f"is_{metric.name}", shape)
         caption += (
