@@ -22,6 +22,7 @@ Scale = Literal["signed", "share", "permission"]
 
 MAX_CELLS = 256  # drawn per side: more than a chart has pixels for is only slow
 WIDTH = 480  # pixels: a picture beside a column of words, in a window 1024 wide
+SMALLEST = 9  # pixels: letters of numbers in cells
 NARROW = 300  # pixels: below, letters and the colour bar are smaller
 MAX_NUMBERS = 9  # along a side whose rows or columns are only numbered
 LETTER = 0.6  # the width of a letter, as a share of its height
@@ -115,27 +116,17 @@ def pooled_heatmap(
     shape, allowed = drawn.shape, drawn.allowed
     limit = _largest(drawn.values) if limit is None else limit
     narrow = compact or width < NARROW
+    size = 11 if compact else 12 if narrow else 14
+    colour_bar = 12 if scale == "permission" else 50 if narrow else 66  # and its numbers
+    margins = _margins(shape, rows, columns, size, titled=not compact) | {"r": colour_bar}
+    room = width - margins["l"] - margins["r"]
     prints = not compact and shape[0] <= PRINTED_CELLS and shape[1] <= printed
+    number_size = min(13, int(room / shape[1] / (LETTER * len("−0.12" if scale == "signed" else "0.12"))))
 
     traces: list[go.Heatmap | go.Scatter] = []
     if scale != "permission":
-        traces.append(
-            go.Heatmap(
-                z=drawn.values,
-                x=drawn.columns,
-                y=drawn.rows,
-                xaxis="x2",
-                yaxis="y2",
-                name=name,
-                zmin=-limit if scale == "signed" else 0,
-                zmax=limit,
-                colorscale=DIVERGING if scale == "signed" else SEQUENTIAL,
-                colorbar=_colour_bar(narrow),
-                texttemplate="%{z:.2f}" if prints else None,
-                textfont={"size": 13} if prints else None,
-                **_hover(name, rows, columns, drawn, hover),
-            )
-        )
+        letters = max(number_size, SMALLEST) if prints else None
+        traces.append(_numbers(drawn, rows, columns, name, scale, limit, hover, narrow=narrow, letters=letters))
     if scale == "permission" or not allowed.all():
         hover_text = f"{forbidden_name}: may not attend" if forbidden_name == "masked" else forbidden_name
         traces.append(_permissions(allowed, drawn, rows, columns, hover_text, show_allowed=scale == "permission"))
@@ -143,10 +134,6 @@ def pooled_heatmap(
     has_legend = len(traces) > 1
     if not has_legend and rows.pinned is columns.pinned is None:
         traces.append(go.Scatter(x=[None], y=[None], hoverinfo="skip"))  # axes with nothing on them show no labels
-    size = 11 if compact else 12 if narrow else 14
-    colour_bar = 12 if scale == "permission" else 50 if narrow else 66  # and its numbers
-    margins = _margins(shape, rows, columns, size, titled=not compact) | {"r": colour_bar}
-    room = width - margins["l"] - margins["r"]
     max_across = _fitting(room, shape[1], columns, size, max_labels=12 if compact else MAX_LABELS)
     # A line of text needs about 14 pixels, and a fifth of the height is not the picture's.
     max_down = MAX_NUMBERS if rows.tokens is None else height // 18
@@ -176,6 +163,36 @@ def pooled_heatmap(
         },
     }
     return go.Figure(traces, layout)
+
+
+def _numbers(
+    drawn: Pooled,
+    rows: Axis,
+    columns: Axis,
+    name: str,
+    scale: Scale,
+    limit: float,
+    hover: tuple[str, NDArray[np.floating]] | None,
+    *,
+    narrow: bool,
+    letters: int | None,
+) -> go.Heatmap:
+    """The cells in their colours; with their numbers in letters of that many pixels, or None without."""
+    return go.Heatmap(
+        z=drawn.values,
+        x=drawn.columns,
+        y=drawn.rows,
+        xaxis="x2",
+        yaxis="y2",
+        name=name,
+        zmin=-limit if scale == "signed" else 0,
+        zmax=limit,
+        colorscale=DIVERGING if scale == "signed" else SEQUENTIAL,
+        colorbar=_colour_bar(narrow),
+        texttemplate="%{z:.2f}" if letters else None,
+        textfont={"size": letters} if letters else None,
+        **_hover(name, rows, columns, drawn, hover),
+    )
 
 
 def _largest(values: NDArray[np.floating]) -> float:
