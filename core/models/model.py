@@ -60,8 +60,12 @@ class Model:
         if self.tokenizer is None or self.is_encoder_decoder or self.has_language_model_head:
             return False
         separator = self.tokenizer.sep_token_id
-        one, two = self.tokenizer("a")["input_ids"], self.tokenizer("a", "a")["input_ids"]
-        return separator is not None and two.count(separator) > one.count(separator)
+        one, two = self.tokenizer("a"), self.tokenizer("a", "a")
+        if separator is None or two["input_ids"].count(separator) <= one["input_ids"].count(separator):
+            return False
+        # A tokenizer may tell the texts apart by more types than a model of another folder has embeddings for.
+        types = getattr(self.network.config, "type_vocab_size", None)
+        return not types or max(two.get("token_type_ids", [0])) < types
 
     @property
     def max_tokens(self) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from transformers import BertConfig, BertModel
 
 from core import capture, load_model
 from core.capturing.weights_only import attention_weights
@@ -45,3 +46,18 @@ def test_a_model_that_wants_too_large_a_picture_is_refused() -> None:
     network.config.image_size = 10**6
     with pytest.raises(InputError, match="1,000,000 × 1,000,000 pixels; at most 16 million"):
         image_size(load_model(network))
+
+
+def test_a_pair_is_refused_where_the_model_cannot_tell_two_texts_apart(minilm) -> None:
+    config = BertConfig(
+        vocab_size=30_522,
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=8,
+        type_vocab_size=1,
+    )
+    model = load_model(BertModel(config), tokenizer=minilm.tokenizer)
+    assert capture(model, "The cat sat").layers() == 1
+    with pytest.raises(InputError, match="takes one text, not a pair"):
+        capture(model, "The cat sat", pair="and the dog ran")
