@@ -3,9 +3,9 @@
 import streamlit as st
 
 from ui import stores
-from ui.controls.scene import choose_place, choose_text
 from ui.views.atlas import measure, show_atlas
 from ui.views.head_view import show_head
+from ui.views.scene import choose_place, choose_text
 
 passed = choose_text(more=True, max_tokens=None, measuring=True)
 if passed is not None:

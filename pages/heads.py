@@ -1,8 +1,8 @@
 """Any head of any model: its stages, what it shares with other heads, and its own weight matrices."""
 
-from ui.controls.scene import choose_head, choose_text
 from ui.views.head_notes import show_key_sharing, show_layer_number, show_next_tokens
 from ui.views.projections import show_head_weights
+from ui.views.scene import choose_head, choose_text
 from ui.views.stage_view import show_stages
 
 passed = choose_text(more=True)

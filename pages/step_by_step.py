@@ -1,6 +1,6 @@
 """One head, from query, key and value to its output, on numbers of any origin."""
 
-from ui.controls.scene import pick_source
+from ui.views.scene import pick_source
 from ui.views.stage_view import show_stages
 
 scene = pick_source()

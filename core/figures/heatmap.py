@@ -22,6 +22,7 @@ Scale = Literal["signed", "share", "permission"]
 
 MAX_CELLS = 256  # drawn per side: more than a chart has pixels for is only slow
 WIDTH = 480  # pixels: a picture beside a column of words, in a window 1024 wide
+LEGEND = 28  # pixels above the cells
 SMALLEST = 9  # pixels: letters of numbers in cells
 NARROW = 300  # pixels: below, letters and the colour bar are smaller
 MAX_NUMBERS = 9  # along a side whose rows or columns are only numbered
@@ -135,12 +136,12 @@ def pooled_heatmap(
     if not has_legend and rows.pinned is columns.pinned is None:
         traces.append(go.Scatter(x=[None], y=[None], hoverinfo="skip"))  # axes with nothing on them show no labels
     max_across = _fitting(room, shape[1], columns, size, max_labels=12 if compact else MAX_LABELS)
-    # A line of text needs about 14 pixels, and a fifth of the height is not the picture's.
-    max_down = MAX_NUMBERS if rows.tokens is None else height // 18
+    down = height - margins["b"] - LEGEND  # a line of text needs a quarter more than its letters
+    max_down = MAX_NUMBERS if rows.tokens is None else max(1, int(down / size / 1.25))
     layout = {
         "template": TEMPLATE,
         "height": height,
-        "margin": margins | {"t": 28 if has_legend else 8, "autoexpand": False},
+        "margin": margins | {"t": LEGEND if has_legend else 8, "autoexpand": False},
         "font": {"size": size},
         "showlegend": has_legend,
         "legend": {"itemclick": False},

@@ -12,10 +12,10 @@ from core.figures.side_by_side import side_by_side, small
 from core.heads.contributions import lengths
 from core.lessons.many_heads import PAIR, PAIR_WORDS, ManyHeads, fetch, heads_of_a_sentence, strongest_word
 from ui import state, stores
-from ui.controls.scene import SENTENCE, choose_text, number_picker, opening_head
 from ui.markdown import quoted
 from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, show_chart, show_lesson
 from ui.views.pictures import show_heatmap
+from ui.views.scene import SENTENCE, choose_text, number_picker, opening_head
 
 HEAD_COUNTS = (1, 2, 4, 8, 12)
 ACROSS = {1: 2, 2: 2, 4: 4, 8: 4, 9: 5, 12: 6}  # small pictures in a line, by the number of heads

@@ -16,11 +16,11 @@ from core.figures.heatmap import WIDTH, Axis, heatmap
 from core.lessons.masking import fill, lowest_number, weight_on_forbidden, without_care
 from ui import state
 from ui.controls.mask_choice import pick_mask
-from ui.controls.scene import number_picker
 from ui.controls.toy import sentence_knob
 from ui.markdown import plain, quoted
 from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, real_head, show_chart, show_lesson
 from ui.views.pictures import show_heatmap
+from ui.views.scene import number_picker
 from ui.views.tables import numbers, table
 
 SENTENCE = "The cat sat. A dog ran."

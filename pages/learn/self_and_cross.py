@@ -21,9 +21,9 @@ from core.lessons.self_and_cross import (
     query_changes,
 )
 from ui import state, stores
-from ui.controls.scene import number_picker
 from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, show_chart, show_lesson
 from ui.views.pictures import show_heatmap
+from ui.views.scene import number_picker
 
 READ, INSTEAD, WRITTEN = "Le chat est sur le tapis.", "Il pleut.", "The cat is on"
 FIRST, SECOND = "The cat sat on the mat.", "A kitten is sitting on a rug."

@@ -19,7 +19,7 @@ from core.heads.views import View, Viewed
 from core.models.words import word_starts
 from tests.browser.driver import App
 from ui import state
-from ui.controls.scene import SENTENCE
+from ui.views.scene import SENTENCE
 
 pytestmark = pytest.mark.browser
 

@@ -9,7 +9,7 @@ import pytest
 from core import attend, capture
 from tests.browser.driver import AS_IT_IS
 from ui import state
-from ui.controls.scene import SENTENCE
+from ui.views.scene import SENTENCE
 
 pytestmark = pytest.mark.browser
 

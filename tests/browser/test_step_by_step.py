@@ -12,7 +12,7 @@ from core.figures.labels import visible
 from tests.browser.driver import AS_IT_IS, CHANGED, STAGES, small
 from tests.conftest import eager_attentions
 from ui import state
-from ui.controls.scene import SENTENCE
+from ui.views.scene import SENTENCE
 
 pytestmark = pytest.mark.browser
 TWICE = "the cat saw the other cat"

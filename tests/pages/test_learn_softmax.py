@@ -7,8 +7,8 @@ import pytest
 from core.lessons.softmax import in_formats, normalised, precisions, softmax_steps
 from tests.pages.lessons import open_lesson, said
 from ui import state
-from ui.controls.scene import SENTENCE, opening_head
 from ui.views.lesson import IN_A_MODEL
+from ui.views.scene import SENTENCE, opening_head
 from ui.views.tables import numbers, small_number
 
 opened = partial(open_lesson, "softmax")

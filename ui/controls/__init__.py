@@ -1,1 +1,1 @@
-"""From widgets to what a page shows: sources, masks, switches."""
+"""Widgets that several pages share: masks, switches, matrices of one's own, a short sentence."""

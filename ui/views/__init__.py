@@ -1,1 +1,1 @@
-"""What a page shows: traces, heads, the grid of all heads, tables."""
+"""What a page shows: a trace from any source, its stages, heads, the grid of all heads, tables."""

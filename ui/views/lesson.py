@@ -12,8 +12,8 @@ from streamlit.delta_generator import DeltaGenerator
 from core import Capture, InputError
 from core.models.modules import Kind
 from ui import state, stores
-from ui.controls.scene import Scene, choose_head, choose_text
 from ui.markdown import show_error
+from ui.views.scene import Scene, choose_head, choose_text
 
 IN_A_MODEL = "In a real model"
 

@@ -15,10 +15,10 @@ from core.figures.stages import colour_limit, stage_figure
 from ui import state
 from ui.components import pin
 from ui.controls import what_if
-from ui.controls.scene import Scene
 from ui.markdown import plain, quoted
 from ui.views.certificate import show_certificate
 from ui.views.pictures import show_heatmap
+from ui.views.scene import Scene
 
 # Pixels in a window 1024 wide, of a picture with another beside it and of one among three.
 ONE_OF_TWO, ONE_OF_THREE = 240, 270

@@ -114,7 +114,7 @@ def choose_text(
         return None
     beside = {"model": model_place, "text": problem, "image": problem}
     if not model.captures and not model.reads_images:
-        weights = _read(request, _handed_out, beside)
+        weights = _read(request, _exposed, beside)
         if weights is not None:
             with places[0]:
                 layer = number_picker("Layer", state.LAYER, weights.layers(), 0)
@@ -212,7 +212,7 @@ def _captured(
     return None if capture is None else (request, capture)
 
 
-def _handed_out(request: stores.TextRequest) -> WeightsOnly:
+def _exposed(request: stores.TextRequest) -> WeightsOnly:
     with st.spinner("Reading the text"):
         return stores.weights_only(request)
 
