@@ -129,6 +129,27 @@ def test_labels_below_columns_have_room(width, compact, count):
     assert len(axis.tickvals) == 1 or min(np.diff(axis.tickvals)) * cell * np.sin(np.pi / 4) >= axis.tickfont.size
 
 
+@pytest.mark.parametrize("height", [210, 330, 560])
+@pytest.mark.parametrize("compact", [True, False])
+@pytest.mark.parametrize("count", [5, 16, 200])
+def test_labels_beside_rows_have_room(height, compact, count):
+    tokens = ["token"] * count
+    forbidden = np.tri(count, 16, dtype=bool)  # with a legend, which leaves the least room
+    figure = heatmap(
+        np.ones((count, 16)),
+        Axis("query", tokens, count // 3),
+        Axis("key", ["because"] * 16),
+        name="w",
+        forbidden=forbidden,
+        height=height,
+        compact=compact,
+    )
+    axis, margin = figure.layout.yaxis, figure.layout.margin
+    cell = (height - margin.t - margin.b) / count
+    assert count // 3 in axis.tickvals
+    assert len(axis.tickvals) == 1 or min(np.diff(axis.tickvals)) * cell >= axis.tickfont.size
+
+
 def test_the_pin_is_a_frame_around_its_cell(trace):
     shapes = stage_figure(BY_KEY["weights"], trace, TOKENS, TOKENS, pin=(3, 1)).layout.shapes
     thick = max(shapes, key=lambda shape: shape.line.width)
