@@ -23,6 +23,7 @@ Scale = Literal["signed", "share", "permission"]
 MAX_CELLS = 256  # drawn per side: more than a chart has pixels for is only slow
 WIDTH = 480  # pixels: a picture beside a column of words, in a window 1024 wide
 LEGEND = 28  # pixels above the cells
+MANY = 24  # labels: more are written smaller
 SMALLEST = 9  # pixels: letters of numbers in cells
 NARROW = 300  # pixels: below, letters and the colour bar are smaller
 MAX_NUMBERS = 9  # along a side whose rows or columns are only numbered
@@ -136,12 +137,12 @@ def pooled_heatmap(
     if not has_legend and rows.pinned is columns.pinned is None:
         traces.append(go.Scatter(x=[None], y=[None], hoverinfo="skip"))  # axes with nothing on them show no labels
     max_across = _fitting(room, shape[1], columns, size, max_labels=12 if compact else MAX_LABELS)
-    down = height - margins["b"] - LEGEND  # a line of text needs a quarter more than its letters
-    max_down = MAX_NUMBERS if rows.tokens is None else max(1, int(down / size / 1.25))
+    top = LEGEND if has_legend else 8
+    max_down = MAX_NUMBERS if rows.tokens is None else _fitting_down(height - margins["b"] - top, size)
     layout = {
         "template": TEMPLATE,
         "height": height,
-        "margin": margins | {"t": LEGEND if has_legend else 8, "autoexpand": False},
+        "margin": margins | {"t": top, "autoexpand": False},
         "font": {"size": size},
         "showlegend": has_legend,
         "legend": {"itemclick": False},
@@ -315,6 +316,12 @@ def _fitting(room: float, count: int, columns: Axis, size: int, *, max_labels: i
     return max(1, min(max_labels, int(room / needed)))
 
 
+def _fitting_down(room: float, size: int) -> int:
+    """How many labels fit beside the rows: a line of text needs a fifth more than its letters."""
+    usual, smaller = (int(room / letters / 1.2) for letters in (size, size - 2))
+    return max(1, smaller if smaller > MANY else usual)
+
+
 def _width(text: str) -> float:
     """How many letters wide a label is, about: full-width letters and pictures count twice."""
     shown = html.unescape(text)
@@ -338,7 +345,7 @@ def _shown_axis(count: int, axis: Axis, size: int, max_labels: int, *, titled: b
         "tickmode": "array",
         "tickvals": places,
         "ticktext": labels,
-        "tickfont": {"size": size if len(places) <= 24 else size - 2},
+        "tickfont": {"size": size if len(places) <= MANY else size - 2},
         "showgrid": False,
         "zeroline": False,
     }
