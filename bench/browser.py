@@ -181,7 +181,7 @@ def measure_steps(browser: Browser, server: Server) -> None:
 def measure_atlas(browser: Browser, server: Server) -> None:
     app = App(browser.new_context(viewport=SCREEN), server)
     traffic = Traffic().listen(app.page)
-    app.open("/atlas?model=SmolLM2-135M-Instruct")
+    app.open("/heads?metric=sink&model=SmolLM2-135M-Instruct")
     for tokens in (32, 512, 2048, 4096):
         seconds, megabytes = walk(app, traffic, tokens)
         print(

@@ -1,16 +1,23 @@
-"""Any head of any model: its stages, what it shares with other heads, and its own weight matrices."""
+"""Every head of a model at once, and any of them in detail, for texts as long as the model reads."""
 
-from ui.views.head_notes import show_key_sharing, show_layer_number, show_next_tokens
-from ui.views.projections import show_head_weights
-from ui.views.scene import choose_head, choose_text
-from ui.views.stage_view import show_stages
+import streamlit as st
 
-passed = choose_text(more=True)
+from ui import stores
+from ui.views.atlas import measure, show_atlas
+from ui.views.head_view import show_head
+from ui.views.scene import choose_place, choose_text
+
+passed = choose_text(more=True, max_tokens=None, measuring=True)
 if passed is not None:
     request, capture, places = passed
-    layer, head, kind, scene = choose_head(request, capture, places)
-    show_layer_number(capture, layer, kind)
-    show_key_sharing(capture, layer, head, kind)
-    show_stages(scene)
-    show_next_tokens(capture)
-    show_head_weights(capture, layer, head, kind)
+    kind, layer, head = choose_place(request, capture, places)
+    atlas, detail = st.columns([5, 7], gap="medium")
+    of = stores.KindRequest(request, kind)
+    with atlas:
+        measured = measure(of, capture)
+    # The head comes first: it is what a visitor who walks through the atlas waits for.
+    with detail:
+        show_head(of, capture, layer, head, measured)
+    if measured is not None:
+        with atlas:
+            show_atlas(of, capture, (layer, head), measured)

@@ -9,7 +9,7 @@ ROOT = Path(__file__).parent.parent
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-from ui import state  # noqa: E402 - only now can it be found
+from ui import links, state  # noqa: E402 - only now can it be found
 
 st.set_page_config(page_title="Headlight", page_icon=str(ROOT / "ui/icon.png"), layout="wide")
 st.html("<style>.stMainBlockContainer { padding-top: 4.2rem; padding-bottom: 3rem; }</style>")
@@ -23,16 +23,27 @@ LESSONS = {
     "long_range": "Long range",
     "blocks": "In blocks",
 }
+STEPS = st.Page(ROOT / "pages/step_by_step.py", title="Step by step", icon=":material/steps:", default=True)
+HEADS = st.Page(ROOT / "pages/heads.py", title="Heads", icon=":material/apps:")
+
+
+def lead_on() -> None:
+    """The atlas is now the page "Heads"."""
+    st.switch_page(HEADS, query_params=links.here())
+
+
+OLD_ATLAS = st.Page(lead_on, title="Atlas", url_path="atlas", visibility="hidden")
 page = st.navigation(
     {
-        "": [
-            st.Page(ROOT / "pages/step_by_step.py", title="Step by step", icon=":material/steps:", default=True),
-            st.Page(ROOT / "pages/atlas.py", title="Atlas", icon=":material/apps:"),
-            st.Page(ROOT / "pages/heads.py", title="Heads", icon=":material/grid_on:"),
-        ],
+        "": [STEPS, HEADS, OLD_ATLAS],
         "Learn": [st.Page(ROOT / f"pages/learn/{name}.py", title=title) for name, title in LESSONS.items()],
     },
     position="top",
 )
+if page == HEADS and links.are_of_old_heads():
+    st.switch_page(STEPS, query_params=links.here())
+links.read(page.url_path)
 state.carry_over(page)
+notes = st.empty()
 page.run()
+links.write(notes)

@@ -16,6 +16,9 @@ QUERY, KEY = "query", "key"
 SHARED = (TEXT, PAIR, TARGET, MODEL, KIND, LAYER, HEAD, QUERY, KEY)
 PAGE = "page_before"
 
+# The address: what it asks for and nobody has read yet, what of that is not there, what the page says, and whatever it has said
+ASKED, IN_VAIN, SAID, KNOWN = "asked", "in_vain", "said", "known"
+
 # Clicks and presses
 PIN = "pin"  # the click listener
 PINNED_BLOCK = "pinned_block"  # a click on a pooled picture, until the page has looked for its strongest cell

@@ -71,11 +71,13 @@ def either(*predicates: Predicate) -> Predicate:
 class NamedMask:
     """A mask as menus offer it.
 
+    name       what a person calls it
     predicate  made of the mask's number and the number of keys; a mask without a number passes it over
     number     what the number is called: "window"; None where there is none
     words      what `describe` says of such a mask, {} for its number; empty where `describe` tells it apart by itself
     """
 
+    name: str
     predicate: Callable[[int, int], Predicate]
     number: str | None = None
     words: str = ""
@@ -85,21 +87,24 @@ class NamedMask:
         return grid(self.predicate(number, keys), queries, keys)
 
 
-# Every menu of masks offers these. Their names stand in addresses: add, but do not rename.
+# Every menu of masks offers these. The words before them stand in addresses: add, but do not change them.
 MASKS = {
-    "None": NamedMask(lambda _number, _keys: everything),
-    "Causal": NamedMask(lambda _number, _keys: causal),
-    "Causal window": NamedMask(
-        lambda window, _keys: both(causal, sliding_window(window)), "window", "causal, sliding window of {}"
+    "none": NamedMask("None", lambda _number, _keys: everything),
+    "causal": NamedMask("Causal", lambda _number, _keys: causal),
+    "causal-window": NamedMask(
+        "Causal window",
+        lambda window, _keys: both(causal, sliding_window(window)),
+        "window",
+        "causal, sliding window of {}",
     ),
-    "Sliding window": NamedMask(
-        lambda window, _keys: sliding_window(window), "window", "sliding window of {} to each side"
+    "window": NamedMask(
+        "Sliding window", lambda window, _keys: sliding_window(window), "window", "sliding window of {} to each side"
     ),
-    "Prefix": NamedMask(
-        lambda length, _keys: either(causal, prefix(length)), "open keys", "causal with an open prefix of {}"
+    "prefix": NamedMask(
+        "Prefix", lambda length, _keys: either(causal, prefix(length)), "open keys", "causal with an open prefix of {}"
     ),
-    "Packed blocks": NamedMask(lambda size, _keys: block(size), "block size", "blocks of {}"),
-    "Padding": NamedMask(lambda padded, keys: padding(np.arange(keys) < keys - padded), "padded keys"),
+    "blocks": NamedMask("Packed blocks", lambda size, _keys: block(size), "block size", "blocks of {}"),
+    "padding": NamedMask("Padding", lambda padded, keys: padding(np.arange(keys) < keys - padded), "padded keys"),
 }
 
 

@@ -35,7 +35,7 @@ def in_a_model(part: Part) -> None:
     chosen = real_head()
     if chosen is None:
         return
-    scene = chosen.scene
+    _, scene = chosen
     picture, knobs = picture_and_knobs(part)
     last = len(scene.query_tokens) - 1
     show_blocks(scene.trace, scene.query_tokens, scene.key_tokens, picture, knobs, opening=last)
@@ -102,13 +102,14 @@ def show_outputs(blocks: Blocks, row: AttentionTrace) -> None:
 
 PARTS = (
     Part(
+        "sentence",
         "A sentence",
         "A softmax seems to need the whole row of scores. It does not: after each block of keys, keep the largest score m, the "
         "sum of e^(score − m) and the output so far. When m grows, multiply the old sum by e^(old m − new m). Every row of the "
         "lower picture is exact attention over the keys so far. This is how FlashAttention never stores all scores.",
         a_sentence,
     ),
-    Part(IN_A_MODEL, "The same head, in blocks. Masked keys add nothing.", in_a_model),
+    Part("model", IN_A_MODEL, "The same head, in blocks. Masked keys add nothing.", in_a_model),
 )
 
 show_lesson("In blocks", PARTS)

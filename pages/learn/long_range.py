@@ -94,18 +94,21 @@ def in_a_model(part: Part) -> None:
 
 PARTS = (
     Part(
+        "steps",
         "Steps and operations",
         "A recurrent layer reads token after token: n steps between the first and the last. Attention joins any two in one "
         "step. It takes n²d multiplications instead of nd²: more, once the text has more tokens than a vector has numbers.",
         steps_and_operations,
     ),
     Part(
+        "gradients",
         "Gradients",
         "How strongly the last output depends on each earlier token, in untrained layers. In a recurrent layer the gradient "
         "is multiplied at every step: factors below 1 make it vanish, above 1 explode. Attention needs one step.",
         gradients,
     ),
     Part(
+        "model",
         IN_A_MODEL,
         "How far each head looks, averaged with its weights. Many heads rest on the first token: leave it out to see what "
         "else they do.",

@@ -195,23 +195,27 @@ def in_a_model(part: Part) -> None:
 
 PARTS = (
     Part(
+        "split",
         "Split and join",
         "Queries, keys and values are cut into h pieces. Each head attends with its own piece; the outputs are put side by "
         "side and multiplied by W_O. More heads are narrower heads: the parameters stay 4 · d_model².",
         split_and_join,
     ),
     Part(
+        "sum",
         "A sum of heads",
         "W_O can be cut by rows, one block a head. So the output is a sum: each head adds its own part.",
         sum_of_heads,
     ),
     Part(
+        "several",
         "Why several",
         "A row of weights adds up to 1. One head that needs two words gets a blend: at one half, both sentences look the "
         "same. Two heads bring both words whole.",
         why_several,
     ),
     Part(
+        "model",
         IN_A_MODEL,
         "The heads of one layer look at different words. The length of a contribution is how much a head adds; along the sum "
         "it can be negative.",

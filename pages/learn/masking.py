@@ -100,7 +100,8 @@ def in_a_model(part: Part) -> None:
     chosen = real_head()
     if chosen is None:
         return
-    scene, trace = chosen.scene, chosen.scene.trace
+    _, scene = chosen
+    trace = scene.trace
     without = trace.changed(mask=np.ones(trace.shape, dtype=bool))
     show_three("**M** of this layer", trace, without, scene.query_tokens, scene.key_tokens)
     kind = m.describe(trace.mask)
@@ -165,23 +166,26 @@ def _show(figure: go.Figure, name: str, alt: str) -> None:
 
 PARTS = (
     Part(
+        "patterns",
         "Patterns",
         "M is added to the scores before the softmax: 0 changes nothing, −∞ leaves nothing, because e^−∞ = 0.",
         patterns,
     ),
     Part(
+        "zero",
         "Why not 0",
         "0 is a score like any other: e^0 = 1. Forbidden keys that get 0 keep a share, and take it from the others. Only −∞ "
         "leaves exactly 0.",
         why_not_0,
     ),
     Part(
+        "empty",
         "Nothing left",
         "Padding before the text, and a causal mask: the first queries may look at nothing. Headlight makes their weights 0. "
         "Elsewhere −∞ − (−∞) is NaN, or the lowest number in place of −∞ makes a uniform row, an average of padding.",
         nothing_left,
     ),
-    Part(IN_A_MODEL, "The mask that the model used in this layer.", in_a_model),
+    Part("model", IN_A_MODEL, "The mask that the model used in this layer.", in_a_model),
 )
 
 show_lesson("Masks", PARTS)

@@ -233,9 +233,10 @@ OVERALL = {
 
 
 def in_a_model(part: Part) -> None:
-    chosen = real_head()
-    if chosen is None:
+    found = real_head()
+    if found is None:
         return
+    chosen, _ = found
     scores = stores.scores_of_all_heads(chosen.request, chosen.kind)
     picture, knobs = picture_and_knobs(part)
     with knobs:
@@ -271,27 +272,42 @@ def in_a_model(part: Part) -> None:
 
 
 PARTS = (
-    Part("Dot products", "Each dimension adds a term. With 2, 4 and 6 dimensions: 11, 50 and 133.", dot_products),
     Part(
+        "products",
+        "Dot products",
+        "Each dimension adds a term. With 2, 4 and 6 dimensions: 11, 50 and 133.",
+        dot_products,
+    ),
+    Part(
+        "spread",
         "Spread",
         "Independent entries, mean 0, variance 1: each term of q · k has variance 1, and variances add up to d_k. Dividing "
         "by √d_k brings it back to 1.",
         spread,
     ),
-    Part("Saturation", "Unscaled, one key takes nearly all the weight; the entropy approaches 0.", saturation),
     Part(
+        "saturation",
+        "Saturation",
+        "Unscaled, one key takes nearly all the weight; the entropy approaches 0.",
+        saturation,
+    ),
+    Part(
+        "gradient",
         "Gradient",
         "J tells how weights follow scores. Unscaled, its norm first rises, then falls. The middle row's gradient fades, "
         "while the mean stays large.",
         gradient,
     ),
     Part(
+        "depth",
         "Depth",
         "Untrained layers. With normalisation, unscaled gradients are larger and grow faster towards layer 0. Without, "
         "W_Q of later layers receives none, scaled or not.",
         depth,
     ),
-    Part(IN_A_MODEL, "A dot is a head; dashed: random vectors. Trained heads spread more or less.", in_a_model),
+    Part(
+        "model", IN_A_MODEL, "A dot is a head; dashed: random vectors. Trained heads spread more or less.", in_a_model
+    ),
 )
 
 show_lesson("Why 1/√d_k", PARTS)

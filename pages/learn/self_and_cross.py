@@ -193,24 +193,28 @@ def in_a_model(part: Part) -> None:
 
 PARTS = (
     Part(
+        "three",
         "Three blocks",
         "An encoder reads a text, a decoder writes one. Queries are rows, keys columns; the output has one row a query. "
         "Only the decoder's first block may not look ahead. Untrained toy weights.",
         three_blocks,
     ),
     Part(
+        "keys",
         "Other keys",
         "The queries come from the written text alone. Another text to read changes keys, values and weights, but no query, "
         "and the output keeps its rows.",
         other_texts,
     ),
     Part(
+        "whole",
         "A whole model",
         "BART's architecture, random weights: no trained encoder-decoder is there without a network. The queries of layer 0 "
         "ignore what is read; those of layer 1 carry what layer 0 brought.",
         whole_model,
     ),
     Part(
+        "model",
         IN_A_MODEL,
         "An encoder that reads two texts as one crosses without a second block: in the off-diagonal parts of its weights.",
         in_a_model,

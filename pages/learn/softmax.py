@@ -139,7 +139,8 @@ def in_a_model(part: Part) -> None:
     chosen = real_head()
     if chosen is None:
         return
-    results = precisions(chosen.scene.trace)
+    _, scene = chosen
+    results = precisions(scene.trace)
     picture, panel = st.columns([6, 5], gap="medium")
     with picture:
         errors = {
@@ -170,23 +171,26 @@ def _names(scores: NDArray[np.floating]) -> list[str]:
 
 PARTS = (
     Part(
+        "weights",
         "Scores to weights",
         "Raise e to each score, then divide by the sum. The weights are never negative and add up to 1. Order is kept. Adding "
         "a constant changes nothing: it multiplies every exponential, and their sum, by the same factor.",
         scores_to_weights,
     ),
     Part(
+        "others",
         "Not the same",
         "RMS and Euclidean length divide every score by one number: signs stay, and the results do not add up to 1.",
         not_the_same,
     ),
     Part(
+        "overflow",
         "Overflow",
         "e^x soon leaves the range of a number format: infinity divided by infinity is NaN, no number. Subtracting the row's "
         "maximum first makes the largest exponential 1 and changes no weight.",
         overflow,
     ),
-    Part(IN_A_MODEL, "One head's softmax in three number formats, against float64.", in_a_model),
+    Part("model", IN_A_MODEL, "One head's softmax in three number formats, against float64.", in_a_model),
 )
 
 show_lesson("Softmax", PARTS)

@@ -26,8 +26,9 @@ from core.lessons.word_order import (
 from ui import state
 from ui.components.pin import pinned
 from ui.markdown import plain, quoted
-from ui.views.lesson import IN_A_MODEL, Part, RealHead, picture_and_knobs, real_head, show_chart, show_lesson
+from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, real_head, show_chart, show_lesson
 from ui.views.pictures import show_heatmap
+from ui.views.scene import RealHead, Scene
 
 POSITIONS = 64
 SHOWN_TOKENS = 16
@@ -195,14 +196,15 @@ def t5(picture: DeltaGenerator, *, bidirectional: bool) -> None:
 
 
 def in_a_model(part: Part) -> None:
-    chosen = real_head()
-    if chosen is None:
+    found_head = real_head()
+    if found_head is None:
         return
+    chosen, scene = found_head
     rotation = rotary_of(chosen.capture, chosen.layer, chosen.kind)
     if rotation is None:
-        without_rotation(chosen)
+        without_rotation(chosen, scene)
         return
-    trace = chosen.scene.trace
+    trace = scene.trace
     picture, knobs = picture_and_knobs(part)
     with knobs:
         query, key = pinned(trace)
@@ -226,14 +228,14 @@ def in_a_model(part: Part) -> None:
             ]
             figure = lines(curves, x="distance from query to key (tokens)", y="raw score")
             show_chart(figure, "score by distance", "The score these two tokens would have at other distances.")
-        words = chosen.scene.query_tokens[query], chosen.scene.key_tokens[key]
+        words = scene.query_tokens[query], scene.key_tokens[key]
         st.markdown(
             f"{quoted(words[0])} looks at {quoted(words[1])}: the bands add up to **{found.score:.4f}**; "
             f"the raw score is **{trace.raw[query, key]:.4f}**."
         )
 
 
-def without_rotation(chosen: RealHead) -> None:
+def without_rotation(chosen: RealHead, scene: Scene) -> None:
     """A model without rotary positions has no bands; if it learned a vector for each position, those can be seen."""
     name = plain(chosen.request.model)
     learned = learned_positions(chosen.capture.model)
@@ -244,7 +246,7 @@ def without_rotation(chosen: RealHead) -> None:
             st.markdown(
                 "It adds a learned vector to each token, one for each position. The picture: how alike they are."
             )
-        elif chosen.scene.trace.bias.any():
+        elif scene.trace.bias.any():
             st.markdown("It adds a bias to the scores.")
         st.markdown("SmolLM2-135M-Instruct is a rotary model.")
     if learned is not None:
@@ -255,28 +257,35 @@ def without_rotation(chosen: RealHead) -> None:
 
 PARTS = (
     Part(
+        "shuffle",
         "Shuffle",
         "The same words in another order. With nothing that tells positions, each output moves along with its word. Any "
         "of the others makes order count.",
         shuffled,
     ),
     Part(
+        "sinusoids",
         "Sinusoids",
         "Each position adds its own row of sines and cosines. The dot product of two rows depends on their distance only.",
         sinusoids,
     ),
-    Part("Shift", "One matrix moves every position k tokens on, by turning each pair of dimensions.", shift_by_k),
     Part(
+        "shift", "Shift", "One matrix moves every position k tokens on, by turning each pair of dimensions.", shift_by_k
+    ),
+    Part(
+        "rotary",
         "Rotary",
         "Queries and keys turn with their position. Move both: the score stays. Only their distance counts.",
         rotary,
     ),
     Part(
+        "biases",
         "Biases",
         "A number for each distance is added to the score. ALiBi fixes it; T5 learns one for each bucket.",
         biases,
     ),
     Part(
+        "model",
         IN_A_MODEL,
         "A rotary head's score is a sum over bands. A slow band hardly turns: it compares content. A fast one tells near "
         "from far.",

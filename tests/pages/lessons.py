@@ -6,7 +6,6 @@ from pathlib import Path
 from streamlit.testing.v1 import AppTest
 
 from ui import state
-from ui.views.lesson import IN_A_MODEL
 
 PAGES = Path(__file__).resolve().parent.parent.parent / "pages" / "learn"
 LESSONS = sorted(page.stem for page in PAGES.glob("*.py"))
@@ -28,10 +27,7 @@ def said(page: AppTest) -> str:
 
 
 def parts(lesson: str) -> dict[str, str]:
-    """The words of a lesson's parts, by their names."""
+    """The sentences of a lesson's parts, by the words that stand for them in an address."""
     tree = ast.parse((PAGES / f"{lesson}.py").read_text(encoding="utf-8"))
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "Part"]
-    return {
-        IN_A_MODEL if isinstance(name, ast.Name) else ast.literal_eval(name): ast.literal_eval(words)
-        for name, words, _ in (call.args for call in calls)
-    }
+    return {ast.literal_eval(word): ast.literal_eval(words) for word, _, words, _ in (call.args for call in calls)}

@@ -30,7 +30,7 @@ from ui import state, stores
 
 TEXT = "5 17 8 5 17 8 9 40 3 21"
 SHOWN = "exposed weights"
-PAGES = ("step_by_step", "heads", "atlas")
+PAGES = ("step_by_step", "heads")
 LAYERS = ["conv", "full_attention", "conv", "conv", "full_attention", "conv", "conv"]
 
 
@@ -120,11 +120,13 @@ def test_layer_and_head_are_chosen_in_boxes(saved):
     folder = saved("GPT-J", WEIGHTS_ONLY["GPT-J"])
     weights = attention_weights(load_model(folder), TEXT)
     for layer, head in ((0, 0), (0, 3), (1, 0)):
-        app = opened("heads", folder, layer=layer, head=head)
+        app = opened("step_by_step", folder, layer=layer, head=head)
         boxes = {box.key: box for box in app.selectbox}
         assert [len(boxes[key].options) for key in (state.LAYER, state.HEAD)] == [2, 4]
         np.testing.assert_allclose(values(app, SHOWN), weights.weights(layer, head), rtol=1e-5, atol=1e-7)
-    np.testing.assert_allclose(values(opened("heads", folder), SHOWN), weights.weights(0, 0), rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(
+        values(opened("step_by_step", folder), SHOWN), weights.weights(0, 0), rtol=1e-5, atol=1e-7
+    )
 
 
 def test_another_head_or_page_is_no_other_pass(saved, monkeypatch):
@@ -140,7 +142,7 @@ def test_another_head_or_page_is_no_other_pass(saved, monkeypatch):
         for head in range(2):
             opened(page, folder, text="1 2 3 4 5 6 7", head=head)
     assert len(passes) == 1
-    opened("atlas", folder, text="1 2 3 4 5 6")
+    opened("heads", folder, text="1 2 3 4 5 6")
     assert len(passes) == 2
 
 
@@ -165,7 +167,7 @@ def test_a_text_that_is_too_long_can_be_cut(saved):
 
 
 def test_a_blank_text_is_said_to_be_blank(saved):
-    app = opened("atlas", saved("MPNet", WEIGHTS_ONLY["MPNet"]), text="  ")
+    app = opened("heads", saved("MPNet", WEIGHTS_ONLY["MPNet"]), text="  ")
     assert read(app.error) == "The text is blank. Type at least one word."
 
 
@@ -176,7 +178,7 @@ def test_no_second_text_is_asked_for_where_it_would_not_be_read(saved):
     tokenizer.backend_tokenizer.post_processor = TemplateProcessing("$A 63", "$A 63 $B 63", [("63", 63)])
     tokenizer.save_pretrained(folder)
     assert load_model(folder).takes_pairs
-    app = opened("heads", folder)
+    app = opened("step_by_step", folder)
     assert not app.text_input
     assert not app.error
 
@@ -205,7 +207,7 @@ def test_picture_models_without_attention_say_so(saved, page):
 # --- attention in some layers
 
 
-@pytest.mark.parametrize("page", ["heads", "atlas"])
+@pytest.mark.parametrize("page", ["step_by_step", "heads"])
 def test_layers_without_attention_are_named(hybrid, page):
     text = read(opened(page, hybrid).caption)
     named = "; ".join(f"layer {number}: conv (Lfm2ShortConv)" for number in (0, 2, 3))
@@ -213,19 +215,19 @@ def test_layers_without_attention_are_named(hybrid, page):
 
 
 def test_a_layer_is_found_again_in_the_model(hybrid):
-    app = opened("atlas", hybrid, layer=1, head=3)
+    app = opened("heads", hybrid, layer=1, head=3)
     assert "Layer 1 (layer 4 of the model), head 3" in [title.value for title in app.subheader]
     listed = app.dataframe[0].value
     in_model = dict(zip(listed["layer"], listed["layer of the model"], strict=True))
     assert in_model == {0: 1, 1: 4}
     assert "Layer 1 of those with softmax attention is layer 4 of the model." in read(
-        opened("heads", hybrid, layer=1).caption
+        opened("step_by_step", hybrid, layer=1).caption
     )
 
 
 def test_where_all_layers_have_attention_nothing_is_said_of_it(saved):
     folder = saved("GPT-2", lambda: t.GPT2LMHeadModel(t.GPT2Config(n_embd=32, n_layer=2, n_head=4, vocab_size=64)))
-    for page in ("heads", "atlas"):
+    for page in ("step_by_step", "heads"):
         app = opened(page, folder, layer=1)
         assert "softmax attention" not in read(app.caption)
         assert "of the model" not in read(app.caption) + "".join(title.value for title in app.subheader)
@@ -253,7 +255,7 @@ def test_patches_are_tokens(vit, page):
 
 
 def test_another_picture_is_another_pass(vit):
-    shown = [values(opened("atlas", vit, image=png(seed)), "head") for seed in (1, 2)]
+    shown = [values(opened("heads", vit, image=png(seed)), "head") for seed in (1, 2)]
     model = load_model(vit)
     for seed, drawn in zip((1, 2), shown, strict=True):
         expected = capture(model, image=read_image(png(seed))).trace(0, 0).weights
@@ -262,7 +264,7 @@ def test_another_picture_is_another_pass(vit):
 
 
 def test_the_first_token_is_no_patch(vit):
-    app = opened("atlas", vit, image=png(), query=0, **{state.SHOWN_AS: "On the picture"})
+    app = opened("heads", vit, image=png(), query=0, **{state.SHOWN_AS: "On the picture"})
     weights = capture(load_model(vit), image=read_image(png())).trace(0, 0).weights[0]
     np.testing.assert_allclose(values(app, "patches"), weights[1:].reshape(3, 5), rtol=1e-4, atol=1e-7)
     assert (
@@ -272,7 +274,7 @@ def test_the_first_token_is_no_patch(vit):
 
 
 def test_nothing_about_words_is_offered_for_a_picture(vit, hybrid):
-    app, of_text = opened("atlas", vit, image=png()), opened("atlas", hybrid)
+    app, of_text = opened("heads", vit, image=png()), opened("heads", hybrid)
     boxes, boxes_of_text = ({box.key: box for box in page.selectbox} for page in (app, of_text))
     of_words = {"Special tokens", "Punctuation", "Duplicate token", "Induction"}
     assert of_words <= set(boxes_of_text[state.METRIC].options)
@@ -288,5 +290,5 @@ def test_nothing_about_words_is_offered_for_a_picture(vit, hybrid):
 
 @pytest.mark.parametrize("damaged", [b"no picture", png()[:60]])
 def test_a_damaged_picture_is_said_to_be_damaged(vit, damaged):
-    (error,) = opened("atlas", vit, image=damaged).error
+    (error,) = opened("heads", vit, image=damaged).error
     assert "no image that can be read" in error.value

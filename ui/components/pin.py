@@ -16,7 +16,7 @@ from streamlit.components.v2 import component
 
 from core import AttentionTrace
 from core.attention.ledger import strongest_pair
-from ui import state
+from ui import links, state
 
 FARTHEST = 2**31  # no text has more positions
 
@@ -89,6 +89,7 @@ def _slice(span: range) -> slice:
 
 
 def _picker(label: str, key: str, count: int, strongest: int) -> int:
+    links.expect_place(key, count, label)
     chosen = st.selectbox(
         label, range(count), index=None, placeholder=f"{strongest}, strongest pair", key=key, bind="query-params"
     )

@@ -9,15 +9,16 @@ from numpy.typing import NDArray
 from core.attention import masks as m
 from ui import state
 from ui.components import pin
+from ui.controls.menu import menu
 
-OPENING, CUSTOM = "Causal", "My own"
+OPENING, CUSTOM = "causal", "own"
+CHOICES = {word: named.name for word, named in m.MASKS.items()} | {CUSTOM: "My own"}
 
 
 def pick_mask(queries: int, keys: int) -> NDArray[np.bool_]:
     """The chosen mask [queries, keys]. A click on any picture of queries and keys turns its cell over."""
-    names = [*m.MASKS, CUSTOM]
-    name = st.selectbox("Mask", names, names.index(OPENING), key=state.PATTERN, bind="query-params", on_change=_by_name)
-    named = m.MASKS["None" if name == CUSTOM else name]
+    name = menu("Mask", state.PATTERN, CHOICES, opening=OPENING, on_change=_by_name)
+    named = m.MASKS["none" if name == CUSTOM else name]
     size = 0
     if named.number is not None:
         size = st.number_input(named.number.capitalize(), 1, 12, 4, key=state.SPAN, bind="query-params")

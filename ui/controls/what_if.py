@@ -10,12 +10,17 @@ from core import AttentionTrace, InputError
 from core.attention import masks as m
 from core.attention.matrix_files import read_mask, to_csv
 from ui import state
+from ui.controls.menu import menu
 from ui.markdown import show_error
 
-AS_GIVEN, CUSTOM = "Mask as given", "My own mask"
+AS_GIVEN, CUSTOM = "given", "own"
 # Beside "Mask as given" some masks need a longer name.
-RENAMED = {"None": "No mask", "Prefix": "Causal, open prefix", "Padding": "Padded end"}
-MASKS = {RENAMED.get(name, name): named for name, named in m.MASKS.items()}
+LONGER = {"none": "No mask", "prefix": "Causal, open prefix", "padding": "Padded end"}
+CHOICES = {
+    AS_GIVEN: "Mask as given",
+    **{word: LONGER.get(word, named.name) for word, named in m.MASKS.items()},
+    CUSTOM: "My own mask",
+}
 
 
 def changes(trace: AttentionTrace) -> AttentionTrace | None:
@@ -28,16 +33,9 @@ def changes(trace: AttentionTrace) -> AttentionTrace | None:
             bind="query-params",
             help="Off: the raw scores go into the softmax as they are.",
         )
-        name = st.selectbox(
-            "Mask",
-            [AS_GIVEN, *MASKS, CUSTOM],
-            key=state.MASK,
-            bind="query-params",
-            label_visibility="collapsed",
-            width=200,
-        )
+        name = menu("Mask", state.MASK, CHOICES, label_visibility="collapsed", width=200)
         size = 0
-        if name in MASKS and (label := MASKS[name].number):
+        if name in m.MASKS and (label := m.MASKS[name].number):
             size = st.number_input(label, 1, 4096, 3, key=state.MASK_SIZE, bind="query-params", width=130)
     try:
         mask = _mask(name, size, trace)
@@ -61,4 +59,4 @@ def _mask(name: str, size: int, trace: AttentionTrace) -> NDArray[np.bool_] | No
             bind="query-params",
         )
         return read_mask(text) if text.strip() else None
-    return MASKS[name].grid(size, queries, keys)
+    return m.MASKS[name].grid(size, queries, keys)

@@ -16,15 +16,24 @@ from core.figures.atlas import metric_grid, small_pictures
 from core.heads.metrics import METRICS, Metric, in_words
 from core.heads.patterns import blocks, columns, diagonal, pairs, read_keys, read_pairs
 from core.heads.probing import SCORES
-from ui import state, stores
+from ui import links, state, stores
 from ui.components.arrows import arrow_keys
+from ui.controls.menu import menu
 from ui.markdown import plain, show_error
 from ui.progress import run
 from ui.views.pictures import show_heatmap
 
-PATTERN = "Match with a pattern"
-ON_TEXT, ON_RANDOM = "This text", "Random tokens, twice"
-COLOURS, PICTURES = "Colours", "Small pictures"
+PATTERN = "pattern"
+ON = {"text": "This text", "random": "Random tokens, twice"}
+DRAWN_AS = {"colours": "Colours", "pictures": "Small pictures"}
+PATTERNS = {
+    "diagonal": "Diagonal",
+    "first": "First token",
+    "stripes": "Stripes",
+    "blocks": "Blocks",
+    "pairs": "Drawn pairs",
+}
+ORDERS = {"highest": "Highest first", "lowest": "Lowest first"}
 OPENS_BY = "sink"
 HEIGHT = 470
 
@@ -48,24 +57,23 @@ def show_atlas(request: stores.KindRequest, capture: Capture, chosen: tuple[int,
     """The grid and the list of all heads; measured: their metrics on this text."""
     by, drawn = st.columns([4, 5], vertical_alignment="bottom")
     is_image = capture.model.reads_images  # which has no words, and so no metrics of words
-    labels = {metric.label: metric for metric in METRICS if not is_image or np.isfinite(measured[metric.name]).any()}
+    offered = {metric.name: metric for metric in METRICS if not is_image or np.isfinite(measured[metric.name]).any()}
     with by:
-        opening = [metric.name for metric in labels.values()].index(OPENS_BY)
-        name = st.selectbox("Heads by", [*labels, PATTERN], index=opening, key=state.METRIC, bind="query-params")
+        labels = {name: metric.label for name, metric in offered.items()}
+        name = menu("Heads by", state.METRIC, labels | {PATTERN: "Match with a pattern"}, opening=OPENS_BY)
+        links.remember(state.METRIC, [name])  # also the one that it opens with, or an old link could not be told apart
     with drawn:
-        shown_as = st.segmented_control(
-            "Drawn as", [COLOURS, PICTURES], default=COLOURS, required=True, key=state.ATLAS_BY, bind="query-params"
-        )
+        shown_as = menu("Drawn as", state.ATLAS_BY, DRAWN_AS, look="buttons")
     # A container, whatever comes and goes in it: columns that moved would hold new widgets, and Streamlit now and then forgets
     # that those belong to the address.
     with st.container():
         ranking = (
-            _by_pattern(request, capture) if name == PATTERN else _by_metric(request, capture, labels[name], measured)
+            _by_pattern(request, capture) if name == PATTERN else _by_metric(request, capture, offered[name], measured)
         )
     if ranking is None:
         return
     left_out = _filter(ranking)
-    if shown_as == PICTURES:
+    if shown_as == "pictures":
         _show_pictures(request, capture, chosen, left_out)
     else:
         figure = metric_grid(
@@ -100,23 +108,16 @@ def _by_metric(request: stores.KindRequest, capture: Capture, metric: Metric, me
     """A metric on this text or on the probe. Induction and duplicates are a matter for the probe, unless one says so."""
     read = "image" if capture.model.reads_images else "text"
     probes = read == "text" and request.kind == "self"
-    default = ON_RANDOM if metric.name in SCORES and probes else ON_TEXT
+    on = default = "random" if metric.name in SCORES and probes else "text"
     place, about = st.columns([5, 4], vertical_alignment="bottom")
     with place:
-        on = None
         if probes:
-            on = st.selectbox(
-                "Measured on",
-                [ON_TEXT, ON_RANDOM],
-                index=None,
-                placeholder=default,
-                key=state.MEASURED_ON,
-                bind="query-params",
-            )
+            on = menu("Measured on", state.MEASURED_ON, {"usual": f"As usual: {ON[default].lower()}"} | ON)
+            on = default if on == "usual" else on
     with about if probes else place:
         _explain(metric)
     shape = (capture.layers(request.kind), capture.heads(request.kind))
-    if (on or default) == ON_TEXT:
+    if on == "text":
         notes = {"spread": grid(measured, f"{metric.name}_spread", shape)}
         caption = f"{metric.words} Mean over the queries of this {read}; spread: their standard deviation."
         if read == "image":
@@ -208,23 +209,18 @@ def _by_pattern(request: stores.KindRequest, capture: Capture) -> Ranking | None
 def _pick_pattern() -> tuple[str, str, Predicate]:
     kind, detail = st.columns([5, 4], vertical_alignment="bottom")
     with kind:
-        name = st.selectbox(
-            "Pattern",
-            ["Diagonal", "First token", "Stripes", "Blocks", "Drawn pairs"],
-            key=state.LOOK_FOR,
-            bind="query-params",
-        )
+        name = menu("Pattern", state.LOOK_FOR, PATTERNS)
     with detail:
-        if name == "Diagonal":
+        if name == "diagonal":
             back = st.number_input("Positions back", -64, 4096, 1, key=state.BACK, bind="query-params")
             return name, str(back), diagonal(back)
-        if name == "First token":
+        if name == "first":
             return name, "", columns([0])
-        if name == "Stripes":
+        if name == "stripes":
             text = st.text_input("Key positions", "0, 1", key=state.STRIPES, bind="query-params", max_chars=400)
             keys = read_keys(text)
             return name, str(keys), columns(keys)
-        if name == "Blocks":
+        if name == "blocks":
             size = st.number_input("Tokens a block", 2, 4096, 4, key=state.BLOCK_LENGTH, bind="query-params")
             return name, str(size), blocks(size)
         text = st.text_input(
@@ -297,16 +293,8 @@ def _show_list(
     """The heads that pass, strongest first. Choosing a row chooses the head."""
     heads = np.argwhere(np.ones(ranking.values.shape, bool) if left_out is None else ~left_out)
     values = ranking.values[tuple(heads.T)]
-    order = st.segmented_control(
-        "Order",
-        ["Highest first", "Lowest first"],
-        default="Highest first",
-        required=True,
-        key=state.ORDER,
-        bind="query-params",
-        label_visibility="collapsed",
-    )
-    sign = -1 if order == "Highest first" else 1
+    order = menu("Order", state.ORDER, ORDERS, look="buttons", label_visibility="collapsed")
+    sign = -1 if order == "highest" else 1
     heads = heads[np.argsort(sign * np.nan_to_num(values, nan=-sign * np.inf), kind="stable")]
     if not len(heads):
         st.info("No head passes. Lower the bound or widen the layers.", icon=":material/filter_alt:")

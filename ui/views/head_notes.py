@@ -8,6 +8,13 @@ from core.capturing.capture import Capture
 from core.capturing.layers import layer_labels
 from core.models.modules import Kind
 from ui.markdown import quoted
+from ui.views.scene import RealHead
+
+
+def show_notes(head: RealHead) -> None:
+    """Above the stages of a real head: where its layer is, and what it shares."""
+    show_layer_number(head.capture, head.layer, head.kind)
+    show_key_sharing(head.capture, head.layer, head.head, head.kind)
 
 
 def show_layer_number(capture: Capture, layer: int, kind: Kind) -> None:

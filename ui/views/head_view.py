@@ -20,6 +20,7 @@ from core.models.modules import Kind
 from ui import state, stores
 from ui.components import pin
 from ui.components.token_view import token_view
+from ui.controls.menu import menu, menu_of_several
 from ui.markdown import plain, quoted, show_error
 from ui.views import atlas
 from ui.views.certificate import show_certificate
@@ -27,21 +28,31 @@ from ui.views.head_notes import show_key_sharing
 from ui.views.patches import choose_patch, show_patches
 from ui.views.pictures import show_heatmap
 
-HEATMAP, TEXT, LINES, PICTURE = "Heatmap", "Text", "Lines", "On the picture"
+LOOKS = {"heatmap": "Heatmap", "text": "Text", "lines": "Lines", "picture": "On the picture"}
+OF_TEXTS, OF_IMAGES = ("heatmap", "text", "lines"), ("heatmap", "picture")
 QUANTITIES: dict[str, Quantity] = {
-    "Weights": "weights",
-    "Weights × value": "values",
-    "Weights × value × W_O": "outputs",
-    "Raw scores": "raw",
-    "Scaled scores": "scaled",
-    "Masked scores": "masked",
+    "weights": "weights",
+    "value-weighted": "values",
+    "output-weighted": "outputs",
+    "raw": "raw",
+    "scaled": "scaled",
+    "masked": "masked",
+}
+NUMBERS = {
+    "weights": "Weights",
+    "value-weighted": "Weights × value",
+    "output-weighted": "Weights × value × W_O",
+    "raw": "Raw scores",
+    "scaled": "Scaled scores",
+    "masked": "Masked scores",
 }
 WORDS_ABOUT = {
     "values": "weight times the length of the key's value vector: how much arrives of what is found there",
     "outputs": "weight times the length of value times W_O: how much the key adds to what the head writes "
     "(Kobayashi et al. 2020)",
 }
-LEFT_OUT: dict[str, LeftOut] = {"First token": "first", "Special tokens": "special"}
+LEFT_OUT: dict[LeftOut, str] = {"first": "First token", "special": "Special tokens"}
+DIRECTIONS = {"from": "what it attends to", "to": "what attends to it"}
 LOUPE = 32  # tokens a side of the exact part of a long text
 IN_TEXT = 192  # tokens of a long text that are shown as text
 
@@ -63,20 +74,20 @@ def show_head(of: stores.KindRequest, capture: Capture, layer: int, head: int, m
     labels, size = viewed.labels, viewed.shape
     picture = st.container()
     cell = pin.pinned_among(size, viewed.strongest(whole), exact)
-    if shown_as != PICTURE:
+    if shown_as != "picture":
         _list_pins(labels)
     with picture:
-        if shown_as == PICTURE:
+        if shown_as == "picture":
             show_patches(
                 of.text, capture, exact(range(cell[0], cell[0] + 1), range(size[1]))[0], cell[0], view.quantity
             )
-        elif shown_as == HEATMAP:
+        elif shown_as == "heatmap":
             _heatmap(viewed, whole, cell)
         else:
-            _text(viewed, cell, lines=shown_as == LINES)
+            _text(viewed, cell, lines=shown_as == "lines")
         _remarks(viewed, whole)
     _say_cell(exact(range(cell[0], cell[0] + 1), range(cell[1], cell[1] + 1)), viewed, cell)
-    if shown_as == HEATMAP and max(size) > LOUPE:
+    if shown_as == "heatmap" and max(size) > LOUPE:
         _loupe(viewed, cell)
     show_key_sharing(capture, layer, head, of.kind)
     show_certificate(stores.certificate(stores.HeadRequest(of.text, of.kind, layer, head)))
@@ -101,26 +112,12 @@ def _choose_view(of: stores.KindRequest, capture: Capture, layer: int, head: int
     """What the controls above the picture ask for: how it is shown, and the view."""
     looks, more = st.columns([5, 3], vertical_alignment="center")
     with looks:
-        options = [HEATMAP, PICTURE] if capture.grid is not None else [HEATMAP, TEXT, LINES]
-        shown_as = st.segmented_control(
-            "Shown as",
-            options,
-            default=HEATMAP,
-            required=True,
-            key=state.SHOWN_AS,
-            bind="query-params",
-            label_visibility="collapsed",
-        )
+        looks_there = {word: LOOKS[word] for word in (OF_TEXTS if capture.grid is None else OF_IMAGES)}
+        shown_as = menu("Shown as", state.SHOWN_AS, looks_there, look="buttons", label_visibility="collapsed")
     with more, st.popover("What is shown", icon=":material/tune:", width="stretch"):
-        quantity = QUANTITIES[st.selectbox("Numbers", list(QUANTITIES), key=state.QUANTITY, bind="query-params")]
-        left_out = st.pills(
-            "Leave out as keys",
-            list(LEFT_OUT)[:1] if capture.model.reads_images else list(LEFT_OUT),
-            selection_mode="multi",
-            key=state.LEAVE_OUT,
-            bind="query-params",
-            disabled=quantity in SCORES,
-        )
+        quantity = QUANTITIES[menu("Numbers", state.QUANTITY, NUMBERS)]
+        offered = {word: name for word, name in LEFT_OUT.items() if word == "first" or not capture.model.reads_images}
+        left_out = menu_of_several("Leave out as keys", state.LEAVE_OUT, offered, disabled=quantity in SCORES)
         renormalise = st.toggle(
             "What remains of a row sums to 1",
             key=state.RENORMALISE,
@@ -143,7 +140,7 @@ def _choose_view(of: stores.KindRequest, capture: Capture, layer: int, head: int
     view = View(
         heads=heads,
         quantity=quantity,
-        left_out=frozenset() if are_scores else frozenset(LEFT_OUT[name] for name in left_out),
+        left_out=frozenset() if are_scores else frozenset(word for word in LEFT_OUT if word in left_out),
         renormalise=bool(renormalise and left_out) and not are_scores,
         by_word=bool(by_word) and not are_scores,
     )
@@ -200,18 +197,11 @@ def _loupe(viewed: Viewed, cell: tuple[int, int]) -> None:
 
 def _text(viewed: Viewed, cell: tuple[int, int], *, lines: bool) -> None:
     labels = viewed.labels
-    direction = st.segmented_control(
-        "Pointing at a token shows",
-        ["what it attends to", "what attends to it"],
-        default="what it attends to",
-        required=True,
-        key=state.DIRECTION,
-        bind="query-params",
-    )
+    direction = menu("Pointing at a token shows", state.DIRECTION, DIRECTIONS, look="buttons")
     rows = around(cell[0], len(labels.queries), IN_TEXT)
     one_text = labels.queries == labels.keys
     columns = rows if one_text else around(cell[1], len(labels.keys), IN_TEXT)
-    looking_from = direction == "what it attends to"
+    looking_from = direction == "from"
     token_view(
         labels.queries[rows.start : rows.stop],
         labels.keys[columns.start : columns.stop],
@@ -300,7 +290,7 @@ def _clicked(capture: Capture, kind: Kind) -> None:
 
 def _is_drawing() -> bool:
     searches = st.session_state.get(state.METRIC) == atlas.PATTERN
-    return searches and st.session_state.get(state.LOOK_FOR) == "Drawn pairs"
+    return searches and st.session_state.get(state.LOOK_FOR) == "pairs"
 
 
 def _toggle_pair(pair: tuple[int, int]) -> None:

@@ -9,19 +9,26 @@ import plotly.graph_objects as go
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from core import Capture, InputError
-from core.models.modules import Kind
-from ui import state, stores
+from core import InputError
+from ui import state
+from ui.controls.menu import menu
 from ui.markdown import show_error
-from ui.views.scene import Scene, choose_head, choose_text
+from ui.views.scene import RealHead, Scene, choose_head, choose_text
 
 IN_A_MODEL = "In a real model"
 
 
 @dataclass(frozen=True)
 class Part:
-    """One experiment of a lesson: what its tab is called, its few sentences of Markdown, and what draws it."""
+    """One experiment of a lesson.
 
+    word   its name in the address
+    name   what its tab is called
+    words  a few sentences of Markdown
+    show   draws it
+    """
+
+    word: str
     name: str
     words: str
     show: Callable[[Part], None]
@@ -30,17 +37,9 @@ class Part:
 def show_lesson(title: str, parts: tuple[Part, ...]) -> None:
     """The lesson's title, the choice between its experiments, and the chosen one."""
     st.subheader(title, anchor=False)
-    named = {part.name: part for part in parts}
-    chosen = st.segmented_control(
-        "Experiment",
-        list(named),
-        default=parts[0].name,
-        required=True,
-        key=state.PART,
-        bind="query-params",
-        label_visibility="collapsed",
-    )
-    part = named[chosen]
+    named = {part.word: part for part in parts}
+    words = {part.word: part.name for part in parts}
+    part = named[menu("Experiment", state.PART, words, look="buttons", label_visibility="collapsed")]
     try:
         part.show(part)
     except InputError as error:
@@ -59,23 +58,11 @@ def show_chart(figure: go.Figure, name: str, alt: str) -> None:
     st.plotly_chart(figure, key=state.picture(name), theme=None, config={"displayModeBar": False}, alt=alt)
 
 
-@dataclass(frozen=True, eq=False)
-class RealHead:
-    """A head of a pretrained model, for the part of a lesson that measures in one."""
-
-    request: stores.TextRequest
-    capture: Capture
-    layer: int
-    head: int
-    kind: Kind
-    scene: Scene
-
-
-def real_head() -> RealHead | None:
-    """Text, model, layer and head, shared with the other pages; None after showing what is wrong."""
+def real_head() -> tuple[RealHead, Scene] | None:
+    """A head of a pretrained model, for the part of a lesson that measures in one: text, model, layer and head are shared with
+    the other pages. None after showing what is wrong."""
     passed = choose_text()
     if passed is None:
         return None
-    request, capture, places = passed
-    layer, head, kind, scene = choose_head(request, capture, places)
-    return RealHead(request, capture, layer, head, kind, scene)
+    scene = choose_head(*passed)
+    return None if scene.real is None else (scene.real, scene)

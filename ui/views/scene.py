@@ -17,7 +17,8 @@ from core.capturing.weights_only import WeightsOnly
 from core.models.catalogue import CATALOGUE
 from core.models.inputs import TooLongError, target_ids, text_inputs
 from core.models.modules import Kind
-from ui import state, stores
+from ui import links, state, stores
+from ui.controls.menu import menu
 from ui.controls.own_matrices import own_matrices
 from ui.markdown import plain, show_error
 from ui.progress import run
@@ -29,13 +30,28 @@ NAMED = 3  # layers without attention that are named; the others are counted
 
 
 @dataclass(frozen=True, eq=False)
+class RealHead:
+    """A head of a pretrained model in one pass."""
+
+    request: stores.TextRequest
+    capture: Capture
+    kind: Kind
+    layer: int
+    head: int
+
+
+@dataclass(frozen=True, eq=False)
 class Scene:
-    """A trace, the tokens of its rows and columns, and where its numbers come from."""
+    """A trace, the tokens of its rows and columns, and where its numbers come from.
+
+    real, certificate  of a trace from a pretrained model
+    """
 
     trace: AttentionTrace
     query_tokens: tuple[str, ...]
     key_tokens: tuple[str, ...]
     origin: str
+    real: RealHead | None = None
     certificate: Certificate | None = None
 
 
@@ -77,8 +93,8 @@ def read_model(name: str, problem: DeltaGenerator) -> Model | None:
 
 def real_head() -> Scene | None:
     """Text, model, layer and head, and the trace of that head; None after showing what is wrong."""
-    passed = choose_text()
-    return None if passed is None else choose_head(*passed)[-1]
+    passed = choose_text(more=True)
+    return None if passed is None else choose_head(*passed)
 
 
 def choose_text(
@@ -225,22 +241,23 @@ def _count(request: stores.TextRequest, model: Model, max_tokens: int | None) ->
     return inputs["input_ids"].shape[1], written
 
 
-def choose_head(request: stores.TextRequest, capture: Capture, places: list) -> tuple[int, int, Kind, Scene]:
-    """Layer, head and kind of attention chosen from a pass, and that head's scene."""
+def choose_head(request: stores.TextRequest, capture: Capture, places: list) -> Scene:
+    """The scene of the layer, head and kind of attention that are chosen from a pass."""
     kind, layer, head = choose_place(request, capture, places)
     trace, certificate = stores.head(stores.HeadRequest(request, kind, layer, head))
     query_tokens, key_tokens = capture.tokens(kind)
     origin = f"Layer {layer}, head {head} of {request.model}."
-    return layer, head, kind, Scene(trace, query_tokens, key_tokens, origin, certificate)
+    return Scene(trace, query_tokens, key_tokens, origin, RealHead(request, capture, kind, layer, head), certificate)
 
 
 def choose_place(request: stores.TextRequest, capture: Capture, places: list) -> tuple[Kind, int, int]:
     """Kind of attention, layer and head."""
-    kind: Kind = capture.kinds[0]
-    if len(capture.kinds) > 1:
-        kind = st.segmented_control(
-            "Attention", capture.kinds, default=kind, required=True, key=state.KIND, bind="query-params"
-        )
+    kinds: dict[Kind, str] = {kind: kind for kind in capture.kinds}
+    kind: Kind
+    if len(kinds) > 1:
+        kind = menu("Attention", state.KIND, kinds, look="buttons")
+    else:
+        kind = links.chosen(state.KIND, kinds, opening=capture.kinds[0], what="Attention")
     opening_layer, opening_at = opening_head(request.model)
     with places[0]:
         layer = number_picker("Layer", state.LAYER, capture.layers(kind), opening_layer)
@@ -252,6 +269,7 @@ def choose_place(request: stores.TextRequest, capture: Capture, places: list) ->
 def number_picker(label: str, key: str, count: int, opening: int) -> int:
     """A choice from 0 to count - 1. Left empty it is `opening`: the address leaves empty choices out, so what an empty
     one means may depend on the model."""
+    links.expect_place(key, count, label)
     opening = min(opening, count - 1)
     chosen = st.selectbox(label, range(count), index=None, placeholder=str(opening), key=key, bind="query-params")
     return opening if chosen is None else chosen
@@ -310,22 +328,15 @@ def own() -> Scene | None:
     )
 
 
-SOURCES = {
-    "A real head": real_head,
-    "A sentence, random weights": toy,
-    "Random matrices": random,
-    "My own matrices": own,
+SOURCES = {"real": real_head, "toy": toy, "random": random, "own": own}
+NAMES = {
+    "real": "A real head",
+    "toy": "A sentence, random weights",
+    "random": "Random matrices",
+    "own": "My own matrices",
 }
 
 
 def pick_source() -> Scene | None:
-    source = st.segmented_control(
-        "Where the numbers come from",
-        list(SOURCES),
-        default="A real head",
-        required=True,
-        key=state.SOURCE,
-        bind="query-params",
-        label_visibility="collapsed",
-    )
+    source = menu("Where the numbers come from", state.SOURCE, NAMES, look="buttons", label_visibility="collapsed")
     return SOURCES[source]()

@@ -8,13 +8,14 @@ import streamlit as st
 from numpy.linalg import norm
 
 from core import AttentionTrace, Ledger, explain
-from core.attention.stages import BY_KEY, INPUTS, STAGES, STEPS, Stage, number
+from core.attention.stages import INPUTS, STAGES, STEPS, Stage, number
 from core.figures.heatmap import WIDTH
 from core.figures.ledger import passed_on, waterfall
 from core.figures.stages import colour_limit, stage_figure
 from ui import state
 from ui.components import pin
 from ui.controls import what_if
+from ui.controls.menu import menu
 from ui.markdown import plain, quoted
 from ui.views.certificate import show_certificate
 from ui.views.pictures import show_heatmap
@@ -23,22 +24,15 @@ from ui.views.scene import Scene
 # Pixels in a window 1024 wide, of a picture with another beside it and of one among three.
 ONE_OF_TWO, ONE_OF_THREE = 240, 270
 # What the page's address says is the label: it stays as it is.
-GROUPS = {"Q, K, V": INPUTS} | {stage.name: (stage,) for stage in STEPS}
+GROUPS = {"inputs": INPUTS} | {stage.key: (stage,) for stage in STEPS}
+NAMES = {"inputs": "Q, K, V"} | {stage.key: stage.name for stage in STEPS}
 
 
 def show_stages(scene: Scene) -> None:
     """Everything below the source of a page."""
     stages, switches = st.columns([6, 5], vertical_alignment="center")
     with stages:
-        group = st.segmented_control(
-            "Stage",
-            list(GROUPS),
-            default=BY_KEY["weights"].name,
-            required=True,
-            key=state.STAGE,
-            bind="query-params",
-            label_visibility="collapsed",
-        )
+        group = menu("Stage", state.STAGE, NAMES, opening="weights", look="buttons", label_visibility="collapsed")
     with switches:
         changed = what_if.changes(scene.trace)
     trace = changed or scene.trace

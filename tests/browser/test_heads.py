@@ -78,7 +78,7 @@ def says(app: App, *words: str) -> None:
 
 
 def test_a_finished_atlas_without_a_click(visit, taken):
-    app = visit("/atlas")
+    app = visit("/heads")
     table = head_metrics(taken)
     app.shows({"atlas": grid(table, "sink"), "head": taken.trace(5, 11).weights})
     strongest = table.sort_values("sink", ascending=False, kind="stable")
@@ -90,7 +90,7 @@ def test_a_finished_atlas_without_a_click(visit, taken):
 
 
 def test_heads_by_mouse_keys_and_list(visit, taken):
-    app = visit("/atlas")
+    app = visit("/heads")
     sink = grid(head_metrics(taken), "sink")
     opens(app.click_cell("atlas", 2, 3), taken, 2, 3)
     app.shows({"atlas": sink})
@@ -125,7 +125,7 @@ def test_heads_by_mouse_keys_and_list(visit, taken):
 
 
 def test_metrics_on_the_text_and_on_random_tokens(visit, minilm, taken_short):
-    app = visit(f"/atlas?text={quote(SHORT)}")
+    app = visit(f"/heads?metric=sink&text={quote(SHORT)}")
     table, probe = head_metrics(taken_short), probe_heads(minilm)
     app.choose(state.METRIC, "Mean distance").shows({"atlas": grid(table, "distance")})
     app.choose(state.METRIC, "Duplicate token").shows({"atlas": grid(probe, "duplicate")})
@@ -155,7 +155,7 @@ def test_metrics_on_the_text_and_on_random_tokens(visit, minilm, taken_short):
 
 
 def test_small_pictures(visit, taken):
-    app = visit("/atlas?by=Small+pictures&least=0.3")
+    app = visit("/heads?metric=sink&by=Small+pictures&least=0.3")
     small = thumbnails(taken).values
     rows, width = small.shape[2:]
     drawn = app.picture("atlas")
@@ -176,7 +176,7 @@ def test_small_pictures(visit, taken):
 
 
 def test_patterns(visit, taken):
-    app = visit("/atlas")
+    app = visit("/heads")
 
     def matches(pattern):
         app.shows({"atlas": match_heads(taken, pattern)})
@@ -223,7 +223,7 @@ def test_patterns(visit, taken):
 
 
 def test_what_is_shown(visit, minilm, taken_short):
-    app = visit(f"/atlas?text={quote(SHORT)}&layer=3&head=5")
+    app = visit(f"/heads?metric=sink&text={quote(SHORT)}&layer=3&head=5")
     tokens = len(taken_short.input_ids)
     assert len(word_starts(minilm.tokenizer, taken_short.input_ids)) < tokens
     special = frozenset({"special"})
@@ -283,7 +283,7 @@ def shades_as(app: App, weights: np.ndarray) -> None:
 
 
 def test_the_text_itself(visit, taken):
-    app = visit("/atlas?layer=3&head=2&as=Text")
+    app = visit("/heads?metric=sink&layer=3&head=2&as=Text")
     weights = taken.trace(3, 2).weights
     tokens = app.page.locator(".token")
     assert tokens.count() == 16
@@ -326,7 +326,7 @@ def test_the_text_itself(visit, taken):
 
 def test_a_link_with_many_settings(visit, fresh_server, smollm):
     fresh = fresh_server()
-    app = visit("/atlas?model=SmolLM2-135M-Instruct&metric=Match+with+a+pattern&pattern_of=Drawn+pairs")
+    app = visit("/heads?model=SmolLM2-135M-Instruct&metric=Match+with+a+pattern&pattern_of=Drawn+pairs")
     text = "Grüße: the cat saw the dog; 100 %?\nA second line & the end <b>"
     app.write(state.TEXT, text).idle()
     taken = capture(smollm, text)
@@ -371,7 +371,7 @@ def seconds_of_work(server) -> float:
 
 
 def test_stopping_a_long_pass(visit, server, smollm):
-    app = visit("/atlas?model=SmolLM2-135M-Instruct&text=Hi")
+    app = visit("/heads?metric=sink&model=SmolLM2-135M-Instruct&text=Hi")
     field = app.widget(state.TEXT).get_by_role("textbox")
     field.fill(LONG)
     field.press("Control+Enter")
@@ -413,7 +413,7 @@ def test_stopping_a_long_pass(visit, server, smollm):
 
 
 def test_bad_input(visit, minilm):
-    app = visit("/atlas?layer=2&head=3&metric=Entropy&least=0.5&pins=4&what=Raw+scores")
+    app = visit("/heads?layer=2&head=3&metric=Entropy&least=0.5&pins=4&what=Raw+scores")
     address = app.address
 
     def complains(*words):
@@ -437,7 +437,7 @@ def test_bad_input(visit, minilm):
 
 def test_fields_stay_in_place_and_in_the_address(visit):
     """A field that moves is made anew, and Streamlit then now and then forgets that it belongs to the address."""
-    app = visit("/atlas?text=Read+for+the+first+time")
+    app = visit("/heads?metric=sink&text=Read+for+the+first+time")
     field = app.widget(state.AT_LEAST).get_by_role("spinbutton")
     field.evaluate("field => { field.isTheSame = true; }")
     for metric in ("Entropy", "Induction", "Match with a pattern", "Itself"):
@@ -453,13 +453,13 @@ def test_an_address_nobody_would_write(visit, taken):
         "least=nan&layer=999&head=-1&metric=%3Cb%3E&on=x&order=y&by=z&as=On+the+picture&what=Nothing&without=All"
         "&pins=999&pins=abc&mean_of=99.99&query=999&key=-2&from_layer=-3&to_layer=abc&kind=cross&pattern_of=1&pairs=x"
     )
-    app = visit("/atlas?" + strange)
+    app = visit("/heads?" + strange)
     app.shows({"atlas": grid(head_metrics(taken), "sink"), "head": taken.trace(5, 11).weights})
     assert not app.alerts()
 
 
 def test_a_phone(visit):
-    app = visit("/atlas", width=390, height=800)
+    app = visit("/heads", width=390, height=800)
     widths = """() => [document.documentElement, document.querySelector("[data-testid=stMain]")]
         .map(one => one.scrollWidth - one.clientWidth)"""
     assert app.page.evaluate(widths) == [0, 0]

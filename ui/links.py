@@ -1,0 +1,130 @@
+"""What a page's address says of choices by name: short words that stay the same when the words on the page change.
+
+Streamlit binds most fields to the address by itself, but a choice by the label that a visitor reads. So choices are written
+here: each menu says what it shows (`remember`), and once the page is there the address is brought in line (`write`). An address
+counts when somebody arrives with it, and when somebody goes back; in between it only follows the page, because it arrives
+later than a fast visitor's next click.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+from streamlit.runtime.scriptrunner import get_script_run_ctx
+
+from ui import state
+from ui.markdown import plain
+
+Word = TypeVar("Word", bound=str)
+
+
+def here() -> dict[str, list[str]]:
+    """All that the address says."""
+    return {key: st.query_params.get_all(key) for key in st.query_params}
+
+
+def are_of_old_heads() -> bool:
+    """Whether somebody has come by a link to what was the page "Heads" when that showed the stages of one head: a link of
+    today's says which metric the heads are coloured by."""
+    is_first = st.session_state.get(state.PAGE) is None
+    return is_first and len(st.query_params) > 0 and state.METRIC not in st.query_params
+
+
+def read(page: str) -> None:
+    """Begin a run of a page: note what its address asks for, if it counts."""
+    arrives = st.session_state.get(state.PAGE) != page
+    context = get_script_run_ctx()
+    goes_back = context is not None and context.is_history_navigation
+    if arrives or goes_back:
+        left_out = (
+            st.session_state.get(state.KNOWN, ()) if goes_back else ()
+        )  # what an earlier address left to the page
+        st.session_state[state.ASKED] = {key: [] for key in left_out} | here()
+        st.session_state[state.IN_VAIN] = {}
+    st.session_state[state.SAID] = {}
+
+
+def asked(key: str) -> list[str] | None:
+    """What the address asks for under this name, told once; None where it asks for nothing."""
+    if state.ASKED not in st.session_state:  # a page that runs by itself
+        st.session_state[state.ASKED] = here()
+    return st.session_state[state.ASKED].pop(key, None)
+
+
+def chosen(key: str, choices: Mapping[Word, str], *, opening: Word, what: str) -> Word:
+    """The one of `choices` (word in the address -> words on the page) that is chosen: what the address asks for, else what
+    the session holds under this key, else `opening`."""
+    wanted = _known(key, choices, what)
+    if wanted is not None:
+        st.session_state[key] = wanted[-1] if wanted else opening
+    if st.session_state.get(key) not in choices:
+        st.session_state[key] = opening
+    value = st.session_state[key]
+    remember(key, () if value == opening else (value,))
+    return value
+
+
+def chosen_several(key: str, choices: Mapping[Word, str], *, what: str) -> list[Word]:
+    """The same where several may be chosen, or none."""
+    wanted = _known(key, choices, what)
+    held = st.session_state.get(key) if wanted is None else wanted
+    value = [word for word in held or () if word in choices]
+    st.session_state[key] = value
+    remember(key, value)
+    return value
+
+
+def _known(key: str, choices: Mapping[Word, str], what: str) -> list[Word] | None:
+    """What the address asks for and is there; None where it asks for nothing.
+
+    Older addresses say what was on the page, which is understood as well.
+    """
+    if (wanted := asked(key)) is None:
+        return None
+    meaning = {words: word for word, words in choices.items()} | {str(word): word for word in choices}
+    known = []
+    for word in wanted:
+        if word in meaning:
+            known.append(meaning[word])
+        else:
+            in_vain(key, f"{what} “{word}”")
+    return known
+
+
+def expect_place(key: str, count: int, what: str) -> None:
+    """Note where the address asks for a place beyond the last of `count`, in a field that is bound to it."""
+    for word in asked(key) or ():
+        if not word.isdecimal() or int(word) >= count:
+            in_vain(key, f"{what} “{word}”, where there are 0 to {count - 1}")
+
+
+def remember(key: str, words: Sequence[str]) -> None:
+    """The address says these words under that name, or nothing where there are none."""
+    st.session_state.setdefault(state.SAID, {})[key] = list(words)
+
+
+def in_vain(key: str, words: str) -> None:
+    """The address asks for something that is not there."""
+    st.session_state.setdefault(state.IN_VAIN, {})[key] = words
+
+
+def write(notes: DeltaGenerator) -> None:
+    """End a run of a page: bring the address in line with what its menus show, and say what it asked for in vain."""
+    said = st.session_state[state.SAID]
+    known = st.session_state.setdefault(state.KNOWN, set())
+    known.update(said)
+    for key in known:
+        words = said.get(key, [])
+        if st.query_params.get_all(key) != words:
+            if words:
+                st.query_params[key] = words
+            else:
+                del st.query_params[key]
+    if in_vain := st.session_state[state.IN_VAIN]:
+        wanted = "; ".join(in_vain.values())
+        notes.warning(
+            plain(f"The link asks for what is not here: {wanted}. The rest is shown."), icon=":material/link_off:"
+        )
