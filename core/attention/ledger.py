@@ -1,14 +1,16 @@
-"""How one weight came about: every number between a query, a key and what the key's value adds to the output."""
+"""How one number came about: every step between a query, a key and its weight, and the sum that an output is."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from core.attention.pooling import Pooled
 from core.attention.trace import Array, AttentionTrace
 from core.errors import InputError
 
@@ -51,12 +53,7 @@ class Ledger:
 
 def explain(trace: AttentionTrace, query: int, key: int) -> Ledger:
     """Recompute the cell (query, key) step by step. Raises InputError for positions outside the trace."""
-    queries, keys = trace.shape
-    if not (0 <= query < queries and 0 <= key < keys):
-        raise InputError(
-            f"There is no cell ({query}, {key}): queries run from 0 to {queries - 1}, keys from 0 to {keys - 1}.",
-            field="cell",
-        )
+    refuse_outside(trace.shape, query, key)
     q = trace.query[query].astype(np.float64)
     products = q * trace.key[key].astype(np.float64)
     raw = math.fsum(products)
@@ -96,6 +93,55 @@ def explain(trace: AttentionTrace, query: int, key: int) -> Ledger:
     )
 
 
+@dataclass(frozen=True, eq=False)
+class OutputSum:
+    """The output of one query as a sum over all keys that it may attend to: Σ weight × value, in float64.
+
+    keys         positions of the largest weights, the largest first
+    weights      [len(keys)] in [0, 1]
+    terms        [len(keys), d_v]: weight × value of these keys
+    rest_count   how many further keys the query may attend to
+    rest_weight  the sum of their weights
+    rest_term    [d_v]: the sum of their weight × value
+    total        [d_v]: the query's output, the sum of all terms and of rest_term; 0 where it may attend to nothing
+    """
+
+    query: int
+    keys: tuple[int, ...]
+    weights: Array
+    terms: Array
+    rest_count: int
+    rest_weight: float
+    rest_term: Array
+    total: Array
+
+
+def sum_of(trace: AttentionTrace, query: int, most: int = 8) -> OutputSum:
+    """The output of one query of a trace, with the terms of its `most` largest weights one by one.
+
+    Of equal weights the earlier key comes first. Raises InputError for a query outside the trace.
+    """
+    refuse_outside(trace.shape, query)
+    row = trace.rows(range(query, query + 1))
+    # A trace of its own in float64, so that the weights come from the one softmax there is.
+    exact = replace(row, **{name: getattr(row, name).astype(np.float64) for name in ("query", "key", "value", "bias")})
+    weights, allowed = exact.weights[0], exact.mask[0]
+    order = np.argsort(np.where(allowed, -weights, np.inf), kind="stable")[: int(allowed.sum())]
+    shown, others = order[:most], order[most:]
+    rest = weights[others] @ exact.value[others]
+    terms = weights[shown, None] * exact.value[shown]
+    return OutputSum(
+        query=query,
+        keys=tuple(shown.tolist()),
+        weights=weights[shown],
+        terms=terms,
+        rest_count=len(others),
+        rest_weight=float(weights[others].sum()),
+        rest_term=rest,
+        total=terms.sum(axis=0) + rest,
+    )
+
+
 def strongest_pair(trace: AttentionTrace) -> tuple[int, int]:
     """A (query, key) worth looking at first: the largest weight between two different positions away from both ends.
 
@@ -111,13 +157,43 @@ def strongest_cell(weights: NDArray[np.floating]) -> tuple[int, int]:
     queries, keys = weights.shape
     inner = weights[1:-1, 1:-1].copy()
     if inner.size < 2:
-        query, key = np.unravel_index(weights.argmax(), weights.shape)
-        return int(query), int(key)
+        return _largest(weights)
     if queries == keys:
         np.fill_diagonal(inner, -np.inf)
-    query, key = np.unravel_index(inner.argmax(), inner.shape)
-    return int(query) + 1, int(key) + 1
+    query, key = _largest(inner)
+    return query + 1, key + 1
+
+
+Part = Callable[[range, range], NDArray[np.floating]]  # the numbers of some rows and columns of a table
+
+
+def strongest_of(picture: Pooled, part: Part) -> tuple[int, int]:
+    """The same for a table that was made small: the largest number in the cell of the picture that is chosen so."""
+    cell = strongest_cell(picture.values)
+    return cell if picture.exact else strongest_in(*picture.block(*cell), part)
+
+
+def strongest_in(rows: range, columns: range, part: Part) -> tuple[int, int]:
+    """The (row, column) of the largest number in a part of a table; NaN is no number."""
+    values = part(rows, columns)
+    row, column = _largest(np.where(np.isnan(values), -np.inf, values))
+    return rows[row], columns[column]
+
+
+def _largest(values: NDArray[np.floating]) -> tuple[int, int]:
+    row, column = np.unravel_index(values.argmax(), values.shape)
+    return int(row), int(column)
 
 
 def _cap(score: Array | float, softcap: float | None) -> Any:
     return score if softcap is None else softcap * np.tanh(score / softcap)
+
+
+def refuse_outside(shape: tuple[int, int], query: int, key: int = 0) -> None:
+    """Raise InputError unless (query, key) is a cell of a table of this shape."""
+    queries, keys = shape
+    if not (0 <= query < queries and 0 <= key < keys):
+        raise InputError(
+            f"There is no cell ({query}, {key}): queries run from 0 to {queries - 1}, keys from 0 to {keys - 1}.",
+            field="cell",
+        )

@@ -6,7 +6,7 @@ are keys (who is looked at).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -86,27 +86,27 @@ class AttentionTrace:
     @cached_property
     def raw(self) -> Array:
         """Query-key affinities q · k: [queries, keys], any real number."""
-        return _frozen(self.query @ self.key.T)
+        return frozen(self.query @ self.key.T)
 
     @cached_property
     def scaled(self) -> Array:
         """raw × scale: [queries, keys]."""
-        return _frozen(self.raw * self.scale)
+        return frozen(self.raw * self.scale)
 
     @cached_property
     def masked(self) -> Array:
         """What enters the softmax: scaled scores, capped where the model caps them, plus bias; -inf where forbidden."""
-        return _frozen(forbid(biased(self.scaled, self.bias, self.softcap), self.mask))
+        return frozen(forbid(biased(self.scaled, self.bias, self.softcap), self.mask))
 
     @cached_property
     def weights(self) -> Array:
         """softmax(masked) by row: [queries, keys] in [0, 1]; exactly 0 where forbidden."""
-        return _frozen(softmax(self.masked, sinks=self.sinks))
+        return frozen(softmax(self.masked, sinks=self.sinks))
 
     @cached_property
     def output(self) -> Array:
         """weights @ value: [queries, d_v], for each query the average of the values it attends to."""
-        return _frozen(self.weights @ self.value)
+        return frozen(self.weights @ self.value)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -117,6 +117,16 @@ class AttentionTrace:
     def empty_rows(self) -> NDArray[np.bool_]:
         """[queries] bool: the queries that may attend to nothing, whose weights are all 0."""
         return np.logical_not(self.mask.any(axis=1))
+
+    def rows(self, rows: range) -> AttentionTrace:
+        """The trace of these queries alone: what a query does depends on no other query. Its inputs are views of these.
+
+        Raises InputError for rows that are not there.
+        """
+        part = part_of(rows, self.shape[0], "queries")
+        if len(rows) == self.shape[0]:
+            return self  # with the stages that it has worked out already
+        return replace(self, query=self.query[part], mask=self.mask[part], bias=self.bias[part])
 
     def changed(self, *, scale: float | None = None, mask: ArrayLike | None = None) -> AttentionTrace:
         """The same head with another scale, another mask, or both; what is None stays as it is."""
@@ -178,12 +188,12 @@ def attend(
     if softcap is not None and _number(softcap, "softcap") <= 0:
         raise InputError(f"The soft cap is {softcap}; it has to be above 0.", field="softcap")
     trace = AttentionTrace(
-        _frozen(query.astype(dtype)),
-        _frozen(key.astype(dtype)),
-        _frozen(value.astype(dtype)),
+        frozen(query.astype(dtype)),
+        frozen(key.astype(dtype)),
+        frozen(value.astype(dtype)),
         scale,
-        _frozen(allowed),
-        _frozen(added),
+        frozen(allowed),
+        frozen(added),
         None if softcap is None else float(softcap),
         None if sinks is None else _number(sinks, "sinks"),
     )
@@ -259,7 +269,15 @@ def _refuse_overflow(trace: AttentionTrace) -> None:
         )
 
 
-def _frozen(array: NDArray) -> NDArray:
+def part_of(places: range, length: int, what: str) -> slice:
+    """The slice of some places, one after another, among so many. Raises InputError naming `what` is not there."""
+    if not (places.step == 1 and 0 <= places.start < places.stop <= length):
+        raise InputError(f"There are no {what} {places}: they run from 0 to {length - 1}.", field=what)
+    return slice(places.start, places.stop)
+
+
+def frozen(array: NDArray) -> NDArray:
+    """The array, read-only from now on."""
     array.setflags(write=False)
     return array
 

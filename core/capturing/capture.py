@@ -12,12 +12,12 @@ from typing import get_args
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from torch.nn.functional import pad
 
+from core.attention.head import MAX_CELLS, Head, Overview
 from core.attention.trace import AttentionTrace, attend
-from core.capturing.certifying import Certificate, certify_call
+from core.capturing.certifying import Certificate, certified_overview, certify_call
 from core.capturing.recorder import record
-from core.capturing.rows import permissions
+from core.capturing.rows import head_permissions
 from core.capturing.weights_only import NoAttentionError, require_weights
 from core.errors import InputError, WeightsOnlyError
 from core.models.calls import Call, wide
@@ -105,27 +105,38 @@ class Capture:
         key_heads = call.key.shape[1]
         return head // (call.query.shape[1] // key_heads), key_heads
 
-    def trace(self, layer: int, head: int, kind: Kind | None = None) -> AttentionTrace:
-        """One head's stages, from the very queries, keys and values that the model used, in float32 or its own float64."""
+    def trace(self, layer: int, head: int, kind: Kind | None = None, *, rows: range | None = None) -> AttentionTrace:
+        """One head's stages, from the very queries, keys and values that the model used, in float32 or its own float64.
+
+        rows  these queries alone, without ever making the others; None: all
+        """
+        whole = self.head(layer, head, kind)
+        return whole.trace(range(whole.shape[0]) if rows is None else rows)
+
+    def head(self, layer: int, head: int, kind: Kind | None = None) -> Head:
+        """One head for texts of any length: the trace of any of its rows, and its stages small enough to draw."""
         call = self._call(layer, head, kind)
         key_head, _ = self.key_head(layer, head, kind)
-        queries, keys = call.query.shape[2], call.key.shape[2]
-        allowed, bias = permissions(call, slice(head, head + 1), range(queries))
-        beyond = (0, keys - allowed.shape[2])  # keys that no query may attend to
-        return attend(
+        inputs = attend(
             _numpy(call.query[0, head]),
             _numpy(call.key[0, key_head]),
             _numpy(call.value[0, key_head]),
-            mask=pad(allowed, beyond)[0].numpy(force=True),
-            bias=None if bias is None else _numpy(pad(bias, beyond)[0]),
             scale=call.scale,
             softcap=call.softcap,
             sinks=None if call.sinks is None else float(call.sinks.detach().flatten()[head]),
         )
+        return Head.of(inputs, lambda rows: head_permissions(call, head, rows))
 
     def certificate(self, layer: int, head: int, kind: Kind | None = None) -> Certificate:
         """Compare one head's stages with what the model's own attention returned, without holding all of them at once."""
         return certify_call(self._call(layer, head, kind), head, self.model)
+
+    def certified_overview(
+        self, layer: int, head: int, kind: Kind | None = None, max_cells: int = MAX_CELLS
+    ) -> tuple[Overview, Certificate]:
+        """One head's stages, small enough to draw, and the certificate of these very numbers, from one sweep over its rows."""
+        call = self._call(layer, head, kind)
+        return certified_overview(self.head(layer, head, kind), call, head, self.model, max_cells)
 
     def model_output(self, layer: int, head: int, kind: Kind | None = None) -> NDArray[np.floating]:
         """What the model's own attention returned for one head, before W_O: [queries, d_v]."""

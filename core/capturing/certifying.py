@@ -11,6 +11,7 @@ import torch
 from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
+from core.attention.head import MAX_CELLS, Head, Overview
 from core.attention.masks import describe
 from core.attention.trace import AttentionTrace
 from core.capturing.rows import permissions, row_blocks
@@ -54,26 +55,34 @@ def certify(trace: AttentionTrace, output: NDArray[np.floating], model: Model) -
     that factor; so one unit is ε · (1 + max |s| of the row) · Σ weight · |value|. A head that leans on a single key, whose
     output hardly depends on its scores, is thereby held to the same standard as any other.
     """
-    found = _compare(trace.mask, trace.masked, trace.weights, trace.value, output, _epsilon(model))
-    return _certificate([found], model, trace.scale, describe(trace.mask))
+    return _certificate([_compare_trace(trace, output, model)], model, trace.scale, describe(trace.mask))
 
 
 def certify_call(call: Call, head: int, model: Model) -> Certificate:
     """The same for a head of a captured layer, some rows at a time, so that a long text needs no more memory."""
     key_head = head // (call.query.shape[1] // call.key.shape[1])
     value, output = wide(call.value[0, key_head]), wide(call.output[0, :, head])
-    found = [
-        _compare(
-            rows.allowed[0],
-            rows.masked[0],
-            rows.weights[0],
-            value[: rows.allowed.shape[2]],
-            output[rows.start : rows.stop],
-            _epsilon(model),
+    found = []
+    for rows in row_blocks(call, head):
+        weights, reached = rows.weights[0], value[: rows.allowed.shape[2]]
+        theirs = output[rows.start : rows.stop]
+        found.append(
+            _compare(rows.allowed[0], rows.masked[0], weights, reached, weights @ reached, theirs, _epsilon(model))
         )
-        for rows in row_blocks(call, head)
-    ]
     return _certificate(found, model, call.scale, _mask_in_words(call, head))
+
+
+def certified_overview(
+    head: Head, call: Call, number: int, model: Model, max_cells: int = MAX_CELLS
+) -> tuple[Overview, Certificate]:
+    """The overview of the head `number` of a captured layer and the certificate of these very numbers, from one sweep."""
+    output, found = wide(call.output[0, :, number]).numpy(force=True), []
+
+    def compare(rows: range, trace: AttentionTrace) -> None:
+        found.append(_compare_trace(trace, output[rows.start : rows.stop], model))
+
+    overview = head.overview(max_cells, watch=compare)
+    return overview, _certificate(found, model, head.scale, _mask_in_words(call, number))
 
 
 class _Compared(NamedTuple):
@@ -83,11 +92,15 @@ class _Compared(NamedTuple):
     left_out: int
 
 
-def _compare(allowed: Any, masked: Any, weights: Any, value: Any, output: Any, epsilon: float) -> _Compared:
-    """Some rows [rows, keys] of a head against the model's output [rows, d_v]; NumPy arrays or torch tensors."""
+def _compare_trace(trace: AttentionTrace, theirs: NDArray[np.floating], model: Model) -> _Compared:
+    return _compare(trace.mask, trace.masked, trace.weights, trace.value, trace.output, theirs, _epsilon(model))
+
+
+def _compare(allowed: Any, masked: Any, weights: Any, value: Any, ours: Any, theirs: Any, epsilon: float) -> _Compared:
+    """Some rows [rows, keys] of a head, whose output [rows, d_v] is ours, against the model's; NumPy or torch."""
     xp = array_namespace(weights)
     attending = xp.any(allowed, axis=1)
-    difference = xp.abs(weights @ value - output)[attending]
+    difference = xp.abs(ours - theirs)[attending]
     largest_score = xp.max(xp.abs(xp.where(allowed, masked, 0)), axis=1, keepdims=True)
     unit = epsilon * (1 + largest_score) * (weights @ xp.abs(value))
     units = difference / xp.maximum(unit[attending], xp.asarray(xp.finfo(unit.dtype).smallest_normal, dtype=unit.dtype))

@@ -10,10 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
+import numpy as np
 import torch
+from array_api_compat import array_namespace
+from numpy.typing import NDArray
 from torch import Tensor
 
+from core.attention.masks import causal, everything
 from core.attention.trace import biased, forbid, softmax
 from core.models.calls import Call, wide
 
@@ -120,17 +125,46 @@ def permissions(call: Call, heads: slice, rows: range) -> tuple[Tensor, Tensor |
         key = torch.arange(reach, device=call.query.device)
         allowed = key <= (query if call.causal else reach)
         return allowed.expand(1, stop - start, reach), _up_to(bias, reach)
-    given = _rows_of(call.mask, heads, start, stop, keys)
-    if given.dtype == torch.bool:
-        allowed = given
-    else:
-        # An additive mask is two things: entries near the lowest number forbid, the others are a bias.
-        allowed = given > torch.finfo(given.dtype).min / 2
-        rest = wide(given.masked_fill(~allowed, 0))
-        bias = rest if bias is None else bias + rest
+    allowed, rest = _told_apart(_rows_of(call.mask, heads, start, stop, keys), call.mask.dtype)
+    if rest is not None:
+        bias = wide(rest) if bias is None else bias + wide(rest)
     reached = allowed.any(dim=1).any(dim=0).nonzero()
     reach = int(reached[-1]) + 1 if len(reached) else 1
     return allowed[..., :reach], _up_to(bias, reach)
+
+
+def head_permissions(call: Call, head: int, rows: range) -> tuple[NDArray[np.bool_], NDArray[np.floating]]:
+    """The same of one head in NumPy, with all its keys: (mask, bias), both [rows, keys].
+
+    Without any work in torch: its threads wait in busy loops for their next task, and keep NumPy's, which are to multiply
+    next, from the processor. Turn by turn, a long text took ten times as long.
+    """
+    heads, keys = slice(head, head + 1), call.key.shape[2]
+    if call.bias is None:
+        dtype = np.float64 if call.query.dtype == torch.float64 else np.float32
+        bias = np.broadcast_to(dtype(0), (len(rows), keys))
+    else:
+        bias = _array_of(call.bias, heads, rows, keys)
+    if call.mask is None:
+        predicate = causal if call.causal else everything
+        return predicate(np.arange(rows.start, rows.stop)[:, None], np.arange(keys)), bias
+    mask, rest = _told_apart(_array_of(call.mask, heads, rows, keys), call.mask.dtype)
+    return mask, bias if rest is None else bias + rest
+
+
+def _told_apart(mask: Any, dtype: torch.dtype) -> tuple[Any, Any]:
+    """Where some rows of a call's mask allow, and the bias in it or None; NumPy or torch, `dtype` that of the model's."""
+    if dtype == torch.bool:
+        return mask, None
+    # An additive mask is two things: entries near the lowest number forbid, the others are a bias.
+    allowed = mask > torch.finfo(dtype).min / 2
+    return allowed, array_namespace(mask).where(allowed, mask, 0)
+
+
+def _array_of(tensor: Tensor, heads: slice, rows: range, keys: int) -> NDArray:
+    """[rows, keys] of one head."""
+    found = _rows_of(tensor, heads, rows.start, rows.stop, keys)[0]
+    return (found if found.dtype == torch.bool else wide(found)).numpy(force=True)
 
 
 def _rows_of(tensor: Tensor, heads: slice, start: int, stop: int, keys: int) -> Tensor:

@@ -18,7 +18,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from core.attention.ledger import strongest_cell
+from core.attention.head import MAX_CELLS
+from core.attention.ledger import strongest_of
 from core.attention.pooling import Pooled, Pooling
 from core.attention.trace import Array
 from core.capturing.capture import Capture
@@ -32,7 +33,6 @@ from core.models.words import merge_keys, merge_queries, word_starts, word_texts
 Quantity = Literal["weights", "values", "outputs", "raw", "scaled", "masked"]
 LeftOut = Literal["first", "special"]
 
-MAX_CELLS = 256  # of a picture, per side
 SCORES = ("raw", "scaled", "masked")
 
 
@@ -129,21 +129,8 @@ class Viewed:
         return self._seen(rows, columns, max(len(rows), len(columns)))
 
     def strongest(self, whole: Seen) -> tuple[int, int]:
-        """The (query, key) worth looking at first, as in `strongest_cell`; where the cells of the whole stand for several, the
-        largest number in the one that is chosen so."""
-        cells = whole.cells
-        row, column = strongest_cell(cells.values)
-        if cells.exact:
-            return row, column
-        rows, columns = (
-            range(place * block, min((place + 1) * block, length))
-            for place, block, length in zip(
-                (row, column), (cells.row_block, cells.column_block), cells.shape, strict=True
-            )
-        )
-        part = self.window(rows, columns).cells.values
-        inner_row, inner_column = np.unravel_index(np.nan_to_num(part, nan=-np.inf).argmax(), part.shape)
-        return rows[int(inner_row)], columns[int(inner_column)]
+        """The (query, key) worth looking at first, as in `strongest_of`."""
+        return strongest_of(whole.cells, lambda rows, columns: self.window(rows, columns).cells.values)
 
     @cached_property
     def _starts(self) -> tuple[NDArray[np.integer], NDArray[np.integer]] | None:

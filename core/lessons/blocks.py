@@ -78,12 +78,6 @@ def differences(trace: AttentionTrace, block_size: int) -> dict[str, float]:
     return found
 
 
-def one_query(trace: AttentionTrace, query: int) -> AttentionTrace:
-    """The head seen by one query alone: a trace with a single row."""
-    row = slice(query, query + 1)
-    return replace(trace, query=trace.query[row], mask=trace.mask[row], bias=trace.bias[row])
-
-
 def _recurrence(trace: AttentionTrace, block_size: int) -> Iterator[_Seen]:
     if isinstance(block_size, bool) or not isinstance(block_size, int | np.integer) or block_size < 1:
         raise InputError(

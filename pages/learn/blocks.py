@@ -10,7 +10,7 @@ from core import AttentionTrace, attend
 from core.figures.blocks import running
 from core.figures.heatmap import Axis, heatmap
 from core.figures.labels import thinned
-from core.lessons.blocks import Blocks, differences, in_blocks, one_query
+from core.lessons.blocks import Blocks, differences, in_blocks
 from ui import state
 from ui.controls.toy import sentence_knob
 from ui.markdown import quoted
@@ -56,7 +56,7 @@ def show_blocks(
             block_size = st.number_input("Keys in a block", 1, 512, 3, key=state.BLOCK_SIZE, bind="query-params")
         with right:
             query = number_picker("Query", state.ROW, trace.shape[0], opening)
-        row = one_query(trace, query)
+        row = trace.rows(range(query, query + 1))
         blocks = in_blocks(row, block_size)
         show_steps(blocks)
         found = ", ".join(f"{dtype} **{small_number(error)}**" for dtype, error in differences(row, block_size).items())

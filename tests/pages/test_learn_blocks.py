@@ -6,7 +6,7 @@ import pytest
 
 from core import attend
 from core.attention.sources import toy_sentence
-from core.lessons.blocks import differences, in_blocks, one_query
+from core.lessons.blocks import differences, in_blocks
 from tests.pages.lessons import open_lesson, said
 from ui import state
 from ui.views.lesson import IN_A_MODEL
@@ -23,7 +23,7 @@ def test_steps_and_differences_are_cores(block_size):
     blocks = in_blocks(trace, block_size)
     last = f"| {blocks.ends[-1]} | {blocks.maximum[-1, 6]:.3f} | {blocks.correction[-1, 6]:.3f} | {blocks.total[-1, 6]:.3f} |"
     assert last in said(page)
-    for dtype, difference in differences(one_query(trace, 6), block_size).items():
+    for dtype, difference in differences(trace.rows(range(6, 7)), block_size).items():
         assert f"{dtype} **{small_number(difference)}**" in said(page)
 
 

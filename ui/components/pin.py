@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import streamlit as st
-from numpy.typing import NDArray
 from streamlit.components.v2 import component
 
 from core import AttentionTrace
-from core.attention.ledger import strongest_pair
+from core.attention.ledger import Part, strongest_in, strongest_pair
 from ui import links, state
 
 FARTHEST = 2**31  # no text has more positions
@@ -71,9 +69,7 @@ def pinned(trace: AttentionTrace) -> tuple[int, int]:
     )
 
 
-def pinned_among(
-    shape: tuple[int, int], strongest: tuple[int, int], values: Callable[[range, range], NDArray[np.floating]]
-) -> tuple[int, int]:
+def pinned_among(shape: tuple[int, int], strongest: tuple[int, int], values: Part) -> tuple[int, int]:
     """The same for any table of this shape, whose numbers `values(rows, columns)` gives; NaN is no number."""
     _settle(shape, strongest, values)
     query_column, key_column = st.columns(2, wrap=False)
@@ -96,9 +92,7 @@ def _picker(label: str, key: str, count: int, strongest: int) -> int:
     return strongest if chosen is None else chosen
 
 
-def _settle(
-    shape: tuple[int, int], strongest: tuple[int, int], values: Callable[[range, range], NDArray[np.floating]]
-) -> None:
+def _settle(shape: tuple[int, int], strongest: tuple[int, int], values: Part) -> None:
     """Turn a click into a cell: where one drawn cell stands for many, the one with the largest number among them."""
     block = st.session_state.pop(state.PINNED_BLOCK, None)
     if not block:
@@ -110,12 +104,11 @@ def _settle(
     rows, columns = block.get("query", range(row, row + 1)), block.get("key", range(column, column + 1))
     if rows.start >= shape[0] or columns.start >= shape[1]:
         return  # a click on a picture of a text that has changed since
-    part = values(range(rows.start, min(rows.stop, shape[0])), range(columns.start, min(columns.stop, shape[1])))
-    best_row, best_column = np.unravel_index(np.nan_to_num(part, nan=-np.inf).argmax(), part.shape)
-    if "query" in block:
-        st.session_state[state.QUERY] = int(rows.start + best_row)
-    if "key" in block:
-        st.session_state[state.KEY] = int(columns.start + best_column)
+    rows, columns = range(rows.start, min(rows.stop, shape[0])), range(columns.start, min(columns.stop, shape[1]))
+    best = strongest_in(rows, columns, values)
+    for name, key, place in zip(("query", "key"), (state.QUERY, state.KEY), best, strict=True):
+        if name in block:
+            st.session_state[key] = place
 
 
 def _or(chosen: int | None, otherwise: int) -> int:

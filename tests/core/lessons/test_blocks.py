@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from core.attention.sources import toy_sentence
 from core.attention.trace import AttentionTrace, attend
 from core.errors import InputError
-from core.lessons.blocks import differences, in_blocks, last_output, one_query
+from core.lessons.blocks import differences, in_blocks, last_output
 
 
 @st.composite
@@ -66,7 +66,7 @@ def test_every_step_is_the_direct_result_over_the_keys_so_far(trace, block_size)
 @given(traces(), st.integers(1, 14), st.data())
 def test_one_query_is_a_row_of_all_of_them(trace, block_size, data):
     query = data.draw(st.integers(0, trace.shape[0] - 1))
-    alone, together = in_blocks(one_query(trace, query), block_size), in_blocks(trace, block_size)
+    alone, together = in_blocks(trace.rows(range(query, query + 1)), block_size), in_blocks(trace, block_size)
     np.testing.assert_allclose(alone.output[:, 0], together.output[:, query], atol=1e-12)
     np.testing.assert_allclose(alone.total[:, 0], together.total[:, query], rtol=1e-11)
 
