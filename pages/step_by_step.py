@@ -1,16 +1,29 @@
 """One head, from query, key and value to its output, on numbers of any origin."""
 
+import streamlit as st
+
+from ui.controls.what_if import choose_change
 from ui.views.head_notes import show_next_tokens, show_notes
+from ui.views.heading import show_heading
 from ui.views.projections import show_head_weights
-from ui.views.scene import pick_source
+from ui.views.scene import SOURCES, pick_source
 from ui.views.stage_view import show_stages
 
-scene = pick_source()
+show_heading(
+    "Step by step",
+    "One attention head, from query, key and value to its output. Click any matrix or cell to see its numbers.",
+)
+source, switches = st.columns([6, 5], vertical_alignment="center")
+with source:
+    chosen = pick_source()
+scene = SOURCES[chosen]()
 if scene is not None:
+    with switches:
+        change = choose_change(scene.head)
     real = scene.real
     if real is not None:
         show_notes(real)
-    show_stages(scene)
+    show_stages(scene, change)
     if real is not None:
-        show_next_tokens(real.capture)
+        show_next_tokens(real.capture, of_original=change is not None)
         show_head_weights(real.capture, real.layer, real.head, real.kind)

@@ -9,7 +9,8 @@ later than a fast visitor's next click.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -19,6 +20,7 @@ from ui import state
 from ui.markdown import plain
 
 Word = TypeVar("Word", bound=str)
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 def here() -> dict[str, list[str]]:
@@ -54,10 +56,20 @@ def asked(key: str) -> list[str] | None:
     return st.session_state[state.ASKED].pop(key, None)
 
 
-def chosen(key: str, choices: Mapping[Word, str], *, opening: Word, what: str) -> Word:
+def chosen(
+    key: str,
+    choices: Mapping[Word, str],
+    *,
+    opening: Word,
+    what: str,
+    formerly: Mapping[str, Word] = NOTHING,
+) -> Word:
     """The one of `choices` (word in the address -> words on the page) that is chosen: what the address asks for, else what
-    the session holds under this key, else `opening`."""
-    wanted = _known(key, choices, what)
+    the session holds under this key, else `opening`.
+
+    formerly  what older addresses say that is no longer on the page -> what it means
+    """
+    wanted = _known(key, choices, what, formerly)
     if wanted is not None:
         st.session_state[key] = wanted[-1] if wanted else opening
     if st.session_state.get(key) not in choices:
@@ -69,7 +81,7 @@ def chosen(key: str, choices: Mapping[Word, str], *, opening: Word, what: str) -
 
 def chosen_several(key: str, choices: Mapping[Word, str], *, what: str) -> list[Word]:
     """The same where several may be chosen, or none."""
-    wanted = _known(key, choices, what)
+    wanted = _known(key, choices, what, NOTHING)
     held = st.session_state.get(key) if wanted is None else wanted
     value = [word for word in held or () if word in choices]
     st.session_state[key] = value
@@ -77,14 +89,14 @@ def chosen_several(key: str, choices: Mapping[Word, str], *, what: str) -> list[
     return value
 
 
-def _known(key: str, choices: Mapping[Word, str], what: str) -> list[Word] | None:
+def _known(key: str, choices: Mapping[Word, str], what: str, formerly: Mapping[str, Word]) -> list[Word] | None:
     """What the address asks for and is there; None where it asks for nothing.
 
     Older addresses say what was on the page, which is understood as well.
     """
     if (wanted := asked(key)) is None:
         return None
-    meaning = {words: word for word, words in choices.items()} | {str(word): word for word in choices}
+    meaning = {**formerly, **{words: word for word, words in choices.items()}, **{str(word): word for word in choices}}
     known = []
     for word in wanted:
         if word in meaning:

@@ -9,10 +9,16 @@ ROOT = Path(__file__).parent.parent
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
+from core.figures.equation import WIDTH as EQUATION_WIDTH  # noqa: E402
 from ui import links, state  # noqa: E402 - only now can it be found
 
 st.set_page_config(page_title="Headlight", page_icon=str(ROOT / "ui/icon.png"), layout="wide")
-st.html("<style>.stMainBlockContainer { padding-top: 4.2rem; padding-bottom: 3rem; }</style>")
+# The equation is never narrower than its letters need: on a phone its line scrolls.
+st.html(
+    "<style>.stMainBlockContainer { padding-top: 4.2rem; padding-bottom: 3rem; }"
+    f".st-key-{state.EQUATION} {{ overflow-x: auto; }}"
+    f".st-key-{state.EQUATION} > * {{ min-width: {EQUATION_WIDTH}px; max-width: 1320px; }}</style>"
+)
 LESSONS = {
     "softmax": "Softmax",
     "scaling": "Why 1/√d_k",

@@ -30,6 +30,7 @@ WISHES = "wishes"  # which work a visitor has stopped, or wanted although it tak
 
 # Step by step, Heads
 SOURCE, STAGE, WEIGHTS = "source", "stage", "weights"
+EQUATION = "equation"
 SCALING, MASK, MASK_SIZE, MASK_GRID = "scaling", "mask", "size", "grid"
 TOY_TEXT, TOY_SIZE = "words", "width"
 QUERIES, KEYS, D_K, D_V = "queries", "keys", "dk", "dv"

@@ -16,9 +16,10 @@ from cachetools import LRUCache
 from numpy.typing import NDArray
 
 from core import AttentionTrace, Capture, Model, capture, load_model
+from core.attention.head import Head, Overview
 from core.attention.masks import Predicate
 from core.attention.pooling import Pooled
-from core.capturing.certifying import Certificate, certify
+from core.capturing.certifying import Certificate
 from core.capturing.estimates import estimate, in_words, kept_bytes, measuring_operations, reading_operations
 from core.capturing.layers import missing_layers as layers_without_attention
 from core.capturing.speeds import Run, Speeds
@@ -165,6 +166,7 @@ probes = Store(4)
 thumbnail_grids = Store(4)
 matches = Store(16)
 views = Store(8)
+heads = Store(16)  # of one head all stages, small enough to draw: at most 3 MB
 speeds = Speeds()  # of all models, as learned from their runs; bounded by itself
 
 
@@ -288,11 +290,24 @@ def overview(of: KindRequest, viewed: Viewed) -> Seen:
 
 
 @st.cache_resource(max_entries=3, show_spinner=False)
-def head(request: HeadRequest) -> tuple[AttentionTrace, Certificate]:
-    """A head's trace, and the certificate of these very numbers."""
-    pass_ = captured(request.text)
-    trace = pass_.trace(request.layer, request.head, request.kind)
-    return trace, certify(trace, pass_.model_output(request.layer, request.head, request.kind), pass_.model)
+def trace(request: HeadRequest) -> AttentionTrace:
+    return captured(request.text).trace(request.layer, request.head, request.kind)
+
+
+def head(request: HeadRequest) -> Head:
+    return captured(request.text).head(request.layer, request.head, request.kind)
+
+
+def head_overview(request: HeadRequest) -> tuple[Overview, Certificate]:
+    """All stages of a head, and the certificate of these very numbers."""
+    return heads.get(
+        request, lambda: captured(request.text).certified_overview(request.layer, request.head, request.kind)
+    )
+
+
+def changed_overview(request: HeadRequest, change: Hashable, changed: Head) -> Overview:
+    """The same of a head with another scale or mask."""
+    return heads.get((request, change), changed.overview)
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)

@@ -1,15 +1,13 @@
-"""The stages of a trace in their order: what each is called, its formula with the live numbers, and its array."""
+"""The stages of a trace in their order: what each is called, what it does, and its array."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from core.attention.ledger import Ledger
 from core.attention.trace import AttentionTrace
 
 
@@ -24,7 +22,6 @@ class Stage:
     rows        what a row is: "query" or "key"
     columns     what a column is: "key" or "dimension"
     scale       "signed" numbers around 0, a "share" from 0 to 1, or a "permission" of 1 and 0
-    formula     LaTeX with the numbers of a trace and of the pinned cell
     after_mask  whether a forbidden pair is told apart: Q, K, V and the scores before the mask exist for every pair
     beside      the key of a stage whose number one wants to see beside this one, or None
     """
@@ -36,7 +33,6 @@ class Stage:
     rows: Literal["query", "key"]
     columns: Literal["key", "dimension"]
     scale: Literal["signed", "share", "permission"]
-    formula: Callable[[AttentionTrace, Ledger], str]
     after_mask: bool = False
     beside: str | None = None
 
@@ -52,66 +48,6 @@ def number(value: float) -> str:
     return f"{value:.4g}".replace("e-0", "e-").replace("e+0", "e+").replace("-", "−")
 
 
-def _latex(value: float) -> str:
-    return number(value).replace("−∞", r"-\infty").replace("−", "-")
-
-
-def _matrix(name: str, array: NDArray) -> str:
-    return rf"{name} : {array.shape[0]} \times {array.shape[1]}"
-
-
-def _scale(trace: AttentionTrace) -> str:
-    d_k = trace.query.shape[1]
-    if np.isclose(trace.scale, d_k**-0.5, rtol=1e-6):
-        return rf"\frac{{1}}{{\sqrt{{d_k}}}} = \frac{{1}}{{\sqrt{{{d_k}}}}} = {_latex(trace.scale)}"
-    return rf"\text{{scale}} = {_latex(trace.scale)}"
-
-
-def _raw(trace: AttentionTrace, cell: Ledger) -> str:
-    return (
-        rf"S = Q K^\top,\quad q_{{{cell.query}}} \cdot k_{{{cell.key}}}"
-        rf" = \sum_{{d=1}}^{{{trace.query.shape[1]}}} q_d\,k_d = {_latex(cell.raw)}"
-    )
-
-
-def _scaled(trace: AttentionTrace, cell: Ledger) -> str:
-    return rf"S \times {_scale(trace)},\quad {_latex(cell.raw)} \times {_latex(cell.scale)} = {_latex(cell.scaled)}"
-
-
-def _mask(trace: AttentionTrace, cell: Ledger) -> str:
-    forbidden = trace.mask.size - int(trace.mask.sum())
-    here = "0" if cell.allowed else r"-\infty"
-    return (
-        rf"M_{{ij}} = 0 \text{{ or }} -\infty\ ({forbidden:,} \text{{ of }} {trace.mask.size:,} \text{{ pairs}}),"
-        rf"\quad M_{{{cell.query},{cell.key}}} = {here}"
-    ).replace(",\\text", r"\text")
-
-
-def _masked(trace: AttentionTrace, cell: Ledger) -> str:
-    parts = [_latex(cell.capped)]
-    if cell.bias:
-        parts.append(rf"({_latex(cell.bias)})")
-    parts.append("0" if cell.allowed else r"(-\infty)")
-    cap = r"\text{softcap}" if trace.softcap is not None else ""
-    bias = " + B" if np.any(trace.bias) else ""
-    return rf"{cap}(S \times {_latex(trace.scale)}){bias} + M,\quad {' + '.join(parts)} = {_latex(cell.masked)}"
-
-
-def _weights(trace: AttentionTrace, cell: Ledger) -> str:
-    if not trace.mask[cell.query].any():
-        return r"\text{this query may attend to nothing: its weights are all } 0"
-    return (
-        r"W_{ij} = \frac{e^{S_{ij}}}{\sum_j e^{S_{ij}}},\quad"
-        rf"\frac{{e^{{{_latex(cell.masked)} - ({_latex(cell.row_maximum)})}}}}{{{_latex(cell.row_sum)}}}"
-        rf" = \frac{{{_latex(cell.exponential)}}}{{{_latex(cell.row_sum)}}} = {_latex(cell.weight)}"
-    )
-
-
-def _output(trace: AttentionTrace, cell: Ledger) -> str:
-    total = rf"o_{{{cell.query}}} = \sum_{{j=0}}^{{{trace.shape[1] - 1}}} w_j\,v_j"
-    return rf"O = W V,\quad {total},\quad {_matrix('O', trace.output)}"
-
-
 INPUTS = (
     Stage(
         key="query",
@@ -121,7 +57,6 @@ INPUTS = (
         rows="query",
         columns="dimension",
         scale="signed",
-        formula=lambda trace, _: _matrix("Q", trace.query),
     ),
     Stage(
         key="key",
@@ -131,7 +66,6 @@ INPUTS = (
         rows="key",
         columns="dimension",
         scale="signed",
-        formula=lambda trace, _: _matrix("K", trace.key),
     ),
     Stage(
         key="value",
@@ -141,7 +75,6 @@ INPUTS = (
         rows="key",
         columns="dimension",
         scale="signed",
-        formula=lambda trace, _: _matrix("V", trace.value),
     ),
 )
 
@@ -154,7 +87,6 @@ STEPS = (
         rows="query",
         columns="key",
         scale="signed",
-        formula=_raw,
         beside="weights",
     ),
     Stage(
@@ -165,7 +97,6 @@ STEPS = (
         rows="query",
         columns="key",
         scale="signed",
-        formula=_scaled,
         beside="weights",
     ),
     Stage(
@@ -176,7 +107,6 @@ STEPS = (
         rows="query",
         columns="key",
         scale="permission",
-        formula=_mask,
         after_mask=True,
     ),
     Stage(
@@ -187,7 +117,6 @@ STEPS = (
         rows="query",
         columns="key",
         scale="signed",
-        formula=_masked,
         after_mask=True,
         beside="weights",
     ),
@@ -199,7 +128,6 @@ STEPS = (
         rows="query",
         columns="key",
         scale="share",
-        formula=_weights,
         after_mask=True,
         beside="masked",
     ),
@@ -211,7 +139,6 @@ STEPS = (
         rows="query",
         columns="dimension",
         scale="signed",
-        formula=_output,
     ),
 )
 

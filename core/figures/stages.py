@@ -1,53 +1,55 @@
-"""The picture of one stage of a trace."""
+"""The picture of one stage of a head."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import plotly.graph_objects as go
 
+from core.attention.pooling import Pooled
 from core.attention.stages import BY_KEY, Stage
-from core.attention.trace import AttentionTrace
-from core.figures.heatmap import WIDTH, Axis, heatmap
+from core.figures.heatmap import WIDTH, Axis, pooled_heatmap
 
 
 def stage_figure(
     stage: Stage,
-    trace: AttentionTrace,
+    stages: Mapping[str, Pooled],
     query_tokens: Sequence[str],
     key_tokens: Sequence[str],
     *,
-    pin: tuple[int, int],
+    pin: tuple[int, int] | None,
     limit: float | None = None,
     height: int = 420,
     width: int = WIDTH,
-    compact: bool = False,
 ) -> go.Figure:
-    """One stage as a heatmap with the pinned (query, key) marked. `limit` fixes the colour range (see
-    `colour_limit`)."""
-    queries = Axis("query", tokens=query_tokens, pinned=pin[0])
-    keys = Axis("key", tokens=key_tokens, pinned=pin[1])
-    values = stage.values(trace)
+    """One stage as a heatmap with the pinned (query, key) marked.
+
+    stages  each stage by its key, the whole of it made small or a part of it
+    query_tokens, key_tokens, pin: those of the part, counted from its first
+    limit   fixes the colour range (see `colour_limit`)
+    """
+    drawn = stages[stage.key]
+    start_row, start_column = drawn.start
+    query, key = (None, None) if pin is None else pin
+    queries = Axis("query", query_tokens, query, start=start_row)
+    keys = Axis("key", key_tokens, key, start=start_row if stage.rows == "key" else start_column)
     beside = None if stage.beside is None else BY_KEY[stage.beside]
-    return heatmap(
-        values.astype(float) if stage.scale == "permission" else values,
+    return pooled_heatmap(
+        drawn,
         queries if stage.rows == "query" else keys,
         keys if stage.columns == "key" else Axis("dimension"),
         name=stage.noun,
         scale=stage.scale,
         limit=limit,
-        forbidden=~trace.mask if stage.after_mask else None,
-        hover=None if beside is None else (beside.noun, beside.values(trace)),
+        hover=None if beside is None else (beside.noun, stages[beside.key].values),
         height=height,
         width=width,
-        compact=compact,
     )
 
 
-def colour_limit(stage: Stage, *traces: AttentionTrace) -> float | None:
-    """The colour range that suits this stage in all of these traces: the largest finite number, None for permissions."""
+def colour_limit(stage: Stage, *drawn: Pooled) -> float | None:
+    """The colour range that suits this stage in all of these pictures: the largest number, None for permissions."""
     if stage.scale == "permission":
         return None
-    numbers = np.concatenate([stage.values(trace).ravel() for trace in traces])
-    return float(np.abs(numbers[np.isfinite(numbers)]).max(initial=0.0)) or None
+    return max(float(np.nanmax(np.abs(one.values), initial=0.0)) for one in drawn) or None

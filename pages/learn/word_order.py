@@ -26,9 +26,9 @@ from core.lessons.word_order import (
 from ui import state
 from ui.components.pin import pinned
 from ui.markdown import plain, quoted
-from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, real_head, show_chart, show_lesson
+from ui.views.lesson import IN_A_MODEL, Part, Traced, picture_and_knobs, real_head, show_chart, show_lesson
 from ui.views.pictures import show_heatmap
-from ui.views.scene import RealHead, Scene
+from ui.views.scene import RealHead
 
 POSITIONS = 64
 SHOWN_TOKENS = 16
@@ -235,7 +235,7 @@ def in_a_model(part: Part) -> None:
         )
 
 
-def without_rotation(chosen: RealHead, scene: Scene) -> None:
+def without_rotation(chosen: RealHead, scene: Traced) -> None:
     """A model without rotary positions has no bands; if it learned a vector for each position, those can be seen."""
     name = plain(chosen.request.model)
     learned = learned_positions(chosen.capture.model)

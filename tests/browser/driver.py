@@ -48,13 +48,11 @@ STAGES: dict[str, Callable[[AttentionTrace], NDArray]] = {
     "Softmax": lambda trace: np.where(trace.mask, trace.weights, np.nan),
     "Output": lambda trace: trace.output,
 }
-QKV = ("Query", "Key", "Value")
 AS_IT_IS, CHANGED = "As it is", "Changed"
 
 
-def small(stage: str) -> str:
-    """The name of a stage's picture in the overview that every page with stages ends with."""
-    return f"small {stage}"
+# The small pictures of the equation, from the left to the right; that of the key is turned by 90 degrees.
+EQUATION = ("Query", "Key", "Raw scores", "Scaled", "Mask", "Masked", "Softmax", "Value", "Output")
 
 
 # --- the server
@@ -229,6 +227,10 @@ def difference(picture: Picture | None, expected: NDArray) -> str | None:
     return None
 
 
+def _in_equation(stage: str, trace: AttentionTrace) -> NDArray:
+    return STAGES[stage](trace).T if stage == "Key" else STAGES[stage](trace)
+
+
 # --- the page
 
 
@@ -394,9 +396,43 @@ class App:
         self.until(as_expected, lambda: "; ".join(f"picture {name!r} {trouble}" for name, trouble in wrong.items()))
         return self
 
-    def shows_trace(self, trace: AttentionTrace, *, stages: Iterable[str] = STAGES) -> App:
-        """Wait until the overview shows these stages of this trace."""
-        return self.shows({small(stage): STAGES[stage](trace) for stage in stages})
+    def equation(self) -> dict[str, Picture] | None:
+        """The small pictures of the equation by their stages, each with the frames that lie on it; None while there is none."""
+        whole = self.pictures(["equation"])["equation"]
+        if whole is None:
+            return None
+        found = {}
+        for place, (stage, trace) in enumerate(zip(EQUATION, whole.data, strict=True), start=1):
+            axis = f"x{place if place > 1 else ''}"
+            frames = [frame for frame in whole.layout["shapes"] if frame["xref"] == axis]
+            found[stage] = Picture([trace], {"shapes": frames})
+        return found
+
+    def shows_trace(self, trace: AttentionTrace) -> App:
+        """Wait until the equation shows the stages of this trace, which is short enough for a cell each."""
+        wrong: dict[str, str] = {}
+
+        def as_expected() -> bool:
+            nonlocal wrong
+            drawn = self.equation() or {}
+            found = {stage: difference(drawn.get(stage), _in_equation(stage, trace)) for stage in EQUATION}
+            wrong = {stage: trouble for stage, trouble in found.items() if trouble is not None}
+            return not wrong
+
+        self.until(as_expected, lambda: "; ".join(f"{stage!r} {trouble}" for stage, trouble in wrong.items()))
+        return self
+
+    def click_stage(self, stage: str) -> App:
+        """Click the small picture of a stage."""
+        box = self.widget(state.picture("equation")).locator(f".nsewdrag[data-subplot^=x{self._number(stage)}y]")
+        box.scroll_into_view_if_needed()
+        box.click()
+        return self
+
+    @staticmethod
+    def _number(stage: str) -> str:
+        place = EQUATION.index(stage)
+        return str(place + 1) if place else ""
 
     def click_cell(self, picture: str, row: float, column: float) -> App:
         """Point with the mouse at the middle of a cell and click as soon as the picture says which cell that is."""

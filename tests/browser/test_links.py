@@ -4,11 +4,9 @@ import numpy as np
 import pytest
 
 from core import capture
-from tests.browser.driver import STAGES, small
 from ui import state
 
 pytestmark = pytest.mark.browser
-EVERYTHING = [small(stage) for stage in STAGES]
 WIDGETS = (
     *(
         state.TEXT,
@@ -17,7 +15,6 @@ WIDGETS = (
         state.LAYER,
         state.HEAD,
         state.SOURCE,
-        state.STAGE,
         state.SCALING,
         state.MASK,
     ),
@@ -27,7 +24,8 @@ WIDGETS = (
 
 
 def everything(app):
-    pictures = app.pictures(EVERYTHING)
+    pictures = app.equation()
+    assert pictures is not None
     return app.values(WIDGETS), {name: picture.values for name, picture in pictures.items()}
 
 
@@ -45,9 +43,11 @@ def test_links_reproduce_each_session(visit, fresh_server, smollm):
     app.write(state.TEXT, "Grüße & Küsse: 100 %?\nA second line; a=b+c #1").idle()
     app.choose(state.MODEL, "SmolLM2-135M-Instruct").idle().choose(state.LAYER, 4).idle().choose(state.HEAD, 2).idle()
     app.choose(state.MASK, "Sliding window").idle().number(state.MASK_SIZE, 5).idle()
-    app.press(state.STAGE, "Masked").idle().click_cell("As it is", 5, 2).idle()
+    app.click_stage("Masked").idle().click_cell("As it is", 5, 2).idle()
     taken = capture(smollm, "Grüße & Küsse: 100 %?\nA second line; a=b+c #1")
-    app.shows({small("Value"): taken.trace(4, 2).value})
+    found = app.equation()
+    assert found is not None
+    np.testing.assert_allclose(found["Value"].values, taken.trace(4, 2).value, rtol=1e-6)
     sessions.append((app.address, everything(app)))
 
     app = visit()
@@ -58,7 +58,7 @@ def test_links_reproduce_each_session(visit, fresh_server, smollm):
     app.press(state.SOURCE, "My own matrices").idle().write(state.OWN["value"], "1\n2\n3\n-4.5").idle()
     sessions.append((app.address, everything(app)))
 
-    app = visit("/heads")
+    app = visit()
     app.write(state.PAIR, "Is it tired?").idle().choose(state.HEAD, 4).idle()
     sessions.append((app.address, everything(app)))
 

@@ -9,7 +9,7 @@ from core.attention.masks import causal, grid
 from core.attention.sources import random_matrices, toy_sentence
 from core.attention.stages import number
 from core.figures.labels import visible
-from tests.browser.driver import AS_IT_IS, CHANGED, STAGES, small
+from tests.browser.driver import AS_IT_IS, CHANGED
 from tests.conftest import eager_attentions
 from ui import state
 from ui.views.scene import SENTENCE
@@ -107,10 +107,11 @@ def test_a_click_pins_a_cell_everywhere_and_explains_it(app, opening):
     assert (app.value(state.QUERY), app.value(state.KEY)) == ("7", "13")
     assert "query=7" in app.address
     assert "key=13" in app.address
-    for stage in STAGES:
-        row, column = app.picture(small(stage)).pinned
-        expected = {"Query": (7, None), "Key": (13, None), "Value": (13, None), "Output": (7, None)}
-        assert (row, column) == expected.get(stage, (7, 13)), stage
+    drawn = app.equation()
+    assert drawn is not None
+    for stage, picture in drawn.items():
+        expected = {"Query": (7, None), "Key": (None, 13), "Value": (13, None), "Output": (7, None)}
+        assert picture.pinned == expected.get(stage, (7, 13)), stage
     cell = explain(trace, 7, 13)
     table = app.page.get_by_role("table").first.inner_text()
     for figure in (cell.raw, cell.scaled, cell.masked, cell.exponential, cell.row_sum, cell.weight):
@@ -123,8 +124,8 @@ def test_a_click_pins_a_cell_everywhere_and_explains_it(app, opening):
 
 
 def test_a_click_among_the_queries_pins_only_the_query(app, opening):
-    app.shows_trace(opening.trace(5, 11)).idle()
-    app.click_cell(small("Query"), 4, 20)
+    app.shows_trace(opening.trace(5, 11)).idle().click_stage("Query").idle()
+    app.click_cell(AS_IT_IS, 4, 20)
     app.until(lambda: app.value(state.QUERY) == "4", "the query is not pinned")
     assert "key=" not in app.address
 

@@ -1,4 +1,4 @@
-"""Walking through the heads with the arrow keys, while the atlas or the line below it has the focus."""
+"""Walking through a grid with the arrow keys, while its picture or the line below it has the focus."""
 
 from __future__ import annotations
 
@@ -20,7 +20,13 @@ _KEYS = component(
 
 
 def arrow_keys(
-    picture: str, label: str, place: tuple[int, int], shape: tuple[int, ...], on_step: Callable[[int, int], None]
+    picture: str,
+    label: str,
+    place: tuple[int, int],
+    shape: tuple[int, ...],
+    on_step: Callable[[int, int], None],
+    *,
+    words: str = "← ↑ ↓ → walk through the heads",
 ) -> None:
     """A line that can be focused, also by a click on the picture of that key; arrow keys walk from `place` over a grid of
     this shape and call on_step(row, column)."""
@@ -33,7 +39,7 @@ def arrow_keys(
 
     data = {
         "picture": f".st-key-{picture}",
-        "text": "← ↑ ↓ → walk through the heads",
+        "text": words,
         "label": label,
         "place": list(place),
         "shape": list(shape),

@@ -1,10 +1,16 @@
 export default function ({ setTriggerValue }) {
     // The cell under a point, from nothing but the figure's own layout: charts are drawn anew after every change, so
     // nothing is attached to them. The hidden axes know the middles of all drawn cells.
-    const cellAt = (chart, event) => {
+    const cellAt = (chart, area, event) => {
         const { meta, xaxis, yaxis, xaxis2, yaxis2 } = chart.layout || {};
-        const area = chart.querySelector(".nsewdrag");
-        if (!meta || !meta.rows || !area) return null;
+        if (!meta || !meta.rows) return null;
+        // Several small pictures in one: which of them is all that matters.
+        if (meta.subplots) {
+            return [
+                { axis: meta.rows, middle: 0, cells: 1 },
+                { axis: meta.columns, middle: meta.subplots.indexOf(area.dataset.subplot), cells: 1 },
+            ];
+        }
         const box = area.getBoundingClientRect();
         const place = (share, axis, middles) => {
             const at = axis.range[0] + share * (axis.range[1] - axis.range[0]);
@@ -22,7 +28,7 @@ export default function ({ setTriggerValue }) {
     const down = (event) => {
         const area = event.isPrimary && event.button === 0 && event.target.closest && event.target.closest(".nsewdrag");
         const chart = area && area.closest(".js-plotly-plot");
-        pressed = chart && { x: event.clientX, y: event.clientY, cell: cellAt(chart, event) };
+        pressed = chart && { x: event.clientX, y: event.clientY, cell: cellAt(chart, area, event) };
     };
     const up = (event) => {
         const still = pressed && Math.hypot(event.clientX - pressed.x, event.clientY - pressed.y) < 5;

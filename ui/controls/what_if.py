@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import streamlit as st
 from numpy.typing import NDArray
 
-from core import AttentionTrace, InputError
 from core.attention import masks as m
+from core.attention.head import Head
+from core.attention.masks import Predicate
 from core.attention.matrix_files import read_mask, to_csv
 from ui import state
 from ui.controls.menu import menu
-from ui.markdown import show_error
 
 AS_GIVEN, CUSTOM = "given", "own"
+MAX_TYPED = 64  # queries or keys: beyond that nobody types a mask
 # Beside "Mask as given" some masks need a longer name.
 LONGER = {"none": "No mask", "prefix": "Causal, open prefix", "padding": "Padded end"}
 CHOICES = {
@@ -23,8 +26,31 @@ CHOICES = {
 }
 
 
-def changes(trace: AttentionTrace) -> AttentionTrace | None:
-    """The head as the switches change it; None if they leave it as it is."""
+@dataclass(frozen=True)
+class Change:
+    """What the switches say.
+
+    scaling  whether the raw scores are scaled
+    mask     one of CHOICES; `number` belongs to it where the mask has one, `rows` is what was typed as one's own
+    """
+
+    scaling: bool
+    mask: str
+    number: int
+    rows: str = ""
+
+    def of(self, head: Head) -> Head:
+        """The head so changed. Raises InputError for a mask that does not fit it."""
+        mask: Predicate | NDArray[np.bool_] | None = None
+        if self.mask in m.MASKS:
+            mask = m.MASKS[self.mask].predicate(self.number, head.shape[1])
+        elif self.mask == CUSTOM and self.rows.strip():
+            mask = read_mask(self.rows)
+        return head.changed(scale=None if self.scaling else 1.0, mask=mask)
+
+
+def choose_change(head: Head) -> Change | None:
+    """The change that the switches ask for; None if they leave the head as it is."""
     with st.container(horizontal=True, vertical_alignment="center"):
         scaling = st.toggle(
             "Scaling",
@@ -34,29 +60,18 @@ def changes(trace: AttentionTrace) -> AttentionTrace | None:
             help="Off: the raw scores go into the softmax as they are.",
         )
         name = menu("Mask", state.MASK, CHOICES, label_visibility="collapsed", width=200)
-        size = 0
+        number = 0
         if name in m.MASKS and (label := m.MASKS[name].number):
-            size = st.number_input(label, 1, 4096, 3, key=state.MASK_SIZE, bind="query-params", width=130)
-    try:
-        mask = _mask(name, size, trace)
-        if scaling and mask is None:
-            return None
-        return trace.changed(scale=None if scaling else 1.0, mask=mask)
-    except InputError as error:
-        show_error(error)
-        return None
+            number = st.number_input(label, 1, 4096, 3, key=state.MASK_SIZE, bind="query-params", width=130)
+    rows = _own_mask(head.shape) if name == CUSTOM else ""
+    change = Change(scaling, name, number, rows)
+    return None if change in (Change(True, AS_GIVEN, 0), Change(True, CUSTOM, 0)) else change
 
 
-def _mask(name: str, size: int, trace: AttentionTrace) -> NDArray[np.bool_] | None:
-    queries, keys = trace.shape
-    if name == AS_GIVEN:
-        return None
-    if name == CUSTOM:
-        text = st.text_area(
-            "A row for each query: 1 where it may attend, 0 where not. Empty: as given.",
-            placeholder=to_csv(np.tri(queries, keys)),
-            key=state.MASK_GRID,
-            bind="query-params",
-        )
-        return read_mask(text) if text.strip() else None
-    return m.MASKS[name].grid(size, queries, keys)
+def _own_mask(shape: tuple[int, int]) -> str:
+    return st.text_area(
+        "A row for each query: 1 where it may attend, 0 where not. Empty: as given.",
+        placeholder=to_csv(np.tri(*shape)) if max(shape) <= MAX_TYPED else "",
+        key=state.MASK_GRID,
+        bind="query-params",
+    ).strip()

@@ -8,7 +8,8 @@ from core.capturing.certifying import Certificate
 from ui.markdown import plain
 
 
-def show_certificate(certificate: Certificate) -> None:
+def show_certificate(certificate: Certificate, *, of_original: bool = False) -> None:
+    """of_original: whether something else is drawn above it, which the model never computed."""
     cells = f"{certificate.cells:,} output numbers"
     if certificate.holds:
         st.badge(
@@ -29,3 +30,7 @@ def show_certificate(certificate: Certificate) -> None:
     )
     left_out = f" · {certificate.left_out} rows with nothing to attend to left out" if certificate.left_out else ""
     st.caption(plain(details + left_out))
+    if of_original:
+        st.caption(
+            "This speaks of the original, with the scale and mask above. The model never computed what is changed."
+        )

@@ -38,8 +38,11 @@ def show_key_sharing(capture: Capture, layer: int, head: int, kind: Kind) -> Non
     )
 
 
-def show_next_tokens(capture: Capture) -> None:
-    """What the model would write next, where it writes at all."""
+def show_next_tokens(capture: Capture, *, of_original: bool = False) -> None:
+    """What the model would write next, where it writes at all.
+
+    of_original: whether something is changed on the page, which the model knows nothing of
+    """
     if capture.logits is None:
         return
     st.subheader("What the model would write next", anchor=False)
@@ -47,3 +50,5 @@ def show_next_tokens(capture: Capture) -> None:
     for column, (token, probability) in zip(st.columns(len(best), wrap=False), best, strict=True):
         with column:
             st.markdown(f"{quoted(token)}  \n**{probability:.1%}**")
+    if of_original:
+        st.caption("Of the original: the change above does not reach the rest of the model.")

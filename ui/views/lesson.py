@@ -9,11 +9,11 @@ import plotly.graph_objects as go
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from core import InputError
-from ui import state
+from core import AttentionTrace, InputError
+from ui import state, stores
 from ui.controls.menu import menu
 from ui.markdown import show_error
-from ui.views.scene import RealHead, Scene, choose_head, choose_text
+from ui.views.scene import RealHead, choose_head, choose_text
 
 IN_A_MODEL = "In a real model"
 
@@ -58,11 +58,20 @@ def show_chart(figure: go.Figure, name: str, alt: str) -> None:
     st.plotly_chart(figure, key=state.picture(name), theme=None, config={"displayModeBar": False}, alt=alt)
 
 
-def real_head() -> tuple[RealHead, Scene] | None:
+@dataclass(frozen=True, eq=False)
+class Traced:
+    """The whole trace of a head, and the tokens of its rows and columns."""
+
+    trace: AttentionTrace
+    query_tokens: tuple[str, ...]
+    key_tokens: tuple[str, ...]
+
+
+def real_head() -> tuple[RealHead, Traced] | None:
     """A head of a pretrained model, for the part of a lesson that measures in one: text, model, layer and head are shared with
     the other pages. None after showing what is wrong."""
     passed = choose_text()
     if passed is None:
         return None
-    scene = choose_head(*passed)
-    return None if scene.real is None else (scene.real, scene)
+    chosen = choose_head(*passed)
+    return chosen, Traced(stores.trace(chosen.of), *chosen.capture.tokens(chosen.kind))

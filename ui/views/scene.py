@@ -11,6 +11,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core import AttentionTrace, Capture, InputError, Model, attend
+from core.attention.head import Head, Overview
 from core.attention.sources import DISTRIBUTIONS, random_matrices, toy_sentence
 from core.capturing.certifying import Certificate
 from core.capturing.weights_only import WeightsOnly
@@ -20,6 +21,7 @@ from core.models.modules import Kind
 from ui import links, state, stores
 from ui.controls.menu import menu
 from ui.controls.own_matrices import own_matrices
+from ui.controls.what_if import Change
 from ui.markdown import plain, show_error
 from ui.progress import run
 from ui.views.weights_only import show_weights
@@ -39,20 +41,31 @@ class RealHead:
     layer: int
     head: int
 
+    @property
+    def of(self) -> stores.HeadRequest:
+        return stores.HeadRequest(self.request, self.kind, self.layer, self.head)
+
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """A trace, the tokens of its rows and columns, and where its numbers come from.
+    """A head with all its stages, the tokens of its rows and columns, and where its numbers come from.
 
-    real, certificate  of a trace from a pretrained model
+    real, certificate  of a head of a pretrained model
     """
 
-    trace: AttentionTrace
+    head: Head
+    overview: Overview
     query_tokens: tuple[str, ...]
     key_tokens: tuple[str, ...]
     origin: str
     real: RealHead | None = None
     certificate: Certificate | None = None
+
+    def changed(self, change: Change) -> Scene:
+        """The same with another scale or mask, which no model computed. Raises InputError for a mask that does not fit."""
+        head = change.of(self.head)
+        overview = head.overview() if self.real is None else stores.changed_overview(self.real.of, change, head)
+        return replace(self, head=head, overview=overview, certificate=None)
 
 
 # Where a model opens: heads that look from "it" back to "animal" in the sentence above.
@@ -94,7 +107,12 @@ def read_model(name: str, problem: DeltaGenerator) -> Model | None:
 def real_head() -> Scene | None:
     """Text, model, layer and head, and the trace of that head; None after showing what is wrong."""
     passed = choose_text(more=True)
-    return None if passed is None else choose_head(*passed)
+    if passed is None:
+        return None
+    real = choose_head(*passed)
+    overview, certificate = stores.head_overview(real.of)
+    origin = f"Layer {real.layer}, head {real.head} of {real.request.model}."
+    return Scene(stores.head(real.of), overview, *real.capture.tokens(real.kind), origin, real, certificate)
 
 
 def choose_text(
@@ -124,7 +142,10 @@ def choose_text(
             request = _image(name)
         else:
             text = st.text_area("Text", SENTENCE, key=state.TEXT, bind="query-params", height=68)
-            pair, target = _second_text(model) if more and model is not None and model.captures else (None, None)
+            pair = target = None
+            if more and model is not None and model.captures:
+                with which:  # beside the text, which is higher than one line of fields
+                    pair, target = _second_text(model)
             request = stores.TextRequest(name, text, pair, target)
     if model is None or request is None:
         return None
@@ -241,13 +262,9 @@ def _count(request: stores.TextRequest, model: Model, max_tokens: int | None) ->
     return inputs["input_ids"].shape[1], written
 
 
-def choose_head(request: stores.TextRequest, capture: Capture, places: list) -> Scene:
-    """The scene of the layer, head and kind of attention that are chosen from a pass."""
-    kind, layer, head = choose_place(request, capture, places)
-    trace, certificate = stores.head(stores.HeadRequest(request, kind, layer, head))
-    query_tokens, key_tokens = capture.tokens(kind)
-    origin = f"Layer {layer}, head {head} of {request.model}."
-    return Scene(trace, query_tokens, key_tokens, origin, RealHead(request, capture, kind, layer, head), certificate)
+def choose_head(request: stores.TextRequest, capture: Capture, places: list) -> RealHead:
+    """The layer, head and kind of attention that are chosen from a pass."""
+    return RealHead(request, capture, *choose_place(request, capture, places))
 
 
 def choose_place(request: stores.TextRequest, capture: Capture, places: list) -> tuple[Kind, int, int]:
@@ -312,7 +329,12 @@ def _scene(make: Callable) -> Scene | None:
     except InputError as error:
         show_error(error)
         return None
-    return Scene(trace, matrices.query_tokens, matrices.key_tokens, matrices.origin)
+    return _of_trace(trace, matrices.query_tokens, matrices.key_tokens, matrices.origin)
+
+
+def _of_trace(trace: AttentionTrace, query_tokens: tuple[str, ...], key_tokens: tuple[str, ...], origin: str) -> Scene:
+    head = Head.of(trace)
+    return Scene(head, head.overview(), query_tokens, key_tokens, origin)
 
 
 def own() -> Scene | None:
@@ -320,7 +342,7 @@ def own() -> Scene | None:
     if given is None:
         return None
     queries, keys = given.shape
-    return Scene(
+    return _of_trace(
         given,
         tuple(f"q{row}" for row in range(queries)),
         tuple(f"k{row}" for row in range(keys)),
@@ -329,7 +351,7 @@ def own() -> Scene | None:
 
 
 SOURCES = {"real": real_head, "toy": toy, "random": random, "own": own}
-NAMES = {
+SOURCE_NAMES = {
     "real": "A real head",
     "toy": "A sentence, random weights",
     "random": "Random matrices",
@@ -337,6 +359,5 @@ NAMES = {
 }
 
 
-def pick_source() -> Scene | None:
-    source = menu("Where the numbers come from", state.SOURCE, NAMES, look="buttons", label_visibility="collapsed")
-    return SOURCES[source]()
+def pick_source() -> str:
+    return menu("Where the numbers come from", state.SOURCE, SOURCE_NAMES, look="buttons", label_visibility="collapsed")

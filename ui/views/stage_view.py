@@ -1,115 +1,132 @@
-"""A trace, stage by stage: one stage large, the pinned cell explained beside it, and all the stages small below."""
+"""The stages of one head: the equation as a line of small pictures, one stage large below it, the chosen pair explained."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import streamlit as st
 from numpy.linalg import norm
 
-from core import AttentionTrace, Ledger, explain
-from core.attention.stages import INPUTS, STAGES, STEPS, Stage, number
+from core import InputError, Ledger
+from core.attention.formulas import added, formula
+from core.attention.ledger import OutputSum
+from core.attention.stages import BY_KEY, Stage, number
 from core.figures.heatmap import WIDTH
 from core.figures.ledger import passed_on, waterfall
 from core.figures.stages import colour_limit, stage_figure
+from core.heads.views import around
 from ui import state
 from ui.components import pin
-from ui.controls import what_if
-from ui.controls.menu import menu
-from ui.markdown import plain, quoted
+from ui.controls.what_if import Change
+from ui.markdown import plain, quoted, show_error
 from ui.views.certificate import show_certificate
+from ui.views.equation import clicked, opened_stage, show_equation
 from ui.views.pictures import show_heatmap
 from ui.views.scene import Scene
+from ui.views.tables import table
 
-# Pixels in a window 1024 wide, of a picture with another beside it and of one among three.
-ONE_OF_TWO, ONE_OF_THREE = 240, 270
-# What the page's address says is the label: it stays as it is.
-GROUPS = {"inputs": INPUTS} | {stage.key: (stage,) for stage in STEPS}
-NAMES = {"inputs": "Q, K, V"} | {stage.key: stage.name for stage in STEPS}
+ONE_OF_TWO = 240  # pixels in a window 1024 wide, of a picture with another beside it
+LOUPE = 32  # tokens a side of the exact part of a long text
+TERMS, DIMENSIONS = 8, 4  # of the output's sum: keys, and numbers of each, that are shown one by one
 
 
-def show_stages(scene: Scene) -> None:
-    """Everything below the source of a page."""
-    stages, switches = st.columns([6, 5], vertical_alignment="center")
-    with stages:
-        group = menu("Stage", state.STAGE, NAMES, opening="weights", look="buttons", label_visibility="collapsed")
-    with switches:
-        changed = what_if.changes(scene.trace)
-    trace = changed or scene.trace
-    pin.listen()
+def show_stages(scene: Scene, change: Change | None) -> None:
+    """The head of a scene, and beside it the same head with another scale or mask."""
+    try:
+        changed = None if change is None else scene.changed(change)
+    except InputError as error:
+        show_error(error)
+        changed = None
+    shown = changed or scene
+    stage = BY_KEY[opened_stage()]
+    line = st.container()
     picture, explanation = st.columns([7, 5] if changed is None else [3, 2], gap="medium")
     with explanation:
-        cell = pin.pinned(trace)
-        ledger = explain(trace, *cell)
-        _show_ledger(scene, trace, ledger, explain(scene.trace, *cell) if changed else None)
+        strongest = shown.head.strongest(shown.overview)
+        cell = pin.pinned_among(
+            shown.head.shape, strongest, lambda rows, columns: shown.head.window("weights", rows, columns).values
+        )
+        ledger = shown.head.explain(*cell)
+        _show_ledger(shown, ledger, scene.head.explain(*cell) if changed else None)
+    with line:
+        show_equation(shown, cell, stage.key)
     with picture:
-        _show_group(scene, GROUPS[group], changed, ledger)
+        _show_stage(scene, changed, stage, ledger)
         if scene.certificate is not None:
-            show_certificate(scene.certificate)
+            show_certificate(scene.certificate, of_original=changed is not None)
         else:
             st.caption(plain(scene.origin))
-    st.subheader("Every stage", anchor=False)
-    _show_all(scene, trace, cell)
+    pin.listen(clicked)
 
 
-def _show_group(scene: Scene, group: Sequence[Stage], changed: AttentionTrace | None, ledger: Ledger) -> None:
+def _show_stage(scene: Scene, changed: Scene | None, stage: Stage, ledger: Ledger) -> None:
+    shown = changed or scene
+    st.markdown(f"**{stage.name}** {stage.sentence}")
+    st.markdown(f"${formula(stage.key, shown.head, shown.overview, ledger)}$")
+    versions = {"As it is": scene} | ({} if changed is None else {"Changed": changed})
+    limit = colour_limit(stage, *(version.overview.stages[stage.key] for version in versions.values()))
     cell = (ledger.query, ledger.key)
-    if len(group) > 1:  # one below the other: a vector is long and a text is short
-        for stage in group:
-            _chart(scene, stage, scene.trace, cell, label=stage.name, height=210, name=stage.name, compact=True)
-        return
-    stage = group[0]
-    st.markdown(f"${stage.formula(changed or scene.trace, ledger)}$")
-    versions = {"As it is": scene.trace} | ({"Changed": changed} if changed else {})
-    limit = colour_limit(stage, *versions.values())
-    for column, (name, trace) in zip(st.columns(len(versions)), versions.items(), strict=True):
+    for column, (name, version) in zip(st.columns(len(versions)), versions.items(), strict=True):
         with column:
-            label = f"{stage.name}: {name.lower()}" if changed else None
-            width = ONE_OF_TWO if changed else WIDTH
-            _chart(scene, stage, trace, cell, label=label, height=430, width=width, limit=limit, name=name)
+            if changed is not None:
+                st.markdown(f"**{name}**: scale {number(version.head.scale)}")
+            figure = stage_figure(
+                stage,
+                version.overview.stages,
+                scene.query_tokens,
+                scene.key_tokens,
+                pin=cell,
+                limit=limit,
+                height=430,
+                width=WIDTH if changed is None else ONE_OF_TWO,
+            )
+            show_heatmap(figure, name, f"{stage.name}: heatmap of {stage.rows} by {stage.columns}. {stage.sentence}")
+    if stage.columns == "key" and max(shown.head.shape) > LOUPE:
+        _show_loupe(shown, stage, cell)
+    if stage.key == "output":
+        _show_sum(shown, shown.head.sum_of(ledger.query, TERMS))
 
 
-def _chart(
-    scene: Scene,
-    stage: Stage,
-    trace: AttentionTrace,
-    cell: tuple[int, int],
-    *,
-    name: str,
-    label: str | None,
-    height: int,
-    width: int = WIDTH,
-    limit: float | None = None,
-    compact: bool = False,
-) -> None:
-    if label:
-        st.markdown(f"**{label}**")
+def _show_loupe(scene: Scene, stage: Stage, cell: tuple[int, int]) -> None:
+    """The exact numbers around the chosen pair."""
+    rows, columns = (around(place, length, LOUPE) for place, length in zip(cell, scene.head.shape, strict=True))
+    st.markdown(
+        f"**Every token near the chosen pair**: queries {rows.start} to {rows.stop - 1}, "
+        f"keys {columns.start} to {columns.stop - 1}"
+    )
+    wanted = (stage.key,) if stage.beside is None else (stage.key, stage.beside)
     figure = stage_figure(
         stage,
-        trace,
-        scene.query_tokens,
-        scene.key_tokens,
-        pin=cell,
-        limit=limit,
-        height=height,
-        width=width,
-        compact=compact,
+        {key: scene.head.window(key, rows, columns) for key in wanted},
+        scene.query_tokens[rows.start : rows.stop],
+        scene.key_tokens[columns.start : columns.stop],
+        pin=(cell[0] - rows.start, cell[1] - columns.start),
+        height=430,
     )
-    show_heatmap(figure, name, f"{stage.name}: heatmap of {stage.rows} by {stage.columns}. {stage.sentence}", compact)
+    show_heatmap(figure, "loupe", f"{stage.name} around the chosen pair, every number exact.")
 
 
-def _show_all(scene: Scene, trace: AttentionTrace, cell: tuple[int, int]) -> None:
-    columns = st.columns(3)
-    for place, stage in enumerate(STAGES):
-        with columns[place % 3]:
-            label = f"{place + 1}  {stage.name}"
-            name = f"small {stage.name}"
-            _chart(scene, stage, trace, cell, label=label, height=250, width=ONE_OF_THREE, name=name, compact=True)
+def _show_sum(scene: Scene, found: OutputSum) -> None:
+    """The output of the chosen query as the sum that it is, key by key."""
+    dimensions = min(DIMENSIONS, len(found.total))
+    query = quoted(scene.query_tokens[found.query])
+    st.markdown(f"**The output of {query} is a sum over all keys**, the largest weights first:")
+    headings = ["key", "weight", *(f"dim {dimension}" for dimension in range(dimensions))]
+    rows = [
+        [quoted(scene.key_tokens[key]), number(weight), *map(number, term[:dimensions])]
+        for key, weight, term in zip(found.keys, found.weights, found.terms, strict=True)
+    ]
+    if found.rest_count:
+        others = f"{found.rest_count:,} further {'key' if found.rest_count == 1 else 'keys'}"
+        rows.append([others, number(found.rest_weight), *map(number, found.rest_term[:dimensions])])
+    total = float(found.weights.sum()) + found.rest_weight
+    rows.append([f"**{cell}**" for cell in ("sum", number(total), *map(number, found.total[:dimensions]))])
+    table(headings, rows)
+    if len(found.total) > dimensions:
+        st.caption(f"Weight × value in the first {dimensions} of {len(found.total)} dimensions.")
 
 
-def _show_ledger(scene: Scene, trace: AttentionTrace, cell: Ledger, before: Ledger | None) -> None:
+def _show_ledger(scene: Scene, cell: Ledger, before: Ledger | None) -> None:
     st.markdown(_sentence(scene, cell))
-    st.table(_rows(trace, cell, before), border="horizontal", hide_header=before is None, hide_index=True)
+    st.table(_rows(scene, cell, before), border="horizontal", hide_header=before is None, hide_index=True)
     st.plotly_chart(
         waterfall(cell),
         key=state.picture("waterfall"),
@@ -133,14 +150,15 @@ def _sentence(scene: Scene, cell: Ledger) -> str:
     return f"{query} gives **{cell.weight:.1%}** of its attention to {key}."
 
 
-def _rows(trace: AttentionTrace, cell: Ledger, before: Ledger | None) -> list[dict[str, str]]:
+def _rows(scene: Scene, cell: Ledger, before: Ledger | None) -> list[dict[str, str]]:
     lines = [
         (f"q · k, sum of {len(cell.products)} products", lambda c: number(c.raw)),
         ("× scale", lambda c: f"× {number(c.scale)} = {number(c.scaled)}"),
     ]
-    if trace.softcap is not None:
-        lines.append((f"soft cap {trace.softcap:g}", lambda c: number(c.capped)))
-    if trace.bias.any():
+    besides = added(scene.head)
+    if "cap" in besides:
+        lines.append((f"soft cap {scene.head.softcap:g}", lambda c: number(c.capped)))
+    if "B" in besides:
         lines.append(("+ bias", lambda c: number(c.bias)))
     lines += [
         ("+ mask", lambda c: f"{'+ 0' if c.allowed else '+ (−∞)'} = {number(c.masked)}"),

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from core.attention.ledger import explain, strongest_pair
+from core.attention import formulas
+from core.attention.head import Head
+from core.attention.ledger import strongest_pair
 from core.attention.stages import BY_KEY, STAGES, number
 from core.attention.trace import attend
 
@@ -15,7 +17,8 @@ def trace():
 
 
 def formula(name, trace, cell):
-    return BY_KEY[name].formula(trace, explain(trace, *cell))
+    head = Head.of(trace)
+    return formulas.formula(name, head, head.overview(), head.explain(*cell))
 
 
 def test_the_order_of_the_stages():

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from core.attention.head import Head
 from core.attention.ledger import explain
 from core.attention.masks import causal, grid
 from core.attention.stages import BY_KEY, STAGES
@@ -27,11 +28,15 @@ def main(figure):
     return figure.data[0]
 
 
+def drawn_stage(stage, trace, query_tokens, key_tokens, **options):
+    return stage_figure(stage, Head.of(trace).overview().stages, query_tokens, key_tokens, **options)
+
+
 @pytest.mark.parametrize(
     "stage", [stage for stage in STAGES if stage.scale != "permission"], ids=lambda stage: stage.key
 )
 def test_a_stage_is_drawn_number_for_number(stage, trace):
-    drawn = main(stage_figure(stage, trace, TOKENS, TOKENS, pin=(3, 1)))
+    drawn = main(drawn_stage(stage, trace, TOKENS, TOKENS, pin=(3, 1)))
     expected = stage.values(trace)
     finite = np.isfinite(expected) & (trace.mask if stage.key in ("masked", "weights") else True)
     np.testing.assert_array_equal(drawn.z[finite], expected[finite])
@@ -41,7 +46,7 @@ def test_a_stage_is_drawn_number_for_number(stage, trace):
 
 
 def test_masked_cells_are_grey_and_in_the_legend(trace):
-    figure = stage_figure(BY_KEY["weights"], trace, TOKENS, TOKENS, pin=(3, 1))
+    figure = drawn_stage(BY_KEY["weights"], trace, TOKENS, TOKENS, pin=(3, 1))
     grey = figure.data[1]
     np.testing.assert_array_equal(grey.z == 0, ~trace.mask)
     assert grey.colorscale[0][1] == FORBIDDEN
@@ -49,39 +54,39 @@ def test_masked_cells_are_grey_and_in_the_legend(trace):
         "masked"
     ]
     # Before the mask every pair has a score, so nothing is grey.
-    assert len(stage_figure(BY_KEY["raw"], trace, TOKENS, TOKENS, pin=(3, 1)).data) == 1
+    assert len(drawn_stage(BY_KEY["raw"], trace, TOKENS, TOKENS, pin=(3, 1)).data) == 1
 
 
 def test_a_weight_of_zero_that_is_allowed_is_drawn_as_a_number():
     trace = attend([[1000.0]], [[1.0], [-1.0]], [[1.0], [1.0]], scale=1.0)
-    drawn = main(stage_figure(BY_KEY["weights"], trace, ("q",), ("a", "b"), pin=(0, 0)))
+    drawn = main(drawn_stage(BY_KEY["weights"], trace, ("q",), ("a", "b"), pin=(0, 0)))
     assert drawn.z.tolist() == [[1.0, 0.0]]
 
 
 def test_repeated_tokens_keep_their_own_row_and_column(trace):
-    figure = stage_figure(BY_KEY["weights"], trace, TOKENS, TOKENS, pin=(3, 1))
+    figure = drawn_stage(BY_KEY["weights"], trace, TOKENS, TOKENS, pin=(3, 1))
     assert list(figure.layout.xaxis.tickvals) == list(range(6))
     texts = list(figure.layout.yaxis2.ticktext)
     assert (texts[0], texts[2]) == ("the (0)", "the (2)")
 
 
 def test_tokens_cannot_be_markup(trace):
-    figure = stage_figure(BY_KEY["weights"], trace, TOKENS, TOKENS, pin=(0, 1))
+    figure = drawn_stage(BY_KEY["weights"], trace, TOKENS, TOKENS, pin=(0, 1))
     texts = list(figure.layout.xaxis.ticktext)
     assert texts == ["the", "<b>·cat</b>", "the", "&lt;b&gt;x&lt;/b&gt;", "⏎", "&#36;x&#36; &amp; y"]
 
 
 def test_scales(trace):
-    signed = main(stage_figure(BY_KEY["raw"], trace, TOKENS, TOKENS, pin=(0, 0)))
+    signed = main(drawn_stage(BY_KEY["raw"], trace, TOKENS, TOKENS, pin=(0, 0)))
     assert signed.zmin == -signed.zmax
     assert signed.zmax == np.abs(trace.raw).max()
-    share = main(stage_figure(BY_KEY["weights"], trace, TOKENS, TOKENS, pin=(0, 0)))
+    share = main(drawn_stage(BY_KEY["weights"], trace, TOKENS, TOKENS, pin=(0, 0)))
     assert (share.zmin, share.zmax) == (0, trace.weights.max())
     assert signed.showscale is not False
     other = trace.changed(scale=1.0)
-    limit = colour_limit(BY_KEY["scaled"], trace, other)
+    limit = colour_limit(BY_KEY["scaled"], *(Head.of(one).overview().stages["scaled"] for one in (trace, other)))
     assert limit == np.abs(other.scaled).max()
-    assert main(stage_figure(BY_KEY["scaled"], trace, TOKENS, TOKENS, pin=(0, 0), limit=limit)).zmax == limit
+    assert main(drawn_stage(BY_KEY["scaled"], trace, TOKENS, TOKENS, pin=(0, 0), limit=limit)).zmax == limit
 
 
 def test_all_zero_numbers_still_have_a_range():
@@ -151,16 +156,16 @@ def test_labels_beside_rows_have_room(height, compact, count):
 
 
 def test_the_pin_is_a_frame_around_its_cell(trace):
-    shapes = stage_figure(BY_KEY["weights"], trace, TOKENS, TOKENS, pin=(3, 1)).layout.shapes
+    shapes = drawn_stage(BY_KEY["weights"], trace, TOKENS, TOKENS, pin=(3, 1)).layout.shapes
     thick = max(shapes, key=lambda shape: shape.line.width)
     assert (thick.y0, thick.y1, thick.x0, thick.x1) == (2.5, 3.5, 0.5, 1.5)
-    rows_only = stage_figure(BY_KEY["query"], trace, TOKENS, TOKENS, pin=(3, 1)).layout.shapes
+    rows_only = drawn_stage(BY_KEY["query"], trace, TOKENS, TOKENS, pin=(3, 1)).layout.shapes
     assert [(shape.y0, shape.y1) for shape in rows_only] == [(2.5, 3.5)]
 
 
 def test_small_matrices_print_their_numbers(trace):
-    assert main(stage_figure(BY_KEY["weights"], trace, TOKENS, TOKENS, pin=(0, 0))).texttemplate
-    assert not main(stage_figure(BY_KEY["weights"], trace, TOKENS, TOKENS, pin=(0, 0), compact=True)).texttemplate
+    assert main(drawn_stage(BY_KEY["weights"], trace, TOKENS, TOKENS, pin=(0, 0))).texttemplate
+    assert not main(heatmap(trace.weights, Axis("query"), Axis("key"), name="weight", compact=True)).texttemplate
 
 
 def test_the_waterfall_ends_where_the_ledger_does(trace):

@@ -47,11 +47,12 @@ def a_switch():
     import streamlit as st
 
     from core import attend
-    from ui.controls.what_if import changes
+    from core.attention.head import Head
+    from ui.controls.what_if import choose_change
 
-    given = attend(np.eye(5, 3), np.eye(6, 3), np.eye(6, 3), mask=np.arange(30).reshape(5, 6) % 7 > 0)
-    changed = changes(given)
-    st.session_state["drawn"] = None if changed is None else changed.mask
+    given = Head.of(attend(np.eye(5, 3), np.eye(6, 3), np.eye(6, 3), mask=np.arange(30).reshape(5, 6) % 7 > 0))
+    change = choose_change(given)
+    st.session_state["drawn"] = None if change is None else change.of(given).trace(range(5)).mask
 
 
 def opened(menu, **address):

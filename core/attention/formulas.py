@@ -1,0 +1,92 @@
+"""The formula of each stage in LaTeX, with the numbers of one head and of one of its cells."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.attention.head import Head, Overview
+from core.attention.ledger import Ledger
+from core.attention.stages import number
+
+
+def formula(stage_key: str, head: Head, overview: Overview, cell: Ledger) -> str:
+    """How the stage follows from the one before, in general and for this cell.
+
+    overview, cell  `head.overview()` and `head.explain(query, key)` of the same head
+    """
+    queries, keys = head.shape
+    pairs = f"{queries * keys:,}".replace(",", "{,}")
+    forbidden = f"{overview.forbidden:,}".replace(",", "{,}")
+    match stage_key:
+        case "query":
+            return _matrix("Q", head.query)
+        case "key":
+            return _matrix("K", head.key)
+        case "value":
+            return _matrix("V", head.value)
+        case "raw":
+            return (
+                rf"S = Q K^\top,\quad q_{{{cell.query}}} \cdot k_{{{cell.key}}}"
+                rf" = \sum_{{d=1}}^{{{len(cell.products)}}} q_d\,k_d = {_latex(cell.raw)}"
+            )
+        case "scaled":
+            scale, raw, scaled = _scale(head), _latex(cell.raw), _latex(cell.scaled)
+            return rf"S \times {scale},\quad {raw} \times {_latex(cell.scale)} = {scaled}"
+        case "mask":
+            here = "0" if cell.allowed else r"-\infty"
+            return (
+                rf"M_{{ij}} = 0 \text{{ or }} -\infty\ ({forbidden} \text{{ of }} {pairs} \text{{ pairs}}),"
+                rf"\quad M_{{{cell.query},{cell.key}}} = {here}"
+            )
+        case "masked":
+            return _masked(head, cell)
+        case "weights":
+            return _weights(head, cell)
+        case "output":
+            total = rf"o_{{{cell.query}}} = \sum_{{j=0}}^{{{keys - 1}}} w_j\,v_j"
+            return rf"O = W V,\quad {total},\quad {_matrix('O', overview.output)}"
+    raise ValueError(f"There is no stage {stage_key!r}.")
+
+
+def added(head: Head) -> tuple[str, ...]:
+    """What happens to the scaled scores besides the mask: "cap" where they are squeezed, "B" where a bias is added."""
+    last = range(head.shape[0] - 1, head.shape[0])  # of the rows, the one that may attend to most
+    names = {"cap": head.softcap is not None, "B": bool(head.trace(last).bias.any())}
+    return tuple(name for name, is_there in names.items() if is_there)
+
+
+def _masked(head: Head, cell: Ledger) -> str:
+    parts = [_latex(cell.capped)]
+    if cell.bias:
+        parts.append(rf"({_latex(cell.bias)})")
+    parts.append("0" if cell.allowed else r"(-\infty)")
+    names = added(head)
+    cap = r"\text{softcap}" if "cap" in names else ""
+    bias = " + B" if "B" in names else ""
+    return rf"{cap}(S \times {_latex(head.scale)}){bias} + M,\quad {' + '.join(parts)} = {_latex(cell.masked)}"
+
+
+def _weights(head: Head, cell: Ledger) -> str:
+    if head.trace(range(cell.query, cell.query + 1)).empty_rows[0]:
+        return r"\text{this query may attend to nothing: its weights are all } 0"
+    return (
+        r"W_{ij} = \frac{e^{S_{ij}}}{\sum_j e^{S_{ij}}},\quad"
+        rf"\frac{{e^{{{_latex(cell.masked)} - ({_latex(cell.row_maximum)})}}}}{{{_latex(cell.row_sum)}}}"
+        rf" = \frac{{{_latex(cell.exponential)}}}{{{_latex(cell.row_sum)}}} = {_latex(cell.weight)}"
+    )
+
+
+def _scale(head: Head) -> str:
+    d_k = head.query.shape[1]
+    if np.isclose(head.scale, d_k**-0.5, rtol=1e-6):
+        return rf"\frac{{1}}{{\sqrt{{d_k}}}} = \frac{{1}}{{\sqrt{{{d_k}}}}} = {_latex(head.scale)}"
+    return rf"\text{{scale}} = {_latex(head.scale)}"
+
+
+def _matrix(name: str, array: NDArray) -> str:
+    return rf"{name} : {array.shape[0]} \times {array.shape[1]}"
+
+
+def _latex(value: float) -> str:
+    return number(value).replace("−∞", r"-\infty").replace("−", "-")

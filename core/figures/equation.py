@@ -1,0 +1,222 @@
+"""The equation of attention in one line: softmax(QKᵀ/√d_k + M)V with a small picture for every matrix in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+from numpy.typing import NDArray
+
+from core.attention.pooling import Pooled, pool
+from core.attention.stages import BY_KEY
+from core.figures.palette import ALLOWED, BELOW, DIVERGING, FORBIDDEN, INK, PIN, SEQUENTIAL
+from core.figures.theme import TEMPLATE
+
+MAX_CELLS = 64  # per side of one small picture
+WIDTH = 1040  # pixels: below, the line has to scroll
+ABOVE, PICTURE, BELOW_IT = 24, 104, 40  # pixels: names; the tallest small picture; shapes and colour ranges
+NARROW = 0.6  # a side of d_k or d_v dimensions, of a side of queries or keys
+
+
+@dataclass(frozen=True)
+class _Term:
+    """One matrix of the equation.
+
+    name      above the small picture
+    operator  what stands between this matrix and the one before
+    room      pixels for it, in a line WIDTH wide
+    """
+
+    name: str
+    operator: str = ""
+    room: int = 0
+
+
+TERMS = {
+    "query": _Term("Q"),
+    "key": _Term("Kᵀ", "×", 26),
+    "raw": _Term("raw scores", "=", 26),
+    "scaled": _Term("scaled", "scale", 58),
+    "mask": _Term("mask M", "+", 26),
+    "masked": _Term("masked", "=", 26),
+    "weights": _Term("weights", "softmax", 66),
+    "value": _Term("V", "×", 26),
+    "output": _Term("output", "=", 26),
+}
+
+
+def equation(
+    stages: Mapping[str, Pooled],
+    *,
+    pin: tuple[int, int],
+    opened: str,
+    scale: float,
+    added: Sequence[str] = (),
+) -> go.Figure:
+    """All matrices of one head in a line, joined by the operators between them.
+
+    stages  each stage by its key, small enough to draw
+    pin     the (query, key) that runs through them: the row of Q, the column of Kᵀ, the cell, the rows of V and of the output
+    opened  the key of the stage that is framed
+    added   what happens to the scaled scores besides the mask, such as "B"
+
+    `layout.meta["subplots"]` names each picture's axes in the order of TERMS; their y axes point down.
+    """
+    layout = _layout()
+    traces: list[go.Heatmap] = []
+    lefts, unit = _places()
+    for place, (key, term) in enumerate(TERMS.items()):
+        drawn = _turned(_smaller(stages[key])) if key == "key" else _smaller(stages[key])
+        number = "" if place == 0 else str(place + 1)
+        span = [lefts[place], min(lefts[place] + unit * _width(key), 1)]
+        height = NARROW if key == "key" else 1
+        traces.append(_picture(key, drawn, number))
+        rows, columns = drawn.values.shape
+        layout[f"xaxis{number}"] = _axis([-0.5, columns - 0.5], f"y{number}", span)
+        layout[f"yaxis{number}"] = _axis([rows - 0.5, -0.5], f"x{number}", [(1 - height) / 2, (1 + height) / 2])
+        layout["shapes"] += _frames(key, number, drawn, pin, is_open=key == opened)
+        layout["annotations"] += _words(key, drawn, sum(span) / 2, is_open=key == opened)
+        if term.operator:
+            layout["annotations"].append(_operator(term, lefts[place], scale=scale, added=added))
+    return go.Figure(traces, layout)
+
+
+def _width(key: str) -> float:
+    return NARROW if key in ("query", "value", "output") else 1
+
+
+def _places() -> tuple[list[float], float]:
+    """The left edge of each picture and the width of one as wide as there are keys, as shares of the line."""
+    gaps = [term.room / WIDTH for term in TERMS.values()]
+    unit = (1 - sum(gaps)) / sum(map(_width, TERMS))
+    lefts, at = [], 0.0
+    for key, gap in zip(TERMS, gaps, strict=True):
+        lefts.append(at + gap)
+        at += gap + unit * _width(key)
+    return lefts, unit
+
+
+def _smaller(stage: Pooled) -> Pooled:
+    """At most MAX_CELLS a side; what is pooled once more is the number farthest from 0 all the same."""
+    again = pool(stage.values, MAX_CELLS, stage.allowed)
+    return Pooled(
+        values=again.values,
+        allowed=again.allowed,
+        shape=stage.shape,
+        row_block=stage.row_block * again.row_block,
+        column_block=stage.column_block * again.column_block,
+    )
+
+
+def _turned(stage: Pooled) -> Pooled:
+    return Pooled(
+        values=stage.values.T,
+        allowed=stage.allowed.T,
+        shape=(stage.shape[1], stage.shape[0]),
+        row_block=stage.column_block,
+        column_block=stage.row_block,
+    )
+
+
+def _limit(values: NDArray[np.floating]) -> float:
+    return float(np.nanmax(np.abs(values), initial=0.0)) or 1.0
+
+
+def _picture(key: str, drawn: Pooled, number: str) -> go.Heatmap:
+    scale, name = BY_KEY[key].scale, TERMS[key].name
+    limit = 1.0 if scale == "permission" else _limit(drawn.values)
+    values = drawn.allowed.astype(np.float32) if scale == "permission" else drawn.values.astype(np.float32)
+    colours = {"signed": DIVERGING, "share": SEQUENTIAL, "permission": [[0, FORBIDDEN], [1, ALLOWED]]}[scale]
+    number_here = "%{z:.0f}" if scale == "permission" else "%{z:.4g}"
+    return go.Heatmap(
+        z=values,
+        xaxis=f"x{number}",
+        yaxis=f"y{number}",
+        zmin=-limit if scale == "signed" else 0,
+        zmax=limit,
+        colorscale=colours,
+        showscale=False,
+        name=key,
+        hovertemplate=f"{name}: <b>{number_here}</b><br>click to open<extra></extra>",
+    )
+
+
+def _frames(key: str, number: str, drawn: Pooled, pin: tuple[int, int], *, is_open: bool) -> list[dict[str, object]]:
+    """The edge of a picture, grey behind what is masked, and what belongs to the pinned pair."""
+    rows, columns = drawn.values.shape
+    whole = {"type": "rect", "xref": f"x{number}", "yref": f"y{number}"}
+    whole |= {"x0": -0.5, "x1": columns - 0.5, "y0": -0.5, "y1": rows - 0.5}
+    frames = []
+    if BY_KEY[key].after_mask and key != "mask" and not drawn.allowed.all():
+        frames.append(whole | {"fillcolor": FORBIDDEN, "line": {"width": 0}, "layer": "below"})
+    frames.append(whole | {"line": {"color": BELOW, "width": 4} if is_open else {"color": INK, "width": 1}})
+    query, key_place = pin
+    row = {"key": None, "value": key_place}.get(key, query)
+    column = key_place if key == "key" or BY_KEY[key].columns == "key" else None
+    across = {} if row is None else _span("y", row, drawn.row_block, rows)
+    down = {} if column is None else _span("x", column, drawn.column_block, columns)
+    frames += [whole | line | {"line": {"color": PIN, "width": 1.5}} for line in (across, down) if line]
+    if across and down:
+        frames.append(whole | across | down | {"line": {"color": PIN, "width": 3}})
+    return frames
+
+
+def _span(axis: str, place: int, block: int, count: int) -> dict[str, float]:
+    at = min(place // block, count - 1)
+    return {f"{axis}0": at - 0.5, f"{axis}1": at + 0.5}
+
+
+def _words(key: str, drawn: Pooled, middle: float, *, is_open: bool) -> list[dict[str, object]]:
+    """The matrix's name above it, its shape and its colour range below."""
+    name, edge = TERMS[key].name, (1 - NARROW) / 2 if key == "key" else 0
+    scale = BY_KEY[key].scale
+    limit = "" if scale == "permission" else f"{_limit(drawn.values):.3g}"
+    permitted = "all 0" if drawn.allowed.all() else "grey: −∞"
+    colours = {"signed": f"±{limit}", "share": f"0 to {limit}", "permission": permitted}[scale]
+    shape = drawn.shape
+    at = {"x": middle, "xref": "paper", "yref": "paper", "xanchor": "center"}
+    return [
+        at | {"text": f"<b>{name}</b>" if is_open else name, "y": 1 - edge, "yanchor": "bottom", "font": {"size": 14}},
+        at | {"text": f"{shape[0]:,} × {shape[1]:,}<br>{colours}", "y": edge, "yanchor": "top", "font": {"size": 12}},
+    ]
+
+
+def _operator(term: _Term, left: float, *, scale: float, added: Sequence[str]) -> dict[str, object]:
+    text, size = term.operator, 20
+    if text == "scale":
+        text, size = f"× {scale:.3g}<br>=", 14
+    elif text == "softmax":
+        text, size = "softmax<br>→", 14
+    elif text == "+" and added:
+        text, size = "<br>".join(("+", *added, "+")), 13
+    middle = left - term.room / WIDTH / 2
+    at = {"x": middle, "y": 0.5, "xref": "paper", "yref": "paper", "xanchor": "center"}
+    return at | {"text": text, "font": {"size": size}}
+
+
+def _axis(span: list[float], anchor: str, domain: list[float]) -> dict[str, object]:
+    return {
+        "range": span,
+        "anchor": anchor,
+        "domain": domain,
+        "showticklabels": False,
+        "showgrid": False,
+        "zeroline": False,
+        "fixedrange": True,
+    }
+
+
+def _layout() -> dict[str, Any]:
+    subplots = ["xy", *(f"x{number}y{number}" for number in range(2, len(TERMS) + 1))]
+    return {
+        "template": TEMPLATE,
+        "height": ABOVE + PICTURE + BELOW_IT,
+        "margin": {"l": 3, "r": 3, "t": ABOVE, "b": BELOW_IT, "autoexpand": False},
+        "showlegend": False,
+        "shapes": [],
+        "annotations": [],
+        "meta": {"rows": "equation", "columns": "stage", "subplots": subplots},
+    }

@@ -1,0 +1,61 @@
+"""The equation as a line of small pictures: a click on one, or the arrow keys, open that stage below."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from core.attention.formulas import added
+from core.attention.stages import BY_KEY
+from core.figures.equation import TERMS, equation
+from ui import links, state
+from ui.components import pin
+from ui.components.arrows import arrow_keys
+from ui.views.scene import Scene
+
+ORDER = tuple(TERMS)
+NAMES = {key: BY_KEY[key].name for key in ORDER}
+OPENING = "weights"
+
+
+def opened_stage() -> str:
+    """The key of the stage that is open."""
+    return links.chosen(
+        state.STAGE, NAMES, opening=OPENING, what="Stage", formerly={"Q, K, V": "query", "inputs": "query"}
+    )
+
+
+def show_equation(scene: Scene, cell: tuple[int, int], opened: str) -> None:
+    figure = equation(scene.overview.stages, pin=cell, opened=opened, scale=scene.head.scale, added=added(scene.head))
+    with st.container(key=state.EQUATION):
+        st.plotly_chart(
+            figure,
+            key=state.picture("equation"),
+            theme=None,
+            config={"displayModeBar": False},
+            alt="The equation of attention, a small heatmap for each matrix: "
+            + ", ".join(f"{NAMES[key]} {rows} by {columns}" for key, (rows, columns) in _shapes(scene).items()),
+        )
+    arrow_keys(
+        state.picture("equation"),
+        f"Open a stage with the arrow keys. Open: {NAMES[opened]}, {BY_KEY[opened].sentence}",
+        (0, ORDER.index(opened)),
+        (1, len(ORDER)),
+        lambda _, place: _open(place),
+        words="← → walk through the equation; a click opens a matrix",
+    )
+
+
+def clicked() -> None:
+    """A click on the equation opens a stage, one on any other picture chooses a pair."""
+    if place := pin.clicked_in("equation", "stage", (1, len(ORDER))):
+        _open(place[1])
+    else:
+        pin.pin_clicked()
+
+
+def _open(place: int) -> None:
+    st.session_state[state.STAGE] = ORDER[place]
+
+
+def _shapes(scene: Scene) -> dict[str, tuple[int, int]]:
+    return {key: scene.overview.stages[key].shape for key in ORDER}
