@@ -8,22 +8,26 @@ from ui.views.heading import show_heading
 from ui.views.projections import show_head_weights
 from ui.views.scene import SOURCES, pick_source
 from ui.views.stage_view import show_stages
+from ui.views.tour import show_tour, show_tour_button
 
-show_heading(
-    "Step by step",
-    "One attention head, from query, key and value to its output. Click any matrix or cell to see its numbers.",
-)
+with st.container(horizontal=True, vertical_alignment="bottom", horizontal_alignment="distribute"):
+    show_heading(
+        "Step by step",
+        "One attention head, from query, key and value to its output. Click any matrix or cell to see its numbers.",
+    )
+    show_tour_button()
 source, switches = st.columns([6, 5], vertical_alignment="center")
 with source:
     chosen = pick_source()
-scene = SOURCES[chosen]()
+scene, cell = SOURCES[chosen](), None
 if scene is not None:
     with switches:
         change = choose_change(scene.head)
     real = scene.real
     if real is not None:
         show_notes(real)
-    show_stages(scene, change)
+    cell = show_stages(scene, change)
     if real is not None:
         show_next_tokens(real.capture, of_original=change is not None)
         show_head_weights(real.capture, real.layer, real.head, real.kind)
+show_tour(scene, cell)

@@ -31,6 +31,15 @@ WISHES = "wishes"  # which work a visitor has stopped, or wanted although it tak
 # Step by step, Heads
 SOURCE, STAGE, WEIGHTS = "source", "stage", "weights"
 EQUATION = "equation"
+
+# Show me around: the stop at which a visitor is, the card, its presses, and what was chosen before
+TOUR, TOUR_START, TOUR_CARD, TOUR_PRESSES, BEFORE_TOUR = (
+    "tour",
+    "tour_start",
+    "tour_card",
+    "tour_presses",
+    "before_tour",
+)
 SCALING, MASK, MASK_SIZE, MASK_GRID = "scaling", "mask", "size", "grid"
 TOY_TEXT, TOY_SIZE = "words", "width"
 QUERIES, KEYS, D_K, D_V = "queries", "keys", "dk", "dv"

@@ -28,8 +28,8 @@ LOUPE = 32  # tokens a side of the exact part of a long text
 TERMS, DIMENSIONS = 8, 4  # of the output's sum: keys, and numbers of each, that are shown one by one
 
 
-def show_stages(scene: Scene, change: Change | None) -> None:
-    """The head of a scene, and beside it the same head with another scale or mask."""
+def show_stages(scene: Scene, change: Change | None) -> Ledger:
+    """The head of a scene, and beside it the same head with another scale or mask; gives the chosen pair, explained."""
     try:
         changed = None if change is None else scene.changed(change)
     except InputError as error:
@@ -55,6 +55,7 @@ def show_stages(scene: Scene, change: Change | None) -> None:
         else:
             st.caption(plain(scene.origin))
     pin.listen(clicked)
+    return ledger
 
 
 def _show_stage(scene: Scene, changed: Scene | None, stage: Stage, ledger: Ledger) -> None:

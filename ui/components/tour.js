@@ -1,0 +1,41 @@
+export default function ({ parentElement, data, setTriggerValue }) {
+    const card = parentElement.querySelector(".card");
+    const [words, place, back, next, leave] = ["words", "place", "back", "next", "leave"].map(
+        (name) => parentElement.querySelector(`.${name}`),
+    );
+    words.textContent = data.words;
+    place.textContent = `${data.stop + 1} of ${data.count}`;
+    next.textContent = data.stop + 1 < data.count ? "Next →" : "Done";
+    back.disabled = data.stop === 0;
+    // Keys are pressed faster than the page runs, which sees only the last of several: where the visitor is, is known here.
+    const walk = (card.walk ??= { stop: data.stop, presses: data.presses });
+    if (walk.presses <= data.presses) Object.assign(walk, { stop: data.stop, presses: data.presses });
+    const go = (stop) => {
+        walk.stop = stop;
+        walk.presses += 1;
+        setTriggerValue("go", { stop, presses: walk.presses });
+    };
+    const forward = () => go(walk.stop + 1);
+    const backward = () => { if (walk.stop > 0) go(walk.stop - 1); };
+    const end = () => go(null);
+    next.onclick = forward;
+    back.onclick = backward;
+    leave.onclick = end;
+    const press = (event) => {
+        if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
+        const at = event.composedPath()[0];
+        if (at.matches?.("input, textarea, select, [contenteditable=true], [role=radio]")) return;
+        const act = { ArrowRight: forward, ArrowLeft: backward, Escape: end }[event.key];
+        if (!act) return;
+        event.preventDefault();
+        act();
+    };
+    document.addEventListener("keydown", press);
+    // A new stop comes into sight, and the keys belong to the card.
+    if (card.shown !== data.stop) {
+        card.shown = data.stop;
+        card.focus({ preventScroll: true });
+        document.querySelector(data.scroll)?.scrollIntoView({ block: "start", behavior: "smooth" });
+    }
+    return () => document.removeEventListener("keydown", press);
+}

@@ -1,0 +1,154 @@
+"""Show me around: a few states of the page itself, each with a sentence or two about what it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import streamlit as st
+
+from core import Ledger
+from core.attention.stages import number
+from core.figures.labels import visible
+from ui import state
+from ui.components.tour import tour_card
+from ui.controls.what_if import AS_GIVEN
+from ui.views.scene import SENTENCE, Scene, opening_head
+
+ENCODER, DECODER = "all-MiniLM-L6-v2", "SmolLM2-135M-Instruct"
+
+
+@dataclass(frozen=True)
+class Stop:
+    """What the page shows, and what is said about it.
+
+    stage  the one that is open
+    words  from the head that is shown and its chosen pair
+    """
+
+    stage: str
+    words: Callable[[Scene, Ledger], str]
+    model: str = ENCODER
+    pair: tuple[int, int] | None = (10, 2)  # "it" looks at "animal"
+    more: Mapping[str, object] = field(default_factory=dict)
+
+    def choices(self) -> dict[str, object]:
+        """What is chosen on the page, by the keys of its widgets."""
+        layer, head = opening_head(self.model)
+        query, key = self.pair or (None, None)
+        return {
+            state.SOURCE: "real",
+            state.TEXT: SENTENCE,
+            state.PAIR: "",
+            state.MODEL: self.model,
+            state.LAYER: layer,
+            state.HEAD: head,
+            state.STAGE: self.stage,
+            state.QUERY: query,
+            state.KEY: key,
+            state.SCALING: True,
+            state.MASK: AS_GIVEN,
+        } | dict(self.more)
+
+
+def _weights(scene: Scene, cell: Ledger) -> str:
+    query, key = _pair(scene, cell)
+    return (
+        f"A language model has read this sentence, and this is one of its attention heads. Each row is a token that looks "
+        f"(query), each column one that is looked at (key): {query} gives {cell.weight:.1%} of its attention to {key}."
+    )
+
+
+def _raw(scene: Scene, cell: Ledger) -> str:
+    query, key = _pair(scene, cell)
+    return (
+        f"How it comes about: every query is multiplied with every key, number by number, and added up. For {query} and {key} "
+        f"these {len(cell.products)} products add up to {number(cell.raw)}, drawn as bars on the right."
+    )
+
+
+def _scaled(_: Scene, cell: Ledger) -> str:
+    size = len(cell.products)
+    return (
+        f"All scores are made smaller by 1/√{size}: {number(cell.raw)} becomes {number(cell.scaled)}. Without it a row would "
+        f"go to a single key; switch Scaling off above to see that."
+    )
+
+
+def _softmax(_: Scene, cell: Ledger) -> str:
+    return (
+        f"Softmax turns each row into shares that add up to 1: e to the score, divided by the sum of its row. "
+        f"{number(cell.masked)} becomes a weight of {number(cell.weight)}."
+    )
+
+
+def _output(scene: Scene, cell: Ledger) -> str:
+    query, _ = _pair(scene, cell)
+    return (
+        f"The weights then mix the values: the output of {query} is the sum of all rows of V, each times its weight. The table "
+        f"below the picture adds them up."
+    )
+
+
+def _mask(scene: Scene, _: Ledger) -> str:
+    forbidden, (queries, keys) = scene.overview.forbidden, scene.head.shape
+    return (
+        f"Another model, one that writes: it may not look ahead. {forbidden:,} of {queries * keys:,} pairs are masked, drawn "
+        f"grey: their score becomes −∞ and their weight exactly 0."
+    )
+
+
+def _own(_scene: Scene, _cell: Ledger) -> str:
+    return (
+        "Now it is yours: type a sentence, choose a layer and a head, click any cell. The page Heads shows all heads of a "
+        "model at once, and Learn has an experiment for every part of the equation."
+    )
+
+
+STOPS = (
+    Stop("weights", _weights),
+    Stop("raw", _raw),
+    Stop("scaled", _scaled),
+    Stop("weights", _softmax),
+    Stop("output", _output),
+    Stop("mask", _mask, model=DECODER, pair=None),
+    Stop("weights", _own),
+)
+
+
+def show_tour_button() -> None:
+    if st.session_state.get(state.TOUR) is None:
+        st.button("Show me around", key=state.TOUR_START, icon=":material/tour:", on_click=_go, args=(0,))
+
+
+def show_tour(scene: Scene | None, cell: Ledger | None) -> None:
+    """The card of the stop at which a visitor is, if one is on the tour; without a scene it says why there is none."""
+    at = st.session_state.get(state.TOUR)
+    if at is None:
+        return
+    stop = STOPS[at]
+    if scene is not None and cell is not None:
+        words = stop.words(scene, cell)
+    else:
+        words = f"This stop shows {stop.model}, which cannot be opened here: above it says why. Go on with Next."
+    tour_card(words, at, len(STOPS), state.EQUATION, _go)
+
+
+def _go(to: int | None) -> None:
+    """Choose what the stop shows. Beyond the last, what was there before comes back; who leaves stays where one is."""
+    if st.session_state.get(state.TOUR) is None:
+        st.session_state[state.BEFORE_TOUR] = {key: st.session_state.get(key) for key in STOPS[0].choices()}
+    if to is None:
+        st.session_state[state.TOUR] = None
+    elif to == len(STOPS):
+        st.session_state[state.TOUR] = None
+        st.session_state.update(st.session_state[state.BEFORE_TOUR])
+    else:
+        st.session_state[state.TOUR] = to
+        st.session_state.update(STOPS[to].choices())
+
+
+def _pair(scene: Scene, cell: Ledger) -> tuple[str, str]:
+    """The tokens of the chosen pair in quotation marks."""
+    query, key = scene.query_tokens[cell.query], scene.key_tokens[cell.key]
+    return f"“{visible(query)}”", f"“{visible(key)}”"
