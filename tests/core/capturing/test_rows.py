@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+import torch
 
 from core import capture, load_model
 from core.capturing.rows import head_permissions, permissions, row_blocks
 from core.errors import InputError
+from core.models.calls import Call
 from tests.conftest import TEXTS
 from tests.core.tiny_models import tiny
 
@@ -92,3 +94,21 @@ def test_some_rows_of_a_trace(name):
         np.testing.assert_allclose(getattr(part, stage), getattr(whole, stage)[rows.start :], atol=1e-6)
     with pytest.raises(InputError, match="no queries"):
         taken.trace(1, 2, kind, rows=range(99))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_an_additive_mask_forbids_and_is_a_bias(dtype):
+    """Rows 1 and 2 of a mask that holds the lowest number, a finite one and 0, with a position bias of another head beside."""
+    lowest = torch.finfo(dtype).min
+    mask = torch.tensor([[0, lowest, lowest], [0.5, 0, lowest], [-2, 0, 0.25]], dtype=dtype)[None, None]
+    bias = torch.arange(18, dtype=dtype).reshape(1, 2, 3, 3)
+    query = torch.zeros(1, 2, 3, 4, dtype=dtype)
+    for given, expected in ((None, 0), (bias, bias[0, 1, 1:].float().numpy())):
+        call = Call(None, query, query, query, mask, False, 0.5, given, None, None, query)
+        allowed, added = head_permissions(call, 1, range(1, 3))
+        np.testing.assert_array_equal(allowed, [[True, True, False], [True, True, True]])
+        np.testing.assert_array_equal(added, expected + np.array([[0.5, 0, 0], [-2, 0, 0.25]]))
+        assert added.dtype == np.float32
+        theirs = permissions(call, slice(1, 2), range(1, 3))
+        np.testing.assert_array_equal(allowed, theirs[0][0])
+        np.testing.assert_array_equal(added, theirs[1][0])
