@@ -14,7 +14,7 @@ from importlib import import_module
 import streamlit as st
 
 # NumPy reads this when it is imported, which is later. Its threads wait for each other after every small product; where the
-# browser or another session wants a processor too, that took ten times as long, and never gained anything.
+# browser or another session wants a processor too, that took ten times as long, and on an idle machine it gains little.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
