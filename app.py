@@ -6,11 +6,16 @@ of multipage app and break the first link opened after a start.
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib import import_module
 
 import streamlit as st
+
+# NumPy reads this when it is imported, which is later. Its threads wait for each other after every small product; where the
+# browser or another session wants a processor too, that took ten times as long, and on an idle machine it gains little.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 @asynccontextmanager

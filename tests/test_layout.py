@@ -273,3 +273,8 @@ def test_figures_and_attention_load_neither_torch_nor_streamlit() -> None:
     loaded = loaded_by(modules_in("core/__init__.py", "core/attention", "core/figures"))
     assert "core" in loaded
     assert not loaded & {"torch", "transformers", "streamlit"}
+
+
+def test_the_app_settles_the_threads_of_numpy_before_it_is_loaded() -> None:
+    assert not loaded_by(["app"]) & {"numpy", "torch"}
+    assert "OPENBLAS_NUM_THREADS" in (ROOT / "app.py").read_text(encoding="utf-8")

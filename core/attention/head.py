@@ -114,7 +114,7 @@ class Head:
     ) -> Overview:
         """Every stage in at most `max_cells` rows and columns, from one sweep over the rows.
 
-        watch  called with the rows and the trace of each block, from the first to the last, for whatever else has to be known of
+        watch  called with the rows and the trace of each block, from the first to the last, for what else is to be known of
                all rows
         """
         pooling = {key: Pooling(self.shape, max_cells) for key in ("raw", "masked", "weights")}

@@ -197,7 +197,7 @@ def attend(
         None if softcap is None else float(softcap),
         None if sinks is None else _number(sinks, "sinks"),
     )
-    _refuse_overflow(trace)
+    _refuse_overflow(trace, 0.0 if bias is None else float(np.abs(added).max()))
     return trace
 
 
@@ -252,10 +252,10 @@ def _number(number: float, name: str) -> float:
     return float(number)
 
 
-def _refuse_overflow(trace: AttentionTrace) -> None:
+def _refuse_overflow(trace: AttentionTrace, largest_bias: float) -> None:
     """Every score has to be finite in the inputs' precision, or the softmax would be inf - inf."""
     largest = float(np.abs(trace.query).max()) * float(np.abs(trace.key).max()) * trace.query.shape[1]
-    bound = largest * max(1.0, abs(trace.scale)) + float(np.abs(trace.bias).max())
+    bound = largest * max(1.0, abs(trace.scale)) + largest_bias
     if bound < float(np.finfo(trace.query.dtype).max):
         return
     with np.errstate(over="ignore", invalid="ignore"):

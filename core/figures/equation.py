@@ -10,7 +10,7 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from core.attention.pooling import Pooled, pool
+from core.attention.pooling import Pooled
 from core.attention.stages import BY_KEY
 from core.figures.palette import ALLOWED, BELOW, DIVERGING, FORBIDDEN, INK, PIN, SEQUENTIAL
 from core.figures.theme import TEMPLATE
@@ -69,7 +69,8 @@ def equation(
     traces: list[go.Heatmap] = []
     lefts, unit = _places()
     for place, (key, term) in enumerate(TERMS.items()):
-        drawn = _turned(_smaller(stages[key])) if key == "key" else _smaller(stages[key])
+        drawn = stages[key].smaller(MAX_CELLS)
+        drawn = _turned(drawn) if key == "key" else drawn
         number = "" if place == 0 else str(place + 1)
         span = [lefts[place], min(lefts[place] + unit * _width(key), 1)]
         height = NARROW if key == "key" else 1
@@ -97,18 +98,6 @@ def _places() -> tuple[list[float], float]:
         lefts.append(at + gap)
         at += gap + unit * _width(key)
     return lefts, unit
-
-
-def _smaller(stage: Pooled) -> Pooled:
-    """At most MAX_CELLS a side; what is pooled once more is the number farthest from 0 all the same."""
-    again = pool(stage.values, MAX_CELLS, stage.allowed)
-    return Pooled(
-        values=again.values,
-        allowed=again.allowed,
-        shape=stage.shape,
-        row_block=stage.row_block * again.row_block,
-        column_block=stage.column_block * again.column_block,
-    )
 
 
 def _turned(stage: Pooled) -> Pooled:

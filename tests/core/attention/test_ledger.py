@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.attention.ledger import explain
+from core.attention.ledger import explain, sum_of
 from core.attention.trace import attend
 from core.errors import InputError
 
@@ -82,3 +82,50 @@ def test_a_row_with_nothing_left():
 def test_cells_outside_are_refused(place):
     with pytest.raises(InputError, match="queries run from 0 to 1"):
         explain(attend(np.eye(2), np.eye(2), np.eye(2)), *place)
+
+
+@settings(max_examples=200, deadline=None)
+@given(cells(), st.integers(0, 15))
+def test_an_output_is_the_sum_of_its_terms(drawn, most):
+    trace, query, _ = drawn
+    found = sum_of(trace, query, most)
+    weights, allowed = trace.weights[query], trace.mask[query]
+    assert len(found.keys) == min(most, allowed.sum())
+    assert len(found.keys) + found.rest_count == allowed.sum()
+    assert allowed[list(found.keys)].all()
+    np.testing.assert_allclose(found.weights, weights[list(found.keys)], atol=1e-12)
+    assert (np.diff(found.weights) <= 0).all()
+    others = np.delete(weights, list(found.keys))
+    assert found.rest_weight == pytest.approx(others.sum(), abs=1e-12)
+    assert others.max(initial=0) <= found.weights.min(initial=1) + 1e-12
+    size = max(1, np.abs(trace.value).max())
+    np.testing.assert_allclose(found.terms, found.weights[:, None] * trace.value[list(found.keys)])
+    np.testing.assert_allclose(found.terms.sum(axis=0) + found.rest_term, found.total, atol=1e-12 * size)
+    np.testing.assert_allclose(found.total, trace.output[query], atol=1e-12 * size)
+
+
+def test_the_terms_of_a_closed_form():
+    """Scores 0, ln 2, ln 3 and -∞: weights 1/6, 1/3, 1/2 and 0."""
+    key = np.log([[1.0], [2.0], [3.0], [9.0]])
+    trace = attend([[1.0]], key, [[6.0], [30.0], [10.0], [1e9]], mask=[[1, 1, 1, 0]])
+    found = sum_of(trace, 0, most=1)
+    assert (found.keys, found.rest_count) == ((2,), 2)
+    assert found.weights == pytest.approx([1 / 2])
+    assert found.terms.ravel() == pytest.approx([5])
+    assert (found.rest_weight, found.rest_term, found.total) == (
+        pytest.approx(1 / 2),
+        pytest.approx([11]),
+        pytest.approx([16]),
+    )
+
+
+def test_equal_weights_come_in_the_order_of_their_keys():
+    trace = attend([[0.0]], np.ones((5, 1)), np.ones((5, 1)))
+    assert sum_of(trace, 0, most=3).keys == (0, 1, 2)
+
+
+def test_a_sum_in_single_precision_is_taken_in_double():
+    trace = attend(*(np.random.default_rng(1).normal(size=(9, 4)).astype(np.float32) for _ in range(3)))
+    found = sum_of(trace, 5)
+    assert {found.weights.dtype, found.terms.dtype, found.total.dtype} == {np.dtype(np.float64)}
+    np.testing.assert_allclose(found.total, trace.output[5], atol=1e-6)

@@ -58,3 +58,36 @@ def test_what_is_masked_is_told_from_what_is_not_known():
     pooled = pool(values, 64, allowed)
     np.testing.assert_array_equal(pooled.values, [[np.nan, np.nan], [2.0, 3.0]])
     np.testing.assert_array_equal(pooled.allowed, allowed)
+
+
+@given(MATRICES, st.integers(1, 20), st.floats(-3, 3))
+def test_what_is_multiplied_after_pooling_is_what_was_multiplied_before(values, most, factor):
+    seen = np.isfinite(values)
+    pooling = Pooling(values.shape, most)
+    pooling.add(0, np.where(seen, values, 0), seen, seen)
+    expected = pool(np.where(seen, values, 0) * factor, most, seen)
+    np.testing.assert_array_equal(pooling.pooled(times=factor).values, expected.values)
+
+
+@given(MATRICES, st.integers(1, 20), st.integers(1, 20))
+def test_a_picture_made_smaller_still_has_the_farthest_numbers(values, most, fewer):
+    first = pool(values, most)
+    again = first.smaller(fewer)
+    assert max(again.values.shape) <= fewer
+    assert again.shape == values.shape
+    for row in range(again.values.shape[0]):
+        for column in range(again.values.shape[1]):
+            rows, columns = again.block(row, column)
+            block = values[rows.start : rows.stop, columns.start : columns.stop]
+            block = block[np.isfinite(block)]
+            if block.size:
+                assert abs(again.values[row, column]) == np.abs(block).max()
+                assert again.values[row, column] in block
+            else:
+                assert np.isnan(again.values[row, column])
+
+
+def test_half_precision_becomes_single():
+    pooled = pool(np.array([[1.5, -2.0]], dtype=np.float16), 1)
+    assert pooled.values.dtype == np.float32
+    assert pooled.values.tolist() == [[-2.0]]

@@ -15,7 +15,8 @@ import transformers as t
 
 from core import capture, load_model
 from core.attention.masks import causal, grid
-from core.capturing.certifying import certify, certify_call
+from core.attention.pooling import pool
+from core.capturing.certifying import certified_overview, certify, certify_call
 from core.capturing.rows import row_blocks
 from core.errors import InputError, WeightsOnlyError
 from core.models.calls import IMPLEMENTATION, Call
@@ -223,6 +224,24 @@ def test_a_certificate_is_the_same_in_blocks_of_rows(name, monkeypatch):
         if kind != "decoder":  # a single token has all the attention whatever the scale
             broken = replace(taken.calls[kind][1], scale=trace.scale * 1.5)
             assert not certify_call(broken, 2, taken.model).holds
+
+
+@pytest.mark.parametrize("name", ["Llama", "Mistral", "Gemma 2", "gpt-oss", "T5", "BART"])
+def test_one_sweep_gives_the_overview_and_the_certificate(name, monkeypatch):
+    monkeypatch.setattr("core.attention.head.CELLS", 40)
+    taken = capture(load_model(tiny(name)), input_ids=np.arange(3, 20))
+    for kind in taken.kinds:
+        trace = taken.trace(1, 2, kind)
+        overview, certificate = taken.certified_overview(1, 2, kind, max_cells=5)
+        whole = certify(trace, taken.model_output(1, 2, kind), taken.model)
+        assert replace(certificate, rounding=0, difference=0) == replace(whole, rounding=0, difference=0)
+        assert certificate.holds
+        assert abs(whole.rounding - certificate.rounding) < 5
+        expected = pool(trace.weights, 5, trace.mask)
+        np.testing.assert_allclose(overview.stages["weights"].values, expected.values, atol=1e-6)
+        if kind != "decoder":  # a single token has all the attention whatever the scale
+            broken = taken.head(1, 2, kind).changed(scale=trace.scale * 1.5)
+            assert not certified_overview(broken, taken.calls[kind][1], 2, taken.model)[1].holds
 
 
 def test_the_certificate_names_what_it_speaks_of(smollm):

@@ -2,9 +2,12 @@
 
 import numpy as np
 import pytest
+import torch
 
 from core import capture, load_model
-from core.capturing.rows import row_blocks
+from core.capturing.rows import head_permissions, permissions, row_blocks
+from core.errors import InputError
+from core.models.calls import Call
 from tests.conftest import TEXTS
 from tests.core.tiny_models import tiny
 
@@ -58,3 +61,54 @@ def test_a_causal_layer_does_only_half_the_work(smollm):
 def test_no_block_is_larger_than_allowed(smollm):
     call = capture(smollm, TEXTS[0] * 20).calls["self"][0]
     assert max(rows.weights.numel() for rows in row_blocks(call, cells=20_000)) <= 20_000
+
+
+@pytest.mark.parametrize("name", KINDS_OF_MASK)
+def test_permissions_of_a_head_in_numpy_are_those_of_the_rows(name):
+    taken = capture(load_model(tiny(name)), input_ids=np.arange(3, 15))
+    for kind in taken.kinds:
+        for call in taken.calls[kind]:
+            queries, keys = taken.shape(kind)
+            for rows in (range(queries), range(queries // 2, queries)):
+                allowed, bias = permissions(call, slice(0, call.query.shape[1]), rows)
+                for head in range(taken.heads(kind)):
+                    mask, added = head_permissions(call, head, rows)
+                    of_mask, of_bias = min(head, len(allowed) - 1), 0 if bias is None else min(head, len(bias) - 1)
+                    reach = allowed.shape[2]
+                    assert mask.shape == added.shape == (len(rows), keys)
+                    np.testing.assert_array_equal(mask[:, :reach], allowed[of_mask].numpy())
+                    assert not mask[:, reach:].any()
+                    expected = np.zeros((len(rows), reach)) if bias is None else bias[of_bias].numpy()
+                    np.testing.assert_array_equal(added[:, :reach], expected)
+
+
+@pytest.mark.parametrize("name", KINDS_OF_MASK)
+def test_some_rows_of_a_trace(name):
+    taken = capture(load_model(tiny(name)), input_ids=np.arange(3, 15))
+    kind = taken.kinds[-1]
+    whole = taken.trace(1, 2, kind)
+    rows = range(whole.shape[0] // 2, whole.shape[0])
+    part = taken.trace(1, 2, kind, rows=rows)
+    assert part.shape == (len(rows), whole.shape[1])
+    for stage in ("mask", "bias", "masked", "weights", "output"):
+        np.testing.assert_allclose(getattr(part, stage), getattr(whole, stage)[rows.start :], atol=1e-6)
+    with pytest.raises(InputError, match="no queries"):
+        taken.trace(1, 2, kind, rows=range(99))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_an_additive_mask_forbids_and_is_a_bias(dtype):
+    """Rows 1 and 2 of a mask that holds the lowest number, a finite one and 0, with a position bias of another head beside."""
+    lowest = torch.finfo(dtype).min
+    mask = torch.tensor([[0, lowest, lowest], [0.5, 0, lowest], [-2, 0, 0.25]], dtype=dtype)[None, None]
+    bias = torch.arange(18, dtype=dtype).reshape(1, 2, 3, 3)
+    query = torch.zeros(1, 2, 3, 4, dtype=dtype)
+    for given, expected in ((None, 0), (bias, bias[0, 1, 1:].float().numpy())):
+        call = Call(None, query, query, query, mask, False, 0.5, given, None, None, query)
+        allowed, added = head_permissions(call, 1, range(1, 3))
+        np.testing.assert_array_equal(allowed, [[True, True, False], [True, True, True]])
+        np.testing.assert_array_equal(added, expected + np.array([[0.5, 0, 0], [-2, 0, 0.25]]))
+        assert added.dtype == np.float32
+        theirs = permissions(call, slice(1, 2), range(1, 3))
+        np.testing.assert_array_equal(allowed, theirs[0][0])
+        np.testing.assert_array_equal(added, theirs[1][0])

@@ -1,0 +1,232 @@
+"""A head swept some rows at a time against its whole trace, and against `pool` of the whole trace's arrays."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.attention import head as head_module
+from core.attention.head import Head
+from core.attention.ledger import explain, strongest_pair, sum_of
+from core.attention.masks import both, causal, grid, sliding_window
+from core.attention.pooling import pool
+from core.attention.stages import STAGES
+from core.attention.trace import attend
+from core.errors import InputError
+
+SCORES = ("raw", "scaled", "masked", "weights", "output")
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    """So that even these texts come in many blocks."""
+    monkeypatch.setattr(head_module, "CELLS", 100)
+
+
+def random_trace(rng, queries, keys, *, masked=0.5, bias=False, scale=None, softcap=None, sinks=None):
+    d_k, d_v = rng.integers(1, 9, size=2)
+    query, key, value = (rng.normal(size=shape) * 2 for shape in ((queries, d_k), (keys, d_k), (keys, d_v)))
+    mask = rng.random((queries, keys)) >= masked
+    mask[rng.random(queries) < 0.1] = False  # rows that may attend to nothing
+    added = rng.normal(size=(queries, keys)) if bias else None
+    return attend(query, key, value, mask=mask, bias=added, scale=scale, softcap=softcap, sinks=sinks)
+
+
+@st.composite
+def traces(draw):
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    queries, keys = draw(st.integers(1, 60)), draw(st.integers(1, 60))
+    return random_trace(
+        rng,
+        queries,
+        queries if draw(st.booleans()) else keys,
+        masked=draw(st.sampled_from([0.0, 0.3, 0.9, 1.0])),
+        bias=draw(st.booleans()),
+        scale=draw(st.none() | st.floats(-2, 2)),
+        softcap=draw(st.none() | st.floats(0.5, 20)),
+        sinks=draw(st.none() | st.floats(-3, 3)),
+    )
+
+
+def drawn_whole(stage, trace, max_cells):
+    """The stage as `core.figures.stages` draws it from a whole trace."""
+    values = stage.values(trace)
+    values = values.astype(float) if stage.scale == "permission" else values
+    return pool(values, max_cells, trace.mask if stage.after_mask else None)
+
+
+def same(ours, expected):
+    np.testing.assert_allclose(ours.values, expected.values, rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(np.isnan(ours.values), np.isnan(expected.values))
+    np.testing.assert_array_equal(ours.allowed, expected.allowed)
+    assert (ours.shape, ours.row_block, ours.column_block) == (
+        expected.shape,
+        expected.row_block,
+        expected.column_block,
+    )
+    assert ours.values.dtype == expected.values.dtype
+
+
+@settings(max_examples=150, deadline=None)
+@given(traces(), st.integers(1, 70))
+def test_the_overview_pools_every_stage_of_the_whole_trace(trace, max_cells):
+    overview = Head.of(trace).overview(max_cells)
+    assert list(overview.stages) == [stage.key for stage in STAGES]
+    for stage in STAGES:
+        same(overview.stages[stage.key], drawn_whole(stage, trace, max_cells))
+    np.testing.assert_allclose(overview.output, trace.output, rtol=1e-12, atol=1e-12)
+    assert overview.forbidden == np.sum(~trace.mask)
+
+
+@settings(max_examples=100, deadline=None)
+@given(traces(), st.data())
+def test_a_few_rows_are_a_part_of_the_whole(trace, data):
+    start = data.draw(st.integers(0, trace.shape[0] - 1))
+    rows = range(start, data.draw(st.integers(start + 1, trace.shape[0])))
+    for part in (trace.rows(rows), Head.of(trace).trace(rows)):
+        np.testing.assert_array_equal(part.mask, trace.mask[start : rows.stop])
+        np.testing.assert_array_equal(part.empty_rows, trace.empty_rows[start : rows.stop])
+        for stage in SCORES:
+            whole = getattr(trace, stage)[start : rows.stop]
+            np.testing.assert_allclose(getattr(part, stage), whole, rtol=1e-12, atol=1e-12)
+
+
+def test_a_few_rows_copy_nothing():
+    trace = random_trace(np.random.default_rng(0), 9, 7, bias=True)
+    part = trace.rows(range(2, 5))
+    assert all(np.shares_memory(getattr(part, name), getattr(trace, name)) for name in ("query", "mask", "bias"))
+    assert part.key is trace.key
+    assert part.value is trace.value
+    assert not part.query.flags.writeable
+    assert trace.rows(range(9)) is trace
+
+
+@pytest.mark.parametrize("rows", [range(3, 3), range(5, 2), range(-1, 3), range(8, 10), range(0, 9, 2)])
+def test_rows_that_are_not_there_are_refused(rows):
+    trace = random_trace(np.random.default_rng(0), 9, 7)
+    for ask in (trace.rows, Head.of(trace).trace):
+        with pytest.raises(InputError, match="from 0 to 8"):
+            ask(rows)
+
+
+@pytest.mark.parametrize(("queries", "keys"), [(37, 37), (20, 53), (53, 20)])
+def test_a_window_has_the_exact_numbers(queries, keys):
+    trace = random_trace(np.random.default_rng(1), queries, keys, bias=True, softcap=4.0, sinks=0.3)
+    one = Head.of(trace)
+    for stage in STAGES:
+        whole = drawn_whole(stage, trace, 10**6)
+        rows, columns = (range(length // 3, length // 3 + length // 2) for length in whole.shape)
+        part = one.window(stage.key, rows, columns)
+        inside = slice(rows.start, rows.stop), slice(columns.start, columns.stop)
+        np.testing.assert_allclose(part.values, whole.values[inside], rtol=1e-12, atol=1e-12)
+        np.testing.assert_array_equal(part.allowed, whole.allowed[inside])
+        assert part.exact
+        assert part.shape == (len(rows), len(columns))
+        assert part.start == (rows.start, columns.start)
+    with pytest.raises(InputError, match=f"columns.*from 0 to {keys - 1}"):
+        one.window("raw", range(3), range(keys - 1, keys + 1))
+
+
+def test_an_overview_watched_tells_every_row_once():
+    trace = random_trace(np.random.default_rng(2), 41, 30)
+    seen = []
+    Head.of(trace).overview(8, watch=lambda rows, part: seen.append((rows, part.weights)))
+    assert len(seen) > 1
+    assert [row for rows, _ in seen for row in rows] == list(range(41))
+    np.testing.assert_allclose(np.concatenate([weights for _, weights in seen]), trace.weights, atol=1e-14)
+
+
+@settings(max_examples=100, deadline=None)
+@given(traces(), st.data())
+def test_the_ledger_is_that_of_the_whole_trace(trace, data):
+    query, key = (data.draw(st.integers(0, length - 1)) for length in trace.shape)
+    ours, expected = Head.of(trace).explain(query, key), explain(trace, query, key)
+    for name in expected.__dataclass_fields__:
+        np.testing.assert_array_equal(getattr(ours, name), getattr(expected, name))
+    with pytest.raises(InputError, match=f"queries run from 0 to {trace.shape[0] - 1}"):
+        Head.of(trace).explain(trace.shape[0], key)
+    with pytest.raises(InputError, match=f"keys from 0 to {trace.shape[1] - 1}"):
+        Head.of(trace).explain(query, -1)
+
+
+@settings(max_examples=100, deadline=None)
+@given(traces(), st.floats(-2, 2), st.booleans(), st.booleans())
+def test_changed_is_what_it_is_of_a_trace(trace, scale, with_scale, with_mask):
+    mask = both(causal, sliding_window(5)) if with_mask else None
+    scale = scale if with_scale else None
+    expected = trace.changed(scale=scale, mask=None if mask is None else grid(mask, *trace.shape))
+    for given_mask in (mask, None if mask is None else grid(mask, *trace.shape)):
+        other = Head.of(trace).changed(scale=scale, mask=given_mask)
+        assert other.scale == expected.scale
+        for stage in STAGES:
+            same(other.overview(20).stages[stage.key], drawn_whole(stage, expected, 20))
+        np.testing.assert_allclose(other.trace(range(1)).weights, expected.weights[:1], rtol=1e-12, atol=1e-12)
+
+
+def test_changes_that_cannot_be_are_refused():
+    one = Head.of(random_trace(np.random.default_rng(3), 5, 6))
+    with pytest.raises(InputError, match="mask has the shape"):
+        one.changed(mask=np.ones((5, 5)))
+    with pytest.raises(InputError, match="scale is nan"):
+        one.changed(scale=np.nan)
+
+
+@settings(max_examples=100, deadline=None)
+@given(traces())
+def test_the_strongest_pair_of_a_short_text_is_the_traces(trace):
+    one = Head.of(trace)
+    assert one.strongest(one.overview(60)) == strongest_pair(trace)
+
+
+def test_the_strongest_pair_of_a_text_with_nothing_but_the_diagonal():
+    trace = attend(*(np.eye(6),) * 3, mask=np.eye(6))
+    one = Head.of(trace)
+    assert one.strongest(one.overview()) == strongest_pair(trace)
+
+
+@settings(max_examples=100, deadline=None)
+@given(traces(), st.integers(3, 20))
+def test_the_strongest_pair_is_the_largest_weight_of_its_cell(trace, max_cells):
+    one = Head.of(trace)
+    overview = one.overview(max_cells)
+    query, key = one.strongest(overview)
+    rows, columns = overview.stages["weights"].block(
+        query // overview.stages["weights"].row_block, key // overview.stages["weights"].column_block
+    )
+    assert trace.weights[query, key] == pytest.approx(
+        trace.weights[rows.start : rows.stop, columns.start : columns.stop].max(), abs=1e-12
+    )
+
+
+def test_the_sum_of_an_output_is_that_of_the_whole_trace():
+    trace = random_trace(np.random.default_rng(4), 30, 40, sinks=0.5)
+    ours, expected = Head.of(trace).sum_of(17, most=3), sum_of(trace, 17, most=3)
+    for name in expected.__dataclass_fields__:
+        np.testing.assert_array_equal(getattr(ours, name), getattr(expected, name))
+    with pytest.raises(InputError, match="queries run from 0 to 29"):
+        Head.of(trace).sum_of(30)
+
+
+def test_memory_stays_far_below_one_square_array(monkeypatch):
+    monkeypatch.undo()
+    rng, length = np.random.default_rng(5), 2_048
+    trace = attend(
+        *(rng.normal(size=(length, 64)).astype(np.float32) for _ in range(3))
+    )  # a mask and a bias of one number
+    one = Head.of(trace).changed(mask=causal)
+    tracemalloc.start()
+    try:
+        overview = one.overview()
+        query, key = one.strongest(overview)
+        one.explain(query, key)
+        one.window("weights", range(1000, 1064), range(900, 964))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < length * length * 4 / 2  # bytes
+    whole = trace.changed(mask=grid(causal, length, length))
+    np.testing.assert_allclose(
+        overview.stages["weights"].values, pool(whole.weights, 256, whole.mask).values, rtol=1e-4, atol=1e-6
+    )
