@@ -12,6 +12,9 @@ from contextlib import asynccontextmanager
 from importlib import import_module
 
 import streamlit as st
+from starlette.middleware import Middleware
+
+from ui.early import FetchEarly
 
 # NumPy reads this when it is imported, which is later. Its threads wait for each other after every small product; where the
 # browser or another session wants a processor too, that took ten times as long, and on an idle machine it gains little.
@@ -25,4 +28,4 @@ async def start(_: st.App) -> AsyncIterator[None]:
     yield
 
 
-app = st.App("ui/shell.py", lifespan=start)
+app = st.App("ui/shell.py", lifespan=start, middleware=[Middleware(FetchEarly)])

@@ -16,7 +16,7 @@ st.set_page_config(page_title="Headlight", page_icon=str(ROOT / "ui/icon.png"), 
 # The equation is never narrower than its letters need: on a phone its line scrolls.
 st.html(
     "<style>.stMainBlockContainer { padding-top: 4.2rem; padding-bottom: 3rem; }"
-    f".st-key-{state.EQUATION} {{ overflow-x: auto; }}"
+    f".st-key-{state.EQUATION} {{ overflow-x: auto; scroll-margin-top: 4rem; }}"
     f".st-key-{state.EQUATION} > * {{ min-width: {EQUATION_WIDTH}px; max-width: 1320px; }}</style>"
 )
 LESSONS = {

@@ -9,6 +9,8 @@ from core.attention.head import Head, Overview
 from core.attention.ledger import Ledger
 from core.attention.stages import number
 
+_INFINITY = r"{-\infty}"  # in braces, or a narrow page breaks the line after the sign
+
 
 def formula(stage_key: str, head: Head, overview: Overview, cell: Ledger) -> str:
     """How the stage follows from the one before, in general and for this cell.
@@ -34,9 +36,9 @@ def formula(stage_key: str, head: Head, overview: Overview, cell: Ledger) -> str
             scale, raw, scaled = _scale(head), _latex(cell.raw), _latex(cell.scaled)
             return rf"S \times {scale},\quad {raw} \times {_latex(cell.scale)} = {scaled}"
         case "mask":
-            here = "0" if cell.allowed else r"-\infty"
+            here = "0" if cell.allowed else _INFINITY
             return (
-                rf"M_{{ij}} = 0 \text{{ or }} -\infty\ ({forbidden} \text{{ of }} {pairs} \text{{ pairs}}),"
+                rf"M_{{ij}} = 0 \text{{ or }} {_INFINITY}\ ({forbidden} \text{{ of }} {pairs} \text{{ pairs}}),"
                 rf"\quad M_{{{cell.query},{cell.key}}} = {here}"
             )
         case "masked":
@@ -60,7 +62,7 @@ def _masked(head: Head, cell: Ledger) -> str:
     parts = [_latex(cell.capped)]
     if cell.bias:
         parts.append(rf"({_latex(cell.bias)})")
-    parts.append("0" if cell.allowed else r"(-\infty)")
+    parts.append("0" if cell.allowed else f"({_INFINITY})")
     names = added(head)
     cap = r"\text{softcap}" if "cap" in names else ""
     bias = " + B" if "B" in names else ""
@@ -89,4 +91,4 @@ def _matrix(name: str, array: NDArray) -> str:
 
 
 def _latex(value: float) -> str:
-    return number(value).replace("−∞", r"-\infty").replace("−", "-")
+    return number(value).replace("−∞", _INFINITY).replace("−", "-")

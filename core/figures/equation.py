@@ -85,6 +85,12 @@ def equation(
     return go.Figure(traces, layout)
 
 
+def middle_of(key: str) -> float:
+    """Where in the line the matrix of a stage stands, from 0 to 1."""
+    lefts, unit = _places()
+    return lefts[list(TERMS).index(key)] + unit * _width(key) / 2
+
+
 def _width(key: str) -> float:
     return NARROW if key in ("query", "value", "output") else 1
 

@@ -1,5 +1,7 @@
 """The landing page in a real browser: what is drawn is what core computes, whatever is clicked."""
 
+from urllib.parse import parse_qs, quote, urlsplit
+
 import numpy as np
 import pytest
 from playwright.sync_api import expect
@@ -7,12 +9,14 @@ from playwright.sync_api import expect
 from core import attend, capture, explain
 from core.attention.masks import causal, grid
 from core.attention.sources import random_matrices, toy_sentence
-from core.attention.stages import number
+from core.attention.stages import BY_KEY, number
+from core.figures.equation import TERMS
 from core.figures.labels import visible
 from tests.browser.driver import AS_IT_IS, CHANGED
 from tests.conftest import eager_attentions
 from ui import state
 from ui.views.scene import SENTENCE
+from ui.views.tour import STOPS
 
 pytestmark = pytest.mark.browser
 TWICE = "the cat saw the other cat"
@@ -130,6 +134,130 @@ def test_a_click_among_the_queries_pins_only_the_query(app, opening):
     assert "key=" not in app.address
 
 
+def opens(app, stage, values):
+    """The stage is open: drawn large, named above the picture and in the address, bold in the equation."""
+    app.shows({AS_IT_IS: values}).idle()
+    assert app.page.get_by_text(BY_KEY[stage].sentence).count() == 1
+    assert parse_qs(urlsplit(app.address).query).get(state.STAGE, ["weights"]) == [stage]
+    names = [note["text"] for note in app.picture("equation").layout["annotations"]]
+    assert [name for name in names if "<b>" in name] == [f"<b>{TERMS[stage].name}</b>"]
+
+
+def test_a_stage_opens_by_click_by_key_and_by_link(visit, opening):
+    trace = opening.trace(5, 11)
+    app = visit()
+    opens(app, "weights", trace.weights)
+    opens(app.click_stage("Raw scores"), "raw", trace.raw)
+    app.page.keyboard.press("ArrowRight")
+    opens(app, "scaled", trace.scaled)
+    for _ in range(20):  # not beyond the last
+        app.page.keyboard.press("ArrowRight")
+    opens(app, "output", trace.output)
+    for key in ["ArrowLeft"] * 8 + ["ArrowRight"]:
+        app.page.keyboard.press(key)
+    opens(app, "key", trace.key)
+    app.page.go_back()
+    app.idle()
+    assert state.STAGE not in parse_qs(urlsplit(app.address).query) or app.address.count("stage=") == 1
+    opens(visit("/?stage=value"), "value", trace.value)
+    opens(visit("/?stage=Raw+scores"), "raw", trace.raw)
+    opens(visit("/?stage=Q,+K,+V"), "query", trace.query)
+
+
+def test_the_output_is_said_to_be_a_sum_over_all_keys(visit, opening):
+    trace = opening.trace(5, 11)
+    app = visit("/?stage=output&query=6&key=2")
+    app.shows({AS_IT_IS: trace.output}).idle()
+    rows = [row.split("\t") for row in app.page.get_by_role("table").last.inner_text().splitlines()[1:]]
+    weights, terms = trace.weights[6].astype(float), trace.weights[6, :, None].astype(float) * trace.value
+    largest = np.argsort(-weights)[:8]
+    shown = np.array([[float(cell.replace("−", "-")) for cell in row[1:]] for row in rows])
+    rest = np.delete(terms, largest, axis=0).sum(axis=0)
+    expected = np.vstack([terms[largest], rest, trace.output[6]])[:, : shown.shape[1] - 1]
+    np.testing.assert_allclose(shown[:, 1:], expected, rtol=2e-3, atol=1e-5)
+    np.testing.assert_allclose(shown[:, 0], [*weights[largest], np.delete(weights, largest).sum(), 1], rtol=2e-3)
+    assert [row[0] for row in rows[-2:]] == ["8 further keys", "sum"]
+
+
+def test_what_is_changed_is_told_from_what_the_model_computed(visit):
+    app = visit("/?model=SmolLM2-135M-Instruct&scaling=false")
+    text = app.page.locator("body").inner_text()
+    assert "As it is: scale 0.125" in text
+    assert "Changed: scale 1" in text
+    assert "This speaks of the original" in text
+    assert "Of the original: the change above does not reach the rest of the model." in text
+    app.switch(state.SCALING).idle()
+    assert "the original" not in app.page.locator("body").inner_text()
+
+
+CARD = ".card"
+
+
+def at_stop(app, number):
+    app.until(
+        lambda: app.page.locator(f"{CARD} .place").all_inner_texts() == [f"{number} of {len(STOPS)}"],
+        f"it is not stop {number}",
+        patience=60,
+    )
+    return app.idle().page.locator(f"{CARD} .words").inner_text()
+
+
+def test_the_tour_from_the_first_to_the_last_stop_by_keys_alone(visit, opening, smollm):
+    app = visit(f"/?text={quote('My own words')}&stage=scaled&scaling=false")
+    button = app.widget(state.TOUR_START).get_by_role("button")
+    button.focus()
+    app.page.keyboard.press("Enter")
+    encoder, decoder = opening.trace(5, 11), capture(smollm, SENTENCE).trace(13, 8)
+    cell = explain(encoder, 10, 2)
+    said = {
+        1: f"gives {cell.weight:.1%} of its attention",
+        2: f"these 32 products add up to {number(cell.raw)}",
+        3: f"{number(cell.raw)} becomes {number(cell.scaled)}",
+        4: f"becomes a weight of {number(cell.weight)}",
+        5: "the output of “it” is the sum",
+        6: f"{int((~decoder.mask).sum())} of {decoder.mask.size} pairs are masked",
+        7: "Now it is yours",
+    }
+    for stop, (words, shown) in enumerate(zip(said.values(), STOPS, strict=True), start=1):
+        assert words in at_stop(app, stop)
+        trace = decoder if stop == 6 else encoder
+        app.shows_trace(trace)
+        opens(
+            app,
+            shown.stage,
+            np.where(trace.mask, 1.0, 0.0) if shown.stage == "mask" else shown_values(trace, shown.stage),
+        )
+        app.page.keyboard.press("ArrowRight")
+    app.until(lambda: app.page.locator(CARD).count() == 0, "the card stays")
+    app.idle()
+    assert app.value(state.TEXT) == "My own words"  # all is as it was before
+    assert "stage=scaled" in app.address
+    assert "scaling=false" in app.address
+
+
+def shown_values(trace, stage):
+    return getattr(trace, stage)
+
+
+def test_the_tour_is_left_in_the_middle_and_all_stays(visit, opening):
+    app = visit()
+    app.widget(state.TOUR_START).get_by_role("button").click()
+    at_stop(app, 1)
+    for key in ("ArrowRight", "ArrowRight", "ArrowRight", "ArrowLeft", "ArrowRight", "ArrowRight"):  # without waiting
+        app.page.keyboard.press(key)
+    at_stop(app, 5)
+    app.page.keyboard.press("ArrowLeft")
+    at_stop(app, 4)
+    app.page.keyboard.press("ArrowLeft")
+    at_stop(app, 3)
+    app.page.keyboard.press("Escape")
+    app.until(lambda: app.page.locator(CARD).count() == 0, "the card stays")
+    opens(app, "scaled", opening.trace(5, 11).scaled)
+    assert (app.value(state.QUERY), app.value(state.KEY)) == ("10", "2")
+    app.click_cell(AS_IT_IS, 3, 4).idle()
+    assert app.value(state.QUERY) == "3"
+
+
 def test_fast_clicks_leave_one_cell_pinned_and_the_page_alive(app, opening):
     app.shows({AS_IT_IS: opening.trace(5, 11).weights}).idle()
     clicked = [(place + 3, 14 - place) for place in range(10)]
@@ -169,6 +297,10 @@ def test_fits_a_phone(visit, opening):
     app = visit("/", width=390, height=844)
     app.shows_trace(opening.trace(5, 11))
     assert app.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    line = app.widget(state.EQUATION)
+    assert line.evaluate("line => line.scrollWidth > 2 * line.clientWidth")
+    app.click_stage("Output")  # brought into sight, and opened
+    opens(app, "output", opening.trace(5, 11).output)
 
 
 # How far the labels below the columns of each picture are apart, at right angles to the way they run, less what a line of

@@ -7,6 +7,12 @@ export default function ({ parentElement, data, setTriggerValue }) {
     // the page says counts once it has seen the last press.
     const walk = (keys.walk ??= { presses: data.presses });
     if (walk.presses <= data.presses) Object.assign(walk, { place: data.place, presses: data.presses });
+    if (data.line && keys.share !== data.line.share) {
+        const box = document.querySelector(data.line.box);
+        const left = box && data.line.share * box.scrollWidth - box.clientWidth / 2;
+        if (box && keys.share !== undefined) box.scrollTo({ left, behavior: "smooth" }); // at first it begins at its left end
+        keys.share = data.line.share;
+    }
     const press = (event) => {
         const step = STEPS[event.key];
         if (!step || event.ctrlKey || event.metaKey || event.altKey) return;

@@ -27,9 +27,13 @@ def arrow_keys(
     on_step: Callable[[int, int], None],
     *,
     words: str = "← ↑ ↓ → walk through the heads",
+    line: tuple[str, float] | None = None,
 ) -> None:
     """A line that can be focused, also by a click on the picture of that key; arrow keys walk from `place` over a grid of
-    this shape and call on_step(row, column)."""
+    this shape and call on_step(row, column).
+
+    line  the key of a container that scrolls sideways, and where in it the place is, from 0 to 1: it stays in sight
+    """
 
     def stepped() -> None:
         found = _read(st.session_state[state.ARROWS].step, shape)
@@ -43,6 +47,7 @@ def arrow_keys(
         "label": label,
         "place": list(place),
         "shape": list(shape),
+        "line": None if line is None else {"box": f".st-key-{line[0]}", "share": line[1]},
         "presses": st.session_state.get(state.PRESSES, 0),
     }
     _KEYS(key=state.ARROWS, data=data, on_step_change=stepped)

@@ -6,7 +6,7 @@ import streamlit as st
 
 from core.attention.formulas import added
 from core.attention.stages import BY_KEY
-from core.figures.equation import TERMS, equation
+from core.figures.equation import TERMS, equation, middle_of
 from ui import links, state
 from ui.components import pin
 from ui.components.arrows import arrow_keys
@@ -42,6 +42,7 @@ def show_equation(scene: Scene, cell: tuple[int, int], opened: str) -> None:
         (1, len(ORDER)),
         lambda _, place: _open(place),
         words="← → walk through the equation; a click opens a matrix",
+        line=(state.EQUATION, middle_of(opened)),
     )
 
 

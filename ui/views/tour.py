@@ -63,7 +63,7 @@ def _raw(scene: Scene, cell: Ledger) -> str:
     query, key = _pair(scene, cell)
     return (
         f"How it comes about: every query is multiplied with every key, number by number, and added up. For {query} and {key} "
-        f"these {len(cell.products)} products add up to {number(cell.raw)}, drawn as bars on the right."
+        f"these {len(cell.products)} products add up to {number(cell.raw)}; the bars show them one by one."
     )
 
 

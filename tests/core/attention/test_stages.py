@@ -45,7 +45,7 @@ def test_live_numbers(trace):
     assert f"= {raw:.4g}" in formula("raw", trace, (3, 1))
     assert r"\sqrt{64}} = 0.125" in formula("scaled", trace, (3, 1))
     assert f"0.125 = {scaled:.4g}" in formula("scaled", trace, (3, 1))
-    assert r"= -\infty" in formula("mask", trace, (1, 3))
+    assert r"= {-\infty}" in formula("mask", trace, (1, 3))
     assert r"(10 \text{ of } 25" in formula("mask", trace, (1, 3))
     assert f"= {trace.weights[3, 1]:.4g}" in formula("weights", trace, (3, 1))
     assert r"5 \times 64" in formula("output", trace, (3, 1))
