@@ -1,7 +1,9 @@
 """Seconds that a person waits, in a real Chromium: from a choice to the redrawn picture, and from the start to the first one.
 
     python -m bench.browser            everything
-    python -m bench.browser atlas      only walking through the heads of the atlas
+    python -m bench.browser lengths    only another head, stage and page, on short and long texts
+    python -m bench.browser opening    only opening pages, beside the smallest page with a heatmap
+    python -m bench.browser lessons    only the knobs of the lessons
     python -m bench.browser first      only choosing SmolLM2 for the first time
 
 Every figure is the median of several rounds. Times hang on the machine, so the machine is named beside them.
@@ -14,6 +16,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from playwright.sync_api import Browser, Page, sync_playwright
@@ -29,6 +32,11 @@ SENTENCE = "the cat saw the other cat and sat down "  # nine tokens
 MARK = "document.querySelectorAll('.js-plotly-plot').forEach((chart) => { chart.dataset.old = 1; })"
 # A changed chart is a new element; its drawn area is there once it is painted.
 REDRAWN = "(scope) => document.querySelector(`${scope} .js-plotly-plot:not([data-old]) .nsewdrag`) !== null"
+# The script has ended and every figure is drawn.
+RESTS = """
+() => document.querySelector("[data-testid=stApp]").dataset.testScriptState === "notRunning"
+    && document.querySelector("[class*=st-key-picture_]:not(:has(.js-plotly-plot))") === null
+"""
 LESSONS = sorted(page.stem for page in (ROOT / "pages/learn").glob("*.py"))
 
 
@@ -39,19 +47,6 @@ def until_redrawn(page: Page, scope: str, act) -> float:
     act()
     page.wait_for_function(REDRAWN, arg=scope, polling="raf", timeout=60_000)
     return time.perf_counter() - started
-
-
-def head_change(app: App, tokens: int) -> float:
-    """Median time to the large picture after another head is chosen, for a text of about so many tokens."""
-    app.write(state.TEXT, SENTENCE * ((tokens - 2) // 9)).idle()  # two are special tokens
-    box = app.widget(state.HEAD).get_by_role("combobox")
-    times = []
-    for head in range(ROUNDS):
-        box.click()
-        box.fill(str(head))
-        times.append(until_redrawn(app.page, f".st-key-{state.picture('As it is')}", lambda: box.press("Enter")))
-        app.idle()
-    return statistics.median(times)
 
 
 @dataclass
@@ -68,35 +63,59 @@ class Traffic:
         self.received += len(frame)
 
 
-def walk(app: App, traffic: Traffic, tokens: int) -> tuple[float, float]:
-    """Medians of the time from an arrow key on the atlas to the painted heatmap, and of the megabytes sent for it.
-
-    SmolLM2 reads a text of about so many tokens.
-    """
+def read(app: App, tokens: int, picture: str) -> None:
+    """Let SmolLM2 read a text of about so many tokens, and wait for the picture of that name."""
     app.write(state.TEXT, SENTENCE * (tokens // 9))
     app.page.wait_for_timeout(3000)
     asks = app.page.get_by_role("button", name="Run", exact=True)
     if asks.count():
         asks.first.click()  # once: while the work runs the button is still there, and would start it again
         app.page.wait_for_timeout(1000)
-    app.until(lambda: _is_there(app), "the text was not read", patience=600)
+    app.until(lambda: _is_there(app, picture), "the text was not read", patience=600)
     app.idle()
-    keys = app.widget(state.ARROWS).locator(".keys")
-    keys.focus()
-    picture = f".st-key-{state.picture('head')}"
+
+
+def walk(app: App, traffic: Traffic, picture: str, keys: Sequence[str]) -> tuple[float, float]:
+    """Medians of the time from an arrow key on the page's line to that picture painted, and of the megabytes sent for it."""
+    line = app.widget(state.ARROWS).locator(".keys")
+    line.focus()
+    scope = f".st-key-{state.picture(picture)}"
     times, sent = [], []
     for turn in range(2 * ROUNDS):
-        before = traffic.received
-        key = ("ArrowLeft", "ArrowUp", "ArrowRight", "ArrowDown")[turn % 4]
-        times.append(until_redrawn(app.page, picture, lambda key=key: keys.press(key)))
+        key, before = keys[turn % len(keys)], traffic.received
+        times.append(until_redrawn(app.page, scope, lambda key=key: line.press(key)))
         app.idle()
         sent.append((traffic.received - before) / 1e6)
     return statistics.median(times), statistics.median(sent)
 
 
-def _is_there(app: App) -> bool:
-    """Whether the head of the new text is drawn."""
-    return bool(app.widget(state.picture("head")).count()) and not app.page.locator("[data-stale=true]").count()
+def choose_heads(app: App, traffic: Traffic) -> tuple[float, float]:
+    """The same from the choice of another head on Step by step to its open stage."""
+    box = app.widget(state.HEAD).get_by_role("combobox")
+    times, sent = [], []
+    for head in range(ROUNDS):
+        before = traffic.received
+        box.click()
+        box.fill(str(head))
+        scope = f".st-key-{state.picture('As it is')}"
+        times.append(until_redrawn(app.page, scope, lambda: box.press("Enter")))
+        app.idle()
+        sent.append((traffic.received - before) / 1e6)
+    return statistics.median(times), statistics.median(sent)
+
+
+def turn_page(app: App, traffic: Traffic, name: str, picture: str) -> tuple[float, float]:
+    """Seconds and megabytes from a click on a page's name to its large picture."""
+    before = traffic.received
+    link = app.page.get_by_role("link", name=name, exact=True)
+    seconds = until_redrawn(app.page, f".st-key-{state.picture(picture)}", link.click)
+    app.idle()
+    return seconds, (traffic.received - before) / 1e6
+
+
+def _is_there(app: App, picture: str) -> bool:
+    """Whether that picture of the new text is drawn."""
+    return bool(app.widget(state.picture(picture)).count()) and not app.page.locator("[data-stale=true]").count()
 
 
 def knob(app: App) -> tuple[str, float]:
@@ -169,25 +188,67 @@ def measure_first(browser: Browser) -> None:
     print(f"first picture after SmolLM2 is chosen for the first time: {statistics.median(times):.1f} s", flush=True)
 
 
-def measure_steps(browser: Browser, server: Server) -> None:
+def measure_lengths(browser: Browser, server: Server) -> None:
+    """Another head, another stage and another page, on short and long texts."""
+    for tokens in (32, 512, 2048, 4096):
+        app = App(browser.new_context(viewport=SCREEN), server)
+        traffic = Traffic().listen(app.page)
+        app.open("/?model=SmolLM2-135M-Instruct")
+        read(app, tokens, "As it is")
+        found = {
+            "Step by step, another head": choose_heads(app, traffic),
+            "Step by step, another stage": walk(app, traffic, "As it is", ("ArrowLeft", "ArrowLeft", "ArrowRight")),
+        }
+        app.page.get_by_role("link", name="Heads", exact=True).click()
+        read(app, tokens, "head")
+        found["Heads, another head"] = walk(app, traffic, "head", ("ArrowLeft", "ArrowUp", "ArrowRight", "ArrowDown"))
+        found["from Heads to Step by step"] = turn_page(app, traffic, "Step by step", "As it is")
+        found["from Step by step to Heads"] = turn_page(app, traffic, "Heads", "head")
+        for what, (seconds, megabytes) in found.items():
+            print(f"{tokens:>5,} tokens, {what}: {seconds:.2f} s, {megabytes:.2f} MB sent", flush=True)
+        app.page.context.close()
+
+
+def opening(browser: Browser, address: str, scope: str) -> tuple[float, float]:
+    """Seconds from a first visit until a figure within `scope` is painted, and until the page rests."""
+    context = browser.new_context(viewport=SCREEN)
+    page = context.new_page()
+    started = time.perf_counter()
+    page.goto(address, wait_until="commit")
+    page.wait_for_function(REDRAWN, arg=scope, polling="raf", timeout=60_000)
+    painted = time.perf_counter() - started
+    page.wait_for_function(RESTS, polling="raf", timeout=60_000)
+    rests = time.perf_counter() - started
+    context.close()
+    return painted, rests
+
+
+def measure_opening(browser: Browser, server: Server) -> None:
+    """Opening the pages of a running server, beside the smallest Streamlit page with one heatmap, in turns."""
+    smallest = Server("bench/one_heatmap.py").wait()
+    pages = {
+        "one heatmap": (smallest.address, "body"),
+        "Step by step": (server.address, f".st-key-{state.picture('As it is')}"),
+        "Heads": (f"{server.address}/heads", f".st-key-{state.picture('head')}"),
+    }
+    rounds = [{name: opening(browser, *page) for name, page in pages.items()} for _ in range(2 * ROUNDS + 1)][1:]
+    for name in pages:
+        painted, rests = (statistics.median(one[name][at] for one in rounds) for at in (0, 1))
+        ratio = statistics.median(one[name][0] / one["one heatmap"][0] for one in rounds)
+        print(
+            f"opening {name}: {painted:.2f} s to its picture, {rests:.2f} s to the last, {ratio:.2f} times one heatmap"
+        )
+    smallest.stop()
+
+
+def measure_lessons(browser: Browser, server: Server) -> None:
     app = App(browser.new_context(viewport=SCREEN), server).open()
-    for tokens in (32, 128, 512):
-        print(f"another head, {tokens:>4} tokens: {head_change(app, tokens):.2f} s")
     for lesson in LESSONS:
         name, seconds = knob(app.open(f"/{lesson}"))
         print(f"{lesson:<15} {name:<7} {seconds:.2f} s")
 
 
-def measure_atlas(browser: Browser, server: Server) -> None:
-    app = App(browser.new_context(viewport=SCREEN), server)
-    traffic = Traffic().listen(app.page)
-    app.open("/heads?metric=sink&model=SmolLM2-135M-Instruct")
-    for tokens in (32, 512, 2048, 4096):
-        seconds, megabytes = walk(app, traffic, tokens)
-        print(
-            f"atlas, arrow key to another head, {tokens:>5,} tokens: {seconds:.2f} s, {megabytes:.2f} MB sent",
-            flush=True,
-        )
+MEASURES = {"lengths": measure_lengths, "opening": measure_opening, "lessons": measure_lessons}
 
 
 def main() -> None:
@@ -199,11 +260,11 @@ def main() -> None:
             measure_start(browser)
         if only in (None, "first"):
             measure_first(browser)
-        if only in (None, "atlas"):
+        if only is None or only in MEASURES:
             server = Server().wait()
-            measure_atlas(browser, server)
-            if only is None:
-                measure_steps(browser, server)
+            for name, measure in MEASURES.items():
+                if only in (None, name):
+                    measure(browser, server)
             server.stop()
         browser.close()
     print(f"load average at the end {os.getloadavg()[0]:.1f}")

@@ -61,7 +61,7 @@ EQUATION = ("Query", "Key", "Raw scores", "Scaled", "Mask", "Masked", "Softmax",
 class Server:
     """`streamlit run app.py`, as a person starts it, on a free port."""
 
-    def __init__(self) -> None:
+    def __init__(self, script: str = "app.py") -> None:
         with socket.socket() as probe:
             probe.bind(("localhost", 0))
             self.port = probe.getsockname()[1]
@@ -73,7 +73,7 @@ class Server:
                 "-m",
                 "streamlit",
                 "run",
-                "app.py",
+                script,
                 "--server.headless",
                 "true",
                 "--server.port",

@@ -12,7 +12,7 @@ from core.attention.sources import random_matrices, toy_sentence
 from core.attention.stages import BY_KEY, number
 from core.figures.equation import TERMS
 from core.figures.labels import visible
-from tests.browser.driver import AS_IT_IS, CHANGED
+from tests.browser.driver import AS_IT_IS, CHANGED, STAGES
 from tests.conftest import eager_attentions
 from ui import state
 from ui.views.scene import SENTENCE
@@ -168,7 +168,11 @@ def test_the_output_is_said_to_be_a_sum_over_all_keys(visit, opening):
     trace = opening.trace(5, 11)
     app = visit("/?stage=output&query=6&key=2")
     app.shows({AS_IT_IS: trace.output}).idle()
-    rows = [row.split("\t") for row in app.page.get_by_role("table").last.inner_text().splitlines()[1:]]
+    table = app.page.get_by_role("table").filter(has_text="further keys")
+    cells = table.get_by_role("row").evaluate_all(
+        "rows => rows.map(row => [...row.children].map(cell => cell.innerText))"
+    )
+    rows = [row for row in cells if row[0] not in ("key", "")]
     weights, terms = trace.weights[6].astype(float), trace.weights[6, :, None].astype(float) * trace.value
     largest = np.argsort(-weights)[:8]
     shown = np.array([[float(cell.replace("−", "-")) for cell in row[1:]] for row in rows])
@@ -176,7 +180,7 @@ def test_the_output_is_said_to_be_a_sum_over_all_keys(visit, opening):
     expected = np.vstack([terms[largest], rest, trace.output[6]])[:, : shown.shape[1] - 1]
     np.testing.assert_allclose(shown[:, 1:], expected, rtol=2e-3, atol=1e-5)
     np.testing.assert_allclose(shown[:, 0], [*weights[largest], np.delete(weights, largest).sum(), 1], rtol=2e-3)
-    assert [row[0] for row in rows[-2:]] == ["8 further keys", "sum"]
+    assert [row[0] for row in rows[-2:]] == ["8\u00a0further\u00a0keys", "sum"]
 
 
 def test_what_is_changed_is_told_from_what_the_model_computed(visit):
@@ -222,21 +226,13 @@ def test_the_tour_from_the_first_to_the_last_stop_by_keys_alone(visit, opening, 
         assert words in at_stop(app, stop)
         trace = decoder if stop == 6 else encoder
         app.shows_trace(trace)
-        opens(
-            app,
-            shown.stage,
-            np.where(trace.mask, 1.0, 0.0) if shown.stage == "mask" else shown_values(trace, shown.stage),
-        )
+        opens(app, shown.stage, STAGES[BY_KEY[shown.stage].name](trace))
         app.page.keyboard.press("ArrowRight")
     app.until(lambda: app.page.locator(CARD).count() == 0, "the card stays")
     app.idle()
     assert app.value(state.TEXT) == "My own words"  # all is as it was before
     assert "stage=scaled" in app.address
     assert "scaling=false" in app.address
-
-
-def shown_values(trace, stage):
-    return getattr(trace, stage)
 
 
 def test_the_tour_is_left_in_the_middle_and_all_stays(visit, opening):
