@@ -312,7 +312,7 @@ def random() -> Scene | None:
         with column:
             picked.append(st.number_input(label, 1, 512, default, key=key, bind="query-params"))
     with columns[4]:
-        distribution = st.selectbox("Numbers", DISTRIBUTIONS, key=state.DISTRIBUTION, bind="query-params")
+        distribution = menu("Numbers", state.DISTRIBUTION, {name: name for name in DISTRIBUTIONS})
     with columns[5]:
         seed_number = _seed()
     return _scene(lambda: random_matrices(*picked, seed=seed_number, distribution=distribution))
