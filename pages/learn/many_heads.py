@@ -218,4 +218,8 @@ PARTS = (
     ),
 )
 
-show_lesson("Many heads", PARTS)
+show_lesson(
+    "Many heads",
+    "A layer attends several times at once, each time with a piece of its queries, keys and values.",
+    PARTS,
+)

@@ -190,4 +190,4 @@ PARTS = (
     Part("model", IN_A_MODEL, "The mask that the model used in this layer.", in_a_model),
 )
 
-show_lesson("Masks", PARTS)
+show_lesson("Masks", "A mask says which keys a query may look at. All others get a weight of exactly 0.", PARTS)

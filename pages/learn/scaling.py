@@ -301,4 +301,6 @@ PARTS = (
     ),
 )
 
-show_lesson("Why 1/√d_k", PARTS)
+show_lesson(
+    "Why 1/√d_k", "Dot products spread by √d_k. Divided by it, they leave softmax more than one key to look at.", PARTS
+)

@@ -215,4 +215,4 @@ PARTS = (
     ),
 )
 
-show_lesson("Self and cross", PARTS)
+show_lesson("Self and cross", "In self-attention a text looks at itself, in cross-attention at another text.", PARTS)

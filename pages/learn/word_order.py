@@ -293,4 +293,6 @@ PARTS = (
     ),
 )
 
-show_lesson("Word order", PARTS)
+show_lesson(
+    "Word order", "Attention alone cannot tell the order of words: something has to say where each one stands.", PARTS
+)

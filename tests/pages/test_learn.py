@@ -1,9 +1,11 @@
 """What holds for every lesson: every part opens with a picture, and its words are few."""
 
 import pytest
+from streamlit.testing.v1 import AppTest
 
-from tests.pages.lessons import LESSONS, open_lesson, parts, said
-from ui import state
+from tests.pages.lessons import LESSONS, PAGES, open_lesson, parts, said
+from tests.source_files import ROOT
+from ui import lessons, state
 
 # What older links say, which is what was on the page, and the word that means the same today.
 OLD_LINKS = {
@@ -73,3 +75,21 @@ def test_old_links_open_what_they_opened(place, label, word):
     assert state.IN_VAIN not in old.session_state
     assert old.session_state[key] == word
     assert said(old) == said(open_lesson(lesson, part, **{key: word} | small))
+
+
+def test_each_lesson_leads_to_the_next_and_the_last_one_to_step_by_step():
+    app = AppTest.from_file(str(ROOT / "ui/shell.py"), default_timeout=60).run()
+    followed = []
+    page = PAGES / f"{next(iter(lessons.LESSONS))}.py"
+    while page.parent == PAGES:
+        app.switch_page(f"../{page.relative_to(ROOT)}").run()
+        assert not app.exception
+        followed.append(page.stem)
+        page, title = lessons.after(lessons.LESSONS[page.stem])
+        (link,) = app.get("page_link")
+        assert (link.proto.label, link.proto.page) == (
+            f"Next: {title}",
+            "" if page.stem == "step_by_step" else page.stem,
+        )
+    assert sorted(followed) == LESSONS
+    assert page == ROOT / "pages/step_by_step.py"
