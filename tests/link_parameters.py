@@ -92,14 +92,14 @@ def opened(page: Path, address: Address, found: Found) -> tuple[list[Address], s
     """Run the page and note what is there. Gives what could be chosen on it, and the names of its fields."""
     offered: list[Address] = []
 
-    def chosen(key: str, choices: Mapping[str, str], *, opening: str, what: str) -> str:
+    def chosen(key: str, choices: Mapping[str, str], *, opening: str, what: str, **more) -> str:
         found.setdefault(key, Parameter()).take(what, words=choices, opening=opening)
         offered.extend({key: word} for word in choices if not word.isdecimal() and word != opening)
-        return links_chosen(key, choices, opening=opening, what=what)
+        return links_chosen(key, choices, opening=opening, what=what, **more)
 
-    def chosen_several(key: str, choices: Mapping[str, str], *, what: str) -> list[str]:
+    def chosen_several(key: str, choices: Mapping[str, str], *, what: str, **more) -> list[str]:
         found.setdefault(key, Parameter()).take(what, words=choices, values="several of")
-        return links_chosen_several(key, choices, what=what)
+        return links_chosen_several(key, choices, what=what, **more)
 
     links_chosen, links_chosen_several = links.chosen, links.chosen_several
     with mock.patch.object(links, "chosen", chosen), mock.patch.object(links, "chosen_several", chosen_several):
