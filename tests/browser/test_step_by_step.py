@@ -54,7 +54,9 @@ def test_while_a_model_is_converted_the_first_screen_says_so(
     app.choose(state.MODEL, "SmolLM2-135M-Instruct")
     words = app.page.get_by_text(re.compile("converting its weights, once: [0-9]+%"))
     expect(words).to_be_in_viewport()
-    expect(app.page.get_by_role("progressbar")).to_be_in_viewport()
+    bar = app.page.get_by_role("progressbar")
+    expect(bar).to_be_in_viewport()
+    assert bar.bounding_box()["y"] < app.widget(state.TEXT).bounding_box()["y"]
     app.shows_trace(capture(smollm, SENTENCE).trace(13, 8)).idle()
     assert words.count() == 0
     assert len(list(tmp_path.glob("SmolLM2*/model.safetensors"))) == 1
