@@ -68,7 +68,8 @@ def found_on_every_page() -> dict[str, Found]:
         number_words().save_pretrained(folder)
         # What one can only type: a model with an encoder and a decoder, and a text that is too long for it.
         typed = {state.MODEL: folder, state.TEXT: "5 " * (SEQ2SEQ["max_position_embeddings"] + 1)}
-        return {title: found_on(page, typed) for title, page in pages().items()}
+        with mock.patch("streamlit.plotly_chart"):  # says nothing of addresses, and takes a fifth of the time
+            return {title: found_on(page, typed) for title, page in pages().items()}
 
 
 def found_on(page: Path, typed: Address) -> Found:
