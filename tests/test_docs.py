@@ -12,6 +12,7 @@ import pytest
 
 import core
 from core.attention.stages import STAGES
+from ui.lessons import LESSONS
 
 ROOT = Path(__file__).parent.parent
 DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
@@ -63,9 +64,8 @@ def test_architecture_names_no_module_that_is_gone():
 
 
 def test_every_lesson_is_in_the_menu_and_has_its_experiments():
-    menu = re.findall(r'^    "(\w+)": "', read("ui/shell.py"), flags=re.MULTILINE)
-    assert sorted(menu) == sorted(path.stem for path in (ROOT / "pages/learn").glob("*.py"))
-    assert all((ROOT / f"core/lessons/{name}.py").is_file() for name in menu)
+    assert sorted(LESSONS) == sorted(path.stem for path in (ROOT / "pages/learn").glob("*.py"))
+    assert all((ROOT / f"core/lessons/{name}.py").is_file() for name in LESSONS)
 
 
 def test_glossary_explains_every_stage():

@@ -2,25 +2,33 @@
 
 Streamlit ends a page's run at the next thing it draws once a visitor has touched a widget. The work tells how far it is
 after each layer, so drawing that is also the moment at which the Stop button takes effect.
+
+Work that nobody would stop half-way, such as converting a model, is only followed: another thread draws how far it is.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
 from typing import Literal, TypeVar
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
+from streamlit.runtime.scriptrunner import add_script_run_ctx
 
 from core import InputError
 from ui import state
+from ui.markdown import plain
 
 Result = TypeVar("Result")
 OnProgress = Callable[[int], None]
+Tell = Callable[[str, float | None], None]
 
 PATIENCE = 0.4  # seconds: what takes less shows no progress
 ASKS = 10.0  # seconds: what takes longer is not begun without asking
+REDRAWN = 0.1  # seconds between two looks at what has been told
 
 
 def run(
@@ -84,6 +92,47 @@ class _Progress:
         remains = f", about {left:.0f} s left" if left >= 1 else ""
         words = f"{self._what}: {self._unit} {done} of {self._total}{remains}"
         self._bar.progress(min(done / self._total, 1.0), text=words)
+
+
+@contextmanager
+def following(place: DeltaGenerator, words: str) -> Iterator[Tell]:
+    """Say in `place` what is being done, and how far it is, for as long as it takes; of a mere moment nothing is said.
+
+    words  what is said first
+    Gives what the work calls with further words, and with the share that is done or None. It takes no time, and does not end
+    the work where a visitor touches something meanwhile: in this thread nothing is drawn.
+    """
+    told: tuple[str, float | None] = (words, None)
+    over = Event()
+
+    def tell(words: str, done: float | None) -> None:
+        nonlocal told
+        told = (words, done)
+
+    def draw() -> None:
+        drawn, wait = None, PATIENCE
+        while not over.wait(wait):
+            wait, now = REDRAWN, told
+            if now != drawn:
+                _show(place, *now)
+                drawn = now
+
+    thread = Thread(target=draw, daemon=True)
+    add_script_run_ctx(thread)
+    thread.start()
+    try:
+        yield tell
+    finally:
+        over.set()
+        thread.join()
+        place.empty()
+
+
+def _show(place: DeltaGenerator, words: str, done: float | None) -> None:
+    if done is None:
+        place.status(plain(words), type="step")
+    else:
+        place.progress(done, text=f"{plain(words)}: {done:.0%}")
 
 
 def _stop(job: Hashable) -> None:

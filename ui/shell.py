@@ -10,7 +10,7 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 from core.figures.equation import WIDTH as EQUATION_WIDTH  # noqa: E402
-from ui import links, state  # noqa: E402 - only now can it be found
+from ui import lessons, links, state  # noqa: E402 - only now can it be found
 
 st.set_page_config(page_title="Headlight", page_icon=str(ROOT / "ui/icon.png"), layout="wide")
 # The equation is never narrower than its letters need: on a phone its line scrolls.
@@ -19,16 +19,6 @@ st.html(
     f".st-key-{state.EQUATION} {{ overflow-x: auto; scroll-margin-top: 4rem; }}"
     f".st-key-{state.EQUATION} > * {{ min-width: {EQUATION_WIDTH}px; max-width: 1320px; }}</style>"
 )
-LESSONS = {
-    "softmax": "Softmax",
-    "scaling": "Why 1/√d_k",
-    "masking": "Masks",
-    "many_heads": "Many heads",
-    "self_and_cross": "Self and cross",
-    "word_order": "Word order",
-    "long_range": "Long range",
-    "blocks": "In blocks",
-}
 STEPS = st.Page(ROOT / "pages/step_by_step.py", title="Step by step", icon=":material/steps:", default=True)
 HEADS = st.Page(ROOT / "pages/heads.py", title="Heads", icon=":material/apps:")
 
@@ -42,7 +32,7 @@ OLD_ATLAS = st.Page(lead_on, title="Atlas", url_path="atlas", visibility="hidden
 page = st.navigation(
     {
         "": [STEPS, HEADS, OLD_ATLAS],
-        "Learn": [st.Page(ROOT / f"pages/learn/{name}.py", title=title) for name, title in LESSONS.items()],
+        "Learn": [st.Page(lessons.file(name), title=title) for name, title in lessons.LESSONS.items()],
     },
     position="top",
 )

@@ -46,6 +46,7 @@ from core.lessons.scaling import (
     sweep,
 )
 from core.lessons.self_and_cross import read_and_write
+from core.models.conversion import Report
 from core.models.images import read_image
 from core.models.modules import Kind
 from core.models.projections import head_weights
@@ -176,8 +177,8 @@ speeds = Speeds()  # of all models, as learned from their runs; bounded by itsel
 MAX_TOKENS = 4_096
 
 
-def model(name: str, report: Callable[[str], None] | None = None) -> Model:
-    """`report` is told in words what takes time."""
+def model(name: str, report: Report | None = None) -> Model:
+    """`report` is told what takes time, and how much of it is over."""
     return models.get(name, lambda: load_model(name, report=report))
 
 

@@ -37,10 +37,16 @@ from transformers.integrations.gguf.reader import GgufHeader, read_gguf_metadata
 
 from core.errors import InputError
 
+# Told in words what is being done, and the share of it that is done: from 0 to 1, or None where that is not known.
+Report = Callable[[str, float | None], None]
+
 # Raise it whenever the same GGUF would give other files than before: older folders are then no longer looked at.
 CONVERSION = 1
 
 MANIFEST = "manifest.json"
+
+# The shares of a conversion's time, measured with SmolLM2: reading the weights, and everything until they are written.
+_READ, _WRITTEN = 0.5, 0.8
 
 # tokenizer.ggml.pre values (how a text is cut before tokens are merged) that transformers does not know and replaces by
 # GPT-2's cut. These models were trained with every digit cut off first; without that "\n\n1." becomes other tokens.
@@ -110,15 +116,15 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def converted(gguf: Path, report: Callable[[str], None] | None = None) -> Converted:
+def converted(gguf: Path, report: Report | None = None) -> Converted:
     """The folder that the GGUF file was converted to, converting it first if that has not been done.
 
     Takes about 2 s and 0.5 GB of disk for a model of 135M parameters, once. Several processes may ask at the same time:
-    one converts, the others wait. `report` is told in words what takes time.
+    one converts, the others wait. `report` is told what takes time, and how much of it is over.
 
     Raises InputError (field "model") if the file cannot be read as a language model or the cache folder not written.
     """
-    report = report or (lambda _words: None)
+    report = report or (lambda _words, _done: None)
     sha256 = file_sha256(gguf)
     folder = cache_folder() / f"{gguf.stem}-{sha256[:12]}-v{CONVERSION}"
     manifest = _manifest(folder, sha256)
@@ -154,13 +160,13 @@ def _manifest(folder: Path, sha256: str) -> dict | None:
 
 
 @contextmanager
-def _alone(folder: Path, report: Callable[[str], None]) -> Iterator[None]:
+def _alone(folder: Path, report: Report) -> Iterator[None]:
     """Only one process at a time makes this folder. The system takes the lock from a holder that dies."""
     lock = FileLock(folder.with_name(f"{folder.name}.lock"))
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        report("Waiting for another Headlight that is converting the same weights")
+        report("Waiting for another Headlight that is converting the same weights", None)
         lock.acquire()
     try:
         yield
@@ -168,7 +174,7 @@ def _alone(folder: Path, report: Callable[[str], None]) -> Iterator[None]:
         lock.release()
 
 
-def _convert(gguf: Path, sha256: str, folder: Path, report: Callable[[str], None]) -> dict:
+def _convert(gguf: Path, sha256: str, folder: Path, report: Report) -> dict:
     """Fill a folder beside the final one and rename it into place. Only ever called under the lock."""
     unfinished = f"{folder.name}.part-"
     for left in folder.parent.iterdir():
@@ -177,11 +183,13 @@ def _convert(gguf: Path, sha256: str, folder: Path, report: Callable[[str], None
             shutil.rmtree(left)
     part = Path(tempfile.mkdtemp(prefix=unfinished, dir=folder.parent))
     try:
-        report(f"Reading {gguf.stem}: converting its weights, once, about 2 s")
-        network, tokenizer, quantisation = _read(gguf)
-        report(f"Reading {gguf.stem}: keeping the converted weights in {folder.parent}")
+        what = f"Reading {gguf.stem}: converting its weights, once"
+        network, tokenizer, quantisation = _read(gguf, lambda share: report(what, share * _READ))
+        what = f"Reading {gguf.stem}: keeping the converted weights in {folder.parent}"
+        report(what, _READ)
         network.save_pretrained(part)
         tokenizer.save_pretrained(part)
+        report(what, _WRITTEN)
         written = sorted(part.iterdir())
         manifest = {
             "source": gguf.name,
@@ -201,7 +209,7 @@ def _convert(gguf: Path, sha256: str, folder: Path, report: Callable[[str], None
     return manifest
 
 
-def _read(gguf: Path) -> tuple[LlamaForCausalLM, TokenizersBackend, str]:
+def _read(gguf: Path, on_share: Callable[[float], None]) -> tuple[LlamaForCausalLM, TokenizersBackend, str]:
     """The GGUF's network with its weights as float32, its tokenizer, and the name of its quantisation.
 
     float32 because it holds every dequantised value exactly: float16 changes a quarter of the weights, bfloat16 most.
@@ -215,7 +223,7 @@ def _read(gguf: Path) -> tuple[LlamaForCausalLM, TokenizersBackend, str]:
                 field="model",
             )
         quantisation = LlamaFileType(metadata["general.file_type"]).name.removeprefix("MOSTLY_").removeprefix("ALL_")
-        network = _network(gguf, metadata)
+        network = _network(gguf, metadata, on_share)
         # Not AutoTokenizer, which takes seconds to read the whole file once more for a configuration.
         tokenizer = TokenizersBackend.from_pretrained(gguf.parent, gguf_file=gguf.name, local_files_only=True)
     except InputError:
@@ -232,10 +240,11 @@ def _read(gguf: Path) -> tuple[LlamaForCausalLM, TokenizersBackend, str]:
     return network, tokenizer, quantisation
 
 
-def _network(gguf: Path, metadata: dict[str, Any]) -> LlamaForCausalLM:
+def _network(gguf: Path, metadata: dict[str, Any], on_share: Callable[[float], None]) -> LlamaForCausalLM:
     """The network that the metadata describes, with the file's weights."""
     settings = {ours: metadata[theirs] for theirs, ours in _SETTINGS.items() if theirs in metadata}
-    weights = _weights(gguf, metadata["llama.attention.head_count"], metadata["llama.attention.head_count_kv"])
+    heads, key_heads = metadata["llama.attention.head_count"], metadata["llama.attention.head_count_kv"]
+    weights = _weights(gguf, heads, key_heads, on_share)
     tied = "lm_head.weight" not in weights
     if tied:
         weights["lm_head.weight"] = weights["model.embed_tokens.weight"]
@@ -246,7 +255,7 @@ def _network(gguf: Path, metadata: dict[str, Any]) -> LlamaForCausalLM:
     return network
 
 
-def _weights(gguf: Path, heads: int, key_heads: int) -> dict[str, torch.Tensor]:
+def _weights(gguf: Path, heads: int, key_heads: int, on_share: Callable[[float], None]) -> dict[str, torch.Tensor]:
     """Every tensor of the file in float32, by transformers' name for it.
 
     transformers finds where the tensors lie: gguf.GGUFReader makes an array of each of 98,052 tokens and merges first, and
@@ -254,8 +263,11 @@ def _weights(gguf: Path, heads: int, key_heads: int) -> dict[str, torch.Tensor]:
     """
     header = GgufHeader.from_file(str(gguf))
     content = np.asarray(np.memmap(gguf, np.uint8, "r"))
+    everything, done = sum(tensor.nbytes for tensor in header.tensors), 0
     weights = {}
     for tensor in header.tensors:
+        on_share(done / everything)
+        done += tensor.nbytes
         start = header.data_start + tensor.offset
         rows = content[start : start + tensor.nbytes].reshape(tensor.shape[0], -1)
         values = dequantize(rows, GGMLQuantizationType(tensor.ggml_type)).reshape(tensor.shape)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -36,15 +35,13 @@ from core.errors import InputError
 from core.models.bounds import SMALL_FILES, as_large_as, forbidden_file, forbidden_length
 from core.models.calls import IMPLEMENTATION
 from core.models.catalogue import CATALOGUE, CatalogueEntry
-from core.models.conversion import converted, file_sha256
+from core.models.conversion import Report, converted, file_sha256
 from core.models.images import ImageSettings, image_settings
 from core.models.model import Model
 from core.models.modules import asks_the_registry
 
 # The environment variable of this name is read only once, and huggingface_hub may have been imported long ago.
 constants.HF_HUB_DISABLE_TELEMETRY = True
-
-Report = Callable[[str], None]
 
 DTYPES = ("float32", "float64", "float16", "bfloat16")
 
@@ -70,7 +67,8 @@ def load_model(
     """A model by its name in CATALOGUE, its Hugging Face id ("org/name"), its folder, or one already in memory.
 
     A model in memory is not copied: it is switched to evaluation and to the attention function that can be captured, and
-    keeps its dtype. `tokenizer` replaces the model's own. `report` is told in words what takes time.
+    keeps its dtype. `tokenizer` replaces the model's own. `report` is told in words what takes time, and the
+    share of it that is done, from 0 to 1, or None where that is not known.
 
     Raises InputError (field "model"; "dtype" for a dtype that is not in DTYPES).
     """
@@ -79,11 +77,11 @@ def load_model(
     if dtype not in DTYPES:
         raise InputError(f"{dtype!r} is not a dtype for weights. Choose one of {', '.join(DTYPES)}.", field="dtype")
     name = _checked_name(name_or_path_or_network)
-    report = report or (lambda _words: None)
+    report = report or (lambda _words, _done: None)
     source = _locate(name, report)
     config = _config(source)
     files = _weight_files(source)
-    report(f"Reading {source.name}")
+    report(f"Reading {source.name}", None)
     network = _network(source, config, files, getattr(torch, dtype))
     return Model(
         name=source.name,
@@ -166,11 +164,11 @@ def _from_hub(name: str, report: Report) -> _Source:
     """What there is to know about the model is fetched first: a hopeless one is refused before gigabytes follow."""
     try:
         validate_repo_id(name)
-        report(f"Asking the Hugging Face hub for {name}")
+        report(f"Asking the Hugging Face hub for {name}", None)
         folder = Path(snapshot_download(name, allow_patterns=list(SMALL_FILES), ignore_patterns=_SUBFOLDERS))
         source = _Source(name, name, folder, revision=folder.name)
         _config(source)
-        report(f"Downloading the weights of {name}")
+        report(f"Downloading the weights of {name}", None)
         snapshot_download(name, revision=source.revision, allow_patterns=_WEIGHTS)
     except InputError:
         raise

@@ -112,4 +112,4 @@ PARTS = (
     Part("model", IN_A_MODEL, "The same head, in blocks. Masked keys add nothing.", in_a_model),
 )
 
-show_lesson("In blocks", PARTS)
+show_lesson("In blocks", "Attention can go through the keys a few at a time, and ends with the same output.", PARTS)

@@ -116,4 +116,8 @@ PARTS = (
     ),
 )
 
-show_lesson("Long range", PARTS)
+show_lesson(
+    "Long range",
+    "Attention joins any two tokens in one step. A recurrent layer takes a step for each token between.",
+    PARTS,
+)

@@ -12,12 +12,14 @@ from core.figures.side_by_side import side_by_side, small
 from core.heads.contributions import lengths
 from core.lessons.many_heads import PAIR, PAIR_WORDS, ManyHeads, fetch, heads_of_a_sentence, strongest_word
 from ui import state, stores
+from ui.controls.menu import menu
 from ui.markdown import quoted
 from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, show_chart, show_lesson
 from ui.views.pictures import show_heatmap
 from ui.views.scene import SENTENCE, choose_text, number_picker, opening_head
 
 HEAD_COUNTS = (1, 2, 4, 8, 12)
+STRONGEST = "strongest"  # stands for a word in the address
 ACROSS = {1: 2, 2: 2, 4: 4, 8: 4, 9: 5, 12: 6}  # small pictures in a line, by the number of heads
 
 
@@ -30,17 +32,10 @@ def sentence_and_heads() -> tuple[tuple[str, ...], ManyHeads]:
 
 
 def word_picker(words: tuple[str, ...], strongest: int) -> int:
-    """One word of the text; left empty it is the one at which a head adds most."""
-    chosen = st.selectbox(
-        "Word",
-        range(len(words)),
-        index=None,
-        format_func=lambda place: f"{place}: {visible(words[place])}",
-        placeholder=f"{strongest}: {visible(words[strongest])}, strongest",
-        key=state.WORD,
-        bind="query-params",
-    )
-    return strongest if chosen is None else chosen
+    """One word of the text; as it opens, the one at which a head adds most."""
+    places = {str(place): f"{place}: {visible(word)}" for place, word in enumerate(words)}
+    chosen = menu("Word", state.WORD, {STRONGEST: f"{places[str(strongest)]}, strongest"} | places)
+    return strongest if chosen == STRONGEST else int(chosen)
 
 
 def names(count: int) -> list[str]:
@@ -223,4 +218,8 @@ PARTS = (
     ),
 )
 
-show_lesson("Many heads", PARTS)
+show_lesson(
+    "Many heads",
+    "A layer attends several times at once, each time with a piece of its queries, keys and values.",
+    PARTS,
+)

@@ -16,6 +16,7 @@ from core.figures.heatmap import WIDTH, Axis, heatmap
 from core.lessons.masking import fill, lowest_number, weight_on_forbidden, without_care
 from ui import state
 from ui.controls.mask_choice import pick_mask
+from ui.controls.menu import menu
 from ui.controls.toy import sentence_knob
 from ui.markdown import plain, quoted
 from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, real_head, show_chart, show_lesson
@@ -26,7 +27,8 @@ from ui.views.tables import numbers, table
 SENTENCE = "The cat sat. A dog ran."
 HEIGHT, TOP = 330, 40  # pixels: pictures in one line, and the room above each for a legend
 ONE_OF_THREE = 360  # pixels: how wide each is
-FILLS = {"0": 0.0, "−1": -1.0, "−2": -2.0, "−5": -5.0, "−10": -10.0, "−20": -20.0, "−∞": -np.inf}
+# Numbers that Python reads, and how they are shown.
+FILLS = {"0": "0", "-1": "−1", "-2": "−2", "-5": "−5", "-10": "−10", "-20": "−20", "-inf": "−∞"}
 
 
 def toy(words: Matrices, mask: NDArray[np.bool_] | None) -> AttentionTrace:
@@ -55,13 +57,13 @@ def why_not_0(part: Part) -> None:
         words = sentence_knob(SENTENCE)
         count = len(words.query_tokens)
         query = number_picker("Query (causal mask)", state.ROW, count, 2)
-        name = st.select_slider("Score of forbidden keys", list(FILLS), key=state.FILL, bind="query-params")
+        score = menu("Score of forbidden keys", state.FILL, FILLS, look="line")
     trace = toy(words, m.grid(m.causal, count, count))
-    leak = fill(trace, FILLS[name])
+    leak = fill(trace, float(score))
     with picture:
         panels = {
             "Forbidden keys get <b>−∞</b>: the weights": trace.weights[query],
-            f"Forbidden keys get <b>{name}</b>: {leak.leaked[query]:.2g} leaks to them": leak.weights[query],
+            f"Forbidden keys get <b>{FILLS[score]}</b>: {leak.leaked[query]:.2g} leaks to them": leak.weights[query],
         }
         figure = bar_panels(words.key_tokens, panels, x="key", panel=190)
         show_chart(
@@ -188,4 +190,4 @@ PARTS = (
     Part("model", IN_A_MODEL, "The mask that the model used in this layer.", in_a_model),
 )
 
-show_lesson("Masks", PARTS)
+show_lesson("Masks", "A mask says which keys a query may look at. All others get a weight of exactly 0.", PARTS)

@@ -12,10 +12,10 @@ from core.figures.charts import Series, bars, label_log_axes, lines
 from core.figures.dots import dots
 from core.figures.heatmap import Axis, heatmap
 from core.lessons.scaling import (
-    AROUND,
     MAX_LAYERS,
     POWERS_OF_TWO,
     WIDTHS,
+    Around,
     Sweep,
     autograd_norm,
     divided,
@@ -28,6 +28,7 @@ from core.lessons.scaling import (
     softmax_jacobian,
 )
 from ui import state, stores
+from ui.controls.menu import menu
 from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, real_head, show_chart, show_lesson
 from ui.views.pictures import show_heatmap
 
@@ -68,9 +69,7 @@ def dot_products(part: Part) -> None:
 def spread(part: Part) -> None:
     picture, knobs = picture_and_knobs(part)
     with knobs:
-        distribution = st.selectbox(
-            "Entries of q and k", list(DISTRIBUTIONS), key=state.DISTRIBUTION, bind="query-params"
-        )
+        distribution = menu("Entries of q and k", state.DISTRIBUTION, {name: name for name in DISTRIBUTIONS})
         deviation = st.slider("Their standard deviation", 0.5, 2.0, 1.0, 0.5, key=state.DEVIATION, bind="query-params")
     with picture:
         sweep = stores.scaling_sweep(64, distribution, deviation)
@@ -116,9 +115,7 @@ def saturation(part: Part) -> None:
 def gradient(part: Part) -> None:
     picture, knobs = picture_and_knobs(part)
     with knobs:
-        shown = st.segmented_control(
-            "Gradient", list(GRADIENTS), default="J", required=True, key=state.GRADIENT_OF, bind="query-params"
-        )
+        shown = menu("Gradient", state.GRADIENT_OF, GRADIENT_OF, look="buttons")
     GRADIENTS[shown](picture, knobs)
 
 
@@ -162,12 +159,13 @@ def reaching(name: str, lines_of: dict[str, str]) -> Callable[[DeltaGenerator, D
     return draw
 
 
+GRADIENT_OF = {"j": "J", "norm": "Norm of J", "q": "q", "k": "k", "w-q": "W_Q"}
 GRADIENTS = {
-    "J": jacobian,
-    "Norm of J": norm_of_jacobian,
+    "j": jacobian,
+    "norm": norm_of_jacobian,
     "q": reaching("q", {"query": ", mean row", "median_query": ", middle row"}),
     "k": reaching("k", {"key": ", mean row", "median_key": ", middle row"}),
-    "W_Q": reaching("W_Q", {"W_Q": ""}),
+    "w-q": reaching("W_Q", {"W_Q": ""}),
 }
 
 
@@ -177,10 +175,11 @@ def powers_of_ten(figure: go.Figure) -> None:
     figure.update_traces(hovertemplate="10<sup>%{y:.2f}</sup>")
 
 
+AROUND: dict[str, Around] = {"nothing": "nothing", "before": "normalise before", "after": "normalise after"}
 SETUPS = {
     "nothing": "Each layer: A(x)",
-    "normalise before": "Each layer: x + A(norm(x))",
-    "normalise after": "Each layer: norm(x + A(x))",
+    "before": "Each layer: x + A(norm(x))",
+    "after": "Each layer: norm(x + A(x))",
 }
 
 
@@ -188,18 +187,12 @@ def depth(part: Part) -> None:
     picture, knobs = picture_and_knobs(part)
     with knobs:
         layers = st.slider("Layers", 1, MAX_LAYERS, MAX_LAYERS, key=state.DEPTH, bind="query-params")
-        around = st.selectbox(
-            "Around each attention",
-            AROUND,
-            AROUND.index("normalise before"),
-            key=state.AROUND,
-            bind="query-params",
-        )
+        around = menu("Around each attention", state.AROUND, AROUND, opening="before")
         st.caption(SETUPS[around])
         width = st.segmented_control(
             "d_k = width", WIDTHS, default=64, required=True, key=state.STACK_WIDTH, bind="query-params"
         )
-    unscaled, scaled = stores.gradients_in_stack(layers, width, around)
+    unscaled, scaled = stores.gradients_in_stack(layers, width, AROUND[around])
     with picture:
         for place, (name, label) in zip(
             st.columns(2), {"W_Q": "gradient of W_Q", "inputs": "gradient of what it reads"}.items(), strict=True
@@ -218,12 +211,12 @@ def depth(part: Part) -> None:
         )
 
 
-MEASURES = {
-    "Spread": ("spread", "standard deviation of scores"),
-    "Entropy": ("entropy", "mean entropy of a row (nats)"),
-    "Rows above .99": ("near_one", "share of rows with a weight above .99"),
+MEASURES = {"spread": "Spread", "entropy": "Entropy", "near-one": "Rows above .99"}
+MEASURED = {
+    "spread": ("spread", "standard deviation of scores"),
+    "entropy": ("entropy", "mean entropy of a row (nats)"),
+    "near-one": ("near_one", "share of rows with a weight above .99"),
 }
-
 
 OVERALL = {
     "spread, middle head": ("spread", ".2f"),
@@ -240,10 +233,8 @@ def in_a_model(part: Part) -> None:
     scores = stores.scores_of_all_heads(chosen.request, chosen.kind)
     picture, knobs = picture_and_knobs(part)
     with knobs:
-        measure = st.segmented_control(
-            "Measure", list(MEASURES), default="Spread", required=True, key=state.MEASURE, bind="query-params"
-        )
-    name, label = MEASURES[measure]
+        measure = menu("Measure", state.MEASURE, MEASURES, look="buttons")
+    name, label = MEASURED[measure]
     figure = dots(
         {UNSCALED: getattr(scores.without_scale, name), "scaled": getattr(scores.with_scale, name)},
         y=label,
@@ -310,4 +301,6 @@ PARTS = (
     ),
 )
 
-show_lesson("Why 1/√d_k", PARTS)
+show_lesson(
+    "Why 1/√d_k", "Dot products spread by √d_k. Divided by it, they leave softmax more than one key to look at.", PARTS
+)

@@ -21,6 +21,7 @@ from core.lessons.self_and_cross import (
     query_changes,
 )
 from ui import state, stores
+from ui.controls.menu import menu
 from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, show_chart, show_lesson
 from ui.views.pictures import show_heatmap
 from ui.views.scene import number_picker
@@ -31,15 +32,8 @@ ENCODER, OPENING_HEAD = "all-MiniLM-L6-v2", (1, 1)
 
 
 def block_picker() -> Place:
-    return st.segmented_control(
-        "Block",
-        list(BLOCKS),
-        default="cross",
-        required=True,
-        format_func=lambda place: BLOCKS[place].name,
-        key=state.BLOCK,
-        bind="query-params",
-    )
+    names: dict[Place, str] = {place: block.name for place, block in BLOCKS.items()}
+    return menu("Block", state.BLOCK, names, opening="cross", look="buttons")
 
 
 def text_read() -> str:
@@ -221,4 +215,4 @@ PARTS = (
     ),
 )
 
-show_lesson("Self and cross", PARTS)
+show_lesson("Self and cross", "In self-attention a text looks at itself, in cross-attention at another text.", PARTS)

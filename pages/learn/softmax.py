@@ -193,4 +193,4 @@ PARTS = (
     Part("model", IN_A_MODEL, "One head's softmax in three number formats, against float64.", in_a_model),
 )
 
-show_lesson("Softmax", PARTS)
+show_lesson("Softmax", "Softmax turns a row of scores into weights: none is negative, and together they are 1.", PARTS)

@@ -7,7 +7,6 @@ from streamlit.delta_generator import DeltaGenerator
 from core.figures.charts import Series, lines
 from core.figures.heatmap import Axis, heatmap
 from core.lessons.word_order import (
-    ORDER_FROM,
     alibi_head,
     alibi_slopes,
     bands,
@@ -25,6 +24,7 @@ from core.lessons.word_order import (
 )
 from ui import state
 from ui.components.pin import pinned
+from ui.controls.menu import menu
 from ui.markdown import plain, quoted
 from ui.views.lesson import IN_A_MODEL, Part, Traced, picture_and_knobs, real_head, show_chart, show_lesson
 from ui.views.pictures import show_heatmap
@@ -33,15 +33,23 @@ from ui.views.scene import RealHead
 POSITIONS = 64
 SHOWN_TOKENS = 16
 FARTHEST_SHOWN = 140
+ORDER_FROM = {  # word in the address -> name in core
+    "nothing": "Nothing",
+    "sinusoids": "Sinusoids",
+    "rotary": "Rotary",
+    "alibi": "ALiBi",
+    "causal": "Causal mask",
+}
+BIASES = {"alibi": "ALiBi", "t5-encoder": "T5, encoder", "t5-decoder": "T5, decoder"}
 
 
 def shuffled(part: Part) -> None:
     picture, knobs = picture_and_knobs(part)
     with knobs:
         text = st.text_input("Sentence", "the dog bites the man", key=state.ORDER_TEXT, bind="query-params")
-        source = st.selectbox("What tells the order", list(ORDER_FROM), key=state.ORDER_FROM, bind="query-params")
+        source = menu("What tells the order", state.ORDER_FROM, ORDER_FROM)
         seed = st.number_input("Shuffle", 0, 9999, 29, key=state.ORDER_SEED, bind="query-params")
-        read = shuffle(text, source, seed=seed)
+        read = shuffle(text, ORDER_FROM[source], seed=seed)
     with picture:
         readings = (("as typed", read.before, read.tokens), ("shuffled", read.after, read.shuffled_tokens))
         for column, (name, trace, tokens) in zip(st.columns(2), readings, strict=True):
@@ -141,11 +149,11 @@ def rotary(part: Part) -> None:
 def biases(part: Part) -> None:
     picture, knobs = picture_and_knobs(part)
     with knobs:
-        kinds = {"ALiBi": alibi, "T5, encoder": t5_encoder, "T5, decoder": t5_decoder}
-        kind = st.segmented_control(
-            "Bias", list(kinds), default="ALiBi", required=True, key=state.BIAS_KIND, bind="query-params"
-        )
-    kinds[kind](picture, knobs)
+        kind = menu("Bias", state.BIAS_KIND, BIASES, look="buttons")
+    if kind == "alibi":
+        alibi(picture, knobs)
+    else:
+        t5(picture, bidirectional=kind == "t5-encoder")
 
 
 def alibi(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
@@ -168,14 +176,6 @@ def alibi(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
             f"**{slope:.4g}**" if at == head else f"{slope:.4g}" for at, slope in enumerate(alibi_slopes(heads))
         )
         st.markdown(f"Slopes of the heads: {slopes}")
-
-
-def t5_encoder(picture: DeltaGenerator, _knobs: DeltaGenerator) -> None:
-    t5(picture, bidirectional=True)
-
-
-def t5_decoder(picture: DeltaGenerator, _knobs: DeltaGenerator) -> None:
-    t5(picture, bidirectional=False)
 
 
 def t5(picture: DeltaGenerator, *, bidirectional: bool) -> None:
@@ -293,4 +293,6 @@ PARTS = (
     ),
 )
 
-show_lesson("Word order", PARTS)
+show_lesson(
+    "Word order", "Attention alone cannot tell the order of words: something has to say where each one stands.", PARTS
+)

@@ -1,5 +1,6 @@
 """The landing page in a real browser: what is drawn is what core computes, whatever is clicked."""
 
+import re
 from urllib.parse import parse_qs, quote, urlsplit
 
 import numpy as np
@@ -47,12 +48,18 @@ def test_sentence_layer_head_and_model_change_what_is_drawn(app, minilm, smollm,
     app.shows_trace(capture(smollm, TWICE).trace(0, 3))
 
 
-def test_while_a_model_is_converted_the_first_screen_says_so(visit, fresh_server, smollm, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("width", "height"), [(1280, 720), (390, 844)])
+def test_while_a_model_is_converted_the_first_screen_says_so(
+    visit, fresh_server, smollm, tmp_path, monkeypatch, width, height
+):
     monkeypatch.setenv("HEADLIGHT_CACHE", str(tmp_path))
-    app = visit(at=fresh_server().wait(), height=720)
+    app = visit(at=fresh_server().wait(), width=width, height=height)
     app.choose(state.MODEL, "SmolLM2-135M-Instruct")
-    words = app.page.get_by_text("converting its weights, once, about 2 s")
+    words = app.page.get_by_text(re.compile("converting its weights, once: [0-9]+%"))
     expect(words).to_be_in_viewport()
+    bar = app.page.get_by_role("progressbar")
+    expect(bar).to_be_in_viewport()
+    assert bar.bounding_box()["y"] < app.widget(state.TEXT).bounding_box()["y"]
     app.shows_trace(capture(smollm, SENTENCE).trace(13, 8)).idle()
     assert words.count() == 0
     assert len(list(tmp_path.glob("SmolLM2*/model.safetensors"))) == 1

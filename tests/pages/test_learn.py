@@ -1,9 +1,50 @@
 """What holds for every lesson: every part opens with a picture, and its words are few."""
 
 import pytest
+from streamlit.testing.v1 import AppTest
 
-from tests.pages.lessons import LESSONS, open_lesson, parts
-from ui import state
+from tests.pages.lessons import LESSONS, PAGES, open_lesson, parts, said
+from tests.source_files import ROOT
+from ui import lessons, state
+
+# What older links say, which is what was on the page, and the word that means the same today.
+OLD_LINKS = {
+    ("masking", "zero", state.FILL): {
+        "0": "0",
+        "−1": "-1",
+        "−2": "-2",
+        "−5": "-5",
+        "−10": "-10",
+        "−20": "-20",
+        "−∞": "-inf",
+    },
+    ("many_heads", "sum", state.WORD): {"0: The": "0", "3: cross": "3"},
+    ("scaling", "spread", state.DISTRIBUTION): {"normal": "normal", "uniform": "uniform", "sign": "sign"},
+    ("scaling", "gradient", state.GRADIENT_OF): {"J": "j", "Norm of J": "norm", "q": "q", "k": "k", "W_Q": "w-q"},
+    ("scaling", "depth", state.AROUND): {
+        "nothing": "nothing",
+        "normalise before": "before",
+        "normalise after": "after",
+    },
+    ("scaling", "model", state.MEASURE): {"Spread": "spread", "Entropy": "entropy", "Rows above .99": "near-one"},
+    ("self_and_cross", "three", state.BLOCK): {
+        "Encoder": "encoder",
+        "Decoder: first": "decoder",
+        "Decoder: second": "cross",
+    },
+    ("word_order", "shuffle", state.ORDER_FROM): {
+        "Nothing": "nothing",
+        "Sinusoids": "sinusoids",
+        "Rotary": "rotary",
+        "ALiBi": "alibi",
+        "Causal mask": "causal",
+    },
+    ("word_order", "biases", state.BIAS_KIND): {
+        "ALiBi": "alibi",
+        "T5, encoder": "t5-encoder",
+        "T5, decoder": "t5-decoder",
+    },
+}
 
 
 @pytest.mark.parametrize(("lesson", "part"), [(lesson, part) for lesson in LESSONS for part in parts(lesson)])
@@ -19,3 +60,36 @@ def test_every_part_opens_with_a_picture(lesson, part):
 def test_few_words(lesson):
     assert 1 < len(parts(lesson)) <= 6
     assert sum(len(words.split()) for words in parts(lesson).values()) <= 120
+
+
+@pytest.mark.parametrize(
+    ("place", "label", "word"),
+    [(place, label, word) for place, menu in OLD_LINKS.items() for label, word in menu.items()],
+)
+def test_old_links_open_what_they_opened(place, label, word):
+    lesson, part, key = place
+    small = {state.STACK_WIDTH: "16", state.DEPTH: "1"} if key == state.AROUND else {}
+    old = open_lesson(lesson, part, **{key: label} | small)
+    assert not old.exception
+    assert not old.error
+    assert state.IN_VAIN not in old.session_state
+    assert old.session_state[key] == word
+    assert said(old) == said(open_lesson(lesson, part, **{key: word} | small))
+
+
+def test_each_lesson_leads_to_the_next_and_the_last_one_to_step_by_step():
+    app = AppTest.from_file(str(ROOT / "ui/shell.py"), default_timeout=60).run()
+    followed = []
+    page = PAGES / f"{next(iter(lessons.LESSONS))}.py"
+    while page.parent == PAGES:
+        app.switch_page(f"../{page.relative_to(ROOT)}").run()
+        assert not app.exception
+        followed.append(page.stem)
+        page, title = lessons.after(lessons.LESSONS[page.stem])
+        (link,) = app.get("page_link")
+        assert (link.proto.label, link.proto.page) == (
+            f"Next: {title}",
+            "" if page.stem == "step_by_step" else page.stem,
+        )
+    assert sorted(followed) == LESSONS
+    assert page == ROOT / "pages/step_by_step.py"

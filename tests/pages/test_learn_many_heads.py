@@ -23,7 +23,7 @@ def test_sizes_are_cores(heads):
 
 
 def test_the_sum_is_cores():
-    page = opened("A sum of heads", **{state.WORD: "3: cross"})
+    page = opened("A sum of heads", **{state.WORD: "3"})
     _, many = heads_of_a_sentence(SENTENCE, 4)
     length, _ = lengths(many.contributions)
     shown = "".join(one.value for one in page.markdown)

@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from core.lessons.self_and_cross import BLOCKS, other_keys
+from core.lessons.self_and_cross import other_keys
 from tests.pages.lessons import open_lesson, said
 from ui import state
 
@@ -17,7 +17,7 @@ READ, INSTEAD, WRITTEN = "Il fait beau .", "Il pleut", "It is"
     [("encoder", "4 × 4", "4 × 8"), ("decoder", "2 × 2", "2 × 8"), ("cross", "2 × 4", "2 × 8")],
 )
 def test_the_weights_are_queries_by_keys(place, weights, output):
-    page = opened("Three blocks", **{state.BLOCK: BLOCKS[place].name, state.READ: READ, state.WRITTEN: WRITTEN})
+    page = opened("Three blocks", **{state.BLOCK: place, state.READ: READ, state.WRITTEN: WRITTEN})
     assert f"weights **{weights}** and an output of **{output}**" in said(page)
 
 

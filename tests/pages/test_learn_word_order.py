@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from core.lessons.word_order import alibi_slopes, shift, shuffle
+from core.lessons.word_order import ORDER_FROM, alibi_slopes, shift, shuffle
 from tests.pages.lessons import open_lesson, said
 from ui import state
 from ui.views.lesson import IN_A_MODEL
@@ -15,9 +15,11 @@ from ui.views.lesson import IN_A_MODEL
 opened = partial(open_lesson, "word_order")
 
 
-@pytest.mark.parametrize("source", ["Nothing", "Causal mask"])
-def test_the_difference_is_cores(source):
-    page = opened("Shuffle", **{state.ORDER_FROM: source})
+@pytest.mark.parametrize(
+    ("word", "source"), list(zip(("nothing", "sinusoids", "rotary", "alibi", "causal"), ORDER_FROM, strict=True))
+)
+def test_the_difference_is_cores(word, source):
+    page = opened("Shuffle", **{state.ORDER_FROM: word})
     expected = shuffle("the dog bites the man", source, seed=29)
     assert f"**{expected.difference:.2g}**" in said(page)
     drawn = json.loads(page.get("plotly_chart")[0].proto.spec)
@@ -29,7 +31,7 @@ def test_the_residual_is_cores():
     assert f"**{shift(10, 40, 32).residual:.1e}**" in said(page)
 
 
-@pytest.mark.parametrize("kind", ["ALiBi", "T5, encoder", "T5, decoder"])
+@pytest.mark.parametrize("kind", ["alibi", "t5-encoder", "t5-decoder"])
 def test_each_bias_has_a_picture(kind):
     page = opened("Biases", **{state.BIAS_KIND: kind})
     assert not page.exception

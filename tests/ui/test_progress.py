@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from core import InputError
 from ui import progress
 
 
@@ -88,3 +91,51 @@ def test_the_bar_does_not_outlive_work_that_failed(monkeypatch: pytest.MonkeyPat
     app = AppTest.from_function(page).run()
     assert [error.value for error in app.error] == ["It cannot be read."]
     assert not app.button
+
+
+class Place:
+    """What a place on a page is asked to show."""
+
+    def __init__(self) -> None:
+        self.shown: list = []
+
+    def status(self, words: str, **_) -> None:
+        self.shown.append(words)
+
+    def progress(self, done: float, text: str) -> None:
+        self.shown.append((done, text))
+
+    def empty(self) -> None:
+        self.shown.append(None)
+
+
+def until(place: Place, shown: object) -> None:
+    for _ in range(500):
+        if place.shown and place.shown[-1] == shown:
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"{place.shown} does not end with {shown}")
+
+
+def test_what_is_followed_is_said_with_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    place = Place()
+    with progress.following(place, "Reading *it*") as tell:
+        until(place, "Reading \\*it\\*")
+        tell("Converting", 0.25)
+        until(place, (0.25, "Converting: 25%"))
+    assert place.shown[-1] is None
+
+
+def test_nothing_is_said_any_more_of_work_that_failed() -> None:
+    place = Place()
+    with pytest.raises(InputError), progress.following(place, "Reading"):
+        raise InputError("It cannot be read.", field="model")
+    assert place.shown == [None]
+
+
+def test_of_a_moment_nothing_is_said() -> None:
+    place = Place()
+    with progress.following(place, "Reading") as tell:
+        tell("Converting", 0.5)
+    assert place.shown == [None]

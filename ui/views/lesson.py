@@ -1,4 +1,4 @@
-"""What the pages under Learn share: the title, the parts to choose from, the place for knobs, and real heads."""
+"""What the pages under Learn share: the heading, the parts to choose from, the place for knobs, real heads, the way on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from streamlit.delta_generator import DeltaGenerator
 from core import AttentionTrace, InputError
 from ui import state, stores
 from ui.controls.menu import menu
+from ui.lessons import after
 from ui.markdown import show_error
+from ui.views.heading import show_heading
 from ui.views.scene import RealHead, choose_head, choose_text
 
 IN_A_MODEL = "In a real model"
@@ -34,9 +36,9 @@ class Part:
     show: Callable[[Part], None]
 
 
-def show_lesson(title: str, parts: tuple[Part, ...]) -> None:
-    """The lesson's title, the choice between its experiments, and the chosen one."""
-    st.subheader(title, anchor=False)
+def show_lesson(title: str, sentence: str, parts: tuple[Part, ...]) -> None:
+    """What the lesson is about, the choice between its experiments, the chosen one, and the way to the next lesson."""
+    show_heading(title, sentence)
     named = {part.word: part for part in parts}
     words = {part.word: part.name for part in parts}
     part = named[menu("Experiment", state.PART, words, look="buttons", label_visibility="collapsed")]
@@ -44,6 +46,13 @@ def show_lesson(title: str, parts: tuple[Part, ...]) -> None:
         part.show(part)
     except InputError as error:
         show_error(error)
+    _lead_on(title)
+
+
+def _lead_on(title: str) -> None:
+    if state.PAGE in st.session_state:  # a page that runs by itself knows no other
+        page, next_title = after(title)
+        st.page_link(page, label=f"Next: {next_title}", icon=":material/arrow_forward:")
 
 
 def picture_and_knobs(part: Part) -> tuple[DeltaGenerator, DeltaGenerator]:

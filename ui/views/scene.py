@@ -23,7 +23,7 @@ from ui.controls.menu import menu
 from ui.controls.own_matrices import own_matrices
 from ui.controls.what_if import Change
 from ui.markdown import plain, show_error
-from ui.progress import run
+from ui.progress import following, run
 from ui.views.weights_only import show_weights
 
 SENTENCE = "The animal didn't cross the street because it was too tired."
@@ -88,20 +88,17 @@ def model_picker() -> str:
     )
 
 
-def read_model(name: str, problem: DeltaGenerator) -> Model | None:
-    """The model. What takes time is said here and now; None after saying in `problem` what is wrong."""
+def read_model(name: str, place: DeltaGenerator, problem: DeltaGenerator) -> Model | None:
+    """The model. What takes time is said in `place`; None after saying in `problem` what is wrong."""
     if name in stores.models:
         return stores.model(name)
-    place = st.empty()
-    words = place.status(f"Reading {plain(name)}", type="step")
     try:
-        return stores.model(name, lambda said: words.update(label=plain(said)))
+        with following(place, f"Reading {name}") as tell:
+            return stores.model(name, tell)
     except InputError as error:
         with problem:
             show_error(error)
         return None
-    finally:
-        place.empty()
 
 
 def real_head() -> Scene | None:
@@ -126,6 +123,7 @@ def choose_text(
     max_tokens: a limit, where the page cannot show as many as the model can read
     measuring: whether the page goes on to measure every head, which belongs to what is announced
     """
+    progress = st.empty()  # above the text, which on a phone fills most of the first screen
     words, which = st.columns(2)
     with words:
         text_place = st.container()
@@ -135,8 +133,7 @@ def choose_text(
         places = [st.container(width=92), st.container(width=92)]
     with model_place:
         name = model_picker()
-    with which:  # below the choice, as wide as the words need
-        model = read_model(name, model_place)
+    model = read_model(name, progress, model_place)
     with text_place:
         if model is not None and model.reads_images:
             request = _image(name)
@@ -312,7 +309,7 @@ def random() -> Scene | None:
         with column:
             picked.append(st.number_input(label, 1, 512, default, key=key, bind="query-params"))
     with columns[4]:
-        distribution = st.selectbox("Numbers", DISTRIBUTIONS, key=state.DISTRIBUTION, bind="query-params")
+        distribution = menu("Numbers", state.DISTRIBUTION, {name: name for name in DISTRIBUTIONS})
     with columns[5]:
         seed_number = _seed()
     return _scene(lambda: random_matrices(*picked, seed=seed_number, distribution=distribution))

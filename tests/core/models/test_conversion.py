@@ -186,8 +186,8 @@ def test_the_manifest_says_where_it_came_from(tiny: Path) -> None:
 def test_what_is_there_is_not_made_again(tiny: Path) -> None:
     first = converted(tiny)
     before = (first.folder / "model.safetensors").stat()
-    said: list[str] = []
-    assert converted(tiny, said.append) == first
+    said: list[tuple] = []
+    assert converted(tiny, lambda *told: said.append(told)) == first
     assert said == []
     after = (first.folder / "model.safetensors").stat()
     assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
@@ -243,9 +243,9 @@ def make_the_manifest_a_list(folder: Path) -> None:
 def test_a_damaged_folder_is_made_again(damage, tiny: Path, cache: Path) -> None:
     folder = converted(tiny).folder
     damage(folder)
-    said: list[str] = []
-    assert converted(tiny, said.append).folder == folder
-    assert len(said) == 2
+    said: list[tuple] = []
+    assert converted(tiny, lambda *told: said.append(told)).folder == folder
+    assert said
     assert_same_weights(load_file(folder / "model.safetensors"), tiny_tensors(), HEADS, KEY_HEADS)
     assert unfinished(cache) == []
 
@@ -254,7 +254,7 @@ CONVERT = """
 import sys
 from pathlib import Path
 from core.models.conversion import converted
-made = converted(Path(sys.argv[1]), lambda words: print(words, flush=True))
+made = converted(Path(sys.argv[1]), lambda words, _done: print(words, flush=True))
 print(made.folder)
 """
 
@@ -272,7 +272,7 @@ def start_converting(source: Path) -> subprocess.Popen[str]:
 
 
 @pytest.fixture(scope="module")
-def recovered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+def recovered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tuple[str, float]]]:
     """The real model, converted after a conversion that was killed while it worked: its folder and what was said."""
     cache = tmp_path_factory.mktemp("killed") / "cache"
     with pytest.MonkeyPatch.context() as environment:
@@ -285,18 +285,27 @@ def recovered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]
         killed.communicate()
         assert len(unfinished(cache)) == 1
         assert not list(cache.glob(f"*/{MANIFEST}"))
-        said: list[str] = []
-        return converted(SMOLLM2, said.append).folder, said
+        said: list[tuple[str, float]] = []
+        return converted(SMOLLM2, lambda *told: said.append(told)).folder, said
 
 
-def test_after_a_conversion_was_killed_the_next_one_is_whole(recovered: tuple[Path, list[str]]) -> None:
-    folder, said = recovered
+def test_after_a_conversion_was_killed_the_next_one_is_whole(recovered: tuple[Path, list]) -> None:
+    folder, _ = recovered
     assert folder.name == "SmolLM2-135M-Instruct.Q4_1-b179c9523d0e-v1"
-    assert len(said) == 2
     assert unfinished(folder.parent) == []
 
 
-def test_the_real_weights_are_dequantised_exactly(recovered: tuple[Path, list[str]]) -> None:
+def test_a_conversion_tells_how_far_it_is(recovered: tuple[Path, list[tuple[str, float]]]) -> None:
+    _, said = recovered
+    words, shares = zip(*said, strict=True)
+    assert shares[0] == 0
+    assert list(shares) == sorted(shares)
+    assert shares[-1] < 1
+    assert sum("converting its weights, once" in one for one in words) == 272  # before each tensor
+    assert [one.partition(": ")[2].split()[0] for one in dict.fromkeys(words)] == ["converting", "keeping"]
+
+
+def test_the_real_weights_are_dequantised_exactly(recovered: tuple[Path, list]) -> None:
     """gguf's own NumPy code is the reference for what Q4_1 and Q8_0 blocks mean. The first and last layer stand for all."""
     chosen = ("blk.0.", "blk.29.", "token_embd", "output_norm")
     wanted = {
@@ -309,7 +318,7 @@ def test_the_real_weights_are_dequantised_exactly(recovered: tuple[Path, list[st
     assert_same_weights(found, wanted, heads=9, key_heads=3)
 
 
-def test_the_real_model_is_what_transformers_reads(recovered: tuple[Path, list[str]]) -> None:
+def test_the_real_model_is_what_transformers_reads(recovered: tuple[Path, list]) -> None:
     """transformers reads the GGUF by itself too, in eight times the time and with a package that the app does not need.
 
     The expected values were saved from it once (transformers 5.23.0, accelerate 1.15.0, float32):
@@ -363,7 +372,7 @@ def test_two_processes_at_once(tiny: Path, cache: Path) -> None:
         assert ["Waiting" in process.stdout.readline() for process in both] == [True, True]
     said = [process.communicate()[0].splitlines() for process in both]
     assert [process.returncode for process in both] == [0, 0]
-    assert sum("converting its weights" in words for lines in said for words in lines) == 1
+    assert sum(any("converting its weights" in words for words in lines) for lines in said) == 1
     assert said[0][-1] == said[1][-1] == str(converted(tiny).folder)
     assert_same_weights(load_file(Path(said[0][-1], "model.safetensors")), tiny_tensors(), HEADS, KEY_HEADS)
     assert unfinished(cache) == []

@@ -340,9 +340,9 @@ def test_the_revision_of_several_files(tmp_path: Path) -> None:
 
 
 def test_what_is_said_while_loading(tmp_path: Path) -> None:
-    said: list[str] = []
-    load_model(saved("BertModel", BERT, tmp_path / "bert"), report=said.append)
-    assert said == ["Reading bert"]
+    said: list[tuple] = []
+    load_model(saved("BertModel", BERT, tmp_path / "bert"), report=lambda *told: said.append(told))
+    assert said == [("Reading bert", None)]
 
 
 def test_the_catalogue_goes_before_a_folder_of_the_same_name(
@@ -535,7 +535,7 @@ def test_an_unprintable_name(name: str) -> None:
 def test_a_name_that_the_hub_does_not_allow(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     said: list[str] = []
-    assert name in refusal(name, report=said.append)
+    assert name in refusal(name, report=lambda words, _done: said.append(words))
     assert said == []
 
 
@@ -545,7 +545,7 @@ def test_a_name_that_the_hub_does_not_allow(name: str, tmp_path: Path, monkeypat
 def test_a_path_where_nothing_is(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     said: list[str] = []
-    assert f"There is no folder {name!r}" in refusal(name, report=said.append)
+    assert f"There is no folder {name!r}" in refusal(name, report=lambda words, _done: said.append(words))
     assert said == []
 
 
@@ -654,7 +654,7 @@ def test_a_hub_id(hub: Hub, tmp_path: Path, minilm: Model) -> None:
         (folder / name).write_bytes(b"unwanted")
     hub.repositories["someone/gpt2"] = folder
     said: list[str] = []
-    model = load_model("someone/gpt2", report=said.append)
+    model = load_model("someone/gpt2", report=lambda words, _done: said.append(words))
     assert (model.name, model.revision, type(model.network).__name__) == ("someone/gpt2", COMMIT, "GPT2LMHeadModel")
     assert model.tokenizer("word")["input_ids"] == minilm.tokenizer("word")["input_ids"]
     torch.testing.assert_close(

@@ -1,0 +1,239 @@
+"""Everything that a page's address may say, found by running every page in every way that its own choices lead to.
+
+Each word of each menu is chosen once, and each switch turned once, wherever it first appears; what appears then is looked at
+in the same way. So a field that only some choice brings is found without being named here.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from unittest import mock
+
+import transformers as t
+from streamlit.testing.v1 import AppTest
+
+from tests.core.tiny_models import SEQ2SEQ, number_words, randomised
+from tests.source_files import ROOT
+from ui import lessons, links, state
+
+Address = dict[str, str]
+
+
+@dataclass
+class Parameter:
+    """What the address may say under one name, on one page.
+
+    labels   what the field is called on the page
+    values   in words, unless it is a choice
+    words    of a choice: what the address says -> what it is called on the page
+    opens    what a field shows while the address says nothing; one that depends on others can open in several ways
+    """
+
+    labels: list[str] = field(default_factory=list)
+    values: str = ""
+    words: dict[str, list[str]] = field(default_factory=dict)
+    opens: list[str] = field(default_factory=list)
+
+    def take(self, label: str, *, values: str = "", words: Mapping[str, str] | None = None, opening: str = "") -> None:
+        _add(self.labels, label)
+        _add(self.opens, opening)
+        self.values = self.values or values
+        for word, called in (words or {}).items():
+            _add(self.words.setdefault(word, []), called)
+
+
+def _add(to: list[str], word: str) -> None:
+    if word and word not in to:
+        to.append(word)
+
+
+Found = dict[str, Parameter]
+
+
+def pages() -> dict[str, Path]:
+    """Every page by its title, in the order of the menu."""
+    own = {path.stem.replace("_", " ").capitalize(): path for path in sorted((ROOT / "pages").glob("*.py"))[::-1]}
+    return own | {title: lessons.file(name) for name, title in lessons.LESSONS.items()}
+
+
+def found_on_every_page() -> dict[str, Found]:
+    """By the titles of the pages: what their addresses may say."""
+    with tempfile.TemporaryDirectory() as folder:
+        randomised(t.BartForConditionalGeneration(t.BartConfig(**SEQ2SEQ))).save_pretrained(folder)
+        number_words().save_pretrained(folder)
+        # What one can only type: a model with an encoder and a decoder, and a text that is too long for it.
+        typed = {state.MODEL: folder, state.TEXT: "5 " * (SEQ2SEQ["max_position_embeddings"] + 1)}
+        with mock.patch("streamlit.plotly_chart"):  # says nothing of addresses, and takes a fifth of the time
+            return {title: found_on(page, typed) for title, page in pages().items()}
+
+
+def found_on(page: Path, typed: Address) -> Found:
+    """typed: what is tried where all these fields are there."""
+    found: Found = {}
+    waiting: deque[Address] = deque([{}])
+    tried: list[Address] = []
+    while waiting:
+        address = waiting.popleft()
+        offered, names = opened(page, address, found)
+        if typed.keys() <= names:
+            offered.append(typed)
+        for choice in offered:
+            if choice not in tried:
+                tried.append(choice)
+                waiting.append(address | choice)
+    return found
+
+
+def opened(page: Path, address: Address, found: Found) -> tuple[list[Address], set[str]]:
+    """Run the page and note what is there. Gives what could be chosen on it, and the names of its fields."""
+    offered: list[Address] = []
+
+    def chosen(key: str, choices: Mapping[str, str], *, opening: str, what: str, **more) -> str:
+        found.setdefault(key, Parameter()).take(what, words=choices, opening=opening)
+        offered.extend({key: word} for word in choices if not word.isdecimal() and word != opening)
+        return links_chosen(key, choices, opening=opening, what=what, **more)
+
+    def chosen_several(key: str, choices: Mapping[str, str], *, what: str, **more) -> list[str]:
+        found.setdefault(key, Parameter()).take(what, words=choices, values="several of")
+        return links_chosen_several(key, choices, what=what, **more)
+
+    links_chosen, links_chosen_several = links.chosen, links.chosen_several
+    with mock.patch.object(links, "chosen", chosen), mock.patch.object(links, "chosen_several", chosen_several):
+        app = AppTest.from_file(str(page), default_timeout=60)
+        for name, value in address.items():
+            app.query_params[name] = value
+        app.run()
+    assert not app.exception, (page, address, app.exception)
+    names = set()
+    for proto in bound(app):
+        names.add(proto.query_param_key)
+        kind, name = type(proto).__name__, proto.query_param_key
+        _READ[kind](found.setdefault(name, Parameter()), proto)
+        if kind in _SWITCHES:
+            offered.append({name: str(not _is_on(proto)).lower()})
+    return offered, names
+
+
+def bound(app: AppTest) -> Iterator:
+    """What stands on the page and is bound to its address, as Streamlit sends it to the browser."""
+    everything = (getattr(node, "proto", None) for node in app._tree)
+    return (proto for proto in everything if getattr(proto, "query_param_key", ""))
+
+
+# --- what the fields that Streamlit binds say of themselves
+
+
+def _text(one: Parameter, proto) -> None:
+    one.take(proto.label, values="text")
+
+
+def _is_on(proto) -> bool:
+    return proto.default_expanded if type(proto).__name__ == "Expandable" else proto.default
+
+
+def _switch(one: Parameter, proto) -> None:
+    on = _is_on(proto)
+    one.take(proto.label, words={"true": "on", "false": "off"}, opening=str(on).lower())
+
+
+def _number(one: Parameter, proto) -> None:
+    opening = f"{proto.default:g}" if proto.HasField("default") else ""
+    limits = f"{proto.min:g} to {proto.max:g}" if proto.has_min and proto.has_max else "a number"
+    one.take(proto.label, values=limits, opening=opening)
+
+
+def _slider(one: Parameter, proto) -> None:
+    if proto.options:
+        _choice(one, proto, opening=proto.options[int(proto.default[0])])
+    else:
+        one.take(proto.label, values=f"{proto.min:g} to {proto.max:g}", opening=f"{proto.default[0]:g}")
+
+
+def _box(one: Parameter, proto) -> None:
+    if proto.accept_new_options:
+        one.take(proto.label, values=f"text, such as {', '.join(proto.options)}")
+    else:
+        _choice(one, proto, opening=proto.options[proto.default] if proto.HasField("default") else "")
+
+
+def _buttons(one: Parameter, proto) -> None:
+    options = [option.content for option in proto.options]
+    _choice(one, proto, opening=options[proto.default[0]] if proto.default else "", options=options)
+
+
+def _several(one: Parameter, proto) -> None:
+    _choice(one, proto, values="several of")
+
+
+def _choice(one: Parameter, proto, *, opening: str = "", options: list[str] | None = None, values: str = "") -> None:
+    words = {option: option for option in options or proto.options}
+    one.take(proto.label, words=words, opening=opening, values=values)
+
+
+_SWITCHES = ("Checkbox", "Expandable")
+_READ = {
+    "TextInput": _text,
+    "TextArea": _text,
+    "Checkbox": _switch,
+    "Expandable": _switch,
+    "NumberInput": _number,
+    "Slider": _slider,
+    "Selectbox": _box,
+    "ButtonGroup": _buttons,
+    "MultiSelect": _several,
+}
+
+
+# --- in words
+
+
+def in_words(one: Parameter) -> str:
+    """The values of a parameter, those that a page opens with in bold."""
+    if not one.words:
+        return ", ".join([one.values, *(f"**{opening}**" for opening in one.opens)])
+    several = f"{one.values} " if one.values else ""
+    named = [word for word in one.words if not word.isdecimal()]
+    counted = [int(word) for word in one.words if word.isdecimal()]
+    said = [_named(word, one) for word in named if "." not in word]
+    if counted == list(range(len(counted))) and len(counted) > 1:
+        said.append("0, 1, 2 … as many as there are")
+    else:
+        said += [_named(str(number), one) for number in counted]
+    heads = [word for word in named if "." in word]  # layer.head
+    if heads:
+        said.append(f"`{heads[0]}`, `{heads[1]}` … as many as there are")
+    return several + ", ".join(said)
+
+
+def _named(word: str, one: Parameter) -> str:
+    shown = f"**`{word}`**" if word in one.opens else f"`{word}`"
+    names = [name for name in one.words[word] if name != word]
+    return f"{shown} {' or '.join(names)}".strip()
+
+
+def table(found: dict[str, Found]) -> str:
+    """A row a name; where pages differ in its values, each says its own."""
+    rows = ["| name | pages | what it is | values |", "| --- | --- | --- | --- |"]
+    for name in sorted(set(chain.from_iterable(found.values()))):
+        here = {title: of_page[name] for title, of_page in found.items() if name in of_page}
+        labels = list(dict.fromkeys(label for one in here.values() for label in one.labels))
+        by_values: dict[str, list[str]] = {}
+        for title, one in here.items():
+            by_values.setdefault(in_words(one), []).append(title)
+        one_for_all = len(by_values) == 1
+        values = [said if one_for_all else f"{_titles(titles)}: {said}" for said, titles in by_values.items()]
+        cells = (f"`{name}`", _titles(list(here)), " / ".join(labels), "<br>".join(values))
+        rows.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
+    return "\n".join(rows)
+
+
+def _titles(titles: list[str]) -> str:
+    every_lesson = list(lessons.LESSONS.values())
+    if set(every_lesson) <= set(titles):
+        titles = [*(title for title in titles if title not in every_lesson), "all lessons"]
+    return ", ".join(titles)
