@@ -1,22 +1,45 @@
-"""What a browser may fetch before the page asks for it: the script that draws figures, which is most of what a visit loads.
+"""What a browser may fetch before the page asks for it: the scripts that draw figures and fields.
 
-Streamlit asks for it when the first figure arrives, after a good deal of waiting in which the browser has nothing to do.
+Streamlit asks for each of them when the first element of its kind is drawn, one after another, and waits each time. Named in
+the answer with the page itself, they come while the browser would have nothing to do.
 """
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import streamlit
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-_SCRIPTS = Path(streamlit.__file__).parent / "static" / "static" / "js"
+SCRIPTS = Path(streamlit.__file__).parent / "static" / "static" / "js"
+# What the first page draws, largest first.
+DRAWN = (
+    "PlotlyChart",
+    "rehype-katex",
+    "Selectbox",
+    "BidiComponent",
+    "Checkbox",
+    "TextInput",
+    "TextArea",
+    "ButtonGroup",
+)
+_HEAD = 2**15  # bytes of a script that hold its imports
+_IMPORTED = re.compile(rb"""(?:from|import)\s*["']\./([\w.-]+\.js)["']""")
 
 
 def early_scripts() -> list[str]:
-    """The addresses of the scripts; none where another version of Streamlit calls them otherwise."""
-    return [f"/static/js/{script.name}" for script in sorted(_SCRIPTS.glob("PlotlyChart.*.js"))]
+    """The names of these scripts and of all that they import; none where another version of Streamlit calls them otherwise."""
+    found: list[str] = []
+    waiting = [script.name for name in DRAWN for script in sorted(SCRIPTS.glob(f"{name}.*.js"))]
+    while waiting:
+        name = waiting.pop(0)
+        if name not in found and (SCRIPTS / name).is_file():
+            found.append(name)
+            with (SCRIPTS / name).open("rb") as script:
+                waiting += [imported.decode() for imported in _IMPORTED.findall(script.read(_HEAD))]
+    return found
 
 
 class FetchEarly:
@@ -24,7 +47,9 @@ class FetchEarly:
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._links = ", ".join(f"<{script}>; rel=modulepreload" for script in early_scripts())
+        self._links = ", ".join(
+            f"</static/js/{name}>; rel=modulepreload; fetchpriority=low" for name in early_scripts()
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_links(message: Message) -> None:

@@ -127,7 +127,7 @@ def _show_sum(scene: Scene, found: OutputSum) -> None:
 
 def _show_ledger(scene: Scene, cell: Ledger, before: Ledger | None) -> None:
     st.markdown(_sentence(scene, cell))
-    st.table(_rows(scene, cell, before), border="horizontal", hide_header=before is None, hide_index=True)
+    table(["step", "value"] if before is None else ["step", "as it is", "changed"], _rows(scene, cell, before))
     st.plotly_chart(
         waterfall(cell),
         key=state.picture("waterfall"),
@@ -151,7 +151,7 @@ def _sentence(scene: Scene, cell: Ledger) -> str:
     return f"{query} gives **{cell.weight:.1%}** of its attention to {key}."
 
 
-def _rows(scene: Scene, cell: Ledger, before: Ledger | None) -> list[dict[str, str]]:
+def _rows(scene: Scene, cell: Ledger, before: Ledger | None) -> list[list[str]]:
     lines = [
         (f"q · k, sum of {len(cell.products)} products", lambda c: number(c.raw)),
         ("× scale", lambda c: f"× {number(c.scale)} = {number(c.scaled)}"),
@@ -169,8 +169,5 @@ def _rows(scene: Scene, cell: Ledger, before: Ledger | None) -> list[dict[str, s
         ("= weight", lambda c: number(c.weight)),
         ("× value", lambda c: f"length {number(float(norm(c.value)))} → {number(float(norm(c.contribution)))}"),
     ]
-    if before is None:
-        return [{"step": plain(step), "value": plain(tell(cell))} for step, tell in lines]
-    return [
-        {"step": plain(step), "as it is": plain(tell(before)), "changed": plain(tell(cell))} for step, tell in lines
-    ]
+    cells = (cell,) if before is None else (before, cell)
+    return [[plain(step), *(plain(tell(one)) for one in cells)] for step, tell in lines]

@@ -10,16 +10,13 @@ from numpy.typing import ArrayLike
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Rows under headings, which may be equal. Cells are Markdown; escape what others wrote. A wide table scrolls."""
-    lines = [[f"**{heading}**" if heading else "" for heading in headings], *rows]
-    unbroken = [[line[0].replace(" ", "\N{NO-BREAK SPACE}"), *line[1:]] for line in lines]
-    # Streamlit wants different column names, so the headings are the first row.
-    st.table(
-        [{str(place): cell for place, cell in enumerate(line)} for line in unbroken],
-        border="horizontal",
-        hide_header=True,
-        hide_index=True,
-    )
+    """Rows under headings, which may be equal. Cells are Markdown; escape what others wrote. A wide table scrolls.
+
+    Written as Markdown: Streamlit's own tables load a megabyte of scripts with the first of them.
+    """
+    lines = [[cell.replace(" ", "\N{NO-BREAK SPACE}") for cell in line[:1]] + list(line[1:]) for line in rows]
+    written = [list(headings), ["---"] * len(headings), *lines]
+    st.markdown("\n".join(f"| {' | '.join(line)} |" for line in written))
 
 
 def numbers(values: ArrayLike) -> list[str]:
