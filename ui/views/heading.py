@@ -1,0 +1,12 @@
+"""What a page begins with: its name and one sentence, on one line where there is room."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+
+def show_heading(title: str, sentence: str) -> None:
+    """Both are words of our own, never what others wrote: they are read as Markdown."""
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+        st.markdown(f"### {title}", width="content", anchors=False)
+        st.caption(sentence, width="content")
