@@ -21,7 +21,7 @@ def show_weights(exposed: WeightsOnly, layer: int, head: int) -> None:
         plain(f"{network} exposes only its attention weights. The stages before them cannot be shown."),
         icon=":material/visibility_off:",
     )
-    weights, tokens = exposed.weights(layer, head), exposed.tokens()
+    weights, (tokens, _) = exposed.weights(layer, head), exposed.tokens()
     pin.listen()
     picture, beside = st.columns([7, 4], gap="medium")
     with beside:
