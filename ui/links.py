@@ -28,9 +28,34 @@ def here() -> dict[str, list[str]]:
 
 def are_of_old_heads() -> bool:
     """Whether somebody has come by a link to what was the page "Heads" when that showed the stages of one head: a link of
-    today's says which metric the heads are coloured by."""
+    today's says which metric the heads are coloured by, or where the numbers come from."""
     is_first = st.session_state.get(state.PAGE) is None
-    return is_first and len(st.query_params) > 0 and state.METRIC not in st.query_params
+    names_todays = state.METRIC in st.query_params or state.SOURCE in st.query_params  # see `to_head`
+    return is_first and len(st.query_params) > 0 and not names_todays
+
+
+def to_head(
+    *,
+    text: str,
+    pair: str | None,
+    target: str | None,
+    cut: bool,
+    model: str,
+    kind: str,
+    layer: int,
+    head: int,
+    cell: tuple[int, int] | None,
+) -> dict[str, str]:
+    """What a link to another page says so that it opens with this head of a model, whatever was chosen there before.
+
+    cut   whether only the first tokens of the text are kept
+    cell  the (query, key) that is chosen
+    """
+    said = {state.SOURCE: "real", state.TEXT: text, state.MODEL: model, state.KIND: kind}
+    said |= {state.LAYER: str(layer), state.HEAD: str(head)}
+    said |= {key: words for key, words in ((state.PAIR, pair), (state.TARGET, target)) if words}
+    said |= {state.TRUNCATE: "true"} if cut else {}
+    return said if cell is None else said | {state.QUERY: str(cell[0]), state.KEY: str(cell[1])}
 
 
 def read(page: str) -> None:

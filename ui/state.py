@@ -38,7 +38,7 @@ OWN = {"query": "q", "key": "k", "value": "v", "mask": "m"}
 FILES = {"query": "file_q", "key": "file_k", "value": "file_v", "mask": "file_m"}
 ARCHIVE = "archive"
 
-# Atlas: the grid, then the head that is open
+# Heads: the grid, then the head that is open
 ATLAS_BY, METRIC, MEASURED_ON = "by", "metric", "on"
 AT_LEAST, FROM_LAYER, TO_LAYER, ORDER, RANKED = "least", "from_layer", "to_layer", "order", "ranked"
 LOOK_FOR, BACK, STRIPES, BLOCK_LENGTH, PAIRS = "pattern_of", "back", "stripes", "block_length", "pairs"

@@ -1,4 +1,4 @@
-"""Walking through the heads with the arrow keys, while the atlas or the line below it has the focus."""
+"""Walking through the heads with the arrow keys, while the grid or the line below it has the focus."""
 
 from __future__ import annotations
 
