@@ -55,7 +55,9 @@ def to_head(
     said |= {state.LAYER: str(layer), state.HEAD: str(head)}
     said |= {key: words for key, words in ((state.PAIR, pair), (state.TARGET, target)) if words}
     said |= {state.TRUNCATE: "true"} if cut else {}
-    return said if cell is None else said | {state.QUERY: str(cell[0]), state.KEY: str(cell[1])}
+    # Not under the names of their fields: what a session holds in these, even nothing, Streamlit prefers to a link within the
+    # app. All else that is named here the session holds anyway, or no field is bound to it.
+    return said if cell is None else said | {state.CELL: f"{cell[0]}-{cell[1]}"}
 
 
 def read(page: str) -> None:
@@ -67,9 +69,15 @@ def read(page: str) -> None:
         left_out = (
             st.session_state.get(state.KNOWN, ()) if goes_back else ()
         )  # what an earlier address left to the page
-        st.session_state[state.ASKED] = {key: [] for key in left_out} | here()
+        st.session_state[state.ASKED] = {key: [] for key in left_out} | here() | _asked_cell()
         st.session_state[state.IN_VAIN] = {}
-    st.session_state[state.SAID] = {}
+    st.session_state[state.SAID] = {state.CELL: []}  # it is said by two fields from here on
+
+
+def _asked_cell() -> dict[str, list[str]]:
+    """The query and the key that a link from another page names together."""
+    query, hyphen, key = st.query_params.get(state.CELL, "").partition("-")
+    return {state.QUERY: [query], state.KEY: [key]} if hyphen else {}
 
 
 def asked(key: str) -> list[str] | None:
@@ -120,9 +128,14 @@ def _known(key: str, choices: Mapping[Word, str], what: str) -> list[Word] | Non
 
 
 def expect_place(key: str, count: int, what: str) -> None:
-    """Note where the address asks for a place beyond the last of `count`, in a field that is bound to it."""
+    """Take the place that the address asks for, in a field that is bound to it, or note that there are only `count`.
+
+    Streamlit takes what it finds under the field's own name by itself; this is for what `to_head` says.
+    """
     for word in asked(key) or ():
-        if not word.isdecimal() or int(word) >= count:
+        if word.isdecimal() and int(word) < count:
+            st.session_state[key] = int(word)
+        else:
             in_vain(key, f"{what} “{word}”, where there are 0 to {count - 1}")
 
 

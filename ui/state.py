@@ -13,6 +13,7 @@ IMAGE = "image"
 SHOWN_IMAGE = "shown_image"  # the uploaded file's name and bytes, on all pages
 MODEL, KIND, LAYER, HEAD = "model", "kind", "layer", "head"
 QUERY, KEY = "query", "key"
+CELL = "at"  # both together, in links from page to page: see `links.to_head`
 SHARED = (TEXT, PAIR, TARGET, MODEL, KIND, LAYER, HEAD, QUERY, KEY)
 PAGE = "page_before"
 

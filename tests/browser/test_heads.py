@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from core import capture
+from core.attention.ledger import strongest_pair
 from core.heads.metrics import head_metrics, most_telling
 from core.heads.patterns import blocks, columns, diagonal, match_heads, pairs
 from core.heads.probing import probe_heads
@@ -471,6 +472,26 @@ def test_fields_stay_in_the_address(visit):
     app.until(lambda: "least=0.2" in app.address, "the address does not know the field")
     app.choose(state.METRIC, "Entropy").idle()
     assert {"least=0.2", "to_layer=4", "by=pictures"} <= set(app.address.partition("?")[2].split("&"))
+
+
+def test_from_a_head_to_its_steps(visit, minilm):
+    """With text and pair, also the pair that is shown because it is the strongest, whatever was chosen there before."""
+    app = visit("/?source=own")
+    app.page.get_by_role("link", name="Heads", exact=True).click()
+    app.until(lambda: "/heads" in app.address, "Heads does not open")
+    text, pair = "Grüße: 100 % & <b>\nA second line", "Ein Ärger?"
+    app.idle().write(state.TEXT, text).idle().write(state.PAIR, pair).idle()
+    app.click_cell("atlas", 3, 4).idle()
+    trace = capture(minilm, text, pair=pair).trace(3, 4)
+    app.page.get_by_test_id("stPageLink").get_by_role("link", name="Step by step").click()
+    app.until(lambda: "/heads" not in app.address, "Step by step does not open")
+    app.idle()
+    query, key = strongest_pair(trace)
+    expected = {state.TEXT: text, state.PAIR: pair, state.LAYER: "3", state.HEAD: "4"}
+    expected |= {state.QUERY: str(query), state.KEY: str(key)}
+    assert app.values([state.SOURCE, *expected]) == {state.SOURCE: "A real head"} | expected
+    assert parse_qs(urlsplit(app.address).query) == {name: [value] for name, value in expected.items()}
+    app.shows_trace(trace)
 
 
 def test_an_address_nobody_would_write(visit, taken):
