@@ -481,8 +481,8 @@ def test_from_a_head_to_its_steps(visit, minilm):
     app.until(lambda: "/heads" in app.address, "Heads does not open")
     text, pair = "Grüße: 100 % & <b>\nA second line", "Ein Ärger?"
     app.idle().write(state.TEXT, text).idle().write(state.PAIR, pair).idle()
-    app.click_cell("atlas", 3, 4).idle()
     trace = capture(minilm, text, pair=pair).trace(3, 4)
+    app.click_cell("atlas", 3, 4).shows({"head": trace.weights}).idle()
     app.page.get_by_test_id("stPageLink").get_by_role("link", name="Step by step").click()
     app.until(lambda: "/heads" not in app.address, "Step by step does not open")
     app.idle()
