@@ -2,22 +2,30 @@
 
 import streamlit as st
 
+from core.heads.quantities import Taken
 from ui import stores
-from ui.views.atlas import measure, show_atlas
 from ui.views.head_view import show_head
+from ui.views.heading import show_heading
+from ui.views.heads_grid import measure, show_grid
 from ui.views.scene import choose_place, choose_text
 
-passed = choose_text(more=True, max_tokens=None, measuring=True)
-if passed is not None:
-    request, capture, places = passed
-    kind, layer, head = choose_place(request, capture, places)
-    atlas, detail = st.columns([5, 7], gap="medium")
+
+def show(request: stores.TextRequest, taken: Taken, places: list) -> None:
+    kind, layer, head = choose_place(request, taken, places)
+    # No gaps: places for progress are kept free above both pictures, and each would cost one.
+    every, one = (column.container(gap=None) for column in st.columns([5, 7], gap="medium"))
     of = stores.KindRequest(request, kind)
-    with atlas:
-        measured = measure(of, capture)
-    # The head comes first: it is what a visitor who walks through the atlas waits for.
-    with detail:
-        show_head(of, capture, layer, head, measured)
+    with every:
+        measured = measure(of, taken)
+    # The head comes first: it is what a visitor who walks through the grid waits for.
+    with one:
+        show_head(of, taken, layer, head, measured)
     if measured is not None:
-        with atlas:
-            show_atlas(of, capture, (layer, head), measured)
+        with every:
+            show_grid(of, taken, (layer, head), measured)
+
+
+show_heading("Heads", "Every head of a model at once. The one that you choose is open beside the grid.")
+passed = choose_text(more=True, max_tokens=None, measuring=True, on_weights=show)
+if passed is not None:
+    show(*passed)

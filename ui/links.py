@@ -30,9 +30,10 @@ def here() -> dict[str, list[str]]:
 
 def are_of_old_heads() -> bool:
     """Whether somebody has come by a link to what was the page "Heads" when that showed the stages of one head: a link of
-    today's says which metric the heads are coloured by."""
+    today's says which metric the heads are coloured by, or where the numbers come from."""
     is_first = st.session_state.get(state.PAGE) is None
-    return is_first and len(st.query_params) > 0 and state.METRIC not in st.query_params
+    names_todays = state.METRIC in st.query_params or state.SOURCE in st.query_params  # see ui/views/head_links.py
+    return is_first and len(st.query_params) > 0 and not names_todays
 
 
 def read(page: str) -> None:
@@ -44,9 +45,15 @@ def read(page: str) -> None:
         left_out = (
             st.session_state.get(state.KNOWN, ()) if goes_back else ()
         )  # what an earlier address left to the page
-        st.session_state[state.ASKED] = {key: [] for key in left_out} | here()
+        st.session_state[state.ASKED] = {key: [] for key in left_out} | here() | _asked_cell()
         st.session_state[state.IN_VAIN] = {}
-    st.session_state[state.SAID] = {}
+    st.session_state[state.SAID] = {state.CELL: []}  # it is said by two fields from here on
+
+
+def _asked_cell() -> dict[str, list[str]]:
+    """The query and the key that a link from another page names together."""
+    query, hyphen, key = st.query_params.get(state.CELL, "").partition("-")
+    return {state.QUERY: [query], state.KEY: [key]} if hyphen else {}
 
 
 def asked(key: str) -> list[str] | None:
@@ -107,9 +114,14 @@ def _known(key: str, choices: Mapping[Word, str], what: str, formerly: Mapping[s
 
 
 def expect_place(key: str, count: int, what: str) -> None:
-    """Note where the address asks for a place beyond the last of `count`, in a field that is bound to it."""
+    """Take the place that the address asks for, in a field that is bound to it, or note that there are only `count`.
+
+    Streamlit takes what it finds under the field's own name by itself; a pair that a link names as one has none.
+    """
     for word in asked(key) or ():
-        if not word.isdecimal() or int(word) >= count:
+        if word.isdecimal() and int(word) < count:
+            st.session_state[key] = int(word)
+        else:
             in_vain(key, f"{what} “{word}”, where there are 0 to {count - 1}")
 
 

@@ -13,6 +13,7 @@ IMAGE = "image"
 SHOWN_IMAGE = "shown_image"  # the uploaded file's name and bytes, on all pages
 MODEL, KIND, LAYER, HEAD = "model", "kind", "layer", "head"
 QUERY, KEY = "query", "key"
+CELL = "at"  # both together, in links from page to page: see ui/views/head_links.py
 SHARED = (TEXT, PAIR, TARGET, MODEL, KIND, LAYER, HEAD, QUERY, KEY)
 PAGE = "page_before"
 
@@ -48,7 +49,7 @@ OWN = {"query": "q", "key": "k", "value": "v", "mask": "m"}
 FILES = {"query": "file_q", "key": "file_k", "value": "file_v", "mask": "file_m"}
 ARCHIVE = "archive"
 
-# Atlas: the grid, then the head that is open
+# Heads: the grid, then the head that is open
 ATLAS_BY, METRIC, MEASURED_ON = "by", "metric", "on"
 AT_LEAST, FROM_LAYER, TO_LAYER, ORDER, RANKED = "least", "from_layer", "to_layer", "order", "ranked"
 LOOK_FOR, BACK, STRIPES, BLOCK_LENGTH, PAIRS = "pattern_of", "back", "stripes", "block_length", "pairs"

@@ -30,6 +30,7 @@ from core.heads.contributions import HeadContributions, add_up
 from core.heads.metrics import head_metrics
 from core.heads.patterns import match_heads
 from core.heads.probing import longest, probe_heads
+from core.heads.quantities import Taken
 from core.heads.thumbnails import thumbnails
 from core.heads.views import Seen, Viewed
 from core.lessons.long_range import Reach, compare_reach
@@ -235,6 +236,12 @@ def weights_only(request: TextRequest) -> WeightsOnly:
     return exposed_weights.get(request, read)
 
 
+def taken(request: TextRequest) -> Taken:
+    """The pass, or what there is of it."""
+    network = model(request.model)
+    return captured(request) if network.captures or network.reads_images else weights_only(request)
+
+
 @st.cache_resource(max_entries=8, show_spinner=False)
 def missing_layers(name: str) -> tuple[str, ...]:
     return layers_without_attention(model(name))
@@ -247,11 +254,11 @@ PROBE_LENGTH, PROBE_SEEDS = 50, (0, 1, 2, 3)
 
 def measured(request: KindRequest, on_progress: Callable[[int], None] | None = None) -> pd.DataFrame:
     def measure() -> pd.DataFrame:
-        pass_ = captured(request.text)
+        pass_ = taken(request.text)
         start = time.perf_counter()
         found = head_metrics(pass_, request.kind, on_progress=on_progress)
         seconds = time.perf_counter() - start
-        if request.kind == pass_.kinds[0] and pass_.input_ids:  # the kind, and the texts, that estimates are made of
+        if pass_.model.captures and request.kind == pass_.kinds[0] and pass_.input_ids:  # what estimates are made of
             speeds.learn(
                 Run(pass_.model.name, "measuring", measuring_operations(pass_.model, len(pass_.input_ids)), seconds)
             )
@@ -270,9 +277,7 @@ def probed(name: str, on_progress: Callable[[int], None] | None = None) -> pd.Da
 
 
 def small_pictures(request: KindRequest, on_progress: Callable[[int], None] | None = None) -> Pooled:
-    return thumbnail_grids.get(
-        request, lambda: thumbnails(captured(request.text), request.kind, on_progress=on_progress)
-    )
+    return thumbnail_grids.get(request, lambda: thumbnails(taken(request.text), request.kind, on_progress=on_progress))
 
 
 def matched(
@@ -283,8 +288,8 @@ def matched(
     )
 
 
-def overview(of: KindRequest, viewed: Viewed) -> Seen:
-    return views.get((of, viewed.view), viewed.overview)
+def overview(of: KindRequest, viewed: Viewed, on_progress: Callable[[int], None] | None = None) -> Seen:
+    return views.get((of, viewed.view), lambda: viewed.overview(on_progress=on_progress))
 
 
 # --- one head, one layer
@@ -313,7 +318,7 @@ def changed_overview(request: HeadRequest, change: Hashable, changed: Head) -> O
 
 @st.cache_resource(max_entries=64, show_spinner=False)
 def certificate(request: HeadRequest) -> Certificate:
-    """Of the same head as the atlas shows it: computed some rows at a time, on texts of any length."""
+    """Of the same head as the page Heads shows it: computed some rows at a time, on texts of any length."""
     return captured(request.text).certificate(request.layer, request.head, request.kind)
 
 

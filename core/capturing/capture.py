@@ -17,7 +17,7 @@ from core.attention.head import MAX_CELLS, Head, Overview
 from core.attention.trace import AttentionTrace, attend
 from core.capturing.certifying import Certificate, certified_overview, certify_call
 from core.capturing.recorder import record
-from core.capturing.rows import head_permissions
+from core.capturing.rows import Rows, head_permissions, row_blocks
 from core.capturing.weights_only import NoAttentionError, require_weights
 from core.errors import InputError, WeightsOnlyError
 from core.models.calls import Call, wide
@@ -98,6 +98,12 @@ class Capture:
             yield call
             if on_progress is not None:
                 on_progress(done)
+
+    def in_rows(
+        self, kind: Kind | None = None, on_progress: Callable[[int], None] | None = None
+    ) -> Iterator[Iterator[Rows]]:
+        """The stages of all heads, layer by layer as in `each_layer`, a few query rows at a time."""
+        return (row_blocks(call) for call in self.each_layer(kind, on_progress))
 
     def key_head(self, layer: int, head: int, kind: Kind | None = None) -> tuple[int, int]:
         """Which key/value head this query head reads, and how many there are (grouped-query attention)."""

@@ -9,7 +9,7 @@ import torch
 from transformers import PreTrainedModel
 
 from core.capturing.capture import Capture
-from core.capturing.weights_only import gives_weights
+from core.capturing.weights_only import WeightsOnly, gives_weights
 from core.models.calls import Call
 from core.models.model import Model
 from core.models.modules import Kind, attention_modules
@@ -35,8 +35,12 @@ class LayerLabel:
     words: str
 
 
-def layer_labels(capture: Capture, kind: Kind | None = None) -> tuple[LayerLabel, ...]:
-    """One label for each captured layer of this kind (None: the capture's first), read off its attention call."""
+def layer_labels(taken: Capture | WeightsOnly, kind: Kind | None = None) -> tuple[LayerLabel, ...]:
+    """One label for each layer of this kind (None: the first), read off its attention call; of weights alone no more than
+    their place is known."""
+    if isinstance(taken, WeightsOnly):
+        return tuple(LayerLabel(number, "") for number in range(taken.layers(kind)))
+    capture = taken
     config = capture.model.network.config.get_text_config()
     types = (getattr(config, "layer_types", None) or ()) if capture.kinds == ("self",) else ()
     labels = []

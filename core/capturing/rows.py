@@ -80,12 +80,17 @@ class Rows:
     def at(self, keys: Tensor) -> Tensor:
         """Some weights of each row: keys [rows, some], any whole numbers, to [heads, rows, some]; 0 where there is no such
         key."""
-        rows, last = torch.arange(len(keys))[:, None], self.weights.shape[2] - 1
-        return self.weights[:, rows, keys.clamp(0, last)] * ((keys >= 0) & (keys <= last))
+        return weights_at(self.weights, keys)
 
     @property
     def stop(self) -> int:
         return self.start + self.query.shape[1]
+
+
+def weights_at(weights: Tensor, keys: Tensor) -> Tensor:
+    """Some weights of each row of [heads, rows, keys]: see `Rows.at`."""
+    rows, last = torch.arange(len(keys))[:, None], weights.shape[2] - 1
+    return weights[:, rows, keys.clamp(0, last)] * ((keys >= 0) & (keys <= last))
 
 
 def row_blocks(call: Call, head: int | None = None, *, rows: range | None = None, cells: int = CELLS) -> Iterator[Rows]:

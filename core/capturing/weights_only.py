@@ -7,17 +7,23 @@ keys] each, so that memory grows with the square of the text and texts have to b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import isqrt
+from typing import ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
+from core.capturing.rows import CELLS, weights_at
 from core.errors import InputError
+from core.models.calls import wide
 from core.models.inputs import run, target_ids, text_inputs
 from core.models.model import Model
+from core.models.modules import Kind
 from core.models.tokens import token_texts
 
 MAX_BYTES = 256_000_000  # for the weights of all heads together
@@ -28,28 +34,98 @@ class NoAttentionError(InputError):
 
 
 @dataclass(frozen=True, eq=False)
+class GivenRows:
+    """The rows `start`, `start` + 1, ... of weights that a model has exposed, for what reads `core.capturing.rows.Rows`.
+
+    weights  [heads, rows, keys]
+    """
+
+    start: int
+    weights: Tensor
+
+    @property
+    def stop(self) -> int:
+        return self.start + self.weights.shape[1]
+
+    @property
+    def allowed(self) -> Tensor:
+        """[1, rows, keys], all True: which pairs are masked is not exposed."""
+        return torch.ones_like(self.weights[:1], dtype=torch.bool)
+
+    @cached_property
+    def masked(self) -> Tensor:
+        """Scores whose softmax these weights are; those of the model may all lie higher or lower by the same number."""
+        return self.weights.log()
+
+    @property
+    def scores(self) -> Tensor:
+        """The same, finite."""
+        return self.masked.masked_fill(self.weights == 0, 0)
+
+    def at(self, keys: Tensor) -> Tensor:
+        return weights_at(self.weights, keys)
+
+
+@dataclass(frozen=True, eq=False)
 class WeightsOnly:
-    """The weights of every head of one pass; of an encoder-decoder model, those of its encoder. Layers count from 0."""
+    """The weights of every head of one pass; of an encoder-decoder model, those of its encoder. Layers count from 0.
+
+    Of what a `Capture` can be asked, it answers what weights alone say.
+    """
 
     model: Model
     input_ids: tuple[int, ...]
-    _layers: tuple[torch.Tensor, ...] = field(repr=False)  # [heads, queries, keys] each
+    _layers: tuple[Tensor, ...] = field(repr=False)  # [heads, queries, keys] each
+
+    target_ids: ClassVar[tuple[int, ...]] = ()
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """The one kind of attention there is."""
+        return ("encoder",) if self.model.is_encoder_decoder else ("self",)
 
     @property
     def nbytes(self) -> int:
         """Of the weights of all heads together."""
         return sum(layer.nbytes for layer in self._layers)
 
-    def tokens(self) -> tuple[str, ...]:
-        """The text's tokens, which are queries and keys alike, as the tokenizer made them."""
-        return token_texts(self.model.tokenizer, self.input_ids)
+    def tokens(self, kind: Kind | None = None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """(query tokens, key tokens) as the tokenizer made them: the text's, twice."""
+        self._require(kind)
+        tokens = token_texts(self.model.tokenizer, self.input_ids)
+        return tokens, tokens
 
-    def layers(self) -> int:
+    def layers(self, kind: Kind | None = None) -> int:
+        self._require(kind)
         return len(self._layers)
 
-    def heads(self) -> int:
+    def heads(self, kind: Kind | None = None) -> int:
         """How many heads a layer has."""
+        self._require(kind)
         return self._layers[0].shape[0]
+
+    def shape(self, kind: Kind | None = None) -> tuple[int, int]:
+        """(queries, keys) of every head."""
+        self._require(kind)
+        return len(self.input_ids), len(self.input_ids)
+
+    def in_rows(
+        self, kind: Kind | None = None, on_progress: Callable[[int], None] | None = None
+    ) -> Iterator[Iterator[GivenRows]]:
+        """The weights of all heads, layer by layer, a few query rows at a time.
+
+        on_progress  called whenever a layer has been dealt with, with how many have been; what it raises reaches the caller
+        """
+        self._require(kind)
+        for done, layer in enumerate(self._layers, start=1):
+            size = max(1, CELLS // (layer.shape[0] * layer.shape[2]))
+            yield (GivenRows(start, wide(layer[:, start : start + size])) for start in range(0, layer.shape[1], size))
+            if on_progress is not None:
+                on_progress(done)
+
+    def _require(self, kind: Kind | None) -> None:
+        if kind not in (None, *self.kinds):
+            raise InputError(f"Of {kind} attention no weights are kept, only of {self.kinds[0]}.", field="kind")
 
     def weights(self, layer: int, head: int) -> NDArray[np.floating]:
         """[queries, keys] in [0, 1], read-only: what each query gives to each key; a row sums to 1.
@@ -106,7 +182,7 @@ def require_weights(model: Model) -> None:
     _on_two_tokens(model)
 
 
-def _on_two_tokens(model: Model) -> tuple[torch.Tensor, ...]:
+def _on_two_tokens(model: Model) -> tuple[Tensor, ...]:
     padding = getattr(model.network.config, "pad_token_id", None)
     try:
         return _run(model, {"input_ids": torch.full((1, 2), 1 if padding == 0 else 0)})
@@ -119,7 +195,7 @@ def _on_two_tokens(model: Model) -> tuple[torch.Tensor, ...]:
         ) from error
 
 
-def _run(model: Model, inputs: dict[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
+def _run(model: Model, inputs: dict[str, Tensor]) -> tuple[Tensor, ...]:
     config = model.network.config
     if config.model_type == "falcon" and config.alibi:
         # transformers 5.23: its mask has the ALiBi bias already, and the code that exposes weights adds it once more.
@@ -144,7 +220,7 @@ def _run(model: Model, inputs: dict[str, torch.Tensor]) -> tuple[torch.Tensor, .
 
 def _are_weights(layer: object, tokens: int) -> bool:
     """Whether these are [1, heads, tokens, tokens], none negative, and every row 1: SqueezeBERT exposes its scores."""
-    if not isinstance(layer, torch.Tensor) or layer.ndim != 4 or layer.shape[0] != 1:
+    if not isinstance(layer, Tensor) or layer.ndim != 4 or layer.shape[0] != 1:
         return False
     if tuple(layer.shape[2:]) != (tokens, tokens):
         return False

@@ -8,7 +8,7 @@ spread. They are measured on the exact weights, all heads of a layer together an
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,9 +17,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from core.capturing.capture import Capture
-from core.capturing.rows import Rows, row_blocks
-from core.heads.quantities import LOCAL, Block, Need, Text, text_of
+from core.capturing.rows import Rows
+from core.capturing.weights_only import GivenRows
+from core.heads.quantities import LOCAL, Block, Need, Taken, Text, text_of
 from core.models.modules import Kind
 
 
@@ -76,6 +76,7 @@ METRICS = (
         measure=lambda block: torch.where(
             block.choices > 1, block.entropy / block.choices.clamp_min(2).log(), torch.nan
         ),
+        needs=("mask",),
     ),
     Metric(
         name="sink",
@@ -209,53 +210,72 @@ NAMES = tuple(metric.name for metric in METRICS)
 
 
 def head_metrics(
-    capture: Capture, kind: Kind | None = None, *, on_progress: Callable[[int], None] | None = None
+    taken: Taken, kind: Kind | None = None, *, on_progress: Callable[[int], None] | None = None
 ) -> pd.DataFrame:
-    """Every metric of every head on the captured text: a row a head.
+    """Every metric of every head on a text that has been read: a row a head.
 
-    Columns: layer, head, then for each of `METRICS` its mean over the queries and `<name>_spread`, their standard deviation.
-    NaN where a metric has nothing to measure: no punctuation in the text, no repeated token, two different texts. Queries
-    that may attend to nothing are left out.
+    Columns: layer, head; for each of `METRICS` its mean over the queries and `<name>_spread`, their standard deviation;
+    and strongest_key, the position of the key that gets most of all queries together, and strongest_share, what it gets of
+    a query on average. NaN where a metric has nothing to measure: no punctuation in the text, no repeated token, two
+    different texts, a mask that is not known. Queries that may attend to nothing are left out.
 
+    taken  what `capture` gives, or `attention_weights`
     kind   as in `Capture.trace`
     on_progress  called after every layer with how many are done; what it raises stops the measuring
     """
-    kind = capture.kinds[0] if kind is None else kind
-    text = text_of(capture, kind)
+    kind = taken.kinds[0] if kind is None else kind
+    text, (queries, _) = text_of(taken, kind), taken.shape(kind)
     columns: dict[str, list[NDArray]] = {}
-    for layer, call in enumerate(capture.each_layer(kind, on_progress)):
+    for layer, blocks in enumerate(taken.in_rows(kind, on_progress)):
         with torch.inference_mode():
-            measured = measure(row_blocks(call), text, call.query.shape[2])
-            for name, values in _columns(layer, measured).items():
+            for name, values in _columns(layer, measure(blocks, text, queries)).items():
                 columns.setdefault(name, []).append(values)
     return pd.DataFrame({name: np.concatenate(parts) for name, parts in columns.items()})
 
 
-def measure(blocks: Iterable[Rows], text: Text, queries: int) -> Tensor:
-    """Each metric of some heads for every query: [metrics, heads, queries] in the order of `METRICS`, NaN where there is
-    nothing to measure."""
-    found: Tensor | None = None
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """What has been measured of some heads.
+
+    values    [metrics, heads, queries] in the order of `METRICS`, NaN where there is nothing to measure
+    received  [heads, keys] what each key gets of a query, on average over all that may attend to anything
+    """
+
+    values: Tensor
+    received: Tensor
+
+
+def measure(blocks: Iterable[Rows | GivenRows], text: Text, queries: int) -> Measured:
+    """Every metric of some heads for every query, and what all queries together give to every key."""
+    values: Tensor | None = None
+    received = attending = torch.zeros(())
     for rows in blocks:
         block = Block(rows, text, queries)
-        if found is None:
-            found = block.weights.new_full((len(METRICS), block.weights.shape[0], queries), torch.nan)
-        part = found[:, :, rows.start : rows.stop]
+        heads = block.weights.shape[0]
+        if values is None:
+            values = block.weights.new_full((len(METRICS), heads, queries), torch.nan)
+            received = torch.zeros(heads, len(text.special), dtype=torch.float64)
+            attending = torch.zeros(heads)
+        part = values[:, :, rows.start : rows.stop]
         for into, metric in zip(part, METRICS, strict=True):
             if text.offers.issuperset(metric.needs):
                 into[:] = metric.measure(block)
         part.masked_fill_(block.choices == 0, torch.nan)
-    if found is None:
+        received[:, : block.weights.shape[2]] += block.weights.sum(dim=1)
+        attending += (block.choices > 0).sum(dim=1)
+    if values is None:
         raise ValueError("There are no rows to measure.")
-    return found
+    return Measured(values, received / attending[:, None])
 
 
-def _columns(layer: int, measured: Tensor) -> dict[str, NDArray]:
-    """The part of the table that one layer's heads fill, from [metrics, heads, queries]."""
-    heads = measured.shape[1]
+def _columns(layer: int, measured: Measured) -> dict[str, NDArray]:
+    """The part of the table that one layer's heads fill."""
+    share, key = measured.received.max(dim=1)
+    heads = len(key)
     columns: dict[str, NDArray] = {"layer": np.full(heads, layer), "head": np.arange(heads)}
-    for name, mean, spread in zip(NAMES, *_mean_and_spread(measured.double()), strict=True):
+    for name, mean, spread in zip(NAMES, *_mean_and_spread(measured.values.double()), strict=True):
         columns[name], columns[f"{name}_spread"] = mean.numpy(force=True), spread.numpy(force=True)
-    return columns
+    return columns | {"strongest_key": key.numpy(force=True), "strongest_share": share.numpy(force=True)}
 
 
 def _mean_and_spread(values: Tensor) -> tuple[Tensor, Tensor]:
@@ -264,26 +284,57 @@ def _mean_and_spread(values: Tensor) -> tuple[Tensor, Tensor]:
     return mean, (values - mean[..., None]).square().nanmean(dim=-1).sqrt()
 
 
-def in_words(head: Mapping[str, float], probe: Mapping[str, float] | None = None) -> str:
+def most_telling(measured: pd.DataFrame, probed: pd.DataFrame | None = None) -> str:
+    """The name of the metric to look at first: the one by which a head stands out most.
+
+    "induction" if the probe has found such a head. Else, of the habits that a head can be called after, the one with the
+    largest difference between its strongest head and the median one. Attention on the first token and on special tokens
+    is left out: it is strong in most heads, and says least about them.
+
+    measured, probed  from `head_metrics` and `probe_heads`
+    """
+    if probed is not None and probed["is_induction"].to_numpy().any():
+        return "induction"
+    habits = [
+        metric.name for metric in METRICS if metric.likeness is not None and metric.name not in ("sink", "special")
+    ]
+    stands_out = (measured[habits].max() - measured[habits].median()).dropna()
+    return "entropy" if stands_out.empty else str(stands_out.idxmax())
+
+
+def nameable_keys(taken: Taken, kind: Kind) -> list[str | None]:
+    """The key tokens after which a head can be called; None for those that a habit speaks of: the first token, special
+    tokens, punctuation."""
+    text = text_of(taken, kind)
+    spoken_of = text.special | text.punctuation
+    spoken_of[0] = True
+    return [None if taken_up else token for token, taken_up in zip(taken.tokens(kind)[1], spoken_of, strict=True)]
+
+
+def in_words(
+    head: Mapping[str, float], probe: Mapping[str, float] | None = None, keys: Sequence[str | None] | None = None
+) -> str:
     """What a head looks like, from its row of `head_metrics`: "Mostly the previous token (72%)".
 
     probe: its row of `probe_heads`, without which no head is called an induction or a duplicate-token head
+    keys: as in `nameable_keys`, without which no head is called after a token that gets most of all queries together
     """
     names = {"is_induction": "Induction head", "is_duplicate": "Duplicate-token head"}
     called = [name for column, name in names.items() if probe is not None and probe[column]]
-    return ". ".join([*called, _habit(head)])
+    return ". ".join([*called, _habit(head, keys)])
 
 
-def _habit(head: Mapping[str, float]) -> str:
-    habits = {metric: head[metric.name] for metric in METRICS if metric.likeness is not None}
-    known = {metric: share for metric, share in habits.items() if not math.isnan(share)}
+def _habit(head: Mapping[str, float], keys: Sequence[str | None] | None) -> str:
     # Near tokens contain the token itself and its neighbours, special tokens often the first one: the narrower habit says more.
-    exact = {metric: share for metric, share in known.items() if metric.name != "locality"}
+    named = {metric.name: metric.likeness for metric in METRICS if metric.likeness and metric.name != "locality"}
     if head["sink"] > 0.8 * head["special"]:
-        exact = {metric: share for metric, share in exact.items() if metric.name != "special"}
-    strongest = sorted(exact, key=lambda metric: -exact[metric])[:2]
-    strong = [f"{metric.likeness} ({exact[metric]:.0%})" for metric in strongest if exact[metric] >= 0.25]
-    if strong and exact[strongest[0]] >= 0.5:
+        del named["special"]
+    shares = {likeness: head[name] for name, likeness in named.items() if not math.isnan(head[name])}
+    if keys is not None and (token := keys[int(head["strongest_key"])]) is not None:
+        shares[f"“{token}”"] = head["strongest_share"]
+    strongest = sorted(shares, key=lambda likeness: -shares[likeness])[:2]
+    strong = [f"{likeness} ({shares[likeness]:.0%})" for likeness in strongest if shares[likeness] >= 0.25]
+    if strong and shares[strongest[0]] >= 0.5:
         return f"Mostly {strong[0]}"
     if strong:
         return f"Often {' or '.join(strong)}"

@@ -13,12 +13,14 @@ from torch import Tensor
 
 from core.capturing.capture import Capture
 from core.capturing.rows import Rows
+from core.capturing.weights_only import GivenRows, WeightsOnly
 from core.models.modules import Kind
 from core.models.words import token_classes
 
 LOCAL = 5  # tokens to either side that count as near
 
-Need = Literal["one text", "token numbers", "special tokens", "punctuation"]
+Need = Literal["one text", "token numbers", "special tokens", "punctuation", "mask"]
+Taken = Capture | WeightsOnly  # one pass over a text, whatever the model exposes
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,12 +31,14 @@ class Text:
     special      [keys] bool
     punctuation  [keys] bool
     same         whether queries and keys are the tokens of one text: between two, positions and occurrences mean nothing
+    mask         whether it is known which keys a query may attend to
     """
 
     ids: NDArray[np.integer] | None
     special: NDArray[np.bool_]
     punctuation: NDArray[np.bool_]
     same: bool
+    mask: bool = True
 
     @cached_property
     def offers(self) -> frozenset[Need]:
@@ -44,6 +48,7 @@ class Text:
             "token numbers": self.ids is not None,
             "special tokens": bool(self.special.any()),
             "punctuation": bool(self.punctuation.any()),
+            "mask": self.mask,
         }
         return frozenset(need for need, is_there in there.items() if is_there)
 
@@ -59,15 +64,16 @@ class Text:
         return Occurrences(self.ids)
 
 
-def text_of(capture: Capture, kind: Kind) -> Text:
+def text_of(taken: Taken, kind: Kind) -> Text:
     """The key tokens of one kind of attention."""
-    ids = capture.target_ids if kind == "decoder" else capture.input_ids
-    _, keys = capture.shape(kind)
+    ids = taken.target_ids if kind == "decoder" else taken.input_ids
+    _, keys = taken.shape(kind)
     if len(ids) != keys:  # patches of an image have no token numbers
         nothing = np.zeros(keys, dtype=np.bool_)
         return Text(None, nothing, nothing, same=True)
-    classes = token_classes(capture.model.tokenizer, ids)
-    return Text(np.asarray(ids), classes.special, classes.punctuation, same=kind != "cross")
+    classes = token_classes(taken.model.tokenizer, ids)
+    mask = taken.model.captures  # weights alone do not say it: a pair with a weight of 0 may or may not be forbidden
+    return Text(np.asarray(ids), classes.special, classes.punctuation, same=kind != "cross", mask=mask)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +83,7 @@ class Block:
     queries  how many the whole text has
     """
 
-    rows: Rows
+    rows: Rows | GivenRows
     text: Text
     queries: int
 

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import numpy as np
 
 from core.attention.pooling import Pooled, Pooling
-from core.capturing.capture import Capture
-from core.capturing.rows import row_blocks
-from core.models.calls import Call
+from core.capturing.rows import Rows
+from core.capturing.weights_only import GivenRows
+from core.heads.quantities import Taken
 from core.models.modules import Kind
 
 SIDE = 24  # cells of a small picture, per side
 
 
 def thumbnails(
-    capture: Capture, kind: Kind | None = None, *, side: int = SIDE, on_progress: Callable[[int], None] | None = None
+    taken: Taken, kind: Kind | None = None, *, side: int = SIDE, on_progress: Callable[[int], None] | None = None
 ) -> Pooled:
-    """The weights of every head of a capture in at most `side` by `side` cells: values [layers, heads, rows, columns] float32.
+    """The weights of every head of a pass in at most `side` by `side` cells: values [layers, heads, rows, columns] float32.
 
     on_progress: called after every layer with how many are done; what it raises stops the work.
     """
-    shape = capture.shape(kind)
-    layers = [_pooled(call, shape, side) for call in capture.each_layer(kind, on_progress)]
+    shape = taken.shape(kind)
+    layers = [_pooled(blocks, shape, side) for blocks in taken.in_rows(kind, on_progress)]
     return replace(
         layers[0],
         values=np.stack([layer.values for layer in layers]).astype(np.float32),
@@ -32,9 +32,9 @@ def thumbnails(
     )
 
 
-def _pooled(call: Call, shape: tuple[int, int], side: int) -> Pooled:
+def _pooled(blocks: Iterable[Rows | GivenRows], shape: tuple[int, int], side: int) -> Pooled:
     pooling = Pooling(shape, side)
-    for rows in row_blocks(call):
+    for rows in blocks:
         allowed = rows.allowed.numpy(force=True)
         pooling.add(rows.start, rows.weights.numpy(force=True), allowed, allowed)
     return pooling.pooled()

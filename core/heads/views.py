@@ -10,7 +10,7 @@ picture and not of the text.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Literal
@@ -120,9 +120,12 @@ class Viewed:
         """(rows, columns): queries and keys, tokens or words."""
         return len(self.labels.queries), len(self.labels.keys)
 
-    def overview(self, max_cells: int = MAX_CELLS) -> Seen:
-        """The whole view in at most `max_cells` rows and columns: each cell has the number farthest from 0 among its own."""
-        return self._seen(range(self.shape[0]), range(self.shape[1]), max_cells)
+    def overview(self, max_cells: int = MAX_CELLS, on_progress: Callable[[int], None] | None = None) -> Seen:
+        """The whole view in at most `max_cells` rows and columns: each cell has the number farthest from 0 among its own.
+
+        on_progress: called now and then with how many of the rows are done; what it raises stops the work
+        """
+        return self._seen(range(self.shape[0]), range(self.shape[1]), max_cells, on_progress)
 
     def window(self, rows: range, columns: range) -> Seen:
         """A part of the view, every number of it exact."""
@@ -142,7 +145,9 @@ class Viewed:
         keys = self.capture.target_ids if self.kind == "decoder" else self.capture.input_ids
         return word_starts(tokenizer, queries), word_starts(tokenizer, keys)
 
-    def _seen(self, rows: range, columns: range, max_cells: int) -> Seen:
+    def _seen(
+        self, rows: range, columns: range, max_cells: int, on_progress: Callable[[int], None] | None = None
+    ) -> Seen:
         pooling = Pooling((len(rows), len(columns)), max_cells, start=(rows.start, columns.start))
         keys = self.capture.shape(self.kind)[1]
         at_once = max(1, 2**19 // keys // pooling.row_block) * pooling.row_block
@@ -154,6 +159,8 @@ class Viewed:
             shown = np.where(part.seen[across], part.values[across], 0)
             pooling.add(first, shown, part.seen[across], part.allowed[across])
             removed[first : first + len(wanted)] = part.removed
+            if on_progress is not None:
+                on_progress(first + len(wanted))
         return Seen(pooling.pooled(), removed)
 
     def _part(self, rows: range) -> _Part:

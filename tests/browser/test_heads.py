@@ -1,4 +1,4 @@
-"""The atlas in a browser, worked by somebody who is in a hurry: all that it draws and says against core's own numbers."""
+"""The page Heads in a browser, worked by somebody who is in a hurry: all that it draws and says against core's own numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from core import capture
-from core.heads.metrics import head_metrics
+from core.attention.ledger import strongest_pair
+from core.heads.metrics import head_metrics, most_telling
 from core.heads.patterns import blocks, columns, diagonal, match_heads, pairs
 from core.heads.probing import probe_heads
 from core.heads.thumbnails import thumbnails
@@ -61,6 +62,14 @@ def opens(app: App, pass_, layer: int, head: int) -> None:
     assert app.page.get_by_role("heading", name=f"Layer {layer}, head {head}").is_visible()
 
 
+def unfolded(app: App) -> App:
+    """With the fields beside the menu in sight; a click elsewhere folds them up."""
+    if not app.widget(state.AT_LEAST).count():
+        app.unfold("Measure and filter")
+        app.until(lambda: app.widget(state.AT_LEAST).count() == 1, "the fields do not unfold")
+    return app.idle()
+
+
 def listed(app: App) -> list[list[str]]:
     """The rows in sight of the list of heads."""
     app.until(lambda: bool(app.rows(state.RANKED)), "the list is empty")
@@ -78,19 +87,25 @@ def says(app: App, *words: str) -> None:
 
 
 def test_a_finished_atlas_without_a_click(visit, taken):
-    app = visit("/heads")
+    app = visit("/heads", height=720)
     table = head_metrics(taken)
-    app.shows({"atlas": grid(table, "sink"), "head": taken.trace(5, 11).weights})
-    strongest = table.sort_values("sink", ascending=False, kind="stable")
+    name = most_telling(table)
+    app.shows({"atlas": grid(table, name), "head": taken.trace(5, 11).weights})
+    assert parse_qs(urlsplit(app.address).query) == {state.METRIC: [name]}
+    places = [app.widget(state.picture(picture)).bounding_box() for picture in ("atlas", "head")]
+    assert len({place["y"] for place in places}) == 1, "the pictures begin at different heights"
+    assert all(place["y"] + place["height"] * 0.8 < 720 for place in places), "the first screen does not show them"
+    says(app, "Often “animal” (42%) or the first token (32%)")
+    strongest = table.sort_values(name, ascending=False, kind="stable")
     for row, (_, expected) in zip(listed(app)[:5], strongest.iterrows(), strict=False):
         assert row[:2] == [f"{expected.layer:.0f}", f"{expected['head']:.0f}"]
-        assert float(row[2]) == pytest.approx(expected.sink, abs=1e-5)
-        assert float(row[3]) == pytest.approx(expected.sink_spread, abs=1e-5)
+        assert float(row[2]) == pytest.approx(expected[name], abs=1e-5)
+        assert float(row[3]) == pytest.approx(expected[f"{name}_spread"], abs=1e-5)
     says(app, "72 heads")
 
 
 def test_heads_by_mouse_keys_and_list(visit, taken):
-    app = visit("/heads")
+    app = visit("/heads?metric=sink")
     sink = grid(head_metrics(taken), "sink")
     opens(app.click_cell("atlas", 2, 3), taken, 2, 3)
     app.shows({"atlas": sink})
@@ -129,28 +144,37 @@ def test_metrics_on_the_text_and_on_random_tokens(visit, minilm, taken_short):
     table, probe = head_metrics(taken_short), probe_heads(minilm)
     app.choose(state.METRIC, "Mean distance").shows({"atlas": grid(table, "distance")})
     app.choose(state.METRIC, "Duplicate token").shows({"atlas": grid(probe, "duplicate")})
-    assert app.value(state.MEASURED_ON) == "Random tokens, twice"
-    says(app, "standard error", f"{int(probe['is_duplicate'].sum())} of 72 do")
+    assert unfolded(app).value(state.MEASURED_ON) == "As usual: random tokens, twice"
+    says(
+        app,
+        "standard error",
+        f"{int(probe['is_duplicate'].sum())} of 72 do",
+        "Shown here: on random tokens, read twice.",
+    )
     app.choose(state.MEASURED_ON, "This text").shows({"atlas": grid(table, "duplicate")})
-    app.choose(state.MEASURED_ON, "Random tokens, twice").idle()
+    says(app, "Shown here: on this text.")
+    app.idle().choose(state.MEASURED_ON, "Random tokens, twice").idle()
     app.choose(state.METRIC, "Entropy").shows({"atlas": grid(probe, "entropy")})
 
     entropy = grid(probe, "entropy")
     bound = float(np.median(entropy).round(2))
-    app.number(state.AT_LEAST, bound).idle().number(state.FROM_LAYER, 1).idle().number(state.TO_LAYER, 3).idle()
+    unfolded(app).number(state.AT_LEAST, bound).idle().number(state.FROM_LAYER, 1).idle().number(
+        state.TO_LAYER, 3
+    ).idle()
     passes = (entropy >= bound) & np.isin(np.arange(LAYERS), (1, 2, 3))[:, None]
     assert 0 < passes.sum() < passes.size
     app.shows({"atlas": np.where(passes, entropy, np.nan)})
     assert np.array_equal(app.picture("atlas").forbidden, ~passes)
     says(app, f"{passes.sum()} of 72 heads")
+    says(app, f"Shown here: on random tokens, read twice, at least {bound:g}, from layer 1, to layer 3.")
     app.press(state.ORDER, "Lowest first").idle()
     values = [float(row[2]) for row in listed(app)]
     assert values == pytest.approx(sorted(entropy[passes])[: len(values)], abs=1e-5)
 
-    app.number(state.AT_LEAST, 99).idle()
+    unfolded(app).number(state.AT_LEAST, 99).idle()
     says(app, "No head passes")
     assert app.picture("atlas").forbidden.all()
-    app.number(state.AT_LEAST, None).idle().number(state.FROM_LAYER, None).idle().number(state.TO_LAYER, None)
+    unfolded(app).number(state.AT_LEAST, None).idle().number(state.FROM_LAYER, None).idle().number(state.TO_LAYER, None)
     app.shows({"atlas": entropy})
 
 
@@ -183,7 +207,7 @@ def test_patterns(visit, taken):
 
     app.choose(state.METRIC, "Match with a pattern")
     matches(diagonal(1))
-    app.number(state.BACK, -1)
+    unfolded(app).number(state.BACK, -1)
     matches(diagonal(-1))
     app.choose(state.LOOK_FOR, "Stripes")
     matches(columns([0, 1]))
@@ -197,17 +221,18 @@ def test_patterns(visit, taken):
     matches(pairs([(7, 2)]))
     app.write(state.PAIRS, "7-2, 9 -> 4")
     matches(pairs([(7, 2), (9, 4)]))
-    app.click_cell("head", 10, 3)
+    app.unfold("Measure and filter").click_cell("head", 10, 3)
     matches(pairs([(7, 2), (9, 4), (10, 3)]))
     app.idle().click_cell("head", 7, 2)
     matches(pairs([(9, 4), (10, 3)]))
     assert app.idle().value(state.PAIRS) == "9-4, 10-3"
+    says(app, "Shown here: drawn pairs.")
 
     bad = {
         (state.PAIRS, "9-4, x-y"): "“x-y” is no pair",
         (state.PAIRS, "99-98"): "No query of this text has a choice",
     }
-    app.number(state.AT_LEAST, 0.2).idle()
+    unfolded(app).number(state.AT_LEAST, 0.2).idle().unfold("Measure and filter")
     for (field, text), complaint in bad.items():
         app.write(field, text)
         app.until(lambda complaint=complaint: any(complaint in alert for alert in app.alerts()), complaint)
@@ -219,7 +244,7 @@ def test_patterns(visit, taken):
     app.write(state.PAIRS, "10-2")
     found = match_heads(taken, pairs([(10, 2)]))
     app.shows({"atlas": np.where(found >= 0.2, found, np.nan)})
-    assert float(app.value(state.AT_LEAST)) == 0.2
+    assert float(unfolded(app).value(state.AT_LEAST)) == 0.2
 
 
 def test_what_is_shown(visit, minilm, taken_short):
@@ -334,7 +359,9 @@ def test_a_link_with_many_settings(visit, fresh_server, smollm):
     bound = float(np.quantile(match, 0.8).round(2))
     passes = (match >= bound) & (np.arange(30) <= 20)[:, None]
     assert 3 < passes.sum() < passes.size
-    app.write(state.PAIRS, "7-2, 9-4").idle().number(state.AT_LEAST, bound).idle().number(state.TO_LAYER, 20).idle()
+    app.write(state.PAIRS, "7-2, 9-4").idle()
+    unfolded(app).number(state.AT_LEAST, bound).idle()
+    app.number(state.TO_LAYER, 20).idle().unfold("Measure and filter")
     app.click_cell("atlas", 4, 2).idle().press(state.ORDER, "Lowest first").idle()
     app.unfold("What is shown").toggle(state.LEAVE_OUT, "First token").idle().switch(state.RENORMALISE).idle()
     app.choose(state.MEAN_OF, "4.2").idle().choose(state.MEAN_OF, "7.1").idle().unfold("What is shown").idle()
@@ -343,23 +370,23 @@ def test_a_link_with_many_settings(visit, fresh_server, smollm):
     expected = viewed.overview().cells.values
     pictures = {"atlas": np.where(passes, match, np.nan), "head": expected}
     app.shows(pictures)
-    heatmap = app.idle().address, app.values(LINK), listed(app)
+    heatmap = app.idle().address, unfolded(app).values(LINK), listed(app)
     app.press(state.SHOWN_AS, "Text").idle()
     app.page.locator(".token").nth(6).click()
     app.idle().page.mouse.move(5, 5)
     app.choose(state.QUERY, 8).idle()
     shown = np.nan_to_num(viewed.window(*map(range, viewed.shape)).cells.values)
     shades_as(app, shown[6])
-    reading = app.address, app.values(LINK), listed(app)
+    reading = app.address, unfolded(app).values(LINK), listed(app)
 
     fresh.wait()
     again = visit(reading[0], at=fresh).shows({"atlas": pictures["atlas"]})
-    assert again.idle().values(LINK) == reading[1]
+    assert unfolded(again.idle()).values(LINK) == reading[1]
     assert listed(again) == reading[2]
     shades_as(again, shown[6])
     assert parse_qs(urlsplit(again.address).query) == parse_qs(urlsplit(reading[0]).query)
     again = visit(heatmap[0], at=fresh).shows(pictures)
-    assert again.idle().values(LINK) == heatmap[1]
+    assert unfolded(again.idle()).values(LINK) == heatmap[1]
     assert listed(again) == heatmap[2]
 
 
@@ -435,17 +462,36 @@ def test_bad_input(visit, minilm):
     assert parse_qs(urlsplit(app.address).query) | {"cut": []} == parse_qs(urlsplit(address).query) | {"cut": []}
 
 
-def test_fields_stay_in_place_and_in_the_address(visit):
-    """A field that moves is made anew, and Streamlit then now and then forgets that it belongs to the address."""
-    app = visit("/heads?metric=sink&text=Read+for+the+first+time")
-    field = app.widget(state.AT_LEAST).get_by_role("spinbutton")
-    field.evaluate("field => { field.isTheSame = true; }")
+def test_fields_stay_in_the_address(visit):
+    """Also while they are folded up: they are there in every run of the page."""
+    app = visit("/heads?metric=sink&text=Read+for+the+first+time&to_layer=4")
     for metric in ("Entropy", "Induction", "Match with a pattern", "Itself"):
         app.choose(state.METRIC, metric).idle()
-        assert field.evaluate("field => field.isTheSame"), metric
-    app.press(state.ATLAS_BY, "Small pictures").idle().number(state.AT_LEAST, 0.2).idle()
-    assert field.evaluate("field => field.isTheSame")
+        assert "to_layer=4" in app.address, metric
+    unfolded(app).press(state.ATLAS_BY, "Small pictures").idle().number(state.AT_LEAST, 0.2).idle()
     app.until(lambda: "least=0.2" in app.address, "the address does not know the field")
+    app.choose(state.METRIC, "Entropy").idle()
+    assert {"least=0.2", "to_layer=4", "by=pictures"} <= set(app.address.partition("?")[2].split("&"))
+
+
+def test_from_a_head_to_its_steps(visit, minilm):
+    """With text and pair, also the pair that is shown because it is the strongest, whatever was chosen there before."""
+    app = visit("/?source=own")
+    app.page.get_by_role("link", name="Heads", exact=True).click()
+    app.until(lambda: "/heads" in app.address, "Heads does not open")
+    text, pair = "Grüße: 100 % & <b>\nA second line", "Ein Ärger?"
+    app.idle().write(state.TEXT, text).idle().write(state.PAIR, pair).idle()
+    trace = capture(minilm, text, pair=pair).trace(3, 4)
+    app.click_cell("atlas", 3, 4).shows({"head": trace.weights}).idle()
+    app.page.get_by_test_id("stPageLink").get_by_role("link", name="Step by step").click()
+    app.until(lambda: "/heads" not in app.address, "Step by step does not open")
+    app.idle()
+    query, key = strongest_pair(trace)
+    expected = {state.TEXT: text, state.PAIR: pair, state.LAYER: "3", state.HEAD: "4"}
+    expected |= {state.QUERY: str(query), state.KEY: str(key)}
+    assert app.values([state.SOURCE, *expected]) == {state.SOURCE: "A real head"} | expected
+    assert parse_qs(urlsplit(app.address).query) == {name: [value] for name, value in expected.items()}
+    app.shows_trace(trace)
 
 
 def test_an_address_nobody_would_write(visit, taken):
@@ -454,8 +500,10 @@ def test_an_address_nobody_would_write(visit, taken):
         "&pins=999&pins=abc&mean_of=99.99&query=999&key=-2&from_layer=-3&to_layer=abc&kind=cross&pattern_of=1&pairs=x"
     )
     app = visit("/heads?" + strange)
-    app.shows({"atlas": grid(head_metrics(taken), "sink"), "head": taken.trace(5, 11).weights})
-    assert not app.alerts()
+    table = head_metrics(taken)
+    app.shows({"atlas": grid(table, most_telling(table)), "head": taken.trace(5, 11).weights})
+    (alert,) = app.alerts()
+    assert "The link asks for what is not here: Attention “cross”; Layer “999”" in alert
 
 
 def test_a_phone(visit):
@@ -464,6 +512,9 @@ def test_a_phone(visit):
         .map(one => one.scrollWidth - one.clientWidth)"""
     assert app.page.evaluate(widths) == [0, 0]
     for key, name in ((state.ATLAS_BY, "Small pictures"), (state.SHOWN_AS, "Lines")):
+        if key == state.ATLAS_BY:
+            unfolded(app)
+            assert app.page.evaluate(widths) == [0, 0]
         app.press(key, name).idle()
         assert app.page.evaluate(widths) == [0, 0], name
     right = app.page.evaluate(

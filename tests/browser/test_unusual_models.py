@@ -12,6 +12,7 @@ from PIL import Image, ImageDraw
 
 from core import capture, load_model
 from core.capturing.weights_only import attention_weights
+from core.heads.metrics import head_metrics
 from core.models.images import read_image
 from tests.browser.driver import App
 from tests.core.tiny_models import VIT, WEIGHTS_ONLY, number_words, randomised
@@ -142,6 +143,19 @@ def test_from_a_picture_back_to_a_text(visit: Callable[..., App], vit: Path, hou
     trace = capture(load_model("all-MiniLM-L6-v2"), SENTENCE).trace(5, 11)
     app.shows({"head": trace.weights})
     assert app.value(state.SHOWN_AS) == "Heatmap"
+
+
+def test_choosing_among_heads_of_which_only_weights_are_known(visit: Callable[..., App], gptj: Path) -> None:
+    app = visit(f"/heads?metric=sink&model={gptj}&text={NUMBERS}")
+    exposed = attention_weights(load_model(gptj), NUMBERS)
+    app.shows({SHOWN: exposed.weights(0, 0)}).click_cell("atlas", 1, 2)
+    app.shows({SHOWN: exposed.weights(1, 2)}).idle().page.keyboard.press("ArrowRight")
+    app.shows({SHOWN: exposed.weights(1, 3)}).idle().click_cell(SHOWN, 6, 2).idle()
+    assert app.picture(SHOWN).pinned == (6, 2)
+    assert app.picture("atlas").pinned == (1, 3)
+    best = np.unravel_index(head_metrics(exposed)["sink"].to_numpy().argmax(), (2, 4))
+    app.until(lambda: bool(app.rows(state.RANKED)), "the list is empty")
+    app.mark_row(state.RANKED, 0).shows({SHOWN: exposed.weights(*map(int, best))})
 
 
 @pytest.mark.parametrize("path", ["/", "/heads", "/atlas"])

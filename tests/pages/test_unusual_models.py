@@ -16,6 +16,7 @@ from tokenizers.processors import TemplateProcessing
 
 from core import capture, load_model
 from core.capturing.weights_only import attention_weights
+from core.heads.metrics import METRICS, head_metrics, most_telling
 from core.models.images import read_image
 from tests.core.tiny_models import (
     DECODER,
@@ -114,6 +115,25 @@ def test_what_a_model_hands_out_is_shown(saved, name, page):
     assert "Agrees" not in read(app.markdown)
     looks_back = bool((expected[np.triu_indices(10, 1)] == 0).all())
     assert ("Nothing goes to later tokens." in read(app.caption)) == looks_back
+
+
+@pytest.mark.parametrize("name", ["GPT-J", "DeBERTa"])
+def test_heads_of_which_only_weights_are_known_stand_in_the_grid_too(saved, name):
+    folder = saved(name, WEIGHTS_ONLY[name])
+    table = head_metrics(attention_weights(load_model(folder), TEXT))
+    app = opened("heads", folder, metric="duplicate")
+    np.testing.assert_allclose(values(app, "atlas"), table["duplicate"].to_numpy().reshape(2, 4), rtol=1e-5)
+    boxes = {box.key: box for box in app.selectbox}
+    every = {metric.label for metric in METRICS}
+    assert set(boxes[state.METRIC].options) == every - {"Entropy, share"}  # it depends on the mask, as do matches
+    assert state.MEASURED_ON not in boxes
+    strongest = app.dataframe[0].value.iloc[0]
+    assert strongest["Duplicate token"] == pytest.approx(table["duplicate"].max())
+    pictures = opened("heads", folder, metric="sink", by="pictures")
+    assert values(pictures, "atlas").shape == (2 * 11, 4 * 11)
+    name = most_telling(table)
+    opening = opened("heads", folder)
+    np.testing.assert_allclose(values(opening, "atlas"), table[name].to_numpy().reshape(2, 4), rtol=1e-5)
 
 
 def test_layer_and_head_are_chosen_in_boxes(saved):

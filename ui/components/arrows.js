@@ -21,7 +21,7 @@ export default function ({ parentElement, data, setTriggerValue }) {
         walk.presses += 1;
         setTriggerValue("step", { place: walk.place, presses: walk.presses });
     };
-    // A click on the atlas means: from here on with the keys. (Plotly covers the page while the mouse is pressed.)
+    // A click on the grid means: from here on with the keys. (Plotly covers the page while the mouse is pressed.)
     let isOnPicture = false;
     const down = (event) => { isOnPicture = Boolean(event.target.closest && event.target.closest(data.picture)); };
     const up = () => {

@@ -10,6 +10,7 @@ from core.figures.equation import TERMS, equation, middle_of
 from ui import links, state
 from ui.components import pin
 from ui.components.arrows import arrow_keys
+from ui.views.head_links import link_to_heads
 from ui.views.scene import Scene
 
 ORDER = tuple(TERMS)
@@ -35,15 +36,18 @@ def show_equation(scene: Scene, cell: tuple[int, int], opened: str) -> None:
             alt="The equation of attention, a small heatmap for each matrix: "
             + ", ".join(f"{NAMES[key]} {rows} by {columns}" for key, (rows, columns) in _shapes(scene).items()),
         )
-    arrow_keys(
-        state.picture("equation"),
-        f"Open a stage with the arrow keys. Open: {NAMES[opened]}, {BY_KEY[opened].sentence}",
-        (0, ORDER.index(opened)),
-        (1, len(ORDER)),
-        lambda _, place: _open(place),
-        words="← → walk through the equation; a click opens a matrix",
-        line=(state.EQUATION, middle_of(opened)),
-    )
+    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+        arrow_keys(
+            state.picture("equation"),
+            f"Open a stage with the arrow keys. Open: {NAMES[opened]}, {BY_KEY[opened].sentence}",
+            (0, ORDER.index(opened)),
+            (1, len(ORDER)),
+            lambda _, place: _open(place),
+            words="← → walk through the equation; a click opens a matrix",
+            line=(state.EQUATION, middle_of(opened)),
+        )
+        if scene.real is not None:
+            link_to_heads(scene.real.of, cell)
 
 
 def clicked() -> None:

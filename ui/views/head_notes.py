@@ -12,7 +12,7 @@ from ui.views.scene import RealHead
 
 
 def show_notes(head: RealHead) -> None:
-    """Above the stages of a real head: where its layer is, and what it shares."""
+    """Beside the stages of a real head: where its layer is, and what it shares."""
     show_layer_number(head.capture, head.layer, head.kind)
     show_key_sharing(head.capture, head.layer, head.head, head.kind)
 

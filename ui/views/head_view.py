@@ -1,32 +1,38 @@
-"""One head of the atlas in detail: its heatmap, its text, its lines; weighted, cleared of tokens, word by word, averaged."""
+"""One head of the grid in detail: its heatmap, its text, its lines; weighted, cleared of tokens, word by word, averaged."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 from numpy.typing import NDArray
+from streamlit.delta_generator import DeltaGenerator
 
 from core import Capture, InputError
 from core.capturing.layers import layer_labels
 from core.figures.seen import seen_figure
-from core.heads.metrics import in_words
 from core.heads.patterns import read_pairs, write_pairs
+from core.heads.quantities import Taken
 from core.heads.views import SCORES, Labels, LeftOut, Quantity, Seen, View, Viewed, around
 from core.models.modules import Kind
 from ui import state, stores
 from ui.components import pin
 from ui.components.token_view import token_view
+from ui.controls.heads_by import PATTERN
 from ui.controls.menu import menu, menu_of_several
 from ui.markdown import plain, quoted, show_error
-from ui.views import atlas
+from ui.progress import run
 from ui.views.certificate import show_certificate
+from ui.views.head_links import link_to_steps
 from ui.views.head_notes import show_key_sharing
+from ui.views.heads_grid import choose, looks_like
 from ui.views.patches import choose_patch, show_patches
 from ui.views.pictures import show_heatmap
+from ui.views.weights_only import show_weights
 
 LOOKS = {"heatmap": "Heatmap", "text": "Text", "lines": "Lines", "picture": "On the picture"}
 OF_TEXTS, OF_IMAGES = ("heatmap", "text", "lines"), ("heatmap", "picture")
@@ -53,29 +59,56 @@ WORDS_ABOUT = {
 }
 LEFT_OUT: dict[LeftOut, str] = {"first": "First token", "special": "Special tokens"}
 DIRECTIONS = {"from": "what it attends to", "to": "what attends to it"}
+HEIGHT, LEAST_HEIGHT = 560, 400  # of the heatmap in pixels: short texts leave room for what is below
+PER_ROW, AXIS = 22, 80
+CONTROLS = 40  # the height of a row of them
 LOUPE = 32  # tokens a side of the exact part of a long text
 IN_TEXT = 192  # tokens of a long text that are shown as text
 
 
-def show_head(of: stores.KindRequest, capture: Capture, layer: int, head: int, measured: pd.DataFrame | None) -> None:
-    _title(of, capture, layer, head, measured)
-    shown_as, view = _choose_view(of, capture, layer, head)
+def show_head(of: stores.KindRequest, taken: Taken, layer: int, head: int, measured: pd.DataFrame | None) -> None:
+    pin.listen(partial(_clicked, taken, of.kind))  # before the pictures: whoever sees one may click at once
+    above = st.container(gap="xsmall")
+    with above:
+        link = _title(of, taken, layer, head, measured)
+    if isinstance(taken, Capture):
+        with above:
+            shown_as, view = _choose_view(of, taken, layer, head)
+        cell = _show_view(of, taken, shown_as, view)
+        with st.container():
+            show_key_sharing(taken, layer, head, of.kind)
+            show_certificate(stores.certificate(stores.HeadRequest(of.text, of.kind, layer, head)))
+    else:
+        with above:
+            st.space(CONTROLS)  # there is nothing to choose, but the pictures begin at one height
+        cell = show_weights(taken, layer, head, in_column=True)
+    with link:
+        link_to_steps(stores.HeadRequest(of.text, of.kind, layer, head), cell)
+
+
+def _show_view(of: stores.KindRequest, capture: Capture, shown_as: str, view: View) -> tuple[int, int] | None:
+    """The (query, key) that is chosen; None where it is none of tokens."""
     try:
         viewed = Viewed(capture, of.kind, view)
-        whole = stores.overview(of, viewed)
+        whole = _overview(of, viewed)
     except InputError as error:
         show_error(error)
-        return
-    pin.listen(lambda: _clicked(capture, of.kind))
+        return None
+    if whole is None:
+        return None
 
     def exact(rows: range, columns: range) -> NDArray[np.floating]:
         return viewed.window(rows, columns).cells.values
 
     labels, size = viewed.labels, viewed.shape
     picture = st.container()
-    cell = pin.pinned_among(size, viewed.strongest(whole), exact)
-    if shown_as != "picture":
-        _list_pins(labels)
+    with st.container():
+        cell = pin.pinned_among(size, viewed.strongest(whole), exact)
+        if shown_as != "picture":
+            _list_pins(labels)
+        _say_cell(exact(range(cell[0], cell[0] + 1), range(cell[1], cell[1] + 1)), viewed, cell)
+        if shown_as == "heatmap" and max(size) > LOUPE:
+            _loupe(viewed, cell)
     with picture:
         if shown_as == "picture":
             show_patches(
@@ -86,35 +119,49 @@ def show_head(of: stores.KindRequest, capture: Capture, layer: int, head: int, m
         else:
             _text(viewed, cell, lines=shown_as == "lines")
         _remarks(viewed, whole)
-    _say_cell(exact(range(cell[0], cell[0] + 1), range(cell[1], cell[1] + 1)), viewed, cell)
-    if shown_as == "heatmap" and max(size) > LOUPE:
-        _loupe(viewed, cell)
-    show_key_sharing(capture, layer, head, of.kind)
-    show_certificate(stores.certificate(stores.HeadRequest(of.text, of.kind, layer, head)))
+    return None if view.by_word else cell
 
 
-def _title(of: stores.KindRequest, capture: Capture, layer: int, head: int, measured: pd.DataFrame | None) -> None:
-    label = layer_labels(capture, of.kind)[layer]
+def _overview(of: stores.KindRequest, viewed: Viewed) -> Seen | None:
+    """The whole view; None while it is not wanted, as the mean of very many heads may not be."""
+    with st.container():  # keeps its place when there is nothing to show in it
+        if (of, viewed.view) in stores.views:
+            return stores.overview(of, viewed)
+        heads = len(viewed.view.heads)
+        return run(
+            lambda on_progress: stores.overview(of, viewed, on_progress),
+            ("overview", of, viewed.view),
+            f"Taking the mean of {heads} heads" if heads > 1 else "Drawing the head",
+            viewed.shape[0],
+            unit=viewed.labels.unit,
+        )
+
+
+def _title(
+    of: stores.KindRequest, taken: Taken, layer: int, head: int, measured: pd.DataFrame | None
+) -> DeltaGenerator:
+    """Which head this is and what it looks like; gives the place for a link beside it."""
+    label = layer_labels(taken, of.kind)[layer]
     in_model = f" (layer {label.number} of the model)" if label.number != layer else ""
-    st.subheader(f"Layer {layer}{in_model}, head {head}", anchor=False)
     remarks = []
     if measured is not None:
-        row = layer * capture.heads(of.kind) + head
-        probe = atlas.known_probe(of)
-        found = in_words(measured.iloc[row].to_dict(), None if probe is None else probe.iloc[row].to_dict())
-        remarks.append(f"{found} on this {'image' if capture.model.reads_images else 'text'}")
+        row = layer * taken.heads(of.kind) + head
+        remarks += looks_like(of, taken, measured.iloc[row : row + 1])
     if label.words:
         remarks.append(f"this layer: {label.words}")
-    st.caption(plain(" · ".join(remarks)))
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        st.subheader(f"Layer {layer}{in_model}, head {head}", anchor=False, width="content")
+        st.caption(plain(" · ".join(remarks)), width="stretch")
+        return st.container(width="content")
 
 
 def _choose_view(of: stores.KindRequest, capture: Capture, layer: int, head: int) -> tuple[str, View]:
     """What the controls above the picture ask for: how it is shown, and the view."""
-    looks, more = st.columns([5, 3], vertical_alignment="center")
-    with looks:
+    row = st.container(horizontal=True, horizontal_alignment="distribute")
+    with row:
         looks_there = {word: LOOKS[word] for word in (OF_TEXTS if capture.grid is None else OF_IMAGES)}
         shown_as = menu("Shown as", state.SHOWN_AS, looks_there, look="buttons", label_visibility="collapsed")
-    with more, st.popover("What is shown", icon=":material/tune:", width="stretch"):
+    with row, st.popover("What is shown", icon=":material/tune:"):
         quantity = QUANTITIES[menu("Numbers", state.QUANTITY, NUMBERS)]
         offered = {word: name for word, name in LEFT_OUT.items() if word == "first" or not capture.model.reads_images}
         left_out = menu_of_several("Leave out as keys", state.LEAVE_OUT, offered, disabled=quantity in SCORES)
@@ -174,7 +221,8 @@ def _figure(
 def _heatmap(viewed: Viewed, whole: Seen, cell: tuple[int, int]) -> None:
     labels = viewed.labels
     marked = [place for place in _pinned_tokens(len(labels.queries)) if place != cell[0]]
-    figure = _figure(viewed, whole, labels.queries, labels.keys, pinned=cell, marked=marked, height=560)
+    height = max(LEAST_HEIGHT, min(PER_ROW * len(labels.queries) + AXIS, HEIGHT))
+    figure = _figure(viewed, whole, labels.queries, labels.keys, pinned=cell, marked=marked, height=height)
     show_heatmap(figure, "head", f"Heatmap of queries by keys, a {labels.unit} each.")
 
 
@@ -275,21 +323,24 @@ def _say_cell(values: NDArray[np.floating], viewed: Viewed, cell: tuple[int, int
         st.markdown(f"{query} → {key}: **{value:.4g}**")
 
 
-def _clicked(capture: Capture, kind: Kind) -> None:
-    """A click on the atlas chooses a head; on the head it chooses a pair, or draws the pattern that is searched for."""
-    queries, keys = capture.tokens(kind)
-    if head := pin.clicked_in("layer", "head", (capture.layers(kind), capture.heads(kind))):
-        atlas.choose(*head)
-    elif patch := capture.grid and pin.clicked_in("patch_row", "patch_column", capture.grid):
-        choose_patch(capture, *patch)
-    elif _is_drawing() and (pair := pin.clicked_in("query", "key", (len(queries), len(keys)))):
+def _clicked(taken: Taken, kind: Kind) -> None:
+    """A click on the grid chooses a head; on the head it chooses a pair, or draws the pattern that is searched for."""
+    if head := pin.clicked_in("layer", "head", (taken.layers(kind), taken.heads(kind))):
+        choose(*head)
+    elif isinstance(taken, Capture) and (patch := _clicked_patch(taken)):
+        choose_patch(taken, *patch)
+    elif _is_drawing() and (pair := pin.clicked_in("query", "key", taken.shape(kind))):
         _toggle_pair(pair)
     else:
         pin.pin_clicked()
 
 
+def _clicked_patch(capture: Capture) -> tuple[int, int] | None:
+    return None if capture.grid is None else pin.clicked_in("patch_row", "patch_column", capture.grid)
+
+
 def _is_drawing() -> bool:
-    searches = st.session_state.get(state.METRIC) == atlas.PATTERN
+    searches = st.session_state.get(state.METRIC) == PATTERN
     return searches and st.session_state.get(state.LOOK_FOR) == "pairs"
 
 

@@ -113,20 +113,25 @@ def real_head() -> Scene | None:
 
 
 def choose_text(
-    *, more: bool = False, max_tokens: int | None = stores.MAX_TOKENS, measuring: bool = False
+    *,
+    more: bool = False,
+    max_tokens: int | None = stores.MAX_TOKENS,
+    measuring: bool = False,
+    on_weights: Callable[[stores.TextRequest, WeightsOnly, list], None] | None = None,
 ) -> tuple[stores.TextRequest, Capture, list] | None:
     """The pass of the chosen model over the text, and the places left for the choice of layer and head.
 
-    None after saying what is wrong, or after showing the weights of a model that exposes nothing else.
+    None after saying what is wrong, or after showing what there is of a model that exposes only its weights.
 
     more: also ask for the second text that some models read, and name the layers that cannot be shown
     max_tokens: a limit, where the page cannot show as many as the model can read
     measuring: whether the page goes on to measure every head, which belongs to what is announced
+    on_weights: shows a model that exposes only its weights; None: one of its heads, which is chosen here
     """
     progress = st.empty()  # above the text, which on a phone fills most of the first screen
     words, which = st.columns(2)
     with words:
-        text_place = st.container()
+        text_place = st.container(horizontal=True)
         problem = st.container()
     with which, st.container(horizontal=True):
         model_place = st.container(width="stretch")
@@ -139,22 +144,15 @@ def choose_text(
             request = _image(name)
         else:
             text = st.text_area("Text", SENTENCE, key=state.TEXT, bind="query-params", height=68)
-            pair = target = None
-            if more and model is not None and model.captures:
-                with which:  # beside the text, which is higher than one line of fields
-                    pair, target = _second_text(model)
+            pair, target = _second_text(model) if more and model is not None and model.captures else (None, None)
             request = stores.TextRequest(name, text, pair, target)
     if model is None or request is None:
         return None
     beside = {"model": model_place, "text": problem, "image": problem}
     if not model.captures and not model.reads_images:
-        weights = _read(request, _exposed, beside)
-        if weights is not None:
-            with places[0]:
-                layer = number_picker("Layer", state.LAYER, weights.layers(), 0)
-            with places[1]:
-                head = number_picker("Head", state.HEAD, weights.heads(), 0)
-            show_weights(weights, layer, head)
+        exposed = _read(request, _exposed, beside)
+        if exposed is not None:
+            (on_weights or _show_exposed)(*exposed, places)
         return None
     passed = _read(request, lambda wanted: _captured(wanted, model, max_tokens, measuring), beside)
     if passed is not None and more:
@@ -190,7 +188,7 @@ def _second_text(model: Model) -> tuple[str | None, str | None]:
     """The second field that the model has a use for: a text to pair with, or what its decoder has written so far."""
     pair = target = None
     if model.takes_pairs:
-        pair = st.text_input("Second text (optional)", key=state.PAIR, bind="query-params")
+        pair = st.text_input("Second text (optional)", key=state.PAIR, bind="query-params", width=170)
     if model.is_encoder_decoder:
         target = st.text_input("What the decoder has written (optional)", key=state.TARGET, bind="query-params")
     return pair or None, target or None
@@ -246,9 +244,17 @@ def _captured(
     return None if capture is None else (request, capture)
 
 
-def _exposed(request: stores.TextRequest) -> WeightsOnly:
+def _exposed(request: stores.TextRequest) -> tuple[stores.TextRequest, WeightsOnly]:
     with st.spinner("Reading the text"):
-        return stores.weights_only(request)
+        return request, stores.weights_only(request)
+
+
+def _show_exposed(_: stores.TextRequest, weights: WeightsOnly, places: list) -> None:
+    with places[0]:
+        layer = number_picker("Layer", state.LAYER, weights.layers(), 0)
+    with places[1]:
+        head = number_picker("Head", state.HEAD, weights.heads(), 0)
+    show_weights(weights, layer, head)
 
 
 def _count(request: stores.TextRequest, model: Model, max_tokens: int | None) -> tuple[int, int]:
@@ -264,7 +270,7 @@ def choose_head(request: stores.TextRequest, capture: Capture, places: list) -> 
     return RealHead(request, capture, *choose_place(request, capture, places))
 
 
-def choose_place(request: stores.TextRequest, capture: Capture, places: list) -> tuple[Kind, int, int]:
+def choose_place(request: stores.TextRequest, capture: Capture | WeightsOnly, places: list) -> tuple[Kind, int, int]:
     """Kind of attention, layer and head."""
     kinds: dict[Kind, str] = {kind: kind for kind in capture.kinds}
     kind: Kind

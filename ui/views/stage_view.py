@@ -37,7 +37,9 @@ def show_stages(scene: Scene, change: Change | None) -> Ledger:
         changed = None
     shown = changed or scene
     stage = BY_KEY[opened_stage()]
-    line = st.container()
+    line = st.container(gap=None)  # the listener takes no room
+    with line:
+        pin.listen(clicked)  # before the pictures: whoever sees one may click at once
     picture, explanation = st.columns([7, 5] if changed is None else [3, 2], gap="medium")
     with explanation:
         strongest = shown.head.strongest(shown.overview)
@@ -54,7 +56,6 @@ def show_stages(scene: Scene, change: Change | None) -> Ledger:
             show_certificate(scene.certificate, of_original=changed is not None)
         else:
             st.caption(plain(scene.origin))
-    pin.listen(clicked)
     return ledger
 
 

@@ -14,18 +14,26 @@ from ui.markdown import plain, quoted
 from ui.views.pictures import show_heatmap
 
 
-def show_weights(exposed: WeightsOnly, layer: int, head: int) -> None:
-    """One head's weights, the chosen pair, and that nothing more is known."""
+def show_weights(exposed: WeightsOnly, layer: int, head: int, *, in_column: bool = False) -> tuple[int, int]:
+    """One head's weights, the chosen pair, and that nothing more is known. Gives the (query, key) that is chosen.
+
+    in_column  everything one below the other, on a page that has a title for it and listens to clicks
+    """
+    picture = st.container() if in_column else None
     network = type(exposed.model.network).__name__
     st.info(
         plain(f"{network} exposes only its attention weights. The stages before them cannot be shown."),
         icon=":material/visibility_off:",
     )
-    weights, tokens = exposed.weights(layer, head), exposed.tokens()
-    pin.listen()
-    picture, beside = st.columns([7, 4], gap="medium")
+    weights, (tokens, _) = exposed.weights(layer, head), exposed.tokens()
+    if not in_column:
+        pin.listen()
+    beside = st.container()
+    if picture is None:
+        picture, beside = st.columns([7, 4], gap="medium")
     with beside:
-        st.subheader(f"Layer {layer}, head {head}", anchor=False)
+        if not in_column:
+            st.subheader(f"Layer {layer}, head {head}", anchor=False)
         query, key = pin.pinned_among(
             weights.shape,
             strongest_cell(weights),
@@ -45,10 +53,11 @@ def show_weights(exposed: WeightsOnly, layer: int, head: int) -> None:
             Axis("key", tokens=tokens, pinned=key),
             name="weight",
             scale="share",
-            height=560,
+            height=440 if in_column else 560,
             width=520,
         )
         show_heatmap(figure, "exposed weights", "Weights: heatmap of queries by keys.")
+    return query, key
 
 
 def _looks_back_only(weights: NDArray[np.floating]) -> bool:

@@ -104,13 +104,13 @@ def test_a_text_and_its_tokens(minilm):
     config = t.MPNetConfig(**SMALL | {"vocab_size": len(minilm.tokenizer)}, max_position_embeddings=66)
     model = load_model(randomised(t.MPNetModel(config)), tokenizer=minilm.tokenizer)
     taken = attention_weights(model, "the cat sat")
-    assert taken.tokens() == ("[CLS]", "the", "cat", "sat", "[SEP]")
+    assert taken.tokens() == (("[CLS]", "the", "cat", "sat", "[SEP]"),) * 2
     assert taken.weights(0, 0).shape == (5, 5)
     with pytest.raises(InputError, match="blank"):
         attention_weights(model, " ")
     with pytest.raises(TooLongError, match="at most 10 can be read"):
         attention_weights(model, "the cat sat " * 9, max_tokens=10)
-    assert len(attention_weights(model, "the cat sat " * 9, max_tokens=10, truncate=True).tokens()) == 10
+    assert len(attention_weights(model, "the cat sat " * 9, max_tokens=10, truncate=True).input_ids) == 10
 
 
 def test_of_an_encoder_decoder_the_encoder():
@@ -187,3 +187,21 @@ def test_a_model_that_cannot_read_tokens_is_refused_in_words():
     model = load_model(t.ResNetModel(t.ResNetConfig(**sizes)))
     with pytest.raises(NoAttentionError, match="ResNetModel could not be asked for its attention weights"):
         attention_weights(model, input_ids=[1, 2])
+
+
+def test_weights_answer_what_a_capture_answers():
+    taken = attention_weights(load_model(randomised(WEIGHTS_ONLY["BLOOM"]())), input_ids=IDS)
+    assert (taken.kinds, taken.layers("self"), taken.heads("self"), taken.shape("self")) == (("self",), 2, 4, (12, 12))
+    done = []
+    for layer, blocks in enumerate(taken.in_rows("self", done.append)):
+        rows = list(blocks)
+        assert [block.start for block in rows] == [0, *(block.stop for block in rows[:-1])]
+        found = torch.cat([block.weights for block in rows], dim=1)
+        np.testing.assert_array_equal(found[2], taken.weights(layer, 2))
+        np.testing.assert_allclose(rows[0].masked.softmax(-1), rows[0].weights, atol=1e-6)
+        assert rows[0].scores.isfinite().all()
+        np.testing.assert_array_equal(rows[0].at(torch.tensor([[0, 99]] * 12))[2, :, 0], taken.weights(layer, 2)[:, 0])
+    assert done == [1, 2]
+    for ask in (taken.tokens, taken.layers, taken.heads, taken.shape, lambda kind: list(taken.in_rows(kind))):
+        with pytest.raises(InputError, match="Of cross attention no weights are kept, only of self"):
+            ask("cross")

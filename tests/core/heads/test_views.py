@@ -209,3 +209,20 @@ def test_what_cannot_be_shown_is_refused(taken):
 def test_a_window_around_a_place(place, length, expected):
     assert around(place, length, 10) == expected
     assert place in around(place, length, 10)
+
+
+def test_a_mean_can_be_watched_and_stopped(smollm):
+    taken = capture(smollm, "The dog barks. " * 400)
+    viewed = Viewed(taken, "self", View(heads=((3, 1), (20, 4))))
+    seen = []
+    expected = viewed.overview(on_progress=seen.append)
+    assert len(seen) > 2
+    assert seen == sorted(seen)
+    assert seen[-1] == len(taken.input_ids)
+    np.testing.assert_array_equal(expected.cells.values, viewed.overview().cells.values)
+
+    def stop(_):
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        viewed.overview(on_progress=stop)

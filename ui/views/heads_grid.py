@@ -1,4 +1,4 @@
-"""The atlas: every head of a pass in a grid, by a number or as small pictures, with a list that can be filtered."""
+"""Every head of a pass in a grid, by a number or as small pictures, with a list; both can be filtered."""
 
 from __future__ import annotations
 
@@ -9,33 +9,25 @@ import pandas as pd
 import streamlit as st
 from numpy.typing import NDArray
 
-from core import Capture, InputError
+from core import InputError
 from core.attention.masks import Predicate
 from core.capturing.layers import layer_labels
 from core.figures.atlas import metric_grid, small_pictures
-from core.heads.metrics import METRICS, Metric, in_words
+from core.figures.labels import visible
+from core.heads.metrics import METRICS, Metric, in_words, most_telling, nameable_keys
 from core.heads.patterns import blocks, columns, diagonal, pairs, read_keys, read_pairs
 from core.heads.probing import SCORES
-from ui import links, state, stores
+from core.heads.quantities import Taken
+from ui import state, stores
 from ui.components.arrows import arrow_keys
+from ui.controls.heads_by import ByMetric, ByPattern, heads_by
 from ui.controls.menu import menu
 from ui.markdown import plain, show_error
 from ui.progress import run
 from ui.views.pictures import show_heatmap
 
-PATTERN = "pattern"
-ON = {"text": "This text", "random": "Random tokens, twice"}
-DRAWN_AS = {"colours": "Colours", "pictures": "Small pictures"}
-PATTERNS = {
-    "diagonal": "Diagonal",
-    "first": "First token",
-    "stripes": "Stripes",
-    "blocks": "Blocks",
-    "pairs": "Drawn pairs",
-}
 ORDERS = {"highest": "Highest first", "lowest": "Lowest first"}
-OPENS_BY = "sink"
-HEIGHT = 470
+HEIGHT = 400
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,45 +45,7 @@ class Ranking:
     caption: str
 
 
-def show_atlas(request: stores.KindRequest, capture: Capture, chosen: tuple[int, int], measured: pd.DataFrame) -> None:
-    """The grid and the list of all heads; measured: their metrics on this text."""
-    by, drawn = st.columns([4, 5], vertical_alignment="bottom")
-    is_image = capture.model.reads_images  # which has no words, and so no metrics of words
-    offered = {metric.name: metric for metric in METRICS if not is_image or np.isfinite(measured[metric.name]).any()}
-    with by:
-        labels = {name: metric.label for name, metric in offered.items()}
-        name = menu("Heads by", state.METRIC, labels | {PATTERN: "Match with a pattern"}, opening=OPENS_BY)
-        links.remember(state.METRIC, [name])  # also the one that it opens with, or an old link could not be told apart
-    with drawn:
-        shown_as = menu("Drawn as", state.ATLAS_BY, DRAWN_AS, look="buttons")
-    # A container, whatever comes and goes in it: columns that moved would hold new widgets, and Streamlit now and then forgets
-    # that those belong to the address.
-    with st.container():
-        ranking = (
-            _by_pattern(request, capture) if name == PATTERN else _by_metric(request, capture, offered[name], measured)
-        )
-    if ranking is None:
-        return
-    left_out = _filter(ranking)
-    if shown_as == "pictures":
-        _show_pictures(request, capture, chosen, left_out)
-    else:
-        figure = metric_grid(
-            ranking.values, ranking.label, signed=ranking.signed, chosen=chosen, left_out=left_out, height=HEIGHT
-        )
-        show_heatmap(figure, "atlas", f"All heads by {ranking.label}: a grid of layers by heads.")
-    arrow_keys(
-        state.picture("atlas"),
-        f"Choose a head with the arrow keys. Chosen: layer {chosen[0]}, head {chosen[1]}.",
-        chosen,
-        ranking.values.shape,
-        choose,
-    )
-    st.caption(ranking.caption)
-    _show_list(request, capture, ranking, measured, left_out)
-
-
-def measure(request: stores.KindRequest, capture: Capture) -> pd.DataFrame | None:
+def measure(request: stores.KindRequest, taken: Taken) -> pd.DataFrame | None:
     """The metrics of every head on this text; None while they are not wanted."""
     with st.container():  # keeps its place when there is nothing to show in it
         if request in stores.metrics:
@@ -100,24 +54,69 @@ def measure(request: stores.KindRequest, capture: Capture) -> pd.DataFrame | Non
             lambda on_progress: stores.measured(request, on_progress),
             ("measure", request),
             "Measuring every head",
-            capture.layers(request.kind),
+            taken.layers(request.kind),
         )
 
 
-def _by_metric(request: stores.KindRequest, capture: Capture, metric: Metric, measured: pd.DataFrame) -> Ranking | None:
-    """A metric on this text or on the probe. Induction and duplicates are a matter for the probe, unless one says so."""
-    read = "image" if capture.model.reads_images else "text"
-    probes = read == "text" and request.kind == "self"
-    on = default = "random" if metric.name in SCORES and probes else "text"
-    place, about = st.columns([5, 4], vertical_alignment="bottom")
-    with place:
-        if probes:
-            on = menu("Measured on", state.MEASURED_ON, {"usual": f"As usual: {ON[default].lower()}"} | ON)
-            on = default if on == "usual" else on
-    with about if probes else place:
-        _explain(metric)
-    shape = (capture.layers(request.kind), capture.heads(request.kind))
-    if on == "text":
+def show_grid(request: stores.KindRequest, taken: Taken, chosen: tuple[int, int], measured: pd.DataFrame) -> None:
+    """The grid and the list of all heads; measured: their metrics on this text."""
+    with st.container(gap="xsmall"):
+        with st.container(horizontal=True, vertical_alignment="bottom"):
+            st.subheader("All heads by", anchor=False, width="content")
+        wanted = heads_by(
+            _offered(taken, measured),
+            most_telling(measured, known_probe(request)),
+            patterns=taken.model.captures,  # a match is corrected for chance, which depends on the mask
+            probes=_can_be_probed(request, taken),
+            deepest=taken.layers(request.kind) - 1,
+        )
+    with st.container():  # progress, and what is wrong: outside the popover, where it is seen
+        if isinstance(wanted.by, ByPattern):
+            ranking = _by_pattern(request, taken, wanted.by)
+        else:
+            ranking = _by_metric(request, taken, wanted.by, measured)
+    if ranking is None:
+        return
+    left_out = wanted.bounds.left_out(ranking.values)
+    with st.container():  # or what is below would move once the pictures are known, and the keys lose their focus
+        if wanted.drawn_as == "pictures":
+            _show_pictures(request, taken, chosen, left_out)
+        else:
+            figure = metric_grid(
+                ranking.values, ranking.label, signed=ranking.signed, chosen=chosen, left_out=left_out, height=HEIGHT
+            )
+            show_heatmap(figure, "atlas", f"All heads by {ranking.label}: a grid of layers by heads.")
+    with st.container():
+        arrow_keys(
+            state.picture("atlas"),
+            f"Choose a head with the arrow keys. Chosen: layer {chosen[0]}, head {chosen[1]}.",
+            chosen,
+            ranking.values.shape,
+            choose,
+        )
+        if remarks := (*wanted.by.remarks, *wanted.bounds.remarks):
+            st.caption(f":material/tune: Shown here: {plain(', '.join(remarks))}.")
+        st.caption(ranking.caption)
+        _show_list(request, taken, ranking, measured, left_out)
+
+
+def _offered(taken: Taken, measured: pd.DataFrame) -> dict[str, Metric]:
+    """The metrics that mean something for such a model, by name: whatever the text is, where it reads texts."""
+    if taken.model.reads_images:  # which have no words
+        return {metric.name: metric for metric in METRICS if np.isfinite(measured[metric.name]).any()}
+    return {metric.name: metric for metric in METRICS if taken.model.captures or "mask" not in metric.needs}
+
+
+def _can_be_probed(request: stores.KindRequest, taken: Taken) -> bool:
+    return taken.model.captures and not taken.model.reads_images and request.kind == "self"
+
+
+def _by_metric(request: stores.KindRequest, taken: Taken, by: ByMetric, measured: pd.DataFrame) -> Ranking | None:
+    """A metric on this text or on the probe."""
+    metric = by.metric
+    shape = (taken.layers(request.kind), taken.heads(request.kind))
+    if by.on == "text":
+        read = "image" if taken.model.reads_images else "text"
         notes = {"spread": grid(measured, f"{metric.name}_spread", shape)}
         caption = f"{metric.words} Mean over the queries of this {read}; spread: their standard deviation."
         if read == "image":
@@ -147,14 +146,6 @@ def grid(table: pd.DataFrame, column: str, shape: tuple[int, int]) -> NDArray:
     return table[column].to_numpy().reshape(shape)
 
 
-def _explain(metric: Metric) -> None:
-    with st.popover("What is this?", icon=":material/info:"):
-        st.markdown(f"**{metric.label}** {metric.words}")
-        st.latex(metric.formula)
-        unit = f" {metric.unit}" if metric.unit else ""
-        st.markdown(f"From {metric.low} to {metric.high}{unit}. Source: {plain(metric.source)}.")
-
-
 def _probe(request: stores.KindRequest) -> pd.DataFrame | None:
     name = request.text.model
     try:
@@ -181,10 +172,18 @@ def known_probe(request: stores.KindRequest) -> pd.DataFrame | None:
     return stores.probed(name) if request.kind == "self" and name in stores.probes else None
 
 
-def _by_pattern(request: stores.KindRequest, capture: Capture) -> Ranking | None:
+def looks_like(request: stores.KindRequest, taken: Taken, measured: pd.DataFrame) -> list[str]:
+    """What each of these rows of the metrics looks like, in words. Tokens in them are as others wrote them."""
+    known = known_probe(request)
+    probes = [None] * len(measured) if known is None else known.iloc[measured.index].to_dict("records")
+    keys = [None if key is None else visible(key) for key in nameable_keys(taken, request.kind)]
+    return [in_words(row, probe, keys) for row, probe in zip(measured.to_dict("records"), probes, strict=True)]
+
+
+def _by_pattern(request: stores.KindRequest, taken: Taken, by: ByPattern) -> Ranking | None:
     try:
-        words, details, pattern = _pick_pattern()
-        wanted = stores.MatchRequest(request, words, details)
+        details, pattern = _read_pattern(by)
+        wanted = stores.MatchRequest(request, by.pattern, details)
         if wanted in stores.matches:
             values = stores.matched(wanted, pattern)
         else:
@@ -192,7 +191,7 @@ def _by_pattern(request: stores.KindRequest, capture: Capture) -> Ranking | None
                 lambda on_progress: stores.matched(wanted, pattern, on_progress),
                 wanted,
                 "Comparing every head",
-                capture.layers(request.kind),
+                taken.layers(request.kind),
             )
     except InputError as error:
         show_error(error)
@@ -206,63 +205,24 @@ def _by_pattern(request: stores.KindRequest, capture: Capture) -> Ranking | None
     return Ranking("Match", values, {}, True, caption)
 
 
-def _pick_pattern() -> tuple[str, str, Predicate]:
-    kind, detail = st.columns([5, 4], vertical_alignment="bottom")
-    with kind:
-        name = menu("Pattern", state.LOOK_FOR, PATTERNS)
-    with detail:
-        if name == "diagonal":
-            back = st.number_input("Positions back", -64, 4096, 1, key=state.BACK, bind="query-params")
-            return name, str(back), diagonal(back)
-        if name == "first":
-            return name, "", columns([0])
-        if name == "stripes":
-            text = st.text_input("Key positions", "0, 1", key=state.STRIPES, bind="query-params", max_chars=400)
-            keys = read_keys(text)
-            return name, str(keys), columns(keys)
-        if name == "blocks":
-            size = st.number_input("Tokens a block", 2, 4096, 4, key=state.BLOCK_LENGTH, bind="query-params")
-            return name, str(size), blocks(size)
-        text = st.text_input(
-            "Pairs, query-key",
-            "7-2",
-            key=state.PAIRS,
-            bind="query-params",
-            max_chars=2000,
-            help="While this is chosen, a click on the large picture adds its cell or takes it away.",
-        )
-    cells = read_pairs(text)
-    return name, str(sorted(set(cells))), pairs(cells)
-
-
-def _filter(ranking: Ranking) -> NDArray[np.bool_] | None:
-    """[layers, heads] of True where a head does not pass; None where nothing is asked for."""
-    least, first, last = st.columns(3)
-    deepest = len(ranking.values) - 1
-    with least:
-        at_least = st.number_input(
-            "At least", value=None, step=0.1, placeholder="any", key=state.AT_LEAST, bind="query-params"
-        )
-    with first:
-        from_layer = st.number_input(
-            "From layer", 0, 999, None, placeholder="0", key=state.FROM_LAYER, bind="query-params"
-        )
-    with last:
-        to_layer = st.number_input(
-            "To layer", 0, 999, None, placeholder=str(deepest), key=state.TO_LAYER, bind="query-params"
-        )
-    if at_least is None and from_layer is None and to_layer is None:
-        return None
-    layers = np.arange(len(ranking.values))[:, None]
-    passes = (layers >= (from_layer or 0)) & (layers <= (deepest if to_layer is None else to_layer))
-    passes = np.broadcast_to(passes, ranking.values.shape)
-    if at_least is not None:
-        passes = passes & (np.nan_to_num(ranking.values, nan=-np.inf) >= at_least)
-    return ~passes
+def _read_pattern(by: ByPattern) -> tuple[str, Predicate]:
+    """What tells this pattern from others of its kind, and the pattern. Raises InputError."""
+    match by.pattern:
+        case "diagonal":
+            return by.detail, diagonal(int(by.detail))
+        case "stripes":
+            keys = read_keys(by.detail)
+            return str(keys), columns(keys)
+        case "blocks":
+            return by.detail, blocks(int(by.detail))
+        case "pairs":
+            cells = read_pairs(by.detail)
+            return str(sorted(set(cells))), pairs(cells)
+    return "", columns([0])
 
 
 def _show_pictures(
-    request: stores.KindRequest, capture: Capture, chosen: tuple[int, int], left_out: NDArray[np.bool_] | None
+    request: stores.KindRequest, taken: Taken, chosen: tuple[int, int], left_out: NDArray[np.bool_] | None
 ) -> None:
     small = (
         stores.small_pictures(request)
@@ -271,7 +231,7 @@ def _show_pictures(
             lambda on_progress: stores.small_pictures(request, on_progress),
             ("pictures", request),
             "Drawing every head",
-            capture.layers(request.kind),
+            taken.layers(request.kind),
         )
     )
     if small is None:
@@ -285,7 +245,7 @@ def _show_pictures(
 
 def _show_list(
     request: stores.KindRequest,
-    capture: Capture,
+    taken: Taken,
     ranking: Ranking,
     measured: pd.DataFrame,
     left_out: NDArray[np.bool_] | None,
@@ -299,11 +259,9 @@ def _show_list(
     if not len(heads):
         st.info("No head passes. Lower the bound or widen the layers.", icon=":material/filter_alt:")
         return
-    labels = layer_labels(capture, request.kind)
+    labels = layer_labels(taken, request.kind)
     at = tuple(heads.T)
     rows = measured.iloc[at[0] * ranking.values.shape[1] + at[1]]
-    known = known_probe(request)
-    probes = known.iloc[rows.index].to_dict("records") if known is not None else [None] * len(rows)
     listed = pd.DataFrame(
         {
             # Each in a column of its own: to a spreadsheet heads 1.1 and 1.10 would be the same number.
@@ -311,7 +269,7 @@ def _show_list(
             "head": at[1],
             ranking.label: ranking.values[at],
             **{name: note[at] for name, note in ranking.notes.items()},
-            "looks like": [in_words(row, probe) for row, probe in zip(rows.to_dict("records"), probes, strict=True)],
+            "looks like": looks_like(request, taken, rows),
         }
     )
     if any(label.number != layer for layer, label in enumerate(labels)):

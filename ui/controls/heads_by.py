@@ -1,0 +1,166 @@
+"""What heads are coloured and listed by, and which of them: a menu, and beside it a popover with all the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import streamlit as st
+from numpy.typing import NDArray
+from streamlit.delta_generator import DeltaGenerator
+
+from core.heads.metrics import Metric
+from core.heads.probing import SCORES
+from ui import links, state
+from ui.controls.menu import menu
+from ui.markdown import plain
+
+PATTERN = "pattern"
+ON = {"text": "This text", "random": "Random tokens, twice"}
+DRAWN_AS = {"colours": "Colours", "pictures": "Small pictures"}
+PATTERNS = {
+    "diagonal": "Diagonal",
+    "first": "First token",
+    "stripes": "Stripes",
+    "blocks": "Blocks",
+    "pairs": "Drawn pairs",
+}
+
+
+@dataclass(frozen=True)
+class ByMetric:
+    """remarks: what a visitor could not guess from the menu"""
+
+    metric: Metric
+    on: Literal["text", "random"]
+    remarks: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ByPattern:
+    """detail: as it was typed, it may be wrong"""
+
+    pattern: str
+    detail: str
+    remarks: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Which heads are shown; None: no bound."""
+
+    at_least: float | None
+    from_layer: int | None
+    to_layer: int | None
+
+    def left_out(self, values: NDArray[np.floating]) -> NDArray[np.bool_] | None:
+        """[layers, heads] of True where a head does not pass; None where nothing is asked for."""
+        if self == Bounds(None, None, None):
+            return None
+        layers = np.arange(len(values))[:, None]
+        last = len(values) if self.to_layer is None else self.to_layer
+        passes = np.broadcast_to((layers >= (self.from_layer or 0)) & (layers <= last), values.shape)
+        if self.at_least is not None:
+            passes = passes & (np.nan_to_num(values, nan=-np.inf) >= self.at_least)
+        return ~passes
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        named = {"at least": self.at_least, "from layer": self.from_layer, "to layer": self.to_layer}
+        return tuple(f"{name} {bound:g}" for name, bound in named.items() if bound is not None)
+
+
+@dataclass(frozen=True)
+class HeadsBy:
+    """All that is chosen."""
+
+    by: ByMetric | ByPattern
+    bounds: Bounds
+    drawn_as: str
+
+
+def heads_by(offered: Mapping[str, Metric], opening: str, *, patterns: bool, probes: bool, deepest: int) -> HeadsBy:
+    """The menu and the popover.
+
+    offered   by name, `opening` the one that the page opens with
+    patterns  whether heads can also be compared with a pattern
+    probes    whether metrics can also be measured on random tokens
+    deepest   the last layer
+    """
+    names = {name: metric.label for name, metric in offered.items()}
+    names |= {PATTERN: "Match with a pattern"} if patterns else {}
+    with st.container(horizontal=True):
+        name = menu("Heads by", state.METRIC, names, opening=opening, label_visibility="collapsed")
+        links.remember(state.METRIC, [name])  # also the one that it opens with, or an old link could not be told apart
+        popover = st.popover("Measure and filter", icon=":material/tune:")
+    in_sight = st.container()
+    with popover:  # its fields are there whether it is open or not, and keep their places in the address
+        drawn_as = menu("Drawn as", state.ATLAS_BY, DRAWN_AS, look="buttons")
+        bounds = _bounds(deepest)
+        # A container, whatever comes and goes in it: what moves is made anew, and Streamlit now and then forgets that it
+        # belongs to the address.
+        with st.container():
+            by = _by_pattern(in_sight) if name == PATTERN else _by_metric(offered[name], probes)
+    return HeadsBy(by, bounds, drawn_as)
+
+
+def _bounds(deepest: int) -> Bounds:
+    least, first, last = st.columns(3)
+    with least:
+        at_least = st.number_input(
+            "At least", value=None, step=0.1, placeholder="any", key=state.AT_LEAST, bind="query-params"
+        )
+    with first:
+        from_layer = st.number_input(
+            "From layer", 0, 999, None, placeholder="0", key=state.FROM_LAYER, bind="query-params"
+        )
+    with last:
+        to_layer = st.number_input(
+            "To layer", 0, 999, None, placeholder=str(deepest), key=state.TO_LAYER, bind="query-params"
+        )
+    return Bounds(at_least, from_layer, to_layer)
+
+
+def _by_metric(metric: Metric, probes: bool) -> ByMetric:
+    """Induction and duplicates are a matter for the probe, unless one says so."""
+    usual: Literal["text", "random"] = "random" if metric.name in SCORES and probes else "text"
+    on = usual
+    if probes:
+        asked = menu("Measured on", state.MEASURED_ON, {"usual": f"As usual: {ON[usual].lower()}"} | ON)
+        on = "random" if asked == "random" else "text" if asked == "text" else usual
+    unit = f" {metric.unit}" if metric.unit else ""
+    st.markdown(f"**{metric.label}** {metric.words}")
+    st.latex(metric.formula)
+    st.markdown(f"From {metric.low} to {metric.high}{unit}. Source: {plain(metric.source)}.")
+    if on == "random":
+        return ByMetric(metric, on, ("on random tokens, read twice",))
+    return ByMetric(metric, on, ("on this text",) if on != usual else ())
+
+
+def _by_pattern(in_sight: DeltaGenerator) -> ByPattern:
+    """in_sight: outside the popover"""
+    name = menu("Pattern", state.LOOK_FOR, PATTERNS)
+    if name == "diagonal":
+        back = st.number_input("Positions back", -64, 4096, 1, key=state.BACK, bind="query-params")
+        return ByPattern(name, str(back), (f"diagonal, {back} back",))
+    if name == "stripes":
+        text = st.text_input("Key positions", "0, 1", key=state.STRIPES, bind="query-params", max_chars=400)
+        return ByPattern(name, text, (f"stripes at keys {text}",))
+    if name == "blocks":
+        size = st.number_input("Tokens a block", 2, 4096, 4, key=state.BLOCK_LENGTH, bind="query-params")
+        return ByPattern(name, str(size), (f"blocks of {size} tokens",))
+    if name == "pairs":
+        # Clicks write into this field, and a browser does not hear of it while a field is folded up: with the next click it
+        # would send back what the field held before.
+        text = in_sight.text_input(
+            "Pairs, query-key",
+            "7-2",
+            key=state.PAIRS,
+            bind="query-params",
+            max_chars=2000,
+            help="While this is chosen, a click on the large picture adds its cell or takes it away.",
+        )
+        return ByPattern(name, text, ("drawn pairs",))
+    return ByPattern(name, "", ("the first token",))
