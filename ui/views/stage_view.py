@@ -46,8 +46,7 @@ def show_stages(scene: Scene, change: Change | None) -> Ledger:
         cell = pin.pinned_among(
             shown.head.shape, strongest, lambda rows, columns: shown.head.window("weights", rows, columns).values
         )
-        ledger = shown.head.explain(*cell)
-        _show_ledger(shown, ledger, scene.head.explain(*cell) if changed else None)
+    ledger = shown.head.explain(*cell)
     with line:
         show_equation(shown, cell, stage.key)
     with picture:
@@ -56,6 +55,8 @@ def show_stages(scene: Scene, change: Change | None) -> Ledger:
             show_certificate(scene.certificate, of_original=changed is not None)
         else:
             st.caption(plain(scene.origin))
+    with explanation:
+        _show_ledger(shown, ledger, scene.head.explain(*cell) if changed else None)
     return ledger
 
 
