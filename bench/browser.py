@@ -107,7 +107,7 @@ def choose_heads(app: App, traffic: Traffic) -> tuple[float, float]:
 def turn_page(app: App, traffic: Traffic, name: str, picture: str) -> tuple[float, float]:
     """Seconds and megabytes from a click on a page's name to its large picture."""
     before = traffic.received
-    link = app.page.get_by_role("link", name=name, exact=True)
+    link = app.page.get_by_role("link", name=name, exact=True).first
     seconds = until_redrawn(app.page, f".st-key-{state.picture(picture)}", link.click)
     app.idle()
     return seconds, (traffic.received - before) / 1e6

@@ -1,7 +1,7 @@
 """What a browser may fetch before the page asks for it: the script that draws figures, half of all that a visit loads.
 
-Streamlit asks for it when the first figure is drawn, and then waits. Named in the answer with the page itself, it comes while the
-browser would have nothing to do: the first picture is there .4 s of 2.5 earlier. Scripts of fields are too small to matter.
+Streamlit asks for it when the first figure is drawn, and then waits. Named in the answer with the page itself, it comes while
+the browser would have nothing to do: the first picture is there .4 s of 2.5 earlier. Scripts of fields are too small to matter.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _IMPORTED = re.compile(rb"""(?:from|import)\s*["']\./([\w.-]+\.js)["']""")
 
 
 def early_scripts() -> list[str]:
-    """Its name and those of all that it imports; none where another version of Streamlit calls it otherwise."""
+    """The script's name and those of all that it imports; none where another version of Streamlit calls it otherwise."""
     found: list[str] = []
     waiting = [script.name for script in sorted(SCRIPTS.glob("PlotlyChart.*.js"))]
     while waiting:

@@ -113,9 +113,11 @@ def pooled_heatmap(
     """The same of a matrix that has been made small already.
 
     drawn    what is left of it; NaN is drawn as nothing
-    hover    as in `heatmap`, but as small as `drawn`
+    hover    as in `heatmap`, but as small as `drawn`; left out where a drawn cell stands for several, which may be the strongest
+             of their block in one matrix and not in the other
     """
     shape, allowed = drawn.shape, drawn.allowed
+    hover = hover if drawn.exact else None
     limit = _largest(drawn.values) if limit is None else limit
     narrow = compact or width < NARROW
     size = 11 if compact else 12 if narrow else 14
@@ -129,7 +131,10 @@ def pooled_heatmap(
     if scale != "permission":
         letters = max(number_size, SMALLEST) if prints else None
         traces.append(_numbers(drawn, rows, columns, name, scale, limit, hover, narrow=narrow, letters=letters))
-    if scale == "permission" or not allowed.all():
+    on_grey = scale != "permission" and not drawn.exact and np.array_equal(np.isnan(drawn.values), ~allowed)
+    if on_grey and not allowed.all():
+        traces += _legend(forbidden_name, show_allowed=False, show_forbidden=True)
+    elif scale == "permission" or not allowed.all():
         hover_text = f"{forbidden_name}: may not attend" if forbidden_name == "masked" else forbidden_name
         traces.append(_permissions(allowed, drawn, rows, columns, hover_text, show_allowed=scale == "permission"))
         traces += _legend(forbidden_name, show_allowed=scale == "permission", show_forbidden=not allowed.all())
@@ -153,7 +158,7 @@ def pooled_heatmap(
         "yaxis": _shown_axis(shape[0], rows, size, max_down, titled=not compact) | {"range": [shape[0] - 0.5, -0.5]},
         "xaxis2": _hidden_axis(drawn.columns, drawn.column_block, shape[1], columns, "x"),
         "yaxis2": _hidden_axis(drawn.rows, drawn.row_block, shape[0], rows, "y"),
-        "shapes": _pin(shape, rows.pinned, columns.pinned),
+        "shapes": ([_grey(shape)] if on_grey else []) + _pin(shape, rows.pinned, columns.pinned),
         # A page that listens for clicks reads here what a cell's coordinates mean.
         "meta": {
             "rows": rows.name,
@@ -220,8 +225,9 @@ def _permissions(
     allowed: NDArray[np.bool_], drawn: Pooled, rows: Axis, columns: Axis, hover_text: str, *, show_allowed: bool
 ) -> go.Heatmap:
     """Grey where forbidden. A pooled cell is grey only if the whole block is."""
-    shown = np.where(allowed, 1.0 if show_allowed else np.nan, 0.0).astype(np.float32)
-    words = np.where(allowed, "may attend", hover_text)
+    shown = allowed.astype(np.uint8) if show_allowed else np.where(allowed, np.nan, 0.0).astype(np.float32)
+    words = np.where(allowed, "may attend", hover_text) if show_allowed and drawn.exact else None
+    said = hover_text if not show_allowed else "may attend: <b>%{z}</b>" if words is None else "%{text}"
     return go.Heatmap(
         z=shown,
         x=drawn.columns,
@@ -232,11 +238,23 @@ def _permissions(
         zmax=1,
         colorscale=[[0, FORBIDDEN], [1, ALLOWED]],
         showscale=False,
-        text=words if show_allowed else None,
-        hovertemplate=f"{rows.name} <b>%{{y}}</b><br>{columns.name} <b>%{{x}}</b><br>"
-        + ("%{text}" if show_allowed else hover_text)
-        + "<extra></extra>",
+        text=words,
+        hovertemplate=f"{rows.name} <b>%{{y}}</b><br>{columns.name} <b>%{{x}}</b><br>{said}<extra></extra>",
     )
+
+
+def _grey(shape: tuple[int, int]) -> dict[str, object]:
+    """A ground behind all cells, seen where there is none: of many cells that is a third of the picture's bytes less."""
+    rows, columns = shape
+    box = {"x0": -0.5, "x1": columns - 0.5, "y0": -0.5, "y1": rows - 0.5}
+    return {
+        "type": "rect",
+        "xref": "x",
+        "yref": "y",
+        "fillcolor": FORBIDDEN,
+        "line": {"width": 0},
+        "layer": "below",
+    } | box
 
 
 def _legend(forbidden_name: str, *, show_allowed: bool, show_forbidden: bool) -> list[go.Scatter]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import unicodedata
 from collections.abc import Sequence
+from functools import lru_cache
 
 MAX_LABELS = 40  # tick labels, not cells, are what makes a long axis slow and unreadable
 MAX_CHARACTERS = 14
@@ -29,6 +30,7 @@ def visible(token: str) -> str:
     )
 
 
+@lru_cache(maxsize=2**13)  # a figure asks for each token of a text several times
 def escaped(token: str) -> str:
     """The visible token, shortened, with nothing left that Plotly would read as markup."""
     text = visible(token)

@@ -474,7 +474,7 @@ def test_fields_stay_in_the_address(visit):
     assert {"least=0.2", "to_layer=4", "by=pictures"} <= set(app.address.partition("?")[2].split("&"))
 
 
-def test_from_a_head_to_its_steps(visit, minilm):
+def test_from_a_head_to_its_steps_and_back(visit, minilm):
     """With text and pair, also the pair that is shown because it is the strongest, whatever was chosen there before."""
     app = visit("/?source=own")
     app.page.get_by_role("link", name="Heads", exact=True).click()
@@ -483,7 +483,7 @@ def test_from_a_head_to_its_steps(visit, minilm):
     app.idle().write(state.TEXT, text).idle().write(state.PAIR, pair).idle()
     trace = capture(minilm, text, pair=pair).trace(3, 4)
     app.click_cell("atlas", 3, 4).shows({"head": trace.weights}).idle()
-    app.page.get_by_test_id("stPageLink").get_by_role("link", name="Step by step").click()
+    app.page.get_by_test_id("stPageLink").get_by_role("link", name="Its steps").click()
     app.until(lambda: "/heads" not in app.address, "Step by step does not open")
     app.idle()
     query, key = strongest_pair(trace)
@@ -491,7 +491,14 @@ def test_from_a_head_to_its_steps(visit, minilm):
     expected |= {state.QUERY: str(query), state.KEY: str(key)}
     assert app.values([state.SOURCE, *expected]) == {state.SOURCE: "A real head"} | expected
     assert parse_qs(urlsplit(app.address).query) == {name: [value] for name, value in expected.items()}
-    app.shows_trace(trace)
+    app.shows_trace(trace).idle()
+    app.click_stage("Raw scores").idle().click_cell("As it is", 5, 1).idle()
+    app.page.get_by_role("link", name="All heads of this model").click()
+    app.until(lambda: "/heads" in app.address, "Heads does not open")
+    app.shows({"head": trace.weights}).idle()
+    assert app.picture("atlas").pinned == (3, 4)
+    expected |= {state.QUERY: "5", state.KEY: "1"}
+    assert app.values(expected) == expected
 
 
 def test_an_address_nobody_would_write(visit, taken):

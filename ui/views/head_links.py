@@ -15,7 +15,7 @@ PAGES = Path(__file__).parents[2] / "pages"
 
 def link_to_steps(head: stores.HeadRequest, cell: tuple[int, int] | None) -> None:
     """The head stage by stage; cell: the (query, key) that is chosen."""
-    _link("step_by_step", "Step by step", ":material/steps:", head, cell)
+    _link("step_by_step", "Its steps", ":material/steps:", head, cell)
 
 
 def link_to_heads(head: stores.HeadRequest, cell: tuple[int, int] | None) -> None:

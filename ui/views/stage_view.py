@@ -47,14 +47,15 @@ def show_stages(scene: Scene, change: Change | None) -> Ledger:
             shown.head.shape, strongest, lambda rows, columns: shown.head.window("weights", rows, columns).values
         )
     ledger = shown.head.explain(*cell)
-    with line:
-        show_equation(shown, cell, stage.key)
+    # What a visitor looks at comes first: whoever changes the head has an eye on the large picture.
     with picture:
         _show_stage(scene, changed, stage, ledger)
         if scene.certificate is not None:
             show_certificate(scene.certificate, of_original=changed is not None)
         else:
             st.caption(plain(scene.origin))
+    with line:
+        show_equation(shown, cell, stage.key)
     with explanation:
         _show_ledger(shown, ledger, scene.head.explain(*cell) if changed else None)
     return ledger
