@@ -6,6 +6,7 @@ of multipage app and break the first link opened after a start.
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -25,6 +26,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 async def start(_: st.App) -> AsyncIterator[None]:
     """Read torch and transformers before the first visitor comes: two sessions that import transformers at once break it."""
     import_module("core.models.loading")
+    gc.freeze()  # what is there now stays: looking through it for garbage cost a visitor a quarter of a second now and then
     yield
 
 
