@@ -20,6 +20,7 @@ from ui import state
 from ui.markdown import plain
 
 Word = TypeVar("Word", bound=str)
+SHOWN = 40  # letters of what an address asks for in vain
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -42,9 +43,7 @@ def read(page: str) -> None:
     context = get_script_run_ctx()
     goes_back = context is not None and context.is_history_navigation
     if arrives or goes_back:
-        left_out = (
-            st.session_state.get(state.KNOWN, ()) if goes_back else ()
-        )  # what an earlier address left to the page
+        left_out = st.session_state.get(state.KNOWN, ()) if goes_back else ()  # back then they were as they open
         st.session_state[state.ASKED] = {key: [] for key in left_out} | here() | _asked_cell()
         st.session_state[state.IN_VAIN] = {}
     st.session_state[state.SAID] = {state.CELL: []}  # it is said by two fields from here on
@@ -109,7 +108,7 @@ def _known(key: str, choices: Mapping[Word, str], what: str, formerly: Mapping[s
         if word in meaning:
             known.append(meaning[word])
         else:
-            in_vain(key, f"{what} “{word}”")
+            in_vain(key, f"{what} “{word[:SHOWN]}”")
     return known
 
 
@@ -122,7 +121,7 @@ def expect_place(key: str, count: int, what: str) -> None:
         if word.isdecimal() and int(word) < count:
             st.session_state[key] = int(word)
         else:
-            in_vain(key, f"{what} “{word}”, where there are 0 to {count - 1}")
+            in_vain(key, f"{what} “{word[:SHOWN]}”, where there are 0 to {count - 1}")
 
 
 def remember(key: str, words: Sequence[str]) -> None:

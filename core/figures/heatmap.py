@@ -113,8 +113,8 @@ def pooled_heatmap(
     """The same of a matrix that has been made small already.
 
     drawn    what is left of it; NaN is drawn as nothing
-    hover    as in `heatmap`, but as small as `drawn`; left out where a drawn cell stands for several, which may be the strongest
-             of their block in one matrix and not in the other
+    hover    as in `heatmap`, but as small as `drawn`; left out where a drawn cell stands for several, since the strongest of a
+             block may be another one in the second matrix
     """
     shape, allowed = drawn.shape, drawn.allowed
     hover = hover if drawn.exact else None

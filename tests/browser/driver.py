@@ -408,14 +408,14 @@ class App:
             found[stage] = Picture([trace], {"shapes": frames})
         return found
 
-    def shows_trace(self, trace: AttentionTrace) -> App:
-        """Wait until the equation shows the stages of this trace, which is short enough for a cell each."""
+    def shows_trace(self, trace: AttentionTrace, *, stages: Iterable[str] = EQUATION) -> App:
+        """Wait until the equation shows these stages of this trace, which is short enough for a cell each."""
         wrong: dict[str, str] = {}
 
         def as_expected() -> bool:
             nonlocal wrong
             drawn = self.equation() or {}
-            found = {stage: difference(drawn.get(stage), _in_equation(stage, trace)) for stage in EQUATION}
+            found = {stage: difference(drawn.get(stage), _in_equation(stage, trace)) for stage in stages}
             wrong = {stage: trouble for stage, trouble in found.items() if trouble is not None}
             return not wrong
 

@@ -311,7 +311,7 @@ def test_the_text_itself(visit, taken):
     app = visit("/heads?metric=sink&layer=3&head=2&as=Text")
     weights = taken.trace(3, 2).weights
     tokens = app.page.locator(".token")
-    assert tokens.count() == 16
+    app.until(lambda: tokens.count() == 16, "the text is not there")
     tokens.nth(10).hover()
     shades_as(app, weights[10])
     app.idle().sent.clear()

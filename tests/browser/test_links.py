@@ -1,10 +1,16 @@
 """An address copied from one session, opened as the very first request to a fresh server, shows the same."""
 
+from urllib.parse import parse_qs, urlsplit
+
 import numpy as np
 import pytest
 
 from core import capture
+from core.attention.masks import MASKS
+from core.heads.views import View, Viewed
+from tests.browser.driver import AS_IT_IS, CHANGED
 from ui import state
+from ui.views.scene import SENTENCE
 
 pytestmark = pytest.mark.browser
 WIDGETS = (
@@ -90,3 +96,44 @@ def test_what_a_link_chose_goes_along_to_other_pages(visit, minilm):
     app.until(lambda: "layer=1" in app.address, "the choices are not in the next page's address")
     app.idle().shows_trace(capture(minilm, "The cat saw me").trace(1, 3))
     same(everything(app), everything(visit(app.address)))
+
+
+def test_links_from_before_open_what_they_meant(visit, minilm):
+    taken = capture(minilm, SENTENCE)
+    app = visit("/heads?layer=1&head=3&stage=Raw+scores&mask=Causal+window&size=2&scaling=false")
+    trace = taken.trace(1, 3)
+    changed = trace.changed(scale=1.0, mask=MASKS["causal-window"].grid(2, *trace.shape))
+    app.shows_trace(changed).shows({AS_IT_IS: trace.raw, CHANGED: changed.raw}).idle()
+    assert urlsplit(app.address).path == "/"
+    assert parse_qs(urlsplit(app.address).query)["mask"] == ["causal-window"]
+    assert not app.alerts()
+
+    app = visit("/atlas?layer=2&head=3&metric=Mean+distance&what=Weights+%C3%97+value&without=First+token")
+    view = View(heads=((2, 3),), quantity="values", left_out=frozenset({"first"}))
+    app.shows({"head": Viewed(taken, "self", view).overview().cells.values}).idle()
+    said = parse_qs(urlsplit(app.address).query)
+    assert urlsplit(app.address).path == "/heads"
+    expected = {"metric": "distance", "what": "value-weighted", "without": "first", "layer": "2", "head": "3"}
+    assert {name: words[0] for name, words in said.items()} == expected
+    assert not app.alerts()
+
+
+def test_what_a_link_asks_for_in_vain_is_said_and_the_rest_is_shown(visit, minilm):
+    app = visit(f"/?stage=scaled&mask=%3Cb%3Ebogus&layer=77&head=2&source={'x' * 500}")
+    app.shows({AS_IT_IS: capture(minilm, SENTENCE).trace(5, 2).scaled}).idle()
+    (alert,) = app.alerts()
+    for words in ("Mask “<b>bogus”", "Layer “77”, where there are 0 to 5", "Where the numbers come from “xxx"):
+        assert words in alert
+    assert len(alert) < 400
+    assert parse_qs(urlsplit(app.address).query).keys() == {state.STAGE, state.HEAD}
+
+
+def test_going_back_takes_choices_back(visit):
+    app = visit()
+    app.press(state.SOURCE, "Random matrices").idle().click_stage("Masked").idle().choose(state.MASK, "Causal").idle()
+    assert parse_qs(urlsplit(app.address).query) == {"source": ["random"], "stage": ["masked"], "mask": ["causal"]}
+    for expected in ({"source": ["random"], "stage": ["masked"]}, {"source": ["random"]}):
+        app.page.go_back()
+        app.until(lambda expected=expected: parse_qs(urlsplit(app.address).query) == expected, f"not {expected}")
+        app.idle()
+    assert app.value(state.MASK) == "Mask as given"

@@ -79,7 +79,8 @@ def upload(app: App, file: Path) -> App:
 
 def visit_page(app: App, name: str) -> App:
     app.page.get_by_role("link", name=name, exact=True).click()
-    app.until(lambda: app.page.url.partition("?")[0].endswith(name.lower()), f"{name} does not open")
+    path = {"Heads": "/heads", "Step by step": "/"}[name]
+    app.until(lambda: app.page.url.partition("?")[0].endswith(path), f"{name} does not open")
     return app.idle()
 
 
@@ -94,7 +95,7 @@ def on_patches(weights: np.ndarray) -> np.ndarray:
 def test_a_picture_from_its_upload_to_the_attention_of_a_patch(
     visit: Callable[..., App], vit: Path, house: Path
 ) -> None:
-    app = visit("/atlas")
+    app = visit("/heads")
     upload(type_path(app, vit), house)
     trace = traces(vit, house)
     app.shows({"head": trace(0, 0).weights})
@@ -113,7 +114,7 @@ def test_a_picture_from_its_upload_to_the_attention_of_a_patch(
 
 def test_patches_lie_on_the_picture_in_its_proportions(visit: Callable[..., App], vit: Path, house: Path) -> None:
     for width in (1280, 700):
-        app = visit(f"/atlas?model={vit}&as={PICTURE}", width=width)
+        app = visit(f"/heads?metric=sink&model={vit}&as={PICTURE}", width=width)
         upload(app, house).picture("patches")
         key = state.picture("patches")
         picture, patches = (app.page.evaluate(_BOX, [key, layer]) for layer in (".imagelayer", ".heatmaplayer"))
@@ -125,12 +126,12 @@ def test_patches_lie_on_the_picture_in_its_proportions(visit: Callable[..., App]
 def test_a_picture_stays_from_page_to_page_until_it_is_taken_away(
     visit: Callable[..., App], vit: Path, house: Path
 ) -> None:
-    app = visit(f"/atlas?model={vit}")
+    app = visit(f"/heads?metric=sink&model={vit}")
     upload(app, house).choose(state.LAYER, 1).idle()
     trace = traces(vit, house)
-    visit_page(app, "Heads").shows_trace(trace(1, 0), stages=("Query", "Softmax", "Output"))
+    visit_page(app, "Step by step").shows_trace(trace(1, 0), stages=("Query", "Softmax", "Output"))
     assert app.page.get_by_text("house.png is still shown.").is_visible()
-    visit_page(app, "Atlas").shows({"head": trace(1, 0).weights})
+    visit_page(app, "Heads").shows({"head": trace(1, 0).weights})
     upload(app, house)
     app.widget(state.IMAGE).get_by_role("button", name="Remove").click()
     app.until(lambda: app.pictures(["head"])["head"] is None, "the picture is still there")
@@ -138,7 +139,7 @@ def test_a_picture_stays_from_page_to_page_until_it_is_taken_away(
 
 
 def test_from_a_picture_back_to_a_text(visit: Callable[..., App], vit: Path, house: Path) -> None:
-    app = visit(f"/atlas?model={vit}&as={PICTURE}")
+    app = visit(f"/heads?metric=sink&model={vit}&as={PICTURE}")
     upload(app, house).choose(state.MODEL, "all-MiniLM-L6-v2").idle()
     trace = capture(load_model("all-MiniLM-L6-v2"), SENTENCE).trace(5, 11)
     app.shows({"head": trace.weights})
