@@ -246,15 +246,18 @@ def _permissions(
 def _grey(shape: tuple[int, int]) -> dict[str, object]:
     """A ground behind all cells, seen where there is none: of many cells that is a third of the picture's bytes less."""
     rows, columns = shape
-    box = {"x0": -0.5, "x1": columns - 0.5, "y0": -0.5, "y1": rows - 0.5}
     return {
         "type": "rect",
         "xref": "x",
         "yref": "y",
+        "x0": -0.5,
+        "x1": columns - 0.5,
+        "y0": -0.5,
+        "y1": rows - 0.5,
         "fillcolor": FORBIDDEN,
         "line": {"width": 0},
         "layer": "below",
-    } | box
+    }
 
 
 def _legend(forbidden_name: str, *, show_allowed: bool, show_forbidden: bool) -> list[go.Scatter]:
