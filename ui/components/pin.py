@@ -17,6 +17,7 @@ from core.attention.ledger import Part, strongest_in, strongest_pair
 from ui import links, state
 
 FARTHEST = 2**31  # no text has more positions
+LONG = 1_000  # positions: a box with more would be built anew for every head, were the strongest one named in it
 
 _LISTENER = component("headlight_pin", js=Path(__file__).with_suffix(".js").read_text(encoding="utf-8"))
 
@@ -86,9 +87,8 @@ def _slice(span: range) -> slice:
 
 def _picker(label: str, key: str, count: int, strongest: int) -> int:
     links.expect_place(key, count, label)
-    chosen = st.selectbox(
-        label, range(count), index=None, placeholder=f"{strongest}, strongest pair", key=key, bind="query-params"
-    )
+    named = "strongest pair" if count > LONG else f"{strongest}, strongest pair"
+    chosen = st.selectbox(label, range(count), index=None, placeholder=named, key=key, bind="query-params")
     return strongest if chosen is None else chosen
 
 
