@@ -17,7 +17,7 @@ st.set_page_config(page_title="Headlight", page_icon=str(ROOT / "ui/icon.png"), 
 st.html(
     "<style>.stMainBlockContainer { padding-top: 4.2rem; padding-bottom: 3rem; }"
     f".st-key-{state.EQUATION} {{ overflow-x: auto; scroll-margin-top: 4rem; }}"
-    f".st-key-{state.EQUATION} > * {{ min-width: {EQUATION_WIDTH}px; max-width: 1320px; }}</style>"
+    f".st-key-{state.EQUATION} > * {{ min-width: {EQUATION_WIDTH}px; }}</style>"
 )
 STEPS = st.Page(ROOT / "pages/step_by_step.py", title="Step by step", icon=":material/steps:", default=True)
 HEADS = st.Page(ROOT / "pages/heads.py", title="Heads", icon=":material/apps:")
