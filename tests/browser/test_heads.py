@@ -371,8 +371,13 @@ def test_a_link_with_many_settings(visit, fresh_server, smollm):
     pictures = {"atlas": np.where(passes, match, np.nan), "head": expected}
     app.shows(pictures)
     heatmap = app.idle().address, unfolded(app).values(LINK), listed(app)
-    app.press(state.SHOWN_AS, "Text").idle()
-    app.page.locator(".token").nth(6).click()
+    app.unfold("Measure and filter").press(
+        state.SHOWN_AS, "Text"
+    ).idle()  # folded: the first click beside it only closes it
+    token = app.page.locator(".token").nth(6)
+    app.until(token.is_visible, "the text is not there")
+    token.click()
+    app.until(lambda: "pins=6" in app.address, "the token is not pinned")
     app.idle().page.mouse.move(5, 5)
     app.choose(state.QUERY, 8).idle()
     shown = np.nan_to_num(viewed.window(*map(range, viewed.shape)).cells.values)

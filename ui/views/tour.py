@@ -70,8 +70,8 @@ def _raw(scene: Scene, cell: Ledger) -> str:
 def _scaled(_: Scene, cell: Ledger) -> str:
     size = len(cell.products)
     return (
-        f"All scores are made smaller by 1/√{size}: {number(cell.raw)} becomes {number(cell.scaled)}. Without it a row would "
-        f"go to a single key; switch Scaling off above to see that."
+        f"All scores are made smaller by 1/√{size}: {number(cell.raw)} becomes {number(cell.scaled)}. Without it most "
+        f"rows go almost whole to a single key; switch Scaling off above to see that."
     )
 
 
