@@ -23,11 +23,12 @@ scene, cell = SOURCES[chosen](), None
 if scene is not None:
     with switches:
         change = choose_change(scene.head)
+    changed = None if change is None else scene.changed(*change)
     real = scene.real
     if real is not None:
         show_notes(real)
-    cell = show_stages(scene, change)
+    cell = show_stages(scene, changed)
     if real is not None:
-        show_next_tokens(real.capture, of_original=change is not None)
+        show_next_tokens(real.capture, of_original=changed is not None)
         show_head_weights(real.capture, real.layer, real.head, real.kind)
 show_tour(scene, cell)

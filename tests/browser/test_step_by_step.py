@@ -261,6 +261,37 @@ def test_the_tour_is_left_in_the_middle_and_all_stays(visit, opening):
     assert app.value(state.QUERY) == "3"
 
 
+def test_the_tour_says_nothing_of_what_it_does_not_show(visit, opening):
+    """Not of other matrices, not of a scale that is switched off, though its own words invite to that."""
+    app = visit()
+    app.widget(state.TOUR_START).get_by_role("button").click()
+    for stop in (2, 3):
+        at_stop(app, stop - 1)
+        app.page.keyboard.press("ArrowRight")
+    assert "made smaller by" in at_stop(app, 3)
+    app.switch(state.SCALING).idle()
+    assert "You have changed what this stop shows" in at_stop(app, 3)
+    app.switch(state.SCALING).idle().click_cell(AS_IT_IS, 4, 3).idle()
+    cell = explain(opening.trace(5, 11), 4, 3)
+    assert f"{number(cell.raw)} becomes {number(cell.scaled)}" in at_stop(app, 3)
+    app.press(state.SOURCE, "My own matrices").idle()
+    assert "You have changed what this stop shows" in at_stop(app, 3)
+    app.page.get_by_role("button", name="Next →").click()
+    assert "becomes a weight of" in at_stop(app, 4)
+
+
+def test_a_mask_that_does_not_fit_is_said_beside_it(visit, opening):
+    app = visit("/?mask=own&grid=1,0")
+    app.shows_trace(opening.trace(5, 11)).idle()
+    (alert,) = app.page.get_by_role("alert").all()
+    assert "(1, 2)" in alert.inner_text()
+    field, said = app.widget(state.MASK_GRID).bounding_box(), alert.bounding_box()
+    assert field is not None
+    assert said is not None
+    assert abs(said["x"] - field["x"]) < 5
+    assert 0 <= said["y"] - (field["y"] + field["height"]) < 40
+
+
 def test_fast_clicks_leave_one_cell_pinned_and_the_page_alive(app, opening):
     app.shows({AS_IT_IS: opening.trace(5, 11).weights}).idle()
     clicked = [(place + 3, 14 - place) for place in range(10)]

@@ -21,20 +21,25 @@ def without_decoder(monkeypatch):
     monkeypatch.setattr(loading, "find_spec", lambda name: None if name == package else find_spec(name))
 
 
+def go_to(app, at):
+    """As the card does it."""
+    app.session_state[state.TOUR] = at
+    for key, value in tour.STOPS[at].choices().items():
+        app.session_state[key] = value
+    return app
+
+
 @pytest.mark.usefixtures("without_decoder")
 def test_a_stop_whose_model_is_not_there_says_which_and_goes_on(monkeypatch):
     said = []
     monkeypatch.setattr(tour, "tour_card", lambda words, *_: said.append(words))
     app = AppTest.from_file(str(ROOT / "pages/step_by_step.py"), default_timeout=60)
-    app.session_state[state.TOUR] = next(at for at, stop in enumerate(tour.STOPS) if stop.model == tour.DECODER)
-    app.session_state[state.MODEL] = tour.DECODER
-    app.run()
+    at = next(at for at, stop in enumerate(tour.STOPS) if stop.model == tour.DECODER)
+    go_to(app, at).run()
     assert not app.exception
     (error,) = app.error
     assert tour.DECODER.replace("-", "\\-") in error.value
     assert f"This stop shows {tour.DECODER}, which cannot be opened here" in said[-1]
-    app.session_state[state.TOUR] += 1
-    app.session_state[state.MODEL] = tour.ENCODER
-    app.run()
+    go_to(app, at + 1).run()
     assert not app.error
     assert "Now it is yours" in said[-1]

@@ -8,12 +8,14 @@ import numpy as np
 import streamlit as st
 from numpy.typing import NDArray
 
+from core import InputError
 from core.attention import masks as m
 from core.attention.head import Head
 from core.attention.masks import Predicate
 from core.attention.matrix_files import read_mask, to_csv
 from ui import state
 from ui.controls.menu import menu
+from ui.markdown import show_error
 
 AS_GIVEN, CUSTOM = "given", "own"
 MAX_TYPED = 64  # queries or keys: beyond that nobody types a mask
@@ -49,8 +51,9 @@ class Change:
         return head.changed(scale=None if self.scaling else 1.0, mask=mask)
 
 
-def choose_change(head: Head) -> Change | None:
-    """The change that the switches ask for; None if they leave the head as it is."""
+def choose_change(head: Head) -> tuple[Change, Head] | None:
+    """The change that the switches ask for, and the head so changed; None if they leave it as it is, or after saying beside
+    them what is wrong."""
     with st.container(horizontal=True, vertical_alignment="center"):
         scaling = st.toggle(
             "Scaling",
@@ -65,7 +68,13 @@ def choose_change(head: Head) -> Change | None:
             number = st.number_input(label, 1, 4096, 3, key=state.MASK_SIZE, bind="query-params", width=130)
     rows = _own_mask(head.shape) if name == CUSTOM else ""
     change = Change(scaling, name, number, rows)
-    return None if change in (Change(True, AS_GIVEN, 0), Change(True, CUSTOM, 0)) else change
+    if change in (Change(True, AS_GIVEN, 0), Change(True, CUSTOM, 0)):
+        return None
+    try:
+        return change, change.of(head)
+    except InputError as error:
+        show_error(error)
+        return None
 
 
 def _own_mask(shape: tuple[int, int]) -> str:

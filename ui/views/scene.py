@@ -61,9 +61,8 @@ class Scene:
     real: RealHead | None = None
     certificate: Certificate | None = None
 
-    def changed(self, change: Change) -> Scene:
-        """The same with another scale or mask, which no model computed. Raises InputError for a mask that does not fit."""
-        head = change.of(self.head)
+    def changed(self, change: Change, head: Head) -> Scene:
+        """The same with the head so changed, which no model computed."""
         overview = head.overview() if self.real is None else stores.changed_overview(self.real.of, change, head)
         return replace(self, head=head, overview=overview, certificate=None)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 from numpy.linalg import norm
 
-from core import InputError, Ledger
+from core import Ledger
 from core.attention.formulas import added, formula
 from core.attention.ledger import OutputSum
 from core.attention.stages import BY_KEY, Stage, number
@@ -15,8 +15,7 @@ from core.figures.stages import colour_limit, stage_figure
 from core.heads.views import around
 from ui import state
 from ui.components import pin
-from ui.controls.what_if import Change
-from ui.markdown import plain, quoted, show_error
+from ui.markdown import plain, quoted
 from ui.views.certificate import show_certificate
 from ui.views.equation import clicked, opened_stage, show_equation
 from ui.views.pictures import show_heatmap
@@ -28,13 +27,8 @@ LOUPE = 32  # tokens a side of the exact part of a long text
 TERMS, DIMENSIONS = 8, 4  # of the output's sum: keys, and numbers of each, that are shown one by one
 
 
-def show_stages(scene: Scene, change: Change | None) -> Ledger:
+def show_stages(scene: Scene, changed: Scene | None) -> Ledger:
     """The head of a scene, and beside it the same head with another scale or mask; gives the chosen pair, explained."""
-    try:
-        changed = None if change is None else scene.changed(change)
-    except InputError as error:
-        show_error(error)
-        changed = None
     shown = changed or scene
     stage = BY_KEY[opened_stage()]
     line = st.container(gap=None)  # the listener takes no room

@@ -50,6 +50,14 @@ class Stop:
             state.MASK: AS_GIVEN,
         } | dict(self.more)
 
+    def is_shown(self) -> bool:
+        """Whether all that is still chosen; whichever pair is, the words are about that."""
+        return all(
+            (st.session_state.get(key) or None) == (value or None)
+            for key, value in self.choices().items()
+            if key not in (state.QUERY, state.KEY)
+        )
+
 
 def _weights(scene: Scene, cell: Ledger) -> str:
     query, key = _pair(scene, cell)
@@ -122,12 +130,17 @@ def show_tour_button() -> None:
 
 
 def show_tour(scene: Scene | None, cell: Ledger | None) -> None:
-    """The card of the stop at which a visitor is, if one is on the tour; without a scene it says why there is none."""
+    """The card of the stop at which a visitor is, if one is on the tour.
+
+    A stop's words are about what it shows: where the page shows something else by now, they would be wrong.
+    """
     at = st.session_state.get(state.TOUR)
     if at is None:
         return
     stop = STOPS[at]
-    if scene is not None and cell is not None:
+    if not stop.is_shown():
+        words = "You have changed what this stop shows. Next goes on with the tour; Esc leaves everything as it is."
+    elif scene is not None and cell is not None:
         words = stop.words(scene, cell)
     else:
         words = f"This stop shows {stop.model}, which cannot be opened here: above it says why. Go on with Next."

@@ -52,7 +52,7 @@ def a_switch():
 
     given = Head.of(attend(np.eye(5, 3), np.eye(6, 3), np.eye(6, 3), mask=np.arange(30).reshape(5, 6) % 7 > 0))
     change = choose_change(given)
-    st.session_state["drawn"] = None if change is None else change.of(given).trace(range(5)).mask
+    st.session_state["drawn"] = None if change is None else change[1].trace(range(5)).mask
 
 
 def opened(menu, **address):
