@@ -24,7 +24,7 @@ def record(
     """
     calls: list[Call] = []
 
-    def keep(call: Call) -> None:
+    def keep(call: Call) -> Call:
         parts = call.query.shape[0]
         if parts != 1:  # Swin's windows, for example
             raise WeightsOnlyError(
@@ -35,6 +35,7 @@ def record(
         calls.append(call)
         if on_progress is not None:
             on_progress(len(calls))
+        return call
 
     with heard_by(keep):
         returned = run(model, inputs)

@@ -57,14 +57,15 @@ def wide(tensor: Tensor) -> Tensor:
     return tensor if tensor.dtype == torch.float64 else tensor.float()
 
 
-_listener: ContextVar[Callable[[Call], None] | None] = ContextVar("listener", default=None)
+_listener: ContextVar[Callable[[Call], Call] | None] = ContextVar("listener", default=None)
 
 
 @contextmanager
-def heard_by(listener: Callable[[Call], None]) -> Iterator[None]:
+def heard_by(listener: Callable[[Call], Call]) -> Iterator[None]:
     """Within this context, and in no other thread, every attention call is told to the listener once it has been computed.
 
-    What the listener raises ends the pass there and reaches the caller.
+    The pass goes on with the output of the call that the listener answers with: the same, or an edited one. What it raises
+    ends the pass there and reaches the caller.
     """
     token = _listener.set(listener)
     try:
@@ -151,7 +152,7 @@ def _attention(
             sinks=s_aux,
         )
     if listener is not None:
-        listener(
+        heard = listener(
             Call(
                 module=module,
                 query=query,
@@ -167,6 +168,7 @@ def _attention(
                 sliding_window=sliding_window,
             )
         )
+        output = heard.output
     return output, None
 
 
