@@ -7,6 +7,8 @@ from .attention.trace import attend as attend
 from .attention.trace import softmax as softmax
 from .capturing.capture import Capture as Capture
 from .capturing.capture import capture as capture
+from .capturing.edits import Edits as Edits
+from .capturing.edits import Place as Place
 from .capturing.layers import layer_labels as layer_labels
 from .capturing.layers import missing_layers as missing_layers
 from .capturing.weights_only import WeightsOnly as WeightsOnly

@@ -16,7 +16,7 @@ from core.attention.ledger import Ledger, OutputSum, explain, refuse_outside, st
 from core.attention.masks import Predicate
 from core.attention.pooling import Pooled, Pooling, pool
 from core.attention.stages import BY_KEY, STAGES, Stage
-from core.attention.trace import Array, AttentionTrace, attend, frozen, part_of
+from core.attention.trace import AS_IT_IS, Array, AttentionTrace, Instead, attend, frozen, part_of
 
 # Numbers of a block of rows in one stage: the half of a megabyte in float32, so that the stages of a block, which are made
 # one after another, find each other in the processor's cache.
@@ -24,6 +24,11 @@ CELLS = 2**17
 MAX_CELLS = 256  # of a picture, per side
 
 Permissions = Callable[[range], tuple[NDArray[np.bool_], Array]]
+Edited = Callable[[range], Instead]
+
+
+def unedited(_: range) -> Instead:
+    return AS_IT_IS
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +51,7 @@ class Head:
 
     query, key, value, scale, softcap, sinks: as in AttentionTrace
     permissions  gives (mask, bias) of some rows, both [rows, keys], as in AttentionTrace
+    edited       gives what an edit puts in the place of some rows
 
     Get one from a trace by `Head.of`, or from a model's pass by `Capture.head`.
     """
@@ -57,16 +63,21 @@ class Head:
     softcap: float | None
     sinks: float | None
     permissions: Permissions
+    edited: Edited = unedited
 
     @classmethod
-    def of(cls, trace: AttentionTrace, permissions: Permissions | None = None) -> Head:
-        """The head of a trace; with other permissions than the trace's own if they are given."""
+    def of(cls, trace: AttentionTrace, permissions: Permissions | None = None, edited: Edited | None = None) -> Head:
+        """The head of a trace; with other permissions and another edit than the trace's own if they are given."""
 
         def own(rows: range) -> tuple[NDArray[np.bool_], Array]:
             part = trace.rows(rows)
             return part.mask, part.bias
 
-        return cls(trace.query, trace.key, trace.value, trace.scale, trace.softcap, trace.sinks, permissions or own)
+        def own_edit(rows: range) -> Instead:
+            return trace.rows(rows).instead
+
+        inputs = (trace.query, trace.key, trace.value, trace.scale, trace.softcap, trace.sinks)
+        return cls(*inputs, permissions or own, edited or own_edit)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -78,7 +89,15 @@ class Head:
         query = self.query[part_of(rows, self.shape[0], "queries")]
         mask, bias = self.permissions(rows)
         return AttentionTrace(
-            query, self.key, self.value, self.scale, frozen(mask), frozen(bias), self.softcap, self.sinks
+            query,
+            self.key,
+            self.value,
+            self.scale,
+            frozen(mask),
+            frozen(bias),
+            self.softcap,
+            self.sinks,
+            self.edited(rows),
         )
 
     def changed(self, *, scale: float | None = None, mask: Predicate | ArrayLike | None = None) -> Head:
@@ -107,7 +126,7 @@ class Head:
                 allowed = checked.mask[rows.start : rows.stop]
             return allowed, bias
 
-        return Head.of(checked, permissions)
+        return Head.of(checked, permissions, self.edited)
 
     def overview(
         self, max_cells: int = MAX_CELLS, *, watch: Callable[[range, AttentionTrace], None] | None = None

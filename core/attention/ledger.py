@@ -52,8 +52,13 @@ class Ledger:
 
 
 def explain(trace: AttentionTrace, query: int, key: int) -> Ledger:
-    """Recompute the cell (query, key) step by step. Raises InputError for positions outside the trace."""
+    """Recompute the cell (query, key) step by step.
+
+    Raises InputError for positions outside the trace, and where an edit has put something else in the softmax's place.
+    """
     refuse_outside(trace.shape, query, key)
+    if trace.instead.weighing != "softmax" or trace.instead.weights is not None:
+        raise InputError("These weights are not the softmax of the scores: an edit has set them.", field="edits")
     q = trace.query[query].astype(np.float64)
     products = q * trace.key[key].astype(np.float64)
     raw = math.fsum(products)
@@ -119,9 +124,12 @@ class OutputSum:
 def sum_of(trace: AttentionTrace, query: int, most: int = 8) -> OutputSum:
     """The output of one query of a trace, with the terms of its `most` largest weights one by one.
 
-    Of equal weights the earlier key comes first. Raises InputError for a query outside the trace.
+    Of equal weights the earlier key comes first. Raises InputError for a query outside the trace, and where an edit has put
+    something else in the output's place.
     """
     refuse_outside(trace.shape, query)
+    if trace.instead.output is not None:
+        raise InputError("This output is not the sum over the keys: an edit has set it.", field="edits")
     row = trace.rows(range(query, query + 1))
     # A trace of its own in float64, so that the weights come from the one softmax there is.
     exact = replace(row, **{name: getattr(row, name).astype(np.float64) for name in ("query", "key", "value", "bias")})

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from core.errors import InputError
 
 Array = NDArray[np.floating]
+Weighing = Literal["softmax", "hardmax", "sigmoid"]
 
 
 def softmax(scores: Any, *, sinks: Any = None) -> Any:
@@ -42,6 +43,43 @@ def softmax(scores: Any, *, sinks: Any = None) -> Any:
     return exponentials / xp.where(total == 0, 1, total)
 
 
+def hardmax(scores: Any, *, sinks: Any = None) -> Any:
+    """Each row's whole weight on its highest score, shared by those that are equally high: softmax at temperature 0.
+
+    Shapes as in `softmax`. A sink that is higher than all scores takes the row's weight.
+    """
+    xp = array_namespace(scores)
+    highest = xp.max(scores, axis=-1, keepdims=True)
+    is_highest = (scores == highest) & ~xp.isinf(highest)
+    if sinks is not None:
+        is_highest = is_highest & (highest >= sinks)
+    share = xp.astype(is_highest, scores.dtype)
+    total = xp.sum(share, axis=-1, keepdims=True)
+    return share / xp.where(total == 0, 1, total)
+
+
+def sigmoid(scores: Any, *, sinks: Any = None) -> Any:  # noqa: ARG001 - what takes no share needs no sink
+    """Every key for itself: 1 / (1 + e^(ln n - score)), with n keys that the row may attend to. A row need not sum to 1.
+
+    Ramapuram et al. 2024, https://arxiv.org/abs/2409.04431, with their bias of -ln n. Shapes as in `softmax`.
+    """
+    xp = array_namespace(scores)
+    choices = xp.sum(xp.astype(~xp.isinf(scores), scores.dtype), axis=-1, keepdims=True)
+    # e^-x of a very negative x would overflow: the lower half is e^x / (1 + e^x).
+    shifted = scores - xp.log(xp.where(choices == 0, 1, choices))
+    small = xp.exp(-xp.abs(shifted))
+    return xp.where(shifted >= 0, 1 / (1 + small), small / (1 + small))
+
+
+WEIGHINGS = {"softmax": softmax, "hardmax": hardmax, "sigmoid": sigmoid}
+
+
+def put_in(place: Any, instead: Any) -> Any:
+    """The rows of `instead` [..., rows, columns], and those of `place` where they are NaN. NumPy arrays or torch tensors."""
+    xp = array_namespace(place)
+    return xp.where(xp.isnan(instead), place, xp.astype(instead, place.dtype))
+
+
 def biased(scaled: Any, bias: Any = None, softcap: float | None = None) -> Any:
     """Scaled scores [..., queries, keys], capped where the model caps them, then plus bias, as in Gemma 2.
 
@@ -59,6 +97,28 @@ def forbid(scores: Any, mask: Any) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
+class Instead:
+    """What an edit puts in the place of a stage, where it does.
+
+    weighing  how scores become weights
+    weights   [queries, keys] in the place of the weights, rows of NaN where these stay as they are; or None
+    output    [queries, d_v] in the place of the output, likewise
+    """
+
+    weighing: Weighing = "softmax"
+    weights: Array | None = None
+    output: Array | None = None
+
+    def rows(self, part: slice) -> Instead:
+        """The same of some queries alone."""
+        weights, output = (None if whole is None else whole[part] for whole in (self.weights, self.output))
+        return Instead(self.weighing, weights, output)
+
+
+AS_IT_IS = Instead()
+
+
+@dataclass(frozen=True, eq=False)
 class AttentionTrace:
     """One attention head at work: its inputs, and every stage that follows from them.
 
@@ -70,6 +130,7 @@ class AttentionTrace:
     bias    [queries, keys] finite, added to the scaled scores (ALiBi, T5)
     softcap scores are squeezed to ±softcap by softcap · tanh(score / softcap) before bias and mask (Gemma 2), or None
     sinks   a score without a key that takes its share of every row (gpt-oss), or None
+    instead what an edit puts in the place of the softmax, of weights or of the output
 
     Make one with `attend`, which checks all this. Stages are computed when first looked at and kept; every array is read-only.
     """
@@ -82,6 +143,7 @@ class AttentionTrace:
     bias: Array
     softcap: float | None = None
     sinks: float | None = None
+    instead: Instead = AS_IT_IS
 
     @cached_property
     def raw(self) -> Array:
@@ -101,12 +163,14 @@ class AttentionTrace:
     @cached_property
     def weights(self) -> Array:
         """softmax(masked) by row: [queries, keys] in [0, 1]; exactly 0 where forbidden."""
-        return frozen(softmax(self.masked, sinks=self.sinks))
+        weights = WEIGHINGS[self.instead.weighing](self.masked, sinks=self.sinks)
+        return frozen(weights if self.instead.weights is None else put_in(weights, self.instead.weights))
 
     @cached_property
     def output(self) -> Array:
         """weights @ value: [queries, d_v], for each query the average of the values it attends to."""
-        return frozen(self.weights @ self.value)
+        output = self.weights @ self.value
+        return frozen(output if self.instead.output is None else put_in(output, self.instead.output))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -126,7 +190,9 @@ class AttentionTrace:
         part = part_of(rows, self.shape[0], "queries")
         if len(rows) == self.shape[0]:
             return self  # with the stages that it has worked out already
-        return replace(self, query=self.query[part], mask=self.mask[part], bias=self.bias[part])
+        return replace(
+            self, query=self.query[part], mask=self.mask[part], bias=self.bias[part], instead=self.instead.rows(part)
+        )
 
     def changed(self, *, scale: float | None = None, mask: ArrayLike | None = None) -> AttentionTrace:
         """The same head with another scale, another mask, or both; what is None stays as it is."""

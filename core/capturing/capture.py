@@ -16,12 +16,13 @@ from numpy.typing import ArrayLike, NDArray
 from core.attention.head import MAX_CELLS, Head, Overview
 from core.attention.trace import AttentionTrace, attend
 from core.capturing.certifying import Certificate, certified_overview, certify_call
+from core.capturing.edits import Editor, Edits
 from core.capturing.recorder import record
-from core.capturing.rows import Rows, head_permissions, row_blocks
+from core.capturing.rows import Rows, head_edit, head_permissions, head_scale, row_blocks
 from core.capturing.weights_only import NoAttentionError, require_weights
 from core.errors import InputError, WeightsOnlyError
 from core.models.calls import Call, wide
-from core.models.inputs import image_inputs, patch_grid, target_ids, text_inputs
+from core.models.inputs import image_inputs, patch_grid, replaced_tokens, target_ids, text_inputs
 from core.models.model import Model
 from core.models.modules import Kind, kind_of
 from core.models.tokens import token_texts
@@ -34,6 +35,10 @@ class Capture:
     Layers and heads count from 0. `kind` says which attention is meant: "self" in encoders and decoders alone; "encoder",
     "decoder" (its self-attention) and "cross" (decoder queries, encoder keys) in encoder-decoder models. None: the first.
     `grid` is (rows, columns) of the patches of an image, whose capture has no input_ids; None for a text.
+
+    logits   [vocabulary] of the next token, of models with a language-model head
+    vectors  [tokens, d_model] what the last layer gives for every token, of models without one
+    edits    what was changed in this pass; a trace of it is the edited computation
     """
 
     model: Model
@@ -42,6 +47,8 @@ class Capture:
     calls: dict[Kind, tuple[Call, ...]]
     logits: NDArray[np.floating] | None = field(repr=False)
     grid: tuple[int, int] | None = None
+    vectors: NDArray[np.floating] | None = field(default=None, repr=False)
+    edits: Edits = field(default_factory=Edits)
 
     @property
     def prefix_tokens(self) -> int:
@@ -127,11 +134,13 @@ class Capture:
             _numpy(call.query[0, head]),
             _numpy(call.key[0, key_head]),
             _numpy(call.value[0, key_head]),
-            scale=call.scale,
+            scale=head_scale(call, head),
             softcap=call.softcap,
             sinks=None if call.sinks is None else float(call.sinks.detach().flatten()[head]),
         )
-        return Head.of(inputs, lambda rows: head_permissions(call, head, rows))
+        return Head.of(
+            inputs, lambda rows: head_permissions(call, head, rows), lambda rows: head_edit(call, head, rows)
+        )
 
     def certificate(self, layer: int, head: int, kind: Kind | None = None) -> Certificate:
         """Compare one head's stages with what the model's own attention returned, without holding all of them at once."""
@@ -198,6 +207,7 @@ def capture(
     image: ArrayLike | None = None,
     max_tokens: int | None = None,
     truncate: bool = False,
+    edits: Edits | None = None,
     on_progress: Callable[[int], None] | None = None,
 ) -> Capture:
     """Run the model once over a text, or an image, and keep what its heads did.
@@ -210,6 +220,7 @@ def capture(
                (core.models.images.read_image)
     max_tokens  a limit below the model's own, for texts
     truncate   keep the first tokens that fit, instead of raising TooLongError
+    edits      what is changed in the pass; the model stays as it is
     on_progress      called after every attention call of the pass with how many there have been, of `model.attention_calls`;
                whatever it raises ends the pass there and reaches the caller
 
@@ -228,13 +239,81 @@ def capture(
     if model.is_encoder_decoder:
         written = target_ids(model, target, max_tokens, truncate)
         inputs["decoder_input_ids"] = torch.tensor([written])
-    calls, returned = record(model, inputs, on_progress)
+    if edits is not None and edits.patch_heads and "input_ids" in inputs:
+        _refuse_other_length(model, edits.patch_from, inputs["input_ids"].shape[1])
+    return read(model, inputs, edits, on_progress)
+
+
+def read(
+    model: Model,
+    inputs: dict[str, torch.Tensor],
+    edits: Edits | None = None,
+    on_progress: Callable[[int], None] | None = None,
+) -> Capture:
+    """The pass over inputs that are tensors already: see `capture`."""
+    edits = edits or Edits()
+    inputs = replaced_tokens(model, inputs, dict(edits.replace_tokens))
+    editor = _editor(model, inputs, edits)
+    calls, returned = record(model, inputs, on_progress, editor.edit if edits else None)
     if not calls:
         raise _not_captured(model)
-    logits = _numpy(returned.logits[0, -1]) if model.has_language_model_head else None
-    ids = tuple(inputs["input_ids"][0].tolist()) if image is None else ()
-    patches = None if image is None else patch_grid(model, calls[0].key.shape[2])
-    return Capture(model, ids, written, _by_kind(model, calls), logits, patches)
+    if edits:
+        editor.finish()
+    ids = tuple(inputs["input_ids"][0].tolist()) if "input_ids" in inputs else ()
+    written = tuple(inputs["decoder_input_ids"][0].tolist()) if "decoder_input_ids" in inputs else ()
+    last = getattr(returned, "last_hidden_state", None)
+    return Capture(
+        model,
+        ids,
+        written,
+        _by_kind(model, calls),
+        logits=_numpy(returned.logits[0, -1]) if model.has_language_model_head else None,
+        grid=None if ids else patch_grid(model, calls[0].key.shape[2]),
+        vectors=None if last is None or model.has_language_model_head else _numpy(last[0]),
+        edits=edits,
+    )
+
+
+def check_edits(capture: Capture, edits: Edits) -> None:
+    """Raises InputError, as `capture` does, for edits that cannot be made in such a pass. No pass is run."""
+    if capture.input_ids:
+        replaced_tokens(capture.model, {"input_ids": torch.tensor([capture.input_ids])}, dict(edits.replace_tokens))
+    kinds: dict[int, Kind] = {id(call.module): kind for kind, calls in capture.calls.items() for call in calls}
+    if edits.patch_heads:
+        _refuse_other_length(capture.model, edits.patch_from, len(capture.input_ids))
+    editor = Editor(edits, lambda call: kinds[id(call.module)], _outputs(capture), _outputs(capture))
+    for calls in capture.calls.values():
+        for call in calls:
+            editor.plan(call)
+    editor.finish()
+
+
+def _outputs(capture: Capture) -> Callable[[Kind, int], torch.Tensor]:
+    """What every layer of a pass gave: [queries, heads, d_v]."""
+    return lambda kind, layer: capture.layer_call(layer, kind).output[0]
+
+
+def _refuse_other_length(model: Model, text: str | None, tokens: int) -> None:
+    other = text_inputs(model, text)["input_ids"].shape[1]
+    if other != tokens:
+        raise InputError(
+            f"The other text has {other:,} tokens and this one {tokens:,}: heads can be patched between texts of equally many. "
+            f"Add or leave out a word.",
+            field="patch_from",
+        )
+
+
+def _other_pass(model: Model, text: str | None, inputs: dict[str, torch.Tensor]) -> Capture:
+    """A further text, with what the decoder of an encoder-decoder has written beside this one."""
+    written = {name: ids for name, ids in inputs.items() if name == "decoder_input_ids"}
+    return read(model, text_inputs(model, text) | written)
+
+
+def _editor(model: Model, inputs: dict[str, torch.Tensor], edits: Edits) -> Editor:
+    names = {id(module): name for name, module in model.network.named_modules()}
+    means = _outputs(_other_pass(model, edits.mean_over, inputs)) if edits.mean_heads else None
+    patches = _outputs(_other_pass(model, edits.patch_from, inputs)) if edits.patch_heads else None
+    return Editor(edits, lambda call: kind_of(names[id(call.module)], model.is_encoder_decoder), means, patches)
 
 
 def _by_kind(model: Model, calls: list[Call]) -> dict[Kind, tuple[Call, ...]]:

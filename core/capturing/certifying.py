@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from core.attention.head import MAX_CELLS, Head, Overview
 from core.attention.masks import describe
-from core.attention.trace import AttentionTrace
-from core.capturing.rows import permissions, row_blocks
+from core.attention.trace import AttentionTrace, put_in
+from core.capturing.rows import head_edit, head_scale, permissions, row_blocks
 from core.models.calls import Call, wide
 from core.models.model import Model
 
@@ -65,11 +65,12 @@ def certify_call(call: Call, head: int, model: Model) -> Certificate:
     found = []
     for rows in row_blocks(call, head):
         weights, reached = rows.weights[0], value[: rows.allowed.shape[2]]
-        theirs = output[rows.start : rows.stop]
-        found.append(
-            _compare(rows.allowed[0], rows.masked[0], weights, reached, weights @ reached, theirs, _epsilon(model))
-        )
-    return _certificate(found, model, call.scale, _mask_in_words(call, head))
+        theirs, ours = output[rows.start : rows.stop], weights @ reached
+        instead = head_edit(call, head, range(rows.start, rows.stop)).output
+        if instead is not None:
+            ours = put_in(ours, torch.as_tensor(instead, device=ours.device))
+        found.append(_compare(rows.allowed[0], rows.masked[0], weights, reached, ours, theirs, _epsilon(model)))
+    return _certificate(found, model, head_scale(call, head), _mask_in_words(call, head))
 
 
 def certified_overview(

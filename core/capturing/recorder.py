@@ -14,10 +14,14 @@ from core.models.model import Model
 
 
 def record(
-    model: Model, inputs: dict[str, torch.Tensor], on_progress: Callable[[int], None] | None = None
+    model: Model,
+    inputs: dict[str, torch.Tensor],
+    on_progress: Callable[[int], None] | None = None,
+    edit: Callable[[Call], Call] | None = None,
 ) -> tuple[list[Call], Any]:
     """(the attention calls of one pass over these inputs, what the network returned).
 
+    edit  changes each call before the pass goes on with what it gives
     on_progress  called after every attention call with how many there have been; what it raises ends the pass there
 
     Raises WeightsOnlyError for a model that computes attention within separate parts of what it reads.
@@ -32,6 +36,7 @@ def record(
                 f"Such parts are not shown. Choose another model.",
                 field="model",
             )
+        call = call if edit is None else edit(call)
         calls.append(call)
         if on_progress is not None:
             on_progress(len(calls))

@@ -7,8 +7,8 @@ tensors with the heads in front, because that is several times faster than head 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -17,9 +17,11 @@ import torch
 from array_api_compat import array_namespace
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
 
 from core.attention.masks import causal, everything
-from core.attention.trace import biased, forbid, softmax
+from core.attention.trace import WEIGHINGS, Instead, biased, forbid, put_in, softmax
+from core.capturing.edited import EditedCall, edit_of
 from core.models.calls import Call, wide
 
 # Numbers of one block, in all heads together: 2 MB in float32, which the processor's cache can hold.
@@ -36,16 +38,19 @@ class Rows:
     allowed  [1 or heads, rows, keys]    bool, True where a query may attend to a key
     bias     [1 or heads, rows, keys]    added to the scaled scores, or None
     sinks    [heads, 1, 1]               or None
+    scale    of all heads, or [heads, 1, 1] where edits change it
+    instead  what edits put in the place of the weights of some of these heads
     """
 
     start: int
     query: Tensor
     key: Tensor
-    scale: float
+    scale: float | Tensor
     allowed: Tensor
     bias: Tensor | None
     softcap: float | None
     sinks: Tensor | None
+    instead: Mapping[int, Instead] = field(default_factory=dict)
 
     @cached_property
     def raw(self) -> Tensor:
@@ -72,6 +77,17 @@ class Rows:
     @cached_property
     def weights(self) -> Tensor:
         """softmax(masked): [heads, rows, keys] in [0, 1], exactly 0 where forbidden."""
+        weights = self._softmax
+        for place, instead in self.instead.items():
+            sinks = None if self.sinks is None else self.sinks[place]
+            one = WEIGHINGS[instead.weighing](self.masked[place], sinks=sinks)
+            if instead.weights is not None:
+                one = put_in(one, torch.as_tensor(instead.weights[:, : one.shape[1]], device=one.device))
+            weights[place] = one
+        return weights
+
+    @property
+    def _softmax(self) -> Tensor:
         if self.sinks is None and bool(self.allowed.any(dim=-1).all()):
             # Where no sink and no empty row is in the way, torch's does the same in one go.
             return self.masked.softmax(dim=-1)
@@ -106,14 +122,76 @@ def row_blocks(call: Call, head: int | None = None, *, rows: range | None = None
     key_heads = slice(0, call.key.shape[1]) if head is None else slice(head // group, head // group + 1)
     query, key = wide(call.query[0, heads]), wide(call.key[0, key_heads])
     sinks = None if call.sinks is None else wide(call.sinks.detach().flatten()[heads])[:, None, None]
-    keys = key.shape[1]
+    scale, keys = _scale(call, heads, query), key.shape[1]
     rows = range(query.shape[1]) if rows is None else rows
     size = max(1, cells // (query.shape[0] * keys))
     for start in range(rows.start, rows.stop, size):
         stop = min(start + size, rows.stop)
         allowed, bias = permissions(call, heads, range(start, stop))
         reach = allowed.shape[2]
-        yield Rows(start, query[:, start:stop], key[:, :reach], call.scale, allowed, bias, call.softcap, sinks)
+        yield Rows(
+            start,
+            query[:, start:stop],
+            key[:, :reach],
+            scale,
+            allowed,
+            bias,
+            call.softcap,
+            sinks,
+            _instead(call, heads, range(start, stop), allowed),
+        )
+
+
+def _scale(call: Call, heads: slice, query: Tensor) -> float | Tensor:
+    if not isinstance(call, EditedCall):
+        return call.scale
+    scales = [edit_of(call, head).scale(call.scale) for head in range(heads.start, heads.stop)]
+    return query.new_tensor(scales)[:, None, None]
+
+
+def _instead(call: Call, heads: slice, rows: range, allowed: Tensor) -> dict[int, Instead]:
+    """What edits put in the place of the weights, by the place among these heads."""
+    places = range(heads.start, heads.stop)
+    edited = {place: edit_of(call, head) for place, head in enumerate(places) if edit_of(call, head).places_weights}
+    return {
+        place: edit.instead(rows, allowed[place if allowed.shape[0] > 1 else 0].numpy(force=True), call.value.shape[3])
+        for place, edit in edited.items()
+    }
+
+
+def edited_output(call: EditedCall) -> Tensor:
+    """[1, queries, heads, d_v]: what the heads of a layer give once their edits are done; that of others as it is."""
+    output, heads = call.output.clone(), call.output.shape[2]
+    weighed = [head for head, edit in call.edits.items() if edit.changes_weights]
+    if len(weighed) == heads:
+        for rows in row_blocks(call):
+            output[0, rows.start : rows.stop] = _outputs(rows, call.value[0]).transpose(0, 1)
+    else:
+        for head in weighed:
+            value = call.value[0, [head // (heads // call.value.shape[1])]]
+            for rows in row_blocks(call, head):
+                output[0, rows.start : rows.stop, head] = _outputs(rows, value)[0]
+    for head, edit in call.edits.items():
+        if edit.output is not None:
+            into = output[0, :, head] if len(edit.output) == 1 else output[0, : len(edit.output), head]
+            into[:] = edit.output[: len(into)]
+    return output
+
+
+def _outputs(rows: Rows, value: Tensor) -> Tensor:
+    """[heads, rows, d_v]: what these heads give, whose values are [key_heads, keys, d_v].
+
+    By torch's own attention where it can: what a certificate then compares with has been computed in another way.
+    """
+    group = len(rows.query) // len(value)
+    value = wide(value[:, : rows.key.shape[1]]).repeat_interleave(group, dim=0)
+    if rows.instead or rows.sinks is not None or rows.softcap is not None:
+        found = rows.weights @ value
+    else:
+        mask = forbid(rows.query.new_zeros(()) if rows.bias is None else rows.bias, rows.allowed)
+        key = rows.key.repeat_interleave(group, dim=0)
+        found = scaled_dot_product_attention(rows.query * rows.scale, key, value, attn_mask=mask, scale=1)
+    return found.masked_fill(~rows.allowed.any(dim=-1, keepdim=True), 0)
 
 
 def permissions(call: Call, heads: slice, rows: range) -> tuple[Tensor, Tensor | None]:
@@ -122,6 +200,8 @@ def permissions(call: Call, heads: slice, rows: range) -> tuple[Tensor, Tensor |
     Returns (allowed [1 or heads, rows, keys'] bool, bias [1 or heads, rows, keys'] or None), where keys' ends with the last
     key that one of these rows may attend to: in a causal layer the rest, half of all the work, need never be done.
     """
+    if any(edit_of(call, head).changes_mask for head in range(heads.start, heads.stop)):
+        return _edited_permissions(call, heads, rows)
     start, stop, keys = rows.start, rows.stop, call.key.shape[2]
     bias = None if call.bias is None else wide(_rows_of(call.bias, heads, start, stop, keys))
     if call.mask is None:
@@ -133,9 +213,21 @@ def permissions(call: Call, heads: slice, rows: range) -> tuple[Tensor, Tensor |
     allowed, rest = _told_apart(_rows_of(call.mask, heads, start, stop, keys), call.mask.dtype)
     if rest is not None:
         bias = wide(rest) if bias is None else bias + wide(rest)
-    reached = allowed.any(dim=1).any(dim=0).nonzero()
-    reach = int(reached[-1]) + 1 if len(reached) else 1
+    reach = _reach(allowed)
     return allowed[..., :reach], _up_to(bias, reach)
+
+
+def _edited_permissions(call: Call, heads: slice, rows: range) -> tuple[Tensor, Tensor | None]:
+    found = [head_permissions(call, head, rows) for head in range(heads.start, heads.stop)]
+    allowed, bias = (torch.from_numpy(np.stack(part)).to(call.query.device) for part in zip(*found, strict=True))
+    reach = _reach(allowed)
+    return allowed[..., :reach], _up_to(bias, reach)
+
+
+def _reach(allowed: Tensor) -> int:
+    """How many keys there are up to the last that any of these rows may attend to; at least 1."""
+    reached = allowed.any(dim=1).any(dim=0).nonzero()
+    return int(reached[-1]) + 1 if len(reached) else 1
 
 
 def head_permissions(call: Call, head: int, rows: range) -> tuple[NDArray[np.bool_], NDArray[np.floating]]:
@@ -150,11 +242,24 @@ def head_permissions(call: Call, head: int, rows: range) -> tuple[NDArray[np.boo
         bias = np.broadcast_to(dtype(0), (len(rows), keys))
     else:
         bias = _array_of(call.bias, heads, rows, keys)
+    edit = edit_of(call, head)
     if call.mask is None:
         predicate = causal if call.causal else everything
-        return predicate(np.arange(rows.start, rows.stop)[:, None], np.arange(keys)), bias
+        return edit.allowed(rows, predicate(np.arange(rows.start, rows.stop)[:, None], np.arange(keys))), bias
     mask, rest = _told_apart(_array_of(call.mask, heads, rows, keys), call.mask.dtype)
-    return mask, bias if rest is None else bias + rest
+    return edit.allowed(rows, mask), bias if rest is None else bias + rest
+
+
+def head_scale(call: Call, head: int) -> float:
+    return edit_of(call, head).scale(call.scale)
+
+
+def head_edit(call: Call, head: int, rows: range) -> Instead:
+    """What an edit puts in the place of these rows of a head."""
+    edit = edit_of(call, head)
+    if edit.pattern is None:
+        return edit.instead(rows, np.empty(0, dtype=np.bool_), call.value.shape[3])
+    return edit.instead(rows, head_permissions(call, head, rows)[0], call.value.shape[3])
 
 
 def _told_apart(mask: Any, dtype: torch.dtype) -> tuple[Any, Any]:

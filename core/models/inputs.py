@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from transformers import PreTrainedModel
 from core.errors import InputError
 from core.models.images import MAX_PIXELS, pixel_values
 from core.models.model import Model
+from core.models.tokens import token_texts
 
 
 class TooLongError(InputError):
@@ -52,6 +53,43 @@ def text_inputs(
         _encode(model, text, pair, limit, truncate)
         if input_ids is None
         else _from_ids(model, input_ids, limit, truncate)
+    )
+
+
+def replaced_tokens(model: Model, inputs: dict[str, torch.Tensor], texts: Mapping[int, str]) -> dict[str, torch.Tensor]:
+    """The same inputs with other tokens at some positions of the text, each told by the text that it stands for.
+
+    Where a token begins a word after a blank, so does the one that takes its place. Raises InputError for a position that is
+    not there, and for texts that are not one token.
+    """
+    if not texts:
+        return inputs
+    if "input_ids" not in inputs:
+        raise InputError("An image has no tokens that could be replaced by others.", field="text")
+    ids = inputs["input_ids"].clone()
+    for position, text in texts.items():
+        if position >= ids.shape[1]:
+            raise InputError(
+                f"There is no token {position}: they run from 0 to {ids.shape[1] - 1}.", field="replace_tokens"
+            )
+        ids[0, position] = _one_token(model, text, token_texts(model.tokenizer, [int(ids[0, position])])[0])
+    return inputs | {"input_ids": ids}
+
+
+def _one_token(model: Model, text: str, before: str) -> int:
+    """The number of the token that `text` is, with a blank before it first where `before` begins with one."""
+    if model.tokenizer is None:
+        raise InputError(f"{model.name} came without a tokenizer: it knows no texts.", field="replace_tokens")
+    found: list[int] = []
+    for spelled in ([f" {text}"] if before.startswith(" ") and not text.startswith(" ") else []) + [text]:
+        found = model.tokenizer(spelled, add_special_tokens=False)["input_ids"]
+        if len(found) == 1:
+            return found[0]
+    parts = " | ".join(token_texts(model.tokenizer, found)) or "none"
+    raise InputError(
+        f"“{text}” is {len(found)} tokens for {model.name} ({parts}); a token can be replaced by one other. Choose a shorter "
+        f"word.",
+        field="replace_tokens",
     )
 
 
