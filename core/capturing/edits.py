@@ -7,7 +7,7 @@ nowhere in the model itself, which stays as it is.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import reduce
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -158,10 +158,9 @@ class Edits:
                 told[part.name] = repr(value)
         return told
 
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """The further texts that have to be read for these edits."""
-        return tuple(text for text in (self.mean_over, self.patch_from) if text is not None)
+    def without_tokens(self) -> Edits:
+        """The same, but for the tokens that are replaced."""
+        return replace(self, replace_tokens=())
 
 
 def every(edits: Iterable[Edits]) -> Edits:

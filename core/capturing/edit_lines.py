@@ -1,0 +1,195 @@
+"""Edits as short lines of text, one change a line, for lists and addresses: "mute 23.4", "scale 2 at 5", "block key 3".
+
+What each line can say, with a place at its end or none for all heads (a layer "5", a head "5.11", with the kind of attention
+before it where a model has several: "cross 5.11"):
+
+    mute 23.4                                 scale 2 at 5.11                    mask window 4 at 5
+    mean 23.4 over "a text"                   softmax hardmax at 5               block key 3 at 5.11
+    patch 23.4 from "a text of the same length"                                  block pair 10>2
+    pattern previous at 5.11                  paint 10>2=0.7 10>3=0.3 at 5.11    token 3 "dog"
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, get_args
+
+from core.capturing.edits import EVERYWHERE, Edits, Place
+from core.errors import InputError
+from core.models.modules import Kind
+
+_LINE = re.compile(r"^(?P<verb>\w+)\s+(?P<what>.*?)(?:\s+at\s+(?P<place>[a-z]*\s*[\d.]*))?$", re.DOTALL)
+_PLACE = re.compile(r"^(?:all|(?:(?P<kind>[a-z]+)\s*)?(?:(?P<layer>\d+)(?:\.(?P<head>\d+))?)?)$")
+_QUOTED = re.compile(r'^(?P<first>.*?)\s*(?:(?:over|from)\s*)?(?P<text>"(?:[^"\\]|\\.)*")$', re.DOTALL)
+_CELL = re.compile(r"^(\d+)>(\d+)(?:=([\d.eE+-]+))?$")
+
+
+def edits_of(line: str) -> Edits:
+    """The change that a line says. Raises InputError for a line that says none, or one that no model could do."""
+    found = _LINE.match(line.strip())
+    read = None if found is None else _VERBS.get(found["verb"])
+    if found is None or read is None:
+        raise InputError(f"“{line}” is no change: it begins with one of {', '.join(_VERBS)}.", field="edits")
+    try:
+        return read(found["what"].strip(), _place(found["place"] or ""))
+    except (ValueError, KeyError, TypeError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"“{line}” cannot be read as a change. Write it as in “{_EXAMPLES[found['verb']]}”.", field="edits") from None
+
+
+def lines_of(edits: Edits) -> tuple[str, ...]:
+    """The lines that say these edits, one for every change."""
+    lines = [line("mute", "", place) for place in _sorted(edits.mute_heads)]
+    lines += [line("mean", str(edits.mean_over), place) for place in _sorted(edits.mean_heads)]
+    lines += [line("patch", str(edits.patch_from), place) for place in _sorted(edits.patch_heads)]
+    lines += [line("scale", f"{factor:g}", place) for place, factor in edits.scale_by]
+    lines += [line("softmax", softmax, place) for place, softmax in edits.softmax]
+    lines += [line("mask", mask, place) for place, mask in edits.mask]
+    lines += [line("key", str(key), place) for place, keys in edits.block_keys for key in keys]
+    lines += [line("pair", f"{query}>{key}", place) for place, pairs in edits.block_pairs for query, key in pairs]
+    for place, pattern in edits.pattern:
+        if isinstance(pattern, str):
+            lines.append(line("pattern", pattern, place))
+        else:
+            lines.append(painting(place, {query: dict(row) for query, row in pattern}))
+    return (*lines, *(line("token", text, position) for position, text in edits.replace_tokens))
+
+
+def line(verb: str, what: str, at: Place | int) -> str:
+    """One line. what: as the line says it, but a text as it is; at: the heads, or the position of a token."""
+    match verb, at:
+        case "token", int():
+            return f"token {at} {_json(what)}"
+        case ("mute" | "mean" | "patch"), Place():
+            joined = {"mute": "", "mean": f" over {_json(what)}", "patch": f" from {_json(what)}"}
+            return f"{verb} {_at(at)}{joined[verb]}"
+        case ("key" | "pair"), Place():
+            return f"block {verb} {what}{_tail(at)}"
+        case _, Place():
+            return f"{verb} {what}{_tail(at)}"
+    raise ValueError(f"{verb} at {at}")
+
+
+def painted(line: str) -> tuple[Place, dict[int, dict[int, float | None]]] | None:
+    """The cells of a line that paints: query -> key -> share, None where the row is shared evenly; None for other lines."""
+    found = _LINE.match(line.strip())
+    if found is None or found["verb"] != "paint":
+        return None
+    return _place(found["place"] or ""), _cells(found["what"])
+
+
+def painting(place: Place, rows: Mapping[int, Mapping[int, float | None]]) -> str:
+    """The line that paints these cells: query -> key -> share, None where the row is shared evenly."""
+    cells = [
+        f"{query}>{key}" + ("" if share is None else f"={share:.10g}")
+        for query, row in sorted(rows.items())
+        for key, share in sorted(row.items())
+    ]
+    return line("paint", " ".join(cells), place)
+
+
+# --- parts of a line
+
+
+def _place(text: str) -> Place:
+    found = _PLACE.match(text.strip())
+    kind = found["kind"] if found else None
+    if found is None or kind not in (None, *get_args(Kind)):
+        raise InputError(f"“{text}” is no place: write a layer such as 5, or a layer and a head such as 5.11.", field="edits")
+    layer, head = (None if found[name] is None else int(found[name]) for name in ("layer", "head"))
+    return Place(layer, head, kind)  # pyright: ignore[reportArgumentType] - just looked up
+
+
+def _at(place: Place) -> str:
+    layer = "" if place.layer is None else str(place.layer)
+    head = "" if place.head is None else f".{place.head}"
+    return f"{place.kind or ''} {layer}{head}".strip() or "all"
+
+
+def _tail(place: Place) -> str:
+    return "" if place == EVERYWHERE else f" at {_at(place)}"
+
+
+def _json(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _sorted(places: frozenset[Place]) -> list[Place]:
+    return sorted(places, key=_at)
+
+
+def _with_text(what: str) -> tuple[str, str]:
+    found = _QUOTED.match(what)
+    if found is None:
+        raise ValueError(what)
+    return found["first"], json.loads(found["text"])
+
+
+def _cells(what: str) -> dict[int, dict[int, float | None]]:
+    rows: dict[int, dict[int, float | None]] = {}
+    for word in what.split():
+        if (cell := _CELL.match(word)) is None:
+            raise ValueError(word)
+        rows.setdefault(int(cell[1]), {})[int(cell[2])] = None if cell[3] is None else float(cell[3])
+    if not rows:
+        raise ValueError(what)
+    return rows
+
+
+def _shared(row: dict[int, float | None]) -> dict[int, float]:
+    """Shares where none are said: as much for each."""
+    return {key: 1 / len(row) if share is None else share for key, share in row.items()}
+
+
+def _mean(what: str, _: Place) -> Edits:
+    place, text = _with_text(what)
+    return Edits(mean_heads={_place(place)}, mean_over=text)
+
+
+def _patch(what: str, _: Place) -> Edits:
+    place, text = _with_text(what)
+    return Edits(patch_heads={_place(place)}, patch_from=text)
+
+
+def _block(what: str, place: Place) -> Edits:
+    kind, _, which = what.partition(" ")
+    if kind == "key":
+        return Edits(block_keys={place: {int(which)}})
+    if kind != "pair":
+        raise ValueError(what)
+    query, _, key = which.partition(">")
+    return Edits(block_pairs={place: {(int(query), int(key))}})
+
+
+def _token(what: str, _: Place) -> Edits:
+    position, text = _with_text(what)
+    return Edits(replace_tokens={int(position): text})
+
+
+_VERBS: dict[str, Callable[[str, Place], Edits]] = {
+    "mute": lambda what, _: Edits(mute_heads={_place(what)}),
+    "mean": _mean,
+    "patch": _patch,
+    "scale": lambda what, place: Edits(scale_by={place: float(what)}),
+    "softmax": lambda what, place: Edits(softmax={place: what}),
+    "mask": lambda what, place: Edits(mask={place: what}),
+    "block": _block,
+    "pattern": lambda what, place: Edits(pattern={place: what}),
+    "paint": lambda what, place: Edits(pattern={place: {query: _shared(row) for query, row in _cells(what).items()}}),
+    "token": _token,
+}
+_EXAMPLES = {
+    "mute": "mute 23.4",
+    "mean": 'mean 23.4 over "a text"',
+    "patch": 'patch 23.4 from "a text"',
+    "scale": "scale 2 at 5",
+    "softmax": "softmax hardmax at 5",
+    "mask": "mask window 4",
+    "block": "block key 3, or block pair 10>2",
+    "pattern": "pattern previous at 5.11",
+    "paint": "paint 10>2=0.7 10>3=0.3 at 5.11",
+    "token": 'token 3 "dog"',
+}
