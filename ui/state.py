@@ -56,6 +56,12 @@ LOOK_FOR, BACK, STRIPES, BLOCK_LENGTH, PAIRS = "pattern_of", "back", "stripes", 
 SHOWN_AS, QUANTITY, LEAVE_OUT, RENORMALISE, BY_WORD = "as", "what", "without", "renormalise", "by_word"
 MEAN_OF, PINNED_TOKENS, DIRECTION = "mean_of", "pins", "look"
 
+# What if: comparing
+COMPARE_WITH, OTHER_LAYER, OTHER_HEAD = "compare", "other_layer", "other_head"
+OTHER_TEXT, OTHER_MODEL = "other_text", "other_model"
+PLACE_OF_QUERY, PLACE_OF_KEY = "query_place", "key_place"  # on the common axes of two texts
+HEADS_LIKE = "heads_like"
+
 # Learn: which part of the lesson; then the knobs of each lesson
 PART = "part"
 

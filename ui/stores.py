@@ -26,7 +26,9 @@ from core.capturing.speeds import Run, Speeds
 from core.capturing.weights_only import WeightsOnly, attention_weights
 from core.errors import InputError
 from core.figures.side_by_side import small
+from core.heads.comparing import Compared, HeadPair
 from core.heads.contributions import HeadContributions, add_up
+from core.heads.likeness import RandomPairs, heads_like, random_pairs_divergence
 from core.heads.metrics import head_metrics
 from core.heads.patterns import match_heads
 from core.heads.probing import longest, probe_heads
@@ -107,6 +109,14 @@ class MatchRequest:
 
 
 @dataclass(frozen=True)
+class LikenessRequest:
+    """All heads of a model beside one of them, over some texts."""
+
+    of: HeadRequest
+    texts: tuple[TextRequest, ...]
+
+
+@dataclass(frozen=True)
 class ReadAndWritten:
     """What an encoder-decoder reads, and what it has written so far."""
 
@@ -169,6 +179,9 @@ thumbnail_grids = Store(4)
 matches = Store(16)
 views = Store(8)
 heads = Store(16)  # of one head all stages, small enough to draw: at most 3 MB
+comparisons = Store(8)  # of two heads three pictures: at most 2 MB
+likenesses = Store(16)
+random_pairs = Store(16)
 speeds = Speeds()  # of all models, as learned from their runs; bounded by itself
 
 
@@ -292,6 +305,22 @@ def overview(of: KindRequest, viewed: Viewed, on_progress: Callable[[int], None]
     return views.get((of, viewed.view), lambda: viewed.overview(on_progress=on_progress))
 
 
+def likeness(request: LikenessRequest, on_progress: Callable[[int], None] | None = None) -> pd.DataFrame:
+    of = request.of
+    return likenesses.get(
+        request,
+        lambda: heads_like(
+            [captured(text) for text in request.texts], of.layer, of.head, of.kind, on_progress=on_progress
+        ),
+    )
+
+
+def random_heads(request: KindRequest, on_progress: Callable[[int], None] | None = None) -> RandomPairs:
+    return random_pairs.get(
+        request, lambda: random_pairs_divergence(captured(request.text), request.kind, on_progress=on_progress)
+    )
+
+
 # --- one head, one layer
 
 
@@ -314,6 +343,13 @@ def head_overview(request: HeadRequest) -> tuple[Overview, Certificate]:
 def changed_overview(request: HeadRequest, change: Hashable, changed: Head) -> Overview:
     """The same of a head with another scale or mask."""
     return heads.get((request, change), changed.overview)
+
+
+def compared(
+    first: HeadRequest, second: HeadRequest, pair: HeadPair, on_progress: Callable[[int], None] | None = None
+) -> Compared:
+    """Two heads on the axes that their texts give them."""
+    return comparisons.get((first, second), lambda: pair.overview(on_progress=on_progress))
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 from functools import cached_property, partial
 
 import numpy as np
@@ -72,23 +71,26 @@ def align(tokens: Sequence[str], others: Sequence[str], *, loosely: bool = False
     loosely         for two tokenizers: " Cat", "##cat" and "cat" are the same, that is, blanks around a token, BERT's mark
                     of a word's later pieces, and case do not count. Else every letter and every blank does
 
-    The longest stretches that both have are matched first (difflib, Ratcliff and Metzener 1988). Of what lies between two of
-    them, stretches of one length are paired in their order, as "he" and "she" in otherwise equal texts: the same place, another
-    token. Stretches of different lengths have gaps on both sides: what was put in, or taken out, moves nothing else.
+    As many tokens as possible find themselves in the other text, in their order, and each as early as it can: a longest common
+    subsequence, as in diff (Hunt and McIlroy 1976). Of what lies between two of them, stretches of one length are paired in
+    their order, as "he" and "she" in otherwise equal texts: the same place, another token. Stretches of different lengths have
+    gaps on both sides: what was put in, or taken out, moves nothing else.
 
     Raises InputError (field "text") where the texts have no token in common.
     """
     ours, theirs = ([_loosened(token) if loosely else token for token in side] for side in (tokens, others))
-    # Without autojunk, which leaves out tokens that are frequent in texts of 200 and more.
-    matcher = SequenceMatcher(None, ours, theirs, autojunk=False)
     places: list[tuple[int | None, int | None, bool]] = []
-    for what, start, stop, other_start, other_stop in matcher.get_opcodes():
-        span, other_span = range(start, stop), range(other_start, other_stop)
+    at, other_at = 0, 0
+    for one, other in [*_common(ours, theirs), (len(ours), len(theirs))]:
+        span, other_span = range(at, one), range(other_at, other)
         if len(span) == len(other_span):
-            places += [(one, other, what == "equal") for one, other in zip(span, other_span, strict=True)]
+            places += [(left, right, False) for left, right in zip(span, other_span, strict=True)]
         else:
-            places += [(one, None, False) for one in span]
-            places += [(None, other, False) for other in other_span]
+            places += [(left, None, False) for left in span]
+            places += [(None, right, False) for right in other_span]
+        places.append((one, other, True))
+        at, other_at = one + 1, other + 1
+    places.pop()  # both ends, where no token is
     if not any(equal for _, _, equal in places):
         raise InputError(
             f"These texts have no token in common, so nothing of one belongs beside anything of the other: "
@@ -97,6 +99,32 @@ def align(tokens: Sequence[str], others: Sequence[str], *, loosely: bool = False
         )
     first, second, equal = zip(*places, strict=True)
     return Alignment(first, second, equal)
+
+
+def _common(ours: Sequence[str], theirs: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """The positions of a longest common subsequence.
+
+    Row by row from the end, in a tenth of a second and 16 MB for 4,096 tokens, however repetitive they are: difflib needs
+    minutes where there are only two kinds. Of each cell is kept whether nothing is lost by leaving out our token there.
+    """
+    numbers = {token: number for number, token in enumerate(dict.fromkeys([*ours, *theirs]))}
+    mine, other = (np.array([numbers[token] for token in side], dtype=np.intp) for side in (ours, theirs))
+    needless = np.zeros((len(mine), len(other)), dtype=np.bool_)
+    below = np.zeros(len(other) + 1, dtype=np.intp)  # how many tokens the texts have in common from our next one on
+    for row in range(len(mine) - 1, -1, -1):
+        longer = np.maximum(below[:-1], below[1:] + (other == mine[row]))
+        here = np.maximum.accumulate(longer[::-1])[::-1]
+        needless[row] = here == below[:-1]
+        below[:-1] = here
+    row = column = 0
+    while row < len(mine) and column < len(other):
+        if mine[row] == other[column]:
+            yield row, column
+            row, column = row + 1, column + 1
+        elif needless[row, column]:
+            row += 1
+        else:
+            column += 1
 
 
 def _loosened(token: str) -> str:
