@@ -65,6 +65,12 @@ PAINTING = "paint"
 TOKEN_AT, NEW_TOKEN, EDIT_TOKENS = "token", "new_token", "edit_tokens"
 WRITES_ON = "writes"
 
+# What if: comparing
+COMPARE_WITH, OTHER_LAYER, OTHER_HEAD = "compare", "other_layer", "other_head"
+OTHER_TEXT, OTHER_MODEL = "other_text", "other_model"
+PLACE_OF_QUERY, PLACE_OF_KEY = "query_place", "key_place"  # on the common axes of two texts
+HEADS_LIKE = "heads_like"
+
 # Learn: which part of the lesson; then the knobs of each lesson
 PART = "part"
 

@@ -20,13 +20,17 @@ from core.attention.head import Head, Overview
 from core.attention.masks import Predicate
 from core.attention.pooling import Pooled
 from core.capturing.certifying import Certificate
+from core.capturing.continuing import continued
+from core.capturing.edits import Edits
 from core.capturing.estimates import estimate, in_words, kept_bytes, measuring_operations, reading_operations
 from core.capturing.layers import missing_layers as layers_without_attention
 from core.capturing.speeds import Run, Speeds
 from core.capturing.weights_only import WeightsOnly, attention_weights
 from core.errors import InputError
 from core.figures.side_by_side import small
+from core.heads.comparing import Compared, HeadPair
 from core.heads.contributions import HeadContributions, add_up
+from core.heads.likeness import RandomPairs, heads_like, random_pairs_divergence
 from core.heads.metrics import head_metrics
 from core.heads.patterns import match_heads
 from core.heads.probing import longest, probe_heads
@@ -60,6 +64,7 @@ class TextRequest:
     """One pass of one model over one text, or over the image in a file.
 
     keep  how many tokens of a longer text are kept; None: all
+    edits what is changed in the pass; None: nothing
     """
 
     model: str
@@ -68,6 +73,7 @@ class TextRequest:
     target: str | None = None
     keep: int | None = None
     image: bytes | None = None
+    edits: Edits | None = None
 
 
 @dataclass(frozen=True)
@@ -104,6 +110,14 @@ class MatchRequest:
     of: KindRequest
     pattern: str
     details: str
+
+
+@dataclass(frozen=True)
+class LikenessRequest:
+    """All heads of a model beside one of them, over some texts."""
+
+    of: HeadRequest
+    texts: tuple[TextRequest, ...]
 
 
 @dataclass(frozen=True)
@@ -169,6 +183,9 @@ thumbnail_grids = Store(4)
 matches = Store(16)
 views = Store(8)
 heads = Store(16)  # of one head all stages, small enough to draw: at most 3 MB
+comparisons = Store(8)  # of two heads three pictures: at most 2 MB
+likenesses = Store(16)
+random_pairs = Store(16)
 speeds = Speeds()  # of all models, as learned from their runs; bounded by itself
 
 
@@ -207,7 +224,8 @@ def captured(request: TextRequest, on_progress: Callable[[int], None] | None = N
     def read() -> Capture:
         network = model(request.model)
         if request.image is not None:
-            return capture(network, image=read_image(request.image), on_progress=on_progress)
+            image = read_image(request.image)
+            return capture(network, image=image, edits=request.edits, on_progress=on_progress)
         start = time.perf_counter()
         found = capture(
             network,
@@ -216,6 +234,7 @@ def captured(request: TextRequest, on_progress: Callable[[int], None] | None = N
             target=request.target,
             max_tokens=request.keep,
             truncate=request.keep is not None,
+            edits=request.edits,
             on_progress=on_progress,
         )
         seconds = time.perf_counter() - start
@@ -292,6 +311,22 @@ def overview(of: KindRequest, viewed: Viewed, on_progress: Callable[[int], None]
     return views.get((of, viewed.view), lambda: viewed.overview(on_progress=on_progress))
 
 
+def likeness(request: LikenessRequest, on_progress: Callable[[int], None] | None = None) -> pd.DataFrame:
+    of = request.of
+    return likenesses.get(
+        request,
+        lambda: heads_like(
+            [captured(text) for text in request.texts], of.layer, of.head, of.kind, on_progress=on_progress
+        ),
+    )
+
+
+def random_heads(request: KindRequest, on_progress: Callable[[int], None] | None = None) -> RandomPairs:
+    return random_pairs.get(
+        request, lambda: random_pairs_divergence(captured(request.text), request.kind, on_progress=on_progress)
+    )
+
+
 # --- one head, one layer
 
 
@@ -314,6 +349,13 @@ def head_overview(request: HeadRequest) -> tuple[Overview, Certificate]:
 def changed_overview(request: HeadRequest, change: Hashable, changed: Head) -> Overview:
     """The same of a head with another scale or mask."""
     return heads.get((request, change), changed.overview)
+
+
+def compared(
+    first: HeadRequest, second: HeadRequest, pair: HeadPair, on_progress: Callable[[int], None] | None = None
+) -> Compared:
+    """Two heads on the axes that their texts give them."""
+    return comparisons.get((first, second), lambda: pair.overview(on_progress=on_progress))
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from core.attention.pooling import Pooled, pool
 from core.figures.labels import MAX_LABELS, axis_labels, thinned
-from core.figures.palette import ALLOWED, DIVERGING, FORBIDDEN, PIN, SEQUENTIAL
+from core.figures.palette import ALLOWED, DIVERGING, FORBIDDEN, INK, PIN, SEQUENTIAL
 from core.figures.theme import TEMPLATE
 
 Scale = Literal["signed", "share", "permission"]
@@ -40,6 +40,7 @@ class Axis:
     pinned   the row or column that is marked, or None
     notes    a remark for each drawn row or column, shown when pointing at it, or None
     start    the number of the first one, where the matrix is a part of a larger one
+    gaps     rows or columns that are not there, counted from the first one: hatched, never like a number or a masked pair
     """
 
     name: str
@@ -47,6 +48,7 @@ class Axis:
     pinned: int | None = None
     notes: Sequence[str] | None = None
     start: int = 0
+    gaps: Sequence[int] = ()
 
 
 def heatmap(
@@ -59,6 +61,7 @@ def heatmap(
     limit: float | None = None,
     forbidden: NDArray[np.bool_] | None = None,
     forbidden_name: str = "masked",
+    gap_name: str = "not there",
     hover: tuple[str, NDArray[np.floating]] | None = None,
     height: int = 420,
     width: int = WIDTH,
@@ -71,6 +74,7 @@ def heatmap(
     limit      the number with the strongest colour, so that pictures can be compared; None: the largest one here
     forbidden  [rows, columns] of True where a pair is masked: drawn grey, never like a small number
     forbidden_name  what the legend calls these cells
+    gap_name   what it calls the `gaps` of rows and columns
     hover      a second matrix whose number is shown when pointing at a cell, with its name
     width      about how many pixels wide the page draws it, on a narrow screen: so many columns are labelled as fit
     compact    a small picture: fewer labels, no printed numbers
@@ -87,6 +91,7 @@ def heatmap(
         scale=scale,
         limit=limit,
         forbidden_name=forbidden_name,
+        gap_name=gap_name,
         hover=None if hover is None else (hover[0], pool(hover[1], max_cells).values),
         height=height,
         width=width,
@@ -104,6 +109,7 @@ def pooled_heatmap(
     scale: Scale = "signed",
     limit: float | None = None,
     forbidden_name: str = "masked",
+    gap_name: str = "not there",
     hover: tuple[str, NDArray[np.floating]] | None = None,
     height: int = 420,
     width: int = WIDTH,
@@ -138,6 +144,8 @@ def pooled_heatmap(
         hover_text = f"{forbidden_name}: may not attend" if forbidden_name == "masked" else forbidden_name
         traces.append(_permissions(allowed, drawn, rows, columns, hover_text, show_allowed=scale == "permission"))
         traces += _legend(forbidden_name, show_allowed=scale == "permission", show_forbidden=not allowed.all())
+    if rows.gaps or columns.gaps:
+        traces.append(_gaps(shape, rows.gaps, columns.gaps, gap_name))
     has_legend = len(traces) > 1
     if not has_legend and rows.pinned is columns.pinned is None:
         traces.append(go.Scatter(x=[None], y=[None], hoverinfo="skip"))  # axes with nothing on them show no labels
@@ -196,6 +204,7 @@ def _numbers(
         zmax=limit,
         colorscale=DIVERGING if scale == "signed" else SEQUENTIAL,
         colorbar=_colour_bar(narrow),
+        hoverongaps=not (rows.gaps or columns.gaps),
         texttemplate="%{z:.2f}" if letters else None,
         textfont={"size": letters} if letters else None,
         **_hover(name, rows, columns, drawn, hover),
@@ -258,6 +267,29 @@ def _grey(shape: tuple[int, int]) -> dict[str, object]:
         "line": {"width": 0},
         "layer": "below",
     }
+
+
+def _gaps(shape: tuple[int, int], rows: Sequence[int], columns: Sequence[int], name: str) -> go.Scatter:
+    """Hatching over the rows and columns that are not there, and its place in the legend."""
+    boxes = [(-0.5, shape[1] - 0.5, start - 0.5, stop - 0.5) for start, stop in _runs(rows)]
+    boxes += [(start - 0.5, stop - 0.5, -0.5, shape[0] - 0.5) for start, stop in _runs(columns)]
+    return go.Scatter(
+        x=[at for left, right, _, _ in boxes for at in (left, right, right, left, None)],
+        y=[at for _, _, top, bottom in boxes for at in (top, top, bottom, bottom, None)],
+        mode="lines",
+        line={"width": 0},
+        fill="toself",
+        fillpattern={"shape": "/", "size": 6, "solidity": 0.25, "fgcolor": INK, "bgcolor": "rgba(0, 0, 0, 0)"},
+        name=name,
+        hoverinfo="skip",
+    )
+
+
+def _runs(places: Sequence[int]) -> list[tuple[int, int]]:
+    """Places in a row as one: (first, after the last)."""
+    known = set(places)
+    starts = [place for place in places if place - 1 not in known]
+    return list(zip(starts, [place + 1 for place in places if place + 1 not in known], strict=True))
 
 
 def _legend(forbidden_name: str, *, show_allowed: bool, show_forbidden: bool) -> list[go.Scatter]:

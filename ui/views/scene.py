@@ -153,7 +153,7 @@ def choose_text(
         if exposed is not None:
             (on_weights or _show_exposed)(*exposed, places)
         return None
-    passed = _read(request, lambda wanted: _captured(wanted, model, max_tokens, measuring), beside)
+    passed = _read(request, lambda wanted: run_pass(wanted, model, max_tokens, measuring), beside)
     if passed is not None and more:
         _name_missing(name)
     return None if passed is None else (*passed, places)
@@ -213,7 +213,7 @@ def _read(request: stores.TextRequest, read: Callable[[stores.TextRequest], Read
             return None
 
 
-def _captured(
+def run_pass(
     request: stores.TextRequest, model: Model, max_tokens: int | None, measuring: bool
 ) -> tuple[stores.TextRequest, Capture] | None:
     """The pass over this text, with its progress shown if it is not known yet; None while it is not wanted.

@@ -1,0 +1,81 @@
+"""Two heads and their difference as three heatmaps, on the same axes and in the same colours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import plotly.graph_objects as go
+from numpy.typing import NDArray
+
+from core.attention.pooling import Pooled
+from core.figures.heatmap import Axis, pooled_heatmap
+
+Part = Literal["first", "second", "difference"]
+
+
+@dataclass(frozen=True)
+class Side:
+    """What stands along one side of all three.
+
+    tokens  a text for each place of the common axis, or of the window of it that is drawn
+    gaps    by the picture: the places that its text does not have, of the difference those of either text
+    pinned  the place that is marked, or None
+    start   the number of the first place
+    """
+
+    tokens: Sequence[str]
+    gaps: dict[Part, list[int]]
+    pinned: int | None
+    start: int = 0
+
+
+def compared_figures(
+    pictures: dict[Part, Pooled],
+    queries: Side,
+    keys: Side,
+    *,
+    divergence: NDArray[np.floating],
+    limits: tuple[float, float],
+    height: int,
+    width: int,
+) -> dict[Part, go.Figure]:
+    """A heatmap for each of the three: both weights from 0 to the larger of their largest, the difference around 0.
+
+    divergence  [rows] shown when pointing at a row; of rows that are drawn as one, the largest
+    limits      the weight and the difference with the strongest colour
+    height, width  of one of them in pixels, the width as in `heatmap`
+    """
+    notes = _notes(divergence, pictures["difference"].row_block)
+    figures: dict[Part, go.Figure] = {}
+    for part, cells in pictures.items():
+        signed = part == "difference"
+        figures[part] = pooled_heatmap(
+            replace(cells, values=cells.values.astype(np.float32)),
+            Axis("query", queries.tokens, queries.pinned, notes, queries.start, queries.gaps[part]),
+            Axis("key", keys.tokens, keys.pinned, start=keys.start, gaps=keys.gaps[part]),
+            name="difference" if signed else "weight",
+            scale="signed" if signed else "share",
+            limit=limits[signed],
+            gap_name="in one text only" if signed else "not in this text",
+            height=height,
+            width=width,
+            printed=0,
+        )
+    return figures
+
+
+def strongest_colours(pictures: dict[Part, Pooled]) -> tuple[float, float]:
+    """`limits` from the pictures themselves; 1 where there is nothing but zeros."""
+    largest = {part: float(np.nanmax(np.abs(cells.values), initial=0)) for part, cells in pictures.items()}
+    return max(largest["first"], largest["second"]) or 1.0, largest["difference"] or 1.0
+
+
+def _notes(divergence: NDArray[np.floating], block: int) -> list[str]:
+    parts = [divergence[at : at + block] for at in range(0, len(divergence), block)]
+    return [
+        "" if np.isnan(part).all() else f"<br>divergence {np.nanmax(part):.3f} nats{' at most' if block > 1 else ''}"
+        for part in parts
+    ]

@@ -1,0 +1,345 @@
+"""A head beside another one, itself on another text, or one of another model: three pictures, and how far apart they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+from numpy.typing import NDArray
+from streamlit.delta_generator import DeltaGenerator
+
+from core import InputError
+from core.attention.ledger import strongest_of
+from core.figures.compared import Part, Side, compared_figures, strongest_colours
+from core.heads.aligning import Alignment, align
+from core.heads.comparing import Compared, HeadPair
+from core.heads.views import around
+from core.models.catalogue import CATALOGUE
+from ui import state, stores
+from ui.components import pin
+from ui.controls.menu import menu
+from ui.markdown import plain, quoted, show_error
+from ui.progress import run
+from ui.views.pictures import show_heatmap
+from ui.views.scene import RealHead, number_picker, opening_head, read_model, run_pass
+
+WAYS = {"head": "Another head", "text": "Another text", "model": "Another model"}
+OTHER_SENTENCE = "The animal didn't cross the street because it was too wide."
+WIDTH, HEIGHT = 300, 380  # pixels of one of three pictures in a window 1024 wide
+LOUPE = 24  # tokens a side of the exact part of a long text
+LISTED = 10  # heads like this one
+CELL_SECONDS = 1.5e-8  # about, to weigh one query and one key in one head against another's
+
+
+@dataclass(frozen=True, eq=False)
+class Paired:
+    """Two heads on common axes.
+
+    queries, keys  what is written at each place of the axes
+    names          what the two are called
+    """
+
+    pair: HeadPair
+    queries: tuple[str, ...]
+    keys: tuple[str, ...]
+    names: tuple[str, str]
+
+
+def show_comparison(real: RealHead) -> None:
+    """The chosen head beside another one, that is chosen here. Puts the click listener on the page."""
+    pin.listen()  # before the pictures: whoever sees one may click at once
+    controls = st.container(horizontal=True, vertical_alignment="bottom")
+    problem = st.container()  # below the field that it is about
+    try:
+        with controls:
+            ways = WAYS if real.capture.input_ids else {"head": WAYS["head"]}
+            way = menu("Compare with", state.COMPARE_WITH, ways, look="buttons")
+            other = {"head": _other_head, "text": _other_text, "model": _other_model}[way](real, problem)
+        if other is None:
+            return
+        paired = _paired(real, other, loosely=way == "model")
+    except InputError as error:
+        with problem:
+            show_error(error)
+        return
+    with problem:
+        found = _compared(real, other, paired.pair)
+    if found is None:
+        return
+    is_one_text = way == "head"
+    _show_pictures(paired, found, is_one_text=is_one_text)
+    _say_how_far(real, paired, found)
+    if not is_one_text:
+        _say_what_aligns(paired.pair)
+    _show_heads_like(real, other if way == "text" else None)
+
+
+# --- what the head is compared with
+
+
+def _other_head(real: RealHead, _: DeltaGenerator) -> RealHead:
+    heads = real.capture.heads(real.kind)
+    return _pick_head(real, (real.layer, (real.head + 1) % heads))
+
+
+def _other_text(real: RealHead, problem: DeltaGenerator) -> RealHead | None:
+    text = st.text_area("Other text", OTHER_SENTENCE, key=state.OTHER_TEXT, bind="query-params", height=68)
+    with problem:
+        passed = run_pass(replace(real.request, text=text), real.capture.model, None, False)
+    return None if passed is None else replace(real, request=passed[0], capture=passed[1])
+
+
+def _other_model(real: RealHead, problem: DeltaGenerator) -> RealHead | None:
+    others = [entry.name for entry in CATALOGUE if entry.name != real.request.model]
+    name = st.selectbox(
+        "Other model",
+        others,
+        key=state.OTHER_MODEL,
+        bind="query-params",
+        accept_new_options=True,
+        width=240,
+        help="You can also type a Hugging Face name, or the path of a folder with safetensors.",
+    )
+    model = read_model(name, problem.empty(), problem)
+    if model is None:
+        return None
+    if not model.captures or model.reads_images:
+        what = "reads images" if model.reads_images else "exposes only its weights"
+        raise InputError(f"{name} {what}; two heads are compared on texts. Choose another model.", field="model")
+    request = replace(
+        real.request,
+        model=name,
+        pair=real.request.pair if model.takes_pairs else None,
+        target=real.request.target if model.is_encoder_decoder else None,
+    )
+    with problem:
+        passed = run_pass(request, model, None, False)
+    if passed is None:
+        return None
+    capture = passed[1]
+    kind = real.kind if real.kind in capture.kinds else capture.kinds[0]
+    return _pick_head(RealHead(*passed, kind, 0, 0), opening_head(name))
+
+
+def _pick_head(real: RealHead, opening: tuple[int, int]) -> RealHead:
+    with st.container(width=92):
+        layer = number_picker("Other layer", state.OTHER_LAYER, real.capture.layers(real.kind), opening[0])
+    with st.container(width=92):
+        head = number_picker("Other head", state.OTHER_HEAD, real.capture.heads(real.kind), opening[1])
+    return replace(real, layer=layer, head=head)
+
+
+def _paired(real: RealHead, other: RealHead, *, loosely: bool) -> Paired:
+    """Raises InputError where the texts have nothing in common."""
+    (queries, keys), (other_queries, other_keys) = (one.capture.tokens(one.kind) for one in (real, other))
+    on_queries = align(queries, other_queries, loosely=loosely)
+    is_same = (queries, other_queries) == (keys, other_keys)
+    on_keys = on_queries if is_same else align(keys, other_keys, loosely=loosely)
+    return Paired(
+        HeadPair.of(stores.head(real.of), stores.head(other.of), queries=on_queries, keys=on_keys),
+        on_queries.labels(queries, other_queries),
+        on_keys.labels(keys, other_keys),
+        _names(real, other),
+    )
+
+
+def _names(real: RealHead, other: RealHead) -> tuple[str, str]:
+    """The one thing by which they differ; markup-free."""
+    if real.request.model != other.request.model:
+        return (
+            f"{real.layer}.{real.head} of {real.request.model}",
+            f"{other.layer}.{other.head} of {other.request.model}",
+        )
+    if real.request != other.request:
+        return "This text", "Other text"
+    return f"Head {real.layer}.{real.head}", f"Head {other.layer}.{other.head}"
+
+
+# --- the pictures
+
+
+def _compared(real: RealHead, other: RealHead, pair: HeadPair) -> Compared | None:
+    """None while it is not wanted."""
+    job = (real.of, other.of)
+    if job in stores.comparisons:
+        return stores.compared(*job, pair)
+    return run(
+        lambda on_progress: stores.compared(*job, pair, on_progress),
+        ("compared", *job),
+        "Comparing two heads",
+        pair.shape[0],
+        unit="query",
+    )
+
+
+def _show_pictures(paired: Paired, found: Compared, *, is_one_text: bool) -> None:
+    pair = paired.pair
+    pictures, below = st.container(), st.container()
+
+    def apart(rows: range, columns: range) -> NDArray[np.floating]:
+        return np.abs(pair.window(rows, columns).difference.values)
+
+    with below:
+        picture = replace(found.difference, values=np.abs(found.difference.values))
+        boxes = (state.QUERY, state.KEY) if is_one_text else (state.PLACE_OF_QUERY, state.PLACE_OF_KEY)
+        cell = pin.pinned_among(pair.shape, strongest_of(picture, apart), apart, boxes)
+        _say_cell(paired, cell)
+    limits = strongest_colours(_parts(found))
+    with pictures:
+        _draw(paired, found, cell, limits, "")
+        if max(pair.shape) > LOUPE and not found.difference.exact:
+            rows, columns = (around(place, count, LOUPE) for place, count in zip(cell, pair.shape, strict=True))
+            st.markdown(
+                f"**Every token near the chosen pair**: queries {rows.start} to {rows.stop - 1}, "
+                f"keys {columns.start} to {columns.stop - 1}"
+            )
+            _draw(paired, pair.window(rows, columns), cell, limits, " near")
+
+
+def _parts(found: Compared) -> dict[Part, stores.Pooled]:
+    return {"first": found.first, "second": found.second, "difference": found.difference}
+
+
+def _draw(paired: Paired, found: Compared, cell: tuple[int, int], limits: tuple[float, float], where: str) -> None:
+    pair, at = paired.pair, found.difference
+    sides = [
+        _side(alignment, labels, pinned, start, length)
+        for alignment, labels, pinned, start, length in zip(
+            (pair.queries, pair.keys), (paired.queries, paired.keys), cell, at.start, at.shape, strict=True
+        )
+    ]
+    figures = compared_figures(
+        _parts(found), *sides, divergence=found.divergence, limits=limits, height=HEIGHT, width=WIDTH
+    )
+    titles = (*paired.names, "Second − first")
+    for column, title, (part, figure) in zip(st.columns(3), titles, figures.items(), strict=True):
+        with column:
+            st.markdown(f"**{plain(title)}**")
+            show_heatmap(figure, f"compared {part}{where}", f"{title}: heatmap of queries by keys.")
+
+
+def _side(alignment: Alignment, labels: Sequence[str], pinned: int, start: int, length: int) -> Side:
+    first, second = ([place - start for place in gaps if start <= place < start + length] for gaps in alignment.gaps)
+    return Side(
+        labels[start : start + length],
+        {"first": first, "second": second, "difference": sorted(first + second)},
+        pinned - start,
+        start,
+    )
+
+
+# --- the sentences
+
+
+def _say_cell(paired: Paired, cell: tuple[int, int]) -> None:
+    exact = paired.pair.window(range(cell[0], cell[0] + 1), range(cell[1], cell[1] + 1))
+    pair = f"{quoted(paired.queries[cell[0]])} → {quoted(paired.keys[cell[1]])}"
+    gaps = [
+        cell[0] in queries or cell[1] in keys
+        for queries, keys in zip(paired.pair.queries.gaps, paired.pair.keys.gaps, strict=True)
+    ]
+    said = [
+        f"{plain(name)} {'does not have this pair' if gap else _share(float(part.values[0, 0]))}"
+        for name, gap, part in zip(paired.names, gaps, (exact.first, exact.second), strict=True)
+    ]
+    difference = float(exact.difference.values[0, 0])
+    by = "" if np.isnan(difference) else f", a difference of **{100 * difference:+.1f} points**".replace("-", "−")
+    st.markdown(f"{pair}: {'; '.join(said)}{by}.")
+
+
+def _share(weight: float) -> str:
+    return "masks it" if np.isnan(weight) else f"**{weight:.1%}**"
+
+
+def _say_how_far(real: RealHead, paired: Paired, found: Compared) -> None:
+    row, worst = found.worst
+    sentence = (
+        f"The rows are **{found.mean:.3f}** nats apart on average, and **{worst:.3f}** at most, "
+        f"at {quoted(paired.queries[row])} (query {row})."
+    )
+    of = stores.KindRequest(real.request, real.kind)
+    try:
+        beside = (
+            stores.random_heads(of)
+            if of in stores.random_pairs
+            else run(
+                lambda on_progress: stores.random_heads(of, on_progress),
+                ("random pairs", of),
+                "Comparing random heads",
+                64,
+                unit="pair",
+            )
+        )
+    except InputError:  # a model with a single head
+        beside = None
+    if beside is not None:
+        queries = real.capture.shape(real.kind)[0]
+        on = "" if beside.queries == queries else f", measured on {beside.queries} of {queries:,} queries"
+        sentence += (
+            f" Two random heads of {plain(real.request.model)} have **{beside.mean:.3f}** on this text "
+            f"({beside.low:.3f} to {beside.high:.3f} in 90% of {beside.pairs} pairs{on})."
+        )
+    st.markdown(sentence)
+    st.caption("Jensen-Shannon divergence (Lin 1991): 0 for the same weights, ln 2 = 0.693 for no key in common.")
+
+
+def _say_what_aligns(pair: HeadPair) -> None:
+    same = sum(pair.queries.equal)
+    gaps = sum(map(len, pair.queries.gaps))
+    others = len(pair.queries) - same - gaps
+    said = [f"{same} of {len(pair.queries)} tokens are in both texts"]
+    if others:
+        said.append(f"{others} stand in the place of another")
+    if gaps:
+        said.append(f"{gaps} are in one text only, and hatched in the other")
+    st.caption(f"{'; '.join(said)}. What goes to a token that the other text does not have counts in full.")
+
+
+def _show_heads_like(real: RealHead, other: RealHead | None) -> None:
+    """All other heads of the model, most alike first; on the other text as well if there is one."""
+    texts = (real.request,) if other is None or other.request == real.request else (real.request, other.request)
+    request = stores.LikenessRequest(real.of, texts)
+    st.markdown(f"**Heads like {real.layer}.{real.head}**")
+    capture = real.capture
+    queries, keys = capture.shape(real.kind)
+    layers, heads = capture.layers(real.kind), capture.heads(real.kind)
+    seconds = CELL_SECONDS * len(texts) * layers * heads * queries * keys
+    words = f"Comparing {layers * heads} heads over {queries:,} tokens takes about {seconds:.0f} s."
+    table: pd.DataFrame | None
+    if request in stores.likenesses:
+        table = stores.likeness(request)
+    else:
+        table = run(
+            lambda on_progress: stores.likeness(request, on_progress),
+            request,
+            "Comparing every head",
+            len(texts) * layers,
+            announce=lambda: (seconds, words),
+        )
+    if table is None:
+        return
+    listed = table.head(LISTED)
+    st.dataframe(
+        listed,
+        key=state.HEADS_LIKE,
+        hide_index=True,
+        width="content",
+        on_select=lambda: _choose_row(listed),
+        selection_mode="single-row",
+        column_config={"divergence": st.column_config.NumberColumn(format="%.3f")},
+    )
+    over = "this text" if len(texts) == 1 else "both texts"
+    st.caption(
+        f"The {len(listed)} of {len(table)} heads nearest to it, by mean divergence on {over}. Mark a row to compare."
+    )
+
+
+def _choose_row(listed: pd.DataFrame) -> None:
+    rows = st.session_state[state.HEADS_LIKE].selection.rows
+    if rows and rows[0] < len(listed):
+        layer, head = (int(listed[name].iloc[rows[0]]) for name in ("layer", "head"))
+        st.session_state[state.COMPARE_WITH] = "head"
+        st.session_state[state.OTHER_LAYER], st.session_state[state.OTHER_HEAD] = layer, head
