@@ -21,6 +21,7 @@ st.html(
 )
 STEPS = st.Page(ROOT / "pages/step_by_step.py", title="Step by step", icon=":material/steps:", default=True)
 HEADS = st.Page(ROOT / "pages/heads.py", title="Heads", icon=":material/apps:")
+WHAT_IF = st.Page(ROOT / "pages/what_if.py", title="What if", icon=":material/tune:")
 
 
 def lead_on() -> None:
@@ -31,7 +32,7 @@ def lead_on() -> None:
 OLD_ATLAS = st.Page(lead_on, title="Atlas", url_path="atlas", visibility="hidden")
 page = st.navigation(
     {
-        "": [STEPS, HEADS, OLD_ATLAS],
+        "": [STEPS, HEADS, WHAT_IF, OLD_ATLAS],
         "Learn": [st.Page(lessons.file(name), title=title) for name, title in lessons.LESSONS.items()],
     },
     position="top",

@@ -59,7 +59,14 @@ MEAN_OF, PINNED_TOKENS, DIRECTION = "mean_of", "pins", "look"
 # What if: which part of the page; the changes, a new one, and a token that is to be another
 VIEW = "view"
 EDITS = "edit"
-NEW_EDIT, NEW_PLACE, NEW_TEXT, NEW_FACTOR, NEW_MASK, NEW_SPAN = "change", "where", "over", "factor_of", "new_mask", "span_of"
+NEW_EDIT, NEW_PLACE, NEW_TEXT, NEW_FACTOR, NEW_MASK, NEW_SPAN = (
+    "change",
+    "where",
+    "over",
+    "factor_of",
+    "new_mask",
+    "span_of",
+)
 NEW_SOFTMAX, NEW_PATTERN, NEW_CELLS, NEW_KEY = "new_softmax", "new_pattern", "new_cells", "new_key"
 PAINTING = "paint"
 TOKEN_AT, NEW_TOKEN, EDIT_TOKENS = "token", "new_token", "edit_tokens"

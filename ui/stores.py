@@ -30,7 +30,7 @@ from core.errors import InputError
 from core.figures.side_by_side import small
 from core.heads.comparing import Compared, HeadPair
 from core.heads.contributions import HeadContributions, add_up
-from core.heads.likeness import RandomPairs, heads_like, random_pairs_divergence
+from core.heads.likeness import RandomPairs, head_changes, heads_like, random_pairs_divergence
 from core.heads.metrics import head_metrics
 from core.heads.patterns import match_heads
 from core.heads.probing import longest, probe_heads
@@ -186,6 +186,8 @@ heads = Store(16)  # of one head all stages, small enough to draw: at most 3 MB
 comparisons = Store(8)  # of two heads three pictures: at most 2 MB
 likenesses = Store(16)
 random_pairs = Store(16)
+changes = Store(16)  # of every head, between two passes
+continuations = Store(32)
 speeds = Speeds()  # of all models, as learned from their runs; bounded by itself
 
 
@@ -239,7 +241,8 @@ def captured(request: TextRequest, on_progress: Callable[[int], None] | None = N
         )
         seconds = time.perf_counter() - start
         cost = reading_operations(network, len(found.input_ids), target_tokens=max(1, len(found.target_ids)))
-        speeds.learn(Run(network.name, "reading", cost, seconds))
+        if request.edits is None:  # they take their own time
+            speeds.learn(Run(network.name, "reading", cost, seconds))
         return found
 
     return passes.get(request, read)
@@ -325,6 +328,22 @@ def random_heads(request: KindRequest, on_progress: Callable[[int], None] | None
     return random_pairs.get(
         request, lambda: random_pairs_divergence(captured(request.text), request.kind, on_progress=on_progress)
     )
+
+
+def changed_heads(
+    before: KindRequest, after: KindRequest, on_progress: Callable[[int], None] | None = None
+) -> NDArray[np.floating]:
+    """[layers, heads] how much the weights of every head differ between two passes."""
+    passes = captured(before.text), captured(after.text)
+    return changes.get((before, after), lambda: head_changes(*passes, before.kind, on_progress=on_progress))
+
+
+NEW_TOKENS = 20
+
+
+def writes_on(request: TextRequest, on_progress: Callable[[int], None] | None = None) -> tuple[int, ...]:
+    """The tokens that a model writes after a text."""
+    return continuations.get(request, lambda: continued(captured(request), NEW_TOKENS, on_progress))
 
 
 # --- one head, one layer

@@ -70,7 +70,9 @@ def vectors(before: Capture, after: Capture) -> Vectors:
         _needed(capture.vectors, capture, "gives no vectors here").astype(np.float64) for capture in (before, after)
     )
     if one.shape != two.shape:
-        raise InputError(f"One text has {len(one)} tokens and the other {len(two)}; compare texts of the same.", field="text")
+        raise InputError(
+            f"One text has {len(one)} tokens and the other {len(two)}; compare texts of the same.", field="text"
+        )
     return Vectors(1 - _cosine(one, two), float(1 - _cosine(one.mean(axis=0), two.mean(axis=0))))
 
 

@@ -10,7 +10,9 @@ from core.capturing.capture import Capture, read
 from core.errors import InputError
 
 
-def continued(capture: Capture, new_tokens: int = 20, on_progress: Callable[[int], None] | None = None) -> tuple[int, ...]:
+def continued(
+    capture: Capture, new_tokens: int = 20, on_progress: Callable[[int], None] | None = None
+) -> tuple[int, ...]:
     """The numbers of the tokens that follow a pass, at most `new_tokens`, fewer where the model ends its text.
 
     Every token is the most probable one after a pass over all before it (greedy decoding), edited as the capture was.

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, get_args
+from typing import get_args
 
 from core.capturing.edits import EVERYWHERE, Edits, Place
 from core.errors import InputError
@@ -37,7 +37,8 @@ def edits_of(line: str) -> Edits:
     except (ValueError, KeyError, TypeError) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"“{line}” cannot be read as a change. Write it as in “{_EXAMPLES[found['verb']]}”.", field="edits") from None
+        example = _EXAMPLES[found["verb"]]
+        raise InputError(f"“{line}” cannot be read as a change. Write it as in “{example}”.", field="edits") from None
 
 
 def lines_of(edits: Edits) -> tuple[str, ...]:
@@ -63,10 +64,10 @@ def line(verb: str, what: str, at: Place | int) -> str:
     match verb, at:
         case "token", int():
             return f"token {at} {_json(what)}"
-        case ("mute" | "mean" | "patch"), Place():
+        case (("mute" | "mean" | "patch"), Place()):
             joined = {"mute": "", "mean": f" over {_json(what)}", "patch": f" from {_json(what)}"}
             return f"{verb} {_at(at)}{joined[verb]}"
-        case ("key" | "pair"), Place():
+        case (("key" | "pair"), Place()):
             return f"block {verb} {what}{_tail(at)}"
         case _, Place():
             return f"{verb} {what}{_tail(at)}"
@@ -98,7 +99,9 @@ def _place(text: str) -> Place:
     found = _PLACE.match(text.strip())
     kind = found["kind"] if found else None
     if found is None or kind not in (None, *get_args(Kind)):
-        raise InputError(f"“{text}” is no place: write a layer such as 5, or a layer and a head such as 5.11.", field="edits")
+        raise InputError(
+            f"“{text}” is no place: write a layer such as 5, or a layer and a head such as 5.11.", field="edits"
+        )
     layer, head = (None if found[name] is None else int(found[name]) for name in ("layer", "head"))
     return Place(layer, head, kind)  # pyright: ignore[reportArgumentType] - just looked up
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -80,6 +81,10 @@ class Model:
         # A tokenizer that knows no limit says 10^30.
         limit = getattr(self.tokenizer, "model_max_length", None)
         return int(limit) if limit is not None and limit < 10**9 else None
+
+    def text_of(self, ids: Sequence[int]) -> str:
+        """The text that these tokens stand for; their numbers where there is no tokenizer."""
+        return " ".join(map(str, ids)) if self.tokenizer is None else str(self.tokenizer.decode(list(ids)))
 
     @property
     def attention_calls(self) -> int | None:

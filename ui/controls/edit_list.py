@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import streamlit as st
 
 from core import Capture, InputError
 from core.capturing.capture import check_edits
-from core.capturing.edit_lines import edits_of, painted, painting
-from core.capturing.edits import Edits, Place, every
+from core.capturing.edit_lines import edits_of, line, painted, painting
+from core.capturing.edits import EVERYWHERE, Edits, Place, every
 from ui import links, state
 from ui.markdown import plain
 
@@ -42,18 +41,27 @@ def lines() -> list[Line]:
 
 def add(words: str) -> None:
     """Put a line at the end, switched on; what it says is not said twice."""
-    _keep([line for line in lines() if line.words != words] + [Line(words)])
+    _keep([one for one in lines() if one.words != words] + [Line(words)])
+
+
+def replace_token(position: int, text: str) -> None:
+    add(line("token", text, position))
+
+
+def hide_token(position: int) -> None:
+    """No query of any head may attend to it."""
+    add(line("key", str(position), EVERYWHERE))
 
 
 def paint(place: Place, query: int, key: int) -> None:
     """Give a query's attention to a key, shared with the keys painted in that row before; or take a painted key away."""
     found, rest = {}, []
-    for line in lines():
-        said = painted(line.words)
+    for one in lines():
+        said = painted(one.words)
         if said is not None and said[0] == place:
             found = said[1]
         else:
-            rest.append(line)
+            rest.append(one)
     row = {at: None for at in found.get(query, {}) if at != key}
     if key not in found.get(query, {}):
         row[key] = None
@@ -62,28 +70,28 @@ def paint(place: Place, query: int, key: int) -> None:
 
 
 def shown_edits(capture: Capture) -> Edits:
-    """The list on the page; gives what is switched on and can be done in this pass. Whatever cannot be done is kept, and said."""
+    """The list on the page; gives what is switched on and can be done in this pass. What cannot be done is kept, and said."""
     found, there = [], lines()
-    links.remember(state.EDITS, [str(line) for line in there])
-    for number, line in enumerate(there):
-        edits, problem = _applied(line, capture)
+    links.remember(state.EDITS, [str(one) for one in there])
+    for number, one in enumerate(there):
+        edits, problem = _applied(one, capture)
         with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
-            key = state.button("edit", hash((number, line.words)))
-            st.session_state[key] = line.is_on
-            st.checkbox(plain(line.words), key=key, on_change=_switch, args=(number,))
+            key = state.button("edit", hash((number, one.words)))
+            st.session_state[key] = one.is_on
+            st.checkbox(plain(one.words), key=key, on_change=_switch, args=(number,))
             st.button(
                 "Remove",
-                key=state.button("remove", hash((number, line.words))),
+                key=state.button("remove", hash((number, one.words))),
                 icon=":material/close:",
                 type="tertiary",
                 on_click=_remove,
                 args=(number,),
-                help=f"Remove {plain(line.words)}",
+                help=f"Remove {plain(one.words)}",
             )
         if problem is not None:
             st.caption(f":material/block: Not applied. {plain(problem)}")
-            _offer_to_divide(number, line)
-        elif line.is_on:
+            _offer_to_divide(number, one)
+        elif one.is_on:
             found.append(edits)
     if there:
         st.button("Reset", key=state.button("reset", 0), icon=":material/restart_alt:", on_click=_keep, args=([],))
@@ -92,34 +100,37 @@ def shown_edits(capture: Capture) -> Edits:
     return every(found)
 
 
-def _applied(line: Line, capture: Capture) -> tuple[Edits, str | None]:
+def _applied(one: Line, capture: Capture) -> tuple[Edits, str | None]:
     """What a line changes, and why it cannot be done here, if it cannot."""
     try:
-        edits = edits_of(line.words)
+        edits = edits_of(one.words)
         check_edits(capture, edits)
     except InputError as error:
         return Edits(), str(error)
     return edits, None
 
 
-def _offer_to_divide(number: int, line: Line) -> None:
+def _offer_to_divide(number: int, one: Line) -> None:
     """Of a painted row that does not sum to 1."""
     try:
-        said = painted(line.words)
+        said = painted(one.words)
     except (InputError, ValueError):
         return
     if said is None:
         return
     place, rows = said
-    shares = {query: {key: share or 0.0 for key, share in row.items()} for query, row in rows.items() if None not in row.values()}
-    if all(sum(row.values()) > 0 for row in shares.values()) and shares:
-        whole = {query: {key: share / sum(row.values()) for key, share in row.items()} for query, row in shares.items()}
-        divided = painting(place, rows | whole)
+    totals = {query: sum(share or 0 for share in row.values()) for query, row in rows.items()}
+    whole = {
+        query: {key: share if share is None else share / totals[query] for key, share in row.items()}
+        for query, row in rows.items()
+        if totals[query] > 0
+    }
+    if whole:
         st.button(
             "Divide each row by its sum",
-            key=state.button("divide", hash(line.words)),
+            key=state.button("divide", hash(one.words)),
             on_click=_replace,
-            args=(number, divided),
+            args=(number, painting(place, rows | whole)),
         )
 
 
@@ -131,12 +142,12 @@ def _switch(number: int) -> None:
 
 
 def _remove(number: int) -> None:
-    _keep([line for place, line in enumerate(lines()) if place != number])
+    _keep([one for place, one in enumerate(lines()) if place != number])
 
 
 def _replace(number: int, words: str) -> None:
-    _keep([Line(words) if place == number else line for place, line in enumerate(lines())])
+    _keep([Line(words) if place == number else one for place, one in enumerate(lines())])
 
 
 def _keep(there: list[Line]) -> None:
-    st.session_state[state.EDITS] = [str(line) for line in there[-MAX_LINES:]]
+    st.session_state[state.EDITS] = [str(one) for one in there[-MAX_LINES:]]

@@ -6,7 +6,7 @@ import streamlit as st
 
 from core.attention import masks as m
 from core.capturing.edit_lines import line
-from core.capturing.edits import Place
+from core.capturing.edits import EVERYWHERE, Place
 from ui import state
 from ui.controls import edit_list
 from ui.controls.menu import menu
@@ -25,7 +25,11 @@ WHAT = {
     "patch": "What it gives in another text",
     "paint": "Paint shares",
 }
-SOFTMAX_NAMES = {"unscaled": "without scaling", "hardmax": "hardmax: all on the highest", "sigmoid": "sigmoid: each key for itself"}
+SOFTMAX_NAMES = {
+    "unscaled": "without scaling",
+    "hardmax": "hardmax: all on the highest",
+    "sigmoid": "sigmoid: each key for itself",
+}
 PATTERN_NAMES = {"uniform": "even", "previous": "previous token", "first": "first token", "self": "the token itself"}
 
 
@@ -104,7 +108,7 @@ def _details(what: str, real: RealHead, cell: tuple[int, int]) -> str | None:
 
 
 def _place(real: RealHead, where: str) -> Place:
+    if where == "all":
+        return EVERYWHERE
     kind = real.kind if len(real.capture.kinds) > 1 else None
-    return Place(None if where == "all" else real.layer, real.head if where == "head" else None, None if where == "all" else kind)
-
-
+    return Place(real.layer, real.head if where == "head" else None, kind)

@@ -66,11 +66,11 @@ def show_comparison(real: RealHead) -> None:
             show_error(error)
         return
     with problem:
-        found = _compared(real, other, paired.pair)
+        found = compared_heads(real, other, paired.pair)
     if found is None:
         return
     is_one_text = way == "head"
-    _show_pictures(paired, found, is_one_text=is_one_text)
+    show_pictures(paired, found, is_one_text=is_one_text)
     _say_how_far(real, paired, found)
     if not is_one_text:
         _say_what_aligns(paired.pair)
@@ -161,7 +161,7 @@ def _names(real: RealHead, other: RealHead) -> tuple[str, str]:
 # --- the pictures
 
 
-def _compared(real: RealHead, other: RealHead, pair: HeadPair) -> Compared | None:
+def compared_heads(real: RealHead, other: RealHead, pair: HeadPair) -> Compared | None:
     """None while it is not wanted."""
     job = (real.of, other.of)
     if job in stores.comparisons:
@@ -175,7 +175,8 @@ def _compared(real: RealHead, other: RealHead, pair: HeadPair) -> Compared | Non
     )
 
 
-def _show_pictures(paired: Paired, found: Compared, *, is_one_text: bool) -> None:
+def show_pictures(paired: Paired, found: Compared, *, is_one_text: bool) -> tuple[int, int]:
+    """The three pictures and the boxes of the chosen cell, which is given."""
     pair = paired.pair
     pictures, below = st.container(), st.container()
 
@@ -197,6 +198,7 @@ def _show_pictures(paired: Paired, found: Compared, *, is_one_text: bool) -> Non
                 f"keys {columns.start} to {columns.stop - 1}"
             )
             _draw(paired, pair.window(rows, columns), cell, limits, " near")
+    return cell
 
 
 def _parts(found: Compared) -> dict[Part, stores.Pooled]:

@@ -1,0 +1,18 @@
+"""Change what a model's heads do, and see what the model then does."""
+
+from ui import state
+from ui.controls.menu import menu
+from ui.views.changing import show_changing
+from ui.views.comparing import show_comparison
+from ui.views.heading import show_heading
+from ui.views.scene import choose_head, choose_text
+
+VIEWS = {"change": show_changing, "compare": show_comparison}
+NAMES = {"change": "Change something", "compare": "Compare two heads"}
+
+show_heading("What if", "Change what heads do, and see what the model then does.")
+passed = choose_text(more=True)
+if passed is not None:
+    real = choose_head(*passed)
+    view = menu("View", state.VIEW, NAMES, look="buttons", label_visibility="collapsed")
+    VIEWS[view](real)

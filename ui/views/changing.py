@@ -1,0 +1,266 @@
+"""Change what heads do, and see what the model then does: the list of changes, one head before and after, what comes of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import streamlit as st
+
+from core import Capture, InputError
+from core.capturing.consequences import movers, next_token, vectors
+from core.capturing.edits import Edits, Place
+from core.figures.atlas import metric_grid
+from core.figures.charts import bars
+from core.figures.movers import before_and_after
+from core.heads.aligning import Alignment
+from core.heads.comparing import HeadPair
+from ui import state, stores
+from ui.components import pin
+from ui.components.arrows import arrow_keys
+from ui.components.token_view import MAX_TOKENS, token_view
+from ui.controls import edit_list
+from ui.controls.new_edit import choose_new_edit
+from ui.markdown import quoted, show_error
+from ui.progress import run
+from ui.views.comparing import Paired, compared_heads, show_pictures
+from ui.views.heads_grid import choose
+from ui.views.pictures import show_heatmap
+from ui.views.scene import RealHead, run_pass
+from ui.views.tables import small_number
+
+NAMES = ("As it is", "Changed")
+HEIGHT = 330
+
+
+def show_changing(real: RealHead) -> None:
+    """The chosen head before and after the changes on the list, and what the model does with them."""
+    pin.listen(lambda: _clicked(real))  # before the pictures: whoever sees one may click at once
+    controls, pictures = st.columns([4, 8], gap="medium")
+    with controls:
+        listed = st.container(gap="xsmall")
+        with listed:
+            edits = edit_list.shown_edits(real.capture)
+    with pictures:
+        said = st.container()
+        changed = _changed(real, edits) if edits else real
+    if changed is None:
+        return
+    with pictures:
+        with said:
+            _say_what_came_of_it(real, changed)
+        paired = _paired(real, changed)
+        found = compared_heads(real, changed, paired.pair)
+        cell = None if found is None else show_pictures(paired, found, is_one_text=True)
+    with controls:
+        choose_new_edit(real, cell or (0, 0))
+        st.toggle(
+            "Paint with clicks",
+            key=state.PAINTING,
+            bind="query-params",
+            help="A click on a cell gives the query's attention to that key; several keys of a row share it evenly. "
+            "A second click takes a key away.",
+        )
+        _show_tokens(real)
+    left, right = st.columns(2, gap="medium")
+    with left:
+        _show_outcome(real.capture, changed.capture)
+    with right:
+        _show_changed_heads(real, changed)
+    _show_continuations(real, changed)
+
+
+def _changed(real: RealHead, edits: Edits) -> RealHead | None:
+    """The same head in the edited pass; None while it is not wanted."""
+    try:
+        passed = run_pass(replace(real.request, edits=edits), real.capture.model, None, False)
+    except InputError as error:
+        show_error(error)
+        return None
+    return None if passed is None else replace(real, request=passed[0], capture=passed[1])
+
+
+# --- clicks
+
+
+def _clicked(real: RealHead) -> None:
+    """A click on the grid of changed heads chooses one; on a cell it chooses the pair, or paints it."""
+    if place := pin.clicked_in("layer", "head", (real.capture.layers(real.kind), real.capture.heads(real.kind))):
+        choose(*place)
+        return
+    pin.pin_clicked()
+    cell = pin.clicked_in("query", "key", real.capture.shape(real.kind))
+    if cell is not None and st.session_state.get(state.PAINTING):
+        kind = real.kind if len(real.capture.kinds) > 1 else None
+        edit_list.paint(Place(real.layer, real.head, kind), *cell)
+
+
+def _show_tokens(real: RealHead) -> None:
+    """The text, whose tokens can be clicked to be replaced or hidden."""
+    tokens = real.capture.tokens(real.kind)[1]
+    if not real.capture.input_ids or real.kind in ("decoder", "cross"):
+        return
+    st.markdown("**Another token**: click one")
+    at = st.session_state.get(state.TOKEN_AT)
+    at = at if at is not None and at < len(tokens) else None
+    if len(tokens) <= MAX_TOKENS:
+        weights = stores.trace(real.of)
+        shown = np.where(weights.mask, weights.weights, np.nan)
+        token_view(
+            *[tokens] * 2, shown, pinned=() if at is None else (at,), on_token=_pick_token, key=state.EDIT_TOKENS
+        )
+    st.selectbox("Token", range(len(tokens)), index=None, key=state.TOKEN_AT, persist_state="session", width=110)
+    if at is None:
+        return
+    mask = getattr(real.capture.model.tokenizer, "mask_token", None)
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+        word = st.text_input(f"Instead of {quoted(tokens[at])}", key=state.NEW_TOKEN, width=140)
+        st.button(
+            "Replace", key=state.button("replace", 0), on_click=_replace_token, args=(at,), disabled=not word.strip()
+        )
+        if mask:
+            st.button("Mask", key=state.button("mask", 0), on_click=edit_list.replace_token, args=(at, mask))
+        st.button(
+            "Hide",
+            key=state.button("hide", 0),
+            on_click=edit_list.hide_token,
+            args=(at,),
+            help="No query may attend to it.",
+        )
+
+
+def _pick_token(position: int) -> None:
+    st.session_state[state.TOKEN_AT] = position
+
+
+def _replace_token(position: int) -> None:
+    edit_list.replace_token(position, st.session_state[state.NEW_TOKEN].strip())
+
+
+# --- before and after
+
+
+def _paired(real: RealHead, changed: RealHead) -> Paired:
+    """Token by token: what an edit puts in a token's place stands where that stood."""
+    axes = [Alignment.same(length) for length in real.capture.shape(real.kind)]
+    labels = [
+        axis.labels(tokens, others)
+        for axis, tokens, others in zip(
+            axes, real.capture.tokens(real.kind), changed.capture.tokens(real.kind), strict=True
+        )
+    ]
+    before, after = stores.head(real.of), stores.head(changed.of)
+    return Paired(HeadPair.of(before, after, queries=axes[0], keys=axes[1]), labels[0], labels[1], NAMES)
+
+
+def _say_what_came_of_it(real: RealHead, changed: RealHead) -> None:
+    """One sentence: what the model makes of it in the end."""
+    if real.capture.logits is not None:
+        moved = next_token(real.capture, changed.capture)
+        token = int(moved.before.argmax())
+        name = quoted(real.capture.next_tokens(1)[0][0])
+        words = f"Next token {name}: **{moved.before[token]:.1%}**"
+        if changed is not real:
+            words += f" → **{moved.after[token]:.1%}**"
+            best, share = changed.capture.next_tokens(1)[0]
+            if int(moved.after.argmax()) != token:
+                words += f"; now {quoted(best)} is first with {share:.1%}"
+            words += f". Kullback-Leibler divergence {_nats(moved.divergence)}"
+        st.markdown(words + ".")
+    elif real.capture.vectors is not None:
+        moved = vectors(real.capture, changed.capture)
+        st.markdown(
+            f"The sentence vector has turned by a cosine distance of **{_nats(moved.sentence, '')}**, single tokens by up to "
+            f"**{_nats(float(moved.tokens.max()), '')}**."
+            if changed is not real
+            else "Change something on the left: here stands what becomes of the sentence vector."
+        )
+    _say_if_all_are_muted(changed.capture)
+
+
+def _nats(number: float, unit: str = " nats") -> str:
+    return f"{number:.3f}{unit}" if number == 0 or number >= 0.001 else f"{small_number(number)}{unit}"
+
+
+def _say_if_all_are_muted(capture: Capture) -> None:
+    """It is allowed; then nothing passes from one token to another."""
+    first = capture.kinds[0]
+    if capture.edits.mute_heads and all(
+        any(place.covers(kind, layer, head, first) for place in capture.edits.mute_heads)
+        for kind in capture.kinds
+        for layer in range(capture.layers(kind))
+        for head in range(capture.heads(kind))
+    ):
+        st.caption("All heads are muted: no token learns anything from another one.")
+
+
+def _show_outcome(before: Capture, after: Capture) -> None:
+    if before.logits is not None:
+        st.markdown("**What comes next**, the largest movers")
+        table = movers(next_token(before, after), before)
+        figure = before_and_after(table["token"].tolist(), table["before"].to_numpy(), table["after"].to_numpy())
+        alt = "Bars: the probabilities of the next tokens before and after."
+    elif before.vectors is not None and len(before.vectors) <= MAX_TOKENS:
+        st.markdown("**How far each token's vector has turned**, 1 − cosine")
+        turned = vectors(before, after).tokens
+        figure = bars(before.tokens()[0], {"1 − cosine": turned}, y="1 − cosine", printed=False)
+        alt = "Bars: how far the final vector of each token has turned."
+    else:
+        return
+    st.plotly_chart(figure, key=state.picture("outcome"), theme=None, config={"displayModeBar": False}, alt=alt)
+
+
+def _show_changed_heads(real: RealHead, changed: RealHead) -> None:
+    """How much the attention of every head changed."""
+    st.markdown("**Heads whose attention changed**, mean Jensen-Shannon divergence of their rows")
+    of, other = (stores.KindRequest(one.request, one.kind) for one in (real, changed))
+    values = (
+        stores.changed_heads(of, other)
+        if (of, other) in stores.changes
+        else run(
+            lambda on_progress: stores.changed_heads(of, other, on_progress),
+            ("changed heads", of, other),
+            "Comparing every head",
+            real.capture.layers(real.kind),
+        )
+    )
+    if values is None:
+        return
+    chosen = (real.layer, real.head)
+    figure = metric_grid(values, "divergence", signed=False, chosen=chosen, left_out=None, height=HEIGHT)
+    show_heatmap(figure, "atlas", "How much each head's attention changed: a grid of layers by heads.")
+    arrow_keys(
+        state.picture("atlas"),
+        f"Choose a head with the arrow keys. Chosen: layer {chosen[0]}, head {chosen[1]}.",
+        chosen,
+        values.shape,
+        choose,
+    )
+
+
+# --- what is written
+
+
+def _show_continuations(real: RealHead, changed: RealHead) -> None:
+    if real.capture.logits is None:
+        return
+    st.markdown(f"**What the model writes on**, {stores.NEW_TOKENS} tokens, always the most probable one")
+    wanted = st.toggle("Write on", key=state.WRITES_ON, bind="query-params", label_visibility="collapsed")
+    if not wanted:
+        return
+    for column, name, one in zip(st.columns(2), NAMES, (real, changed), strict=True):
+        with column:
+            written = (
+                stores.writes_on(one.request)
+                if one.request in stores.continuations
+                else run(
+                    lambda on_progress, request=one.request: stores.writes_on(request, on_progress),
+                    ("writes", one.request),
+                    "Writing",
+                    stores.NEW_TOKENS,
+                    unit="token",
+                )
+            )
+            if written is not None:
+                st.caption(name)
+                st.code(real.capture.model.text_of(written), language=None, wrap_lines=True)
