@@ -1,5 +1,7 @@
 """Change what a model's heads do, and see what the model then does."""
 
+import streamlit as st
+
 from ui import state
 from ui.controls.menu import menu
 from ui.views.changing import show_changing
@@ -10,9 +12,9 @@ from ui.views.scene import choose_head, choose_text
 VIEWS = {"change": show_changing, "compare": show_comparison}
 NAMES = {"change": "Change something", "compare": "Compare two heads"}
 
-show_heading("What if", "Change what heads do, and see what the model then does.")
+with st.container(horizontal=True, vertical_alignment="bottom", horizontal_alignment="distribute"):
+    show_heading("What if", "Change what heads do, and see what the model then does.")
+    view = menu("View", state.VIEW, NAMES, look="buttons", label_visibility="collapsed", width="content")
 passed = choose_text(more=True)
 if passed is not None:
-    real = choose_head(*passed)
-    view = menu("View", state.VIEW, NAMES, look="buttons", label_visibility="collapsed")
-    VIEWS[view](real)
+    VIEWS[view](choose_head(*passed))

@@ -67,9 +67,9 @@ NEW_EDIT, NEW_PLACE, NEW_TEXT, NEW_FACTOR, NEW_MASK, NEW_SPAN = (
     "new_mask",
     "span_of",
 )
-NEW_SOFTMAX, NEW_PATTERN, NEW_CELLS, NEW_KEY = "new_softmax", "new_pattern", "new_cells", "new_key"
+NEW_SOFTMAX, NEW_PATTERN, NEW_CELLS = "new_softmax", "new_pattern", "new_cells"
 PAINTING = "paint"
-TOKEN_AT, NEW_TOKEN, EDIT_TOKENS = "token", "new_token", "edit_tokens"
+TOKEN_AT, NEW_TOKEN = "token", "new_token"
 WRITES_ON = "writes"
 
 # What if: comparing

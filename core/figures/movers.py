@@ -35,7 +35,7 @@ def before_and_after(names: Sequence[str], before: NDArray[np.floating], after: 
     ]
     layout = plain_layout(60 + ROW * len(names)) | {"barmode": "group", "bargap": 0.25, "dragmode": False}
     layout["legend"] = {"traceorder": "normal"}
-    layout["margin"] |= {"r": 48}
+    layout["margin"] |= {"r": 48, "b": 28}
     highest = max(float(before.max(initial=0)), float(after.max(initial=0)))
     layout["xaxis"] = {"range": [0, highest * 1.12 or 1], "tickformat": ".0%", "nticks": 5}
     layout["yaxis"] |= {

@@ -80,9 +80,8 @@ def shown_edits(capture: Capture) -> Edits:
             st.session_state[key] = one.is_on
             st.checkbox(plain(one.words), key=key, on_change=_switch, args=(number,))
             st.button(
-                "Remove",
+                ":material/close:",
                 key=state.button("remove", hash((number, one.words))),
-                icon=":material/close:",
                 type="tertiary",
                 on_click=_remove,
                 args=(number,),
@@ -94,9 +93,10 @@ def shown_edits(capture: Capture) -> Edits:
         elif one.is_on:
             found.append(edits)
     if there:
-        st.button("Reset", key=state.button("reset", 0), icon=":material/restart_alt:", on_click=_keep, args=([],))
+        reset = {"key": state.button("reset", 0), "on_click": _keep, "args": ([],)}
+        st.button("Reset", icon=":material/restart_alt:", type="tertiary", **reset)
     else:
-        st.caption("Nothing is changed yet.")
+        st.caption("Nothing is changed yet: choose a change and add it to this list.")
     return every(found)
 
 

@@ -17,7 +17,7 @@ WHAT = {
     "mute": "Mute",
     "scale": "Scale the scores",
     "mask": "Another mask",
-    "key": "Block a key",
+    "key": "Block the chosen key",
     "pair": "Block the chosen pair",
     "pattern": "A fixed pattern",
     "softmax": "Another softmax",
@@ -35,20 +35,19 @@ PATTERN_NAMES = {"uniform": "even", "previous": "previous token", "first": "firs
 
 def choose_new_edit(real: RealHead, cell: tuple[int, int]) -> None:
     """The fields of a new change, and the button that adds it. cell: the chosen (query, key)."""
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        what = menu("Change", state.NEW_EDIT, WHAT, width=210)
-        where = menu("in", state.NEW_PLACE, _where(real), width=150)
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        what = menu("Change", state.NEW_EDIT, WHAT, width=205, label_visibility="collapsed")
         said = _details(what, real, cell)
+        where = menu("In", state.NEW_PLACE, _where(real), width=125, label_visibility="collapsed")
         words = "" if said is None else line(what, said, _place(real, where))
-        st.button(
-            "Add",
-            key=state.button("add", 0),
-            icon=":material/add:",
-            type="primary",
-            on_click=edit_list.add,
-            args=(words,),
-            disabled=said is None,
+        adding = {"key": state.button("add", 0), "on_click": edit_list.add, "args": (words,), "disabled": said is None}
+        st.button("Add", icon=":material/add:", type="primary", **adding)
+        st.toggle(
+            "Paint",
+            key=state.PAINTING,
+            bind="query-params",
+            help="A click on a cell of the pictures gives the query's attention to that key; several keys of a row share it. A "
+            "second click takes a key away.",
         )
 
 
@@ -60,40 +59,46 @@ def _details(what: str, real: RealHead, cell: tuple[int, int]) -> str | None:
     """What the change says besides its place; None while something is missing."""
     match what:
         case "scale":
-            factor = st.number_input("times", value=2.0, step=0.5, key=state.NEW_FACTOR, bind="query-params", width=130)
+            factor = st.number_input(
+                "times",
+                value=2.0,
+                step=0.5,
+                key=state.NEW_FACTOR,
+                bind="query-params",
+                width=130,
+                label_visibility="collapsed",
+            )
             return f"{factor:g}"
         case "softmax":
-            return menu("Softmax", state.NEW_SOFTMAX, SOFTMAX_NAMES, width=230)
+            return menu("Softmax", state.NEW_SOFTMAX, SOFTMAX_NAMES, width=230, label_visibility="collapsed")
         case "mask":
             masks = {word: named.name for word, named in m.MASKS.items() if word != "padding"}
-            word = menu("Mask", state.NEW_MASK, masks, width=160)
+            word = menu("Mask", state.NEW_MASK, masks, width=160, label_visibility="collapsed")
             label = m.MASKS[word].number
             if label is None:
                 return word
-            return f"{word} {st.number_input(label, 1, 4096, 4, key=state.NEW_SPAN, bind='query-params', width=110)}"
+            size = {"key": state.NEW_SPAN, "bind": "query-params", "width": 110, "label_visibility": "collapsed"}
+            return f"{word} {st.number_input(label, 1, 4096, 4, **size)}"
         case "key":
-            tokens = real.capture.tokens(real.kind)[1]
-            chosen = st.selectbox(
-                "Key",
-                range(len(tokens)),
-                index=None,
-                placeholder=f"{cell[1]}, the chosen one",
-                key=state.NEW_KEY,
-                bind="query-params",
-                width=170,
-            )
-            key = cell[1] if chosen is None else chosen
-            st.markdown(quoted(tokens[key]))
-            return str(key)
+            st.markdown(quoted(real.capture.tokens(real.kind)[1][cell[1]]), width="content")
+            return str(cell[1])
         case "pair":
             queries, keys = real.capture.tokens(real.kind)
-            st.markdown(f"{quoted(queries[cell[0]])} → {quoted(keys[cell[1]])}")
+            st.markdown(f"{quoted(queries[cell[0]])} → {quoted(keys[cell[1]])}", width="content")
             return f"{cell[0]}>{cell[1]}"
         case "pattern":
-            return menu("Attend to", state.NEW_PATTERN, PATTERN_NAMES, width=180)
+            return menu("Attend to", state.NEW_PATTERN, PATTERN_NAMES, width=180, label_visibility="collapsed")
         case "mean" | "patch":
             label = "Reference text" if what == "mean" else "Other text, with as many tokens"
-            text = st.text_input(label, SENTENCE, key=state.NEW_TEXT, bind="query-params", width=330)
+            text = st.text_input(
+                label,
+                SENTENCE,
+                key=state.NEW_TEXT,
+                bind="query-params",
+                width=330,
+                label_visibility="collapsed",
+                placeholder=label,
+            )
             return text.strip() or None
         case "paint":
             cells = st.text_input(
@@ -102,6 +107,7 @@ def _details(what: str, real: RealHead, cell: tuple[int, int]) -> str | None:
                 bind="query-params",
                 placeholder=f"{cell[0]}>{cell[1]}=0.5 {cell[0]}>0=0.5",
                 width=330,
+                label_visibility="collapsed",
             )
             return cells.strip() or None
     return ""

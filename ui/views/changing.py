@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import streamlit as st
 
 from core import Capture, InputError
@@ -12,17 +11,18 @@ from core.capturing.consequences import movers, next_token, vectors
 from core.capturing.edits import Edits, Place
 from core.figures.atlas import metric_grid
 from core.figures.charts import bars
+from core.figures.labels import visible
 from core.figures.movers import before_and_after
 from core.heads.aligning import Alignment
 from core.heads.comparing import HeadPair
 from ui import state, stores
 from ui.components import pin
 from ui.components.arrows import arrow_keys
-from ui.components.token_view import MAX_TOKENS, token_view
 from ui.controls import edit_list
 from ui.controls.new_edit import choose_new_edit
-from ui.markdown import quoted, show_error
+from ui.markdown import plain, quoted, show_error
 from ui.progress import run
+from ui.views.certificate import show_certificate
 from ui.views.comparing import Paired, compared_heads, show_pictures
 from ui.views.heads_grid import choose
 from ui.views.pictures import show_heatmap
@@ -31,37 +31,31 @@ from ui.views.tables import small_number
 
 NAMES = ("As it is", "Changed")
 HEIGHT = 330
+LISTED = 150  # pixels of the list and of the fields beside it: what is below stays in its place
+LABELLED = 256  # tokens with a bar each
+CLICKED = 128  # tokens of a text that can be clicked; of a longer one they are chosen from a box
 
 
 def show_changing(real: RealHead) -> None:
     """The chosen head before and after the changes on the list, and what the model does with them."""
     pin.listen(lambda: _clicked(real))  # before the pictures: whoever sees one may click at once
-    controls, pictures = st.columns([4, 8], gap="medium")
-    with controls:
-        listed = st.container(gap="xsmall")
-        with listed:
-            edits = edit_list.shown_edits(real.capture)
-    with pictures:
-        said = st.container()
+    listed, controls = st.columns([4, 8], gap="medium")
+    with listed, st.container(height=LISTED, border=False, gap="xsmall"):
+        edits = edit_list.shown_edits(real.capture)
+    said, pictures = st.container(), st.container()
+    with said:
         changed = _changed(real, edits) if edits else real
-    if changed is None:
-        return
-    with pictures:
+    cell = (0, 0)
+    if changed is not None:
         with said:
             _say_what_came_of_it(real, changed)
-        paired = _paired(real, changed)
-        found = compared_heads(real, changed, paired.pair)
-        cell = None if found is None else show_pictures(paired, found, is_one_text=True)
-    with controls:
-        choose_new_edit(real, cell or (0, 0))
-        st.toggle(
-            "Paint with clicks",
-            key=state.PAINTING,
-            bind="query-params",
-            help="A click on a cell gives the query's attention to that key; several keys of a row share it evenly. "
-            "A second click takes a key away.",
-        )
+        with pictures:
+            cell = _show_before_and_after(real, changed)
+    with controls, st.container(height=LISTED, border=False, gap="xsmall"):
+        choose_new_edit(real, cell)
         _show_tokens(real)
+    if changed is None:
+        return
     left, right = st.columns(2, gap="medium")
     with left:
         _show_outcome(real.capture, changed.capture)
@@ -97,40 +91,30 @@ def _clicked(real: RealHead) -> None:
 
 def _show_tokens(real: RealHead) -> None:
     """The text, whose tokens can be clicked to be replaced or hidden."""
-    tokens = real.capture.tokens(real.kind)[1]
     if not real.capture.input_ids or real.kind in ("decoder", "cross"):
         return
-    st.markdown("**Another token**: click one")
-    at = st.session_state.get(state.TOKEN_AT)
-    at = at if at is not None and at < len(tokens) else None
-    if len(tokens) <= MAX_TOKENS:
-        weights = stores.trace(real.of)
-        shown = np.where(weights.mask, weights.weights, np.nan)
-        token_view(
-            *[tokens] * 2, shown, pinned=() if at is None else (at,), on_token=_pick_token, key=state.EDIT_TOKENS
-        )
-    st.selectbox("Token", range(len(tokens)), index=None, key=state.TOKEN_AT, persist_state="session", width=110)
+    tokens = real.capture.tokens(real.kind)[1]
+    places = range(len(tokens))
+    if st.session_state.get(state.TOKEN_AT) not in places:
+        st.session_state[state.TOKEN_AT] = None
+    label = "Another token in the place of"
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+        if len(tokens) <= CLICKED:
+            at = st.pills(label, places, key=state.TOKEN_AT, format_func=lambda place: plain(visible(tokens[place])))
+        else:
+            at = st.selectbox(label, places, index=None, key=state.TOKEN_AT, width=220)
     if at is None:
         return
-    mask = getattr(real.capture.model.tokenizer, "mask_token", None)
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        word = st.text_input(f"Instead of {quoted(tokens[at])}", key=state.NEW_TOKEN, width=140)
-        st.button(
-            "Replace", key=state.button("replace", 0), on_click=_replace_token, args=(at,), disabled=not word.strip()
-        )
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.markdown(f"{quoted(tokens[at])}, token {at}:", width="content")
+        word = st.text_input("Another token", key=state.NEW_TOKEN, width=150, label_visibility="collapsed")
+        named = {"key": state.button("replace", 0), "on_click": _replace_token, "args": (at,)}
+        st.button("Replace", disabled=not word.strip(), **named)
+        mask = getattr(real.capture.model.tokenizer, "mask_token", None)
         if mask:
             st.button("Mask", key=state.button("mask", 0), on_click=edit_list.replace_token, args=(at, mask))
-        st.button(
-            "Hide",
-            key=state.button("hide", 0),
-            on_click=edit_list.hide_token,
-            args=(at,),
-            help="No query may attend to it.",
-        )
-
-
-def _pick_token(position: int) -> None:
-    st.session_state[state.TOKEN_AT] = position
+        hiding = {"key": state.button("hide", 0), "on_click": edit_list.hide_token, "args": (at,)}
+        st.button("Hide", help="No query may attend to it, in any head.", **hiding)
 
 
 def _replace_token(position: int) -> None:
@@ -151,6 +135,19 @@ def _paired(real: RealHead, changed: RealHead) -> Paired:
     ]
     before, after = stores.head(real.of), stores.head(changed.of)
     return Paired(HeadPair.of(before, after, queries=axes[0], keys=axes[1]), labels[0], labels[1], NAMES)
+
+
+def _show_before_and_after(real: RealHead, changed: RealHead) -> tuple[int, int]:
+    """The head's weights before and after, their difference, and the certificate; gives the chosen (query, key)."""
+    paired = _paired(real, changed)
+    found = compared_heads(real, changed, paired.pair)
+    if found is None:
+        return 0, 0
+    cell = show_pictures(paired, found, is_one_text=True)
+    if stores.head(changed.of).edited(range(1)).output is not None:
+        st.caption("What this head gives is replaced: where it looks no longer counts.")
+    show_certificate(stores.certificate(changed.of))
+    return cell
 
 
 def _say_what_came_of_it(real: RealHead, changed: RealHead) -> None:
@@ -200,7 +197,7 @@ def _show_outcome(before: Capture, after: Capture) -> None:
         table = movers(next_token(before, after), before)
         figure = before_and_after(table["token"].tolist(), table["before"].to_numpy(), table["after"].to_numpy())
         alt = "Bars: the probabilities of the next tokens before and after."
-    elif before.vectors is not None and len(before.vectors) <= MAX_TOKENS:
+    elif before.vectors is not None and len(before.vectors) <= LABELLED:
         st.markdown("**How far each token's vector has turned**, 1 − cosine")
         turned = vectors(before, after).tokens
         figure = bars(before.tokens()[0], {"1 − cosine": turned}, y="1 − cosine", printed=False)
