@@ -31,7 +31,7 @@ OTHER_SENTENCE = "The animal didn't cross the street because it was too wide."
 WIDTH, HEIGHT = 300, 380  # pixels of one of three pictures in a window 1024 wide
 LOUPE = 24  # tokens a side of the exact part of a long text
 LISTED = 10  # heads like this one
-CELL_SECONDS = 1.5e-8  # about, to weigh one query and one key in one head against another's
+CELL_SECONDS = 1e-8  # about, to weigh one query and one key in one head against another's
 
 
 @dataclass(frozen=True, eq=False)

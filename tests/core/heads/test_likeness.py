@@ -1,5 +1,6 @@
 """All heads at once, against one trace after the other."""
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -62,6 +63,19 @@ def test_nothing_changed_is_exactly_0(passes, name, kind):
     assert not head_changes(before, before, kind).any()
 
 
+@pytest.mark.parametrize("forwards", [True, False])
+def test_a_mask_that_was_lifted(passes, forwards, monkeypatch):
+    """Blocks of rows leave off keys that no row may attend to: here the two passes have different ones."""
+    monkeypatch.setitem(row_blocks.__kwdefaults__, "cells", 200)
+    before, _ = passes("GPT-2")
+    calls = tuple(replace(call, mask=None, causal=False) for call in before.calls["self"])
+    pair = (before, replace(before, calls={"self": calls}))
+    one, other = pair if forwards else pair[::-1]
+    expected = [between(one, other, None, at) for at in every(one, None)]
+    assert min(expected) > 0.05
+    np.testing.assert_allclose(head_changes(one, other).ravel(), expected, atol=2e-6)
+
+
 def test_passes_that_do_not_belong_together_are_refused(passes):
     before, _ = passes("GPT-2")
     with pytest.raises(InputError, match=r"\(23, 23\).*\(9, 9\)") as raised:
@@ -76,8 +90,10 @@ def test_passes_that_do_not_belong_together_are_refused(passes):
         heads_like([before], 0, 9)
 
 
+@pytest.mark.parametrize("cells", [64, 2**19])
 @pytest.mark.parametrize(("name", "kind"), KINDS)
-def test_heads_like_one_are_those_nearest_to_its_trace(passes, name, kind):
+def test_heads_like_one_are_those_nearest_to_its_trace(passes, name, kind, cells, monkeypatch):
+    monkeypatch.setitem(row_blocks.__kwdefaults__, "cells", cells)
     one, _ = passes(name)
     texts = [one, read(name, IDS[:9])]
     told = []
