@@ -28,7 +28,7 @@ from ui.views.scene import RealHead, number_picker, opening_head, read_model, ru
 
 WAYS = {"head": "Another head", "text": "Another text", "model": "Another model"}
 OTHER_SENTENCE = "The animal didn't cross the street because it was too wide."
-WIDTH, HEIGHT = 300, 380  # pixels of one of three pictures in a window 1024 wide
+WIDTH, HEIGHT = 290, 380  # pixels of one of three pictures in a window 1024 wide
 LOUPE = 24  # tokens a side of the exact part of a long text
 LISTED = 10  # heads like this one
 CELL_SECONDS = 1e-8  # about, to weigh one query and one key in one head against another's
