@@ -3,6 +3,7 @@
 import streamlit as st
 
 from ui.controls.what_if import choose_change
+from ui.views.head_links import link_to_changing
 from ui.views.head_notes import show_next_tokens, show_notes
 from ui.views.heading import show_heading
 from ui.views.projections import show_head_weights
@@ -29,6 +30,8 @@ if scene is not None:
         show_notes(real)
     cell = show_stages(scene, changed)
     if real is not None:
+        if change is not None:
+            link_to_changing(real, change[0])
         show_next_tokens(real.capture, of_original=changed is not None)
         show_head_weights(real.capture, real.layer, real.head, real.kind)
 show_tour(scene, cell)

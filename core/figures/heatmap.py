@@ -144,13 +144,15 @@ def pooled_heatmap(
         hover_text = f"{forbidden_name}: may not attend" if forbidden_name == "masked" else forbidden_name
         traces.append(_permissions(allowed, drawn, rows, columns, hover_text, show_allowed=scale == "permission"))
         traces += _legend(forbidden_name, show_allowed=scale == "permission", show_forbidden=not allowed.all())
+    legend_lines = 1
     if rows.gaps or columns.gaps:
+        legend_lines += len(traces) > 1  # two names fit side by side on wide pictures only
         traces.append(_gaps(shape, rows.gaps, columns.gaps, gap_name))
     has_legend = len(traces) > 1
     if not has_legend and rows.pinned is columns.pinned is None:
         traces.append(go.Scatter(x=[None], y=[None], hoverinfo="skip"))  # axes with nothing on them show no labels
     max_across = _fitting(room, shape[1], columns, size, max_labels=12 if compact else MAX_LABELS)
-    top = LEGEND if has_legend else 8
+    top = LEGEND * legend_lines if has_legend else 8
     max_down = MAX_NUMBERS if rows.tokens is None else _fitting_down(height - margins["b"] - top, size)
     layout = {
         "template": TEMPLATE,
@@ -204,7 +206,6 @@ def _numbers(
         zmax=limit,
         colorscale=DIVERGING if scale == "signed" else SEQUENTIAL,
         colorbar=_colour_bar(narrow),
-        hoverongaps=not (rows.gaps or columns.gaps),
         texttemplate="%{z:.2f}" if letters else None,
         textfont={"size": letters} if letters else None,
         **_hover(name, rows, columns, drawn, hover),

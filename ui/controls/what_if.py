@@ -13,6 +13,9 @@ from core.attention import masks as m
 from core.attention.head import Head
 from core.attention.masks import Predicate
 from core.attention.matrix_files import read_mask, to_csv
+from core.capturing.edit_lines import line
+from core.capturing.edits import Place
+from core.models.modules import Kind
 from ui import state
 from ui.controls.menu import menu
 from ui.markdown import show_error
@@ -49,6 +52,16 @@ class Change:
         elif self.mask == CUSTOM and self.rows.strip():
             mask = read_mask(self.rows)
         return head.changed(scale=None if self.scaling else 1.0, mask=mask)
+
+    def lines(self, layer: int, head: int, kind: Kind | None) -> list[str] | None:
+        """The same as lines of `core.capturing.edit_lines`; None for a mask that was typed, which no line says."""
+        at, said = Place(layer, head, kind), []
+        if not self.scaling:
+            said.append(line("softmax", "unscaled", at))
+        if self.mask in m.MASKS:
+            number = "" if m.MASKS[self.mask].number is None else f" {self.number}"
+            said.append(line("mask", f"{self.mask}{number}", at))
+        return None if self.mask == CUSTOM and self.rows.strip() else said
 
 
 def choose_change(head: Head) -> tuple[Change, Head] | None:

@@ -8,18 +8,18 @@ from core.capturing.certifying import Certificate
 from ui.markdown import plain
 
 
-def show_certificate(certificate: Certificate, *, of_original: bool = False) -> None:
-    """of_original: whether something else is drawn above it, which the model never computed."""
+def show_certificate(certificate: Certificate, *, of_original: bool = False, what: str = "the model") -> None:
+    """of_original: whether something else is drawn above it, which the model never computed; what: has been compared with."""
     cells = f"{certificate.cells:,} output numbers"
     if certificate.holds:
         st.badge(
-            f"Agrees with the model: {cells}, largest difference {certificate.difference:.1e}",
+            f"Agrees with {what}: {cells}, largest difference {certificate.difference:.1e}",
             icon=":material/verified:",
             color="green",
         )
     else:
         st.badge(
-            f"Does not agree with the model: {cells}, largest difference {certificate.difference:.1e}, "
+            f"Does not agree with {what}: {cells}, largest difference {certificate.difference:.1e}, "
             f"{certificate.rounding:,.0f} times what rounding explains",
             icon=":material/error:",
             color="red",

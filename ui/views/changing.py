@@ -31,7 +31,7 @@ from ui.views.tables import small_number
 
 NAMES = ("As it is", "Changed")
 HEIGHT = 330
-LISTED = 150  # pixels of the list and of the fields beside it: what is below stays in its place
+LISTED = 175  # pixels of the list and of the fields beside it: what is below stays in its place
 LABELLED = 256  # tokens with a bar each
 CLICKED = 128  # tokens of a text that can be clicked; of a longer one they are chosen from a box
 
@@ -98,11 +98,10 @@ def _show_tokens(real: RealHead) -> None:
     if st.session_state.get(state.TOKEN_AT) not in places:
         st.session_state[state.TOKEN_AT] = None
     label = "Another token in the place of"
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        if len(tokens) <= CLICKED:
-            at = st.pills(label, places, key=state.TOKEN_AT, format_func=lambda place: plain(visible(tokens[place])))
-        else:
-            at = st.selectbox(label, places, index=None, key=state.TOKEN_AT, width=220)
+    if len(tokens) <= CLICKED:
+        at = st.pills(label, places, key=state.TOKEN_AT, format_func=lambda place: plain(visible(tokens[place])))
+    else:
+        at = st.selectbox(label, places, index=None, key=state.TOKEN_AT, width=220)
     if at is None:
         return
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
@@ -134,7 +133,9 @@ def _paired(real: RealHead, changed: RealHead) -> Paired:
         )
     ]
     before, after = stores.head(real.of), stores.head(changed.of)
-    return Paired(HeadPair.of(before, after, queries=axes[0], keys=axes[1]), labels[0], labels[1], NAMES)
+    return Paired(
+        HeadPair.of(before, after, queries=axes[0], keys=axes[1]), labels[0], labels[1], NAMES, "Changed − as it is"
+    )
 
 
 def _show_before_and_after(real: RealHead, changed: RealHead) -> tuple[int, int]:
@@ -146,7 +147,7 @@ def _show_before_and_after(real: RealHead, changed: RealHead) -> tuple[int, int]
     cell = show_pictures(paired, found, is_one_text=True)
     if stores.head(changed.of).edited(range(1)).output is not None:
         st.caption("What this head gives is replaced: where it looks no longer counts.")
-    show_certificate(stores.certificate(changed.of))
+    show_certificate(stores.certificate(changed.of), what="the model" if changed is real else "the changed pass")
     return cell
 
 
@@ -241,9 +242,8 @@ def _show_changed_heads(real: RealHead, changed: RealHead) -> None:
 def _show_continuations(real: RealHead, changed: RealHead) -> None:
     if real.capture.logits is None:
         return
-    st.markdown(f"**What the model writes on**, {stores.NEW_TOKENS} tokens, always the most probable one")
-    wanted = st.toggle("Write on", key=state.WRITES_ON, bind="query-params", label_visibility="collapsed")
-    if not wanted:
+    words = f"What the model writes on: {stores.NEW_TOKENS} tokens, always the most probable one"
+    if not st.toggle(words, key=state.WRITES_ON, bind="query-params"):
         return
     for column, name, one in zip(st.columns(2), NAMES, (real, changed), strict=True):
         with column:

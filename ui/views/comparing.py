@@ -28,10 +28,10 @@ from ui.views.scene import RealHead, number_picker, opening_head, read_model, ru
 
 WAYS = {"head": "Another head", "text": "Another text", "model": "Another model"}
 OTHER_SENTENCE = "The animal didn't cross the street because it was too wide."
-WIDTH, HEIGHT = 300, 380  # pixels of one of three pictures in a window 1024 wide
+WIDTH, HEIGHT = 290, 380  # pixels of one of three pictures in a window 1024 wide
 LOUPE = 24  # tokens a side of the exact part of a long text
 LISTED = 10  # heads like this one
-CELL_SECONDS = 1.5e-8  # about, to weigh one query and one key in one head against another's
+CELL_SECONDS = 1e-8  # about, to weigh one query and one key in one head against another's
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,12 +40,14 @@ class Paired:
 
     queries, keys  what is written at each place of the axes
     names          what the two are called
+    difference     what their difference is called
     """
 
     pair: HeadPair
     queries: tuple[str, ...]
     keys: tuple[str, ...]
     names: tuple[str, str]
+    difference: str = "Second − first"
 
 
 def show_comparison(real: RealHead) -> None:
@@ -70,10 +72,14 @@ def show_comparison(real: RealHead) -> None:
     if found is None:
         return
     is_one_text = way == "head"
+    how_far = st.container()
     show_pictures(paired, found, is_one_text=is_one_text)
-    _say_how_far(real, paired, found)
-    if not is_one_text:
-        _say_what_aligns(paired.pair)
+    with how_far:  # once the pictures are there, which need not wait for what is said beside it
+        _say_how_far(real, paired, found)
+    st.caption(
+        "Jensen-Shannon divergence (Lin 1991): 0 for the same weights, ln 2 = 0.693 for no key in common."
+        + ("" if is_one_text else _what_aligns(paired.pair))
+    )
     _show_heads_like(real, other if way == "text" else None)
 
 
@@ -216,7 +222,7 @@ def _draw(paired: Paired, found: Compared, cell: tuple[int, int], limits: tuple[
     figures = compared_figures(
         _parts(found), *sides, divergence=found.divergence, limits=limits, height=HEIGHT, width=WIDTH
     )
-    titles = (*paired.names, "Second − first")
+    titles = (*paired.names, paired.difference)
     for column, title, (part, figure) in zip(st.columns(3), titles, figures.items(), strict=True):
         with column:
             st.markdown(f"**{plain(title)}**")
@@ -285,19 +291,18 @@ def _say_how_far(real: RealHead, paired: Paired, found: Compared) -> None:
             f"({beside.low:.3f} to {beside.high:.3f} in 90% of {beside.pairs} pairs{on})."
         )
     st.markdown(sentence)
-    st.caption("Jensen-Shannon divergence (Lin 1991): 0 for the same weights, ln 2 = 0.693 for no key in common.")
 
 
-def _say_what_aligns(pair: HeadPair) -> None:
+def _what_aligns(pair: HeadPair) -> str:
     same = sum(pair.queries.equal)
     gaps = sum(map(len, pair.queries.gaps))
     others = len(pair.queries) - same - gaps
     said = [f"{same} of {len(pair.queries)} tokens are in both texts"]
     if others:
-        said.append(f"{others} stand in the place of another")
+        said.append(f"{others} {'stands' if others == 1 else 'stand'} in the place of another")
     if gaps:
-        said.append(f"{gaps} are in one text only, and hatched in the other")
-    st.caption(f"{'; '.join(said)}. What goes to a token that the other text does not have counts in full.")
+        said.append(f"{gaps} {'is' if gaps == 1 else 'are'} in one text only, and hatched in the other")
+    return f" {'; '.join(said)}. What goes to a token that the other text does not have counts in full."
 
 
 def _show_heads_like(real: RealHead, other: RealHead | None) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 
 import streamlit as st
 from streamlit.errors import StreamlitPageNotFoundError
 
 from ui import state, stores
+from ui.controls.what_if import Change
+from ui.views.scene import RealHead
 
 PAGES = Path(__file__).parents[2] / "pages"
 
@@ -23,18 +27,39 @@ def link_to_heads(head: stores.HeadRequest, cell: tuple[int, int] | None) -> Non
     _link("heads", "All heads of this model", ":material/apps:", head, cell)
 
 
-def _link(page: str, label: str, icon: str, head: stores.HeadRequest, cell: tuple[int, int] | None) -> None:
+def link_to_what_if(head: stores.HeadRequest, changes: Sequence[str] = (), label: str = "What if") -> None:
+    """The head where it can be changed; changes: as lines of `core.capturing.edit_lines`."""
+    _link("what_if", label, ":material/tune:", head, None, {state.EDITS: list(changes)} if changes else {})
+
+
+def link_to_changing(real: RealHead, change: Change) -> None:
+    """From a head with another scale or mask to what its model then does; a mask that was typed leads nowhere."""
+    kind = real.kind if len(real.capture.kinds) > 1 else None
+    changes = change.lines(real.layer, real.head, kind)
+    if changes is not None:
+        link_to_what_if(real.of, changes, "And what would the model then do?")
+
+
+def _link(
+    page: str,
+    label: str,
+    icon: str,
+    head: stores.HeadRequest,
+    cell: tuple[int, int] | None,
+    more: Mapping[str, list[str]] = MappingProxyType({}),
+) -> None:
     with suppress(StreamlitPageNotFoundError):  # a page that runs by itself
-        st.page_link(PAGES / f"{page}.py", label=label, icon=icon, query_params=_there(head, cell))
+        st.page_link(PAGES / f"{page}.py", label=label, icon=icon, query_params=_there(head, cell) | dict(more))
 
 
-def _there(head: stores.HeadRequest, cell: tuple[int, int] | None) -> dict[str, str]:
+def _there(head: stores.HeadRequest, cell: tuple[int, int] | None) -> dict[str, str | list[str]]:
     """What the address says, so that the page opens with this head, whatever was chosen there before.
 
     An image is in no address, and comes along by itself.
     """
     text = head.text
-    said = {state.SOURCE: "real", state.TEXT: text.text, state.MODEL: text.model, state.KIND: head.kind}
+    said: dict[str, str | list[str]] = {state.SOURCE: "real", state.TEXT: text.text}
+    said |= {state.MODEL: text.model, state.KIND: head.kind}
     said |= {state.LAYER: str(head.layer), state.HEAD: str(head.head)}
     said |= {key: words for key, words in ((state.PAIR, text.pair), (state.TARGET, text.target)) if words}
     said |= {state.TRUNCATE: "true"} if text.keep is not None else {}

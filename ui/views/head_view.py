@@ -27,7 +27,7 @@ from ui.controls.menu import menu, menu_of_several
 from ui.markdown import plain, quoted, show_error
 from ui.progress import run
 from ui.views.certificate import show_certificate
-from ui.views.head_links import link_to_steps
+from ui.views.head_links import link_to_steps, link_to_what_if
 from ui.views.head_notes import show_key_sharing
 from ui.views.heads_grid import choose, looks_like
 from ui.views.patches import choose_patch, show_patches
@@ -82,8 +82,11 @@ def show_head(of: stores.KindRequest, taken: Taken, layer: int, head: int, measu
         with above:
             st.space(CONTROLS)  # there is nothing to choose, but the pictures begin at one height
         cell = show_weights(taken, layer, head, in_column=True)
-    with link:
-        link_to_steps(stores.HeadRequest(of.text, of.kind, layer, head), cell)
+    with link, st.container(horizontal=True):
+        chosen = stores.HeadRequest(of.text, of.kind, layer, head)
+        link_to_steps(chosen, cell)
+        if isinstance(taken, Capture):
+            link_to_what_if(chosen)
 
 
 def _show_view(of: stores.KindRequest, capture: Capture, shown_as: str, view: View) -> tuple[int, int] | None:

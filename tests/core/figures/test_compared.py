@@ -1,0 +1,90 @@
+"""Three pictures of two heads: the same axes, the same colours, and gaps that look like nothing else."""
+
+import numpy as np
+import pytest
+
+from core.attention.head import Head
+from core.attention.masks import causal, grid
+from core.attention.trace import attend
+from core.figures.compared import Side, compared_figures, strongest_colours
+from core.figures.heatmap import Axis, heatmap
+from core.heads.aligning import align
+from core.heads.comparing import HeadPair
+
+TOKENS, OTHERS = ("the", "<b>", "$x$", "cat"), ("the", "new", "<b>", "$x$", "cat", "too")
+
+
+def made(count, seed):
+    rng = np.random.default_rng(seed)
+    return Head.of(attend(*(rng.normal(size=(count, 4)) for _ in range(3)), mask=grid(causal, count, count)))
+
+
+@pytest.fixture
+def figures():
+    axis = align(TOKENS, OTHERS)
+    found = HeadPair.of(made(4, 0), made(6, 1), queries=axis, keys=axis).overview()
+    pictures = {"first": found.first, "second": found.second, "difference": found.difference}
+    assert axis.gaps == ([1, 5], [])
+    gaps = {"first": [1, 5], "second": [], "difference": [1, 5]}
+    side = Side(axis.labels(TOKENS, OTHERS), gaps, 2)
+    drawn = compared_figures(
+        pictures,
+        side,
+        side,
+        divergence=found.divergence,
+        limits=strongest_colours(pictures),
+        height=300,
+        width=300,
+    )
+    return found, drawn
+
+
+def hatching(figure):
+    return [trace for trace in figure.data if trace.type == "scatter" and trace.fill == "toself"]
+
+
+def test_both_weights_have_one_scale_and_the_difference_is_around_0(figures):
+    found, drawn = figures
+    first, second, difference = (drawn[part].data[0] for part in ("first", "second", "difference"))
+    largest = max(np.nanmax(found.first.values), np.nanmax(found.second.values))
+    assert (first.zmin, second.zmin) == (0, 0)
+    assert first.zmax == second.zmax == pytest.approx(largest)
+    assert difference.zmax == -difference.zmin == pytest.approx(np.nanmax(np.abs(found.difference.values)))
+    np.testing.assert_array_equal(difference.z, found.difference.values.astype(np.float32))
+
+
+def test_gaps_are_hatched_where_they_are_and_named(figures):
+    _, drawn = figures
+    assert not hatching(drawn["second"])
+    for part, name in (("first", "not in this text"), ("difference", "in one text only")):
+        (hatched,) = hatching(drawn[part])
+        assert hatched.name == name
+        assert hatched.fillpattern.shape == "/"
+        boxes = np.array([place if place is not None else np.nan for place in hatched.y]).reshape(-1, 5)[:, :4]
+        assert [(box.min(), box.max()) for box in boxes] == [(0.5, 1.5), (4.5, 5.5), (-0.5, 5.5), (-0.5, 5.5)]
+        numbers = drawn[part].data[0].z
+        assert np.isnan(numbers[[1, 5]]).all()
+        assert np.isnan(numbers[:, [1, 5]]).all()
+        grey = next(trace for trace in drawn[part].data[1:] if trace.type == "heatmap").z
+        assert np.isnan(grey[[1, 5]]).all()  # not masked
+
+
+def test_pointing_at_a_row_tells_its_divergence(figures):
+    found, drawn = figures
+    names = drawn["difference"].layout.yaxis2.ticktext
+    assert f"divergence {found.divergence[2]:.3f} nats" in names[2]
+    assert "divergence" not in names[1]
+    assert "&lt;b&gt;" in names[2]
+
+
+def test_neighbouring_gaps_are_one_box():
+    figure = heatmap(np.zeros((5, 4)), Axis("query", gaps=[0, 1, 2, 4]), Axis("key"), name="weight", scale="share")
+    (hatched,) = hatching(figure)
+    assert list(hatched.y) == [-0.5, -0.5, 2.5, 2.5, None, 3.5, 3.5, 4.5, 4.5, None]
+    assert figure.layout.showlegend
+
+
+def test_a_picture_without_gaps_is_what_it_was():
+    figure = heatmap(np.zeros((5, 4)), Axis("query"), Axis("key"), name="weight", scale="share")
+    assert not hatching(figure)
+    assert not figure.layout.showlegend
