@@ -28,7 +28,7 @@ from core.models.modules import Kind, kind_of
 from core.models.tokens import token_texts
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Capture:
     """One pass of a model over one text, from which any head's trace can be had.
 
@@ -45,10 +45,17 @@ class Capture:
     input_ids: tuple[int, ...]
     target_ids: tuple[int, ...]
     calls: dict[Kind, tuple[Call, ...]]
-    logits: NDArray[np.floating] | None = field(repr=False)
+    logits: NDArray[np.floating] | None
     grid: tuple[int, int] | None = None
-    vectors: NDArray[np.floating] | None = field(default=None, repr=False)
+    vectors: NDArray[np.floating] | None = None
     edits: Edits = field(default_factory=Edits)
+
+    def __repr__(self) -> str:
+        """In one line, without its numbers."""
+        heads = ", ".join(f"{kind}: {self.layers(kind)} × {self.heads(kind)} heads" for kind in self.kinds)
+        read = f"{self.shape()[1]:,} tokens" if self.grid is None else "{} × {} patches".format(*self.grid)
+        edits = f", {self.edits!r}" if self.edits else ""
+        return f"<Capture of {self.model.name}: {read}, {heads}{edits}>"
 
     @property
     def prefix_tokens(self) -> int:
@@ -276,11 +283,13 @@ def read(
 
 def check_edits(capture: Capture, edits: Edits) -> None:
     """Raises InputError, as `capture` does, for edits that cannot be made in such a pass. No pass is run."""
-    if capture.input_ids:
-        replaced_tokens(capture.model, {"input_ids": torch.tensor([capture.input_ids])}, dict(edits.replace_tokens))
-    kinds: dict[int, Kind] = {id(call.module): kind for kind, calls in capture.calls.items() for call in calls}
     if edits.patch_heads:
         _refuse_other_length(capture.model, edits.patch_from, len(capture.input_ids))
+    inputs = {"input_ids": torch.tensor([capture.input_ids])} if capture.input_ids else {}
+    replaced_tokens(capture.model, inputs, dict(edits.replace_tokens))
+    if edits.mean_heads:
+        _other_inputs(capture.model, edits.mean_over, "mean_over")
+    kinds: dict[int, Kind] = {id(call.module): kind for kind, calls in capture.calls.items() for call in calls}
     editor = Editor(edits, lambda call: kinds[id(call.module)], _outputs(capture), _outputs(capture))
     for calls in capture.calls.values():
         for call in calls:
@@ -294,7 +303,7 @@ def _outputs(capture: Capture) -> Callable[[Kind, int], torch.Tensor]:
 
 
 def _refuse_other_length(model: Model, text: str | None, tokens: int) -> None:
-    other = text_inputs(model, text)["input_ids"].shape[1]
+    other = _other_inputs(model, text, "patch_from")["input_ids"].shape[1]
     if other != tokens:
         raise InputError(
             f"The other text has {other:,} tokens and this one {tokens:,}: heads can be patched between texts of equally many. "
@@ -303,16 +312,25 @@ def _refuse_other_length(model: Model, text: str | None, tokens: int) -> None:
         )
 
 
-def _other_pass(model: Model, text: str | None, inputs: dict[str, torch.Tensor]) -> Capture:
+def _other_pass(model: Model, text: str | None, field: str, inputs: dict[str, torch.Tensor]) -> Capture:
     """A further text, with what the decoder of an encoder-decoder has written beside this one."""
     written = {name: ids for name, ids in inputs.items() if name == "decoder_input_ids"}
-    return read(model, text_inputs(model, text) | written)
+    return read(model, _other_inputs(model, text, field) | written)
+
+
+def _other_inputs(model: Model, text: str | None, field: str) -> dict[str, torch.Tensor]:
+    """What a model reads of a further text; what is wrong with it is said of its own field."""
+    try:
+        return text_inputs(model, text)
+    except InputError as error:
+        error.field = field
+        raise
 
 
 def _editor(model: Model, inputs: dict[str, torch.Tensor], edits: Edits) -> Editor:
     names = {id(module): name for name, module in model.network.named_modules()}
-    means = _outputs(_other_pass(model, edits.mean_over, inputs)) if edits.mean_heads else None
-    patches = _outputs(_other_pass(model, edits.patch_from, inputs)) if edits.patch_heads else None
+    means = _outputs(_other_pass(model, edits.mean_over, "mean_over", inputs)) if edits.mean_heads else None
+    patches = _outputs(_other_pass(model, edits.patch_from, "patch_from", inputs)) if edits.patch_heads else None
     return Editor(edits, lambda call: kind_of(names[id(call.module)], model.is_encoder_decoder), means, patches)
 
 

@@ -30,7 +30,7 @@ class HeadEdit:
     weighing      how scores become weights
     pattern       weights [rows, keys] in the place of the head's own, from the positions of some queries and from which keys
                   they may attend to [rows, keys]; rows of NaN where these stay
-    painted       the pairs (query, key) to which the pattern gives attention although they may be masked
+    painted       the pairs (query, key) to which the pattern gives attention although they may be masked or blocked
     output        [queries or 1, d_v] in the place of the head's own output; further queries keep theirs
     """
 
@@ -66,12 +66,11 @@ class HeadEdit:
             return own
         queries, keys = np.arange(rows.start, rows.stop)[:, None], np.arange(own.shape[1])
         allowed = np.array(own if self.mask is None else np.broadcast_to(self.mask(queries, keys), own.shape))
-        for pairs, may in ((self.blocked_pairs, False), (self.painted, True)):
+        allowed[:, [key for key in self.blocked_keys if key < own.shape[1]]] = False
+        for pairs, may in ((self.blocked_pairs, False), (self.painted, True)):  # what is painted is attended to
             for query, key in pairs:
                 if query in rows and key < own.shape[1]:
                     allowed[query - rows.start, key] = may
-        blocked = [key for key in self.blocked_keys if key < own.shape[1]]
-        allowed[:, blocked] = False
         return allowed
 
     def instead(self, rows: range, allowed: NDArray[np.bool_], d_v: int) -> Instead:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import reduce
+from numbers import Integral
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -69,7 +70,7 @@ class Edits:
     """What is changed in a pass. Edits of every kind combine: `one | other`, in which the latter wins where both set the same.
 
     A place is a layer's number, (layer, head), or `Place`. What says "by place" is one value for all heads, or {place: value};
-    where places overlap the narrower one counts.
+    where places overlap the narrower one counts, but what is blocked in any of them is blocked.
 
     mute_heads    places whose heads give nothing: their own output, before W_O mixes heads, is 0
     mean_heads    places whose heads give their mean output over the tokens of the text `mean_over` instead
@@ -83,7 +84,8 @@ class Edits:
     block_pairs   by place, pairs (query, key) of positions
     pattern       by place, weights in the place of the head's own: "uniform" over all keys that a query may attend to,
                   "previous", "first" or "self" (the token before, the first one, the token itself; where that is masked the row
-                  stays as it is); or painted, {query: {key: share}} with shares that sum to 1, other queries as they are
+                  stays as it is); or painted, {query: {key: share}} with shares that sum to 1, on keys that are masked or
+                  blocked too, other queries as they are
     replace_tokens  {position: text} what the model reads instead of a token of its text: one token each
 
     Frozen and hashable; printed as the Python that makes them. Raises InputError for what no model could do.
@@ -106,7 +108,8 @@ class Edits:
         for name in ("mute_heads", "mean_heads", "patch_heads"):
             self._set(name, frozenset(map(_place, getattr(self, name))))
         for name, value_of in _BY_PLACE.items():
-            self._set(name, _by_place(getattr(self, name), value_of))
+            by_place = _by_place(getattr(self, name), value_of)
+            self._set(name, tuple((place, value) for place, value in by_place if value != ()))
         self._set(
             "replace_tokens",
             tuple(sorted((_position(at), str(text)) for at, text in dict(self.replace_tokens).items())),
@@ -120,7 +123,8 @@ class Edits:
 
     def __bool__(self) -> bool:
         """Whether anything is changed: a scale multiplied by 1 is not."""
-        return self._told() != {}
+        by_place = any((name, value) not in _NOTHING for name in _BY_PLACE for _, value in getattr(self, name))
+        return by_place or bool(self.mute_heads or self.mean_heads or self.patch_heads or self.replace_tokens)
 
     def __or__(self, other: Edits) -> Edits:
         together: dict[str, Any] = {}
@@ -137,15 +141,9 @@ class Edits:
         return Edits(**together)
 
     def __repr__(self) -> str:
-        return f"Edits({', '.join(f'{name}={told}' for name, told in self._told().items())})"
-
-    def _told(self) -> dict[str, str]:
-        """What is changed, by the name of the field, as Python."""
         told = {}
         for part in fields(self):
             value = getattr(self, part.name)
-            if part.name in _BY_PLACE:
-                value = tuple((place, one) for place, one in value if (part.name, one) not in _NOTHING)
             if not value:
                 continue
             if isinstance(value, frozenset):
@@ -156,7 +154,7 @@ class Edits:
                 told[part.name] = _python_of(part.name, value)
             else:
                 told[part.name] = repr(value)
-        return told
+        return f"Edits({', '.join(f'{name}={python}' for name, python in told.items())})"
 
     def without_tokens(self) -> Edits:
         """The same, but for the tokens that are replaced."""
@@ -177,10 +175,10 @@ def _place(where: Where) -> Place:
             found = where
         case None:
             found = EVERYWHERE
-        case int():
-            found = Place(where)
-        case (int(layer), int(head)):
-            found = Place(layer, head)
+        case Integral():
+            found = Place(int(where))
+        case (Integral() as layer, Integral() as head):
+            found = Place(int(layer), int(head))
         case _:
             raise InputError(f"{where!r} is no place: give a layer, or (layer, head).", field="layer")
     for number, name in ((found.layer, "layer"), (found.head, "head")):
@@ -240,7 +238,7 @@ def _predicate(value: str, keys: int) -> Predicate:
 
 
 def _positions(value: Any) -> tuple[int, ...]:
-    return tuple(sorted({_position(one) for one in ({value} if isinstance(value, int) else value)}))
+    return tuple(sorted({_position(one) for one in ([value] if isinstance(value, Integral) else value)}))
 
 
 def _pairs(value: Any) -> tuple[tuple[int, int], ...]:
@@ -282,8 +280,8 @@ _BY_PLACE: dict[str, Callable[[Any], Any]] = {
     "block_pairs": _pairs,
     "pattern": _pattern,
 }
-# Values that change nothing.
-_NOTHING = {("scale_by", 1.0), ("softmax", "softmax"), ("block_keys", ()), ("block_pairs", ()), ("pattern", ())}
+# Values that change nothing, but may take back what a wider place says.
+_NOTHING = {("scale_by", 1.0), ("softmax", "softmax")}
 
 
 def _joined_patterns(one: Any, two: Any) -> Any:
@@ -416,8 +414,12 @@ class Editor:
 
 def _patterns(values: list[Any]) -> tuple[Pattern | None, tuple[tuple[int, int], ...]]:
     """The pattern of a head that has these, the narrowest last, and the pairs that are painted."""
-    named = next((value for value in reversed(values) if isinstance(value, str)), None)
-    painted = {query: dict(row) for value in values if not isinstance(value, str) for query, row in value}
+    named, painted = None, {}
+    for value in values:
+        if isinstance(value, str):
+            named, painted = value, {}  # in the place of all that a wider place says
+        else:
+            painted |= {query: dict(row) for query, row in value}
     if named is None and not painted:
         return None, ()
 
