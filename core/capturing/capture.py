@@ -16,14 +16,14 @@ from numpy.typing import ArrayLike, NDArray
 from core.attention.head import MAX_CELLS, Head, Overview
 from core.attention.trace import AttentionTrace, attend
 from core.capturing.certifying import Certificate, certified_overview, certify_call
-from core.capturing.recorder import record
+from core.capturing.recorder import kinds_of, record
 from core.capturing.rows import Rows, head_permissions, row_blocks
 from core.capturing.weights_only import NoAttentionError, require_weights
 from core.errors import InputError, WeightsOnlyError
 from core.models.calls import Call, wide
-from core.models.inputs import image_inputs, patch_grid, target_ids, text_inputs
+from core.models.inputs import all_inputs, image_inputs, patch_grid
 from core.models.model import Model
-from core.models.modules import Kind, kind_of
+from core.models.modules import Kind
 from core.models.tokens import token_texts
 
 
@@ -217,20 +217,19 @@ def capture(
     architectures that do not expose their queries, and NoAttentionError for those without attention.
     """
     if not model.captures:
-        raise _not_captured(model)
+        raise not_captured(model)
     if image is not None and not (text is None and input_ids is None):
         raise InputError("Give an image or a text, not both.", field="image")
     if image is not None:
         inputs = image_inputs(model, image)
     else:
-        inputs = text_inputs(model, text, pair=pair, input_ids=input_ids, max_tokens=max_tokens, truncate=truncate)
-    written: tuple[int, ...] = ()
-    if model.is_encoder_decoder:
-        written = target_ids(model, target, max_tokens, truncate)
-        inputs["decoder_input_ids"] = torch.tensor([written])
+        inputs = all_inputs(
+            model, text, pair=pair, target=target, input_ids=input_ids, max_tokens=max_tokens, truncate=truncate
+        )
+    written = tuple(inputs["decoder_input_ids"][0].tolist()) if model.is_encoder_decoder else ()
     calls, returned = record(model, inputs, on_progress)
     if not calls:
-        raise _not_captured(model)
+        raise not_captured(model)
     logits = _numpy(returned.logits[0, -1]) if model.has_language_model_head else None
     ids = tuple(inputs["input_ids"][0].tolist()) if image is None else ()
     patches = None if image is None else patch_grid(model, calls[0].key.shape[2])
@@ -238,10 +237,9 @@ def capture(
 
 
 def _by_kind(model: Model, calls: list[Call]) -> dict[Kind, tuple[Call, ...]]:
-    names = {id(module): name for name, module in model.network.named_modules()}
     grouped: dict[Kind, list[Call]] = {}
-    for call in calls:
-        grouped.setdefault(kind_of(names[id(call.module)], model.is_encoder_decoder), []).append(call)
+    for kind, call in zip(kinds_of(model, calls), calls, strict=True):
+        grouped.setdefault(kind, []).append(call)
     return {kind: tuple(group) for kind, group in grouped.items()}
 
 
@@ -249,7 +247,8 @@ def _numpy(tensor: torch.Tensor) -> NDArray[np.floating]:
     return wide(tensor).numpy(force=True)
 
 
-def _not_captured(model: Model) -> InputError:
+def not_captured(model: Model) -> InputError:
+    """Why nothing can be captured of this model."""
     try:
         require_weights(model)
     except NoAttentionError as error:

@@ -11,6 +11,7 @@ from core.errors import WeightsOnlyError
 from core.models.calls import Call, heard_by
 from core.models.inputs import run
 from core.models.model import Model
+from core.models.modules import Kind, kind_of
 
 
 def record(
@@ -40,3 +41,9 @@ def record(
     with heard_by(keep):
         returned = run(model, inputs)
     return calls, returned
+
+
+def kinds_of(model: Model, calls: list[Call]) -> list[Kind]:
+    """Which kind of attention each of these calls is. A layer is a call's place among those of its kind."""
+    names = {id(module): name for name, module in model.network.named_modules()}
+    return [kind_of(names[id(call.module)], model.is_encoder_decoder) for call in calls]

@@ -55,6 +55,23 @@ def text_inputs(
     )
 
 
+def all_inputs(
+    model: Model,
+    text: str | None = None,
+    *,
+    pair: str | None = None,
+    target: str | None = None,
+    input_ids: Sequence[int] | NDArray[np.integer] | None = None,
+    max_tokens: int | None = None,
+    truncate: bool = False,
+) -> dict[str, torch.Tensor]:
+    """`text_inputs`, and for encoder-decoder models what the decoder has written: `decoder_input_ids` [1, tokens]."""
+    inputs = text_inputs(model, text, pair=pair, input_ids=input_ids, max_tokens=max_tokens, truncate=truncate)
+    if model.is_encoder_decoder:
+        inputs["decoder_input_ids"] = torch.tensor([target_ids(model, target, max_tokens, truncate)])
+    return inputs
+
+
 def target_ids(
     model: Model, target: str | None, max_tokens: int | None = None, truncate: bool = False
 ) -> tuple[int, ...]:
