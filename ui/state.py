@@ -56,6 +56,10 @@ LOOK_FOR, BACK, STRIPES, BLOCK_LENGTH, PAIRS = "pattern_of", "back", "stripes", 
 SHOWN_AS, QUANTITY, LEAVE_OUT, RENORMALISE, BY_WORD = "as", "what", "without", "renormalise", "by_word"
 MEAN_OF, PINNED_TOKENS, DIRECTION = "mean_of", "pins", "look"
 
+# What if: which heads matter, patching
+TAKEN_AWAY, NEXT_TOKEN = "taken", "next"
+OTHER_TEXT, THROUGH_HEAD = "other", "through"
+
 # Learn: which part of the lesson; then the knobs of each lesson
 PART = "part"
 

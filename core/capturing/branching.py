@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_leaves, tree_map_only
 from transformers import PreTrainedModel
 
 from core.capturing.capture import not_captured
@@ -101,6 +101,13 @@ class Branches:
     def heads(self, kind: Kind | None = None) -> tuple[int, ...]:
         """How many heads each layer has."""
         return tuple(self.calls[number].query.shape[1] for number in self.layers(kind))
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of what is kept of the plain pass."""
+        kept = [part for call in self.calls for part in (call.query, call.key, call.value, call.output)]
+        returned = [leaf for visit in self._visits for leaf in tree_leaves(visit.returned) if isinstance(leaf, Tensor)]
+        return sum(tensor.nbytes for tensor in (*kept, *returned))
 
     @property
     def at_once(self) -> int:

@@ -72,6 +72,7 @@ class Patching:
     answers  the numbers of the text's and the source's answer; None for sentence vectors
     probabilities  [pass, answer]: of both answers in the pass over the text, then over the source; None for sentence vectors
     layers, heads  how many there are of the chosen kind of attention, and in each of its layers
+    nbytes   the memory of both passes
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class Patching:
         _check_lengths(model, *(inputs["input_ids"][0].tolist() for inputs in read))
         self._pass, other = (Branches(model, inputs) for inputs in read)
         self._sources = other.calls
+        self.nbytes = self._pass.nbytes + other.nbytes
         self._calls = self._pass.layers(kind)
         self.heads = self._pass.heads(kind)
         self.layers = len(self.heads)
