@@ -90,7 +90,7 @@ class Effects:
         The last comes at once, since only what is above a muted head has to be computed again; the first takes longest.
         """
         order = [(layer, head) for layer in reversed(range(self.layers)) for head in range(self.heads[layer])]
-        effects = self._muted([[place] for place in order])
+        effects = self._muted([[place] for place in order], whole=max(self.heads))
         for layer, group in groupby(zip(order, effects, strict=True), key=lambda found: found[0][0]):
             yield layer, np.array([effect for _, effect in group])
 
@@ -128,9 +128,10 @@ class Effects:
             check_head(self.heads, layer, head)
         return next(self._muted([muted])) if muted else 0.0
 
-    def _muted(self, variants: list[list[tuple[int, int]]]) -> Iterator[float]:
-        """The effect of each of these sets of (layer, head)."""
-        for together in batches(variants, self._pass.at_once):
+    def _muted(self, variants: list[list[tuple[int, int]]], whole: int = 1) -> Iterator[float]:
+        """The effect of each of these sets of (layer, head); whole: so many are not put asunder where there is room."""
+        size = self._pass.at_once
+        for together in batches(variants, size - size % whole if size > whole else size):
             muted: dict[int, list[tuple[int, int]]] = defaultdict(list)
             for place, heads in enumerate(together):
                 for layer, head in heads:
@@ -150,10 +151,11 @@ class Effects:
     def _effects(self, answers: Tensor | None) -> list[float]:
         if answers is None:
             return []
-        plain, changed = self._pass.answer.double(), answers.double()
+        plain = self._pass.answer[None]
         if self.token is None:
-            return (1 - torch.cosine_similarity(changed, plain[None], dim=-1)).tolist()
-        return (changed.log_softmax(-1) - plain.log_softmax(-1))[:, self.token].tolist()
+            return (1 - torch.cosine_similarity(answers.double(), plain.double(), dim=-1)).tolist()
+        changed, before = (logits[:, self.token] - logits.logsumexp(dim=-1) for logits in (answers, plain))
+        return (changed - before).tolist()
 
 
 def check_head(heads: Sequence[int], layer: int, head: int) -> None:
