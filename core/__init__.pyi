@@ -16,6 +16,7 @@ from .capturing.weights_only import attention_weights as attention_weights
 from .errors import InputError as InputError
 from .heads.comparing import Comparison as Comparison
 from .heads.comparing import compare as compare
+from .heads.effects import head_effects as head_effects
 from .heads.metrics import head_metrics as head_metrics
 from .heads.patterns import match_heads as match_heads
 from .heads.probing import probe_heads as probe_heads

@@ -6,15 +6,29 @@ from ui import state
 from ui.controls.menu import menu
 from ui.views.changing import show_changing
 from ui.views.comparing import show_comparison
+from ui.views.effects import show_effects
 from ui.views.heading import show_heading
+from ui.views.patching import show_patching
 from ui.views.scene import choose_head, choose_text
 
-VIEWS = {"change": show_changing, "compare": show_comparison}
-NAMES = {"change": "Change something", "compare": "Compare two heads"}
+VIEWS = {
+    "change": ("Change something", show_changing),
+    "matter": ("Which heads matter", show_effects),
+    "patch": ("Patch between texts", show_patching),
+    "compare": ("Compare two heads", show_comparison),
+}
 
 with st.container(horizontal=True, vertical_alignment="bottom", horizontal_alignment="distribute"):
     show_heading("What if", "Change what heads do, and see what the model then does.")
-    view = menu("View", state.VIEW, NAMES, look="buttons", label_visibility="collapsed", width="content")
+    view = menu(
+        "View",
+        state.VIEW,
+        {word: name for word, (name, _) in VIEWS.items()},
+        look="buttons",
+        label_visibility="collapsed",
+        width="content",
+    )
 passed = choose_text(more=True)
 if passed is not None:
-    VIEWS[view](choose_head(*passed))
+    _, show = VIEWS[view]
+    show(choose_head(*passed))

@@ -3,6 +3,8 @@
 Streamlit ends a page's run at the next thing it draws once a visitor has touched a widget. The work tells how far it is
 after each layer, so drawing that is also the moment at which the Stop button takes effect.
 
+Work that gives its result piece by piece is drawn as far as it has come, and gone on with where it was left (`fill`).
+
 Work that nobody would stop half-way, such as converting a model, is only followed: another thread draws how far it is.
 """
 
@@ -12,7 +14,7 @@ import time
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
-from typing import Literal, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -29,6 +31,9 @@ Tell = Callable[[str, float | None], None]
 PATIENCE = 0.4  # seconds: what takes less shows no progress
 ASKS = 10.0  # seconds: what takes longer is not begun without asking
 REDRAWN = 0.1  # seconds between two looks at what has been told
+TRIAL = 1.5  # seconds of a result that comes piece by piece, after which it is clear how long all of it takes
+LONG = 60.0  # seconds: what then takes longer than this is not gone on with without asking
+FILLED = 0.5  # seconds between two drawings of a result that comes piece by piece
 
 
 def run(
@@ -71,15 +76,76 @@ def run(
     return result
 
 
+class Pieces(Protocol):
+    """A result that comes in `total` pieces, of which `done` are there; `share` of all the work is over."""
+
+    @property
+    def done(self) -> int: ...
+
+    @property
+    def total(self) -> int: ...
+
+    @property
+    def share(self) -> float: ...
+
+    def go_on(self) -> bool:
+        """Work out one more; False if there is none left."""
+        ...
+
+
+def fill(pieces: Pieces, job: Hashable, what: str, draw: Callable[[bool], None], *, unit: str = "layer") -> None:
+    """Work out the pieces that are not there yet, and draw what there is meanwhile and in the end.
+
+    draw  called with whether this is the last drawing of this run of the page: only that one may use fixed keys
+
+    What has come stays when the work is stopped, and when a visitor touches something else; it goes on from there. It begins
+    without asking, and pauses after a moment if by then it is seen to take long. The other arguments are those of `run`.
+    """
+    place, picture = st.empty(), st.empty()
+    wish, remains = st.session_state.get(state.WISHES, {}).get(hash(job)), ""
+    if pieces.done < pieces.total and wish != "stop":
+        with place, st.spinner(what):  # before the first piece the text is read
+            pieces.go_on()
+        progress = _Progress(place, job, what, pieces.total, unit, pieces.share)
+        drawn = 0.0
+        while pieces.done < pieces.total:
+            progress.tell(pieces.done, pieces.share)
+            if wish != "run" and progress.elapsed > TRIAL and progress.left(pieces.share) > LONG:
+                _stop(job)
+                wish, remains = "stop", f" It takes about {progress.left(pieces.share):.0f} s more."
+                break
+            if time.monotonic() - drawn > FILLED:
+                with picture.container():
+                    draw(False)
+                drawn = time.monotonic()
+            if not pieces.go_on():
+                break
+        place.empty()
+    if pieces.done < pieces.total and wish == "stop":
+        with place.container():
+            words = f"{what} was stopped at {unit} {pieces.done} of {pieces.total}.{remains}"
+            st.info(words, icon=":material/stop_circle:")
+            st.button("Go on", key=state.button("again", hash(job)), on_click=_want, args=(job,))
+    if pieces.done:
+        with picture.container():
+            draw(True)
+
+
 class _Progress:
     """A bar, a sentence and a Stop button, once the work has taken a while."""
 
-    def __init__(self, place: DeltaGenerator, job: Hashable, what: str, total: int, unit: str) -> None:
+    def __init__(
+        self, place: DeltaGenerator, job: Hashable, what: str, total: int, unit: str, already: float = 0.0
+    ) -> None:
+        """already: the share of the work that was over before it was begun now"""
         self._place, self._job, self._what, self._total, self._unit = place, job, what, total, unit
+        self._already = already
         self._started = time.monotonic()
         self._bar: DeltaGenerator | None = None
 
-    def tell(self, done: int) -> None:
+    def tell(self, done: int, share: float | None = None) -> None:
+        """share: how much of the work is over; None: as much as of the steps"""
+        share = done / self._total if share is None else share
         if self._bar is None:
             if time.monotonic() - self._started < PATIENCE:
                 return
@@ -87,11 +153,18 @@ class _Progress:
                 self._bar = st.empty()
                 key = state.button("stop", hash(self._job))
                 st.button("Stop", key=key, icon=":material/stop:", on_click=_stop, args=(self._job,))
-        elapsed = time.monotonic() - self._started
-        left = elapsed / done * (self._total - done)
+        left = self.left(share)
         remains = f", about {left:.0f} s left" if left >= 1 else ""
         words = f"{self._what}: {self._unit} {done} of {self._total}{remains}"
-        self._bar.progress(min(done / self._total, 1.0), text=words)
+        self._bar.progress(min(share, 1.0), text=words)
+
+    @property
+    def elapsed(self) -> float:
+        return time.monotonic() - self._started
+
+    def left(self, share: float) -> float:
+        """Seconds until all is over, if this share of it is."""
+        return self.elapsed / (share - self._already) * (1 - share) if share > self._already else 0.0
 
 
 @contextmanager

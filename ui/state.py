@@ -78,6 +78,10 @@ OTHER_TEXT, OTHER_MODEL = "other_text", "other_model"
 PLACE_OF_QUERY, PLACE_OF_KEY = "query_place", "key_place"  # on the common axes of two texts
 HEADS_LIKE = "heads_like"
 
+# What if: which heads matter, patching
+TAKEN_AWAY, NEXT_TOKEN = "taken", "next"
+SOURCE_TEXT, THROUGH_HEAD = "other", "through"
+
 # Learn: which part of the lesson; then the knobs of each lesson
 PART = "part"
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any
+from typing import Any, Literal
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -30,8 +30,10 @@ from core.errors import InputError
 from core.figures.side_by_side import small
 from core.heads.comparing import Compared, HeadPair
 from core.heads.contributions import HeadContributions, add_up
+from core.heads.effects import Effects
 from core.heads.likeness import RandomPairs, head_changes, heads_like, random_pairs_divergence
 from core.heads.metrics import head_metrics
+from core.heads.patching import Patching
 from core.heads.patterns import match_heads
 from core.heads.probing import longest, probe_heads
 from core.heads.quantities import Taken
@@ -53,6 +55,7 @@ from core.lessons.scaling import (
 from core.lessons.self_and_cross import read_and_write
 from core.models.conversion import Report
 from core.models.images import read_image
+from core.models.inputs import all_inputs
 from core.models.modules import Kind
 from core.models.projections import head_weights
 
@@ -121,6 +124,30 @@ class LikenessRequest:
 
 
 @dataclass(frozen=True)
+class EffectRequest:
+    """What becomes of a pass's answer when something is taken away: each head, each layer, or each token as a key.
+
+    token  the number of the next token that is the answer; None: the sentence vector
+    """
+
+    of: KindRequest
+    taken_away: Literal["heads", "layers", "tokens"]
+    token: int | None
+
+
+@dataclass(frozen=True)
+class PatchRequest:
+    """What heads do in a pass that return what they do for another text.
+
+    through  (layer, head) of the only later head through which they may act; None: all
+    """
+
+    of: KindRequest
+    source: str
+    through: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
 class ReadAndWritten:
     """What an encoder-decoder reads, and what it has written so far."""
 
@@ -172,6 +199,63 @@ class SharedStore(Store):
             return super().get(request, work)
 
 
+class Growing:
+    """An array that is worked out piece by piece, and kept as far as it has come: whoever wants more goes on from there.
+
+    values  NaN where not known yet
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        pieces: Callable[[], Iterator[tuple[int, Any]]],
+        *,
+        nbytes: int,
+        cost: Callable[[int], float] = lambda _: 1,
+    ) -> None:
+        """
+        pieces  gives (place, values[place]) for every place along the first axis, in any order
+        nbytes  what working them out holds meanwhile
+        cost    of each place, in any unit
+        """
+        self.values = np.full(shape, np.nan)
+        self.nbytes = nbytes
+        self._begin: Callable[[], Iterator[tuple[int, Any]]] = pieces
+        self._pieces: Iterator[tuple[int, Any]] | None = None
+        self._costs = np.array([cost(place) for place in range(shape[0])], dtype=np.float64)
+        self._known = np.zeros(shape[0], bool)
+        self._lock = Lock()
+
+    @property
+    def done(self) -> int:
+        return int(self._known.sum())
+
+    @property
+    def total(self) -> int:
+        return len(self._known)
+
+    @property
+    def share(self) -> float:
+        """How much of all the work is over."""
+        return float(self._costs[self._known].sum() / self._costs.sum())
+
+    def go_on(self) -> bool:
+        """Work out one more piece; False if there is none left. Sessions that want the same take turns."""
+        with self._lock:
+            if self._known.all():
+                return False
+            if self._pieces is None:
+                self._pieces = self._begin()
+            piece = next(self._pieces, None)
+            if piece is None:
+                return False
+            self.values[piece[0]] = piece[1]
+            self._known[piece[0]] = True
+            if self._known.all():
+                self._pieces = None  # and with it all that it holds
+            return True
+
+
 MAX_BYTES = 2 * 2**30  # of all passes that are kept, and so of one
 
 models = SharedStore(2)
@@ -188,6 +272,8 @@ likenesses = Store(16)
 random_pairs = Store(16)
 changes = Store(16)  # of every head, between two passes
 continuations = Store(32)
+growing = Store(MAX_BYTES, lambda growing: growing.nbytes)
+patchings = Store(MAX_BYTES, lambda patching: patching.nbytes)
 speeds = Speeds()  # of all models, as learned from their runs; bounded by itself
 
 
@@ -344,6 +430,60 @@ NEW_TOKENS = 20
 def writes_on(request: TextRequest, on_progress: Callable[[int], None] | None = None) -> tuple[int, ...]:
     """The tokens that a model writes after a text."""
     return continuations.get(request, lambda: continued(captured(request), NEW_TOKENS, on_progress))
+
+
+# --- what if something were taken away, or put in from another text
+
+
+def _inputs(request: TextRequest, text: str | None = None) -> dict:
+    """What the model reads; text: instead of the request's."""
+    words = request.text if text is None else text
+    limit = {"max_tokens": request.keep, "truncate": request.keep is not None}
+    return all_inputs(model(request.model), words, pair=request.pair, target=request.target, **limit)
+
+
+def effects(request: EffectRequest) -> Growing:
+    """Of each head [layers, heads], each layer [layers], or each token [keys]: see `core.heads.effects.Effects`."""
+    of, pass_ = request.of, captured(request.of.text)
+    layers = pass_.layers(of.kind)
+
+    def pieces() -> Iterator[tuple[int, Any]]:
+        asked = Effects(model(of.text.model), _inputs(of.text), request.token, of.kind)
+        yield from {"heads": asked.of_heads, "layers": asked.of_layers, "tokens": asked.of_keys}[request.taken_away]()
+
+    shapes = {"heads": (layers, pass_.heads(of.kind)), "layers": (layers,), "tokens": pass_.shape(of.kind)[1:]}
+
+    def above(layer: int) -> float:
+        """How many layers have to be computed again."""
+        return layers - layer
+
+    cost = {} if request.taken_away == "tokens" else {"cost": above}
+    return growing.get(request, lambda: Growing(shapes[request.taken_away], pieces, nbytes=2 * pass_.nbytes, **cost))
+
+
+def patching(request: KindRequest, source: str) -> Patching:
+    """Both passes. Raises InputError where they cannot be compared."""
+    text = request.text
+    limit = {"max_tokens": text.keep, "truncate": text.keep is not None}
+    return patchings.get(
+        (request, source),
+        lambda: Patching(model(text.model), text.text, source, target=text.target, kind=request.kind, **limit),
+    )
+
+
+def patch_effects(request: PatchRequest) -> Growing:
+    """[layers that can act, heads]: see `core.heads.patching.Patching`."""
+    both = patching(request.of, request.source)
+    layers = both.layers if request.through is None else request.through[0]
+    return growing.get(
+        request,
+        lambda: Growing(
+            (layers, max(both.heads)),
+            lambda: both.of_heads(request.through),
+            nbytes=both.nbytes,
+            cost=lambda layer: both.layers - layer,
+        ),
+    )
 
 
 # --- one head, one layer

@@ -17,14 +17,14 @@ from core.attention.head import MAX_CELLS, Head, Overview
 from core.attention.trace import AttentionTrace, attend
 from core.capturing.certifying import Certificate, certified_overview, certify_call
 from core.capturing.edits import Editor, Edits
-from core.capturing.recorder import record
+from core.capturing.recorder import kinds_of, record
 from core.capturing.rows import Rows, head_edit, head_permissions, head_scale, row_blocks
 from core.capturing.weights_only import NoAttentionError, require_weights
 from core.errors import InputError, WeightsOnlyError
 from core.models.calls import Call, wide
-from core.models.inputs import image_inputs, patch_grid, replaced_tokens, target_ids, text_inputs
+from core.models.inputs import all_inputs, image_inputs, patch_grid, replaced_tokens, text_inputs
 from core.models.model import Model
-from core.models.modules import Kind, kind_of
+from core.models.modules import Kind
 from core.models.tokens import token_texts
 
 
@@ -235,17 +235,15 @@ def capture(
     architectures that do not expose their queries, and NoAttentionError for those without attention.
     """
     if not model.captures:
-        raise _not_captured(model)
+        raise not_captured(model)
     if image is not None and not (text is None and input_ids is None):
         raise InputError("Give an image or a text, not both.", field="image")
     if image is not None:
         inputs = image_inputs(model, image)
     else:
-        inputs = text_inputs(model, text, pair=pair, input_ids=input_ids, max_tokens=max_tokens, truncate=truncate)
-    written: tuple[int, ...] = ()
-    if model.is_encoder_decoder:
-        written = target_ids(model, target, max_tokens, truncate)
-        inputs["decoder_input_ids"] = torch.tensor([written])
+        inputs = all_inputs(
+            model, text, pair=pair, target=target, input_ids=input_ids, max_tokens=max_tokens, truncate=truncate
+        )
     if edits is not None and edits.patch_heads and "input_ids" in inputs:
         _refuse_other_length(model, edits.patch_from, inputs["input_ids"].shape[1])
     return read(model, inputs, edits, on_progress)
@@ -263,7 +261,7 @@ def read(
     editor = _editor(model, inputs, edits)
     calls, returned = record(model, inputs, on_progress, editor.edit if edits else None)
     if not calls:
-        raise _not_captured(model)
+        raise not_captured(model)
     if edits:
         editor.finish()
     ids = tuple(inputs["input_ids"][0].tolist()) if "input_ids" in inputs else ()
@@ -328,17 +326,16 @@ def _other_inputs(model: Model, text: str | None, field: str) -> dict[str, torch
 
 
 def _editor(model: Model, inputs: dict[str, torch.Tensor], edits: Edits) -> Editor:
-    names = {id(module): name for name, module in model.network.named_modules()}
     means = _outputs(_other_pass(model, edits.mean_over, "mean_over", inputs)) if edits.mean_heads else None
     patches = _outputs(_other_pass(model, edits.patch_from, "patch_from", inputs)) if edits.patch_heads else None
-    return Editor(edits, lambda call: kind_of(names[id(call.module)], model.is_encoder_decoder), means, patches)
+    return Editor(edits, kinds_of(model), means, patches)
 
 
 def _by_kind(model: Model, calls: list[Call]) -> dict[Kind, tuple[Call, ...]]:
-    names = {id(module): name for name, module in model.network.named_modules()}
     grouped: dict[Kind, list[Call]] = {}
+    kind_of = kinds_of(model)
     for call in calls:
-        grouped.setdefault(kind_of(names[id(call.module)], model.is_encoder_decoder), []).append(call)
+        grouped.setdefault(kind_of(call), []).append(call)
     return {kind: tuple(group) for kind, group in grouped.items()}
 
 
@@ -346,7 +343,8 @@ def _numpy(tensor: torch.Tensor) -> NDArray[np.floating]:
     return wide(tensor).numpy(force=True)
 
 
-def _not_captured(model: Model) -> InputError:
+def not_captured(model: Model) -> InputError:
+    """Why nothing can be captured of this model."""
     try:
         require_weights(model)
     except NoAttentionError as error:

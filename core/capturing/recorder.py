@@ -11,6 +11,7 @@ from core.errors import WeightsOnlyError
 from core.models.calls import Call, heard_by
 from core.models.inputs import run
 from core.models.model import Model
+from core.models.modules import Kind, kind_of
 
 
 def record(
@@ -45,3 +46,9 @@ def record(
     with heard_by(keep):
         returned = run(model, inputs)
     return calls, returned
+
+
+def kinds_of(model: Model) -> Callable[[Call], Kind]:
+    """Tells which kind of attention a call of this model is. A layer is a call's place among those of its kind."""
+    names = {id(module): name for name, module in model.network.named_modules()}
+    return lambda call: kind_of(names[id(call.module)], model.is_encoder_decoder)

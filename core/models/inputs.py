@@ -56,6 +56,23 @@ def text_inputs(
     )
 
 
+def all_inputs(
+    model: Model,
+    text: str | None = None,
+    *,
+    pair: str | None = None,
+    target: str | None = None,
+    input_ids: Sequence[int] | NDArray[np.integer] | None = None,
+    max_tokens: int | None = None,
+    truncate: bool = False,
+) -> dict[str, torch.Tensor]:
+    """`text_inputs`, and for encoder-decoder models what the decoder has written: `decoder_input_ids` [1, tokens]."""
+    inputs = text_inputs(model, text, pair=pair, input_ids=input_ids, max_tokens=max_tokens, truncate=truncate)
+    if model.is_encoder_decoder:
+        inputs["decoder_input_ids"] = torch.tensor([target_ids(model, target, max_tokens, truncate)])
+    return inputs
+
+
 def replaced_tokens(model: Model, inputs: dict[str, torch.Tensor], texts: Mapping[int, str]) -> dict[str, torch.Tensor]:
     """The same inputs with other tokens at some positions of the text, each told by the text that it stands for.
 

@@ -281,7 +281,7 @@ def _show_list(
         key=state.RANKED,
         hide_index=True,
         height=300,
-        on_select=lambda: _choose_row(heads),
+        on_select=lambda: choose_row(heads),
         selection_mode="single-row",
         column_config={
             name: st.column_config.NumberColumn(format="%.3f") for name in (ranking.label, "spread", "±", "null")
@@ -291,7 +291,8 @@ def _show_list(
     st.caption(f"{count}. Mark a row to open its head; a click on a heading sorts by it.")
 
 
-def _choose_row(heads: NDArray[np.integer]) -> None:
+def choose_row(heads: NDArray[np.integer]) -> None:
+    """Open the head, of these (layer, head), whose row is marked in the list."""
     rows = st.session_state[state.RANKED].selection.rows
     if rows and rows[0] < len(heads):
         choose(*map(int, heads[rows[0]]))

@@ -1,0 +1,202 @@
+"""One pass over a text, continued many times from an attention call on: each time with something else changed there.
+
+What comes before the first change is the same in all of them, so it is computed once and handed over. The continuations
+run side by side as a batch, in a twin of the network that shares all its numbers, so that nothing is done to the network
+itself and others can run it meanwhile.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves, tree_map_only
+from transformers import PreTrainedModel
+
+from core.capturing.capture import not_captured
+from core.capturing.recorder import kinds_of, record
+from core.errors import InputError
+from core.models.calls import Call, heard_by, wide
+from core.models.inputs import run
+from core.models.model import Model
+from core.models.modules import Kind, attention_modules
+
+# Tokens of one batch, of all its continuations together: more are no faster, and would take more memory.
+BATCH_TOKENS = 512
+
+# What an attention call of a batch is made to return: the number of the call in its pass and the call, whose tensors have
+# as many continuations in front, to [continuations, queries, heads, d_v].
+Edit = Callable[[int, Call], Tensor]
+
+
+class PassOver(Exception):
+    """Raised by an `Edit` that has seen all that it wanted: the rest of the pass is not computed."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Visit:
+    """What a layer of the network returned in the plain pass, and how many attention calls there had been by then."""
+
+    returned: Any
+    calls: int
+
+
+class Branches:
+    """One pass over one text, and its continuations.
+
+    calls   the attention calls of the plain pass, in their order; their places in it are their numbers
+    answer  what the plain pass ends with, in float32 or the model's own float64: the logits of the next token [vocabulary]
+            of a model with a language-model head; of any other the sentence vector [d_model], the mean over all tokens
+            of the last hidden state
+    tokens  of the text, or of what the decoder has written where that is longer
+    """
+
+    def __init__(self, model: Model, inputs: Mapping[str, Tensor]) -> None:
+        """inputs: from `core.models.inputs.all_inputs`. Errors as in `capture`."""
+        if not model.captures:
+            raise not_captured(model)
+        self._predicts = model.has_language_model_head
+        # Without a language-model head whatever stands on top of the last hidden state is of no interest.
+        network = _twin(model.network if self._predicts else model.network.base_model)
+        self._model = replace(model, network=network)
+        self._inputs = dict(inputs)
+        self._visits: list[_Visit] = []
+        self._from: int | None = None  # the call from which a continuation computes; None in the plain pass
+        self._variants = 1
+        self._seen = self._visited = 0  # calls and layers of the pass that is running
+        for layer in _layers(network):
+            layer.forward = partial(self._visit, layer.forward)
+        calls, returned = record(self._model, self._inputs, self._count)
+        if not calls:
+            raise not_captured(model)
+        self.calls = tuple(calls)
+        self._kinds = list(map(kinds_of(self._model), calls))
+        self.answer = self._answer(returned)[0]
+        self.tokens = max(ids.shape[1] for ids in self._inputs.values())
+
+    @property
+    def predicts(self) -> bool:
+        """Whether the answer is the logits of the next token, rather than a sentence vector."""
+        return self._predicts
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """Which kind of attention each call is."""
+        return tuple(self._kinds)
+
+    def layers(self, kind: Kind | None = None) -> tuple[int, ...]:
+        """The number of the call that is layer 0 of this kind of attention, layer 1, ...; None: the kind that a capture shows
+        first. Raises InputError where the model has no such attention."""
+        known = sorted(set(self._kinds), key=_KINDS.index)
+        if kind is not None and kind not in known:
+            raise InputError(f"{self._model.name} has no {kind} attention, only {', '.join(known)}.", field="kind")
+        wanted = known[0] if kind is None else kind
+        return tuple(number for number, kind in enumerate(self._kinds) if kind == wanted)
+
+    def heads(self, kind: Kind | None = None) -> tuple[int, ...]:
+        """How many heads each layer has."""
+        return tuple(self.calls[number].query.shape[1] for number in self.layers(kind))
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of what is kept of the plain pass."""
+        kept = [part for call in self.calls for part in (call.query, call.key, call.value, call.output)]
+        returned = [leaf for visit in self._visits for leaf in tree_leaves(visit.returned) if isinstance(leaf, Tensor)]
+        return sum(tensor.nbytes for tensor in (*kept, *returned))
+
+    @property
+    def at_once(self) -> int:
+        """How many continuations are best computed together."""
+        return max(1, BATCH_TOKENS // self.tokens)
+
+    def go_on(self, first: int, variants: int, edit: Edit) -> Tensor | None:
+        """Continue the pass as so many variants.
+
+        first  the number of the first call that an edit changes: layers before it are not computed again
+        edit   is asked at every attention call that is computed
+
+        Returns the answers [variants, ...] as in `answer`; None where the edit raises `PassOver`.
+        """
+        self._from, self._variants = first, variants
+        self._seen = self._visited = 0
+        inputs = {name: part.expand(variants, *part.shape[1:]) for name, part in self._inputs.items()}
+
+        def heard(call: Call) -> Call:
+            number = self._seen
+            self._count(number + 1)
+            return replace(call, output=edit(number, call))
+
+        with suppress(PassOver), heard_by(heard):
+            return self._answer(run(self._model, inputs))
+        return None
+
+    def _count(self, calls: int) -> None:
+        self._seen = calls
+
+    def _visit(self, compute: Callable, *inputs: Any, **options: Any) -> Any:
+        """What a layer does in the twin. ALBERT comes to the same layer several times, so visits count, not layers."""
+        number = self._visited
+        self._visited += 1
+        if self._from is None:
+            returned = compute(*inputs, **options)
+            self._visits.append(_Visit(returned, self._seen))
+            return returned
+        visit = self._visits[number]
+        if visit.calls > self._from:
+            return compute(*inputs, **options)
+        self._seen = visit.calls
+        is_last = number + 1 < len(self._visits) and self._visits[number + 1].calls > self._from
+        return tree_map_only(Tensor, partial(self._for_all, copied=is_last), visit.returned)
+
+    def _for_all(self, tensor: Tensor, copied: bool) -> Tensor:
+        """The same for every variant; a copy where the next layer, which may write into what it is given, is computed."""
+        if tensor.ndim == 0 or tensor.shape[0] != 1:
+            return tensor
+        shared = tensor.expand(self._variants, *tensor.shape[1:])
+        return shared.clone() if copied else shared
+
+    def _answer(self, returned: Any) -> Tensor:
+        """[variants, vocabulary or d_model]."""
+        if self._predicts:
+            return wide(returned.logits[:, -1])
+        hidden = getattr(returned, "last_hidden_state", None)
+        if hidden is None:
+            raise InputError(
+                f"{self._model.name} returns neither the logits of a next token nor a last hidden state: there is nothing "
+                f"to see an effect on. Choose another model.",
+                field="model",
+            )
+        return wide(hidden).mean(dim=1)
+
+
+_KINDS: tuple[Kind, ...] = ("self", "encoder", "decoder", "cross")
+
+
+def batches(variants: list, size: int) -> Iterator[list]:
+    """The variants in their order, so many at a time."""
+    return (variants[start : start + size] for start in range(0, len(variants), size))
+
+
+def _twin(network: nn.Module) -> Any:
+    """A copy of the tree of modules, with the very same parameters and buffers."""
+    shared = [*network.parameters(), *network.buffers()]
+    return copy.deepcopy(network, {id(tensor): tensor for tensor in shared})
+
+
+def _layers(network: PreTrainedModel) -> list[nn.Module]:
+    """The layers that a pass goes through one after another: the items of the first list of modules on the way to each
+    attention module, also those of its items that have no attention. None where a network is built otherwise; then every
+    continuation is a whole pass."""
+    lists = {prefix for name in attention_modules(network) if (prefix := _first_list(network, name)) is not None}
+    return [layer for prefix in sorted(lists) for layer in network.get_submodule(prefix).children()]
+
+
+def _first_list(network: nn.Module, name: str) -> str | None:
+    parts = name.split(".")
+    prefixes = (".".join(parts[:length]) for length in range(1, len(parts)))
+    return next((prefix for prefix in prefixes if isinstance(network.get_submodule(prefix), nn.ModuleList)), None)

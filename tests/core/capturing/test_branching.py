@@ -1,0 +1,119 @@
+"""Continued passes: equal to whole ones with the same change, on a network that nobody else sees changed."""
+
+import threading
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from core import InputError, capture, load_model
+from core.capturing.branching import Branches, PassOver
+from core.errors import WeightsOnlyError
+from core.heads.effects import head_effects
+from core.models.calls import heard_by
+from core.models.inputs import all_inputs, run
+from tests.core.tiny_models import TINY, WEIGHTS_ONLY, tiny
+
+IDS = [5, 17, 8, 40, 17, 23]
+
+
+def whole_pass(model, inputs, number, head):
+    """The answer of a pass of the network itself in which one head of one call returns 0."""
+    seen = 0
+
+    def mute(call):
+        nonlocal seen
+        seen += 1
+        if seen - 1 != number:
+            return call
+        output = call.output.clone()
+        output[:, :, head] = 0
+        return replace(call, output=output)
+
+    with heard_by(mute):
+        returned = run(model, inputs)
+    return returned.logits[0, -1] if model.has_language_model_head else returned.last_hidden_state[0].mean(dim=0)
+
+
+@pytest.mark.parametrize("name", [name for name in TINY if name != "ViT"])
+def test_a_continuation_equals_a_whole_pass(name):
+    model = load_model(tiny(name))
+    inputs = all_inputs(model, input_ids=IDS)
+    branches = Branches(model, inputs)
+    for number in range(len(branches.calls)):
+        seen = []
+
+        def mute(at, call, number=number, seen=seen):
+            seen.append(at)
+            output = call.output.clone()
+            if at == number:
+                output[1, :, 2] = 0
+                output[2, :, 0] = 0
+            return output
+
+        found = branches.go_on(number, 3, mute)
+        expected = [branches.answer, whole_pass(model, inputs, number, 2), whole_pass(model, inputs, number, 0)]
+        torch.testing.assert_close(found, torch.stack(expected), rtol=1e-4, atol=1e-5)
+        assert (found[1] - found[0]).abs().max() > 1e-3
+        assert seen[-1] == len(branches.calls) - 1
+        own = [number] if name not in ("BART", "Marian", "T5") else [number, number - 1]  # a layer may make two calls
+        assert seen[0] in own, "layers below are computed again"
+
+
+def test_whoever_has_seen_enough_ends_the_pass():
+    model = load_model(tiny("Llama"))
+    branches = Branches(model, all_inputs(model, input_ids=IDS))
+    seen = []
+
+    def look(number, _):
+        seen.append(number)
+        raise PassOver
+
+    assert branches.go_on(1, 2, look) is None
+    assert seen == [1]
+    torch.testing.assert_close(
+        branches.go_on(0, 1, lambda _, call: call.output)[0], branches.answer, rtol=1e-5, atol=1e-6
+    )
+
+
+def test_the_network_itself_stays_as_it_is(smollm):
+    """Nor does a capture that runs meanwhile see anything muted."""
+    text = "The capital of France is"
+    network = smollm.network
+    before = capture(smollm, text)
+    parameters = {name: parameter.data_ptr() for name, parameter in network.named_parameters()}
+    found = []
+    over = threading.Event()
+
+    def read():
+        while not over.is_set():
+            found.append(capture(smollm, text).logits)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    head_effects(smollm, text)
+    over.set()
+    reader.join()
+    assert len(found) > 2
+    for logits in found:
+        np.testing.assert_allclose(logits, before.logits, atol=1e-4)
+    assert {name: parameter.data_ptr() for name, parameter in network.named_parameters()} == parameters
+    assert not any("forward" in vars(module) or module._forward_pre_hooks for module in network.modules())
+
+
+def test_the_twin_has_no_numbers_of_its_own(smollm):
+    branches = Branches(smollm, all_inputs(smollm, "a"))
+    own, shared = branches._model.network, smollm.network
+    for one, other in zip([*own.parameters(), *own.buffers()], [*shared.parameters(), *shared.buffers()], strict=True):
+        assert one is other
+
+
+def test_what_has_no_branches():
+    with pytest.raises(WeightsOnlyError):
+        head_effects(load_model(WEIGHTS_ONLY["GPT-J"]()), input_ids=IDS)
+    with pytest.raises(InputError, match="reads images, not texts"):
+        head_effects(load_model(tiny("ViT")), "a text")
+    with pytest.raises(InputError, match="no cross attention") as raised:
+        head_effects(load_model(tiny("BERT")), input_ids=IDS, kind="cross")
+    assert raised.value.field == "kind"

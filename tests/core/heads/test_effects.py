@@ -1,0 +1,204 @@
+"""What muting and blocking do, against transformers' own eager code with hooks and masks on a copy of the network."""
+
+import copy
+from contextlib import ExitStack
+
+import numpy as np
+import pytest
+import torch
+
+from core import InputError, capture, head_effects, load_model
+from core.heads.effects import Effects
+from core.models.inputs import all_inputs
+from core.models.modules import kind_of
+from tests.core.tiny_models import tiny
+
+IDS = [5, 17, 8, 40, 17, 23]
+WRITTEN = [0, 9, 30]  # what the decoder of T5 has written
+# The modules that mix the heads, whose inputs are the outputs of all heads side by side.
+MIXING = {
+    "GPT-2": "attn.c_proj",
+    "Llama": "self_attn.o_proj",
+    "Gemma 2": "self_attn.o_proj",
+    "gpt-oss": "self_attn.o_proj",
+    "BERT": "attention.output.dense",
+    "T5": "Attention.o",
+}
+CASES = [(name, "self") for name in MIXING if name != "T5"] + [("T5", kind) for kind in ("encoder", "decoder", "cross")]
+
+
+def eager_twin(network):
+    twin = copy.deepcopy(network)
+    twin.set_attn_implementation("eager")
+    return twin
+
+
+def inputs_of(name, model):
+    inputs = all_inputs(model, input_ids=IDS)
+    if name == "T5":
+        inputs["decoder_input_ids"] = torch.tensor([WRITTEN])
+    return inputs
+
+
+def answer(network, **inputs):
+    """Log probabilities of the next token, or the sentence vector, in float64."""
+    with torch.inference_mode():
+        returned = network(**inputs)
+    if hasattr(returned, "logits"):
+        return returned.logits[0, -1].double().log_softmax(dim=-1)
+    return returned.last_hidden_state[0].double().mean(dim=0)
+
+
+def mixing(name, network, kind):
+    found = [part for part in network.named_modules() if part[0].endswith(MIXING[name])]
+    return [module for path, module in found if kind_of(path, name == "T5") == kind]
+
+
+def zeroing(heads):
+    def hook(_, inputs):
+        (mixed,) = inputs
+        mixed = mixed.unflatten(-1, (4, -1)).clone()
+        mixed[:, :, heads] = 0
+        return (mixed.flatten(-2),)
+
+    return hook
+
+
+def effect(plain, changed, token):
+    if token is None:
+        return 1 - float(torch.cosine_similarity(plain, changed, dim=0))
+    return float(changed[token] - plain[token])
+
+
+@pytest.mark.parametrize(("name", "kind"), CASES)
+def test_muting_as_hooks_on_eager_code_do_it(name, kind):
+    model = load_model(tiny(name))
+    network, inputs = eager_twin(model.network), inputs_of(name, model)
+    plain = answer(network, **inputs)
+    token = None if name == "BERT" else int(plain.argmax())
+    asked = Effects(model, inputs, None, kind)
+    assert asked.token == token
+    heads, layers = dict(asked.of_heads()), dict(asked.of_layers())
+    assert list(heads) == list(layers) == [1, 0]
+    for layer, module in enumerate(mixing(name, network, kind)):
+        expected = []
+        for muted in ([0], [1], [2], [3], [0, 1, 2, 3]):
+            with ExitStack() as stack:
+                stack.callback(module.register_forward_pre_hook(zeroing(muted)).remove)
+                expected.append(effect(plain, answer(network, **inputs), token))
+        np.testing.assert_allclose([*heads[layer], layers[layer]], expected, rtol=1e-4, atol=2e-5)
+        assert np.abs(expected).max() > 1e-3
+
+
+def blocked_masks(name, key):
+    """The masks of a pass, as 4D masks that transformers takes, in which nothing but itself may attend to one key."""
+    size = len(IDS)
+    places = torch.arange(size)
+    blocked = (places == key)[None] & (places[:, None] != key)
+    allowed = torch.ones(size, size, dtype=torch.bool) if name in ("BERT", "T5") else places[:, None] >= places
+    near = places[:, None] - places < 4
+
+    def additive(mask):
+        return torch.zeros(mask.shape).masked_fill(~mask, torch.finfo(torch.float32).min)[None, None]
+
+    full = additive(allowed & ~blocked)
+    if name in ("Gemma 2", "gpt-oss"):
+        return {"full_attention": full, "sliding_attention": additive(allowed & ~blocked & near)}
+    return full
+
+
+@pytest.mark.parametrize("name", ["GPT-2", "Llama", "Gemma 2", "gpt-oss", "BERT"])
+def test_blocking_a_token_as_masks_on_eager_code_do_it(name):
+    model = load_model(tiny(name))
+    network, inputs = eager_twin(model.network), inputs_of(name, model)
+    asked = Effects(model, inputs)
+    plain = answer(network, **inputs)
+    found = dict(asked.of_keys())
+    expected = [
+        effect(plain, answer(network, **inputs, attention_mask=blocked_masks(name, key)), asked.token)
+        for key in range(len(IDS))
+    ]
+    assert list(found) == list(range(len(IDS)))
+    np.testing.assert_allclose(list(found.values()), expected, rtol=1e-4, atol=2e-5)
+    assert np.abs(expected).max() > 1e-2
+    if name != "BERT":
+        assert abs(found[len(IDS) - 1]) < 1e-5  # to the last token nothing but itself attends
+
+
+@pytest.mark.parametrize("kind", ["encoder", "cross", "decoder"])
+def test_blocking_in_an_encoder_and_what_looks_at_it(kind):
+    model = load_model(tiny("T5"))
+    network, inputs = eager_twin(model.network), inputs_of("T5", model)
+    asked = Effects(model, inputs, 7, kind)
+    plain = answer(network, **inputs)
+    lowest = torch.finfo(torch.float32).min
+    for key, found in asked.of_keys():
+        if kind == "decoder":
+            places = torch.arange(len(WRITTEN))
+            allowed = (places[:, None] >= places) & ((places != key)[None] | (places[:, None] == key))
+            mask = torch.zeros(allowed.shape).masked_fill(~allowed, lowest)[None, None]
+            changed = answer(network, **inputs, decoder_attention_mask=mask)
+        else:
+            with torch.inference_mode():
+                read = network.encoder(inputs["input_ids"], attention_mask=blocked_masks("T5", key))
+            crossing = torch.zeros(1, 1, len(WRITTEN), len(IDS))
+            crossing[..., key] = lowest
+            changed = answer(
+                network,
+                encoder_outputs=read,
+                decoder_input_ids=inputs["decoder_input_ids"],
+                attention_mask=crossing,
+            )
+        assert found == pytest.approx(effect(plain, changed, 7), rel=1e-4, abs=2e-5)
+
+
+def test_a_long_text_is_done_in_many_batches(monkeypatch):
+    model = load_model(tiny("Llama"))
+    whole, inputs = head_effects(model, input_ids=IDS), all_inputs(model, input_ids=IDS)
+    keys = dict(Effects(model, inputs).of_keys())
+    monkeypatch.setattr("core.capturing.branching.BATCH_TOKENS", 19)  # three passes at once
+    np.testing.assert_allclose(head_effects(model, input_ids=IDS)["effect"], whole["effect"], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(list(dict(Effects(model, inputs).of_keys()).values()), list(keys.values()), atol=1e-5)
+
+
+def test_the_head_that_knows_the_capital(smollm):
+    """23.4 takes " Paris" from 0.772 to 0.141."""
+    text = "The capital of France is"
+    table = head_effects(smollm, text)
+    assert table.shape == (270, 3)
+    strongest = table.loc[table["effect"].idxmin()]
+    assert (strongest["layer"], strongest["head"]) == (23, 4)
+    ((token, before),) = capture(smollm, text).next_tokens(1)
+    assert token == " Paris"
+    assert before == pytest.approx(0.772, abs=0.005)
+    assert before * np.exp(strongest["effect"]) == pytest.approx(0.141, abs=0.005)
+    asked = Effects(smollm, all_inputs(smollm, text))
+    assert asked.of_muting({(23, 4)}) == pytest.approx(strongest["effect"], abs=1e-4)
+    assert asked.of_muting(()) == 0
+
+
+def test_it_tells_how_far_it_is_and_can_be_stopped():
+    model = load_model(tiny("Llama"))
+    told = []
+    head_effects(model, input_ids=IDS, on_progress=told.append)
+    assert told == [1, 2]
+
+    def stop(_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        head_effects(model, input_ids=IDS, on_progress=stop)
+
+
+def test_what_cannot_be_asked():
+    llama, bert = load_model(tiny("Llama")), load_model(tiny("BERT"))
+    for model, token in ((llama, 64), (llama, -1), (bert, 3)):
+        with pytest.raises(InputError) as raised:
+            head_effects(model, input_ids=IDS, token=token)
+        assert raised.value.field == "token"
+    asked = Effects(llama, all_inputs(llama, input_ids=IDS))
+    for place, field in (((2, 0), "layer"), ((-1, 0), "layer"), ((0, 4), "head"), ((0, -1), "head")):
+        with pytest.raises(InputError, match="they run from 0 to") as raised:
+            asked.of_muting([place])
+        assert raised.value.field == field
+    assert head_effects(llama, input_ids=IDS, token=3)["effect"].notna().all()

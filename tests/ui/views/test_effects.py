@@ -1,0 +1,170 @@
+"""Which heads matter, and patching, as a page shows them: filled in as the numbers come, stopped, and gone on with."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from ui import progress, state, stores
+from ui.stores import Growing
+
+FRANCE = "The capital of France is"
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However busy the machine is, all is worked out."""
+    monkeypatch.setattr(progress, "LONG", 1e9)
+
+
+def page(text: str, model: str, view: str) -> None:
+    from ui import stores
+    from ui.views.effects import show_effects
+    from ui.views.patching import show_patching
+    from ui.views.scene import RealHead, choose_place
+
+    request = stores.TextRequest(model, text)
+    capture = stores.captured(request)
+    import streamlit as st
+
+    real = RealHead(request, capture, *choose_place(request, capture, list(st.columns(2))))
+    {"effects": show_effects, "patching": show_patching}[view](real)
+
+
+def shown(text: str, model: str, view: str, **choices: object) -> AppTest:
+    app = AppTest.from_function(page, args=(text, model, view), default_timeout=120)
+    for key, value in choices.items():
+        app.query_params[key] = str(value)
+    return checked(app.run())
+
+
+def checked(app: AppTest) -> AppTest:
+    assert not app.exception, app.exception
+    return app
+
+
+def figure(app: AppTest) -> dict:
+    (chart,) = app.get("plotly_chart")
+    return json.loads(chart.proto.spec)
+
+
+def words(app: AppTest) -> str:
+    return "\n".join(element.value for element in (*app.markdown, *app.caption, *app.info))
+
+
+def test_each_head_muted_for_the_chosen_next_token() -> None:
+    app = shown(FRANCE, "SmolLM2-135M-Instruct", "effects", layer=23, head=4)
+    said = words(app).replace("\\", "")
+    assert "Without head 23.4, “·Paris” goes from 77.3% to **14.1%**" in said
+    (table,) = app.dataframe
+    assert tuple(table.value.iloc[0][["layer", "head"]]) == (23, 4)
+    tokens = app.get_by_key(state.NEXT_TOKEN)
+    assert len(tokens.options) == 20
+    assert "Paris" in tokens.options[0]
+    checked(tokens.set_value(tokens.options[1]).run())
+    assert "Paris" not in words(app)
+
+
+def test_layers_and_tokens_as_bars() -> None:
+    app = shown(FRANCE, "all-MiniLM-L6-v2", "effects", taken="layers")
+    (bars,) = figure(app)["data"]
+    assert len(bars["x"]) == 6
+    app = checked(app.get_by_key(state.TAKEN_AWAY).set_value("tokens").run())
+    (bars,) = figure(app)["data"]
+    assert bars["customdata"][1:5] == ["the", "capital", "of", "france"]
+    assert "1 − cosine" in words(app)
+
+
+def test_patching_two_texts() -> None:
+    app = shown(FRANCE, "SmolLM2-135M-Instruct", "patching", layer=23, head=4)
+    assert "Type another text" in words(app)
+    other = app.get_by_key(state.OTHER_TEXT)
+    checked(other.set_value("The capital of Liechtenstein is").run())
+    assert "has 5, the other one 8" in app.error[0].value.replace("\\", "")
+    checked(app.get_by_key(state.OTHER_TEXT).set_value("The capital of Italy is").run())
+    assert not app.error
+    assert "Head 23.4 moves the answer by **95.8%** of the way" in words(app)
+    assert "**38.0%**" in words(app)
+    checked(app.get_by_key(state.THROUGH_HEAD).set_value(True).run())
+    assert "Only what passes through head 23.4" in words(app)
+    assert app.dataframe[0].value["layer"].max() < 23
+
+
+def test_what_has_come_is_kept_and_gone_on_with() -> None:
+    asked = []
+
+    def pieces():
+        for place in (2, 1, 0):
+            asked.append(place)
+            yield place, [place, 10 * place]
+
+    growing = Growing((3, 2), pieces, nbytes=1, cost=lambda place: 3 - place)
+    assert growing.go_on()
+    assert (growing.done, growing.total) == (1, 3)
+    assert growing.share == pytest.approx(1 / 6)
+    np.testing.assert_array_equal(growing.values, [[np.nan] * 2, [np.nan] * 2, [2, 20]])
+    assert asked == [2]
+    assert growing.go_on()
+    assert growing.go_on()
+    assert not growing.go_on()
+    assert growing.share == 1
+    assert asked == [2, 1, 0]
+
+
+def half_way() -> None:
+    """Three pieces of which the second is stopped once, as the Stop button does it."""
+    import streamlit as st
+
+    from ui import progress
+    from ui.stores import Growing
+
+    if "growing" not in st.session_state:
+
+        def pieces():
+            for place in range(3):
+                st.session_state["worked"] = [*st.session_state.get("worked", []), place]
+                yield place, float(place)
+
+        st.session_state["growing"] = Growing((3,), pieces, nbytes=1)
+    growing = st.session_state["growing"]
+
+    def draw(last: bool) -> None:
+        st.text(f"{growing.done} {last}")
+        if growing.done == 2 and not last:
+            progress._stop("job")
+            st.rerun()
+
+    progress.FILLED = -1.0
+    progress.fill(growing, "job", "The work", draw)
+
+
+def test_stop_keeps_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "FILLED", progress.FILLED)  # the page changes it
+    app = checked(AppTest.from_function(half_way).run())
+    assert [text.value for text in app.text] == ["2 True"]
+    assert [info.value for info in app.info] == ["The work was stopped at layer 2 of 3."]
+    checked(app.button[0].click().run())
+    assert [text.value for text in app.text] == ["3 True"]
+    assert not app.info
+    assert app.session_state.worked == [0, 1, 2]
+
+
+def test_long_work_asks_after_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "LONG", 0.0)
+    monkeypatch.setattr(progress, "TRIAL", 0.0)
+    monkeypatch.setattr("core.capturing.branching.BATCH_TOKENS", 1)
+    app = shown("A text that nobody has read yet.", "all-MiniLM-L6-v2", "effects")
+    assert "Muting every head was stopped at layer 2 of 6. It takes about" in words(app)
+    assert "24 of 72 heads are known" in words(app)
+    assert app.get("plotly_chart")
+    checked(app.run())
+    assert "stopped at layer 2 of 6." in words(app)
+    checked(next(button for button in app.button if button.label == "Go on").click().run())
+    assert "heads are known" not in words(app)
+
+
+def test_the_stores_are_bounded() -> None:
+    assert stores.growing._found.maxsize == stores.patchings._found.maxsize == stores.MAX_BYTES

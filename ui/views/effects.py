@@ -1,0 +1,111 @@
+"""Which heads matter for one answer: each head muted, each layer, or each token blocked as a key."""
+
+from __future__ import annotations
+
+import numpy as np
+import streamlit as st
+
+from core import Capture
+from core.figures.charts import bars
+from core.figures.labels import visible
+from ui import state, stores
+from ui.controls.menu import menu
+from ui.markdown import quoted
+from ui.progress import fill
+from ui.views.filling import fill_grid, show_strongest
+from ui.views.scene import RealHead
+
+TAKEN_AWAY = {"heads": "Heads", "layers": "Layers", "tokens": "Tokens"}
+OFFERED = 20  # next tokens
+PRINTED = 16  # bars with their numbers on them
+WORDS = {
+    "heads": "Each head muted in turn: what it returns is set to 0, before W_O mixes the heads.",
+    "layers": "All heads of a layer muted together.",
+    "tokens": "Each token blocked as a key: in every layer and head, no other token may attend to it.",
+}
+
+
+def show_effects(real: RealHead) -> None:
+    """What muting heads and layers, or blocking tokens, does to the next token or to the sentence vector."""
+    if real.request.image is not None:
+        st.info("Effects are measured on texts. Choose a model that reads them.", icon=":material/image:")
+        return
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        taken_away = menu("Taken away", state.TAKEN_AWAY, TAKEN_AWAY, look="buttons")
+        answer = _choose_token(real.capture)
+    of = stores.KindRequest(real.request, real.kind)
+    if taken_away == "heads":
+        request = stores.EffectRequest(of, "heads", None if answer is None else answer[0])
+        _show_heads(real, request, answer)
+    else:
+        kept = "layers" if taken_away == "layers" else "tokens"
+        _show_bars(real, stores.EffectRequest(of, kept, None if answer is None else answer[0]))
+    st.caption(f"{WORDS[taken_away]} {_unit(answer is not None)}")
+
+
+def _choose_token(capture: Capture) -> tuple[int, str, float] | None:
+    """The next token whose probability is looked at: its number, its text, its probability; None for a sentence vector."""
+    if capture.logits is None:
+        return None
+    best = np.argsort(-capture.logits, kind="stable")[:OFFERED].tolist()
+    named = dict(zip(map(str, best), capture.next_tokens(OFFERED), strict=True))
+    words = {number: f"{visible(token)}  {share:.1%}" for number, (token, share) in named.items()}
+    chosen = menu("Next token", state.NEXT_TOKEN, words, width=240)
+    return int(chosen), *named[chosen]
+
+
+def _label(predicts: bool) -> str:
+    return "Change of log p" if predicts else "1 − cosine"
+
+
+def _unit(predicts: bool) -> str:
+    if predicts:
+        return "Change of the next token's log probability, in nats: below 0, it helped; above 0, it stood in the way."
+    return "1 − cosine of the sentence vectors (the mean over all tokens of the last hidden state): 0 where nothing changes."
+
+
+def _show_heads(real: RealHead, request: stores.EffectRequest, answer: tuple[int, str, float] | None) -> None:
+    label, signed = _label(answer is not None), answer is not None
+    values = fill_grid(
+        stores.effects(request),
+        request,
+        "Muting every head",
+        label,
+        real,
+        signed=signed,
+    )
+    effect = values[real.layer, real.head]
+    if np.isfinite(effect):
+        if answer is None:
+            st.markdown(f"Without head {real.layer}.{real.head}: 1 − cosine **{effect:.4f}**.")
+        else:
+            _, token, share = answer
+            st.markdown(
+                f"Without head {real.layer}.{real.head}, {quoted(token)} goes from {share:.1%} to "
+                f"**{share * np.exp(effect):.1%}**."
+            )
+    show_strongest(values, label)
+
+
+def _show_bars(real: RealHead, request: stores.EffectRequest) -> None:
+    capture, growing = real.capture, stores.effects(request)
+    of_tokens = request.taken_away == "tokens"
+    names = capture.tokens(real.kind)[1] if of_tokens else tuple(map(str, range(growing.total)))
+    label = _label(request.token is not None)
+
+    def draw(last: bool) -> None:
+        known = np.nan_to_num(growing.values, nan=0.0)
+        axis = "token that is blocked" if of_tokens else "layer that is muted"
+        figure = bars(names, {label: known}, y=label, x=axis, printed=growing.total <= PRINTED)
+        key = state.picture("effects" if last else f"effects {growing.done}")
+        st.plotly_chart(figure, key=key, theme=None, alt=f"{label}, for each {axis}.")
+
+    fill(
+        growing,
+        request,
+        "Blocking every token" if of_tokens else "Muting every layer",
+        draw,
+        unit="token" if of_tokens else "layer",
+    )
+    if growing.done < growing.total:
+        st.caption(f"{growing.done} of {growing.total} {request.taken_away} are known; the others are drawn as 0.")

@@ -1,0 +1,93 @@
+"""Patching: heads return in the pass over one text what they do for another, and the answer moves towards that one's."""
+
+from __future__ import annotations
+
+import numpy as np
+import streamlit as st
+
+from core import InputError
+from core.heads.patching import Patching
+from core.models.tokens import token_texts
+from ui import state, stores
+from ui.markdown import quoted, show_error
+from ui.views.filling import fill_grid, show_strongest
+from ui.views.scene import RealHead
+
+LABEL = "Moved"
+WORDS = (
+    "Each head in turn returns what it does for the other text. 0: the answer stays as it is; 1: it is the other text's, by "
+    "the difference of both answers' logits."
+)
+OF_VECTORS = (
+    "Each head in turn returns what it does for the other text. 0: the sentence vector stays where it is; 1: it has moved as "
+    "far along the line to the other text's as that is away."
+)
+THROUGH = (
+    "Only what passes through head {layer}.{head}: until there all other heads return what they do for this text, and then its "
+    "output alone is changed. No path leads there from its own layer, nor from later ones."
+)
+
+
+def show_patching(real: RealHead) -> None:
+    """The field for the other text, both answers, and how far each head moves the one to the other."""
+    if real.request.image is not None or real.request.pair:
+        st.info("Patching compares two texts. Choose a model that reads them, and leave the second text empty.")
+        return
+    source = st.text_input(
+        "Other text, of as many tokens",
+        key=state.SOURCE_TEXT,
+        bind="query-params",
+        placeholder="… Italy is, where the text says … France is",
+    )
+    problem = st.container()
+    if not source.strip():
+        st.info(
+            "Type another text of the same length, such as the same one with a name replaced.", icon=":material/edit:"
+        )
+        return
+    of = stores.KindRequest(real.request, real.kind)
+    try:
+        both = stores.patching(of, source)
+    except InputError as error:
+        with problem:
+            show_error(error)
+        return
+    _show_answers(real, both)
+    through = _choose_path(real)
+    request = stores.PatchRequest(of, source, through)
+    values = fill_grid(
+        stores.patch_effects(request),
+        request,
+        "Patching every head",
+        LABEL,
+        real,
+        signed=True,
+    )
+    moved = values[real.layer, real.head]
+    if np.isfinite(moved):
+        st.markdown(f"Head {real.layer}.{real.head} moves the answer by **{moved:.1%}** of the way.")
+    st.caption(WORDS if both.answers is not None else OF_VECTORS)
+    if through is not None:
+        st.caption(THROUGH.format(layer=through[0], head=through[1]))
+    show_strongest(values, LABEL)
+
+
+def _choose_path(real: RealHead) -> tuple[int, int] | None:
+    """The later head through which the others may act; None: any way."""
+    only = st.toggle(
+        f"Only through the chosen head, {real.layer}.{real.head}",
+        key=state.THROUGH_HEAD,
+        bind="query-params",
+        disabled=real.layer == 0,
+        help="Path patching. The chosen head needs layers below it.",
+    )
+    return (real.layer, real.head) if only and real.layer > 0 else None
+
+
+def _show_answers(real: RealHead, both: Patching) -> None:
+    if both.answers is None or both.probabilities is None:
+        return
+    names = token_texts(real.capture.model.tokenizer, both.answers)
+    for title, shares in zip(("This text", "The other text"), both.probabilities, strict=True):
+        said = ", ".join(f"{quoted(name)} **{share:.1%}**" for name, share in zip(names, shares, strict=True))
+        st.markdown(f"{title}: {said}")
