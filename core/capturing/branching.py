@@ -75,7 +75,8 @@ class Branches:
         if not calls:
             raise not_captured(model)
         self.calls = tuple(calls)
-        self._kinds = list(map(kinds_of(self._model), calls))
+        kind_of = kinds_of(self._model)
+        self._kinds: list[Kind] = [kind_of(call) for call in calls]
         self.answer = self._answer(returned)[0]
         self.tokens = max(ids.shape[1] for ids in self._inputs.values())
 

@@ -267,7 +267,7 @@ KINDS = {"encoder", "decoder", "cross"}
         (Place(1), lambda kind, layer, _: (kind, layer) == ("encoder", 1)),
         (Place(), everywhere),
     ],
-    ids=str,
+    ids=lambda part: str(part) if isinstance(part, Place) else "",
 )
 def test_each_attention_of_an_encoder_decoder(place, meant):
     for edits, changes in (
@@ -554,7 +554,6 @@ def test_whether_anything_is_changed():
     assert all(case.edits for case in CASES.values())
     assert Edits(mask="causal")
     assert Edits(replace_tokens={0: "5"})
-    both = Edits(mean_heads={0}, mean_over=TEXT) | Edits(patch_heads={1}, patch_from=OTHER)
 
 
 def test_edits_combine_and_the_later_wins():
