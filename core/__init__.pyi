@@ -12,6 +12,7 @@ from .capturing.layers import missing_layers as missing_layers
 from .capturing.weights_only import WeightsOnly as WeightsOnly
 from .capturing.weights_only import attention_weights as attention_weights
 from .errors import InputError as InputError
+from .heads.aligning import align as align
 from .heads.comparing import Comparison as Comparison
 from .heads.comparing import compare as compare
 from .heads.metrics import head_metrics as head_metrics

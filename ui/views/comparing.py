@@ -290,10 +290,11 @@ def _say_how_far(real: RealHead, paired: Paired, found: Compared) -> None:
 
 
 def _what_aligns(pair: HeadPair) -> str:
-    same = sum(pair.queries.equal)
-    gaps = sum(map(len, pair.queries.gaps))
-    others = len(pair.queries) - same - gaps
-    said = [f"{same} of {len(pair.queries)} tokens are in both texts"]
+    """Counted among the keys, because in cross-attention the queries are of another text, which is the same for both."""
+    axis = pair.keys
+    same, gaps = sum(axis.equal), sum(map(len, axis.gaps))
+    others = len(axis) - same - gaps
+    said = [f"{same} of {len(axis)} tokens are in both texts"]
     if others:
         said.append(f"{others} {'stands' if others == 1 else 'stand'} in the place of another")
     if gaps:

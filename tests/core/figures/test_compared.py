@@ -53,6 +53,12 @@ def test_both_weights_have_one_scale_and_the_difference_is_around_0(figures):
     np.testing.assert_array_equal(difference.z, found.difference.values.astype(np.float32))
 
 
+def test_rows_are_at_one_height(figures):
+    _, drawn = figures
+    margins = [(figure.layout.margin.t, figure.layout.margin.b, figure.layout.height) for figure in drawn.values()]
+    assert margins[0] == margins[1] == margins[2]
+
+
 def test_gaps_are_hatched_where_they_are_and_named(figures):
     _, drawn = figures
     assert not hatching(drawn["second"])
