@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,6 +11,7 @@ import pandas as pd
 import streamlit as st
 from numpy.typing import NDArray
 from streamlit.delta_generator import DeltaGenerator
+from streamlit.errors import StreamlitAPIException
 
 from core import InputError
 from core.attention.ledger import strongest_of
@@ -346,4 +348,7 @@ def _choose_row(listed: pd.DataFrame) -> None:
     if rows and rows[0] < len(listed):
         layer, head = (int(listed[name].iloc[rows[0]]) for name in ("layer", "head"))
         st.session_state[state.COMPARE_WITH] = "head"
-        st.session_state[state.OTHER_LAYER], st.session_state[state.OTHER_HEAD] = layer, head
+        for key, place in ((state.OTHER_LAYER, layer), (state.OTHER_HEAD, head)):
+            st.session_state[key] = place
+            with suppress(StreamlitAPIException):  # it writes this by itself where the box is there already
+                st.query_params[key] = str(place)
