@@ -18,6 +18,7 @@ from core.attention.ledger import strongest_of
 from core.figures.compared import Part, Side, compared_figures, strongest_colours
 from core.heads.aligning import Alignment, align
 from core.heads.comparing import Compared, HeadPair
+from core.heads.likeness import PAIRS
 from core.heads.views import around
 from core.models.catalogue import CATALOGUE
 from ui import state, stores
@@ -275,7 +276,7 @@ def _say_how_far(real: RealHead, paired: Paired, found: Compared) -> None:
                 lambda on_progress: stores.random_heads(of, on_progress),
                 ("random pairs", of),
                 "Comparing random heads",
-                64,
+                PAIRS,
                 unit="pair",
             )
         )
