@@ -14,6 +14,7 @@ from .capturing.layers import missing_layers as missing_layers
 from .capturing.weights_only import WeightsOnly as WeightsOnly
 from .capturing.weights_only import attention_weights as attention_weights
 from .errors import InputError as InputError
+from .heads.aligning import align as align
 from .heads.comparing import Comparison as Comparison
 from .heads.comparing import compare as compare
 from .heads.effects import head_effects as head_effects

@@ -64,6 +64,9 @@ def compared_figures(
             width=width,
             printed=0,
         )
+    top = max(figure.layout.margin.t for figure in figures.values())  # legends differ in height, rows should not
+    for figure in figures.values():
+        figure.update_layout(margin_t=top)
     return figures
 
 

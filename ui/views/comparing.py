@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,12 +11,14 @@ import pandas as pd
 import streamlit as st
 from numpy.typing import NDArray
 from streamlit.delta_generator import DeltaGenerator
+from streamlit.errors import StreamlitAPIException
 
 from core import InputError
 from core.attention.ledger import strongest_of
 from core.figures.compared import Part, Side, compared_figures, strongest_colours
 from core.heads.aligning import Alignment, align
 from core.heads.comparing import Compared, HeadPair
+from core.heads.likeness import PAIRS
 from core.heads.views import around
 from core.models.catalogue import CATALOGUE
 from ui import state, stores
@@ -277,7 +280,7 @@ def _say_how_far(real: RealHead, paired: Paired, found: Compared) -> None:
                 lambda on_progress: stores.random_heads(of, on_progress),
                 ("random pairs", of),
                 "Comparing random heads",
-                64,
+                PAIRS,
                 unit="pair",
             )
         )
@@ -294,10 +297,11 @@ def _say_how_far(real: RealHead, paired: Paired, found: Compared) -> None:
 
 
 def _what_aligns(pair: HeadPair) -> str:
-    same = sum(pair.queries.equal)
-    gaps = sum(map(len, pair.queries.gaps))
-    others = len(pair.queries) - same - gaps
-    said = [f"{same} of {len(pair.queries)} tokens are in both texts"]
+    """Counted among the keys, because in cross-attention the queries are of another text, which is the same for both."""
+    axis = pair.keys
+    same, gaps = sum(axis.equal), sum(map(len, axis.gaps))
+    others = len(axis) - same - gaps
+    said = [f"{same} of {len(axis)} tokens are in both texts"]
     if others:
         said.append(f"{others} {'stands' if others == 1 else 'stand'} in the place of another")
     if gaps:
@@ -349,4 +353,7 @@ def _choose_row(listed: pd.DataFrame) -> None:
     if rows and rows[0] < len(listed):
         layer, head = (int(listed[name].iloc[rows[0]]) for name in ("layer", "head"))
         st.session_state[state.COMPARE_WITH] = "head"
-        st.session_state[state.OTHER_LAYER], st.session_state[state.OTHER_HEAD] = layer, head
+        for key, place in ((state.OTHER_LAYER, layer), (state.OTHER_HEAD, head)):
+            st.session_state[key] = place
+            with suppress(StreamlitAPIException):  # it writes this by itself where the box is there already
+                st.query_params[key] = str(place)

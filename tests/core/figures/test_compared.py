@@ -14,15 +14,16 @@ from core.heads.comparing import HeadPair
 TOKENS, OTHERS = ("the", "<b>", "$x$", "cat"), ("the", "new", "<b>", "$x$", "cat", "too")
 
 
-def made(count, seed):
+def made(count, seed, sinks=None):
     rng = np.random.default_rng(seed)
-    return Head.of(attend(*(rng.normal(size=(count, 4)) for _ in range(3)), mask=grid(causal, count, count)))
+    inputs = (rng.normal(size=(count, 4)) for _ in range(3))
+    return Head.of(attend(*inputs, mask=grid(causal, count, count), sinks=sinks))
 
 
 @pytest.fixture
 def figures():
     axis = align(TOKENS, OTHERS)
-    found = HeadPair.of(made(4, 0), made(6, 1), queries=axis, keys=axis).overview()
+    found = HeadPair.of(made(4, 0), made(6, 1, sinks=2.0), queries=axis, keys=axis).overview()
     pictures = {"first": found.first, "second": found.second, "difference": found.difference}
     assert axis.gaps == ([1, 5], [])
     gaps = {"first": [1, 5], "second": [], "difference": [1, 5]}
@@ -46,11 +47,18 @@ def hatching(figure):
 def test_both_weights_have_one_scale_and_the_difference_is_around_0(figures):
     found, drawn = figures
     first, second, difference = (drawn[part].data[0] for part in ("first", "second", "difference"))
-    largest = max(np.nanmax(found.first.values), np.nanmax(found.second.values))
+    each = [np.nanmax(part.values) for part in (found.first, found.second)]
+    assert each[0] > each[1] + 0.1
     assert (first.zmin, second.zmin) == (0, 0)
-    assert first.zmax == second.zmax == pytest.approx(largest)
+    assert first.zmax == second.zmax == pytest.approx(each[0])
     assert difference.zmax == -difference.zmin == pytest.approx(np.nanmax(np.abs(found.difference.values)))
     np.testing.assert_array_equal(difference.z, found.difference.values.astype(np.float32))
+
+
+def test_rows_are_at_one_height(figures):
+    _, drawn = figures
+    margins = [(figure.layout.margin.t, figure.layout.margin.b, figure.layout.height) for figure in drawn.values()]
+    assert margins[0] == margins[1] == margins[2]
 
 
 def test_gaps_are_hatched_where_they_are_and_named(figures):
