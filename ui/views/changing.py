@@ -19,12 +19,12 @@ from ui import state, stores
 from ui.components import pin
 from ui.components.arrows import arrow_keys
 from ui.controls import edit_list
-from ui.controls.new_edit import choose_new_edit
 from ui.markdown import plain, quoted, show_error
 from ui.progress import run
 from ui.views.certificate import show_certificate
 from ui.views.comparing import Paired, compared_heads, show_pictures
 from ui.views.heads_grid import choose
+from ui.views.new_edit import choose_new_edit
 from ui.views.pictures import show_heatmap
 from ui.views.scene import RealHead, run_pass
 from ui.views.tables import small_number
