@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from core import InputError, capture, head_effects, load_model
+from core.capturing.branching import Branches
 from core.heads.effects import Effects
 from core.models.inputs import all_inputs
 from core.models.modules import kind_of
@@ -156,9 +157,17 @@ def test_a_long_text_is_done_in_many_batches(monkeypatch):
     model = load_model(tiny("Llama"))
     whole, inputs = head_effects(model, input_ids=IDS), all_inputs(model, input_ids=IDS)
     keys = dict(Effects(model, inputs).of_keys())
+    at_once, go_on = [], Branches.go_on
+
+    def counted(branches, first, variants, edit):
+        at_once.append(variants)
+        return go_on(branches, first, variants, edit)
+
+    monkeypatch.setattr(Branches, "go_on", counted)
     monkeypatch.setattr("core.capturing.branching.BATCH_TOKENS", 19)  # three passes at once
     np.testing.assert_allclose(head_effects(model, input_ids=IDS)["effect"], whole["effect"], rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(list(dict(Effects(model, inputs).of_keys()).values()), list(keys.values()), atol=1e-5)
+    assert at_once == [3, 3, 2, 3, 3]  # eight heads, then six tokens
 
 
 def test_the_head_that_knows_the_capital(smollm):
