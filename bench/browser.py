@@ -3,6 +3,7 @@
     python -m bench.browser            everything
     python -m bench.browser lengths    only another head, stage and page, on short and long texts
     python -m bench.browser opening    only opening pages, beside the smallest page with a heatmap
+    python -m bench.browser changing   only changing something on What if, beside a plain pass over the same text
     python -m bench.browser lessons    only the knobs of the lessons
     python -m bench.browser first      only choosing SmolLM2 for the first time
 
@@ -18,10 +19,12 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from urllib.parse import urlencode
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from check import find_browser
+from core import capture, load_model
 from tests.browser.driver import BROWSER_ARGUMENTS, App, Server
 from tests.source_files import ROOT
 from ui import state
@@ -209,6 +212,40 @@ def measure_lengths(browser: Browser, server: Server) -> None:
         app.page.context.close()
 
 
+def measure_changing(browser: Browser, server: Server) -> None:
+    """Another head muted with a click, on a short and a long text: to the picture after, and to the probabilities."""
+    model = load_model("SmolLM2-135M-Instruct")
+    for tokens in (16, 512):
+        text = (SENTENCE * (tokens // 9 + 1)).rsplit(" ", 10 - tokens % 9)[0]
+        changes = [("edit", f"off mute {10 + place}.1") for place in range(ROUNDS + 1)]
+        asked = urlencode([("text", text), ("model", model.name), ("layer", "29"), ("head", "2"), *changes])
+        app = App(browser.new_context(viewport=SCREEN), server).open(f"/what_if?{asked}")
+        app.picture("compared second")
+        app.idle()
+        picture, probabilities, passes = [], [], []
+        for place in range(ROUNDS + 1):  # the first is dropped
+            started = time.perf_counter()
+            count = len(capture(model, text, max_tokens=tokens, truncate=True).input_ids)
+            passes.append(time.perf_counter() - started)
+            box = app.page.locator("label").filter(has_text=f"mute {10 + place}.1")
+            app.page.evaluate(MARK)
+            started = time.perf_counter()
+            box.click()
+            for times, name in ((picture, "compared second"), (probabilities, "outcome")):
+                scope = f".st-key-{state.picture(name).replace(' ', '_')}"
+                app.page.wait_for_function(REDRAWN, arg=scope, polling="raf", timeout=60_000)
+                times.append(time.perf_counter() - started)
+            app.idle()
+        plain = statistics.median(passes[1:])
+        for what, times in {"picture": picture, "probabilities": probabilities}.items():
+            seconds = statistics.median(times[1:])
+            print(
+                f"{count:>5,} tokens, a head muted, to the {what}: {seconds:.2f} s, {seconds / plain:.1f} passes",
+                flush=True,
+            )
+        app.page.context.close()
+
+
 def opening(browser: Browser, address: str, scope: str) -> tuple[float, float]:
     """Seconds from a first visit until a figure within `scope` is painted, and until the page rests."""
     context = browser.new_context(viewport=SCREEN)
@@ -248,7 +285,12 @@ def measure_lessons(browser: Browser, server: Server) -> None:
         print(f"{lesson:<15} {name:<7} {seconds:.2f} s")
 
 
-MEASURES = {"lengths": measure_lengths, "opening": measure_opening, "lessons": measure_lessons}
+MEASURES = {
+    "lengths": measure_lengths,
+    "changing": measure_changing,
+    "opening": measure_opening,
+    "lessons": measure_lessons,
+}
 
 
 def main() -> None:

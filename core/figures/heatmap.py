@@ -205,7 +205,7 @@ def _numbers(
         zmin=-limit if scale == "signed" else 0,
         zmax=limit,
         colorscale=DIVERGING if scale == "signed" else SEQUENTIAL,
-        colorbar=_colour_bar(narrow),
+        colorbar=_colour_bar(-limit if scale == "signed" else 0, limit, narrow=narrow),
         texttemplate="%{z:.2f}" if letters else None,
         textfont={"size": letters} if letters else None,
         **_hover(name, rows, columns, drawn, hover),
@@ -310,8 +310,13 @@ def _legend(forbidden_name: str, *, show_allowed: bool, show_forbidden: bool) ->
     ]
 
 
-def _colour_bar(narrow: bool) -> dict[str, object]:
-    return {"thickness": 8, "nticks": 4, "tickfont": {"size": 11}} if narrow else {"nticks": 6}
+def _colour_bar(lowest: float, highest: float, *, narrow: bool) -> dict[str, object]:
+    """Numbers beside the colours; where there is little room those of both ends and of the middle, however small they are."""
+    if not narrow:
+        return {"nticks": 6}
+    shown = [lowest, (lowest + highest) / 2, highest]
+    texts = [f"{value:.2g}".replace("-", "−") for value in shown]
+    return {"thickness": 8, "tickmode": "array", "tickvals": shown, "ticktext": texts, "tickfont": {"size": 11}}
 
 
 def _pin(shape: tuple[int, int], row: int | None, column: int | None) -> list[dict[str, object]]:

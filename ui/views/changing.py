@@ -171,7 +171,7 @@ def _say_what_came_of_it(real: RealHead, changed: RealHead) -> None:
             f"The sentence vector has turned by a cosine distance of **{_nats(moved.sentence, '')}**, single tokens by up to "
             f"**{_nats(float(moved.tokens.max()), '')}**."
             if changed is not real
-            else "Change something on the left: here stands what becomes of the sentence vector."
+            else "Add a change above: here stands what then becomes of the sentence vector."
         )
     _say_if_all_are_muted(changed.capture)
 

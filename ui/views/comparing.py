@@ -15,6 +15,7 @@ from streamlit.errors import StreamlitAPIException
 
 from core import InputError
 from core.attention.ledger import strongest_of
+from core.attention.pooling import Pooled
 from core.figures.compared import Part, Side, compared_figures, strongest_colours
 from core.heads.aligning import Alignment, align
 from core.heads.comparing import Compared, HeadPair
@@ -189,13 +190,18 @@ def show_pictures(paired: Paired, found: Compared, *, is_one_text: bool) -> tupl
     pair = paired.pair
     pictures, below = st.container(), st.container()
 
-    def apart(rows: range, columns: range) -> NDArray[np.floating]:
-        return np.abs(pair.window(rows, columns).difference.values)
+    differs = bool(np.nan_to_num(found.difference.values).any())
+
+    def looked_at(seen: Compared) -> Pooled:
+        """What the strongest pair is looked for in: how far apart the two are, or the weights of two that are the same."""
+        return replace(seen.difference, values=np.abs(seen.difference.values)) if differs else seen.first
+
+    def part(rows: range, columns: range) -> NDArray[np.floating]:
+        return looked_at(pair.window(rows, columns)).values
 
     with below:
-        picture = replace(found.difference, values=np.abs(found.difference.values))
         boxes = (state.QUERY, state.KEY) if is_one_text else (state.PLACE_OF_QUERY, state.PLACE_OF_KEY)
-        cell = pin.pinned_among(pair.shape, strongest_of(picture, apart), apart, boxes)
+        cell = pin.pinned_among(pair.shape, strongest_of(looked_at(found), part), part, boxes)
         _say_cell(paired, cell)
     limits = strongest_colours(_parts(found))
     with pictures:
@@ -210,7 +216,7 @@ def show_pictures(paired: Paired, found: Compared, *, is_one_text: bool) -> tupl
     return cell
 
 
-def _parts(found: Compared) -> dict[Part, stores.Pooled]:
+def _parts(found: Compared) -> dict[Part, Pooled]:
     return {"first": found.first, "second": found.second, "difference": found.difference}
 
 
