@@ -79,8 +79,8 @@ def induction_words(found: Induction) -> str:
     return (
         f"{LENGTH} random tokens, twice. Head {head} looks at what followed the earlier copy. It needs head {cut}, which looks "
         f"at the previous token: with that muted its stripe falls from **{found.plain.scores[0]:.2f}** to "
-        f"**{found.cut.scores[0]:.2f}**, and the loss rises by **{nats(found.costs(found.cut))}** nats. Five other heads of that "
-        f"layer together cost **{nats(found.costs(found.all_controls))}**."
+        f"**{found.cut.scores[0]:.2f}**, and the loss rises by **{nats(found.costs(found.cut))}** nats. Five other heads of "
+        f"that layer together cost **{nats(found.costs(found.all_controls))}**."
     )
 
 
