@@ -118,6 +118,9 @@ BIAS_KIND, ALIBI_HEADS, ALIBI_HEAD = "bias_kind", "alibi_heads", "alibi_head"
 VECTOR_SIZE, LENGTH, GAIN, FORGET = "vector_size", "length", "gain", "forget"
 WITHOUT_FIRST = "without_first"
 
+# What if: worked examples
+EXAMPLE = "example"
+
 
 def carry_over(page: st.Page) -> None:
     """Take what pages share along to the next page, and write it into its address.

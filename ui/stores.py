@@ -31,6 +31,17 @@ from core.figures.side_by_side import small
 from core.heads.comparing import Compared, HeadPair
 from core.heads.contributions import HeadContributions, add_up
 from core.heads.effects import Effects
+from core.heads.examples import (
+    INDUCTION_STEPS,
+    LANGUAGE_MODEL,
+    SENTENCE_MODEL,
+    Induction,
+    Pronoun,
+    Said,
+    knows_paris,
+    needs_previous,
+    patch_pronoun,
+)
 from core.heads.likeness import RandomPairs, head_changes, heads_like, random_pairs_divergence
 from core.heads.metrics import head_metrics
 from core.heads.patching import Patching
@@ -274,6 +285,7 @@ changes = Store(16)  # of every head, between two passes
 continuations = Store(32)
 growing = Store(MAX_BYTES, lambda growing: growing.nbytes)
 patchings = Store(MAX_BYTES, lambda patching: patching.nbytes)
+examples = Store(3)  # all there are, each a few hundred numbers at most
 speeds = Speeds()  # of all models, as learned from their runs; bounded by itself
 
 
@@ -533,6 +545,30 @@ def layer_heads(request: LayerRequest) -> tuple[list[Pooled], HeadContributions]
         pictures.append(small(trace.weights, trace.mask))
         outputs.append(trace.output)
     return pictures, add_up(outputs, [head_weights(pass_.model, layer, head, kind) for head in range(len(outputs))])
+
+
+# --- worked examples of changed heads
+
+INDUCTION_PASSES = 2 * len(PROBE_SEEDS) + INDUCTION_STEPS  # the probe's, which choose the heads, and then the example's
+
+
+def paris(on_progress: Callable[[int], None] | None = None) -> tuple[Said, ...]:
+    return examples.get("paris", lambda: knows_paris(model(LANGUAGE_MODEL), on_progress))
+
+
+def induction(on_progress: Callable[[int], None] | None = None) -> Induction:
+    def measure() -> Induction:
+        def further(done: int) -> None:
+            if on_progress is not None:
+                on_progress(INDUCTION_PASSES - INDUCTION_STEPS + done)
+
+        return needs_previous(model(LANGUAGE_MODEL), probed(LANGUAGE_MODEL, on_progress), further)
+
+    return examples.get("induction", measure)
+
+
+def pronoun(on_progress: Callable[[int], None] | None = None) -> Pronoun:
+    return examples.get("pronoun", lambda: patch_pronoun(model(SENTENCE_MODEL), on_progress))
 
 
 # --- the experiments of lessons

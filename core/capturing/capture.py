@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -257,13 +257,7 @@ def read(
 ) -> Capture:
     """The pass over inputs that are tensors already: see `capture`."""
     edits = edits or Edits()
-    inputs = replaced_tokens(model, inputs, dict(edits.replace_tokens))
-    editor = _editor(model, inputs, edits)
-    calls, returned = record(model, inputs, on_progress, editor.edit if edits else None)
-    if not calls:
-        raise not_captured(model)
-    if edits:
-        editor.finish()
+    inputs, calls, returned = edited_pass(model, inputs, edits, on_progress)
     ids = tuple(inputs["input_ids"][0].tolist()) if "input_ids" in inputs else ()
     written = tuple(inputs["decoder_input_ids"][0].tolist()) if "decoder_input_ids" in inputs else ()
     last = getattr(returned, "last_hidden_state", None)
@@ -277,6 +271,27 @@ def read(
         vectors=None if last is None or model.has_language_model_head else _numpy(last[0]),
         edits=edits,
     )
+
+
+def edited_pass(
+    model: Model,
+    inputs: dict[str, torch.Tensor],
+    edits: Edits,
+    on_progress: Callable[[int], None] | None = None,
+    **options: object,
+) -> tuple[dict[str, torch.Tensor], list[Call], Any]:
+    """(what was read, the attention calls, what the network returned) of a pass with these edits.
+
+    options  of the network's own, as in core.models.inputs.run
+    """
+    inputs = replaced_tokens(model, inputs, dict(edits.replace_tokens))
+    editor = _editor(model, inputs, edits)
+    calls, returned = record(model, inputs, on_progress, editor.edit if edits else None, **options)
+    if not calls:
+        raise not_captured(model)
+    if edits:
+        editor.finish()
+    return inputs, calls, returned
 
 
 def check_edits(capture: Capture, edits: Edits) -> None:

@@ -19,11 +19,13 @@ def record(
     inputs: dict[str, torch.Tensor],
     on_progress: Callable[[int], None] | None = None,
     edit: Callable[[Call], Call] | None = None,
+    **options: object,
 ) -> tuple[list[Call], Any]:
     """(the attention calls of one pass over these inputs, what the network returned).
 
     edit  changes each call before the pass goes on with what it gives
     on_progress  called after every attention call with how many there have been; what it raises ends the pass there
+    options      of the network's own, as in core.models.inputs.run
 
     Raises WeightsOnlyError for a model that computes attention within separate parts of what it reads.
     """
@@ -44,7 +46,7 @@ def record(
         return call
 
     with heard_by(keep):
-        returned = run(model, inputs)
+        returned = run(model, inputs, **options)
     return calls, returned
 
 

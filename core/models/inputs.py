@@ -178,12 +178,19 @@ def _pair(size: int | list[int] | tuple[int, int]) -> tuple[int, int]:
 
 
 def run(model: Model, inputs: dict[str, torch.Tensor], **options: object) -> Any:
-    """One pass, without gradients and without a cache for the tokens that would follow."""
+    """One pass, without gradients and without a cache for the tokens that would follow.
+
+    options  of the network's own; `logits_to_keep` says at how many of the last positions a language model's logits are
+             wanted (0: all), where nothing is said at the last one alone
+    """
     accepted = inspect.signature(model.network.forward).parameters
     if "use_cache" in accepted:
         options["use_cache"] = False
     if model.has_language_model_head and "logits_to_keep" in accepted:
-        options["logits_to_keep"] = 1  # all positions would be [tokens, vocabulary]: 400 MB at 2,048 tokens
+        # All positions would be [tokens, vocabulary]: 400 MB at 2,048 tokens.
+        options.setdefault("logits_to_keep", 1)
+    else:
+        options.pop("logits_to_keep", None)
     # What a tokenizer adds and the model does not name would be passed on, down to the attention call.
     read = {name: part.to(model.network.device) for name, part in inputs.items() if name in accepted}
     with torch.inference_mode():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import threading
 from dataclasses import dataclass
 from functools import cache
@@ -11,9 +12,11 @@ import pytest
 import torch
 
 from core import Edits, Place, capture, load_model
+from core.attention import head as head_module
 from core.attention.pooling import pool
 from core.capturing.capture import check_edits
 from core.capturing.edits import every
+from core.capturing.rows import row_blocks
 from core.errors import InputError
 from core.heads.metrics import head_metrics
 from core.heads.thumbnails import thumbnails
@@ -252,6 +255,32 @@ def test_a_replaced_token_is_another_text(name):
     taken = captured(name, Edits(replace_tokens={3: "7", 10: "61"}))
     assert taken.input_ids == tuple(map(int, words))
     assert_same_pass(taken, naive(name, " ".join(words)))
+
+
+@pytest.mark.parametrize(
+    "case", ["block keys", "causal", "painted over a pattern", "hardmax everywhere", "several at once"]
+)
+@pytest.mark.parametrize("name", ["Llama", "T5", "gpt-oss"])
+def test_a_few_rows_at_a_time(name, case, monkeypatch):
+    """As a long text is gone through: what is edited in a row does not depend on which rows are worked out with it."""
+    monkeypatch.setitem(row_blocks.__kwdefaults__, "cells", 3 * 4 * 11)
+    monkeypatch.setattr(head_module, "CELLS", 3 * 11)
+    taken, expected = captured(name, CASES[case].edits), naive(name, changes=CASES[case].changes)
+    assert len(list(row_blocks(taken.layer_call(0)))) == 4
+    assert_same_pass(taken, expected)
+    for kind, layer, head in every_head(taken):
+        overview, certificate = taken.certified_overview(layer, head, kind)
+        np.testing.assert_allclose(overview.output, expected.output[kind, layer, head].numpy(), atol=TOLERANCE)
+        assert certificate.holds
+
+
+def test_a_head_of_one_kind_is_narrower_than_a_layer():
+    edits = Edits(scale_by={Place(None, 1, "self"): 3.0, 0: 0.5})
+
+    def changes(_kind, layer, head):
+        return {"factor": 3.0 if head == 1 else 0.5 if layer == 0 else 1.0}
+
+    assert_same_pass(captured("Llama", edits), naive("Llama", changes=changes))
 
 
 KINDS = {"encoder", "decoder", "cross"}
@@ -526,9 +555,24 @@ SOME = (
 )
 
 
+def made(node: ast.expr):
+    """What Python would make of it, without running anything but `Edits` and `Place`."""
+    match node:
+        case ast.Call(ast.Name(name), arguments, keywords):
+            make = {"Edits": Edits, "Place": Place}[name]
+            return make(*map(made, arguments), **{part.arg: made(part.value) for part in keywords})
+        case ast.Dict(keys, values):
+            return dict(zip(map(made, keys), map(made, values), strict=True))
+        case ast.Set(parts):
+            return set(map(made, parts))
+        case ast.Tuple(parts):
+            return tuple(map(made, parts))
+    return ast.literal_eval(node)
+
+
 @pytest.mark.parametrize("edits", SOME, ids=repr)
 def test_edits_are_the_python_that_makes_them(edits):
-    again = eval(repr(edits), {"Edits": Edits, "Place": Place})
+    again = made(ast.parse(repr(edits), mode="eval").body)
     assert again == edits
     assert hash(again) == hash(edits)
     assert repr(again) == repr(edits)

@@ -1,0 +1,341 @@
+"""Three worked examples of changed heads, every number of them measured when it is asked for.
+
+A head that knows a fact, a head that another one needs (Olsson et al. 2022, induction), and heads patched between two sentences
+(Vig et al. 2020; Wang et al. 2023, activation patching).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+
+from core.capturing.capture import Capture, capture
+from core.capturing.edits import EVERYWHERE, Edits, Place
+from core.capturing.losses import foretold
+from core.capturing.rows import row_blocks
+from core.errors import InputError
+from core.heads.probing import RandomText, random_texts
+from core.models.calls import Call
+from core.models.model import Model
+
+LANGUAGE_MODEL, SENTENCE_MODEL = "SmolLM2-135M-Instruct", "all-MiniLM-L6-v2"
+OnProgress = Callable[[int], None]
+
+
+class OneHead(NamedTuple):
+    """A head by its layer and its number there, both from 0."""
+
+    layer: int
+    head: int
+
+    def __str__(self) -> str:
+        return f"{self.layer}.{self.head}"
+
+
+# --- the head that knows Paris
+
+FRANCE, ITALY, PARIS = "The capital of France is", "The capital of Italy is", " Paris"
+KNOWS_PARIS = OneHead(23, 4)
+
+
+@dataclass(frozen=True)
+class Said:
+    """What the model says next with some edits.
+
+    asked     the probability of the word that is asked for, in [0, 1]
+    says      the most probable token, and its probability
+    """
+
+    name: str
+    edits: Edits
+    asked: float
+    says: str
+    share: float
+
+
+PARIS_STEPS = 4
+
+
+def knows_paris(model: Model, on_progress: OnProgress | None = None) -> tuple[Said, ...]:
+    """What follows "The capital of France is", as it is and with three edits; `asked` is the probability of " Paris".
+
+    on_progress  called after each of the `PARIS_STEPS` edits with how many are done; what it raises reaches the caller
+    """
+    head, found = KNOWS_PARIS, []
+    for name, edits in (
+        ("as it is", Edits()),
+        (f"head {head} muted", Edits(mute_heads={Place(*head)})),
+        (f"head {head} from the sentence about Italy", Edits(patch_heads={Place(*head)}, patch_from=ITALY)),
+        ("every scale doubled", Edits(scale_by=2.0)),
+    ):
+        taken = capture(model, FRANCE, edits=edits)
+        (says, share), *_ = taken.next_tokens(1)
+        found.append(Said(name, edits, _probability(taken, PARIS), says, share))
+        _tell(on_progress, len(found))
+    return tuple(found)
+
+
+def _probability(taken: Capture, word: str) -> float:
+    """Of a word that is one token, as the next one."""
+    if taken.logits is None or taken.model.tokenizer is None:
+        raise InputError(f"{taken.model.name} predicts no next word. Choose another model.", field="model")
+    (token,) = taken.model.tokenizer(word, add_special_tokens=False)["input_ids"]
+    shifted = np.exp(taken.logits.astype(np.float64) - taken.logits.max())
+    return float(shifted[token] / shifted.sum())
+
+
+# --- what an induction head needs
+
+LENGTH, SEEDS = 50, (0, 1, 2, 3)  # of the probe
+SHOWN, RIVALS, CONTROLS = 5, 3, 5
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """How the model reads repeated random tokens with some heads muted.
+
+    muted   these heads
+    scores  of each of `Induction.heads`, its mean weight on the token after the earlier copy, over the second half
+    loss    the mean of -ln p over the second half but its first token, which nothing foretells; in nats
+    """
+
+    name: str
+    muted: tuple[OneHead, ...]
+    scores: tuple[float, ...]
+    loss: float
+
+    @property
+    def edits(self) -> Edits:
+        return Edits(mute_heads=[Place(*head) for head in self.muted])
+
+
+@dataclass(frozen=True)
+class Induction:
+    """Repeated random tokens without an edit, with heads muted that look at the previous token, and with others muted.
+
+    heads     the strongest induction heads of the probe, in layers after `cut`
+    rivals    of the layers before the strongest induction head, those that look at the previous token most; `cut` is the first
+    previous  how much each of the rivals does, in the probe
+    controls  heads of the layer of `cut`: of all others there, those whose own look at the previous token is nearest to the
+              median of that layer
+    plain, by_rival, by_control  the same texts without an edit, and with each of these heads muted
+    all_rivals, all_controls     with all of them muted at once
+    itself                       with the strongest induction head muted
+    """
+
+    heads: tuple[OneHead, ...]
+    rivals: tuple[OneHead, ...]
+    previous: tuple[float, ...]
+    controls: tuple[OneHead, ...]
+    plain: Repeated
+    by_rival: tuple[Repeated, ...]
+    all_rivals: Repeated
+    by_control: tuple[Repeated, ...]
+    all_controls: Repeated
+    itself: Repeated
+
+    @property
+    def cut(self) -> Repeated:
+        return self.by_rival[0]
+
+    def costs(self, row: Repeated) -> float:
+        """By how many nats a token the loss is higher than without an edit."""
+        return row.loss - self.plain.loss
+
+
+INDUCTION_STEPS = len(SEEDS) * (1 + RIVALS + 1 + CONTROLS + 1 + 1)
+
+
+def needs_previous(
+    model: Model, probed: pd.DataFrame, on_progress: OnProgress | None = None, *, seeds: Sequence[int] = SEEDS
+) -> Induction:
+    """Mute what an induction head needs: the head that tells each token which one stood before it.
+
+    probed       what `probe_heads` found, by which all heads are chosen before anything is muted
+    on_progress  called after each of `INDUCTION_STEPS` passes with how many are done; what it raises reaches the caller
+    seeds        of the random texts; the probe's own
+
+    Raises InputError for a model in which the probe found no induction head after a head that looks at the previous token.
+    """
+    found = probed.query("is_induction")
+    strongest = _best(found, "induction", 1)
+    rivals = _best(probed.query(f"layer < {strongest[0].layer}"), "previous", RIVALS) if strongest else ()
+    if not rivals:
+        raise InputError(f"The probe found no induction head in {model.name} that could be cut off.", field="model")
+    heads = _best(found.query(f"layer > {rivals[0].layer}"), "induction", SHOWN)
+    controls = _controls(probed, rivals[0])
+    texts = [random_texts(model, LENGTH, seed)[0] for seed in seeds]
+    done = 0
+
+    def read(name: str, *muted: OneHead) -> Repeated:
+        nonlocal done
+        scores, losses = [], []
+        for text in texts:
+            calls, loss = foretold(model, text.ids, edits=Repeated(name, muted, (), 0.0).edits, start=text.second + 1)
+            scores.append([_induction(calls[head.layer], head.head, text) for head in heads])
+            losses.append(loss[: LENGTH - 1].mean())
+            done += 1
+            _tell(on_progress, done)
+        return Repeated(name, muted, tuple(np.mean(scores, axis=0).tolist()), float(np.mean(losses)))
+
+    previous = dict(zip(_heads_of(probed), probed["previous"].tolist(), strict=True))
+    return Induction(
+        heads,
+        rivals,
+        tuple(previous[head] for head in rivals),
+        controls,
+        plain=read("as it is"),
+        by_rival=tuple(read(f"{head} muted", head) for head in rivals),
+        all_rivals=read("all three muted", *rivals),
+        by_control=tuple(read(f"{head} muted", head) for head in controls),
+        all_controls=read("all five muted", *controls),
+        itself=read(f"{strongest[0]} itself muted", strongest[0]),
+    )
+
+
+def _best(probed: pd.DataFrame, score: str, count: int) -> tuple[OneHead, ...]:
+    return _heads_of(probed.sort_values(score, ascending=False, kind="stable").head(count))
+
+
+def _controls(probed: pd.DataFrame, cut: OneHead) -> tuple[OneHead, ...]:
+    layer = probed.query(f"layer == {cut.layer}")
+    away = np.abs(layer["previous"].to_numpy() - np.median(layer["previous"]))
+    nearest = layer.assign(away=away).query(f"head != {cut.head}").sort_values("away", kind="stable")
+    return tuple(sorted(_heads_of(nearest.head(CONTROLS))))
+
+
+def _heads_of(rows: pd.DataFrame) -> tuple[OneHead, ...]:
+    pairs = zip(rows["layer"].tolist(), rows["head"].tolist(), strict=True)
+    return tuple(OneHead(int(layer), int(head)) for layer, head in pairs)
+
+
+def _induction(call: Call, head: int, text: RandomText) -> float:
+    """The mean weight of the second half's queries on the token after their earlier copy."""
+    blocks = row_blocks(call, head, rows=range(text.second, text.second + LENGTH))
+    weights = [rows.at(torch.arange(rows.start, rows.stop)[:, None] - LENGTH + 1) for rows in blocks]
+    return float(torch.cat(weights, dim=1).mean())
+
+
+# --- a pronoun between two sentences
+
+TIRED = "The animal didn't cross the street because it was too tired."
+WIDE = "The animal didn't cross the street because it was too wide."
+PRONOUN_HEAD = OneHead(5, 11)  # looks from "it" to "animal"
+PRONOUN, ANIMAL, STREET = "it", "animal", "street"
+
+
+@dataclass(frozen=True)
+class Moved:
+    """The sentence that ends in "tired" with some heads' outputs from the one that ends in "wide".
+
+    word      how far the last layer's vector of "it" has come towards its vector in the other sentence: 0 not at all, 1 all the
+              way, below 0 away from it. The part of its way along the straight line between both.
+    sentence  the same of the sentence's vector, the mean over its tokens
+    animal, street  what `PRONOUN_HEAD` gives of the attention of "it" to these words, in [0, 1]
+    """
+
+    name: str
+    edits: Edits
+    word: float
+    sentence: float
+    animal: float
+    street: float
+
+
+@dataclass(frozen=True)
+class Pronoun:
+    """Both sentences as they are, and the first with heads patched from the second.
+
+    by_head     every head by itself, layer after layer
+    one_layer   all heads of the layer of the one that moves "it" most
+    every_head  all heads of the model
+    """
+
+    tired: Moved
+    wide: Moved
+    by_head: tuple[Moved, ...]
+    one_layer: Moved
+    every_head: Moved
+    heads: int
+
+    @property
+    def known(self) -> Moved:
+        """With the head patched that looks at "animal"."""
+        return self.by_head[PRONOUN_HEAD.layer * self.heads + PRONOUN_HEAD.head]
+
+    @property
+    def strongest(self) -> Moved:
+        """With the head patched that moves "it" most."""
+        return max(self.by_head, key=lambda moved: moved.word)
+
+    @property
+    def rank(self) -> int:
+        """The place of `known` among all heads by how far they move "it", from 1."""
+        return 1 + sum(moved.word > self.known.word for moved in self.by_head)
+
+
+def pronoun_steps(model: Model) -> int:
+    """How many passes `patch_pronoun` tells of."""
+    config = model.network.config
+    return config.num_hidden_layers * config.num_attention_heads + 2
+
+
+def patch_pronoun(model: Model, on_progress: OnProgress | None = None) -> Pronoun:
+    """Put what single heads give in one sentence into another, and see how far "it" follows.
+
+    on_progress  called after each of `pronoun_steps` edits with how many are done; what it raises reaches the caller
+    """
+    one, other = capture(model, TIRED), capture(model, WIDE)
+    tokens, _ = one.tokens()
+    it, animal, street = (tokens.index(word) for word in (PRONOUN, ANIMAL, STREET))
+    done = 0
+
+    def moved(name: str, taken: Capture) -> Moved:
+        nonlocal done
+        if taken.edits:
+            done += 1
+            _tell(on_progress, done)
+        (start, there, goal) = (_vectors(each) for each in (one, taken, other))
+        weights = taken.trace(*PRONOUN_HEAD, rows=range(it, it + 1)).weights[0]
+        word = share_of_way(there[it], start[it], goal[it])
+        sentence = share_of_way(there.mean(axis=0), start.mean(axis=0), goal.mean(axis=0))
+        return Moved(name, taken.edits, word, sentence, float(weights[animal]), float(weights[street]))
+
+    def patched(name: str, place: Place) -> Moved:
+        return moved(name, capture(model, TIRED, edits=Edits(patch_heads={place}, patch_from=WIDE)))
+
+    layers, heads = one.layers(), one.heads()
+    every = [OneHead(layer, head) for layer in range(layers) for head in range(heads)]
+    by_head = tuple(patched(f"head {head}", Place(*head)) for head in every)
+    layer = every[int(np.argmax([each.word for each in by_head]))].layer
+    return Pronoun(
+        moved("“… tired”", one),
+        moved("“… wide”", other),
+        by_head,
+        one_layer=patched(f"all heads of layer {layer}", Place(layer)),
+        every_head=patched("all heads", EVERYWHERE),
+        heads=heads,
+    )
+
+
+def share_of_way(place: NDArray[np.floating], start: NDArray[np.floating], goal: NDArray[np.floating]) -> float:
+    """(place - start) · (goal - start) / |goal - start|²: 0 at the start, 1 at the goal or beside it."""
+    way = (goal - start).astype(np.float64)
+    return float((place - start) @ way / (way @ way))
+
+
+def _vectors(taken: Capture) -> NDArray[np.floating]:
+    if taken.vectors is None:
+        raise InputError(f"{taken.model.name} gives no vector for each token. Choose another model.", field="model")
+    return taken.vectors
+
+
+def _tell(on_progress: OnProgress | None, done: int) -> None:
+    if on_progress is not None:
+        on_progress(done)

@@ -1,0 +1,224 @@
+"""The worked examples against hooks on copies of the models, which know nothing of edits."""
+
+import copy
+from contextlib import contextmanager
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from core import Edits, capture
+from core.errors import InputError
+from core.heads.examples import (
+    FRANCE,
+    ITALY,
+    LENGTH,
+    PARIS_STEPS,
+    PRONOUN_HEAD,
+    TIRED,
+    WIDE,
+    OneHead,
+    knows_paris,
+    needs_previous,
+    patch_pronoun,
+    pronoun_steps,
+    share_of_way,
+)
+from core.heads.probing import probe_heads, random_texts
+
+
+@contextmanager
+def before_mixing(layer, change):
+    """Within it, `change` is made in what the heads of a layer give [1, tokens, heads · d_v], before W_O mixes them."""
+    hook = layer.self_attn.o_proj.register_forward_pre_hook(lambda _module, given: (change(given[0]),))
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+def of_head(joined, head, heads=9):
+    size = joined.shape[-1] // heads
+    return joined[..., head * size : (head + 1) * size]
+
+
+@pytest.fixture(scope="module")
+def twin(smollm):
+    network = copy.deepcopy(smollm.network)
+    network.set_attn_implementation("eager")
+    return network
+
+
+def logits_of(network, ids):
+    with torch.inference_mode():
+        return network(torch.tensor([ids])).logits[0].double().numpy()
+
+
+def probability(logits, token):
+    return float(np.exp(logits[token]) / np.exp(logits).sum())
+
+
+# --- the head that knows Paris
+
+
+def test_the_head_that_knows_paris(smollm, twin):
+    seen = []
+    plain, muted, patched, doubled = knows_paris(smollm, seen.append)
+    assert seen == list(range(1, PARIS_STEPS + 1))
+    france, italy = (smollm.tokenizer(text)["input_ids"] for text in (FRANCE, ITALY))
+    (paris,) = smollm.tokenizer(" Paris")["input_ids"]
+    layer, kept = twin.model.layers[23], []
+
+    def mute(joined):
+        joined = joined.clone()
+        of_head(joined, 4)[:] = 0
+        return joined
+
+    def patch(joined):
+        joined = joined.clone()
+        of_head(joined, 4)[:] = of_head(kept[0], 4)
+        return joined
+
+    assert plain.asked == pytest.approx(probability(logits_of(twin, france)[-1], paris), abs=1e-4)
+    with before_mixing(layer, mute):
+        assert muted.asked == pytest.approx(probability(logits_of(twin, france)[-1], paris), abs=1e-4)
+    with before_mixing(layer, lambda joined: kept.append(joined.clone()) or joined):
+        logits_of(twin, italy)
+    with before_mixing(layer, patch):
+        logits = logits_of(twin, france)[-1]
+    assert patched.asked == pytest.approx(probability(logits, paris), abs=1e-4)
+    assert patched.says == smollm.tokenizer.decode([logits.argmax()])
+    assert patched.share == pytest.approx(probability(logits, logits.argmax()), abs=1e-4)
+    scales = [layer.self_attn.scaling for layer in twin.model.layers]
+    try:
+        for layer in twin.model.layers:
+            layer.self_attn.scaling *= 2
+        assert doubled.asked == pytest.approx(probability(logits_of(twin, france)[-1], paris), abs=1e-4)
+    finally:
+        for layer, scale in zip(twin.model.layers, scales, strict=True):
+            layer.self_attn.scaling = scale
+    assert plain.asked > muted.asked > patched.asked
+    assert (plain.says, patched.says) == (" Paris", " Rome")
+
+
+# --- what an induction head needs
+
+
+@pytest.fixture(scope="module")
+def probed(smollm):
+    return probe_heads(smollm, LENGTH)
+
+
+@pytest.fixture(scope="module")
+def one_seed(smollm, probed):
+    return needs_previous(smollm, probed, seeds=(0,))
+
+
+def test_which_heads_are_muted(probed, one_seed):
+    """By rules that know nothing of what muting does."""
+    score = {(int(row.layer), int(row.head)): row.previous for row in probed.itertuples()}
+    strongest = one_seed.heads[0]
+    assert probed.loc[probed["induction"].idxmax(), ["layer", "head"]].tolist() == list(strongest)
+    early = sorted((head for head in score if head[0] < strongest.layer), key=lambda head: -score[head])
+    assert list(one_seed.rivals) == early[:3]
+    assert one_seed.previous == tuple(score[head] for head in early[:3])
+    cut = one_seed.rivals[0]
+    layer = [head for head in score if head[0] == cut.layer]
+    median = np.median([score[head] for head in layer])
+    nearest = sorted((head for head in layer if head != cut), key=lambda head: abs(score[head] - median))
+    assert list(one_seed.controls) == sorted(nearest[:5])
+    assert all(head.layer > cut.layer for head in one_seed.heads)
+
+
+def test_muting_the_head_before_the_induction_head(smollm, twin, one_seed):
+    """The loss and the induction score of one text, from the copy's own logits and eager weights."""
+    text, cut, strongest = random_texts(smollm, LENGTH, 0)[0], one_seed.rivals[0], one_seed.heads[0]
+
+    def mute(joined):
+        joined = joined.clone()
+        of_head(joined, cut.head)[:] = 0
+        return joined
+
+    def measured():
+        with torch.inference_mode():
+            returned = twin(torch.from_numpy(text.ids)[None], output_attentions=True)
+        logits = returned.logits[0].double()
+        queries = np.arange(text.second, text.second + LENGTH)
+        weights = returned.attentions[strongest.layer][0, strongest.head].numpy()
+        own = -torch.log_softmax(logits, dim=1).numpy()[queries[1:] - 1, text.ids[queries[1:]]]
+        return weights[queries, queries - LENGTH + 1].mean(), own.mean()
+
+    score, loss = measured()
+    assert one_seed.plain.scores[0] == pytest.approx(score, abs=1e-4)
+    assert one_seed.plain.loss == pytest.approx(loss, abs=1e-3)
+    with before_mixing(twin.model.layers[cut.layer], mute):
+        score, loss = measured()
+    assert one_seed.cut.scores[0] == pytest.approx(score, abs=1e-4)
+    assert one_seed.cut.loss == pytest.approx(loss, abs=1e-3)
+    assert one_seed.costs(one_seed.cut) == one_seed.cut.loss - one_seed.plain.loss
+
+
+def test_what_muting_it_leads_to(one_seed):
+    """The stripe goes and the loss rises, by far more than with all five controls; a head does not need itself to look."""
+    assert one_seed.cut.scores[1] < 0.1 < 0.7 < one_seed.plain.scores[1]
+    assert one_seed.costs(one_seed.cut) > 3 * one_seed.costs(one_seed.all_controls) > 0
+    assert one_seed.itself.scores == one_seed.plain.scores
+    assert one_seed.costs(one_seed.itself) > 1
+    assert [row.muted for row in one_seed.by_control] == [(head,) for head in one_seed.controls]
+    assert one_seed.all_controls.edits == Edits(mute_heads=one_seed.controls)
+
+
+def test_a_model_without_an_induction_head_is_refused(smollm):
+    nothing = pd.DataFrame({"layer": [0, 1], "head": [0, 0], "is_induction": False, "induction": 0.1, "previous": 0.5})
+    with pytest.raises(InputError, match="no induction head"):
+        needs_previous(smollm, nothing)
+
+
+# --- a pronoun between two sentences
+
+
+def test_a_pronoun_between_two_sentences(minilm):
+    seen = []
+    found = patch_pronoun(minilm, seen.append)
+    assert seen == list(range(1, pronoun_steps(minilm) + 1))
+    network = copy.deepcopy(minilm.network)
+    network.set_attn_implementation("eager")
+    it, ids = 10, [torch.tensor([minilm.tokenizer(text)["input_ids"]]) for text in (TIRED, WIDE)]
+    assert minilm.tokenizer.convert_ids_to_tokens(ids[0][0].tolist())[it] == "it"
+
+    def vectors(part):
+        with torch.inference_mode():
+            return network(part).last_hidden_state[0].double().numpy()
+
+    start, goal = vectors(ids[0]), vectors(ids[1])
+    strongest = OneHead(*next(iter(found.strongest.edits.patch_heads))[:2])
+    for head, moved in ((PRONOUN_HEAD, found.known), (strongest, found.strongest)):
+        kept, columns = [], slice(head.head * 32, head.head * 32 + 32)
+        own = network.encoder.layer[head.layer].attention.output.dense
+        hook = own.register_forward_pre_hook(lambda _m, given: kept.append(given[0].clone()))  # noqa: B023
+        vectors(ids[1])
+        hook.remove()
+
+        def patch(_module, given):
+            joined = given[0].clone()
+            joined[..., columns] = kept[0][..., columns]  # noqa: B023 - called before they change
+            return (joined,)
+
+        hook = own.register_forward_pre_hook(patch)
+        place = vectors(ids[0])
+        hook.remove()
+        way = goal[it] - start[it]
+        assert moved.word == pytest.approx((place[it] - start[it]) @ way / (way @ way), abs=1e-4)
+    assert found.strongest.word == max(moved.word for moved in found.by_head)
+    assert (found.tired.word, found.wide.word) == (0, 1)
+    assert found.every_head.word == pytest.approx(1, abs=1e-4)  # "it" stands in both: only heads tell them apart
+    for moved, text in ((found.tired, TIRED), (found.wide, WIDE)):
+        weights = capture(minilm, text).trace(*PRONOUN_HEAD).weights[it]
+        assert (moved.animal, moved.street) == pytest.approx((weights[2], weights[8]))
+    assert 1 <= found.rank <= 72
+
+
+def test_share_of_the_way():
+    start, goal = np.array([1.0, 1.0]), np.array([3.0, 1.0])
+    assert [share_of_way(np.array(at), start, goal) for at in ([1, 1], [3, 1], [2, 9], [0, 1])] == [0, 1, 0.5, -0.5]

@@ -1,0 +1,103 @@
+"""The worked examples on a page: a menu, a short text and a table with the numbers that were measured."""
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from core import Edits
+from core.heads.examples import Induction, Moved, OneHead, Pronoun, Repeated
+from ui import state, stores
+from ui.stores import Store
+
+
+def page():
+    from ui.views.worked_examples import show_examples
+
+    show_examples()
+
+
+@pytest.fixture(autouse=True)
+def kept(monkeypatch):
+    """An empty store, which nothing that is made up here outlives."""
+    monkeypatch.setattr(stores, "examples", Store(3))
+    return stores.examples
+
+
+def shown(example: str | None = None) -> list[str]:
+    app = AppTest.from_function(page, default_timeout=60)
+    if example is not None:
+        app.query_params[state.EXAMPLE] = example
+    app.run()
+    assert not app.exception
+    return [one.value for one in app.markdown]
+
+
+def repeated(name, *muted, score=0.8, loss=2.0):
+    return Repeated(name, muted, (score, score / 2), loss)
+
+
+def test_paris_is_measured_once(smollm, kept):
+    stores.models.get(smollm.name, lambda: smollm)
+    words, table = shown()
+    assert "probability **0.77" in words
+    assert "| head 23.4 muted | 0.14" in table.replace("\N{NO-BREAK SPACE}", " ")
+    assert "paris" in kept
+    before = stores.paris()
+    assert shown() == [words, table]
+    assert stores.paris() is before
+
+
+def test_induction(kept):
+    heads = (OneHead(8, 1), OneHead(9, 2))
+    cut, other = OneHead(3, 0), OneHead(3, 5)
+    found = Induction(
+        heads,
+        (cut, OneHead(2, 2)),
+        (0.9, 0.75),
+        (other,),
+        plain=repeated("as it is"),
+        by_rival=(repeated("3.0 muted", cut, score=0.125, loss=7.5), repeated("2.2 muted", OneHead(2, 2))),
+        all_rivals=repeated("all three muted", cut, OneHead(2, 2), score=0.1, loss=7.75),
+        by_control=(repeated("3.5 muted", other, loss=2.25),),
+        all_controls=repeated("all five muted", other, loss=1.5),
+        itself=repeated("8.1 itself muted", heads[0], loss=4.0),
+    )
+    kept.get("induction", lambda: found)
+    words, table = shown("induction")
+    for part in ("Head 8.1", "head 3.0", "from **0.80** to **0.12**", "**5.50** nats", "cost **−0.50**"):
+        assert part in words
+    rows = [line.strip("| ").split(" | ") for line in table.replace("\N{NO-BREAK SPACE}", " ").splitlines()[2:]]
+    assert rows[1] == ["3.0 muted, previous 0.90", "0.12", "0.06", "7.500", "5.500"]
+    assert [row[0] for row in rows[4:]] == ["3.5 muted, control", "all five muted", "8.1 itself muted"]
+    assert rows[5][-1] == "−0.500"
+
+
+def test_pronoun(kept, minilm):
+    stores.models.get(minilm.name, lambda: minilm)
+
+    def moved(name, word):
+        return Moved(name, Edits(), word, 0.1, 0.6, 0.05)
+
+    by_head = tuple(moved(f"head {place // 12}.{place % 12}", place / 100) for place in range(72))
+    found = Pronoun(
+        moved("“… tired”", 0.0),
+        moved("“… wide”", 1.0),
+        by_head,
+        moved("all heads of layer 5", 0.8),
+        moved("all heads", 1),
+        12,
+    )
+    assert (found.known.name, found.rank) == ("head 5.11", 1)
+    kept.get("pronoun", lambda: found)
+    words, table = shown("pronoun")
+    assert "**71%** of the way there, place 1 of 72; head 5.11 moves it most" in words
+    assert "| “… tired”, all heads of layer 5 from “… wide” | 0.800" in table.replace("\N{NO-BREAK SPACE}", " ")
+
+
+def test_progress_of_induction_goes_on_after_the_probe(monkeypatch):
+    seen = []
+    monkeypatch.setattr(stores, "probed", lambda _name, on_progress: on_progress(8))
+    monkeypatch.setattr(stores, "model", lambda _name: None)
+    monkeypatch.setattr(stores, "needs_previous", lambda _model, _probed, on_progress: on_progress(1))
+    stores.induction(seen.append)
+    assert seen == [8, 9]
+    assert stores.INDUCTION_PASSES == 8 + stores.INDUCTION_STEPS

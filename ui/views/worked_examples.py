@@ -1,0 +1,144 @@
+"""Three worked examples of what heads do, each with the numbers that this machine has just measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import streamlit as st
+
+from core.heads.examples import (
+    FRANCE,
+    KNOWS_PARIS,
+    LANGUAGE_MODEL,
+    LENGTH,
+    PARIS_STEPS,
+    PRONOUN_HEAD,
+    SENTENCE_MODEL,
+    Induction,
+    Pronoun,
+    Repeated,
+    Said,
+    pronoun_steps,
+)
+from ui import progress, state, stores
+from ui.controls.menu import menu
+from ui.markdown import quoted
+from ui.views.tables import numbers, table
+
+Found = TypeVar("Found")
+Table = tuple[list[str], list[list[str]]]  # headings, rows
+
+
+@dataclass(frozen=True)
+class Example(Generic[Found]):
+    """One example: its title, what measures it in how many passes, what is said of it and its table."""
+
+    title: str
+    measure: Callable[[progress.OnProgress], Found]
+    passes: Callable[[], int]
+    words: Callable[[Found], str]
+    table: Callable[[Found], Table]
+
+
+def show_examples() -> None:
+    """A menu of the examples, and the chosen one: measured when somebody first looks at it."""
+    titles = {name: example.title for name, example in EXAMPLES.items()}
+    chosen = menu("Worked example", state.EXAMPLE, titles, look="buttons", label_visibility="collapsed")
+    example = EXAMPLES[chosen]
+    found = progress.run(example.measure, ("worked example", chosen), "Measuring", example.passes(), unit="pass")
+    if found is not None:
+        st.markdown(example.words(found))
+        table(*example.table(found))
+
+
+# --- the head that knows Paris
+
+
+def paris_words(found: tuple[Said, ...]) -> str:
+    plain, muted, patched, doubled = found
+    return (
+        f"“{FRANCE}”: {LANGUAGE_MODEL} goes on with {quoted(plain.says)}, probability **{plain.asked:.3f}**. Without "
+        f"head {KNOWS_PARIS} that falls to **{muted.asked:.3f}**. With what the same head gives in the sentence about Italy "
+        f"the model says {quoted(patched.says)}. With every scale doubled, all heads look more sharply, and “Paris” keeps "
+        f"**{doubled.asked:.3f}**."
+    )
+
+
+def paris_table(found: tuple[Said, ...]) -> Table:
+    rows = [[said.name, *numbers(said.asked), quoted(said.says), *numbers(said.share)] for said in found]
+    return ["", "Paris", "most probable", "its probability"], rows
+
+
+# --- what an induction head needs
+
+
+def induction_words(found: Induction) -> str:
+    head, cut = found.heads[0], found.rivals[0]
+    return (
+        f"{LENGTH} random tokens, twice. Head {head} looks at what followed the earlier copy. It needs head {cut}, which looks "
+        f"at the previous token: with that muted its stripe falls from **{found.plain.scores[0]:.2f}** to "
+        f"**{found.cut.scores[0]:.2f}**, and the loss rises by **{nats(found.costs(found.cut))}** nats. Five other heads of "
+        f"that layer together cost **{nats(found.costs(found.all_controls))}**."
+    )
+
+
+def nats(value: float) -> str:
+    return f"{value:.2f}".replace("-", "−")
+
+
+def induction_table(found: Induction) -> Table:
+    def row(one: Repeated, name: str | None = None) -> list[str]:
+        return [name or one.name, *(f"{score:.2f}" for score in one.scores), *numbers([one.loss, found.costs(one)])]
+
+    looks = (f"{one.name}, previous {share:.2f}" for one, share in zip(found.by_rival, found.previous, strict=True))
+    rows = [
+        row(found.plain),
+        *map(row, found.by_rival, looks),
+        row(found.all_rivals),
+        *(row(one, f"{one.name}, control") for one in found.by_control),
+        row(found.all_controls),
+        row(found.itself),
+    ]
+    return ["", *map(str, found.heads), "loss, nats", "costs"], rows
+
+
+# --- a pronoun between two sentences
+
+
+def pronoun_words(found: Pronoun) -> str:
+    return (
+        f"In one sentence “it” is the animal, in the other the street. Head {PRONOUN_HEAD} looks at “animal” in both. What it "
+        f"gives in the other sentence moves the vector of “it” **{found.known.word:.0%}** of the way there, place "
+        f"{found.rank} of {len(found.by_head)}; {found.strongest.name} moves it most, **{found.strongest.word:.0%}**. All "
+        f"heads together are all that tells both apart."
+    )
+
+
+def pronoun_table(found: Pronoun) -> Table:
+    patched = (found.known, found.strongest, found.one_layer, found.every_head)
+    shown = [(found.tired.name, found.tired), (found.wide.name, found.wide)]
+    shown += [(f"“… tired”, {one.name} from “… wide”", one) for one in patched]
+    rows = [[name, *numbers([one.word, one.sentence, one.animal, one.street])] for name, one in shown]
+    head = f"{PRONOUN_HEAD}: it →"
+    return ["", "way of “it”", "way of the sentence", f"{head} animal", f"{head} street"], rows
+
+
+EXAMPLES: dict[str, Example] = {
+    "paris": Example("The head that knows Paris", stores.paris, lambda: PARIS_STEPS, paris_words, paris_table),
+    "induction": Example(
+        "What induction needs",
+        stores.induction,
+        lambda: stores.INDUCTION_PASSES,
+        induction_words,
+        induction_table,
+    ),
+    "pronoun": Example(
+        "A pronoun in two sentences",
+        stores.pronoun,
+        lambda: pronoun_steps(stores.model(SENTENCE_MODEL)),
+        pronoun_words,
+        pronoun_table,
+    ),
+}
