@@ -10,12 +10,14 @@ from ui.views.effects import show_effects
 from ui.views.heading import show_heading
 from ui.views.patching import show_patching
 from ui.views.scene import choose_head, choose_text
+from ui.views.worked_examples import show_examples
 
 VIEWS = {
     "change": ("Change something", show_changing),
     "matter": ("Which heads matter", show_effects),
     "patch": ("Patch between texts", show_patching),
     "compare": ("Compare two heads", show_comparison),
+    "examples": ("Examples", None),
 }
 
 with st.container(horizontal=True, vertical_alignment="bottom", horizontal_alignment="distribute"):
@@ -28,7 +30,8 @@ with st.container(horizontal=True, vertical_alignment="bottom", horizontal_align
         label_visibility="collapsed",
         width="content",
     )
-passed = choose_text(more=True)
-if passed is not None:
-    _, show = VIEWS[view]
+show = VIEWS[view][1]
+if show is None:
+    show_examples()
+elif (passed := choose_text(more=True)) is not None:
     show(choose_head(*passed))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import streamlit as st
 
+from core.capturing.edit_lines import line, lines_of
+from core.capturing.edits import Place
 from core.heads.examples import (
     FRANCE,
     KNOWS_PARIS,
@@ -16,7 +18,9 @@ from core.heads.examples import (
     PARIS_STEPS,
     PRONOUN_HEAD,
     SENTENCE_MODEL,
+    TIRED,
     Induction,
+    OneHead,
     Pronoun,
     Repeated,
     Said,
@@ -27,19 +31,22 @@ from ui.controls.menu import menu
 from ui.markdown import quoted
 from ui.views.tables import numbers, table
 
+REPEATED = "seven green doors and a cold river seven green doors and a cold river"
 Found = TypeVar("Found")
 Table = tuple[list[str], list[list[str]]]  # headings, rows
 
 
 @dataclass(frozen=True)
 class Example(Generic[Found]):
-    """One example: its title, what measures it in how many passes, what is said of it and its table."""
+    """One example: its title, what measures it in how many passes, what is said of it, its table, and what the page then holds
+    for whoever goes on from there."""
 
     title: str
     measure: Callable[[progress.OnProgress], Found]
     passes: Callable[[], int]
     words: Callable[[Found], str]
     table: Callable[[Found], Table]
+    opens: Callable[[Found], dict[str, object]]
 
 
 def show_examples() -> None:
@@ -51,6 +58,14 @@ def show_examples() -> None:
     if found is not None:
         st.markdown(example.words(found))
         table(*example.table(found))
+        opening = {"on_click": st.session_state.update, "args": (example.opens(found) | {state.VIEW: "change"},)}
+        st.button("Change it yourself", key=state.button("example", hash(chosen)), icon=":material/tune:", **opening)
+
+
+def _at(head: OneHead, text: str, model: str, changes: Sequence[str]) -> dict[str, object]:
+    """What the page holds: a head, and changes as lines."""
+    place: dict[str, object] = {state.LAYER: head.layer, state.HEAD: head.head}
+    return place | {state.TEXT: text, state.MODEL: model, state.EDITS: list(changes)}
 
 
 # --- the head that knows Paris
@@ -69,6 +84,11 @@ def paris_words(found: tuple[Said, ...]) -> str:
 def paris_table(found: tuple[Said, ...]) -> Table:
     rows = [[said.name, *numbers(said.asked), quoted(said.says), *numbers(said.share)] for said in found]
     return ["", "Paris", "most probable", "its probability"], rows
+
+
+def paris_opens(found: tuple[Said, ...]) -> dict[str, object]:
+    _, muted, _, _ = found
+    return _at(KNOWS_PARIS, FRANCE, LANGUAGE_MODEL, lines_of(muted.edits))
 
 
 # --- what an induction head needs
@@ -104,6 +124,10 @@ def induction_table(found: Induction) -> Table:
     return ["", *map(str, found.heads), "loss, nats", "costs"], rows
 
 
+def induction_opens(found: Induction) -> dict[str, object]:
+    return _at(found.heads[0], REPEATED, LANGUAGE_MODEL, [line("mute", "", Place(*found.rivals[0]))])
+
+
 # --- a pronoun between two sentences
 
 
@@ -125,14 +149,21 @@ def pronoun_table(found: Pronoun) -> Table:
     return ["", "way of “it”", "way of the sentence", f"{head} animal", f"{head} street"], rows
 
 
+def pronoun_opens(found: Pronoun) -> dict[str, object]:
+    return _at(PRONOUN_HEAD, TIRED, SENTENCE_MODEL, lines_of(found.strongest.edits))
+
+
 EXAMPLES: dict[str, Example] = {
-    "paris": Example("The head that knows Paris", stores.paris, lambda: PARIS_STEPS, paris_words, paris_table),
+    "paris": Example(
+        "The head that knows Paris", stores.paris, lambda: PARIS_STEPS, paris_words, paris_table, paris_opens
+    ),
     "induction": Example(
         "What induction needs",
         stores.induction,
         lambda: stores.INDUCTION_PASSES,
         induction_words,
         induction_table,
+        induction_opens,
     ),
     "pronoun": Example(
         "A pronoun in two sentences",
@@ -140,5 +171,6 @@ EXAMPLES: dict[str, Example] = {
         lambda: pronoun_steps(stores.model(SENTENCE_MODEL)),
         pronoun_words,
         pronoun_table,
+        pronoun_opens,
     ),
 }
