@@ -190,7 +190,9 @@ def _outputs(rows: Rows, value: Tensor) -> Tensor:
     else:
         mask = forbid(rows.query.new_zeros(()) if rows.bias is None else rows.bias, rows.allowed)
         key = rows.key.repeat_interleave(group, dim=0)
-        found = scaled_dot_product_attention(rows.query * rows.scale, key, value, attn_mask=mask, scale=1)
+        # With a first dimension for the text torch does it in one go; without, step by step, as here.
+        inputs = (part[None] for part in (rows.query * rows.scale, key, value))
+        found = scaled_dot_product_attention(*inputs, attn_mask=mask[None], scale=1)[0]
     return found.masked_fill(~rows.allowed.any(dim=-1, keepdim=True), 0)
 
 

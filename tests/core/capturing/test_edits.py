@@ -274,6 +274,16 @@ def test_a_few_rows_at_a_time(name, case, monkeypatch):
         assert certificate.holds
 
 
+def test_a_patch_a_few_rows_at_a_time(monkeypatch):
+    monkeypatch.setitem(row_blocks.__kwdefaults__, "cells", 3 * 11)
+    monkeypatch.setattr(head_module, "CELLS", 3 * 11)
+    other = plain_naive("Llama", OTHER)
+    taken = captured("Llama", Edits(patch_heads={(0, 1)}, patch_from=OTHER))
+    changes = when(at_one, output=other.output["self", 0, 1])
+    assert_same_pass(taken, naive("Llama", changes=changes))
+    np.testing.assert_allclose(taken.head(0, 1).overview().output, other.output["self", 0, 1].numpy(), atol=TOLERANCE)
+
+
 def test_a_head_of_one_kind_is_narrower_than_a_layer():
     edits = Edits(scale_by={Place(None, 1, "self"): 3.0, 0: 0.5})
 
