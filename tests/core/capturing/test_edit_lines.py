@@ -195,8 +195,7 @@ def test_no_line_whatsoever_raises_anything_but_an_input_error():
         try:
             edits = edits_of(words)
             check_edits(taken, edits)
-        except InputError as refused:
-            assert str(refused)
+        except InputError:
             continue
         kept[edits] = words
     assert len(kept) > 40
