@@ -43,7 +43,8 @@ def next_token(before: Capture, after: Capture) -> NextToken:
     logits = [_needed(capture.logits, capture, "predicts no next token") for capture in (before, after)]
     logs = [one - np.logaddexp.reduce(one) for one in (part.astype(np.float64) for part in logits)]
     one, two = (np.exp(log) for log in logs)
-    return NextToken(one, two, max(0.0, float((one * (logs[0] - logs[1])).sum())))
+    there = one > 0  # elsewhere 0 ln 0, which is 0
+    return NextToken(one, two, max(0.0, float((one[there] * (logs[0][there] - logs[1][there])).sum())))
 
 
 def movers(moved: NextToken, before: Capture, k: int = 8) -> pd.DataFrame:

@@ -1,7 +1,7 @@
 """Edits as short lines of text, one change a line, for lists and addresses: "mute 23.4", "scale 2 at 5", "block key 3".
 
 What each line can say, with a place at its end or none for all heads (a layer "5", a head "5.11", with the kind of attention
-before it where a model has several: "cross 5.11"):
+before it where a model has several: "cross 5.11"; ".11" is that head of every layer):
 
     mute 23.4                                 scale 2 at 5.11                    mask window 4 at 5
     mean 23.4 over "a text"                   softmax hardmax at 5               block key 3 at 5.11
@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import get_args
 
 from core.capturing.edits import EVERYWHERE, Edits, Place
@@ -21,7 +22,7 @@ from core.errors import InputError
 from core.models.modules import Kind
 
 _LINE = re.compile(r"^(?P<verb>\w+)\s+(?P<what>.*?)(?:\s+at\s+(?P<place>[a-z]*\s*[\d.]*))?$", re.DOTALL)
-_PLACE = re.compile(r"^(?:all|(?:(?P<kind>[a-z]+)\s*)?(?:(?P<layer>\d+)(?:\.(?P<head>\d+))?)?)$")
+_PLACE = re.compile(r"^(?:all|(?:(?P<kind>[a-z]+)\s*)?(?P<layer>\d+)?(?:\.(?P<head>\d+))?)$")
 _QUOTED = re.compile(r'^(?P<first>.*?)\s*(?:(?:over|from)\s*)?(?P<text>"(?:[^"\\]|\\.)*")$', re.DOTALL)
 _CELL = re.compile(r"^(\d+)>(\d+)(?:=([\d.eE+-]+))?$")
 
@@ -32,13 +33,10 @@ def edits_of(line: str) -> Edits:
     read = None if found is None else _VERBS.get(found["verb"])
     if found is None or read is None:
         raise InputError(f"“{line}” is no change: it begins with one of {', '.join(_VERBS)}.", field="edits")
-    try:
+    with _told(line, found["verb"]):
+        if found["place"] is not None and found["verb"] in _WITHOUT_TAIL:
+            raise ValueError(found["place"])
         return read(found["what"].strip(), _place(found["place"] or ""))
-    except (ValueError, KeyError, TypeError) as error:
-        if isinstance(error, InputError):
-            raise
-        example = _EXAMPLES[found["verb"]]
-        raise InputError(f"“{line}” cannot be read as a change. Write it as in “{example}”.", field="edits") from None
 
 
 def lines_of(edits: Edits) -> tuple[str, ...]:
@@ -46,7 +44,7 @@ def lines_of(edits: Edits) -> tuple[str, ...]:
     lines = [line("mute", "", place) for place in _sorted(edits.mute_heads)]
     lines += [line("mean", str(edits.mean_over), place) for place in _sorted(edits.mean_heads)]
     lines += [line("patch", str(edits.patch_from), place) for place in _sorted(edits.patch_heads)]
-    lines += [line("scale", f"{factor:g}", place) for place, factor in edits.scale_by]
+    lines += [line("scale", _number(factor), place) for place, factor in edits.scale_by]
     lines += [line("softmax", softmax, place) for place, softmax in edits.softmax]
     lines += [line("mask", mask, place) for place, mask in edits.mask]
     lines += [line("key", str(key), place) for place, keys in edits.block_keys for key in keys]
@@ -75,11 +73,32 @@ def line(verb: str, what: str, at: Place | int) -> str:
 
 
 def painted(line: str) -> tuple[Place, dict[int, dict[int, float | None]]] | None:
-    """The cells of a line that paints: query -> key -> share, None where the row is shared evenly; None for other lines."""
+    """The cells of a line that paints: query -> key -> share, None where the row is shared evenly; None for other lines.
+
+    Raises InputError for a line whose cells or place cannot be read; shares need not sum to 1.
+    """
     found = _LINE.match(line.strip())
     if found is None or found["verb"] != "paint":
         return None
-    return _place(found["place"] or ""), _cells(found["what"])
+    with _told(line, "paint"):
+        return _place(found["place"] or ""), _cells(found["what"])
+
+
+def divided(line: str) -> str | None:
+    """A painted line with each row divided by its sum; None for other lines, and where that would not put it right."""
+    try:
+        said = painted(line)
+        if said is None:
+            return None
+        whole = {query: _shared(row) for query, row in said[1].items()}
+        found = painting(
+            said[0],
+            {query: {key: share / sum(row.values()) for key, share in row.items()} for query, row in whole.items()},
+        )
+        edits_of(found)
+    except (InputError, ZeroDivisionError):
+        return None
+    return found
 
 
 def painting(place: Place, rows: Mapping[int, Mapping[int, float | None]]) -> str:
@@ -93,6 +112,19 @@ def painting(place: Place, rows: Mapping[int, Mapping[int, float | None]]) -> st
 
 
 # --- parts of a line
+
+
+@contextmanager
+def _told(line: str, verb: str) -> Iterator[None]:
+    """Whatever is wrong with a line is said as an InputError."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(
+            f"“{line}” cannot be read as a change. Write it as in “{_EXAMPLES[verb]}”.", field="edits"
+        ) from None
 
 
 def _place(text: str) -> Place:
@@ -116,6 +148,12 @@ def _tail(place: Place) -> str:
     return "" if place == EVERYWHERE else f" at {_at(place)}"
 
 
+def _number(value: float) -> str:
+    """As short as it can be written without becoming another."""
+    short = f"{value:g}"
+    return short if float(short) == value else repr(value)
+
+
 def _json(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
@@ -128,7 +166,9 @@ def _with_text(what: str) -> tuple[str, str]:
     found = _QUOTED.match(what)
     if found is None:
         raise ValueError(what)
-    return found["first"], json.loads(found["text"])
+    text = json.loads(found["text"])
+    text.encode()  # half of a pair of surrogates is no text
+    return found["first"], text
 
 
 def _cells(what: str) -> dict[int, dict[int, float | None]]:
@@ -184,6 +224,7 @@ _VERBS: dict[str, Callable[[str, Place], Edits]] = {
     "paint": lambda what, place: Edits(pattern={place: {query: _shared(row) for query, row in _cells(what).items()}}),
     "token": _token,
 }
+_WITHOUT_TAIL = ("mute", "mean", "patch", "token")  # they say themselves what they are at
 _EXAMPLES = {
     "mute": "mute 23.4",
     "mean": 'mean 23.4 over "a text"',

@@ -32,6 +32,7 @@ PATTERNS: dict[str, Callable[[NDArray[np.integer]], NDArray[np.integer]] | None]
     "first": lambda query: np.zeros_like(query),
     "self": lambda query: query,
 }
+FARTHEST = 2**31  # positions that no text has: a mask's number beyond is as good as this
 SUM = 1e-6  # by how much the shares of a painted row may miss 1
 
 
@@ -234,7 +235,7 @@ def _predicate(value: str, keys: int) -> Predicate:
     if named is None or needs != number.isdecimal():
         words = ", ".join(word if of.number is None else f"{word} 4" for word, of in MASKS.items())
         raise InputError(f"There is no mask {str(value)!r}: choose one of {words}, with any number.", field="mask")
-    return named.predicate(int(number) if needs else 0, keys)
+    return named.predicate(min(int(number), FARTHEST) if needs else 0, keys)
 
 
 def _positions(value: Any) -> tuple[int, ...]:

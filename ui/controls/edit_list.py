@@ -8,7 +8,7 @@ import streamlit as st
 
 from core import Capture, InputError
 from core.capturing.capture import check_edits
-from core.capturing.edit_lines import edits_of, line, painted, painting
+from core.capturing.edit_lines import divided, edits_of, line, painted, painting
 from core.capturing.edits import EVERYWHERE, Edits, Place, every
 from ui import links, state
 from ui.markdown import plain
@@ -54,12 +54,15 @@ def hide_token(position: int) -> None:
 
 
 def paint(place: Place, query: int, key: int) -> None:
-    """Give a query's attention to a key, shared with the keys painted in that row before; or take a painted key away."""
+    """Give a query's attention to a key, shared with the keys painted in that row before; or take a painted key away.
+
+    All that is painted at this place, and not switched off, then stands in one line.
+    """
     found, rest = {}, []
     for one in lines():
-        said = painted(one.words)
+        said = _painted(one.words) if one.is_on else None
         if said is not None and said[0] == place:
-            found = said[1]
+            found |= said[1]
         else:
             rest.append(one)
     row = {at: None for at in found.get(query, {}) if at != key}
@@ -75,6 +78,8 @@ def shown_edits(capture: Capture) -> Edits:
     links.remember(state.EDITS, [str(one) for one in there])
     for number, one in enumerate(there):
         edits, problem = _applied(one, capture)
+        if problem is None and one.is_on:
+            problem = _clash(found, edits)
         with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
             key = state.button("edit", hash((number, one.words)))
             st.session_state[key] = one.is_on
@@ -110,27 +115,32 @@ def _applied(one: Line, capture: Capture) -> tuple[Edits, str | None]:
     return edits, None
 
 
+def _clash(found: list[Edits], edits: Edits) -> str | None:
+    """Why a line cannot be done together with those before it: a pass reads one other text of each kind."""
+    for name, what in (("mean_over", "Means are taken over"), ("patch_from", "Heads are patched from")):
+        others = {getattr(other, name) for other in found} - {None}
+        if getattr(edits, name) is not None and others - {getattr(edits, name)}:
+            return f"{what} one text at a time, and a line above names another."
+    return None
+
+
+def _painted(words: str) -> tuple[Place, dict[int, dict[int, float | None]]] | None:
+    """As `painted`, but None also for what cannot be read."""
+    try:
+        return painted(words)
+    except InputError:
+        return None
+
+
 def _offer_to_divide(number: int, one: Line) -> None:
     """Of a painted row that does not sum to 1."""
-    try:
-        said = painted(one.words)
-    except (InputError, ValueError):
-        return
-    if said is None:
-        return
-    place, rows = said
-    totals = {query: sum(share or 0 for share in row.values()) for query, row in rows.items()}
-    whole = {
-        query: {key: share if share is None else share / totals[query] for key, share in row.items()}
-        for query, row in rows.items()
-        if totals[query] > 0
-    }
-    if whole:
+    whole = divided(one.words)
+    if whole is not None and whole != one.words:
         st.button(
             "Divide each row by its sum",
-            key=state.button("divide", hash(one.words)),
+            key=state.button("divide", hash((number, one.words))),
             on_click=_replace,
-            args=(number, painting(place, rows | whole)),
+            args=(number, whole),
         )
 
 
@@ -146,7 +156,7 @@ def _remove(number: int) -> None:
 
 
 def _replace(number: int, words: str) -> None:
-    _keep([Line(words) if place == number else one for place, one in enumerate(lines())])
+    _keep([replace(one, words=words) if place == number else one for place, one in enumerate(lines())])
 
 
 def _keep(there: list[Line]) -> None:

@@ -1,0 +1,116 @@
+"""What an edited pass comes to, against torch's own losses and sums done by hand."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from core import Edits, capture
+from core.capturing.consequences import movers, next_token, vectors
+from core.errors import InputError
+from core.models.tokens import token_texts
+
+FRANCE = "The capital of France is"
+
+
+@pytest.fixture(scope="module")
+def france(smollm):
+    return capture(smollm, FRANCE)
+
+
+@pytest.fixture(scope="module")
+def muted(smollm):
+    return capture(smollm, FRANCE, edits=Edits(mute_heads={(23, 4)}))
+
+
+@pytest.fixture(scope="module")
+def sentence(minilm):
+    return capture(minilm, FRANCE)
+
+
+def test_how_the_next_token_moves(france, muted):
+    moved = next_token(france, muted)
+    logs = [torch.tensor(taken.logits).double().log_softmax(dim=0) for taken in (france, muted)]
+    np.testing.assert_allclose(moved.before, logs[0].exp(), rtol=1e-9)
+    np.testing.assert_allclose(moved.after, logs[1].exp(), rtol=1e-9)
+    divergence = torch.nn.functional.kl_div(logs[1], logs[0], log_target=True, reduction="sum")
+    assert moved.divergence == pytest.approx(float(divergence), rel=1e-9)
+    assert moved.divergence > 0.5
+    back = next_token(muted, france)
+    assert back.divergence != pytest.approx(moved.divergence, rel=0.01)  # it goes from before to after
+
+
+def test_two_tokens_by_hand(france):
+    one, two = (replace(france, logits=np.log(np.float32(shares))) for shares in ([1, 3], [6, 2]))
+    moved = next_token(one, two)
+    np.testing.assert_allclose(moved.before, [0.25, 0.75], rtol=1e-6)
+    np.testing.assert_allclose(moved.after, [0.75, 0.25], rtol=1e-6)
+    assert moved.divergence == pytest.approx(math.log(3) / 2, rel=1e-6)
+    table = movers(moved, france, k=2)
+    assert tuple(table["token"]) == token_texts(france.model.tokenizer, [1, 0])
+    np.testing.assert_allclose(table[["before", "after", "change"]], [[0.75, 0.25, -0.5], [0.25, 0.75, 0.5]], rtol=1e-6)
+
+
+def test_a_token_that_cannot_come_adds_nothing(france):
+    """Some models have tokens that they never say."""
+    never = [np.array([0, np.log(3), -np.inf], np.float32), np.array([0, 0, -np.inf], np.float32)]
+    moved = next_token(*(replace(france, logits=logits) for logits in never))
+    assert moved.divergence == pytest.approx(0.25 * math.log(0.5) + 0.75 * math.log(1.5), rel=1e-6)
+
+
+def test_the_tokens_that_move_most(france, muted):
+    moved = next_token(france, muted)
+    for k in (8, 3, 1):
+        table = movers(moved, france, k)
+        change = moved.after - moved.before
+        firsts = list(dict.fromkeys([int(moved.before.argmax()), int(moved.after.argmax())]))
+        by_size = sorted(range(len(change)), key=lambda token: -abs(change[token]))
+        expected = (firsts + [token for token in by_size[: k + 2] if token not in firsts])[:k]
+        assert tuple(table["token"]) == token_texts(france.model.tokenizer, expected)
+        np.testing.assert_array_equal(table["change"], change[expected])
+        np.testing.assert_array_equal(table["after"] - table["before"], table["change"])
+    assert movers(moved, france)["token"][0] == " Paris"
+
+
+def test_how_vectors_turn(minilm, sentence):
+    changed = capture(minilm, FRANCE, edits=Edits(mute_heads={(5, 11), (0, 3)}, replace_tokens={3: "[MASK]"}))
+    moved = vectors(sentence, changed)
+    one, two = (torch.tensor(taken.vectors).double() for taken in (sentence, changed))
+    cosine = torch.nn.functional.cosine_similarity
+    np.testing.assert_allclose(moved.tokens, 1 - cosine(one, two, dim=1), atol=1e-12)
+    assert moved.sentence == pytest.approx(float(1 - cosine(one.mean(dim=0), two.mean(dim=0), dim=0)), abs=1e-12)
+    assert moved.tokens.shape == (7,)
+    assert moved.sentence > 0.01
+
+
+def test_vectors_that_point_the_other_way_or_nowhere(sentence):
+    one = replace(sentence, vectors=np.float32([[1, 0], [3, 4], [0, 0], [2, 2]]))
+    two = replace(sentence, vectors=np.float32([[-2, 0], [-4, 3], [1, 0], [0, 5]]))
+    moved = vectors(one, two)
+    np.testing.assert_allclose(moved.tokens, [2, 1, 1, 1 - math.sqrt(0.5)], atol=1e-12)
+
+
+def test_without_a_change_it_is_exactly_nothing(minilm, smollm, sentence, france):
+    again = capture(smollm, FRANCE, edits=Edits())
+    moved = next_token(france, again)
+    assert moved.divergence == 0
+    assert not (moved.after - moved.before).any()
+    turned = vectors(sentence, capture(minilm, FRANCE, edits=Edits(scale_by=1.0)))
+    assert turned.sentence == 0
+    assert not turned.tokens.any()
+
+
+def test_what_has_no_answer_is_refused(minilm, sentence, france):
+    with pytest.raises(InputError, match="all-MiniLM-L6-v2 predicts no next token") as refused:
+        next_token(sentence, sentence)
+    assert refused.value.field == "model"
+    with pytest.raises(InputError, match="SmolLM2-135M-Instruct gives no vectors") as refused:
+        vectors(france, france)
+    assert refused.value.field == "model"
+    with pytest.raises(InputError, match="7 tokens and the other 3") as refused:
+        vectors(sentence, capture(minilm, "France"))
+    assert refused.value.field == "text"

@@ -1,0 +1,211 @@
+"""Changes as lines of text: every one comes back as it went, and whatever else a link says is refused in words."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import fields
+
+import pytest
+
+from core import Edits, Place, capture, load_model
+from core.capturing.capture import check_edits
+from core.capturing.edit_lines import divided, edits_of, lines_of, painted, painting
+from core.capturing.edits import MASKS, PATTERNS, SOFTMAXES, every
+from core.errors import InputError
+from tests.core.tiny_models import number_words, tiny
+
+PLACES = (
+    *(Place(), Place(5), Place(5, 11), Place(0, 0), Place(None, 3)),
+    *(Place(kind="cross"), Place(2, kind="encoder"), Place(2, 7, "decoder"), Place(None, 7, "self")),
+)
+TEXTS = (
+    *("a text", " at 5", "it is at 5.11", 'a "quoted" word', "back\\slash", 'both \\" of them', "two\nlines\tand more"),
+    *("東京 😀 café", "over", ' over "x"', "mute 5", "<b>$x$ *s*</b>", "a\u2028b", "ends in \\"),
+)
+# What the module's own docstring promises, and what each line means, in the words of `Edits`.
+PROMISED = {
+    "mute 23.4": Edits(mute_heads={(23, 4)}),
+    'mean 23.4 over "a text"': Edits(mean_heads={(23, 4)}, mean_over="a text"),
+    'patch 23.4 from "a text of the same length"': Edits(patch_heads={(23, 4)}, patch_from="a text of the same length"),
+    "pattern previous at 5.11": Edits(pattern={(5, 11): "previous"}),
+    "scale 2 at 5.11": Edits(scale_by={(5, 11): 2}),
+    "softmax hardmax at 5": Edits(softmax={5: "hardmax"}),
+    "paint 10>2=0.7 10>3=0.3 at 5.11": Edits(pattern={(5, 11): {10: {2: 0.7, 3: 0.3}}}),
+    "mask window 4 at 5": Edits(mask={5: "window 4"}),
+    "block key 3 at 5.11": Edits(block_keys={(5, 11): {3}}),
+    "block pair 10>2": Edits(block_pairs={(10, 2)}),
+    'token 3 "dog"': Edits(replace_tokens={3: "dog"}),
+    "mute all": Edits(mute_heads={None}),
+    "mute cross 5.11": Edits(mute_heads={Place(5, 11, "cross")}),
+    "scale 0.5 at .11": Edits(scale_by={Place(head=11): 0.5}),
+}
+
+
+def every_change():
+    """One change each: every verb at every kind of place, with every text."""
+    masks = [f"{word} 4" if named.number else word for word, named in MASKS.items()]
+    for place in PLACES:
+        yield Edits(mute_heads={place})
+        for factor in (2, 0.5, -1, 0, 1 / 3, 1e-30, 123456789.5):
+            yield Edits(scale_by={place: factor})
+        yield from (Edits(softmax={place: word}) for word in SOFTMAXES)
+        yield from (Edits(mask={place: word}) for word in masks)
+        yield from (Edits(pattern={place: word}) for word in PATTERNS)
+        yield Edits(block_keys={place: {3}})
+        yield Edits(block_pairs={place: {(10, 2)}})
+        yield Edits(pattern={place: {10: {2: 0.75, 3: 0.25}, 0: {0: 1}}})
+        for text in TEXTS:
+            yield Edits(mean_heads={place}, mean_over=text)
+            yield Edits(patch_heads={place}, patch_from=text)
+    yield from (Edits(replace_tokens={7: text}) for text in TEXTS)
+
+
+def test_lines_mean_what_they_say():
+    for words, edits in PROMISED.items():
+        assert edits_of(words) == edits, words
+        assert lines_of(edits) == (words,)
+
+
+def test_every_change_is_one_line_that_reads_back_as_itself():
+    for edits in every_change():
+        (words,) = lines_of(edits)
+        assert edits_of(words) == edits, words
+        assert edits_of(f"  {words}\n") == edits, words
+
+
+def test_many_changes_are_a_line_each_and_together_the_same():
+    together = Edits(
+        mute_heads={0, (5, 11)},
+        mean_heads={(1, 2), 3},
+        mean_over="one",
+        patch_heads={(4, 4)},
+        patch_from="two",
+        scale_by={None: 2, 5: 0.25},
+        softmax="hardmax",
+        mask={2: "causal", (2, 3): "window 7"},
+        block_keys={None: {0, 4}, 5: {1}},
+        block_pairs={(10, 2), (3, 3)},
+        pattern={5: "first", (5, 1): {2: {0: 0.5, 1: 0.5}}},
+        replace_tokens={1: "a", 4: " at 5"},
+    )
+    lines = lines_of(together)
+    assert len(lines) == len(set(lines)) == 19
+    assert {part.name for part in fields(Edits) if getattr(together, part.name)} == {
+        part.name for part in fields(Edits)
+    }
+    assert every(map(edits_of, lines)) == together
+    assert lines_of(Edits()) == ()
+
+
+def test_painted_cells_without_a_share_have_equal_ones():
+    words = painting(Place(5, 11), {3: {0: None, 7: None, 2: None}, 1: {1: 1.0}})
+    assert words == "paint 1>1=1 3>0 3>2 3>7 at 5.11"
+    assert painted(words) == (Place(5, 11), {1: {1: 1.0}, 3: {0: None, 2: None, 7: None}})
+    assert edits_of(words) == Edits(pattern={(5, 11): {1: {1: 1}, 3: {0: 1 / 3, 2: 1 / 3, 7: 1 / 3}}})
+    assert painted("mute 3") is painted("") is painted("pattern first at 3") is None
+
+
+def test_a_painted_row_is_divided_by_its_sum_where_that_puts_it_right():
+    assert divided("paint 1>0=1 1>2=3 2>2=1 at 5") == "paint 1>0=0.25 1>2=0.75 2>2=1 at 5"
+    assert divided("paint 1>0=1 1>2") == "paint 1>0=0.6666666667 1>2=0.3333333333"
+    for hopeless in (
+        *("paint 1>0=0", "paint 1>0=-1 1>1=3", "paint 1>0=1e999", "paint 1>0=1e308 1>1=1e308", "paint x", "mute 3"),
+        *("paint 1>0=2 at 5.²", "paint 1>0=1 1>1=-1"),
+    ):
+        assert divided(hopeless) is None, hopeless
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ("erase 5", "mute, mean, patch, scale, softmax, mask, block, pattern, paint, token"),
+        ("mute", "mute, mean, patch"),
+        ("mute five", "a layer and a head such as 5.11"),
+        ("mute 5 at 3", "“mute 23.4”"),  # which of the two would it be?
+        ('token 3 "dog" at 5', '“token 3 "dog"”'),
+        ("scale much", "“scale 2 at 5”"),
+        ("scale 2 at nowhere 5", "a layer such as 5"),
+        ("softmax cold", "softmax, unscaled, hardmax, sigmoid"),
+        ("mask triangle", "causal-window 4"),
+        ("mask window", "window 4"),
+        ("mask causal 3", "window 4"),
+        ("block token 3", "“block key 3, or block pair 10>2”"),
+        ("block pair 3", "“block key 3, or block pair 10>2”"),
+        ("block key -1", "tokens count from 0"),
+        ("pattern zigzag", "uniform, previous, first, self"),
+        ("paint 1>2=0.5", "Divide each by 0.5"),
+        ("paint 1-2", "“paint 10>2=0.7 10>3=0.3 at 5.11”"),
+        ("token dog", '“token 3 "dog"”'),
+        ("token 3 dog", '“token 3 "dog"”'),
+        ("mean 5 over a text", '“mean 23.4 over "a text"”'),
+        ('patch 5 from " "', "patch_from"),
+        ("scale nan", "a finite number"),
+        ("scale -inf at 5", "a finite number"),
+        ("scale 1e999", "a finite number"),
+    ],
+)
+def test_a_bad_line_is_told_what_is_allowed(words, named):
+    with pytest.raises(InputError) as refused:
+        edits_of(words)
+    assert named in str(refused.value)
+
+
+NUMBERS = (
+    *("0", "3", "-1", "+3", "1_0", "1.5", "²", "٣", "½", "Ⅷ", "nan", "inf", "-inf", "1e999", "1e-999", "0x10", "0b1"),
+    *("9" * 30, "9" * 5000, "", " ", "\n", "\x00", "--", ".", "5.", ".5", "1e", "e", "٣.٣", "²>²", "NaN", "∞", "1,5"),
+)
+PARTS = (
+    *("mute", "mean", "patch", "scale", "softmax", "mask", "block", "pattern", "paint", "token", "off", "at", "over"),
+    *("from", "key", "pair", "all", "cross", "window", "blocks", "prefix", "padding", "causal-window", "first", "none"),
+    *('""', '"', '"dog"', '"\\ud800"', '"\\u0000"', '"a\nb"', "'dog'", "\\", ">", "=", "1>2=1", "1>2", "0>0=1", "3.4"),
+    *("1>2=1e999", "1>2=-1e999", "1>2=-1", "1>2=nan", "at 5", "at 5.", " at at", "\t", "😀", "\ud800", *NUMBERS),
+)
+
+
+def hostile_lines():
+    for number in NUMBERS:
+        yield from (
+            *(
+                f"mute {number}",
+                f"mute 5.{number}",
+                f"mute {number}.{number}",
+                f"scale {number}",
+                f"scale 2 at {number}",
+            ),
+            *(f"block key {number}", f"block pair {number}>1", f"block pair 1>{number}", f'token {number} "dog"'),
+            *(f"paint {number}>1=1", f"paint 1>{number}=1", f"paint 1>1={number}", f"paint 1>1=1 at {number}"),
+            *(f"mask window {number}", f"mask blocks {number}", f"mask prefix {number}", f"mask padding {number}"),
+            *(f'mean {number} over "x"', f'patch {number} from "x"', f"pattern first at {number}", f"softmax {number}"),
+        )
+    chance = random.Random(0)
+    for _ in range(4000):
+        yield chance.choice(["", " ", "  "]).join(chance.choices(PARTS, k=chance.randint(0, 6)))
+
+
+def test_no_line_whatsoever_raises_anything_but_an_input_error():
+    model, text = load_model(tiny("BERT"), tokenizer=number_words()), "5 6 7 8 9"
+    taken = capture(model, text)
+    kept = {}
+    for words in hostile_lines():
+        for read in (painted, divided):
+            try:
+                read(words)
+            except InputError:
+                assert read is painted
+        try:
+            edits = edits_of(words)
+            check_edits(taken, edits)
+        except InputError:
+            continue
+        kept[edits] = words
+    assert len(kept) > 40
+    for edits, words in kept.items():  # and what can be read can be said, and done
+        assert every(map(edits_of, lines_of(edits))) == edits, words
+        capture(model, text, edits=edits)
+
+
+def test_half_a_surrogate_is_no_text():
+    for words in ('token 3 "\\ud800"', 'mean 5 over "\\udc00"', 'patch 5 from "a\\ud83d"'):
+        with pytest.raises(InputError):
+            edits_of(words)
+    assert edits_of('token 3 "\\ud83d\\ude00"') == Edits(replace_tokens={3: "😀"})
