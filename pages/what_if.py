@@ -20,16 +20,12 @@ VIEWS = {
     "examples": ("Examples", None),
 }
 
-with st.container(horizontal=True, vertical_alignment="bottom", horizontal_alignment="distribute"):
+title, views = st.columns([5, 7], vertical_alignment="bottom")
+with title:
     show_heading("What if", "Change what heads do, and see what the model then does.")
-    view = menu(
-        "View",
-        state.VIEW,
-        {word: name for word, (name, _) in VIEWS.items()},
-        look="buttons",
-        label_visibility="collapsed",
-        width="content",
-    )
+with views, st.container(horizontal_alignment="right"):
+    names = {word: name for word, (name, _) in VIEWS.items()}
+    view = menu("View", state.VIEW, names, look="buttons", label_visibility="collapsed")
 show = VIEWS[view][1]
 if show is None:
     show_examples()

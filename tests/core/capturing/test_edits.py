@@ -299,7 +299,10 @@ KINDS = {"encoder", "decoder", "cross"}
 @pytest.mark.parametrize(
     ("place", "meant"),
     [
-        *((Place(0, 1, kind), lambda k, layer, head, kind=kind: (k, layer, head) == (kind, 0, 1)) for kind in sorted(KINDS)),
+        *(
+            (Place(0, 1, kind), lambda k, layer, head, kind=kind: (k, layer, head) == (kind, 0, 1))
+            for kind in sorted(KINDS)
+        ),
         *((Place(kind=kind), lambda k, *_, kind=kind: k == kind) for kind in sorted(KINDS)),
         (Place(None, 2, "cross"), lambda kind, _, head: (kind, head) == ("cross", 2)),
         (Place(None, 2), lambda _kind, _layer, head: head == 2),
