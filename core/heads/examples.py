@@ -127,8 +127,8 @@ class Induction:
     plain, by_rival, by_control  the same texts without an edit, and with each of these heads muted
     all_rivals, all_controls     with all of them muted at once
     itself                       with the strongest induction head muted
-    shuffled, shuffled_cut       the loss, without an edit and with `cut`, where the second half is shuffled: what it costs where there
-                                 is nothing to be followed
+    shuffled, shuffled_cut       the loss, without an edit and with `cut`, where the second half is shuffled: what it costs
+                                 where there is nothing to be followed
     """
 
     heads: tuple[OneHead, ...]
