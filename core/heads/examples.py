@@ -127,6 +127,8 @@ class Induction:
     plain, by_rival, by_control  the same texts without an edit, and with each of these heads muted
     all_rivals, all_controls     with all of them muted at once
     itself                       with the strongest induction head muted
+    shuffled, shuffled_cut       the loss, without an edit and with `cut`, where the second half is shuffled: what it costs
+                                 where there is nothing to be followed
     """
 
     heads: tuple[OneHead, ...]
@@ -139,6 +141,8 @@ class Induction:
     by_control: tuple[Repeated, ...]
     all_controls: Repeated
     itself: Repeated
+    shuffled: float
+    shuffled_cut: float
 
     @property
     def cut(self) -> Repeated:
@@ -149,7 +153,7 @@ class Induction:
         return row.loss - self.plain.loss
 
 
-INDUCTION_STEPS = len(SEEDS) * (1 + RIVALS + 1 + CONTROLS + 1 + 1)
+INDUCTION_STEPS = len(SEEDS) * (1 + RIVALS + 1 + CONTROLS + 1 + 1 + 2)
 
 
 def needs_previous(
@@ -170,18 +174,23 @@ def needs_previous(
         raise InputError(f"The probe found no induction head in {model.name} that could be cut off.", field="model")
     heads = _best(found.query(f"layer > {rivals[0].layer}"), "induction", SHOWN)
     controls = _controls(probed, rivals[0])
-    texts = [random_texts(model, LENGTH, seed)[0] for seed in seeds]
+    texts, others = zip(*(random_texts(model, LENGTH, seed) for seed in seeds), strict=True)
     done = 0
 
-    def read(name: str, *muted: OneHead) -> Repeated:
+    def foresee(text: RandomText, muted: tuple[OneHead, ...]) -> tuple[list[Call], float]:
         nonlocal done
+        edits = Edits(mute_heads=[Place(*head) for head in muted])
+        calls, losses = foretold(model, text.ids, edits=edits, start=text.second + 1)
+        done += 1
+        _tell(on_progress, done)
+        return calls, float(losses[: LENGTH - 1].mean())
+
+    def read(name: str, *muted: OneHead) -> Repeated:
         scores, losses = [], []
         for text in texts:
-            calls, loss = foretold(model, text.ids, edits=Repeated(name, muted, (), 0.0).edits, start=text.second + 1)
+            calls, loss = foresee(text, muted)
             scores.append([_induction(calls[head.layer], head.head, text) for head in heads])
-            losses.append(loss[: LENGTH - 1].mean())
-            done += 1
-            _tell(on_progress, done)
+            losses.append(loss)
         return Repeated(name, muted, tuple(np.mean(scores, axis=0).tolist()), float(np.mean(losses)))
 
     previous = dict(zip(_heads_of(probed), probed["previous"].tolist(), strict=True))
@@ -196,6 +205,8 @@ def needs_previous(
         by_control=tuple(read(f"{head} muted", head) for head in controls),
         all_controls=read("all five muted", *controls),
         itself=read(f"{strongest[0]} itself muted", strongest[0]),
+        shuffled=float(np.mean([foresee(text, ())[1] for text in others])),
+        shuffled_cut=float(np.mean([foresee(text, rivals[:1])[1] for text in others])),
     )
 
 

@@ -112,6 +112,7 @@ def induction_table(found: Induction) -> Table:
     def row(one: Repeated, name: str | None = None) -> list[str]:
         return [name or one.name, *(f"{score:.2f}" for score in one.scores), *numbers([one.loss, found.costs(one)])]
 
+    unseen = ["–"] * len(found.heads)
     looks = (f"{one.name}, previous {share:.2f}" for one, share in zip(found.by_rival, found.previous, strict=True))
     rows = [
         row(found.plain),
@@ -120,6 +121,8 @@ def induction_table(found: Induction) -> Table:
         *(row(one, f"{one.name}, control") for one in found.by_control),
         row(found.all_controls),
         row(found.itself),
+        ["shuffled, as it is", *unseen, *numbers([found.shuffled, 0])],
+        [f"shuffled, {found.cut.name}", *unseen, *numbers([found.shuffled_cut, found.shuffled_cut - found.shuffled])],
     ]
     return ["", *map(str, found.heads), "loss, nats", "costs"], rows
 

@@ -133,14 +133,14 @@ def test_which_heads_are_muted(probed, one_seed):
 
 def test_muting_the_head_before_the_induction_head(smollm, twin, one_seed):
     """The loss and the induction score of one text, from the copy's own logits and eager weights."""
-    text, cut, strongest = random_texts(smollm, LENGTH, 0)[0], one_seed.rivals[0], one_seed.heads[0]
+    (text, shuffled), cut, strongest = random_texts(smollm, LENGTH, 0), one_seed.rivals[0], one_seed.heads[0]
 
     def mute(joined):
         joined = joined.clone()
         of_head(joined, cut.head)[:] = 0
         return joined
 
-    def measured():
+    def measured(text=text):
         with torch.inference_mode():
             returned = twin(torch.from_numpy(text.ids)[None], output_attentions=True)
         logits = returned.logits[0].double()
@@ -154,8 +154,11 @@ def test_muting_the_head_before_the_induction_head(smollm, twin, one_seed):
     assert one_seed.plain.loss == pytest.approx(loss, abs=1e-3)
     with before_mixing(twin.model.layers[cut.layer], mute):
         score, loss = measured()
+        _, loss_of_shuffled = measured(shuffled)
     assert one_seed.cut.scores[0] == pytest.approx(score, abs=1e-4)
     assert one_seed.cut.loss == pytest.approx(loss, abs=1e-3)
+    assert one_seed.shuffled_cut == pytest.approx(loss_of_shuffled, abs=1e-3)
+    assert one_seed.shuffled == pytest.approx(measured(shuffled)[1], abs=1e-3)
     assert one_seed.costs(one_seed.cut) == one_seed.cut.loss - one_seed.plain.loss
 
 
@@ -163,6 +166,7 @@ def test_what_muting_it_leads_to(one_seed):
     """The stripe goes and the loss rises, by far more than with all five controls; a head does not need itself to look."""
     assert one_seed.cut.scores[1] < 0.1 < 0.7 < one_seed.plain.scores[1]
     assert one_seed.costs(one_seed.cut) > 3 * one_seed.costs(one_seed.all_controls) > 0
+    assert abs(one_seed.shuffled_cut - one_seed.shuffled) < 0.3  # where nothing is repeated it costs little
     assert one_seed.itself.scores == one_seed.plain.scores
     assert one_seed.costs(one_seed.itself) > 1
     assert [row.muted for row in one_seed.by_control] == [(head,) for head in one_seed.controls]

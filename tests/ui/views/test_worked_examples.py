@@ -60,6 +60,8 @@ def test_induction(kept):
         by_control=(repeated("3.5 muted", other, loss=2.25),),
         all_controls=repeated("all five muted", other, loss=1.5),
         itself=repeated("8.1 itself muted", heads[0], loss=4.0),
+        shuffled=13.0,
+        shuffled_cut=13.25,
     )
     kept.get("induction", lambda: found)
     words, table = shown("induction")
@@ -67,7 +69,8 @@ def test_induction(kept):
         assert part in words
     rows = [line.strip("| ").split(" | ") for line in table.replace("\N{NO-BREAK SPACE}", " ").splitlines()[2:]]
     assert rows[1] == ["3.0 muted, previous 0.90", "0.12", "0.06", "7.500", "5.500"]
-    assert [row[0] for row in rows[4:]] == ["3.5 muted, control", "all five muted", "8.1 itself muted"]
+    assert [row[0] for row in rows[4:7]] == ["3.5 muted, control", "all five muted", "8.1 itself muted"]
+    assert rows[8] == ["shuffled, 3.0 muted", "–", "–", "13.250", "0.250"]
     assert rows[5][-1] == "−0.500"
 
 
