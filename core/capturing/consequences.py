@@ -38,6 +38,18 @@ class Vectors:
     sentence: float
 
 
+def check_finite(capture: Capture) -> None:
+    """Raises InputError for a pass whose numbers some edit has made infinite, as scores multiplied by 1e300 do."""
+    last = (
+        capture.layer_call(capture.layers(kind) - 1, kind) for kind in capture.kinds
+    )  # what was lost before arrives here
+    if not all(part.isfinite().all() for call in last for part in (call.query, call.output)):
+        raise InputError(
+            "With these changes the model's numbers are beyond what it can compute with. Scale by less, or switch one off.",
+            field="edits",
+        )
+
+
 def next_token(before: Capture, after: Capture) -> NextToken:
     """Raises InputError for models without a language-model head."""
     logits = [_needed(capture.logits, capture, "predicts no next token") for capture in (before, after)]

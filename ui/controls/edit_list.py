@@ -35,7 +35,7 @@ def lines() -> list[Line]:
     """The lines that the address asks for, or that this session has."""
     wanted = links.asked(state.EDITS)
     if wanted is not None:
-        _keep([Line.read(text) for text in wanted])
+        _keep([one for one in map(Line.read, wanted) if one.words.strip()])
     return [Line.read(text) for text in st.session_state.get(state.EDITS, ())]
 
 

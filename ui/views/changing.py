@@ -7,7 +7,7 @@ from dataclasses import replace
 import streamlit as st
 
 from core import Capture, InputError
-from core.capturing.consequences import movers, next_token, vectors
+from core.capturing.consequences import check_finite, movers, next_token, vectors
 from core.capturing.edits import Edits, Place
 from core.figures.atlas import metric_grid
 from core.figures.charts import bars
@@ -68,6 +68,8 @@ def _changed(real: RealHead, edits: Edits) -> RealHead | None:
     """The same head in the edited pass; None while it is not wanted."""
     try:
         passed = run_pass(replace(real.request, edits=edits), real.capture.model, None, False)
+        if passed is not None:
+            check_finite(passed[1])
     except InputError as error:
         show_error(error)
         return None

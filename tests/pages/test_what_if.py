@@ -1,0 +1,242 @@
+"""The page "What if": what the list says is what the model does, and what cannot be done is said and kept."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import parse_qs
+
+import numpy as np
+import pytest
+import torch
+from streamlit.testing.v1 import AppTest
+
+from core import Edits, capture
+from core.capturing.edit_lines import edits_of
+from core.capturing.edits import every
+from tests.source_files import ROOT
+from ui import state, stores
+from ui.controls.what_if import CHOICES, Change
+
+MINILM, SMOLLM = "all-MiniLM-L6-v2", "SmolLM2-135M-Instruct"
+FRANCE = "The capital of France is"
+
+
+def opened(page: str = "what_if", **said: str | list[str]) -> AppTest:
+    app = AppTest.from_file(str(ROOT / "ui/shell.py"), default_timeout=120)
+    if page != "step_by_step":  # which opens by itself
+        app.switch_page(f"../pages/{page}.py")
+    for name, value in ({state.TEXT: FRANCE} | said).items():
+        app.query_params[name] = value
+    return ran(app)
+
+
+def ran(app: AppTest) -> AppTest:
+    app.run()
+    assert not app.exception, app.exception
+    return app
+
+
+def choose(app: AppTest, key: str, value: object) -> AppTest:
+    app.get_by_key(key).set_value(value)
+    return ran(app)
+
+
+def press(app: AppTest, label: str) -> AppTest:
+    next(button for button in app.button if button.label == label).click()
+    return ran(app)
+
+
+def words(app: AppTest) -> str:
+    said = "\n".join(part.value for part in (*app.markdown, *app.caption, *app.info, *app.error))
+    return said.replace("\\", "").replace(":small[]", "")
+
+
+def address(app: AppTest, key: str = state.EDITS) -> list[str]:
+    said = app.query_params.get(key, [])
+    return [said] if isinstance(said, str) else said
+
+
+def listed(app: AppTest) -> list[str]:
+    return [box.label.replace("\\", "") for box in app.checkbox if not box.key.startswith(state.PAINTING)]
+
+
+def turned(edits: Edits) -> tuple[float, float]:
+    """By how much MiniLM's sentence vector turns, and the token's that turns most: computed by torch."""
+    model = stores.model(MINILM)
+    one, two = (torch.tensor(capture(model, FRANCE, edits=these).vectors).double() for these in (None, edits))
+    cosine = torch.nn.functional.cosine_similarity
+    return float(1 - cosine(one.mean(dim=0), two.mean(dim=0), dim=0)), float((1 - cosine(one, two)).max())
+
+
+def says_it_turned(app: AppTest, edits: Edits) -> None:
+    said = re.findall(r"\*\*([0-9.]+(?:e[−-][0-9]+)?)\*\*", words(app).partition("has turned by")[2])
+    for number, expected in zip(said[:2], turned(edits), strict=True):
+        digits = {"rel": 0.05, "abs": 0} if "e" in number else {"abs": 0.0005}
+        assert float(number.replace("−", "-")) == pytest.approx(expected, **digits)
+
+
+def test_at_first_nothing_is_changed_and_fields_add_to_the_list() -> None:
+    app = opened()
+    assert "Nothing is changed yet" in words(app)
+    assert not app.error
+    assert "has turned" not in words(app).replace("How far each token's vector has turned", "")
+    press(app, "Add")
+    assert address(app) == ["mute 5.11"]
+    choose(app, state.NEW_PLACE, "layer")
+    press(app, "Add")
+    choose(app, state.NEW_EDIT, "scale")
+    choose(app, state.NEW_FACTOR, 0.5)
+    choose(app, state.NEW_PLACE, "all")
+    press(app, "Add")
+    assert listed(app) == address(app) == ["mute 5.11", "mute 5", "scale 0.5"]
+    says_it_turned(app, Edits(mute_heads={(5, 11), 5}, scale_by=0.5))
+    press(app, "Reset")
+    assert listed(app) == address(app) == []
+    assert "Nothing is changed yet" in words(app)
+
+
+# What each kind of change adds by its fields as they open, with query 3 and key 1 chosen; other fields by name.
+FIELDS = {
+    "mute": "mute 2.3",
+    "scale": "scale 2 at 2.3",
+    "mask": "mask none at 2.3",
+    "key": "block key 1 at 2.3",
+    "pair": "block pair 3>1 at 2.3",
+    "pattern": "pattern uniform at 2.3",
+    "softmax": "softmax unscaled at 2.3",
+    "mean": 'mean 2.3 over "The animal didn\'t cross the street because it was too tired."',
+    "patch": 'patch 2.3 from "The capital of Italy is"',
+    "paint": "paint 3>1=0.5 3>0=0.5 at 2.3",
+}
+
+
+def test_every_change_that_is_offered_can_be_made() -> None:
+    app = opened(layer="2", head="3", query="3", key="1")
+    offered = app.get_by_key(state.NEW_EDIT).options
+    assert len(offered) == len(FIELDS)
+    for kind, line in FIELDS.items():
+        choose(app, state.NEW_EDIT, kind)
+        if kind == "patch":
+            choose(app, state.NEW_TEXT, "The capital of Italy is")
+        if kind == "paint":
+            assert next(button for button in app.button if button.label == "Add").disabled
+            choose(app, state.NEW_CELLS, "3>1=0.5 3>0=0.5")
+        press(app, "Add")
+        assert address(app) == [line]
+        assert "Not applied" not in words(app)
+        says_it_turned(app, edits_of(line))
+        press(app, "Reset")
+
+
+def test_a_change_that_does_not_fit_waits_for_a_model_that_it_fits() -> None:
+    app = opened(**{state.EDITS: ["mute 23.4"]})
+    assert "Not applied. There is no layer 23: they run from 0 to 5." in words(app)
+    assert not app.error
+    choose(app, state.MODEL, SMOLLM)
+    assert "Not applied" not in words(app)
+    assert "Next token “·Paris”: **77.3%** → **14.1%**" in words(app)
+    assert address(app) == ["mute 23.4"]
+    choose(app, state.MODEL, MINILM)
+    assert "Not applied" in words(app)
+    assert listed(app) == ["mute 23.4"]
+
+
+def test_that_all_heads_are_muted_is_said() -> None:
+    said = "All heads are muted: no token learns anything from another one."
+    assert said in words(opened(**{state.EDITS: ["mute all"]}))
+    assert said in words(opened(**{state.EDITS: [f"mute {layer}" for layer in range(6)]}))
+    assert said not in words(opened(**{state.EDITS: [f"mute {layer}" for layer in range(5)]}))
+    assert said not in words(opened(**{state.EDITS: ["off mute all"]}))
+
+
+def test_numbers_beyond_what_can_be_computed_with_are_said() -> None:
+    app = opened(**{state.EDITS: ["scale 1e308", "mute 1.1"]})
+    (error,) = app.error
+    assert "beyond what it can compute with" in error.value
+    assert "nan" not in words(app)
+    app.checkbox[0].uncheck()
+    assert not ran(app).error
+    says_it_turned(app, Edits(mute_heads={(1, 1)}))
+
+
+def test_a_row_that_does_not_sum_to_one_is_divided_on_the_page() -> None:
+    app = opened(**{state.EDITS: ["paint 1>2=3 1>0=1 at 5.11"]})
+    assert "Not applied. The painted row of query 1 sums to 4" in words(app)
+    press(app, "Divide each row by its sum")
+    assert address(app) == ["paint 1>0=0.25 1>2=0.75 at 5.11"]
+    says_it_turned(app, Edits(pattern={(5, 11): {1: {0: 0.25, 2: 0.75}}}))
+
+
+def test_the_views_are_reached_by_menu_and_by_link_and_the_list_stays() -> None:
+    app = opened(**{state.EDITS: ["mute 5.11", "off mute 2"]})
+    shown = {
+        "matter": "Each head muted in turn",
+        "patch": "Type another text of the same length",
+        "compare": "nats apart on average",
+        "change": "The sentence vector has turned",
+    }
+    for view, said in shown.items():
+        choose(app, state.VIEW, view)
+        assert said in words(app), view
+        assert said in words(opened(**{state.VIEW: view, state.EDITS: ["mute 5.11"]})), view
+        assert address(app, state.VIEW) == ([] if view == "change" else [view])
+    assert listed(app) == address(app)[:1] + ["mute 2"]
+    assert address(app) == ["mute 5.11", "off mute 2"]
+
+
+MARKUP = 'token 3 "<b>x</b> $y$ *a* :smile: `q`"'
+
+
+def test_markup_in_lines_and_tokens_is_text() -> None:
+    app = opened(**{state.TEXT: "<b> $y$ *a* :smile: `q`", state.EDITS: [MARKUP, "mute 5"]})
+    assert listed(app)[0] == MARKUP
+    (pills,) = [group for group in app.get("button_group") if group.key == state.TOKEN_AT]
+    pills.set_value(list(range(20))[1])
+    ran(app)
+    said = [part.value for part in (*app.markdown, *app.caption)] + [box.label for box in app.checkbox] + pills.options
+    for one in said:
+        assert not re.search(r"(?<!\\)(<b>|\$y|\*a\*|:smile:|`q)", one), one
+
+
+# --- from the page Step by step
+
+
+def link_to_here(app: AppTest) -> dict[str, list[str]] | None:
+    found = [link.proto for link in app.get("page_link") if link.proto.page == "what_if"]
+    assert len(found) <= 1
+    return parse_qs(found[0].query_string) if found else None
+
+
+def test_the_switches_of_step_by_step_lead_here() -> None:
+    there = {"layer": "2", "head": "3"}
+    assert link_to_here(opened("step_by_step", **there)) is None
+    app = opened("step_by_step", scaling="false", mask="causal-window", size="2", **there)
+    said = link_to_here(app)
+    assert said is not None
+    assert said[state.EDITS] == ["softmax unscaled at 2.3", "mask causal-window 2 at 2.3"]
+    assert {name: said[name] for name in ("text", "model", "layer", "head")} == {
+        "text": [FRANCE],
+        "model": [MINILM],
+        "layer": ["2"],
+        "head": ["3"],
+    }
+    page = opened(**said)
+    assert listed(page) == said[state.EDITS]
+    says_it_turned(page, Edits(softmax={(2, 3): "unscaled"}, mask={(2, 3): "causal-window 2"}))
+    typed = opened("step_by_step", mask="own", grid="\n".join(["1,1,1,0,0,0,0"] * 7), **there)
+    assert link_to_here(typed) is None  # no line says such a mask
+
+
+@pytest.mark.parametrize("mask", CHOICES)
+@pytest.mark.parametrize("scaling", [True, False])
+def test_the_lines_of_the_switches_are_the_same_change(mask: str, scaling: bool) -> None:
+    change = Change(scaling, mask, 2)
+    model = stores.model(MINILM)
+    lines = change.lines(2, 3, None)
+    assert lines is not None
+    edited = capture(model, FRANCE, edits=every(map(edits_of, lines))).trace(2, 3)
+    head = change.of(capture(model, FRANCE).head(2, 3))
+    switched = head.trace(range(head.shape[0]))
+    np.testing.assert_array_equal(edited.mask, switched.mask)
+    np.testing.assert_allclose(edited.weights, switched.weights, atol=1e-6)
+    assert bool(lines) == ((mask, scaling) not in {("given", True), ("own", True)})
