@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from core import Edits, load_model
+from core.capturing.edit_lines import VERBS, edits_of
 from core.capturing.losses import next_token_losses
 from core.heads.examples import (
     LANGUAGE_MODEL,
@@ -90,6 +91,14 @@ def write() -> None:
         before, _, rest = text.partition(begin)
         text = f"{before}{begin}{section(name, measured)}{end}{rest.partition(end)[2]}"
     DOC.write_text(text, encoding="utf-8")
+
+
+def test_every_line_of_the_table_says_the_edits_beside_it():
+    rows = re.findall(r"^\| `([^`]+)` \| `([^`]+)` \|", DOC.read_text(encoding="utf-8"), flags=re.M)
+    verbs = {line.split()[0] for line, _ in rows}
+    assert verbs == {*VERBS}
+    for line, python in rows:
+        assert repr(edits_of(line)).replace("'", '"') == f"Edits({python})"
 
 
 if __name__ == "__main__" and sys.argv[1:] == ["--write"]:

@@ -30,9 +30,9 @@ _CELL = re.compile(r"^(\d+)>(\d+)(?:=([\d.eE+-]+))?$")
 def edits_of(line: str) -> Edits:
     """The change that a line says. Raises InputError for a line that says none, or one that no model could do."""
     found = _LINE.match(line.strip())
-    read = None if found is None else _VERBS.get(found["verb"])
+    read = None if found is None else VERBS.get(found["verb"])
     if found is None or read is None:
-        raise InputError(f"“{line}” is no change: it begins with one of {', '.join(_VERBS)}.", field="edits")
+        raise InputError(f"“{line}” is no change: it begins with one of {', '.join(VERBS)}.", field="edits")
     with _told(line, found["verb"]):
         if found["place"] is not None and found["verb"] in _WITHOUT_TAIL:
             raise ValueError(found["place"])
@@ -212,7 +212,8 @@ def _token(what: str, _: Place) -> Edits:
     return Edits(replace_tokens={int(position): text})
 
 
-_VERBS: dict[str, Callable[[str, Place], Edits]] = {
+# The first word of every line.
+VERBS: dict[str, Callable[[str, Place], Edits]] = {
     "mute": lambda what, _: Edits(mute_heads={_place(what)}),
     "mean": _mean,
     "patch": _patch,

@@ -107,7 +107,7 @@ class Edits:
 
     def __post_init__(self) -> None:
         for name in ("mute_heads", "mean_heads", "patch_heads"):
-            self._set(name, frozenset(map(_place, getattr(self, name))))
+            self._set(name, frozenset(map(_place, _several(name, getattr(self, name)))))
         for name, value_of in _BY_PLACE.items():
             by_place = _by_place(getattr(self, name), value_of)
             self._set(name, tuple((place, value) for place, value in by_place if value != ()))
@@ -168,6 +168,17 @@ def every(edits: Iterable[Edits]) -> Edits:
 
 
 # --- fields in their one form
+
+
+def _several(name: str, places: Any) -> Any:
+    """(23, 4) may be meant as one head or as two layers: where it stands for several places it is refused."""
+    if isinstance(places, tuple) and len(places) == 2 and all(isinstance(one, Integral) for one in places):
+        layer, head = places
+        raise InputError(
+            f"{name} takes several places: write {{({layer}, {head})}} for one head, {{{layer}, {head}}} for two layers.",
+            field="layer",
+        )
+    return places
 
 
 def _place(where: Where) -> Place:

@@ -739,3 +739,9 @@ def test_the_head_that_knows_paris(smollm):
     assert paris(Edits(mute_heads={(23, 4)})) == pytest.approx(0.141, abs=0.005)
     assert paris(Edits(scale_by=2.0)) == pytest.approx(0.129, abs=0.005)
     assert paris() == pytest.approx(0.772, abs=0.005)
+
+
+def test_one_head_is_not_mistaken_for_two_layers():
+    with pytest.raises(InputError, match=r"\{\(23, 4\)\} for one head, \{23, 4\} for two layers"):
+        Edits(mute_heads=(23, 4))
+    assert Edits(mute_heads=[23, 4]) == Edits(mute_heads={Place(23), Place(4)})
