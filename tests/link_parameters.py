@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -66,22 +66,26 @@ def found_on_every_page() -> dict[str, Found]:
     with tempfile.TemporaryDirectory() as folder:
         randomised(t.BartForConditionalGeneration(t.BartConfig(**SEQ2SEQ))).save_pretrained(folder)
         number_words().save_pretrained(folder)
-        # What one can only type: a model with an encoder and a decoder, and a text that is too long for it.
-        typed = {state.MODEL: folder, state.TEXT: "5 " * (SEQ2SEQ["max_position_embeddings"] + 1)}
+        # What one can only type: a model with an encoder and a decoder, and a text that is too long for it; a text whose next
+        # token it predicts; and a second text as long as the first.
+        typed = (
+            {state.MODEL: folder, state.TEXT: "5 " * (SEQ2SEQ["max_position_embeddings"] + 1)},
+            {state.MODEL: folder, state.TEXT: "5 6", state.VIEW: "matter"},
+            {state.SOURCE_TEXT: "The animal didn't cross the street because it was too wide.", state.VIEW: "patch"},
+        )
         with mock.patch("streamlit.plotly_chart"):  # says nothing of addresses, and takes a fifth of the time
             return {title: found_on(page, typed) for title, page in pages().items()}
 
 
-def found_on(page: Path, typed: Address) -> Found:
-    """typed: what is tried where all these fields are there."""
+def found_on(page: Path, typed: Sequence[Address]) -> Found:
+    """typed: what is tried where all these fields are there, or have been."""
     found: Found = {}
     waiting: deque[Address] = deque([{}])
     tried: list[Address] = []
     while waiting:
         address = waiting.popleft()
         offered, names = opened(page, address, found)
-        if typed.keys() <= names:
-            offered.append(typed)
+        offered += [one for one in typed if one.keys() <= names | found.keys()]
         for choice in offered:
             if choice not in tried:
                 tried.append(choice)
