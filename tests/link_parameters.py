@@ -22,6 +22,7 @@ from tests.source_files import ROOT
 from ui import lessons, links, state
 
 Address = dict[str, str]
+MANY = 12  # numbers in an address that are not listed one by one
 
 
 @dataclass
@@ -73,7 +74,11 @@ def found_on_every_page() -> dict[str, Found]:
             {state.MODEL: folder, state.TEXT: "5 6", state.VIEW: "matter"},
             {state.SOURCE_TEXT: "The animal didn't cross the street because it was too wide.", state.VIEW: "patch"},
         )
-        with mock.patch("streamlit.plotly_chart"):  # says nothing of addresses, and takes a fifth of the time
+        # Pictures and what worked examples measure say nothing of addresses, and take half of the time.
+        with (
+            mock.patch("streamlit.plotly_chart"),
+            mock.patch("ui.views.worked_examples.progress.run", return_value=None),
+        ):
             return {title: found_on(page, typed) for title, page in pages().items()}
 
 
@@ -206,6 +211,8 @@ def in_words(one: Parameter) -> str:
     said = [_named(word, one) for word in named if "." not in word]
     if counted == list(range(len(counted))) and len(counted) > 1:
         said.append("0, 1, 2 … as many as there are")
+    elif len(counted) > MANY:
+        said.append("a number")
     else:
         said += [_named(str(number), one) for number in counted]
     heads = [word for word in named if "." in word]  # layer.head
