@@ -26,9 +26,10 @@ from core.heads.examples import (
     Said,
     pronoun_steps,
 )
-from ui import progress, state, stores
+from ui import state, stores
 from ui.controls.menu import menu
 from ui.markdown import quoted
+from ui.progress import OnProgress, run
 from ui.views.tables import numbers, table
 
 REPEATED = "seven green doors and a cold river seven green doors and a cold river"
@@ -42,7 +43,7 @@ class Example(Generic[Found]):
     for whoever goes on from there."""
 
     title: str
-    measure: Callable[[progress.OnProgress], Found]
+    measure: Callable[[OnProgress], Found]
     passes: Callable[[], int]
     words: Callable[[Found], str]
     table: Callable[[Found], Table]
@@ -54,7 +55,7 @@ def show_examples() -> None:
     titles = {name: example.title for name, example in EXAMPLES.items()}
     chosen = menu("Worked example", state.EXAMPLE, titles, look="buttons", label_visibility="collapsed")
     example = EXAMPLES[chosen]
-    found = progress.run(example.measure, ("worked example", chosen), "Measuring", example.passes(), unit="pass")
+    found = run(example.measure, ("worked example", chosen), "Measuring", example.passes(), unit="pass")
     if found is not None:
         st.markdown(example.words(found))
         table(*example.table(found))
