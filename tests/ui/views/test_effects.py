@@ -81,10 +81,10 @@ def test_layers_and_tokens_as_bars() -> None:
 def test_patching_two_texts() -> None:
     app = shown(FRANCE, "SmolLM2-135M-Instruct", "patching", layer=23, head=4)
     assert "Type another text" in words(app)
-    other = app.get_by_key(state.OTHER_TEXT)
+    other = app.get_by_key(state.SOURCE_TEXT)
     checked(other.set_value("The capital of Liechtenstein is").run())
     assert "has 5, the other one 8" in app.error[0].value.replace("\\", "")
-    checked(app.get_by_key(state.OTHER_TEXT).set_value("The capital of Italy is").run())
+    checked(app.get_by_key(state.SOURCE_TEXT).set_value("The capital of Italy is").run())
     assert not app.error
     assert "Head 23.4 moves the answer by **95.8%** of the way" in words(app)
     assert "**38.0%**" in words(app)
