@@ -13,10 +13,10 @@ from ui.views.scene import choose_head, choose_text
 from ui.views.worked_examples import show_examples
 
 VIEWS = {
-    "change": ("Change something", show_changing),
+    "change": ("Change", show_changing),
     "matter": ("Which heads matter", show_effects),
-    "patch": ("Patch between texts", show_patching),
-    "compare": ("Compare two heads", show_comparison),
+    "patch": ("Patch", show_patching),
+    "compare": ("Compare", show_comparison),
     "examples": ("Examples", None),
 }
 

@@ -127,7 +127,9 @@ def pooled_heatmap(
     limit = _largest(drawn.values) if limit is None else limit
     narrow = compact or width < NARROW
     size = 11 if compact else 12 if narrow else 14
-    colour_bar = 12 if scale == "permission" else 50 if narrow else 66  # and its numbers
+    colour_bar = (
+        12 if scale == "permission" else 66 if not narrow else 58 if scale == "signed" else 50
+    )  # and its numbers
     margins = _margins(shape, rows, columns, size, titled=not compact) | {"r": colour_bar}
     room = width - margins["l"] - margins["r"]
     prints = not compact and shape[0] <= PRINTED_CELLS and shape[1] <= printed
