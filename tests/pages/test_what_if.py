@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 from urllib.parse import parse_qs
 
 import numpy as np
 import pytest
 import torch
+import transformers as t
 from streamlit.testing.v1 import AppTest
 
-from core import Edits, capture
+from core import Edits, Place, capture
 from core.capturing.edit_lines import edits_of
 from core.capturing.edits import every
+from tests.core.tiny_models import SEQ2SEQ, number_words, randomised
 from tests.source_files import ROOT
 from ui import state, stores
 from ui.controls.what_if import CHOICES, Change
@@ -85,11 +89,11 @@ def test_at_first_nothing_is_changed_and_fields_add_to_the_list() -> None:
     choose(app, state.NEW_PLACE, "layer")
     press(app, "Add")
     choose(app, state.NEW_EDIT, "scale")
-    choose(app, state.NEW_FACTOR, 0.5)
+    choose(app, state.NEW_FACTOR, 0.12345678)
     choose(app, state.NEW_PLACE, "all")
     press(app, "Add")
-    assert listed(app) == address(app) == ["mute 5.11", "mute 5", "scale 0.5"]
-    says_it_turned(app, Edits(mute_heads={(5, 11), 5}, scale_by=0.5))
+    assert listed(app) == address(app) == ["mute 5.11", "mute 5", "scale 0.12345678"]
+    says_it_turned(app, Edits(mute_heads={(5, 11), 5}, scale_by=0.12345678))
     press(app, "Reset")
     assert listed(app) == address(app) == []
     assert "Nothing is changed yet" in words(app)
@@ -182,6 +186,23 @@ def test_the_views_are_reached_by_menu_and_by_link_and_the_list_stays() -> None:
         assert address(app, state.VIEW) == ([] if view == "change" else [view])
     assert listed(app) == ["mute 5.11", "mute 2"]
     assert address(app) == ["mute 5.11", "off mute 2"]
+
+
+def test_the_turned_vectors_of_an_encoder_decoder_are_those_that_it_has_written(tmp_path) -> None:
+    randomised(t.BartModel(t.BartConfig(**SEQ2SEQ))).save_pretrained(tmp_path)
+    number_words().save_pretrained(tmp_path)
+    said = {state.MODEL: str(tmp_path), state.TEXT: "5 6 7 8 9 10", state.TARGET: "3 4", state.KIND: "cross"}
+    app = opened(**said, **{state.EDITS: ["mute cross 1.2"]})
+    (chart,) = [chart.proto for chart in app.get("plotly_chart") if chart.proto.id.endswith(state.picture("outcome"))]
+    (turned,) = json.loads(chart.spec)["data"]
+    assert turned["customdata"] == ["1", "3", "4"]  # after its start token
+    before, after = (
+        capture(stores.model(str(tmp_path)), "5 6 7 8 9 10", target="3 4", edits=edits)
+        for edits in (None, Edits(mute_heads={Place(1, 2, "cross")}))
+    )
+    cosine = torch.nn.functional.cosine_similarity(*(torch.tensor(one.vectors).double() for one in (before, after)))
+    drawn = np.frombuffer(base64.b64decode(turned["y"]["bdata"]), turned["y"]["dtype"])
+    np.testing.assert_allclose(drawn, 1 - cosine, atol=1e-6)
 
 
 MARKUP = 'token 3 "<b>x</b> $y$ *a* :smile: `q`"'

@@ -203,7 +203,8 @@ def _show_outcome(before: Capture, after: Capture) -> None:
     elif before.vectors is not None and len(before.vectors) <= LABELLED:
         st.markdown("**How far each token's vector has turned**, 1 − cosine")
         turned = vectors(before, after).tokens
-        figure = bars(before.tokens()[0], {"1 − cosine": turned}, y="1 − cosine", printed=False)
+        read = before.tokens(before.kinds[-1])[0]  # of an encoder-decoder, what the decoder has written
+        figure = bars(read, {"1 − cosine": turned}, y="1 − cosine", printed=False)
         alt = "Bars: how far the final vector of each token has turned."
     else:
         return

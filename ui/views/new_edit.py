@@ -68,7 +68,7 @@ def _details(what: str, real: RealHead, cell: tuple[int, int]) -> str | None:
                 width=130,
                 label_visibility="collapsed",
             )
-            return f"{factor:g}"
+            return f"{factor:.10g}"
         case "softmax":
             return menu("Softmax", state.NEW_SOFTMAX, SOFTMAX_NAMES, width=230, label_visibility="collapsed")
         case "mask":
