@@ -143,7 +143,7 @@ def test_what_the_model_writes_on(visit, smollm, france, muted):
 def test_which_heads_matter_and_patching(visit, minilm):
     app = visit(link(view="matter"))
     app.shows({"atlas": grid(head_effects(minilm, FRANCE), "effect")}).idle()
-    app.press(state.VIEW, "Patch between texts").idle().write(state.SOURCE_TEXT, ITALY)
+    app.press(state.VIEW, "Patch").idle().write(state.SOURCE_TEXT, ITALY)
     app.shows({"atlas": grid(patch_effects(minilm, FRANCE, ITALY), "moved")}).idle()
     app.click_cell("atlas", 3, 1)
     app.until(lambda: (app.value(state.LAYER), app.value(state.HEAD)) == ("3", "1"), "the head is not chosen")

@@ -22,7 +22,7 @@ from ui.controls import edit_list
 from ui.markdown import plain, quoted, show_error
 from ui.progress import run
 from ui.views.certificate import show_certificate
-from ui.views.comparing import Paired, compared_heads, show_pictures
+from ui.views.comparing import Paired, compared_heads, comparing_all, show_pictures
 from ui.views.heads_grid import choose
 from ui.views.new_edit import choose_new_edit
 from ui.views.pictures import show_heatmap
@@ -223,6 +223,7 @@ def _show_changed_heads(real: RealHead, changed: RealHead) -> None:
             ("changed heads", of, other),
             "Comparing every head",
             real.capture.layers(real.kind),
+            announce=lambda: comparing_all(real.capture, real.kind),
         )
     )
     if values is None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from streamlit.delta_generator import DeltaGenerator
 from streamlit.errors import StreamlitAPIException
 
-from core import InputError
+from core import Capture, InputError
 from core.attention.ledger import strongest_of
 from core.attention.pooling import Pooled
 from core.figures.compared import Part, Side, compared_figures, strongest_colours
@@ -22,6 +22,7 @@ from core.heads.comparing import Compared, HeadPair
 from core.heads.likeness import PAIRS
 from core.heads.views import around
 from core.models.catalogue import CATALOGUE
+from core.models.modules import Kind
 from ui import state, stores
 from ui.components import pin
 from ui.controls.menu import menu
@@ -320,11 +321,6 @@ def _show_heads_like(real: RealHead, other: RealHead | None) -> None:
     texts = (real.request,) if other is None or other.request == real.request else (real.request, other.request)
     request = stores.LikenessRequest(real.of, texts)
     st.markdown(f"**Heads like {real.layer}.{real.head}**")
-    capture = real.capture
-    queries, keys = capture.shape(real.kind)
-    layers, heads = capture.layers(real.kind), capture.heads(real.kind)
-    seconds = CELL_SECONDS * len(texts) * layers * heads * queries * keys
-    words = f"Comparing {layers * heads} heads over {queries:,} tokens takes about {seconds:.0f} s."
     table: pd.DataFrame | None
     if request in stores.likenesses:
         table = stores.likeness(request)
@@ -333,8 +329,8 @@ def _show_heads_like(real: RealHead, other: RealHead | None) -> None:
             lambda on_progress: stores.likeness(request, on_progress),
             request,
             "Comparing every head",
-            len(texts) * layers,
-            announce=lambda: (seconds, words),
+            len(texts) * real.capture.layers(real.kind),
+            announce=lambda: comparing_all(real.capture, real.kind, len(texts)),
         )
     if table is None:
         return
@@ -352,6 +348,14 @@ def _show_heads_like(real: RealHead, other: RealHead | None) -> None:
     st.caption(
         f"The {len(listed)} of {len(table)} heads nearest to it, by mean divergence on {over}. Mark a row to compare."
     )
+
+
+def comparing_all(capture: Capture, kind: Kind, times: int = 1) -> tuple[float, str]:
+    """The seconds that comparing every head with another takes, so many times over, and a sentence about it."""
+    queries, keys = capture.shape(kind)
+    heads = capture.layers(kind) * capture.heads(kind)
+    seconds = CELL_SECONDS * times * heads * queries * keys
+    return seconds, f"Comparing {heads} heads over {queries:,} tokens takes about {seconds:.0f} s."
 
 
 def _choose_row(listed: pd.DataFrame) -> None:
