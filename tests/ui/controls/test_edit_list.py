@@ -186,7 +186,8 @@ def test_markup_in_a_line_is_text():
 
 
 def test_an_address_has_its_bounds():
-    page = opened("", "off ", *(f"block pair {number}>0" for number in range(2 * MAX_LINES)), "mute 1")
+    page = opened(*(f"block pair {number}>0" for number in range(2 * MAX_LINES)), "", "off ", "mute 1")
     assert len(page.checkbox) == MAX_LINES
+    assert all(words for words, _ in boxes(page))
     assert boxes(page)[-1] == ("mute 1", True)
     assert edits(page) == Edits(mute_heads={1})  # of the others, only those beyond the text are left
