@@ -22,7 +22,14 @@ from core.capturing.rows import Rows, head_edit, head_permissions, head_scale, r
 from core.capturing.weights_only import NoAttentionError, require_weights
 from core.errors import InputError, WeightsOnlyError
 from core.models.calls import Call, wide
-from core.models.inputs import all_inputs, image_inputs, patch_grid, replaced_tokens, text_inputs
+from core.models.inputs import (
+    all_inputs,
+    image_inputs,
+    patch_grid,
+    replaced_tokens,
+    require_same_length,
+    text_inputs,
+)
 from core.models.model import Model
 from core.models.modules import Kind
 from core.models.tokens import token_texts
@@ -245,7 +252,7 @@ def capture(
             model, text, pair=pair, target=target, input_ids=input_ids, max_tokens=max_tokens, truncate=truncate
         )
     if edits is not None and edits.patch_heads and "input_ids" in inputs:
-        _refuse_other_length(model, edits.patch_from, inputs["input_ids"].shape[1])
+        _refuse_other_length(model, edits.patch_from, inputs["input_ids"][0].tolist())
     return read(model, inputs, edits, on_progress)
 
 
@@ -297,7 +304,7 @@ def edited_pass(
 def check_edits(capture: Capture, edits: Edits) -> None:
     """Raises InputError, as `capture` does, for edits that cannot be made in such a pass. No pass is run."""
     if edits.patch_heads:
-        _refuse_other_length(capture.model, edits.patch_from, len(capture.input_ids))
+        _refuse_other_length(capture.model, edits.patch_from, capture.input_ids)
     inputs = {"input_ids": torch.tensor([capture.input_ids])} if capture.input_ids else {}
     replaced_tokens(capture.model, inputs, dict(edits.replace_tokens))
     if edits.mean_heads:
@@ -315,14 +322,9 @@ def _outputs(capture: Capture) -> Callable[[Kind, int], torch.Tensor]:
     return lambda kind, layer: capture.layer_call(layer, kind).output[0]
 
 
-def _refuse_other_length(model: Model, text: str | None, tokens: int) -> None:
-    other = _other_inputs(model, text, "patch_from")["input_ids"].shape[1]
-    if other != tokens:
-        raise InputError(
-            f"The other text has {other:,} tokens and this one {tokens:,}: heads can be patched between texts of equally many. "
-            f"Add or leave out a word.",
-            field="patch_from",
-        )
+def _refuse_other_length(model: Model, text: str | None, ids: Sequence[int]) -> None:
+    other = _other_inputs(model, text, "patch_from")["input_ids"][0].tolist()
+    require_same_length(model, ids, other, field="patch_from")
 
 
 def _other_pass(model: Model, text: str | None, field: str, inputs: dict[str, torch.Tensor]) -> Capture:

@@ -22,7 +22,7 @@ from core.capturing.branching import Branches, PassOver, batches
 from core.errors import InputError
 from core.heads.effects import check_head, check_token, table
 from core.models.calls import Call
-from core.models.inputs import all_inputs
+from core.models.inputs import all_inputs, require_same_length
 from core.models.model import Model
 from core.models.modules import Kind
 from core.models.tokens import token_texts
@@ -89,7 +89,7 @@ class Patching:
     ) -> None:
         limit = {"max_tokens": max_tokens, "truncate": truncate}
         read = [all_inputs(model, words, target=target, **limit) for words in (text, source)]
-        _check_lengths(model, *(inputs["input_ids"][0].tolist() for inputs in read))
+        require_same_length(model, *(inputs["input_ids"][0].tolist() for inputs in read), field="source")
         self._pass, other = (Branches(model, inputs) for inputs in read)
         self._sources = other.calls
         self.nbytes = self._pass.nbytes + other.nbytes
@@ -184,22 +184,6 @@ class Patching:
 
     def _moved(self, answers: Tensor | None) -> list[float]:
         return [] if answers is None else ((answers.double() @ self._line - self._start) / self._whole).tolist()
-
-
-def _check_lengths(model: Model, text: list[int], source: list[int]) -> None:
-    if len(text) == len(source):
-        return
-    longer = "The text" if len(text) > len(source) else "The other text"
-    place = next((at for at, ids in enumerate(zip(text, source, strict=False)) if ids[0] != ids[1]), None)
-    differ = ""
-    if place is not None:
-        one, other = (token_texts(model.tokenizer, ids)[place] for ids in (text, source))
-        differ = f" They first differ at token {place}: “{one}” and “{other}”."
-    raise InputError(
-        f"Patching needs two texts of as many tokens. The text has {len(text)}, the other one {len(source)}. {longer} is "
-        f"longer.{differ} Replace words by others of as many tokens.",
-        field="source",
-    )
 
 
 def _answers(model: Model, logits: Tensor, wanted: tuple[int, int] | None) -> tuple[int, int]:

@@ -110,6 +110,26 @@ def _one_token(model: Model, text: str, before: str) -> int:
     )
 
 
+def require_same_length(model: Model, ids: Sequence[int], other: Sequence[int], *, field: str) -> None:
+    """Raises InputError, naming both numbers of tokens and where they begin to differ, for texts of different length.
+
+    Heads are patched token by token, so that each needs its counterpart.
+    """
+    if len(ids) == len(other):
+        return
+    longer = "The text" if len(ids) > len(other) else "The other text"
+    place = next((at for at, pair in enumerate(zip(ids, other, strict=False)) if pair[0] != pair[1]), None)
+    differ = ""
+    if place is not None:
+        one, two = (token_texts(model.tokenizer, side)[place] for side in (ids, other))
+        differ = f" They first differ at token {place}: “{one}” and “{two}”."
+    raise InputError(
+        f"Patching needs two texts of as many tokens. The text has {len(ids):,}, the other one {len(other):,}. {longer} is "
+        f"longer.{differ} Replace words by others of as many tokens.",
+        field=field,
+    )
+
+
 def target_ids(
     model: Model, target: str | None, max_tokens: int | None = None, truncate: bool = False
 ) -> tuple[int, ...]:

@@ -699,7 +699,7 @@ def test_what_no_model_could_do(make, field, words):
         ("Llama", Edits(pattern={0: {11: {0: 1.0}}}), "query", "no query 11"),
         ("Llama", Edits(replace_tokens={11: "5"}), "replace_tokens", "no token 11"),
         ("Llama", Edits(replace_tokens={0: "5 6"}), "replace_tokens", "2 tokens"),
-        ("Llama", Edits(patch_heads={0}, patch_from=LONGER), "patch_from", "15 tokens and this one 11"),
+        ("Llama", Edits(patch_heads={0}, patch_from=LONGER), "patch_from", "has 11, the other one 15"),
         ("Llama", Edits(mean_heads={0}, mean_over=" ".join(["5"] * 99)), "mean_over", "99 tokens"),
         ("Llama", Edits(patch_heads={0}, patch_from=" ".join(["5"] * 99)), "patch_from", "99 tokens"),
     ],

@@ -168,7 +168,7 @@ def test_a_second_text_for_the_same_thing_is_refused_and_said():
     assert edits(page) == Edits(mean_heads={(5, 1), (5, 3)}, mean_over="one")
     one, length = captions(page)
     assert one.endswith("Not applied. Means are taken over one text at a time, and a line above names another.")
-    assert "The other text has 3 tokens and this one 7" in length
+    assert "The text has 7, the other one 3" in length
     page.checkbox[0].uncheck()
     page.checkbox[2].uncheck()
     assert edits(ran(page)) == Edits(mean_heads={(5, 2)}, mean_over="two")
