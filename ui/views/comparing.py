@@ -14,7 +14,8 @@ from streamlit.delta_generator import DeltaGenerator
 from streamlit.errors import StreamlitAPIException
 
 from core import Capture, InputError
-from core.attention.ledger import strongest_of
+from core.attention.ledger import Part as Numbers
+from core.attention.ledger import strongest_in, strongest_of
 from core.attention.pooling import Pooled
 from core.figures.compared import Part, Side, compared_figures, strongest_colours
 from core.heads.aligning import Alignment, align
@@ -200,9 +201,11 @@ def show_pictures(paired: Paired, found: Compared, *, is_one_text: bool) -> tupl
     def part(rows: range, columns: range) -> NDArray[np.floating]:
         return looked_at(pair.window(rows, columns)).values
 
+    # Weights have habits at the edges, at the first token above all, that are passed over; differences have none.
+    strongest = (_largest if differs else strongest_of)(looked_at(found), part)
     with below:
         boxes = (state.QUERY, state.KEY) if is_one_text else (state.PLACE_OF_QUERY, state.PLACE_OF_KEY)
-        cell = pin.pinned_among(pair.shape, strongest_of(looked_at(found), part), part, boxes)
+        cell = pin.pinned_among(pair.shape, strongest, part, boxes)
         _say_cell(paired, cell)
     limits = strongest_colours(_parts(found))
     with pictures:
@@ -215,6 +218,12 @@ def show_pictures(paired: Paired, found: Compared, *, is_one_text: bool) -> tupl
             )
             _draw(paired, pair.window(rows, columns), cell, limits, " near")
     return cell
+
+
+def _largest(picture: Pooled, part: Numbers) -> tuple[int, int]:
+    """(query, key) of the largest number; where cells stand for several, in the cell that has it."""
+    row, column = np.unravel_index(np.nanargmax(picture.values), picture.values.shape)
+    return strongest_in(*picture.block(int(row), int(column)), part)
 
 
 def _parts(found: Compared) -> dict[Part, Pooled]:
