@@ -42,7 +42,7 @@ def show_changing(real: RealHead) -> None:
     listed, controls = st.columns([4, 8], gap="medium")
     with listed, st.container(height=LISTED, border=False, gap="xsmall"):
         edits = edit_list.shown_edits(real.capture)
-    said, pictures = st.container(), st.container()
+    said, pictures = st.container(gap=None), st.container()  # no gap where progress comes and goes
     with said:
         changed = _changed(real, edits) if edits else real
     cell = (0, 0)
@@ -173,7 +173,7 @@ def _say_what_came_of_it(real: RealHead, changed: RealHead) -> None:
             f"The sentence vector has turned by a cosine distance of **{_nats(moved.sentence, '')}**, single tokens by up to "
             f"**{_nats(float(moved.tokens.max()), '')}**."
             if changed is not real
-            else "Add a change above: here stands what then becomes of the sentence vector."
+            else "Nothing is changed: here stands what becomes of the sentence vector once something is."
         )
     _say_if_all_are_muted(changed.capture)
 

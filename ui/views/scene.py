@@ -221,6 +221,7 @@ def run_pass(
     Raises TooLongError for more than `max_tokens`, also where another page has read them already.
     """
     if request in stores.passes:
+        st.empty()  # as much room as its progress had, or the page would jump at the next click
         known = stores.captured(request)
         for ids, field in ((known.input_ids, "text"), (known.target_ids, "target")):
             if max_tokens is not None and len(ids) > max_tokens:
