@@ -1,6 +1,6 @@
 """Attention, one stage at a time: the same few lines for random matrices and for a head of a pretrained model.
 
-from core import attend, capture, load_model
+from . import attend, capture, load_model
 
 trace = attend(query, key, value)
 trace = capture(load_model("SmolLM2-135M-Instruct"), "The capital of France is").trace(layer=23, head=4)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from core.attention.head import Head, Overview
-from core.attention.ledger import Ledger
-from core.attention.stages import number
+from .head import Head, Overview
+from .ledger import Ledger
+from .stages import number
 
 _INFINITY = r"{-\infty}"  # in braces, or a narrow page breaks the line after the sign
 

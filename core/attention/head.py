@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from core.attention.ledger import Ledger, OutputSum, explain, refuse_outside, strongest_of, sum_of
-from core.attention.masks import Predicate
-from core.attention.pooling import Pooled, Pooling, pool
-from core.attention.stages import BY_KEY, STAGES, Stage
-from core.attention.trace import AS_IT_IS, Array, AttentionTrace, Instead, attend, frozen, part_of
+from .ledger import Ledger, OutputSum, explain, refuse_outside, strongest_of, sum_of
+from .masks import Predicate
+from .pooling import Pooled, Pooling, pool
+from .stages import BY_KEY, STAGES, Stage
+from .trace import AS_IT_IS, Array, AttentionTrace, Instead, attend, frozen, part_of
 
 # Numbers of a block of rows in one stage: the half of a megabyte in float32, so that the stages of a block, which are made
 # one after another, find each other in the processor's cache.

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from core.attention.pooling import Pooled
-from core.attention.trace import Array, AttentionTrace
-from core.errors import InputError
+from ..errors import InputError
+from .pooling import Pooled
+from .trace import Array, AttentionTrace
 
 
 @dataclass(frozen=True, eq=False)

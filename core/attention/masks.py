@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from core.errors import InputError
+from ..errors import InputError
 
 Predicate = Callable[[NDArray[np.integer], NDArray[np.integer]], NDArray[np.bool_]]
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from core.errors import InputError
+from ..errors import InputError
 
 MAX_CELLS = 512 * 1024
 MAX_TEXT_BYTES = 16 * 2**20  # MAX_CELLS numbers at full precision, 24 characters each, and their separators

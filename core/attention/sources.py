@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from core.errors import InputError
+from ..errors import InputError
 
 MAX_RANDOM_ROWS = 512
 MAX_WIDTH = 1024

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from core.attention.trace import AttentionTrace
+from .trace import AttentionTrace
 
 
 @dataclass(frozen=True, kw_only=True)

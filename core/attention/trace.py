@@ -14,7 +14,7 @@ import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import ArrayLike, NDArray
 
-from core.errors import InputError
+from ..errors import InputError
 
 Array = NDArray[np.floating]
 Weighing = Literal["softmax", "hardmax", "sigmoid"]

@@ -8,8 +8,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from core.capturing.rows import row_blocks
-from core.models.calls import Call
+from ..models.calls import Call
+from .rows import row_blocks
 
 
 def without_keys(call: Call, keys: Sequence[int], *, but_itself: bool) -> Tensor:

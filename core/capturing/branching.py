@@ -18,13 +18,13 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map_only
 from transformers import PreTrainedModel
 
-from core.capturing.capture import not_captured
-from core.capturing.recorder import kinds_of, record
-from core.errors import InputError
-from core.models.calls import Call, heard_by, wide
-from core.models.inputs import run
-from core.models.model import Model
-from core.models.modules import Kind, attention_modules
+from ..errors import InputError
+from ..models.calls import Call, heard_by, wide
+from ..models.inputs import run
+from ..models.model import Model
+from ..models.modules import Kind, attention_modules
+from .capture import not_captured
+from .recorder import kinds_of, record
 
 # Tokens of one batch, of all its continuations together: more are no faster, and would take more memory.
 BATCH_TOKENS = 512

@@ -13,16 +13,11 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from core.attention.head import MAX_CELLS, Head, Overview
-from core.attention.trace import AttentionTrace, attend
-from core.capturing.certifying import Certificate, certified_overview, certify_call
-from core.capturing.edits import Editor, Edits
-from core.capturing.recorder import kinds_of, record
-from core.capturing.rows import Rows, head_edit, head_permissions, head_scale, row_blocks
-from core.capturing.weights_only import NoAttentionError, require_weights
-from core.errors import InputError, WeightsOnlyError
-from core.models.calls import Call, wide
-from core.models.inputs import (
+from ..attention.head import MAX_CELLS, Head, Overview
+from ..attention.trace import AttentionTrace, attend
+from ..errors import InputError, WeightsOnlyError
+from ..models.calls import Call, wide
+from ..models.inputs import (
     all_inputs,
     image_inputs,
     patch_grid,
@@ -30,9 +25,14 @@ from core.models.inputs import (
     require_same_length,
     text_inputs,
 )
-from core.models.model import Model
-from core.models.modules import Kind
-from core.models.tokens import token_texts
+from ..models.model import Model
+from ..models.modules import Kind
+from ..models.tokens import token_texts
+from .certifying import Certificate, certified_overview, certify_call
+from .edits import Editor, Edits
+from .recorder import kinds_of, record
+from .rows import Rows, head_edit, head_permissions, head_scale, row_blocks
+from .weights_only import NoAttentionError, require_weights
 
 
 @dataclass(frozen=True, eq=False, repr=False)

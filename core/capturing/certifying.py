@@ -11,12 +11,12 @@ import torch
 from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
-from core.attention.head import MAX_CELLS, Head, Overview
-from core.attention.masks import describe
-from core.attention.trace import AttentionTrace, put_in
-from core.capturing.rows import head_edit, head_scale, permissions, row_blocks
-from core.models.calls import Call, wide
-from core.models.model import Model
+from ..attention.head import MAX_CELLS, Head, Overview
+from ..attention.masks import describe
+from ..attention.trace import AttentionTrace, put_in
+from ..models.calls import Call, wide
+from ..models.model import Model
+from .rows import head_edit, head_scale, permissions, row_blocks
 
 # How many units of rounding still count as agreement. Measured on every head of both offline models: at most 5.4, and at
 # least 370 once the scale is off by one percent.

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from core.capturing.capture import Capture
-from core.errors import InputError
-from core.models.tokens import token_texts
+from ..errors import InputError
+from ..models.tokens import token_texts
+from .capture import Capture
 
 
 @dataclass(frozen=True, eq=False)

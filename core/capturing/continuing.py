@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import torch
 
-from core.capturing.capture import Capture, read
-from core.errors import InputError
+from ..errors import InputError
+from .capture import Capture, read
 
 
 def continued(

@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import get_args
 
-from core.capturing.edits import EVERYWHERE, Edits, Place
-from core.errors import InputError
-from core.models.modules import Kind
+from ..errors import InputError
+from ..models.modules import Kind
+from .edits import EVERYWHERE, Edits, Place
 
 _LINE = re.compile(r"^(?P<verb>\w+)\s+(?P<what>.*?)(?:\s+at\s+(?P<place>[a-z]*\s*[\d.]*))?$", re.DOTALL)
 _PLACE = re.compile(r"^(?:all|(?:(?P<kind>[a-z]+)\s*)?(?P<layer>\d+)?(?:\.(?P<head>\d+))?)$")

@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from core.attention.masks import Predicate
-from core.attention.trace import AS_IT_IS, Instead, Weighing
-from core.models.calls import Call
+from ..attention.masks import Predicate
+from ..attention.trace import AS_IT_IS, Instead, Weighing
+from ..models.calls import Call
 
 Pattern = Callable[[NDArray[np.integer], NDArray[np.bool_]], NDArray[np.floating]]
 

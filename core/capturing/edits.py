@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from core.attention.masks import MASKS, Predicate
-from core.capturing.edited import EditedCall, HeadEdit, Pattern
-from core.capturing.rows import edited_output
-from core.errors import InputError
-from core.models.calls import Call
-from core.models.modules import Kind
+from ..attention.masks import MASKS, Predicate
+from ..errors import InputError
+from ..models.calls import Call
+from ..models.modules import Kind
+from .edited import EditedCall, HeadEdit, Pattern
+from .rows import edited_output
 
 Softmax = Literal["softmax", "unscaled", "hardmax", "sigmoid"]
 SOFTMAXES: tuple[Softmax, ...] = get_args(Softmax)

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from core.capturing.capture import capture
-from core.capturing.speeds import Run, Speeds, Work
-from core.errors import InputError
-from core.models.model import Model
-from core.models.modules import kind_of
+from ..errors import InputError
+from ..models.model import Model
+from ..models.modules import kind_of
+from .capture import capture
+from .speeds import Run, Speeds, Work
 
 # What configurations call the width of the hidden layer of their MLPs, and a limit to how far a head looks.
 _MLP_WIDTHS = ("intermediate_size", "ffn_dim", "encoder_ffn_dim", "d_ff", "hidden_dim", "n_inner")

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import torch
 from transformers import PreTrainedModel
 
-from core.capturing.capture import Capture
-from core.capturing.weights_only import WeightsOnly, gives_weights
-from core.models.calls import Call
-from core.models.model import Model
-from core.models.modules import Kind, attention_modules
+from ..models.calls import Call
+from ..models.model import Model
+from ..models.modules import Kind, attention_modules
+from .capture import Capture
+from .weights_only import WeightsOnly, gives_weights
 
 # What a configuration calls layers that the capture itself tells more about, or where there is nothing to tell.
 _ORDINARY = {"full_attention", "sliding_attention", "attention"}

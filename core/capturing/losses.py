@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from core.capturing.capture import edited_pass
-from core.capturing.edits import Edits
-from core.errors import InputError
-from core.models.calls import Call, wide
-from core.models.inputs import text_inputs
-from core.models.model import Model
+from ..errors import InputError
+from ..models.calls import Call, wide
+from ..models.inputs import text_inputs
+from ..models.model import Model
+from .capture import edited_pass
+from .edits import Edits
 
 # Logits that a pass may give, at all positions together: 512 MB in float32.
 MOST_LOGITS = 2**27

@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
-from core.errors import WeightsOnlyError
-from core.models.calls import Call, heard_by
-from core.models.inputs import run
-from core.models.model import Model
-from core.models.modules import Kind, kind_of
+from ..errors import WeightsOnlyError
+from ..models.calls import Call, heard_by
+from ..models.inputs import run
+from ..models.model import Model
+from ..models.modules import Kind, kind_of
 
 
 def record(

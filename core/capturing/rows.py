@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from core.attention.masks import causal, everything
-from core.attention.trace import WEIGHINGS, Instead, biased, forbid, put_in, softmax
-from core.capturing.edited import EditedCall, edit_of
-from core.models.calls import Call, wide
+from ..attention.masks import causal, everything
+from ..attention.trace import WEIGHINGS, Instead, biased, forbid, put_in, softmax
+from ..models.calls import Call, wide
+from .edited import EditedCall, edit_of
 
 # Numbers of one block, in all heads together: 2 MB in float32, which the processor's cache can hold.
 CELLS = 2**19

@@ -18,13 +18,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from core.capturing.rows import CELLS, weights_at
-from core.errors import InputError
-from core.models.calls import wide
-from core.models.inputs import run, target_ids, text_inputs
-from core.models.model import Model
-from core.models.modules import Kind
-from core.models.tokens import token_texts
+from ..errors import InputError
+from ..models.calls import wide
+from ..models.inputs import run, target_ids, text_inputs
+from ..models.model import Model
+from ..models.modules import Kind
+from ..models.tokens import token_texts
+from .rows import CELLS, weights_at
 
 MAX_BYTES = 256_000_000  # for the weights of all heads together
 

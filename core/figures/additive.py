@@ -8,8 +8,8 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from core.figures.heatmap import WIDTH, Axis, heatmap
-from core.figures.palette import INK
+from .heatmap import WIDTH, Axis, heatmap
+from .palette import INK
 
 MAX_PRINTED = 16  # keys: beyond that the numbers do not fit into their cells
 

@@ -7,9 +7,9 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 from plotly.colors import sample_colorscale
 
-from core.figures.heatmap import Axis, heatmap
-from core.figures.palette import FORBIDDEN, PIN, SEQUENTIAL
-from core.figures.theme import TEMPLATE
+from .heatmap import Axis, heatmap
+from .palette import FORBIDDEN, PIN, SEQUENTIAL
+from .theme import TEMPLATE
 
 GAP, MASKED, ZERO = 0, 1, 2  # levels of the small pictures that are no weights; from ZERO up they are
 _LEVELS = 255

@@ -9,10 +9,10 @@ import plotly.graph_objects as go
 from numpy.typing import ArrayLike
 from plotly.subplots import make_subplots
 
-from core.figures.charts import room_for
-from core.figures.labels import axis_labels
-from core.figures.palette import SERIES
-from core.figures.theme import TEMPLATE
+from .charts import room_for
+from .labels import axis_labels
+from .palette import SERIES
+from .theme import TEMPLATE
 
 TITLE = 26  # pixels above each panel
 LABELS = 46  # pixels below the last one

@@ -8,9 +8,9 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import ArrayLike, NDArray
 
-from core.figures.charts import plain_layout
-from core.figures.labels import axis_labels, thinned
-from core.figures.palette import ABOVE, BELOW, FORBIDDEN, TOTAL
+from .charts import plain_layout
+from .labels import axis_labels, thinned
+from .palette import ABOVE, BELOW, FORBIDDEN, TOTAL
 
 MAX_BORDERS = 40  # more lines than that hide the bars
 

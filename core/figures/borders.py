@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from core.figures.palette import INK, ON_ANY_CELL
+from .palette import INK, ON_ANY_CELL
 
 
 def with_borders(

@@ -10,9 +10,9 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import ArrayLike
 
-from core.figures.labels import axis_labels
-from core.figures.palette import SERIES
-from core.figures.theme import TEMPLATE
+from .labels import axis_labels
+from .palette import SERIES
+from .theme import TEMPLATE
 
 # A third of a power of ten apart on a logarithmic axis, from far below to far above anything drawn.
 THIRDS = tuple(float(f"{digit}e{power}") for power in range(-9, 10) for digit in (1, 3))

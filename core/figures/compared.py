@@ -10,8 +10,8 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from core.attention.pooling import Pooled
-from core.figures.heatmap import Axis, pooled_heatmap
+from ..attention.pooling import Pooled
+from .heatmap import Axis, pooled_heatmap
 
 Part = Literal["first", "second", "difference"]
 

@@ -8,8 +8,8 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from core.figures.charts import plain_layout
-from core.figures.palette import PIN, SERIES
+from .charts import plain_layout
+from .palette import PIN, SERIES
 
 
 def dots(

@@ -10,10 +10,10 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from core.attention.pooling import Pooled
-from core.attention.stages import BY_KEY
-from core.figures.palette import ALLOWED, BELOW, DIVERGING, FORBIDDEN, INK, PIN, SEQUENTIAL
-from core.figures.theme import TEMPLATE
+from ..attention.pooling import Pooled
+from ..attention.stages import BY_KEY
+from .palette import ALLOWED, BELOW, DIVERGING, FORBIDDEN, INK, PIN, SEQUENTIAL
+from .theme import TEMPLATE
 
 MAX_CELLS = 64  # per side of one small picture
 WIDTH = 1040  # pixels: below, the line has to scroll

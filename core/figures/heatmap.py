@@ -13,10 +13,10 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from core.attention.pooling import Pooled, pool
-from core.figures.labels import MAX_LABELS, axis_labels, thinned
-from core.figures.palette import ALLOWED, DIVERGING, FORBIDDEN, INK, PIN, SEQUENTIAL
-from core.figures.theme import TEMPLATE
+from ..attention.pooling import Pooled, pool
+from .labels import MAX_LABELS, axis_labels, thinned
+from .palette import ALLOWED, DIVERGING, FORBIDDEN, INK, PIN, SEQUENTIAL
+from .theme import TEMPLATE
 
 Scale = Literal["signed", "share", "permission"]
 

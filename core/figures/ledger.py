@@ -9,9 +9,9 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from core.attention.ledger import Ledger
-from core.figures.charts import plain_layout
-from core.figures.palette import ABOVE, BELOW, GRID, TOTAL
+from ..attention.ledger import Ledger
+from .charts import plain_layout
+from .palette import ABOVE, BELOW, GRID, TOTAL
 
 _PRODUCTS_WIDTH = 8.0  # the products share this much room, however many they are; every later step has 1
 

@@ -9,9 +9,9 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import ArrayLike
 
-from core.figures.charts import plain_layout
-from core.figures.labels import escaped
-from core.figures.palette import GRID, INK, SERIES
+from .charts import plain_layout
+from .labels import escaped
+from .palette import GRID, INK, SERIES
 
 BAR = 30  # pixels
 MARK = 20  # pixels for the words of a mark

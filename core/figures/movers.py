@@ -8,9 +8,9 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from core.figures.charts import plain_layout
-from core.figures.labels import axis_labels
-from core.figures.palette import ABOVE, TOTAL
+from .charts import plain_layout
+from .labels import axis_labels
+from .palette import ABOVE, TOTAL
 
 ROW = 34  # pixels of a pair of bars
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from PIL import Image
 from plotly.colors import sample_colorscale
 
-from core.figures.palette import DIVERGING, PIN, SEQUENTIAL
-from core.figures.theme import TEMPLATE
+from .palette import DIVERGING, PIN, SEQUENTIAL
+from .theme import TEMPLATE
 
 # How much of the image the colours of the smallest number, of half the largest and of the largest hide.
 FAINT, HALF, STRONG = 0.05, 0.55, 0.8

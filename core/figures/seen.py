@@ -9,9 +9,9 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from core.attention.pooling import Pooled
-from core.figures.heatmap import Axis, pooled_heatmap
-from core.figures.palette import PIN
+from ..attention.pooling import Pooled
+from .heatmap import Axis, pooled_heatmap
+from .palette import PIN
 
 
 def seen_figure(

@@ -9,11 +9,11 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from core.attention.pooling import Pooled, pool
-from core.figures.heatmap import Scale
-from core.figures.labels import axis_labels
-from core.figures.palette import DIVERGING, FORBIDDEN, PIN, SEQUENTIAL
-from core.figures.theme import TEMPLATE
+from ..attention.pooling import Pooled, pool
+from .heatmap import Scale
+from .labels import axis_labels
+from .palette import DIVERGING, FORBIDDEN, PIN, SEQUENTIAL
+from .theme import TEMPLATE
 
 MAX_CELLS = 64  # per side of one small matrix
 ROW_LABEL = 11  # pixels that a row needs for its label

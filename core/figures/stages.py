@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from core.attention.pooling import Pooled
-from core.attention.stages import BY_KEY, Stage
-from core.figures.heatmap import WIDTH, Axis, pooled_heatmap
+from ..attention.pooling import Pooled
+from ..attention.stages import BY_KEY, Stage
+from .heatmap import WIDTH, Axis, pooled_heatmap
 
 
 def stage_figure(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import plotly.graph_objects as go
 import plotly.io
 
-from core.figures.palette import GRID, INK
+from .palette import GRID, INK
 
 TEMPLATE = "headlight"
 

@@ -6,8 +6,8 @@ from typing import Literal
 
 import plotly.graph_objects as go
 
-from core.figures.palette import ABOVE, BELOW, INK
-from core.figures.theme import TEMPLATE
+from .palette import ABOVE, BELOW, INK
+from .theme import TEMPLATE
 
 Text = Literal["read", "written"]
 

@@ -9,7 +9,7 @@ from functools import cached_property, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from core.errors import InputError
+from ..errors import InputError
 
 GAP = -1  # in arrays of positions
 NAMED = 6  # tokens of a text in a message

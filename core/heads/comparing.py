@@ -22,11 +22,11 @@ import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
-from core.attention.head import CELLS, MAX_CELLS, Head
-from core.attention.pooling import Pooled, Pooling, pool
-from core.attention.trace import Array, part_of
-from core.errors import InputError
-from core.heads.aligning import GAP, Alignment
+from ..attention.head import CELLS, MAX_CELLS, Head
+from ..attention.pooling import Pooled, Pooling, pool
+from ..attention.trace import Array, part_of
+from ..errors import InputError
+from .aligning import GAP, Alignment
 
 # The weights and the mask of some query rows of a head, both [rows, keys].
 Weights = Callable[[range], tuple[Array, NDArray[np.bool_]]]

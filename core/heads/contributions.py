@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from core.attention.trace import Array
-from core.capturing.capture import Capture
-from core.models.modules import Kind
-from core.models.projections import HeadWeights, head_weights
+from ..attention.trace import Array
+from ..capturing.capture import Capture
+from ..models.modules import Kind
+from ..models.projections import HeadWeights, head_weights
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,13 +17,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from core.capturing.blocking import without_keys
-from core.capturing.branching import Branches, batches
-from core.errors import InputError
-from core.models.calls import Call
-from core.models.inputs import all_inputs
-from core.models.model import Model
-from core.models.modules import Kind
+from ..capturing.blocking import without_keys
+from ..capturing.branching import Branches, batches
+from ..errors import InputError
+from ..models.calls import Call
+from ..models.inputs import all_inputs
+from ..models.model import Model
+from ..models.modules import Kind
 
 
 def head_effects(

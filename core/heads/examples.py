@@ -15,14 +15,14 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from core.capturing.capture import Capture, capture
-from core.capturing.edits import EVERYWHERE, Edits, Place
-from core.capturing.losses import foretold
-from core.capturing.rows import row_blocks
-from core.errors import InputError
-from core.heads.probing import RandomText, random_texts
-from core.models.calls import Call
-from core.models.model import Model
+from ..capturing.capture import Capture, capture
+from ..capturing.edits import EVERYWHERE, Edits, Place
+from ..capturing.losses import foretold
+from ..capturing.rows import row_blocks
+from ..errors import InputError
+from ..models.calls import Call
+from ..models.model import Model
+from .probing import RandomText, random_texts
 
 LANGUAGE_MODEL, SENTENCE_MODEL = "SmolLM2-135M-Instruct", "all-MiniLM-L6-v2"
 OnProgress = Callable[[int], None]

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
-from core.capturing.capture import Capture
-from core.capturing.rows import Rows, row_blocks
-from core.errors import InputError
-from core.heads.comparing import divergence
-from core.models.calls import Call
-from core.models.modules import Kind
+from ..capturing.capture import Capture
+from ..capturing.rows import Rows, row_blocks
+from ..errors import InputError
+from ..models.calls import Call
+from ..models.modules import Kind
+from .comparing import divergence
 
 PAIRS = 64
 QUERIES = 256  # of a long text that random pairs are compared on,

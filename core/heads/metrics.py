@@ -17,10 +17,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from core.capturing.rows import Rows
-from core.capturing.weights_only import GivenRows
-from core.heads.quantities import LOCAL, Block, Need, Taken, Text, text_of
-from core.models.modules import Kind
+from ..capturing.rows import Rows
+from ..capturing.weights_only import GivenRows
+from ..models.modules import Kind
+from .quantities import LOCAL, Block, Need, Taken, Text, text_of
 
 
 @dataclass(frozen=True, kw_only=True)

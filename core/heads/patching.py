@@ -18,14 +18,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from core.capturing.branching import Branches, PassOver, batches
-from core.errors import InputError
-from core.heads.effects import check_head, check_token, table
-from core.models.calls import Call
-from core.models.inputs import all_inputs, require_same_length
-from core.models.model import Model
-from core.models.modules import Kind
-from core.models.tokens import token_texts
+from ..capturing.branching import Branches, PassOver, batches
+from ..errors import InputError
+from ..models.calls import Call
+from ..models.inputs import all_inputs, require_same_length
+from ..models.model import Model
+from ..models.modules import Kind
+from ..models.tokens import token_texts
+from .effects import check_head, check_token, table
 
 Place = tuple[int, int]  # layer, head
 

@@ -15,12 +15,12 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from core.capturing.capture import Capture, capture
-from core.capturing.rows import row_blocks
-from core.errors import InputError
-from core.heads.metrics import NAMES, head_metrics
-from core.models.model import Model
-from core.models.words import special_ids
+from ..capturing.capture import Capture, capture
+from ..capturing.rows import row_blocks
+from ..errors import InputError
+from ..models.model import Model
+from ..models.words import special_ids
+from .metrics import NAMES, head_metrics
 
 # What the probe adds to the metrics of a text: the shift from a token's copy to where the score looks.
 SCORES = {"duplicate": 0, "induction": 1}

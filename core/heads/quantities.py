@@ -11,11 +11,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from core.capturing.capture import Capture
-from core.capturing.rows import Rows
-from core.capturing.weights_only import GivenRows, WeightsOnly
-from core.models.modules import Kind
-from core.models.words import token_classes
+from ..capturing.capture import Capture
+from ..capturing.rows import Rows
+from ..capturing.weights_only import GivenRows, WeightsOnly
+from ..models.modules import Kind
+from ..models.words import token_classes
 
 LOCAL = 5  # tokens to either side that count as near
 

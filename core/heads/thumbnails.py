@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from core.attention.pooling import Pooled, Pooling
-from core.capturing.rows import Rows
-from core.capturing.weights_only import GivenRows
-from core.heads.quantities import Taken
-from core.models.modules import Kind
+from ..attention.pooling import Pooled, Pooling
+from ..capturing.rows import Rows
+from ..capturing.weights_only import GivenRows
+from ..models.modules import Kind
+from .quantities import Taken
 
 SIDE = 24  # cells of a small picture, per side
 

@@ -18,17 +18,17 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from core.attention.head import MAX_CELLS
-from core.attention.ledger import strongest_of
-from core.attention.pooling import Pooled, Pooling
-from core.attention.trace import Array
-from core.capturing.capture import Capture
-from core.capturing.rows import Rows, row_blocks
-from core.errors import InputError
-from core.heads.quantities import text_of
-from core.models.modules import Kind
-from core.models.projections import head_weights
-from core.models.words import merge_keys, merge_queries, word_starts, word_texts
+from ..attention.head import MAX_CELLS
+from ..attention.ledger import strongest_of
+from ..attention.pooling import Pooled, Pooling
+from ..attention.trace import Array
+from ..capturing.capture import Capture
+from ..capturing.rows import Rows, row_blocks
+from ..errors import InputError
+from ..models.modules import Kind
+from ..models.projections import head_weights
+from ..models.words import merge_keys, merge_queries, word_starts, word_texts
+from .quantities import text_of
 
 Quantity = Literal["weights", "values", "outputs", "raw", "scaled", "masked"]
 LeftOut = Literal["first", "special"]

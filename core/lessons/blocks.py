@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from core.attention.trace import Array, AttentionTrace, attend
-from core.errors import InputError
+from ..attention.trace import Array, AttentionTrace, attend
+from ..errors import InputError
 
 FORMATS = ("float64", "float32")
 

@@ -12,12 +12,12 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from core.attention.trace import Array, AttentionTrace, attend
-from core.capturing.capture import Capture
-from core.capturing.rows import row_blocks
-from core.errors import InputError
-from core.models.calls import Call
-from core.models.modules import Kind
+from ..attention.trace import Array, AttentionTrace, attend
+from ..capturing.capture import Capture
+from ..capturing.rows import row_blocks
+from ..errors import InputError
+from ..models.calls import Call
+from ..models.modules import Kind
 
 LONGEST = 512
 MAX_QUERIES = 256

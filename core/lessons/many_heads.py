@@ -16,9 +16,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from core.attention.sources import embed
-from core.attention.trace import Array, AttentionTrace, attend
-from core.errors import InputError
+from ..attention.sources import embed
+from ..attention.trace import Array, AttentionTrace, attend
+from ..errors import InputError
 
 
 @dataclass(frozen=True, eq=False)

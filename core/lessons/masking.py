@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from core.attention.trace import Array, AttentionTrace, softmax
-from core.errors import InputError
+from ..attention.trace import Array, AttentionTrace, softmax
+from ..errors import InputError
 
 
 @dataclass(frozen=True, eq=False)

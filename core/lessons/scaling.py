@@ -16,13 +16,13 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 from torch.nn.functional import layer_norm, scaled_dot_product_attention
 
-from core.attention.sources import DISTRIBUTIONS
-from core.attention.trace import Array, AttentionTrace, attend, softmax
-from core.capturing.capture import Capture
-from core.capturing.rows import row_blocks
-from core.errors import InputError
-from core.models.calls import Call
-from core.models.modules import Kind
+from ..attention.sources import DISTRIBUTIONS
+from ..attention.trace import Array, AttentionTrace, attend, softmax
+from ..capturing.capture import Capture
+from ..capturing.rows import row_blocks
+from ..errors import InputError
+from ..models.calls import Call
+from ..models.modules import Kind
 
 POWERS_OF_TWO = tuple(2**power for power in range(13))  # 1 to 4,096
 NEARLY_ALL = 0.99  # a row with a weight above this looks at one key only

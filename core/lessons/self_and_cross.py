@@ -17,14 +17,14 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 from transformers import BartConfig, BartForConditionalGeneration, PreTrainedTokenizerFast
 
-from core.attention.masks import causal, everything, grid
-from core.attention.sources import embed, split_words
-from core.attention.trace import Array, AttentionTrace, attend
-from core.capturing.capture import Capture, capture
-from core.capturing.rows import row_blocks
-from core.errors import InputError
-from core.lessons.many_heads import LayerWeights, random_layer
-from core.models.loading import load_model
+from ..attention.masks import causal, everything, grid
+from ..attention.sources import embed, split_words
+from ..attention.trace import Array, AttentionTrace, attend
+from ..capturing.capture import Capture, capture
+from ..capturing.rows import row_blocks
+from ..errors import InputError
+from ..models.loading import load_model
+from .many_heads import LayerWeights, random_layer
 
 Place = Literal["encoder", "decoder", "cross"]
 Text = Literal["read", "written"]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from core.attention.trace import Array, AttentionTrace, softmax
-from core.errors import InputError
+from ..attention.trace import Array, AttentionTrace, softmax
+from ..errors import InputError
 
 DTYPES = ("float16", "float32", "float64")
 

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from core.attention.masks import causal, grid
-from core.attention.sources import embed
-from core.attention.trace import Array, AttentionTrace, attend
-from core.capturing.capture import Capture
-from core.capturing.layers import layer_numbers
-from core.errors import InputError
-from core.models.model import Model
-from core.models.modules import Kind
+from ..attention.masks import causal, grid
+from ..attention.sources import embed
+from ..attention.trace import Array, AttentionTrace, attend
+from ..capturing.capture import Capture
+from ..capturing.layers import layer_numbers
+from ..errors import InputError
+from ..models.model import Model
+from ..models.modules import Kind
 
 BASE = 10_000.0  # Vaswani et al. 2017 and Su et al. 2021; SmolLM2 uses 100,000
 

@@ -20,7 +20,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from core.errors import WeightsOnlyError
+from ..errors import WeightsOnlyError
 
 IMPLEMENTATION = "headlight"
 

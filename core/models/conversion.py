@@ -35,7 +35,7 @@ from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence
 from transformers import LlamaConfig, LlamaForCausalLM, TokenizersBackend
 from transformers.integrations.gguf.reader import GgufHeader, read_gguf_metadata
 
-from core.errors import InputError
+from ..errors import InputError
 
 # Told in words what is being done, and the share of it that is done: from 0 to 1, or None where that is not known.
 Report = Callable[[str, float | None], None]

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from PIL import Image, ImageOps
 
-from core.errors import InputError
+from ..errors import InputError
 
 FORMATS = ("PNG", "JPEG", "WEBP")
 MAX_BYTES = 20_000_000

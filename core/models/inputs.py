@@ -11,10 +11,10 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from transformers import PreTrainedModel
 
-from core.errors import InputError
-from core.models.images import MAX_PIXELS, pixel_values
-from core.models.model import Model
-from core.models.tokens import token_texts
+from ..errors import InputError
+from .images import MAX_PIXELS, pixel_values
+from .model import Model
+from .tokens import token_texts
 
 
 class TooLongError(InputError):

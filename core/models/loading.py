@@ -31,14 +31,14 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from core.errors import InputError
-from core.models.bounds import SMALL_FILES, as_large_as, forbidden_file, forbidden_length
-from core.models.calls import IMPLEMENTATION
-from core.models.catalogue import CATALOGUE, CatalogueEntry
-from core.models.conversion import Report, converted, file_sha256
-from core.models.images import ImageSettings, image_settings
-from core.models.model import Model
-from core.models.modules import asks_the_registry
+from ..errors import InputError
+from .bounds import SMALL_FILES, as_large_as, forbidden_file, forbidden_length
+from .calls import IMPLEMENTATION
+from .catalogue import CATALOGUE, CatalogueEntry
+from .conversion import Report, converted, file_sha256
+from .images import ImageSettings, image_settings
+from .model import Model
+from .modules import asks_the_registry
 
 # The environment variable of this name is read only once, and huggingface_hub may have been imported long ago.
 constants.HF_HUB_DISABLE_TELEMETRY = True

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from core.models.calls import IMPLEMENTATION
-from core.models.images import ImageSettings
-from core.models.modules import attention_modules
+from .calls import IMPLEMENTATION
+from .images import ImageSettings
+from .modules import attention_modules
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,9 +20,9 @@ from torch.nn.modules.conv import _ConvNd
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
-from core.errors import InputError
-from core.models.model import Model
-from core.models.modules import Kind, attention_modules, kind_of
+from ..errors import InputError
+from .model import Model
+from .modules import Kind, attention_modules, kind_of
 
 _SEPARATE = (
     ("q_proj", "k_proj", "v_proj"),

@@ -34,8 +34,8 @@ from numpy.typing import NDArray
 from tokenizers.models import WordPiece
 from transformers import PreTrainedTokenizerBase
 
-from core.errors import InputError
-from core.models.tokens import token_texts, vocabulary
+from ..errors import InputError
+from .tokens import token_texts, vocabulary
 
 GOES_ON = "##"
 ENDS = "</w>"
