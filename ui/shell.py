@@ -10,14 +10,17 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 from core.figures.equation import WIDTH as EQUATION_WIDTH  # noqa: E402
-from ui import lessons, links, state  # noqa: E402 - only now can it be found
+from ui import lessons, links, shown, state  # noqa: E402 - only now can it be found
+from ui.sharing.dialog import open_dialog  # noqa: E402
+from ui.views.actions import STYLE, show_actions  # noqa: E402
 
 st.set_page_config(page_title="Headlight", page_icon=str(ROOT / "ui/icon.png"), layout="wide")
 # The equation is never narrower than its letters need: on a phone its line scrolls.
 st.html(
     "<style>.stMainBlockContainer { padding-top: 4.2rem; padding-bottom: 3rem; }"
     f".st-key-{state.EQUATION} {{ overflow-x: auto; scroll-margin-top: 4rem; }}"
-    f".st-key-{state.EQUATION} > * {{ min-width: {EQUATION_WIDTH}px; }}</style>"
+    f".st-key-{state.EQUATION} > * {{ min-width: {EQUATION_WIDTH}px; }}"
+    f"{STYLE}</style>"
 )
 STEPS = st.Page(ROOT / "pages/step_by_step.py", title="Step by step", icon=":material/steps:", default=True)
 HEADS = st.Page(ROOT / "pages/heads.py", title="Heads", icon=":material/apps:")
@@ -41,6 +44,10 @@ if page == HEADS and links.are_of_old_heads():
     st.switch_page(STEPS, query_params=links.here())
 links.read(page.url_path)
 state.carry_over(page)
+on_page = shown.begin(page.title)
 notes = st.empty()
+wants_to_share = show_actions()
 page.run()
 links.write(notes)
+if wants_to_share:
+    open_dialog(on_page)

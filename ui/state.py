@@ -20,6 +20,9 @@ PAGE = "page_before"
 # The address: what it asks for and nobody has read yet, what of that is not there, what the page says, and whatever it has said
 ASKED, IN_VAIN, SAID, KNOWN = "asked", "in_vain", "said", "known"
 
+# What can be done with any page
+ACTIONS, SHARE = "actions", "share_page"
+
 # Clicks and presses
 PIN = "pin"  # the click listener
 PINNED_BLOCK = "pinned_block"  # a click on a pooled picture, until the page has looked for its strongest cell

@@ -14,8 +14,8 @@ from core.lessons.blocks import Blocks, differences, in_blocks
 from ui import state
 from ui.controls.toy import sentence_knob
 from ui.markdown import quoted
-from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, real_head, show_chart, show_lesson
-from ui.views.pictures import show_heatmap
+from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, real_head, show_lesson
+from ui.views.pictures import show_chart, show_heatmap
 from ui.views.scene import number_picker
 from ui.views.tables import numbers, small_number, table
 

@@ -8,8 +8,8 @@ from core.figures.heatmap import Axis, heatmap
 from core.figures.palette import INK
 from core.lessons.long_range import MAX_QUERIES, costs, even_distance
 from ui import state, stores
-from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, show_chart, show_lesson
-from ui.views.pictures import show_heatmap
+from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, show_lesson
+from ui.views.pictures import show_chart, show_heatmap
 from ui.views.scene import choose_text
 
 LENGTHS = np.unique(np.geomspace(1, 8192, 40).round().astype(int))

@@ -14,8 +14,8 @@ from core.lessons.many_heads import PAIR, PAIR_WORDS, ManyHeads, fetch, heads_of
 from ui import state, stores
 from ui.controls.menu import menu
 from ui.markdown import quoted
-from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, show_chart, show_lesson
-from ui.views.pictures import show_heatmap
+from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, show_lesson
+from ui.views.pictures import show_chart, show_heatmap
 from ui.views.scene import SENTENCE, choose_text, number_picker, opening_head
 
 HEAD_COUNTS = (1, 2, 4, 8, 12)

@@ -19,8 +19,8 @@ from ui.controls.mask_choice import pick_mask
 from ui.controls.menu import menu
 from ui.controls.toy import sentence_knob
 from ui.markdown import plain, quoted
-from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, real_head, show_chart, show_lesson
-from ui.views.pictures import show_heatmap
+from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, real_head, show_lesson
+from ui.views.pictures import show_chart, show_heatmap
 from ui.views.scene import number_picker
 from ui.views.tables import numbers, table
 

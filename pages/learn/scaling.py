@@ -29,8 +29,8 @@ from core.lessons.scaling import (
 )
 from ui import state, stores
 from ui.controls.menu import menu
-from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, real_head, show_chart, show_lesson
-from ui.views.pictures import show_heatmap
+from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, real_head, show_lesson
+from ui.views.pictures import show_chart, show_heatmap
 
 UNSCALED, SCALED = "unscaled", "scaled by 1/√d_k"
 

@@ -22,8 +22,8 @@ from core.lessons.self_and_cross import (
 )
 from ui import state, stores
 from ui.controls.menu import menu
-from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, show_chart, show_lesson
-from ui.views.pictures import show_heatmap
+from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, show_lesson
+from ui.views.pictures import show_chart, show_heatmap
 from ui.views.scene import number_picker
 
 READ, INSTEAD, WRITTEN = "Le chat est sur le tapis.", "Il pleut.", "The cat is on"

@@ -23,7 +23,8 @@ from core.lessons.softmax import (
     softmax_steps,
 )
 from ui import state
-from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, real_head, show_chart, show_lesson
+from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, real_head, show_lesson
+from ui.views.pictures import show_chart
 from ui.views.tables import numbers, small_number, table
 
 MAX_PRINTED = 8  # bars side by side that have room for their numbers

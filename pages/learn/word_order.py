@@ -26,8 +26,8 @@ from ui import state
 from ui.components.pin import pinned
 from ui.controls.menu import menu
 from ui.markdown import plain, quoted
-from ui.views.lesson import IN_A_MODEL, Part, Traced, picture_and_knobs, real_head, show_chart, show_lesson
-from ui.views.pictures import show_heatmap
+from ui.views.lesson import IN_A_MODEL, Part, Traced, picture_and_knobs, real_head, show_lesson
+from ui.views.pictures import show_chart, show_heatmap
 from ui.views.scene import RealHead
 
 POSITIONS = 64

@@ -25,7 +25,7 @@ from ui.views.certificate import show_certificate
 from ui.views.comparing import Paired, compared_heads, comparing_all, show_pictures
 from ui.views.heads_grid import choose
 from ui.views.new_edit import choose_new_edit
-from ui.views.pictures import show_heatmap
+from ui.views.pictures import show_chart, show_heatmap
 from ui.views.scene import RealHead, run_pass
 from ui.views.tables import small_number
 
@@ -208,7 +208,7 @@ def _show_outcome(before: Capture, after: Capture) -> None:
         alt = "Bars: how far the final vector of each token has turned."
     else:
         return
-    st.plotly_chart(figure, key=state.picture("outcome"), theme=None, config={"displayModeBar": False}, alt=alt)
+    show_chart(figure, "outcome", alt)
 
 
 def _show_changed_heads(real: RealHead, changed: RealHead) -> None:

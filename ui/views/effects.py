@@ -13,6 +13,7 @@ from ui.controls.menu import menu
 from ui.markdown import quoted
 from ui.progress import fill
 from ui.views.filling import fill_grid, show_strongest
+from ui.views.pictures import show_chart
 from ui.views.scene import RealHead
 
 TAKEN_AWAY = {"heads": "Heads", "layers": "Layers", "tokens": "Tokens"}
@@ -97,8 +98,7 @@ def _show_bars(real: RealHead, request: stores.EffectRequest) -> None:
         known = np.nan_to_num(growing.values, nan=0.0)
         axis = "token that is blocked" if of_tokens else "layer that is muted"
         figure = bars(names, {label: known}, y=label, x=axis, printed=growing.total <= PRINTED)
-        key = state.picture("effects" if last else f"effects {growing.done}")
-        st.plotly_chart(figure, key=key, theme=None, alt=f"{label}, for each {axis}.")
+        show_chart(figure, "effects" if last else f"effects {growing.done}", f"{label}, for each {axis}.")
 
     fill(
         growing,

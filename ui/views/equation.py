@@ -11,6 +11,7 @@ from ui import links, state
 from ui.components import pin
 from ui.components.arrows import arrow_keys
 from ui.views.head_links import link_to_heads
+from ui.views.pictures import show_chart
 from ui.views.scene import Scene
 
 ORDER = tuple(TERMS)
@@ -28,12 +29,10 @@ def opened_stage() -> str:
 def show_equation(scene: Scene, cell: tuple[int, int], opened: str) -> None:
     figure = equation(scene.overview.stages, pin=cell, opened=opened, scale=scene.head.scale, added=added(scene.head))
     with st.container(key=state.EQUATION):
-        st.plotly_chart(
+        show_chart(
             figure,
-            key=state.picture("equation"),
-            theme=None,
-            config={"displayModeBar": False},
-            alt="The equation of attention, a small heatmap for each matrix: "
+            "equation",
+            "The equation of attention, a small heatmap for each matrix: "
             + ", ".join(f"{NAMES[key]} {rows} by {columns}" for key, (rows, columns) in _shapes(scene).items()),
         )
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):

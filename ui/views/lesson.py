@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import plotly.graph_objects as go
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
@@ -61,10 +60,6 @@ def picture_and_knobs(part: Part) -> tuple[DeltaGenerator, DeltaGenerator]:
     knobs = panel.container()
     panel.markdown(part.words)
     return picture, knobs
-
-
-def show_chart(figure: go.Figure, name: str, alt: str) -> None:
-    st.plotly_chart(figure, key=state.picture(name), theme=None, config={"displayModeBar": False}, alt=alt)
 
 
 @dataclass(frozen=True, eq=False)

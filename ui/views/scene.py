@@ -18,7 +18,7 @@ from core.capturing.weights_only import WeightsOnly
 from core.models.catalogue import CATALOGUE
 from core.models.inputs import TooLongError, target_ids, text_inputs
 from core.models.modules import Kind
-from ui import links, state, stores
+from ui import links, shown, state, stores
 from ui.controls.menu import menu
 from ui.controls.own_matrices import own_matrices
 from ui.controls.what_if import Change
@@ -283,6 +283,7 @@ def choose_place(request: stores.TextRequest, capture: Capture | WeightsOnly, pl
         layer = number_picker("Layer", state.LAYER, capture.layers(kind), opening_layer)
     with places[1]:
         head = number_picker("Head", state.HEAD, capture.heads(kind), opening_at)
+    shown.now().of = stores.HeadRequest(request, kind, layer, head)
     return kind, layer, head
 
 

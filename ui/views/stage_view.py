@@ -13,12 +13,11 @@ from core.figures.heatmap import WIDTH
 from core.figures.ledger import passed_on, waterfall
 from core.figures.stages import colour_limit, stage_figure
 from core.heads.views import around
-from ui import state
 from ui.components import pin
 from ui.markdown import plain, quoted
 from ui.views.certificate import show_certificate
 from ui.views.equation import clicked, opened_stage, show_equation
-from ui.views.pictures import show_heatmap
+from ui.views.pictures import show_chart, show_heatmap
 from ui.views.scene import Scene
 from ui.views.tables import table
 
@@ -125,19 +124,15 @@ def _show_sum(scene: Scene, found: OutputSum) -> None:
 def _show_ledger(scene: Scene, cell: Ledger, before: Ledger | None) -> None:
     st.markdown(_sentence(scene, cell))
     table(["step", "value"] if before is None else ["step", "as it is", "changed"], _rows(scene, cell, before))
-    st.plotly_chart(
+    show_chart(
         waterfall(cell),
-        key=state.picture("waterfall"),
-        theme=None,
-        config={"displayModeBar": False},
-        alt="Waterfall: the products of query and key one by one, their sum, and what becomes of it.",
+        "waterfall",
+        "Waterfall: the products of query and key one by one, their sum, and what becomes of it.",
     )
-    st.plotly_chart(
+    show_chart(
         passed_on(cell),
-        key=state.picture("passed on"),
-        theme=None,
-        config={"displayModeBar": False},
-        alt="Bars: the value vector of the key, and its share that reaches the query's output.",
+        "passed on",
+        "Bars: the value vector of the key, and its share that reaches the query's output.",
     )
 
 

@@ -1,0 +1,19 @@
+"""What can be done with any page as a whole: buttons at the top right, in the line of the pages' names."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from ui import state
+
+# In the line of the pages' names, and out of the page's flow, so that pages begin where they did.
+STYLE = (
+    f"div:has(> .st-key-{state.ACTIONS}) {{ position: fixed; top: .65rem; right: 1rem; width: auto; z-index: 999991; }}"
+    f".st-key-{state.ACTIONS} {{ gap: .4rem; }}"
+)
+
+
+def show_actions() -> bool:
+    """The buttons; gives whether somebody wants to share the page."""
+    with st.container(key=state.ACTIONS, horizontal=True, width="content"):
+        return st.button("Share", key=state.SHARE, icon=":material/ios_share:", type="tertiary")
