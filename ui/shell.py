@@ -10,7 +10,7 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 from core.figures.equation import WIDTH as EQUATION_WIDTH  # noqa: E402
-from ui import lessons, links, shown, state  # noqa: E402 - only now can it be found
+from ui import lessons, links, shown, state, stores, visitors  # noqa: E402 - only now can it be found
 from ui.sharing.dialog import open_dialog  # noqa: E402
 from ui.views.actions import STYLE, show_actions  # noqa: E402
 
@@ -22,6 +22,7 @@ st.html(
     f".st-key-{state.EQUATION} > * {{ min-width: {EQUATION_WIDTH}px; }}"
     f"{STYLE}</style>"
 )
+visitors.admit()
 STEPS = st.Page(ROOT / "pages/step_by_step.py", title="Step by step", icon=":material/steps:", default=True)
 HEADS = st.Page(ROOT / "pages/heads.py", title="Heads", icon=":material/apps:")
 WHAT_IF = st.Page(ROOT / "pages/what_if.py", title="What if", icon=":material/tune:")
@@ -47,7 +48,8 @@ state.carry_over(page)
 on_page = shown.begin(page.title)
 notes = st.empty()
 wants_to_share = show_actions()
-page.run()
+with stores.turns.page():
+    page.run()
 links.write(notes)
 if wants_to_share:
     open_dialog(on_page)

@@ -23,6 +23,9 @@ ASKED, IN_VAIN, SAID, KNOWN = "asked", "in_vain", "said", "known"
 # What can be done with any page
 ACTIONS, SHARE = "actions", "share_page"
 
+# A host that is full
+TRY_AGAIN = "try_again"
+
 # Clicks and presses
 PIN = "pin"  # the click listener
 PINNED_BLOCK = "pinned_block"  # a click on a pooled picture, until the page has looked for its strongest cell

@@ -9,11 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Collection
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn, get_args
 
 import torch
 import transformers
@@ -43,6 +44,10 @@ from .modules import asks_the_registry
 # The environment variable of this name is read only once, and huggingface_hub may have been imported long ago.
 constants.HF_HUB_DISABLE_TELEMETRY = True
 
+# Where a model that is not in the catalogue may be looked for, in this order.
+Place = Literal["folder", "hub"]
+PLACES: tuple[Place, ...] = get_args(Place)
+
 DTYPES = ("float32", "float64", "float16", "bfloat16")
 
 # Held while transformers builds a network: it sets torch's default dtype meanwhile, which is the whole process's, so two
@@ -62,13 +67,15 @@ def load_model(
     *,
     tokenizer: PreTrainedTokenizerBase | None = None,
     dtype: str = "float32",
+    places: Collection[Place] = PLACES,
     report: Report | None = None,
 ) -> Model:
     """A model by its name in CATALOGUE, its Hugging Face id ("org/name"), its folder, or one already in memory.
 
     A model in memory is not copied: it is switched to evaluation and to the attention function that can be captured, and
-    keeps its dtype. `tokenizer` replaces the model's own. `report` is told in words what takes time, and the
-    share of it that is done, from 0 to 1, or None where that is not known.
+    keeps its dtype. `tokenizer` replaces the model's own. `places` says where a name that is not in the catalogue may be looked
+    for: without "folder" no folder is looked at, without "hub" neither its cache nor the network. `report` is told in words
+    what takes time, and the share of it that is done, from 0 to 1, or None where that is not known.
 
     Raises InputError (field "model"; "dtype" for a dtype that is not in DTYPES).
     """
@@ -78,7 +85,7 @@ def load_model(
         raise InputError(f"{dtype!r} is not a dtype for weights. Choose one of {', '.join(DTYPES)}.", field="dtype")
     name = _checked_name(name_or_path_or_network)
     report = report or (lambda _words, _done: None)
-    source = _locate(name, report)
+    source = _locate(name, places, report)
     config = _config(source)
     files = _weight_files(source)
     report(f"Reading {source.name}", None)
@@ -125,11 +132,21 @@ _CHOICES = (
 )
 
 
-def _locate(name: str, report: Report) -> _Source:
+def _locate(name: str, places: Collection[Place], report: Report) -> _Source:
     """The catalogue first, then folders, then the hub."""
     for entry in CATALOGUE:
         if name == entry.name:
             return _installed(entry, report)
+    found = _folder(name) if "folder" in places else None
+    if found is not None:
+        return found
+    if "hub" not in places:
+        raise InputError(f"{name!r} is not here. {_CHOICES}", field="model")
+    return _from_hub(name, report)
+
+
+def _folder(name: str) -> _Source | None:
+    """The folder of that name; None if there is none and it could be a name on the hub."""
     try:
         path = Path(name).expanduser()
         if path.is_dir():
@@ -142,7 +159,7 @@ def _locate(name: str, report: Report) -> _Source:
         raise InputError(f"{name!r} is a file. Give the folder that it is in, with its config.json.", field="model")
     if name.startswith((".", "/", "~")) or "\\" in name or name.count("/") > 1:
         raise InputError(f"There is no folder {name!r}. {_CHOICES}", field="model")
-    return _from_hub(name, report)
+    return None
 
 
 def _installed(entry: CatalogueEntry, report: Report) -> _Source:

@@ -48,7 +48,7 @@ def fill_grid(
         name = "atlas" if last else f"atlas {growing.done}"
         show_heatmap(figure, name, f"All heads by {label}: a grid of layers by heads.")
 
-    fill(growing, job, what, draw)
+    fill(growing, job, what, draw, seconds=stores.reading_seconds(real.capture))
     values = _whole(growing.values, shape)
     with st.container():
         if growing.done:
