@@ -32,11 +32,13 @@ class Picture:
     """A figure on the page.
 
     name     of its chart, see `ui.state.picture`
+    title    what a person calls it
     alt      what a person who cannot see it is told
     numbers  what it was drawn from; None: just what is drawn
     """
 
     name: str
+    title: str
     figure: go.Figure
     alt: str
     numbers: Numbers | None = None

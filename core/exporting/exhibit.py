@@ -35,9 +35,9 @@ _IN_FILE = "exhibit"
 
 @dataclass(frozen=True, eq=False)
 class Drawing:
-    """A picture of the view. name: of its chart; alt: what a person who cannot see it is told."""
+    """A picture of the view. title: what it is called; alt: what a person who cannot see it is told."""
 
-    name: str
+    title: str
     alt: str
     figure: go.Figure
 
@@ -92,7 +92,7 @@ def write(exhibit: Exhibit) -> bytes:
         "heads": heads,
         "uploads": [{"field": name, "name": upload.name} for name, upload in exhibit.uploads.items()],
         "pictures": [
-            {"name": one.name, "alt": one.alt, "figure": drawings.written(one.figure)} for one in exhibit.drawings
+            {"title": one.title, "alt": one.alt, "figure": drawings.written(one.figure)} for one in exhibit.drawings
         ],
     }
     text = json.dumps(said, ensure_ascii=False, allow_nan=False).encode()
@@ -116,7 +116,7 @@ def read(data: bytes) -> Exhibit:
         raise broken("it does not say which exhibit it is")
     if version > VERSION:
         raise InputError(
-            f"This file has version {version} of exhibits; this Headlight reads version {VERSION}. Update Headlight to open it.",
+            f"This exhibit has version {version}; this Headlight reads {VERSION}. Update Headlight to open it.",
             field="file",
         )
     heads = _listed(said, "heads", MAX_HEADS)
@@ -131,7 +131,7 @@ def read(data: bytes) -> Exhibit:
             for n, one in enumerate(heads)
         },
         drawings=tuple(
-            Drawing(text_in(one, "name"), text_in(one, "alt", 5_000), drawings.read(one.get("figure")))
+            Drawing(text_in(one, "title"), text_in(one, "alt", 5_000), drawings.read(one.get("figure")))
             for one in pictures
         ),
         uploads={

@@ -17,7 +17,7 @@ from ..attention.trace import WEIGHINGS, Array, Instead, attend
 from ..capturing.capture import Capture
 from ..capturing.certifying import Certificate, certified_head
 from ..errors import InputError
-from ..models.loading import DTYPES
+from ..models.devices import DTYPES
 from ..models.modules import Kind
 
 Arrays = Mapping[str, NDArray]
@@ -307,7 +307,9 @@ class _Reading:
         if not layer.is_integer() or not head.is_integer() or min(layer, head) < 0:
             raise broken("its layer or its head is no number from 0")
         kind = of.word("kind", get_args(Kind))
-        return Origin(of.text("name"), of.text("revision"), of.word("dtype", DTYPES), kind, int(layer), int(head))
+        return Origin(
+            of.text("name"), of.text("revision"), of.word("dtype", tuple(DTYPES)), kind, int(layer), int(head)
+        )
 
 
 MAX_TEXT = 1_000  # characters of a text that is neither what was read nor a token

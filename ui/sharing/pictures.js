@@ -19,7 +19,7 @@ export default function ({ parentElement, data }) {
             const scale = format === "png" ? 2 : 1;
             const filename = data.name;
             await (await plotly(data.script)).downloadImage(figure, { format, width, height, scale, filename });
-            said.textContent = `Saved ${filename}.${format}`;
+            said.textContent = "";
         } catch (error) {
             said.textContent = `This picture could not be drawn: ${error.message}`;
         }

@@ -1,4 +1,4 @@
-"""plotly.js from this server, for those who take a picture away: figures on the page are drawn by a copy that cannot be asked."""
+"""plotly.js from this server, for those who take a picture away: the copy that draws the pages cannot be asked."""
 
 from __future__ import annotations
 
