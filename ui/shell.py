@@ -25,6 +25,7 @@ st.html(
 GALLERY = st.Page(ROOT / "pages/gallery.py", title="Gallery", icon=":material/gallery_thumbnail:", default=True)
 STEPS = st.Page(ROOT / "pages/step_by_step.py", title="Step by step", icon=":material/steps:")
 HEADS = st.Page(ROOT / "pages/heads.py", title="Heads", icon=":material/apps:")
+EXHIBIT = st.Page(ROOT / "pages/exhibit.py", title="Open a file", icon=":material/folder_open:")
 WHAT_IF = st.Page(ROOT / "pages/what_if.py", title="What if", icon=":material/tune:")
 
 
@@ -36,7 +37,7 @@ def lead_on() -> None:
 OLD_ATLAS = st.Page(lead_on, title="Atlas", url_path="atlas", visibility="hidden")
 page = st.navigation(
     {
-        "": [GALLERY, STEPS, HEADS, WHAT_IF, OLD_ATLAS],
+        "": [GALLERY, STEPS, HEADS, WHAT_IF, EXHIBIT, OLD_ATLAS],
         "Learn": [st.Page(lessons.file(name), title=title) for name, title in lessons.LESSONS.items()],
     },
     position="top",
@@ -45,7 +46,7 @@ if (page == GALLERY and links.are_of_old_start()) or (page == HEADS and links.ar
     st.switch_page(STEPS, query_params=links.here())
 links.read(page.url_path)
 state.carry_over(page)
-on_page = shown.begin(page.title)
+on_page = shown.begin(page.title, page.url_path)
 notes = st.empty()
 wants_to_share = show_actions()
 page.run()
