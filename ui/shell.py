@@ -46,7 +46,7 @@ if (page == GALLERY and links.are_of_old_start()) or (page == HEADS and links.ar
     st.switch_page(STEPS, query_params=links.here())
 links.read(page.url_path)
 state.carry_over(page)
-on_page = shown.begin(page.title)
+on_page = shown.begin(page.title, page.url_path)
 notes = st.empty()
 wants_to_share = show_actions()
 page.run()
