@@ -22,6 +22,7 @@ ASKED, IN_VAIN, SAID, KNOWN = "asked", "in_vain", "said", "known"
 
 # What can be done with any page
 ACTIONS, SHARE = "actions", "share_page"
+TABLES = "tables"  # whether each picture has a table of its strongest values below it
 
 # Clicks and presses
 PIN = "pin"  # the click listener
