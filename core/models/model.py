@@ -9,7 +9,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from .calls import IMPLEMENTATION
-from .devices import called
+from .devices import called, short
 from .images import ImageSettings
 from .modules import attention_modules
 
@@ -37,21 +37,20 @@ class Model:
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """Where its weights are, in the order of the layers: ("cpu",), ("cuda",), ("cuda", "cuda:1"). What is fetched
-        from the disk for each pass is on "meta"."""
-        found = (str(weight.device) for weight in self.network.parameters())
-        return tuple(dict.fromkeys("cuda" if device == "cuda:0" else device for device in found))
+        """Where its weights are, in the order of the layers: ("cpu",), ("cuda",), ("cuda", "cuda:1")."""
+        placed = getattr(self.network, "hf_device_map", None)
+        found = placed.values() if placed else (weight.device for weight in self.network.parameters())
+        return tuple(dict.fromkeys(map(short, found))) or ("cpu",)
 
     @property
     def nbytes(self) -> int:
         """The memory of its weights, on all devices together; what is shared counts once."""
-        held = [*self.network.parameters(), *self.network.buffers()]
-        return sum(tensor.nbytes for tensor in held if not tensor.is_meta)
+        return sum(tensor.nbytes for tensor in (*self.network.parameters(), *self.network.buffers()))
 
     @property
     def label(self) -> str:
         """Its name, with dtype and device where these are not float32 and the CPU."""
-        return called(self.name, self.dtype, " and ".join(self.devices) or "cpu")
+        return called(self.name, self.dtype, " and ".join(self.devices))
 
     @property
     def captures(self) -> bool:
