@@ -119,10 +119,14 @@ class _Compared(NamedTuple):
 
 
 def _compare_trace(trace: AttentionTrace, theirs: NDArray[np.floating], model: Model) -> _Compared:
-    return _compare(trace.mask, trace.masked, trace.weights, trace.value, trace.output, theirs, _Rounding.of(model, trace))
+    return _compare(
+        trace.mask, trace.masked, trace.weights, trace.value, trace.output, theirs, _Rounding.of(model, trace)
+    )
 
 
-def _compare(allowed: Any, masked: Any, weights: Any, value: Any, ours: Any, theirs: Any, rounding: _Rounding) -> _Compared:
+def _compare(
+    allowed: Any, masked: Any, weights: Any, value: Any, ours: Any, theirs: Any, rounding: _Rounding
+) -> _Compared:
     """Some rows [rows, keys] of a head, whose output [rows, d_v] is ours, against the model's; NumPy or torch."""
     xp = array_namespace(weights)
     attending = xp.any(allowed, axis=1)

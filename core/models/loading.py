@@ -99,7 +99,8 @@ def load_model(
     source = _locate(name, report, fits)
     config = _config(source)
     files = _weight_files(source)
-    fits(_size_of_files(source, files))
+    size = _size_of_files(source, files)
+    fits(size)
     report(f"Reading {source.name}", None)
     network: Any = _network(source, config, files, number, places)
     return Model(
@@ -108,6 +109,7 @@ def load_model(
         tokenizer=tokenizer or _tokenizer(source),
         revision=source.revision or f"sha256 {_sha256(files)}",
         image_settings=_image_settings(source),
+        size=size,
     )
 
 

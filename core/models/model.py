@@ -12,6 +12,7 @@ from .calls import IMPLEMENTATION
 from .devices import called, short
 from .images import ImageSettings
 from .modules import attention_modules
+from .sizes import ModelSize
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,6 +23,7 @@ class Model:
                 the hash of the lines "<hash>  <name>" that sha256sum prints for them, sorted by name), the same with
                 the quantisation of a converted GGUF file, the commit of a hub id, or "in memory"
     image_settings  how a model that reads images wants their colours
+    size        what its files hold; None for a model in memory
     """
 
     name: str
@@ -29,6 +31,7 @@ class Model:
     tokenizer: PreTrainedTokenizerBase | None
     revision: str
     image_settings: ImageSettings = field(default_factory=ImageSettings)
+    size: ModelSize | None = None
 
     @property
     def dtype(self) -> str:
