@@ -22,7 +22,8 @@ st.html(
     f".st-key-{state.EQUATION} > * {{ min-width: {EQUATION_WIDTH}px; }}"
     f"{STYLE}</style>"
 )
-STEPS = st.Page(ROOT / "pages/step_by_step.py", title="Step by step", icon=":material/steps:", default=True)
+GALLERY = st.Page(ROOT / "pages/gallery.py", title="Gallery", icon=":material/gallery_thumbnail:", default=True)
+STEPS = st.Page(ROOT / "pages/step_by_step.py", title="Step by step", icon=":material/steps:")
 HEADS = st.Page(ROOT / "pages/heads.py", title="Heads", icon=":material/apps:")
 WHAT_IF = st.Page(ROOT / "pages/what_if.py", title="What if", icon=":material/tune:")
 
@@ -35,12 +36,12 @@ def lead_on() -> None:
 OLD_ATLAS = st.Page(lead_on, title="Atlas", url_path="atlas", visibility="hidden")
 page = st.navigation(
     {
-        "": [STEPS, HEADS, WHAT_IF, OLD_ATLAS],
+        "": [GALLERY, STEPS, HEADS, WHAT_IF, OLD_ATLAS],
         "Learn": [st.Page(lessons.file(name), title=title) for name, title in lessons.LESSONS.items()],
     },
     position="top",
 )
-if page == HEADS and links.are_of_old_heads():
+if (page == GALLERY and links.are_of_old_start()) or (page == HEADS and links.are_of_old_heads()):
     st.switch_page(STEPS, query_params=links.here())
 links.read(page.url_path)
 state.carry_over(page)
