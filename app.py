@@ -19,6 +19,7 @@ from streamlit import config
 
 from ui import settings
 from ui.early import FetchEarly
+from ui.sharing import plotly_js
 
 try:
     allowed = settings.current()
@@ -41,4 +42,4 @@ async def start(_: st.App) -> AsyncIterator[None]:
     yield
 
 
-app = st.App("ui/shell.py", lifespan=start, middleware=[Middleware(FetchEarly)])
+app = st.App("ui/shell.py", lifespan=start, middleware=[Middleware(FetchEarly)], routes=[plotly_js.ROUTE])

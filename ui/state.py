@@ -12,16 +12,25 @@ TEXT, PAIR, TARGET, TRUNCATE = "text", "pair", "target", "cut"
 IMAGE = "image"
 SHOWN_IMAGE = "shown_image"  # the uploaded file's name and bytes, on all pages
 MODEL, KIND, LAYER, HEAD = "model", "kind", "layer", "head"
+DTYPE, DEVICE = "dtype", "device"
 QUERY, KEY = "query", "key"
 CELL = "at"  # both together, in links from page to page: see ui/views/head_links.py
-SHARED = (TEXT, PAIR, TARGET, MODEL, KIND, LAYER, HEAD, QUERY, KEY)
+SHARED = (TEXT, PAIR, TARGET, MODEL, DTYPE, DEVICE, KIND, LAYER, HEAD, QUERY, KEY)
 PAGE = "page_before"
+START = ""  # what stands there for the first page
 
 # The address: what it asks for and nobody has read yet, what of that is not there, what the page says, and whatever it has said
 ASKED, IN_VAIN, SAID, KNOWN = "asked", "in_vain", "said", "known"
 
 # What can be done with any page
 ACTIONS, SHARE = "actions", "share_page"
+SHARED_PICTURE, SHARED_LIST, GROUND = "shared_picture", "shared_list", "ground"
+SAVE_PICTURE, SAVE_EXHIBIT = "save_picture", "save_exhibit"
+
+# A file that was opened: the field, the file as it was read, and whether it has just been dropped
+EXHIBIT_FILE, EXHIBIT, EXHIBIT_IS_NEW = "exhibit_file", "exhibit", "exhibit_is_new"
+OPEN_STEPS, COMPARE_LIVE, OPEN_LIVE = "open_steps", "compare_live", "open_live"
+TABLES = "tables"  # whether each picture has a table of its strongest values below it
 
 # A host that is full
 TRY_AGAIN = "try_again"
@@ -137,6 +146,8 @@ def carry_over(page: st.Page) -> None:
     st.session_state[PAGE] = page.url_path
     if before is None or before == page.url_path or any(key in st.query_params for key in SHARED):
         return
+    if page.url_path == START:
+        return  # it has no fields
     carried = {key: str(st.session_state[key]) for key in SHARED if st.session_state.get(key) not in (None, "")}
     if carried:
         # Streamlit refuses where these widgets are bound already, and then it writes the address by itself.
@@ -147,6 +158,11 @@ def carry_over(page: st.Page) -> None:
 def button(name: str, job: int) -> str:
     """The key of a button that concerns one piece of work; several may run one after another on a page."""
     return f"{name}_{job & 0xFFFFFFFF:08x}"
+
+
+def download(name: str) -> str:
+    """The key of a button that saves the file of that name; another file is another button."""
+    return f"download_{name.rpartition('.')[2]}_{hash(name) & 0xFFFFFFFF:08x}"
 
 
 def picture(name: str) -> str:

@@ -33,6 +33,7 @@ from core.capturing.layers import missing_layers as layers_without_attention
 from core.capturing.speeds import Run, Speeds
 from core.capturing.weights_only import WeightsOnly, attention_weights
 from core.errors import InputError
+from core.exporting.kept_heads import KeptHead
 from core.figures.side_by_side import small
 from core.heads.comparing import Compared, HeadPair
 from core.heads.contributions import HeadContributions, add_up
@@ -71,6 +72,7 @@ from core.lessons.scaling import (
 )
 from core.lessons.self_and_cross import read_and_write
 from core.models.conversion import Report
+from core.models.devices import called
 from core.models.images import read_image
 from core.models.inputs import all_inputs
 from core.models.modules import Kind
@@ -84,6 +86,21 @@ from ui.turns import Turns
 
 
 @dataclass(frozen=True)
+class ModelChoice:
+    """A model as it is loaded. In another dtype or on another device it gives other numbers: it is another model.
+
+    As text it is its name, with dtype and device where these are not float32 and the CPU.
+    """
+
+    name: str
+    dtype: str = "float32"
+    device: str = "cpu"
+
+    def __str__(self) -> str:
+        return called(self.name, self.dtype, self.device)
+
+
+@dataclass(frozen=True)
 class TextRequest:
     """One pass of one model over one text, or over the image in a file.
 
@@ -91,7 +108,7 @@ class TextRequest:
     edits what is changed in the pass; None: nothing
     """
 
-    model: str
+    model: ModelChoice
     text: str
     pair: str | None = None
     target: str | None = None
@@ -339,18 +356,22 @@ def check_characters(*texts: str | None) -> None:
         )
 
 
-def model(name: str, report: Report | None = None) -> Model:
-    """`report` is told what takes time, and how much of it is over. Raises InputError for one that this host does not load."""
-    places = places_of(name)
-    return models.get(name, lambda: load_model(name, places=places, report=report))
+def model(chosen: ModelChoice | str, report: Report | None = None) -> Model:
+    """`chosen` is a name where float32 on the CPU will do; `report` is told what takes time, and how much of it is over.
+
+    Raises InputError for one that this host does not load.
+    """
+    of = ModelChoice(chosen) if isinstance(chosen, str) else chosen
+    look_in = places_of(of.name)
+    return models.get(of, lambda: load_model(of.name, dtype=of.dtype, device=of.device, look_in=look_in, report=report))
 
 
-def announced(name: str, tokens: int, *, target_tokens: int = 1, measuring: bool = False) -> tuple[float, str]:
+def announced(of: ModelChoice, tokens: int, *, target_tokens: int = 1, measuring: bool = False) -> tuple[float, str]:
     """The seconds that reading so many tokens will take at least, and a sentence about what it takes.
 
     measuring  whether every head will be measured as well
     """
-    expected = estimate(model(name), tokens, speeds, measuring=measuring, target_tokens=target_tokens)
+    expected = estimate(model(of), tokens, speeds, measuring=measuring, target_tokens=target_tokens)
     what = "reading them and measuring every head" if measuring else "reading them"
     return expected.at_least, f"{tokens:,} tokens: {what} takes {in_words(expected)}."
 
@@ -360,12 +381,12 @@ def reading_seconds(pass_: Capture) -> float:
     if not pass_.input_ids:
         return 0.0
     cost = reading_operations(pass_.model, len(pass_.input_ids), target_tokens=max(1, len(pass_.target_ids)))
-    return speeds.seconds(pass_.model.name, "reading", cost)[0]
+    return speeds.seconds(pass_.model.label, "reading", cost)[0]
 
 
-def needed_bytes(name: str, tokens: int, target_tokens: int = 1) -> int:
+def needed_bytes(of: ModelChoice, tokens: int, target_tokens: int = 1) -> int:
     """What reading so many tokens takes while it runs, with what is kept of it."""
-    network = model(name)
+    network = model(of)
     passing = passing_bytes(network, tokens, target_tokens=target_tokens)
     return passing + kept_bytes(network, tokens, target_tokens=target_tokens)
 
@@ -395,7 +416,7 @@ def captured(request: TextRequest, on_progress: Callable[[int], None] | None = N
         seconds = turns.clock() - start
         cost = reading_operations(network, len(found.input_ids), target_tokens=max(1, len(found.target_ids)))
         if request.edits is None:  # they take their own time
-            speeds.learn(Run(network.name, "reading", cost, seconds))
+            speeds.learn(Run(network.label, "reading", cost, seconds))
         return found
 
     return passes.get(request, read)
@@ -418,8 +439,8 @@ def taken(request: TextRequest) -> Taken:
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
-def missing_layers(name: str) -> tuple[str, ...]:
-    return layers_without_attention(model(name))
+def missing_layers(of: ModelChoice) -> tuple[str, ...]:
+    return layers_without_attention(model(of))
 
 
 # --- all heads of a pass
@@ -435,20 +456,20 @@ def measured(request: KindRequest, on_progress: Callable[[int], None] | None = N
         seconds = turns.clock() - start
         if pass_.model.captures and request.kind == pass_.kinds[0] and pass_.input_ids:  # what estimates are made of
             speeds.learn(
-                Run(pass_.model.name, "measuring", measuring_operations(pass_.model, len(pass_.input_ids)), seconds)
+                Run(pass_.model.label, "measuring", measuring_operations(pass_.model, len(pass_.input_ids)), seconds)
             )
         return found
 
     return metrics.get(request, measure)
 
 
-def probe_length(name: str) -> int:
+def probe_length(of: ModelChoice) -> int:
     """How many random tokens the probe reads twice: 50, or what a model with a short memory can read."""
-    return min(PROBE_LENGTH, longest(model(name)))
+    return min(PROBE_LENGTH, longest(model(of)))
 
 
-def probed(name: str, on_progress: Callable[[int], None] | None = None) -> pd.DataFrame:
-    return probes.get(name, lambda: probe_heads(model(name), probe_length(name), PROBE_SEEDS, on_progress=on_progress))
+def probed(of: ModelChoice, on_progress: Callable[[int], None] | None = None) -> pd.DataFrame:
+    return probes.get(of, lambda: probe_heads(model(of), probe_length(of), PROBE_SEEDS, on_progress=on_progress))
 
 
 def small_pictures(request: KindRequest, on_progress: Callable[[int], None] | None = None) -> Pooled:
@@ -576,6 +597,11 @@ def head_overview(request: HeadRequest) -> tuple[Overview, Certificate]:
     )
 
 
+def kept_overview(kept: KeptHead) -> tuple[Overview, Certificate | None]:
+    """The same of a head that a file holds."""
+    return heads.get(kept, kept.overview)
+
+
 def changed_overview(request: HeadRequest, change: Hashable, changed: Head) -> Overview:
     """The same of a head with another scale or mask."""
     return heads.get((request, change), changed.overview)
@@ -628,7 +654,7 @@ def induction(on_progress: Callable[[int], None] | None = None) -> Induction:
             if on_progress is not None:
                 on_progress(INDUCTION_PASSES - INDUCTION_STEPS + done)
 
-        return needs_previous(model(LANGUAGE_MODEL), probed(LANGUAGE_MODEL, on_progress), further)
+        return needs_previous(model(LANGUAGE_MODEL), probed(ModelChoice(LANGUAGE_MODEL), on_progress), further)
 
     return examples.get("induction", measure)
 

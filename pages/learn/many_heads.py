@@ -167,7 +167,7 @@ def in_a_model(part: Part) -> None:
     kind = capture.kinds[0]
     tokens, _ = capture.tokens(kind)
     with places[0]:
-        layer = number_picker("Layer", state.LAYER, capture.layers(kind), opening_head(request.model)[0])
+        layer = number_picker("Layer", state.LAYER, capture.layers(kind), opening_head(request.model.name)[0])
     of = stores.LayerRequest(request, kind, layer)
     found = run(
         lambda on_progress: stores.layer_heads(of, on_progress),

@@ -117,11 +117,11 @@ def test_the_library_looks_only_where_it_is_told(tmp_path: Path, monkeypatch: py
     (tmp_path / "org/name").mkdir(parents=True)
     monkeypatch.setattr("core.models.loading.snapshot_download", lambda *_, **__: pytest.fail("the hub was asked"))
     with pytest.raises(InputError, match="has no config"):
-        load_model("org/name", places=("folder",))
+        load_model("org/name", look_in=("folder",))
     with pytest.raises(InputError, match="'org/absent' is not here"):
-        load_model("org/absent", places=("folder",))
+        load_model("org/absent", look_in=("folder",))
     with pytest.raises(InputError, match="'org/name' is not here"):
-        load_model("org/name", places=())
+        load_model("org/name", look_in=())
 
 
 def test_the_page_says_so_beside_the_field(host) -> None:

@@ -23,12 +23,13 @@ from core.heads.comparing import Compared, HeadPair
 from core.heads.likeness import PAIRS
 from core.heads.views import around
 from core.models.modules import Kind
-from ui import state, stores
+from ui import shown, state, stores
 from ui.allowed import model_help, offered
 from ui.components import pin
 from ui.controls.menu import menu
 from ui.markdown import plain, quoted, show_error
 from ui.progress import run
+from ui.views.numbers import of_pair
 from ui.views.pictures import show_heatmap
 from ui.views.scene import RealHead, number_picker, opening_head, read_model, run_pass
 
@@ -69,6 +70,7 @@ def show_comparison(real: RealHead) -> None:
         if other is None:
             return
         paired = _paired(real, other, loosely=way == "model")
+        shown.now().beside[paired.names[1]] = other.of
     except InputError as error:
         with problem:
             show_error(error)
@@ -105,7 +107,7 @@ def _other_text(real: RealHead, problem: DeltaGenerator) -> RealHead | None:
 
 
 def _other_model(real: RealHead, problem: DeltaGenerator) -> RealHead | None:
-    others = [name for name in offered()[::-1] if name != real.request.model]
+    others = [name for name in offered()[::-1] if name != real.request.model.name]
     name = st.selectbox(
         "Other model",
         others,
@@ -115,7 +117,8 @@ def _other_model(real: RealHead, problem: DeltaGenerator) -> RealHead | None:
         width=240,
         help=model_help(),
     )
-    model = read_model(name, problem.empty(), problem)
+    chosen = replace(real.request.model, name=name)
+    model = read_model(chosen, problem.empty(), problem)
     if model is None:
         return None
     if not model.captures or model.reads_images:
@@ -123,7 +126,7 @@ def _other_model(real: RealHead, problem: DeltaGenerator) -> RealHead | None:
         raise InputError(f"{name} {what}; two heads are compared on texts. Choose another model.", field="model")
     request = replace(
         real.request,
-        model=name,
+        model=chosen,
         pair=real.request.pair if model.takes_pairs else None,
         target=real.request.target if model.is_encoder_decoder else None,
     )
@@ -245,7 +248,13 @@ def _draw(paired: Paired, found: Compared, cell: tuple[int, int], limits: tuple[
     for column, title, (part, figure) in zip(st.columns(3), titles, figures.items(), strict=True):
         with column:
             st.markdown(f"**{plain(title)}**")
-            show_heatmap(figure, f"compared {part}{where}", f"{title}: heatmap of queries by keys.")
+            show_heatmap(
+                figure,
+                f"compared {part}{where}",
+                f"{title}: heatmap of queries by keys.",
+                title=f"{title}{where} the chosen pair" if where else title,
+                numbers=None if where else of_pair(paired.pair, part, title, paired.queries, paired.keys),
+            )
 
 
 def _side(alignment: Alignment, labels: Sequence[str], pinned: int, start: int, length: int) -> Side:
@@ -306,7 +315,7 @@ def _say_how_far(real: RealHead, paired: Paired, found: Compared) -> None:
         queries = real.capture.shape(real.kind)[0]
         on = "" if beside.queries == queries else f", measured on {beside.queries} of {queries:,} queries"
         sentence += (
-            f" Two random heads of {plain(real.request.model)} have **{beside.mean:.3f}** on this text "
+            f" Two random heads of {plain(str(real.request.model))} have **{beside.mean:.3f}** on this text "
             f"({beside.low:.3f} to {beside.high:.3f} in 90% of {beside.pairs} pairs{on})."
         )
     st.markdown(sentence)

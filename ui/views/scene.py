@@ -15,12 +15,15 @@ from core.attention.head import Head, Overview
 from core.attention.sources import DISTRIBUTIONS, random_matrices, toy_sentence
 from core.capturing.certifying import Certificate
 from core.capturing.weights_only import WeightsOnly
+from core.exporting.exhibit import Exhibit
+from core.exporting.kept_heads import KeptHead
 from core.models.inputs import TooLongError, target_ids, text_inputs
 from core.models.modules import Kind
 from ui import links, shown, state, stores
 from ui.allowed import model_help, offered, places_of
 from ui.controls.menu import menu
 from ui.controls.own_matrices import own_matrices
+from ui.controls.precision import choose_precision, show_size
 from ui.controls.what_if import Change
 from ui.markdown import plain, show_error
 from ui.progress import following, in_turn, run
@@ -51,6 +54,7 @@ class Scene:
     """A head with all its stages, the tokens of its rows and columns, and where its numbers come from.
 
     real, certificate  of a head of a pretrained model
+    kept               the head as a file holds it, where it comes from one
     """
 
     head: Head
@@ -60,11 +64,12 @@ class Scene:
     origin: str
     real: RealHead | None = None
     certificate: Certificate | None = None
+    kept: KeptHead | None = None
 
     def changed(self, change: Change, head: Head) -> Scene:
         """The same with the head so changed, which no model computed."""
         overview = head.overview() if self.real is None else stores.changed_overview(self.real.of, change, head)
-        return replace(self, head=head, overview=overview, certificate=None)
+        return replace(self, head=head, overview=overview, certificate=None, kept=None)
 
 
 # Where a model opens: heads that look from "it" back to "animal" in the sentence above.
@@ -75,25 +80,29 @@ def opening_head(name: str) -> tuple[int, int]:
     return OPENING_HEADS.get(name, (0, 0))
 
 
-def model_picker() -> str:
-    return st.selectbox(
-        "Model",
-        offered(),
-        key=state.MODEL,
-        bind="query-params",
-        accept_new_options=True,
-        help=model_help(),
-    )
+def model_picker() -> tuple[stores.ModelChoice, DeltaGenerator]:
+    """The chosen model, and the place where its size is said."""
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="xsmall"):
+        name = st.selectbox(
+            "Model",
+            offered(),
+            key=state.MODEL,
+            bind="query-params",
+            accept_new_options=True,
+            help=model_help(),
+        )
+        dtype, device, size_place = choose_precision()
+    return stores.ModelChoice(name, dtype, device), size_place
 
 
-def read_model(name: str, place: DeltaGenerator, problem: DeltaGenerator) -> Model | None:
+def read_model(chosen: stores.ModelChoice, place: DeltaGenerator, problem: DeltaGenerator) -> Model | None:
     """The model. What takes time is said in `place`; None after saying in `problem` what is wrong."""
     try:
-        places_of(name)
-        if name in stores.models:
-            return stores.model(name)
-        with in_turn(place, f"Reading {name}"), following(place, f"Reading {name}") as tell:
-            return stores.model(name, tell)
+        places_of(chosen.name)
+        if chosen in stores.models:
+            return stores.model(chosen)
+        with in_turn(place, f"Reading {chosen}"), following(place, f"Reading {chosen}") as tell:
+            return stores.model(chosen, tell)
     except InputError as error:
         with problem:
             show_error(error)
@@ -136,15 +145,17 @@ def choose_text(
         model_place = st.container(width="stretch")
         places = [st.container(width=92), st.container(width=92)]
     with model_place:
-        name = model_picker()
-    model = read_model(name, progress, model_place)
+        chosen, size_place = model_picker()
+    model = read_model(chosen, progress, model_place)
+    if model is not None:
+        show_size(size_place, model)
     with text_place:
         if model is not None and model.reads_images:
-            request = _image(name)
+            request = _image(chosen)
         else:
             text = st.text_area("Text", SENTENCE, key=state.TEXT, bind="query-params", height=68)
             pair, target = _second_text(model) if more and model is not None and model.captures else (None, None)
-            request = stores.TextRequest(name, text, pair, target)
+            request = stores.TextRequest(chosen, text, pair, target)
     if model is None or request is None:
         return None
     beside = {"model": model_place, "text": problem, "image": problem}
@@ -155,12 +166,12 @@ def choose_text(
         return None
     passed = _read(request, lambda wanted: run_pass(wanted, model, max_tokens, measuring), beside)
     if passed is not None and more:
-        _name_missing(name)
+        _name_missing(chosen)
     return None if passed is None else (*passed, places)
 
 
-def _name_missing(name: str) -> None:
-    missing = stores.missing_layers(name)
+def _name_missing(chosen: stores.ModelChoice) -> None:
+    missing = stores.missing_layers(chosen)
     if missing:
         further = f", and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
         count = "1 layer has" if len(missing) == 1 else f"{len(missing)} layers have"
@@ -168,14 +179,14 @@ def _name_missing(name: str) -> None:
         st.caption(plain(f"{count} no softmax attention and cannot be shown: {named}{further}."))
 
 
-def _image(name: str) -> stores.TextRequest | None:
+def _image(chosen: stores.ModelChoice) -> stores.TextRequest | None:
     """The image that was last uploaded, on this page or another: an upload field forgets its file when one leaves."""
     types = ["png", "jpg", "jpeg", "webp"]
     file = st.file_uploader("Image", types, key=state.IMAGE, on_change=_keep_image)
     kept = st.session_state.get(state.SHOWN_IMAGE)
     still = "" if kept is None or file is not None else f"{plain(kept[0])} is still shown. "
     st.caption(f"{still}This model reads images. An uploaded image is not part of the page's address.")
-    return None if kept is None else stores.TextRequest(name, "", image=kept[1])
+    return None if kept is None else stores.TextRequest(chosen, "", image=kept[1])
 
 
 def _keep_image() -> None:
@@ -282,7 +293,7 @@ def choose_place(request: stores.TextRequest, capture: Capture | WeightsOnly, pl
         kind = menu("Attention", state.KIND, kinds, look="buttons")
     else:
         kind = links.chosen(state.KIND, kinds, opening=capture.kinds[0], what="Attention")
-    opening_layer, opening_at = opening_head(request.model)
+    opening_layer, opening_at = opening_head(request.model.name)
     with places[0]:
         layer = number_picker("Layer", state.LAYER, capture.layers(kind), opening_layer)
     with places[1]:
@@ -358,14 +369,32 @@ def own() -> Scene | None:
     )
 
 
-SOURCES = {"real": real_head, "toy": toy, "random": random, "own": own}
+def from_file() -> Scene:
+    """The head of the exhibit that is open, with the certificate of the numbers in the file."""
+    exhibit: Exhibit = st.session_state[state.EXHIBIT]
+    kept = next(iter(exhibit.heads.values()))
+    overview, certificate = stores.kept_overview(kept)
+    told = [kept.says, *(exhibit.about[name] for name in ("revision", "date") if name in exhibit.about)]
+    st.caption(plain("From a file, and computed again from what it holds: " + " · ".join(told)))
+    return Scene(kept.head, overview, kept.query_tokens, kept.key_tokens, kept.says, None, certificate, kept)
+
+
+def has_file() -> bool:
+    """Whether an exhibit is open that holds a head."""
+    exhibit = st.session_state.get(state.EXHIBIT)
+    return exhibit is not None and bool(exhibit.heads)
+
+
+SOURCES = {"real": real_head, "toy": toy, "random": random, "own": own, "file": from_file}
 SOURCE_NAMES = {
     "real": "A real head",
     "toy": "A sentence, random weights",
     "random": "Random matrices",
     "own": "My own matrices",
+    "file": "A file",
 }
 
 
 def pick_source() -> str:
-    return menu("Where the numbers come from", state.SOURCE, SOURCE_NAMES, look="buttons", label_visibility="collapsed")
+    offered = {word: name for word, name in SOURCE_NAMES.items() if word != "file" or has_file()}
+    return menu("Where the numbers come from", state.SOURCE, offered, look="buttons", label_visibility="collapsed")
