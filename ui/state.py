@@ -32,6 +32,9 @@ EXHIBIT_FILE, EXHIBIT, EXHIBIT_IS_NEW = "exhibit_file", "exhibit", "exhibit_is_n
 OPEN_STEPS, COMPARE_LIVE, OPEN_LIVE = "open_steps", "compare_live", "open_live"
 TABLES = "tables"  # whether each picture has a table of its strongest values below it
 
+# A host that is full
+TRY_AGAIN = "try_again"
+
 # Clicks and presses
 PIN = "pin"  # the click listener
 PINNED_BLOCK = "pinned_block"  # a click on a pooled picture, until the page has looked for its strongest cell
