@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -22,6 +22,17 @@ from .rows import head_edit, head_scale, permissions, row_blocks
 # in float32 at most 5.4, and at least 370 once the scale is off by one percent. In half precision, where weights and output
 # are rounded once each, the sum of both is 1 at most, and measured 0.93.
 ALLOWED_ROUNDING = {"float32": 20.0, "float64": 20.0, "float16": 1.25, "bfloat16": 1.25}
+
+
+class Named(Protocol):
+    """What a certificate says of a model: a `Model`, or what a file has kept of one."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def revision(self) -> str: ...
+    @property
+    def dtype(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -47,7 +58,12 @@ class Certificate:
 
     @property
     def holds(self) -> bool:
-        return self.rounding <= ALLOWED_ROUNDING[self.dtype]
+        return self.rounding <= self.allowed
+
+    @property
+    def allowed(self) -> float:
+        """The most rounding that counts as agreement, in the same units."""
+        return ALLOWED_ROUNDING[self.dtype]
 
     @property
     def traced_in(self) -> str:
@@ -85,13 +101,21 @@ def certified_overview(
     head: Head, call: Call, number: int, model: Model, max_cells: int = MAX_CELLS
 ) -> tuple[Overview, Certificate]:
     """The overview of the head `number` of a captured layer and the certificate of these very numbers, from one sweep."""
-    output, found = wide(call.output[0, :, number]).numpy(force=True), []
+    output = wide(call.output[0, :, number]).numpy(force=True)
+    return certified_head(head, output, model, _mask_in_words(call, number), max_cells)
+
+
+def certified_head(
+    head: Head, output: NDArray[np.floating], model: Named, mask: str, max_cells: int = MAX_CELLS
+) -> tuple[Overview, Certificate]:
+    """The same of any head beside the output [queries, d_v] that a model's own attention returned for it; mask: in words."""
+    found = []
 
     def compare(rows: range, trace: AttentionTrace) -> None:
         found.append(_compare_trace(trace, output[rows.start : rows.stop], model))
 
     overview = head.overview(max_cells, watch=compare)
-    return overview, _certificate(found, model, head.scale, _mask_in_words(call, number))
+    return overview, _certificate(found, model, head.scale, mask)
 
 
 class _Rounding(NamedTuple):
@@ -105,7 +129,7 @@ class _Rounding(NamedTuple):
     scores: float
 
     @classmethod
-    def of(cls, model: Model, head: Call | AttentionTrace) -> _Rounding:
+    def of(cls, model: Named, head: Call | AttentionTrace) -> _Rounding:
         own = torch.finfo(getattr(torch, model.dtype)).eps
         by_itself = head.softcap is not None or head.sinks is not None
         return cls(own, own if by_itself else min(own, torch.finfo(torch.float32).eps))
@@ -118,7 +142,7 @@ class _Compared(NamedTuple):
     left_out: int
 
 
-def _compare_trace(trace: AttentionTrace, theirs: NDArray[np.floating], model: Model) -> _Compared:
+def _compare_trace(trace: AttentionTrace, theirs: NDArray[np.floating], model: Named) -> _Compared:
     return _compare(
         trace.mask, trace.masked, trace.weights, trace.value, trace.output, theirs, _Rounding.of(model, trace)
     )
@@ -139,7 +163,7 @@ def _compare(
     return _Compared(cells, *worst, int(xp.sum(~attending)))
 
 
-def _certificate(found: Sequence[_Compared], model: Model, scale: float, mask: str) -> Certificate:
+def _certificate(found: Sequence[_Compared], model: Named, scale: float, mask: str) -> Certificate:
     return Certificate(
         cells=sum(part.cells for part in found),
         difference=max(part.difference for part in found),

@@ -15,7 +15,7 @@ from .modules import attention_modules
 from .sizes import ModelSize
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Model:
     """A transformers model ready to be captured.
 
@@ -32,6 +32,10 @@ class Model:
     revision: str
     image_settings: ImageSettings = field(default_factory=ImageSettings)
     size: ModelSize | None = None
+
+    def __repr__(self) -> str:
+        """In one line, without its network."""
+        return f"<Model {self.name}: {type(self.network).__name__}, {self.dtype}>"
 
     @property
     def dtype(self) -> str:
