@@ -62,9 +62,9 @@ def test_a_link_to_another_page_takes_the_precision_along(page: AppTest) -> None
 def test_another_precision_gives_other_numbers(page: AppTest, minilm: Model, half: dict[str, Model]) -> None:
     whole, rounded = weight(minilm), weight(half[MODEL])
     assert whole != rounded
-    assert any(rounded in formula.value for formula in page.latex)
+    assert rounded in said(page)
     page.get_by_key(state.DTYPE).set_value("float32").run()
     assert not page.exception, page.exception
-    assert any(whole in formula.value for formula in page.latex)
-    assert not any(rounded in formula.value for formula in page.latex)
+    assert whole in said(page)
+    assert rounded not in said(page)
     assert "model in bfloat16" not in said(page)
