@@ -14,14 +14,13 @@ import plotly.io
 from .about import About
 
 WIDTH = 900  # pixels, or what a wide figure needs
-LEAST, TALL = 340, 640  # pixels of height: of any figure, and of one with a labelled row for each token
+LEAST = 340  # pixels of height
 LONG = 1080  # pixels wide, of the equation
-SHORT = 12  # rows that need no tall picture
 SIDE = 16  # pixels around
 TITLE, LINE = 34, 20  # pixels of height
 LETTERS = 118  # in a line below the title
 LINES = 4
-ROOM = 15  # pixels that a label beside another one needs
+ROOM, MOST = 16, 64  # pixels that a label beside another one needs; how many labels a picture grows for
 
 
 @dataclass(frozen=True)
@@ -50,9 +49,14 @@ def portrait(figure: go.Figure, title: str, notes: Sequence[str], ground: Ground
     edges = {edge: margin.get(edge, usual) for edge, usual in (("l", 70), ("r", 40), ("t", 30), ("b", 60))}
     has_twins = layout.xaxis2.tickvals is not None and layout.yaxis2.tickvals is not None
     is_line = "subplots" in (layout.meta or {})  # the equation, whose letters want their own width and height
-    is_tall = has_twins and len(layout.yaxis2.tickvals or ()) > SHORT
-    width = max(WIDTH, layout.width or 0, LONG if is_line else 0)
-    inner = max(layout.height or 0, 0 if is_line else TALL if is_tall else LEAST)
+    width, inner = (
+        max(WIDTH, layout.width or 0, LONG if is_line else 0),
+        max(layout.height or 0, 0 if is_line else LEAST),
+    )
+    if has_twins:  # as large as all labels need, if that can be
+        rows, columns = (min(len(axis.tickvals), MOST) for axis in (layout.yaxis2, layout.xaxis2))
+        width = max(width, columns * ROOM + edges["l"] + edges["r"])
+        inner = max(inner, rows * ROOM + edges["t"] + edges["b"])
     layout.update(
         width=width,
         height=inner + above,

@@ -14,16 +14,13 @@ _UNFIT = re.compile(r"[^A-Za-z0-9.]+")
 
 def about(shown: Shown) -> dict[str, str]:
     """The page, the model with revision and dtype, the head as text, what was read, what was changed, versions and date."""
+    if shown.about is not None:  # of a file, whose numbers are older than this
+        return {"page": shown.title, **shown.about}
     found = {"page": shown.title}
     if shown.of is not None:
         found |= _of_model(shown.of)
     elif shown.head is not None:
-        kept = shown.head()
-        found["numbers"] = kept.says
-        if kept.origin is not None:
-            origin = kept.origin
-            found |= {"model": origin.name, "revision": origin.revision, "dtype": origin.dtype}
-            found |= _place(origin.kind, origin.layer, origin.head)
+        found["numbers"] = shown.head().says
     return found | {f"version of {name}": version for name, version in versions().items()} | {"date": now()}
 
 
