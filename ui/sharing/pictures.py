@@ -42,18 +42,19 @@ def show_pictures(shown: Shown) -> None:
 
 
 def offered(shown: Shown) -> dict[str, Picture]:
-    """The pictures by their names, those of queries and keys first, otherwise in the order of the page."""
+    """The pictures by their names, whole ones of queries and keys first, then parts of them, then all others."""
     finished = {
         name: picture
         for name, picture in shown.pictures.items()
         if not ((match := _UNFINISHED.fullmatch(name)) and match[1] in shown.pictures)
     }
-    return dict(sorted(finished.items(), key=lambda item: not _is_large(item[1])))
+    return dict(sorted(finished.items(), key=lambda item: _rank(item[1])))
 
 
-def _is_large(picture: Picture) -> bool:
-    meta = picture.figure.layout.meta or {}
-    return isinstance(meta, dict) and meta.get("rows") in ("query", "key")
+def _rank(picture: Picture) -> tuple[bool, bool]:
+    meta = picture.figure.layout.meta
+    is_of_pairs = isinstance(meta, dict) and meta.get("rows") in ("query", "key")
+    return not is_of_pairs, picture.numbers is None
 
 
 def _show_picture(shown: Shown, pictures: dict[str, Picture]) -> None:

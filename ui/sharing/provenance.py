@@ -21,6 +21,8 @@ def about(shown: Shown) -> dict[str, str]:
         found |= _of_model(shown.of)
     elif shown.head is not None:
         found["numbers"] = shown.head().says
+    for name, other in shown.beside.items():
+        found |= {f"{name}, {fact}": text for fact, text in _of_model(other).items() if found.get(fact) != text}
     return found | {f"version of {name}": version for name, version in versions().items()} | {"date": now()}
 
 
@@ -47,7 +49,11 @@ def lines(about: About) -> list[str]:
     said = [" · ".join([*model, *(detail[:24] for detail in details)])]
     if "numbers" in about:
         said.append(about["numbers"])
-    said += [f"{name.capitalize()}: {about[name]}" for name in ("text", "second text", "changes") if name in about]
+    said += [
+        f"{name[:1].upper()}{name[1:]}: {text}"
+        for name, text in about.items()
+        if name.rpartition(", ")[2] in ("text", "second text", "changes")
+    ]
     return said
 
 

@@ -1,11 +1,19 @@
 """Figures that are taken away: titled, on a ground of their own, whole on one page, with nothing read as markup."""
 
+import json
 import re
 
 import numpy as np
 
+from core import attend
+from core.attention.head import Head
 from core.exporting.pictures import GROUNDS, portrait, to_html
+from core.figures.atlas import metric_grid
+from core.figures.charts import bars
+from core.figures.equation import equation
 from core.figures.heatmap import Axis, heatmap
+from core.figures.ledger import waterfall
+from core.figures.patches import on_image
 
 NASTY = "</script><img src=x onerror=alert(1)> $x$"
 TOKENS = [NASTY, *(f"token {place}" for place in range(1, 90))]
@@ -45,6 +53,23 @@ def test_all_labels_are_written_where_there_is_room():
     assert taken.layout.yaxis.ticktext[3] == "<b>token 3</b>"  # the pinned one
     assert taken.layout.xaxis.ticktext[5] == "token 5"
     assert len(portrait(picture(), "Weights", [], GROUNDS["light"]).layout.yaxis.ticktext) < 90  # here there is none
+
+
+def test_any_figure_can_be_taken_away():
+    trace = attend(np.eye(4), np.eye(4), np.eye(4))
+    head = Head.of(trace)
+    figures = [
+        bars(["a", "b"], {"one": np.array([1.0, 2.0])}, y="y"),
+        waterfall(head.explain(0, 0)),
+        equation(head.overview().stages, pin=(0, 0), opened="weights", scale=head.scale),
+        metric_grid(np.eye(3), "entropy", signed=False, chosen=(0, 1), left_out=None, height=300),
+        on_image(np.zeros((8, 8, 3), np.uint8), np.eye(2), (0, 1)),
+    ]
+    for figure in figures:
+        taken = portrait(figure, "A title", ["a note"], GROUNDS["light"])
+        assert [annotation.text for annotation in taken.layout.annotations][-2:] == ["<b>A title</b>", "a note"]
+        assert taken.layout.height > 100
+        json.loads(taken.to_json())
 
 
 def test_the_html_page_holds_everything_and_runs_nothing_of_it():
