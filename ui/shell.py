@@ -12,15 +12,16 @@ if str(ROOT) not in sys.path:
 from core.figures.equation import WIDTH as EQUATION_WIDTH  # noqa: E402
 from ui import lessons, links, shown, state  # noqa: E402 - only now can it be found
 from ui.sharing.dialog import open_dialog  # noqa: E402
-from ui.views.actions import STYLE, show_actions  # noqa: E402
+from ui.views.actions import IN_A_FRAME, STYLE, show_actions  # noqa: E402
 
+embedded = bool(st.context.is_embedded)  # ?embed=true: in a frame on somebody else's page
 st.set_page_config(page_title="Headlight", page_icon=str(ROOT / "ui/icon.png"), layout="wide")
 # The equation is never narrower than its letters need: on a phone its line scrolls.
 st.html(
     "<style>.stMainBlockContainer { padding-top: 4.2rem; padding-bottom: 3rem; }"
     f".st-key-{state.EQUATION} {{ overflow-x: auto; scroll-margin-top: 4rem; }}"
     f".st-key-{state.EQUATION} > * {{ min-width: {EQUATION_WIDTH}px; }}"
-    f"{STYLE}</style>"
+    f"{STYLE}{IN_A_FRAME if embedded else ''}</style>"
 )
 GALLERY = st.Page(ROOT / "pages/gallery.py", title="Gallery", icon=":material/gallery_thumbnail:", default=True)
 STEPS = st.Page(ROOT / "pages/step_by_step.py", title="Step by step", icon=":material/steps:")
@@ -40,7 +41,7 @@ page = st.navigation(
         "": [GALLERY, STEPS, HEADS, WHAT_IF, EXHIBIT, OLD_ATLAS],
         "Learn": [st.Page(lessons.file(name), title=title) for name, title in lessons.LESSONS.items()],
     },
-    position="top",
+    position="hidden" if embedded else "top",
 )
 if (page == GALLERY and links.are_of_old_start()) or (page == HEADS and links.are_of_old_heads()):
     st.switch_page(STEPS, query_params=links.here())

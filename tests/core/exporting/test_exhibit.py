@@ -269,6 +269,8 @@ def figure_of(**wrong) -> dict:
         figure_of(data=[{"type": "bar", "meta": json.loads("[" * 50 + "]" * 50)}]),
         figure_of(data=[{"type": "bar"}] * 5000),
         figure_of(layout={"meta": {"rows": 2**80}}),
+        figure_of(data=[{"type": "heatmap", "z": [["a", "b"]]}]),
+        figure_of(data=[{"type": "heatmap", "z": [[1], [1, 2]]}]),
     ],
 )
 def test_pictures_that_headlight_does_not_draw(good, figure):
