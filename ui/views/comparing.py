@@ -252,7 +252,7 @@ def _draw(paired: Paired, found: Compared, cell: tuple[int, int], limits: tuple[
                 figure,
                 f"compared {part}{where}",
                 f"{title}: heatmap of queries by keys.",
-                title=f"{title}{where} the chosen pair" if where else title,
+                title=f"Weights, {title}" + (f"{where} the chosen pair" if where else ""),
                 numbers=None if where else of_pair(paired.pair, part, title, paired.queries, paired.keys),
             )
 

@@ -374,6 +374,7 @@ def from_file() -> Scene:
     exhibit: Exhibit = st.session_state[state.EXHIBIT]
     kept = next(iter(exhibit.heads.values()))
     overview, certificate = stores.kept_overview(kept)
+    shown.now().about = exhibit.about
     told = [kept.says, *(exhibit.about[name] for name in ("revision", "date") if name in exhibit.about)]
     st.caption(plain("From a file, and computed again from what it holds: " + " · ".join(told)))
     return Scene(kept.head, overview, kept.query_tokens, kept.key_tokens, kept.says, None, certificate, kept)
