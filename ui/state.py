@@ -27,6 +27,7 @@ TABLES = "tables"  # whether each picture has a table of its strongest values be
 
 # Clicks and presses
 PIN = "pin"  # the click listener
+CELL_READER = "cells_by_keys"
 PINNED_BLOCK = "pinned_block"  # a click on a pooled picture, until the page has looked for its strongest cell
 TOKEN_VIEW, ARROWS = "token_view", "arrows"
 PRESSES = "presses"  # of arrow keys that the page has seen
