@@ -64,7 +64,7 @@ def run(
         seconds, sentence = announce()
         if seconds > ASKS:
             st.info(sentence, icon=":material/schedule:")
-            st.button("Run", key=state.button("begin", hash(job)), type="primary", on_click=_want, args=(job,))
+            st.button("Run", key=state.button("begin", hash(job)), on_click=_want, args=(job,))
             return None
     place = st.empty()
     try:

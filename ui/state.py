@@ -23,13 +23,14 @@ ASKED, IN_VAIN, SAID, KNOWN = "asked", "in_vain", "said", "known"
 
 # What can be done with any page
 ACTIONS, SHARE = "actions", "share_page"
+TABLES = "tables"  # whether each picture has a table of its strongest values below it
+HOW = (TABLES,)  # what an address says of any page: how it is shown, not what
 SHARED_PICTURE, SHARED_LIST, GROUND = "shared_picture", "shared_list", "ground"
 SAVE_PICTURE, SAVE_EXHIBIT = "save_picture", "save_exhibit"
 
 # A file that was opened: the field, the file as it was read, and whether it has just been dropped
 EXHIBIT_FILE, EXHIBIT, EXHIBIT_IS_NEW = "exhibit_file", "exhibit", "exhibit_is_new"
 OPEN_STEPS, COMPARE_LIVE, OPEN_LIVE = "open_steps", "compare_live", "open_live"
-TABLES = "tables"  # whether each picture has a table of its strongest values below it
 
 # Clicks and presses
 PIN = "pin"  # the click listener

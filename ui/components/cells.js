@@ -8,6 +8,7 @@ const FAR = 10; // rows
 const places = new WeakMap(); // chart -> [row, column] that was read out last
 let walked = null; // the chart that has the focus, and the key of its place on the page
 let told = null; // the theme that the page has been told of
+let stop = null; // ends what the call before this one has begun: it can be cleaned up later than the next one begins
 
 export default function ({ parentElement, data, setTriggerValue }) {
     const ring = parentElement.querySelector(".ring");
@@ -118,16 +119,21 @@ export default function ({ parentElement, data, setTriggerValue }) {
         waiting = requestAnimationFrame(mark);
     };
 
+    if (stop) stop();
     const observer = new MutationObserver(soon);
     observer.observe(document.body, { childList: true, subtree: true });
     const listeners = [["keydown", press], ["focusin", enter], ["focusout", hide], ["scroll", follow], ["resize", soon]];
     for (const [name, listener] of listeners) window.addEventListener(name, listener, true);
-    mark();
-    return () => {
+    const end = () => {
         observer.disconnect();
         cancelAnimationFrame(waiting);
         for (const [name, listener] of listeners) window.removeEventListener(name, listener, true);
-        document.querySelectorAll(".js-plotly-plot[role=application]").forEach(unmark);
+    };
+    stop = end;
+    mark();
+    return () => {
+        end();
+        if (stop === end) document.querySelectorAll(".js-plotly-plot[role=application]").forEach(unmark);
     };
 }
 

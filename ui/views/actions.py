@@ -5,7 +5,6 @@ from __future__ import annotations
 import streamlit as st
 
 from ui import state
-from ui.components.cells import read_cells
 
 # In the line of the pages' names, and out of the page's flow, so that pages begin where they did.
 STYLE = (
@@ -19,7 +18,6 @@ IN_A_FRAME = f".st-key-{state.ACTIONS} {{ display: none; }} .stMainBlockContaine
 def show_actions() -> bool:
     """The buttons; gives whether somebody wants to share the page."""
     with st.container(key=state.ACTIONS, horizontal=True, vertical_alignment="center", width="content"):
-        read_cells()  # here it takes no room from the page
         st.toggle(
             "Tables",
             key=state.TABLES,

@@ -79,7 +79,7 @@ def _show(exhibit: Exhibit) -> None:
     st.caption("From a file: every number and picture below is what the file holds.")
     about, doors = st.columns([7, 5])
     with about:
-        table(["", ""], [[_cell(name), _cell(text)] for name, text in exhibit.about.items()])
+        table(["name", "value"], [[_cell(name), _cell(text)] for name, text in exhibit.about.items()])
     with doors:
         _show_doors(exhibit)
     for name, kept in exhibit.heads.items():
