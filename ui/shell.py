@@ -11,6 +11,7 @@ if str(ROOT) not in sys.path:
 
 from core.figures.equation import WIDTH as EQUATION_WIDTH  # noqa: E402
 from ui import lessons, links, shown, state, stores, visitors  # noqa: E402 - only now can it be found
+from ui.components.cells import read_cells  # noqa: E402
 from ui.sharing.dialog import open_dialog  # noqa: E402
 from ui.views.actions import IN_A_FRAME, STYLE, show_actions  # noqa: E402
 
@@ -54,5 +55,6 @@ wants_to_share = show_actions()
 with stores.turns.page():
     page.run()
 links.write(notes)
+read_cells()
 if wants_to_share:
     open_dialog(on_page)
