@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
@@ -55,6 +55,7 @@ class Shown:
     of        the head that the page is about; None where it is about none of a model
     beside    further heads of models that it shows, by what they are called
     head      the head that it is about where that is none of a model; it is made when somebody takes it away
+    asked     what its views were asked to show, as the frozen choices and requests that say it
     """
 
     title: str = ""
@@ -64,6 +65,7 @@ class Shown:
     of: stores.HeadRequest | None = None
     beside: dict[str, stores.HeadRequest] = field(default_factory=dict)
     head: Callable[[], KeptHead] | None = None
+    asked: list[Hashable] = field(default_factory=list)
 
 
 _CURRENT: ContextVar[Shown] = ContextVar("shown")
