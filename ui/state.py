@@ -12,9 +12,10 @@ TEXT, PAIR, TARGET, TRUNCATE = "text", "pair", "target", "cut"
 IMAGE = "image"
 SHOWN_IMAGE = "shown_image"  # the uploaded file's name and bytes, on all pages
 MODEL, KIND, LAYER, HEAD = "model", "kind", "layer", "head"
+DTYPE, DEVICE = "dtype", "device"
 QUERY, KEY = "query", "key"
 CELL = "at"  # both together, in links from page to page: see ui/views/head_links.py
-SHARED = (TEXT, PAIR, TARGET, MODEL, KIND, LAYER, HEAD, QUERY, KEY)
+SHARED = (TEXT, PAIR, TARGET, MODEL, DTYPE, DEVICE, KIND, LAYER, HEAD, QUERY, KEY)
 PAGE = "page_before"
 START = ""  # what stands there for the first page
 
@@ -29,6 +30,7 @@ SAVE_PICTURE, SAVE_EXHIBIT = "save_picture", "save_exhibit"
 # A file that was opened: the field, the file as it was read, and whether it has just been dropped
 EXHIBIT_FILE, EXHIBIT, EXHIBIT_IS_NEW = "exhibit_file", "exhibit", "exhibit_is_new"
 OPEN_STEPS, COMPARE_LIVE, OPEN_LIVE = "open_steps", "compare_live", "open_live"
+TABLES = "tables"  # whether each picture has a table of its strongest values below it
 
 # Clicks and presses
 PIN = "pin"  # the click listener

@@ -18,4 +18,10 @@ IN_A_FRAME = f".st-key-{state.ACTIONS} {{ display: none; }} .stMainBlockContaine
 def show_actions() -> bool:
     """The buttons; gives whether somebody wants to share the page."""
     with st.container(key=state.ACTIONS, horizontal=True, width="content"):
+        st.toggle(
+            "Tables",
+            key=state.TABLES,
+            bind="query-params",
+            help="A table of its strongest values below every picture",
+        )
         return st.button("Share", key=state.SHARE, icon=":material/ios_share:", type="tertiary")
