@@ -8,7 +8,7 @@ import streamlit as st
 from core import Capture, InputError
 from core.figures.charts import bars
 from core.figures.labels import visible
-from ui import state, stores
+from ui import shown, state, stores
 from ui.controls.menu import menu
 from ui.markdown import quoted, show_error
 from ui.progress import fill
@@ -93,6 +93,7 @@ def _show_heads(real: RealHead, request: stores.EffectRequest, answer: tuple[int
 
 
 def _show_bars(real: RealHead, request: stores.EffectRequest) -> None:
+    shown.now().asked.append(request)
     capture, growing = real.capture, stores.effects(request)
     of_tokens = request.taken_away == "tokens"
     names = capture.tokens(real.kind)[1] if of_tokens else tuple(map(str, range(growing.total)))

@@ -165,8 +165,10 @@ def choose_text(
             (on_weights or _show_exposed)(*exposed, places)
         return None
     passed = _read(request, lambda wanted: run_pass(wanted, model, max_tokens, measuring), beside)
-    if passed is not None and more:
-        _name_missing(chosen)
+    if passed is not None:
+        shown.now().asked.append(passed[0])
+        if more:
+            _name_missing(chosen)
     return None if passed is None else (*passed, places)
 
 
