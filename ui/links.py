@@ -9,6 +9,7 @@ later than a fast visitor's next click.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import isinf
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -58,10 +59,28 @@ def read(page: str) -> None:
     context = get_script_run_ctx()
     goes_back = context is not None and context.is_history_navigation
     if arrives or goes_back:
+        _leave_out_infinity()
         left_out = st.session_state.get(state.KNOWN, ()) if goes_back else ()  # back then they were as they open
         st.session_state[state.ASKED] = {key: [] for key in left_out} | here() | _asked_cell()
         st.session_state[state.IN_VAIN] = {}
     st.session_state[state.SAID] = {state.CELL: []}  # it is said by two fields from here on
+
+
+def _leave_out_infinity() -> None:
+    """Streamlit passes over what a field for whole numbers cannot use, except what is too large to be a number at all: that
+    would end the page. It has read the address already, so it has to begin anew with what is left."""
+    too_large = [key for key in state.WHOLE_NUMBERS if _is_infinite(st.query_params.get(key, ""))]
+    for key in too_large:
+        del st.query_params[key]
+    if too_large:
+        st.rerun()
+
+
+def _is_infinite(word: str) -> bool:
+    try:
+        return isinf(float(word))
+    except ValueError:
+        return False
 
 
 def _asked_cell() -> dict[str, list[str]]:
