@@ -28,6 +28,13 @@ CARDS, CARD = "cards", "card"
 
 # What can be done with any page
 ACTIONS, SHARE = "actions", "share_page"
+SHARED_PICTURE, SHARED_LIST, GROUND = "shared_picture", "shared_list", "ground"
+SAVE_PICTURE, SAVE_EXHIBIT = "save_picture", "save_exhibit"
+
+# A file that was opened: the field, the file as it was read, and whether it has just been dropped
+EXHIBIT_FILE, EXHIBIT, EXHIBIT_IS_NEW = "exhibit_file", "exhibit", "exhibit_is_new"
+OPEN_STEPS, COMPARE_LIVE, OPEN_LIVE = "open_steps", "compare_live", "open_live"
+TABLES = "tables"  # whether each picture has a table of its strongest values below it
 
 # Clicks and presses
 PIN = "pin"  # the click listener
@@ -177,6 +184,11 @@ def button(name: str, job: int) -> str:
 def card(word: str) -> str:
     """The key of a card of the start page."""
     return f"{CARD}_{word}"
+
+
+def download(name: str) -> str:
+    """The key of a button that saves the file of that name; another file is another button."""
+    return f"download_{name.rpartition('.')[2]}_{hash(name) & 0xFFFFFFFF:08x}"
 
 
 def picture(name: str) -> str:

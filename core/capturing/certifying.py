@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -21,6 +21,17 @@ from .rows import head_edit, head_scale, permissions, row_blocks
 # How many units of rounding still count as agreement. Measured on every head of both offline models: at most 5.4, and at
 # least 370 once the scale is off by one percent.
 ALLOWED_ROUNDING = 20.0
+
+
+class Named(Protocol):
+    """What a certificate says of a model: a `Model`, or what a file has kept of one."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def revision(self) -> str: ...
+    @property
+    def dtype(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -77,13 +88,21 @@ def certified_overview(
     head: Head, call: Call, number: int, model: Model, max_cells: int = MAX_CELLS
 ) -> tuple[Overview, Certificate]:
     """The overview of the head `number` of a captured layer and the certificate of these very numbers, from one sweep."""
-    output, found = wide(call.output[0, :, number]).numpy(force=True), []
+    output = wide(call.output[0, :, number]).numpy(force=True)
+    return certified_head(head, output, model, _mask_in_words(call, number), max_cells)
+
+
+def certified_head(
+    head: Head, output: NDArray[np.floating], model: Named, mask: str, max_cells: int = MAX_CELLS
+) -> tuple[Overview, Certificate]:
+    """The same of any head beside the output [queries, d_v] that a model's own attention returned for it; mask: in words."""
+    found = []
 
     def compare(rows: range, trace: AttentionTrace) -> None:
         found.append(_compare_trace(trace, output[rows.start : rows.stop], model))
 
     overview = head.overview(max_cells, watch=compare)
-    return overview, _certificate(found, model, head.scale, _mask_in_words(call, number))
+    return overview, _certificate(found, model, head.scale, mask)
 
 
 class _Compared(NamedTuple):
@@ -93,7 +112,7 @@ class _Compared(NamedTuple):
     left_out: int
 
 
-def _compare_trace(trace: AttentionTrace, theirs: NDArray[np.floating], model: Model) -> _Compared:
+def _compare_trace(trace: AttentionTrace, theirs: NDArray[np.floating], model: Named) -> _Compared:
     return _compare(trace.mask, trace.masked, trace.weights, trace.value, trace.output, theirs, _epsilon(model))
 
 
@@ -110,7 +129,7 @@ def _compare(allowed: Any, masked: Any, weights: Any, value: Any, ours: Any, the
     return _Compared(cells, *worst, int(xp.sum(~attending)))
 
 
-def _certificate(found: Sequence[_Compared], model: Model, scale: float, mask: str) -> Certificate:
+def _certificate(found: Sequence[_Compared], model: Named, scale: float, mask: str) -> Certificate:
     return Certificate(
         cells=sum(part.cells for part in found),
         difference=max(part.difference for part in found),
@@ -132,5 +151,5 @@ def _mask_in_words(call: Call, head: int) -> str:
     return describe(np.pad(allowed[0].numpy(force=True), ((0, 0), (0, missing))))
 
 
-def _epsilon(model: Model) -> float:
+def _epsilon(model: Named) -> float:
     return torch.finfo(getattr(torch, model.dtype)).eps

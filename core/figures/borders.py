@@ -34,7 +34,7 @@ def with_borders(
             xref="x",
             yref="y domain",
             yanchor="bottom",
-            font={"size": 12, "color": INK},
+            font={"size": 12},
         )
     if names:
         figure.update_layout(margin_t=max(26, layout["margin"]["t"]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import plotly.graph_objects as go
 import plotly.io
 
-from .palette import GRID, INK
+from .palette import GRID, INK, TEXT
 
 TEMPLATE = "headlight"
 
@@ -23,7 +23,7 @@ plotly.io.templates[TEMPLATE] = go.layout.Template(
     layout={
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
-        "font": {"color": INK, "size": 14},
+        "font": {"color": TEXT, "size": 14},
         "legend": {"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom"},
         "hoverlabel": {"font": {"size": 14}, "align": "left"},
         "dragmode": False,

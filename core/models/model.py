@@ -14,7 +14,7 @@ from .images import ImageSettings
 from .modules import attention_modules
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Model:
     """A transformers model ready to be captured.
 
@@ -29,6 +29,10 @@ class Model:
     tokenizer: PreTrainedTokenizerBase | None
     revision: str
     image_settings: ImageSettings = field(default_factory=ImageSettings)
+
+    def __repr__(self) -> str:
+        """In one line, without its network."""
+        return f"<Model {self.name}: {type(self.network).__name__}, {self.dtype}>"
 
     @property
     def dtype(self) -> str:

@@ -50,7 +50,7 @@ _SCORE_PARAMETERS = {"sinks", "relative_position_bias_table"}
 _DTYPES = {torch.float64, torch.float32, torch.float16, torch.bfloat16}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class HeadWeights:
     """The projections of one head, as in Vaswani et al. 2017, section 3.2.2 (https://arxiv.org/abs/1706.03762).
 
@@ -84,6 +84,11 @@ class HeadWeights:
     b_V: NDArray[np.floating]
     b_O: NDArray[np.floating]
     key_head: int
+
+    def __repr__(self) -> str:
+        """In one line, without its numbers."""
+        shapes = ("{} × {}".format(*matrix.shape) for matrix in (self.W_Q, self.W_O))
+        return "<HeadWeights: W_Q, W_K, W_V {}; W_O {}; key head {}>".format(*shapes, self.key_head)
 
     def __iter__(self) -> Iterator[NDArray[np.floating]]:
         return iter((self.W_Q, self.W_K, self.W_V, self.W_O))

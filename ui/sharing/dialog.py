@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import streamlit as st
 
+from ui.sharing.exhibit import show_exhibit
+from ui.sharing.pictures import show_pictures
 from ui.shown import Shown
 
 
@@ -14,5 +16,7 @@ def open_dialog(shown: Shown) -> None:
 
 @st.dialog("Share", width="large")
 def _dialog(shown: Shown) -> None:
-    names = [picture.name for picture in shown.pictures.values()]
-    st.write(f"{shown.title}: {len(names)} pictures")
+    st.markdown("**A picture and its numbers**")
+    show_pictures(shown)
+    st.markdown("**All of this view**")
+    show_exhibit(shown)

@@ -30,6 +30,7 @@ from ui.views.certificate import show_certificate
 from ui.views.head_links import link_to_steps, link_to_what_if
 from ui.views.head_notes import show_key_sharing
 from ui.views.heads_grid import choose, looks_like
+from ui.views.numbers import of_view
 from ui.views.patches import choose_patch, show_patches
 from ui.views.pictures import show_heatmap
 from ui.views.weights_only import show_weights
@@ -52,6 +53,7 @@ NUMBERS = {
     "scaled": "Scaled scores",
     "masked": "Masked scores",
 }
+NAMES_OF = {quantity: NUMBERS[word] for word, quantity in QUANTITIES.items()}
 WORDS_ABOUT = {
     "values": "weight times the length of the key's value vector: how much arrives of what is found there",
     "outputs": "weight times the length of value times W_O: how much the key adds to what the head writes "
@@ -226,7 +228,13 @@ def _heatmap(viewed: Viewed, whole: Seen, cell: tuple[int, int]) -> None:
     marked = [place for place in _pinned_tokens(len(labels.queries)) if place != cell[0]]
     height = max(LEAST_HEIGHT, min(PER_ROW * len(labels.queries) + AXIS, HEIGHT))
     figure = _figure(viewed, whole, labels.queries, labels.keys, pinned=cell, marked=marked, height=height)
-    show_heatmap(figure, "head", f"Heatmap of queries by keys, a {labels.unit} each.")
+    show_heatmap(
+        figure,
+        "head",
+        f"Heatmap of queries by keys, a {labels.unit} each.",
+        title=NAMES_OF[viewed.view.quantity],
+        numbers=of_view(viewed),
+    )
 
 
 def _loupe(viewed: Viewed, cell: tuple[int, int]) -> None:
@@ -243,6 +251,7 @@ def _loupe(viewed: Viewed, cell: tuple[int, int]) -> None:
         _figure(viewed, viewed.window(rows, columns), queries, keys, pinned=inside, height=460),
         "loupe",
         "The same heatmap around the chosen pair, every number exact.",
+        title=f"{NAMES_OF[viewed.view.quantity]} near the chosen pair",
     )
 
 

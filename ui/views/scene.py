@@ -15,6 +15,8 @@ from core.attention.head import Head, Overview
 from core.attention.sources import DISTRIBUTIONS, random_matrices, toy_sentence
 from core.capturing.certifying import Certificate
 from core.capturing.weights_only import WeightsOnly
+from core.exporting.exhibit import Exhibit
+from core.exporting.kept_heads import KeptHead
 from core.models.catalogue import CATALOGUE
 from core.models.inputs import TooLongError, target_ids, text_inputs
 from core.models.modules import Kind
@@ -51,6 +53,7 @@ class Scene:
     """A head with all its stages, the tokens of its rows and columns, and where its numbers come from.
 
     real, certificate  of a head of a pretrained model
+    kept               the head as a file holds it, where it comes from one
     """
 
     head: Head
@@ -60,11 +63,12 @@ class Scene:
     origin: str
     real: RealHead | None = None
     certificate: Certificate | None = None
+    kept: KeptHead | None = None
 
     def changed(self, change: Change, head: Head) -> Scene:
         """The same with the head so changed, which no model computed."""
         overview = head.overview() if self.real is None else stores.changed_overview(self.real.of, change, head)
-        return replace(self, head=head, overview=overview, certificate=None)
+        return replace(self, head=head, overview=overview, certificate=None, kept=None)
 
 
 # Where a model opens: heads that look from "it" back to "animal" in the sentence above.
@@ -355,14 +359,32 @@ def own() -> Scene | None:
     )
 
 
-SOURCES = {"real": real_head, "toy": toy, "random": random, "own": own}
+def from_file() -> Scene:
+    """The head of the exhibit that is open, with the certificate of the numbers in the file."""
+    exhibit: Exhibit = st.session_state[state.EXHIBIT]
+    kept = next(iter(exhibit.heads.values()))
+    overview, certificate = stores.kept_overview(kept)
+    told = [kept.says, *(exhibit.about[name] for name in ("revision", "date") if name in exhibit.about)]
+    st.caption(plain("From a file, and computed again from what it holds: " + " · ".join(told)))
+    return Scene(kept.head, overview, kept.query_tokens, kept.key_tokens, kept.says, None, certificate, kept)
+
+
+def has_file() -> bool:
+    """Whether an exhibit is open that holds a head."""
+    exhibit = st.session_state.get(state.EXHIBIT)
+    return exhibit is not None and bool(exhibit.heads)
+
+
+SOURCES = {"real": real_head, "toy": toy, "random": random, "own": own, "file": from_file}
 SOURCE_NAMES = {
     "real": "A real head",
     "toy": "A sentence, random weights",
     "random": "Random matrices",
     "own": "My own matrices",
+    "file": "A file",
 }
 
 
 def pick_source() -> str:
-    return menu("Where the numbers come from", state.SOURCE, SOURCE_NAMES, look="buttons", label_visibility="collapsed")
+    offered = {word: name for word, name in SOURCE_NAMES.items() if word != "file" or has_file()}
+    return menu("Where the numbers come from", state.SOURCE, offered, look="buttons", label_visibility="collapsed")
