@@ -12,9 +12,10 @@ TEXT, PAIR, TARGET, TRUNCATE = "text", "pair", "target", "cut"
 IMAGE = "image"
 SHOWN_IMAGE = "shown_image"  # the uploaded file's name and bytes, on all pages
 MODEL, KIND, LAYER, HEAD = "model", "kind", "layer", "head"
+DTYPE, DEVICE = "dtype", "device"
 QUERY, KEY = "query", "key"
 CELL = "at"  # both together, in links from page to page: see ui/views/head_links.py
-SHARED = (TEXT, PAIR, TARGET, MODEL, KIND, LAYER, HEAD, QUERY, KEY)
+SHARED = (TEXT, PAIR, TARGET, MODEL, DTYPE, DEVICE, KIND, LAYER, HEAD, QUERY, KEY)
 PAGE = "page_before"
 START = ""  # what stands there for the first page
 

@@ -220,7 +220,7 @@ def _run(model: Model, inputs: dict[str, Tensor]) -> tuple[Tensor, ...]:
             f"every other: it has no softmax attention, or another kind of it. Choose another model.",
             field="model",
         )
-    return tuple(layer[0] for layer in layers)
+    return tuple(layer[0].cpu() for layer in layers)
 
 
 def _are_weights(layer: object, tokens: int) -> bool:

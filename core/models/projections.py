@@ -21,6 +21,7 @@ from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from ..errors import InputError
+from .devices import at_hand
 from .model import Model
 from .modules import Kind, attention_modules, kind_of
 
@@ -261,8 +262,8 @@ def _affine(layer: nn.Module) -> _Affine:
         weight = getattr(layer, "weight", None)
         stored = f" of {weight.dtype}" if isinstance(weight, Tensor) else ""
         raise _NotUnderstood(f"{type(layer).__name__}{stored} is no plain matrix")
-    weight = layer.weight if isinstance(layer, Conv1D) else layer.weight.T
-    return _Affine(weight, weight.new_zeros(weight.shape[1]) if layer.bias is None else layer.bias)
+    weight = at_hand(layer, "weight") if isinstance(layer, Conv1D) else at_hand(layer, "weight").T
+    return _Affine(weight, weight.new_zeros(weight.shape[1]) if layer.bias is None else at_hand(layer, "bias"))
 
 
 def _head_size(attention: nn.Module, width: int) -> int:

@@ -83,7 +83,8 @@ def _show_picture(shown: Shown, pictures: dict[str, Picture]) -> None:
     what = "" if picture.numbers is not None else f" {_what_is_drawn(picture)}"
     st.caption(
         plain(
-            f"Pictures carry title, model, head and text; the HTML page opens without a network. CSV and NPZ hold numbers.{what}"
+            f"Pictures carry title, model, head and text; the HTML page opens without a network. CSV and NPZ "
+            f"hold numbers.{what}"
         )
     )
 

@@ -23,6 +23,7 @@ from core.models.modules import Kind
 from ui import links, shown, state, stores
 from ui.controls.menu import menu
 from ui.controls.own_matrices import own_matrices
+from ui.controls.precision import choose_precision, show_size
 from ui.controls.what_if import Change
 from ui.markdown import plain, show_error
 from ui.progress import following, run
@@ -79,17 +80,20 @@ def opening_head(name: str) -> tuple[int, int]:
     return OPENING_HEADS.get(name, (0, 0))
 
 
-def model_picker() -> stores.ModelChoice:
-    name = st.selectbox(
-        "Model",
-        [entry.name for entry in CATALOGUE][::-1],
-        key=state.MODEL,
-        bind="query-params",
-        accept_new_options=True,
-        help="Both listed models are there without a network. You can also type a Hugging Face name such as "
-        "openai-community/gpt2, or the path of a folder with safetensors.",
-    )
-    return stores.ModelChoice(name)
+def model_picker() -> tuple[stores.ModelChoice, DeltaGenerator]:
+    """The chosen model, and the place where its size is said."""
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="xsmall"):
+        name = st.selectbox(
+            "Model",
+            [entry.name for entry in CATALOGUE][::-1],
+            key=state.MODEL,
+            bind="query-params",
+            accept_new_options=True,
+            help="Both listed models are there without a network. You can also type a Hugging Face name such as "
+            "openai-community/gpt2, or the path of a folder with safetensors.",
+        )
+        dtype, device, size_place = choose_precision()
+    return stores.ModelChoice(name, dtype, device), size_place
 
 
 def read_model(chosen: stores.ModelChoice, place: DeltaGenerator, problem: DeltaGenerator) -> Model | None:
@@ -141,8 +145,10 @@ def choose_text(
         model_place = st.container(width="stretch")
         places = [st.container(width=92), st.container(width=92)]
     with model_place:
-        chosen = model_picker()
+        chosen, size_place = model_picker()
     model = read_model(chosen, progress, model_place)
+    if model is not None:
+        show_size(size_place, model)
     with text_place:
         if model is not None and model.reads_images:
             request = _image(chosen)
