@@ -30,7 +30,7 @@ CARDS, CARD = "cards", "card"
 # What can be done with any page
 ACTIONS, SHARE = "actions", "share_page"
 SHARED_PICTURE, SHARED_LIST, GROUND = "shared_picture", "shared_list", "ground"
-SAVE_PICTURE, SAVE_EXHIBIT = "save_picture", "save_exhibit"
+SAVE_PICTURE, SAVE_EXHIBIT, COPY_LINK = "save_picture", "save_exhibit", "copy_link"
 
 # A file that was opened: the field, the file as it was read, and whether it has just been dropped
 EXHIBIT_FILE, EXHIBIT, EXHIBIT_IS_NEW = "exhibit_file", "exhibit", "exhibit_is_new"

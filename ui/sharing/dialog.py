@@ -5,6 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from ui.sharing.exhibit import show_exhibit
+from ui.sharing.link import show_link
 from ui.sharing.pictures import show_pictures
 from ui.shown import Shown
 
@@ -16,6 +17,8 @@ def open_dialog(shown: Shown) -> None:
 
 @st.dialog("Share", width="large")
 def _dialog(shown: Shown) -> None:
+    st.markdown("**A link**")
+    show_link(shown)
     st.markdown("**A picture and its numbers**")
     show_pictures(shown)
     st.markdown("**All of this view**")
