@@ -10,8 +10,10 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 from core.figures.equation import WIDTH as EQUATION_WIDTH  # noqa: E402
-from ui import lessons, links, shown, state  # noqa: E402 - only now can it be found
+from ui import lessons, links, presenting, shown, state  # noqa: E402 - only now can it be found
+from ui.components.stage import stage_keys  # noqa: E402
 from ui.sharing.dialog import open_dialog  # noqa: E402
+from ui.views import talking  # noqa: E402
 from ui.views.actions import STYLE, show_actions  # noqa: E402
 
 st.set_page_config(page_title="Headlight", page_icon=str(ROOT / "ui/icon.png"), layout="wide")
@@ -25,6 +27,7 @@ st.html(
 STEPS = st.Page(ROOT / "pages/step_by_step.py", title="Step by step", icon=":material/steps:", default=True)
 HEADS = st.Page(ROOT / "pages/heads.py", title="Heads", icon=":material/apps:")
 WHAT_IF = st.Page(ROOT / "pages/what_if.py", title="What if", icon=":material/tune:")
+TALK = st.Page(ROOT / "pages/talk.py", title="Talk", icon=":material/slideshow:")
 
 
 def lead_on() -> None:
@@ -33,21 +36,24 @@ def lead_on() -> None:
 
 
 OLD_ATLAS = st.Page(lead_on, title="Atlas", url_path="atlas", visibility="hidden")
-page = st.navigation(
-    {
-        "": [STEPS, HEADS, WHAT_IF, OLD_ATLAS],
-        "Learn": [st.Page(lessons.file(name), title=title) for name, title in lessons.LESSONS.items()],
-    },
-    position="top",
-)
+LEARN = [st.Page(lessons.file(name), title=title) for name, title in lessons.LESSONS.items()]
+page = st.navigation({"": [STEPS, HEADS, WHAT_IF, TALK, OLD_ATLAS], "Learn": LEARN}, position="top")
 if page == HEADS and links.are_of_old_heads():
     st.switch_page(STEPS, query_params=links.here())
+if state.REHEARSED in st.session_state and page != TALK:
+    st.switch_page(TALK)
 links.read(page.url_path)
-state.carry_over(page)
+state.carry_over(page, goes_back=links.is_going_back())
 on_page = shown.begin(page.title)
+stage = presenting.begin()
+keys = st.container(key=state.STAGE_PLACE, gap=None)  # before the page: it stays while that changes
 notes = st.empty()
-wants_to_share = show_actions()
+wants_to_share = show_actions(page.url_path, [one.url_path for one in (STEPS, HEADS, WHAT_IF, TALK, *LEARN)])
 page.run()
+if stage is not None:
+    at = talking.begin()
+    with keys:
+        stage_keys(stage, page.url_path, talking.held(), at, rehearsing=st.session_state.get(state.REHEARSING, False))
 links.write(notes)
 if wants_to_share:
     open_dialog(on_page)

@@ -22,6 +22,17 @@ ASKED, IN_VAIN, SAID, KNOWN = "asked", "in_vain", "said", "known"
 
 # What can be done with any page
 ACTIONS, SHARE = "actions", "share_page"
+PRESENT_PAGE = "present_page"
+BROWSER = "browser"  # what the browser keeps: see ui/components/browser.py
+
+# Presenting: whether, what is lit, the window's size; the keys and their presses; places for what the audience reads
+PRESENT, SPOT, WINDOW = "present", "spot", "window"
+STAGE_PLACE, STAGE_KEYS, STAGE_PRESSES, TOLD, ASIDE = "stage_place", "stage_keys", "stage_presses", "told", "aside"
+
+# A talk: its views, the one that is shown, where to go next, whether all are opened in turn, which of them had a message
+TALK, TALK_AT, GOING, REHEARSING, REHEARSED = "held_talk", "talk", "going", "rehearsing", "rehearsed"
+ADD_TO_TALK, START_TALK, PREPARE_TALK, SAVE_TALK = "add_to_talk", "start_talk", "prepare_talk", "save_talk"
+TALK_FILE, NEW_VIEW, TALK_SAID = "talk_file", "new_view", "talk_said"
 
 # Clicks and presses
 PIN = "pin"  # the click listener
@@ -125,14 +136,14 @@ WITHOUT_FIRST = "without_first"
 EXAMPLE = "example"
 
 
-def carry_over(page: st.Page) -> None:
-    """Take what pages share along to the next page, and write it into its address.
+def carry_over(page: st.Page, *, goes_back: bool) -> None:
+    """Take what pages share along to the next page, and write it into its address. Who goes back finds what was there.
 
     Streamlit does so with what somebody has chosen in a bound widget, but not with what a link had chosen there.
     """
     before = st.session_state.get(PAGE)
     st.session_state[PAGE] = page.url_path
-    if before is None or before == page.url_path or any(key in st.query_params for key in SHARED):
+    if goes_back or before is None or before == page.url_path or any(key in st.query_params for key in SHARED):
         return
     carried = {key: str(st.session_state[key]) for key in SHARED if st.session_state.get(key) not in (None, "")}
     if carried:

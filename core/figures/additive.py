@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from .heatmap import WIDTH, Axis, heatmap
 from .palette import INK
+from .theme import letters
 
 MAX_PRINTED = 16  # keys: beyond that the numbers do not fit into their cells
 
@@ -39,7 +40,7 @@ def additive_mask(
             mode="text",
             text=np.where(forbidden, "<b>−∞</b>", "<b>0</b>").ravel(),
             textfont={
-                "size": 15 if len(keys) <= 9 else 12,
+                "size": letters(15 if len(keys) <= 9 else 12),
                 "color": np.where(forbidden, INK, "white").ravel(),
             },
             showlegend=False,

@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import streamlit as st
 
-from ui import state
+from ui import presenting, state
+from ui.components.browser import browser
+from ui.views import talking
 
 # In the line of the pages' names, and out of the page's flow, so that pages begin where they did.
 STYLE = (
     f"div:has(> .st-key-{state.ACTIONS}) {{ position: fixed; top: .65rem; right: 1rem; width: auto; z-index: 999991; }}"
-    f".st-key-{state.ACTIONS} {{ gap: .4rem; }}"
+    f".st-key-{state.ACTIONS} {{ gap: .4rem; align-items: center; }}"
+    f"@media (max-width: 900px) {{ .st-key-{state.ACTIONS} button p {{ display: none; }} }}"  # icons only
 )
 
 
-def show_actions() -> bool:
-    """The buttons; gives whether somebody wants to share the page."""
+def show_actions(page: str, paths: Sequence[str]) -> bool:
+    """The buttons; gives whether somebody wants to share the page.
+
+    page, paths  the path of this page and those of all
+    """
     with st.container(key=state.ACTIONS, horizontal=True, width="content"):
+        browser(page, paths, talking.kept(), talking.found, st.session_state.get(state.GOING))
+        st.button(
+            "Present",
+            key=state.PRESENT_PAGE,
+            icon=":material/slideshow:",
+            type="tertiary",
+            help="Without controls, in large letters. Esc leaves, ? tells the keys.",
+            on_click=presenting.enter,
+        )
         return st.button("Share", key=state.SHARE, icon=":material/ios_share:", type="tertiary")

@@ -8,7 +8,7 @@ import streamlit as st
 from core import Capture
 from core.figures.charts import bars
 from core.figures.labels import visible
-from ui import state, stores
+from ui import presenting, state, stores
 from ui.controls.menu import menu
 from ui.markdown import quoted
 from ui.progress import fill
@@ -77,14 +77,14 @@ def _show_heads(real: RealHead, request: stores.EffectRequest, answer: tuple[int
     )
     effect = values[real.layer, real.head]
     if np.isfinite(effect):
+        words = f"Without head {real.layer}.{real.head}"
         if answer is None:
-            st.markdown(f"Without head {real.layer}.{real.head}: 1 − cosine **{effect:.4f}**.")
+            words += f": 1 − cosine **{effect:.4f}**."
         else:
             _, token, share = answer
-            st.markdown(
-                f"Without head {real.layer}.{real.head}, {quoted(token)} goes from {share:.1%} to "
-                f"**{share * np.exp(effect):.1%}**."
-            )
+            words += f", {quoted(token)} goes from {share:.1%} to **{share * np.exp(effect):.1%}**."
+        with presenting.told("number"):
+            st.markdown(words)
     show_strongest(values, label)
 
 

@@ -34,6 +34,7 @@ def show_equation(scene: Scene, cell: tuple[int, int], opened: str) -> None:
             "equation",
             "The equation of attention, a small heatmap for each matrix: "
             + ", ".join(f"{NAMES[key]} {rows} by {columns}" for key, (rows, columns) in _shapes(scene).items()),
+            fills=False,
         )
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         arrow_keys(
