@@ -156,7 +156,7 @@ def first_figure(browser) -> float:
     try:
         server.wait()
         page = context.new_page()
-        page.goto(server.address, wait_until="commit")
+        page.goto(f"{server.address}/step_by_step", wait_until="commit")
         page.wait_for_function(REDRAWN, arg="body", polling="raf", timeout=120_000)
         return time.perf_counter() - started
     finally:
@@ -196,7 +196,7 @@ def measure_lengths(browser: Browser, server: Server) -> None:
     for tokens in (32, 512, 2048, 4096):
         app = App(browser.new_context(viewport=SCREEN), server)
         traffic = Traffic().listen(app.page)
-        app.open("/?model=SmolLM2-135M-Instruct")
+        app.open("/step_by_step?model=SmolLM2-135M-Instruct")
         read(app, tokens, "As it is")
         found = {
             "Step by step, another head": choose_heads(app, traffic),
@@ -265,7 +265,7 @@ def measure_opening(browser: Browser, server: Server) -> None:
     smallest = Server("bench/one_heatmap.py").wait()
     pages = {
         "one heatmap": (smallest.address, "body"),
-        "Step by step": (server.address, f".st-key-{state.picture('As it is')}"),
+        "Step by step": (f"{server.address}/step_by_step", f".st-key-{state.picture('As it is')}"),
         "Heads": (f"{server.address}/heads", f".st-key-{state.picture('head')}"),
     }
     rounds = [{name: opening(browser, *page) for name, page in pages.items()} for _ in range(2 * ROUNDS + 1)][1:]

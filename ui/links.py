@@ -29,6 +29,16 @@ def here() -> dict[str, list[str]]:
     return {key: st.query_params.get_all(key) for key in st.query_params}
 
 
+def are_of_old_start() -> bool:
+    """Whether the start page is asked for something: it has no fields, and was "Step by step" once."""
+    return any(not is_foreign(name) for name in st.query_params)
+
+
+def is_foreign(name: str) -> bool:
+    """Whether a name in an address is nobody's business here: those who pass links on add names of their own."""
+    return name.startswith(("utm_", "_")) or name in {"ref", "gclid", "fbclid"}
+
+
 def are_of_old_heads() -> bool:
     """Whether somebody has come by a link to what was the page "Heads" when that showed the stages of one head: a link of
     today's says which metric the heads are coloured by, or where the numbers come from."""

@@ -24,7 +24,8 @@ st.html(
     f".st-key-{state.EQUATION} > * {{ min-width: {EQUATION_WIDTH}px; }}"
     f"{STYLE}</style>"
 )
-STEPS = st.Page(ROOT / "pages/step_by_step.py", title="Step by step", icon=":material/steps:", default=True)
+GALLERY = st.Page(ROOT / "pages/gallery.py", title="Gallery", icon=":material/gallery_thumbnail:", default=True)
+STEPS = st.Page(ROOT / "pages/step_by_step.py", title="Step by step", icon=":material/steps:")
 HEADS = st.Page(ROOT / "pages/heads.py", title="Heads", icon=":material/apps:")
 WHAT_IF = st.Page(ROOT / "pages/what_if.py", title="What if", icon=":material/tune:")
 TALK = st.Page(ROOT / "pages/talk.py", title="Talk", icon=":material/slideshow:")
@@ -37,18 +38,20 @@ def lead_on() -> None:
 
 OLD_ATLAS = st.Page(lead_on, title="Atlas", url_path="atlas", visibility="hidden")
 LEARN = [st.Page(lessons.file(name), title=title) for name, title in lessons.LESSONS.items()]
-page = st.navigation({"": [STEPS, HEADS, WHAT_IF, TALK, OLD_ATLAS], "Learn": LEARN}, position="top")
-if page == HEADS and links.are_of_old_heads():
+PAGES = [GALLERY, STEPS, HEADS, WHAT_IF, TALK, *LEARN]
+page = st.navigation({"": [*PAGES[: -len(LEARN)], OLD_ATLAS], "Learn": LEARN}, position="top")
+if (page == GALLERY and links.are_of_old_start()) or (page == HEADS and links.are_of_old_heads()):
     st.switch_page(STEPS, query_params=links.here())
 if state.REHEARSED in st.session_state and page != TALK:
     st.switch_page(TALK)
 links.read(page.url_path)
 state.carry_over(page, goes_back=links.is_going_back())
 on_page = shown.begin(page.title)
-stage = presenting.begin()
+is_for_the_desk = page in (GALLERY, TALK)
+stage = None if is_for_the_desk else presenting.begin()
 keys = st.container(key=state.STAGE_PLACE, gap=None)  # before the page: it stays while that changes
 notes = st.empty()
-wants_to_share = show_actions(page.url_path, [one.url_path for one in (STEPS, HEADS, WHAT_IF, TALK, *LEARN)])
+wants_to_share = show_actions(page.url_path, [one.url_path for one in PAGES], can_present=not is_for_the_desk)
 page.run()
 if stage is not None:
     at = talking.begin()

@@ -16,6 +16,7 @@ QUERY, KEY = "query", "key"
 CELL = "at"  # both together, in links from page to page: see ui/views/head_links.py
 SHARED = (TEXT, PAIR, TARGET, MODEL, KIND, LAYER, HEAD, QUERY, KEY)
 PAGE = "page_before"
+START = ""  # what stands there for the first page
 
 # The address: what it asks for and nobody has read yet, what of that is not there, what the page says, and whatever it has said
 ASKED, IN_VAIN, SAID, KNOWN = "asked", "in_vain", "said", "known"
@@ -145,6 +146,8 @@ def carry_over(page: st.Page, *, goes_back: bool) -> None:
     st.session_state[PAGE] = page.url_path
     if goes_back or before is None or before == page.url_path or any(key in st.query_params for key in SHARED):
         return
+    if page.url_path == START:
+        return  # it has no fields
     carried = {key: str(st.session_state[key]) for key in SHARED if st.session_state.get(key) not in (None, "")}
     if carried:
         # Streamlit refuses where these widgets are bound already, and then it writes the address by itself.

@@ -65,12 +65,28 @@ from core.lessons.scaling import (
 )
 from core.lessons.self_and_cross import read_and_write
 from core.models.conversion import Report
+from core.models.devices import called
 from core.models.images import read_image
 from core.models.inputs import all_inputs
 from core.models.modules import Kind
 from core.models.projections import head_weights
 
 # --- what is asked for
+
+
+@dataclass(frozen=True)
+class ModelChoice:
+    """A model as it is loaded. In another dtype or on another device it gives other numbers: it is another model.
+
+    As text it is its name, with dtype and device where these are not float32 and the CPU.
+    """
+
+    name: str
+    dtype: str = "float32"
+    device: str = "cpu"
+
+    def __str__(self) -> str:
+        return called(self.name, self.dtype, self.device)
 
 
 @dataclass(frozen=True)
@@ -81,7 +97,7 @@ class TextRequest:
     edits what is changed in the pass; None: nothing
     """
 
-    model: str
+    model: ModelChoice
     text: str
     pair: str | None = None
     target: str | None = None
@@ -295,19 +311,20 @@ speeds = Speeds()  # of all models, as learned from their runs; bounded by itsel
 MAX_TOKENS = 4_096
 
 
-def model(name: str, report: Report | None = None) -> Model:
-    """`report` is told what takes time, and how much of it is over."""
-    return models.get(name, lambda: load_model(name, report=report))
+def model(chosen: ModelChoice | str, report: Report | None = None) -> Model:
+    """`chosen` is a name where float32 on the CPU will do; `report` is told what takes time, and how much of it is over."""
+    of = ModelChoice(chosen) if isinstance(chosen, str) else chosen
+    return models.get(of, lambda: load_model(of.name, dtype=of.dtype, device=of.device, report=report))
 
 
-def announced(name: str, tokens: int, *, target_tokens: int = 1, measuring: bool = False) -> tuple[float, str]:
+def announced(of: ModelChoice, tokens: int, *, target_tokens: int = 1, measuring: bool = False) -> tuple[float, str]:
     """The seconds that reading so many tokens will take at least, and a sentence about what it takes.
 
     measuring  whether every head will be measured as well
 
     Raises InputError where the memory would not do.
     """
-    network = model(name)
+    network = model(of)
     kept = kept_bytes(network, tokens, target_tokens=target_tokens)
     if kept > MAX_BYTES:
         raise InputError(
@@ -340,7 +357,7 @@ def captured(request: TextRequest, on_progress: Callable[[int], None] | None = N
         seconds = time.perf_counter() - start
         cost = reading_operations(network, len(found.input_ids), target_tokens=max(1, len(found.target_ids)))
         if request.edits is None:  # they take their own time
-            speeds.learn(Run(network.name, "reading", cost, seconds))
+            speeds.learn(Run(network.label, "reading", cost, seconds))
         return found
 
     return passes.get(request, read)
@@ -363,8 +380,8 @@ def taken(request: TextRequest) -> Taken:
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
-def missing_layers(name: str) -> tuple[str, ...]:
-    return layers_without_attention(model(name))
+def missing_layers(of: ModelChoice) -> tuple[str, ...]:
+    return layers_without_attention(model(of))
 
 
 # --- all heads of a pass
@@ -380,20 +397,20 @@ def measured(request: KindRequest, on_progress: Callable[[int], None] | None = N
         seconds = time.perf_counter() - start
         if pass_.model.captures and request.kind == pass_.kinds[0] and pass_.input_ids:  # what estimates are made of
             speeds.learn(
-                Run(pass_.model.name, "measuring", measuring_operations(pass_.model, len(pass_.input_ids)), seconds)
+                Run(pass_.model.label, "measuring", measuring_operations(pass_.model, len(pass_.input_ids)), seconds)
             )
         return found
 
     return metrics.get(request, measure)
 
 
-def probe_length(name: str) -> int:
+def probe_length(of: ModelChoice) -> int:
     """How many random tokens the probe reads twice: 50, or what a model with a short memory can read."""
-    return min(PROBE_LENGTH, longest(model(name)))
+    return min(PROBE_LENGTH, longest(model(of)))
 
 
-def probed(name: str, on_progress: Callable[[int], None] | None = None) -> pd.DataFrame:
-    return probes.get(name, lambda: probe_heads(model(name), probe_length(name), PROBE_SEEDS, on_progress=on_progress))
+def probed(of: ModelChoice, on_progress: Callable[[int], None] | None = None) -> pd.DataFrame:
+    return probes.get(of, lambda: probe_heads(model(of), probe_length(of), PROBE_SEEDS, on_progress=on_progress))
 
 
 def small_pictures(request: KindRequest, on_progress: Callable[[int], None] | None = None) -> Pooled:
@@ -562,7 +579,7 @@ def induction(on_progress: Callable[[int], None] | None = None) -> Induction:
             if on_progress is not None:
                 on_progress(INDUCTION_PASSES - INDUCTION_STEPS + done)
 
-        return needs_previous(model(LANGUAGE_MODEL), probed(LANGUAGE_MODEL, on_progress), further)
+        return needs_previous(model(LANGUAGE_MODEL), probed(ModelChoice(LANGUAGE_MODEL), on_progress), further)
 
     return examples.get("induction", measure)
 

@@ -21,7 +21,7 @@ NOT_OF_A_VIEW = (state.PRESENT, state.TALK_AT, "embed", "embed_options")  # they
 class View:
     """One view of a talk.
 
-    page        its path, below the app's own address; "" for the first page
+    page        its path, below the app's own address; "" for the start page
     parameters  what its address says: name -> words
     """
 
@@ -88,7 +88,7 @@ def view_at(title: str, link: str) -> View:
     """A view from a link that somebody has copied, with or without the app's own address. Raises InputError."""
     parts = urlsplit(link.strip())
     page = parts.path.rstrip("/").rpartition("/")[2]
-    return view_of(title or page or "Step by step", page, parse_qs(parts.query, keep_blank_values=True))
+    return view_of(title or page or "Gallery", page, parse_qs(parts.query, keep_blank_values=True))
 
 
 # --- as a file

@@ -99,7 +99,7 @@ def estimate(model: Model, tokens: int, speeds: Speeds, *, measuring: bool = Fal
         work["measuring"] = measuring_operations(model, tokens)
 
     def from_runs() -> tuple[float, bool]:
-        seconds, known = zip(*(speeds.seconds(model.name, *part) for part in work.items()), strict=True)
+        seconds, known = zip(*(speeds.seconds(model.label, *part) for part in work.items()), strict=True)
         return sum(seconds), all(known)
 
     seconds, known = from_runs()
@@ -152,13 +152,13 @@ def try_out(model: Model, clock: Callable[[], float] = time.perf_counter) -> Run
     calls = model.attention_calls or 1
     last = times[-calls - 1 :]
     seconds = (last[-1] - last[0]) / (len(last) - 1) * calls
-    return Run(model.name, "reading", reading_operations(model, tokens), seconds)
+    return Run(model.label, "reading", reading_operations(model, tokens), seconds)
 
 
 def _was_tried_out(model: Model, speeds: Speeds) -> bool:
     """Or has lately read a text of that length."""
     least = reading_operations(model, _trial_tokens(model))
-    return any(run.operations >= least for run in speeds.latest(model.name, "reading"))
+    return any(run.operations >= least for run in speeds.latest(model.label, "reading"))
 
 
 def _trial_tokens(model: Model) -> int:

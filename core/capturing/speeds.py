@@ -22,7 +22,10 @@ _ENOUGH = 0.1  # one run of a tenth of the size is enough to go by
 
 @dataclass(frozen=True)
 class Run:
-    """What a run has cost: operations as `core.capturing.estimates` counts them, and seconds."""
+    """What a run has cost: operations as `core.capturing.estimates` counts them, and seconds.
+
+    model  its label: in another dtype or on another device it is as fast as another model
+    """
 
     model: str
     work: Work

@@ -177,9 +177,11 @@ def _words(key: str, drawn: Pooled, middle: float, *, is_open: bool) -> list[dic
     at = {"x": middle, "xref": "paper", "yref": "paper", "xanchor": "center"}
     above = {"text": f"<b>{name}</b>" if is_open else name, "y": 1 - edge, "yanchor": "bottom"}
     below = {"text": f"{shape[0]:,} × {shape[1]:,}<br>{colours}", "y": edge, "yanchor": "top"}
-    named: dict[str, object] = at | above | {"font": {"size": letters(14)}}
-    # From far away nine names are all that there is room for.
-    return [named] if lettering.get().least else [named, at | below | {"font": {"size": letters(12)}}]
+    words: list[dict[str, object]] = [
+        {**at, **above, "font": {"size": letters(14)}},
+        {**at, **below, "font": {"size": letters(12)}},
+    ]
+    return words[:1] if lettering.get().least else words  # from far away nine names are all that there is room for
 
 
 def _operator(term: _Term, left: float, *, scale: float, added: Sequence[str]) -> dict[str, object]:

@@ -36,14 +36,13 @@ from .bounds import SMALL_FILES, as_large_as, forbidden_file, forbidden_length
 from .calls import IMPLEMENTATION
 from .catalogue import CATALOGUE, CatalogueEntry
 from .conversion import Report, converted, file_sha256
+from .devices import checked_device, checked_dtype
 from .images import ImageSettings, image_settings
 from .model import Model
 from .modules import asks_the_registry
 
 # The environment variable of this name is read only once, and huggingface_hub may have been imported long ago.
 constants.HF_HUB_DISABLE_TELEMETRY = True
-
-DTYPES = ("float32", "float64", "float16", "bfloat16")
 
 # Held while transformers builds a network: it sets torch's default dtype meanwhile, which is the whole process's, so two
 # threads that load different dtypes get each other's and leave the wrong default behind.
@@ -62,30 +61,33 @@ def load_model(
     *,
     tokenizer: PreTrainedTokenizerBase | None = None,
     dtype: str = "float32",
+    device: str = "cpu",
     report: Report | None = None,
 ) -> Model:
     """A model by its name in CATALOGUE, its Hugging Face id ("org/name"), its folder, or one already in memory.
 
     A model in memory is not copied: it is switched to evaluation and to the attention function that can be captured, and
-    keeps its dtype. `tokenizer` replaces the model's own. `report` is told in words what takes time, and the
-    share of it that is done, from 0 to 1, or None where that is not known.
+    keeps its dtype and stays on its device. `tokenizer` replaces the model's own. `report` is told in words what takes time,
+    and the share of it that is done, from 0 to 1, or None where that is not known.
 
-    Raises InputError (field "model"; "dtype" for a dtype that is not in DTYPES).
+    dtype   of the weights, and of what the model computes: a name in core.models.devices.DTYPES
+    device  where it computes: "cpu", "cuda", "cuda:1" or "mps". What a pass keeps comes to the CPU
+
+    Raises InputError (field "model"; "dtype" or "device" for one that is not there).
     """
     if isinstance(name_or_path_or_network, PreTrainedModel):
         return _in_memory(name_or_path_or_network, tokenizer)
-    if dtype not in DTYPES:
-        raise InputError(f"{dtype!r} is not a dtype for weights. Choose one of {', '.join(DTYPES)}.", field="dtype")
+    number, place = checked_dtype(dtype), checked_device(device, dtype)
     name = _checked_name(name_or_path_or_network)
     report = report or (lambda _words, _done: None)
     source = _locate(name, report)
     config = _config(source)
     files = _weight_files(source)
     report(f"Reading {source.name}", None)
-    network = _network(source, config, files, getattr(torch, dtype))
+    network: Any = _network(source, config, files, number)
     return Model(
         name=source.name,
-        network=network,
+        network=network.to(place),
         tokenizer=tokenizer or _tokenizer(source),
         revision=source.revision or f"sha256 {_sha256(files)}",
         image_settings=_image_settings(source),

@@ -9,6 +9,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from .calls import IMPLEMENTATION
+from .devices import called
 from .images import ImageSettings
 from .modules import attention_modules
 
@@ -33,6 +34,24 @@ class Model:
     def dtype(self) -> str:
         """Of the weights: "float32" and the like."""
         return str(self.network.dtype).removeprefix("torch.")
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """Where its weights are, in the order of the layers: ("cpu",), ("cuda",), ("cuda", "cuda:1"). What is fetched
+        from the disk for each pass is on "meta"."""
+        found = (str(weight.device) for weight in self.network.parameters())
+        return tuple(dict.fromkeys("cuda" if device == "cuda:0" else device for device in found))
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of its weights, on all devices together; what is shared counts once."""
+        held = [*self.network.parameters(), *self.network.buffers()]
+        return sum(tensor.nbytes for tensor in held if not tensor.is_meta)
+
+    @property
+    def label(self) -> str:
+        """Its name, with dtype and device where these are not float32 and the CPU."""
+        return called(self.name, self.dtype, " and ".join(self.devices) or "cpu")
 
     @property
     def captures(self) -> bool:

@@ -166,7 +166,7 @@ def in_a_model(part: Part) -> None:
     kind = capture.kinds[0]
     tokens, _ = capture.tokens(kind)
     with places[0]:
-        layer = number_picker("Layer", state.LAYER, capture.layers(kind), opening_head(request.model)[0])
+        layer = number_picker("Layer", state.LAYER, capture.layers(kind), opening_head(request.model.name)[0])
     weights, contributions = stores.layer_heads(stores.LayerRequest(request, kind, layer))
     picture, beside = st.columns([7, 4], gap="medium")
     with beside, presenting.aside():

@@ -143,7 +143,7 @@ def in_a_model(part: Part) -> None:
     with knobs:
         first = st.text_input("First text", FIRST, key=state.FIRST_TEXT, bind="query-params", max_chars=400)
         second = st.text_input("Second text", SECOND, key=state.SECOND_TEXT, bind="query-params", max_chars=400)
-        capture = stores.captured(stores.TextRequest(ENCODER, first, second))
+        capture = stores.captured(stores.TextRequest(stores.ModelChoice(ENCODER), first, second))
         sides = pair_sides(capture, first, second)
         for_layer, for_head = st.columns(2, wrap=False)
         with for_layer:

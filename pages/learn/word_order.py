@@ -237,7 +237,7 @@ def in_a_model(part: Part) -> None:
 
 def without_rotation(chosen: RealHead, scene: Traced) -> None:
     """A model without rotary positions has no bands; if it learned a vector for each position, those can be seen."""
-    name = plain(chosen.request.model)
+    name = plain(str(chosen.request.model))
     learned = learned_positions(chosen.capture.model)
     picture, panel = st.columns([7, 4], gap="medium")
     with panel:

@@ -46,7 +46,7 @@ def visit(browser: Browser, server: Server) -> Iterator[Callable[..., App]]:
     contexts = []
     apps: list[App] = []
 
-    def open_page(path: str = "/", *, at: Server = server, width: int = 1280, height: int = 900) -> App:
+    def open_page(path: str = "/step_by_step", *, at: Server = server, width: int = 1280, height: int = 900) -> App:
         contexts.append(browser.new_context(viewport={"width": width, "height": height}))
         apps.append(App(contexts[-1], at))
         return apps[-1].open(path)
@@ -60,5 +60,5 @@ def visit(browser: Browser, server: Server) -> Iterator[Callable[..., App]]:
 
 @pytest.fixture
 def app(visit: Callable[..., App]) -> App:
-    """The first page, as somebody finds it who has never been here."""
+    """Step by step, as somebody finds it who has never been here."""
     return visit()

@@ -267,7 +267,7 @@ class App:
         if parts.scheme != "data" and parts.netloc != f"localhost:{self.server.port}":
             self.problems.append(f"a request left for {url}")
 
-    def open(self, path: str = "/") -> App:
+    def open(self, path: str = "/step_by_step") -> App:
         self.page.goto(self.server.address + path, wait_until="commit")
         self.page.locator("[class*=st-key-]").first.wait_for(
             state="attached", timeout=PATIENCE * 1000

@@ -46,7 +46,7 @@ def test_a_model_that_cannot_be_had(app, minilm):
 
 def test_addresses_are_shown_as_typed_and_are_no_links(visit):
     addresses = "http://example.com/x HTTPS://example.com/?a=b&c=d www.example.com me@example.org mailto:me@example.org"
-    app = visit(f"/?model={quote(addresses)}")
+    app = visit(f"/step_by_step?model={quote(addresses)}")
     says(app, repr(addresses))
     assert app.page.get_by_role("alert").locator("a, img").count() == 0
 
@@ -64,7 +64,7 @@ BAD_MATRICES = (
 
 def test_matrices_that_do_not_fit(visit):
     """One after the other on one page, as somebody makes mistakes: each is said, kept, and gone once it is corrected."""
-    app = visit("/?source=My+own+matrices")
+    app = visit("/step_by_step?source=My+own+matrices")
     before = app.picture(AS_IT_IS).values
     for field, text, words in BAD_MATRICES:
         good = app.value(state.OWN[field])
@@ -77,7 +77,7 @@ def test_matrices_that_do_not_fit(visit):
 
 
 def test_a_mask_that_forbids_a_whole_row(visit):
-    app = visit("/?source=My+own+matrices")
+    app = visit("/step_by_step?source=My+own+matrices")
     app.write(state.OWN["mask"], "1,1,1,1\n0,0,0,0\n1,0,0,0").idle()
     eye = [[1, 0], [0, 1], [1, 1]]
     mask = np.array([[1, 1, 1, 1], [0, 0, 0, 0], [1, 0, 0, 0]], bool)
@@ -94,7 +94,7 @@ def test_a_pickle_is_never_opened(visit, tmp_path):
         def __reduce__(self):
             return (open, (str(tmp_path / "opened"), "w"))
 
-    app = visit("/?source=My+own+matrices")
+    app = visit("/step_by_step?source=My+own+matrices")
     stream = io.BytesIO()
     np.save(stream, np.array([[Payload()]], dtype=object), allow_pickle=True)
     app.page.get_by_text("Upload files instead").click()

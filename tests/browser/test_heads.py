@@ -481,7 +481,7 @@ def test_fields_stay_in_the_address(visit):
 
 def test_from_a_head_to_its_steps_and_back(visit, minilm):
     """With text and pair, also the pair that is shown because it is the strongest, whatever was chosen there before."""
-    app = visit("/?source=own")
+    app = visit("/step_by_step?source=own")
     app.page.get_by_role("link", name="Heads", exact=True).click()
     app.until(lambda: "/heads" in app.address, "Heads does not open")
     text, pair = "Grüße: 100 % & <b>\nA second line", "Ein Ärger?"

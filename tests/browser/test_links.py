@@ -60,11 +60,9 @@ def test_links_reproduce_each_session(visit, fresh_server, smollm):
     sessions.append((app.address, everything(app)))
 
     app = visit()
-    app.press(state.SOURCE, "Random matrices").idle().number(state.QUERIES, 9).idle().switch(state.SCALING).idle()
-    sessions.append((app.address, everything(app)))
-
-    app = visit()
-    app.press(state.SOURCE, "My own matrices").idle().write(state.OWN["value"], "1\n2\n3\n-4.5").idle()
+    app.press(state.SOURCE, "My own matrices").idle().switch(state.SCALING).idle().write(
+        state.OWN["value"], "1\n2\n3\n-4.5"
+    ).idle()
     sessions.append((app.address, everything(app)))
 
     app = visit()
@@ -79,7 +77,6 @@ def test_links_reproduce_each_session(visit, fresh_server, smollm):
 def test_changing_and_going_back_leaves_a_right_address(visit):
     app = visit()
     app.choose(state.HEAD, 3).idle().choose(state.MODEL, "SmolLM2-135M-Instruct").idle()
-    same(everything(app), visit(app.address))
     app.choose(state.MODEL, "all-MiniLM-L6-v2").idle()
     same(everything(app), visit(app.address))
     app.write(state.TEXT, "Hi there").idle().click_cell("As it is", 3, 1).idle()
@@ -103,11 +100,17 @@ def test_what_a_link_chose_goes_along_to_other_pages(visit, minilm):
 
 def test_links_from_before_open_what_they_meant(visit, minilm):
     taken = capture(minilm, SENTENCE)
+    app = visit("/?layer=1&head=3&stage=raw&embed=true")  # when Step by step was the first page
+    app.shows_trace(taken.trace(1, 3)).shows({AS_IT_IS: taken.trace(1, 3).raw}).idle()
+    assert urlsplit(app.address).path == "/step_by_step"
+    assert parse_qs(urlsplit(app.address).query).get("embed") == ["true"]
+    assert not app.alerts()
+
     app = visit("/heads?layer=1&head=3&stage=Raw+scores&mask=Causal+window&size=2&scaling=false")
     trace = taken.trace(1, 3)
     changed = trace.changed(scale=1.0, mask=MASKS["causal-window"].grid(2, *trace.shape))
     app.shows_trace(changed).shows({AS_IT_IS: trace.raw, CHANGED: changed.raw}).idle()
-    assert urlsplit(app.address).path == "/"
+    assert urlsplit(app.address).path == "/step_by_step"
     assert parse_qs(urlsplit(app.address).query)["mask"] == ["causal-window"]
     assert not app.alerts()
 
@@ -122,7 +125,7 @@ def test_links_from_before_open_what_they_meant(visit, minilm):
 
 
 def test_what_a_link_asks_for_in_vain_is_said_and_the_rest_is_shown(visit, minilm):
-    app = visit(f"/?stage=scaled&mask=%3Cb%3Ebogus&layer=77&head=2&source={'x' * 500}")
+    app = visit(f"/step_by_step?stage=scaled&mask=%3Cb%3Ebogus&layer=77&head=2&source={'x' * 500}")
     app.shows({AS_IT_IS: capture(minilm, SENTENCE).trace(5, 2).scaled}).idle()
     (alert,) = app.alerts()
     for words in ("Mask “<b>bogus”", "Layer “77”, where there are 0 to 5", "Where the numbers come from “xxx"):

@@ -48,12 +48,9 @@ def test_sentence_layer_head_and_model_change_what_is_drawn(app, minilm, smollm,
     app.shows_trace(capture(smollm, TWICE).trace(0, 3))
 
 
-@pytest.mark.parametrize(("width", "height"), [(1280, 720), (390, 844)])
-def test_while_a_model_is_converted_the_first_screen_says_so(
-    visit, fresh_server, smollm, tmp_path, monkeypatch, width, height
-):
+def test_while_a_model_is_converted_the_first_screen_says_so(visit, fresh_server, smollm, tmp_path, monkeypatch):
     monkeypatch.setenv("HEADLIGHT_CACHE", str(tmp_path))
-    app = visit(at=fresh_server().wait(), width=width, height=height)
+    app = visit(at=fresh_server().wait(), width=390, height=844)
     app.choose(state.MODEL, "SmolLM2-135M-Instruct")
     words = app.page.get_by_text(re.compile("converting its weights, once: [0-9]+%"))
     expect(words).to_be_in_viewport()
@@ -166,14 +163,14 @@ def test_a_stage_opens_by_click_by_key_and_by_link(visit, opening):
     app.page.go_back()
     app.idle()
     assert state.STAGE not in parse_qs(urlsplit(app.address).query) or app.address.count("stage=") == 1
-    opens(visit("/?stage=value"), "value", trace.value)
-    opens(visit("/?stage=Raw+scores"), "raw", trace.raw)
-    opens(visit("/?stage=Q,+K,+V"), "query", trace.query)
+    opens(visit("/step_by_step?stage=value"), "value", trace.value)
+    opens(visit("/step_by_step?stage=Raw+scores"), "raw", trace.raw)
+    opens(visit("/step_by_step?stage=Q,+K,+V"), "query", trace.query)
 
 
 def test_the_output_is_said_to_be_a_sum_over_all_keys(visit, opening):
     trace = opening.trace(5, 11)
-    app = visit("/?stage=output&query=6&key=2")
+    app = visit("/step_by_step?stage=output&query=6&key=2")
     app.shows({AS_IT_IS: trace.output}).idle()
     table = app.page.get_by_role("table").filter(has_text="further keys")
     cells = table.get_by_role("row").evaluate_all(
@@ -191,7 +188,7 @@ def test_the_output_is_said_to_be_a_sum_over_all_keys(visit, opening):
 
 
 def test_what_is_changed_is_told_from_what_the_model_computed(visit):
-    app = visit("/?model=SmolLM2-135M-Instruct&scaling=false")
+    app = visit("/step_by_step?model=SmolLM2-135M-Instruct&scaling=false")
     text = app.page.locator("body").inner_text()
     assert "As it is: scale 0.125" in text
     assert "Changed: scale 1" in text
@@ -214,7 +211,7 @@ def at_stop(app, number):
 
 
 def test_the_tour_from_the_first_to_the_last_stop_by_keys_alone(visit, opening, smollm):
-    app = visit(f"/?text={quote('My own words')}&stage=scaled&scaling=false")
+    app = visit(f"/step_by_step?text={quote('My own words')}&stage=scaled&scaling=false")
     button = app.widget(state.TOUR_START).get_by_role("button")
     button.focus()
     app.page.keyboard.press("Enter")
@@ -281,7 +278,7 @@ def test_the_tour_says_nothing_of_what_it_does_not_show(visit, opening):
 
 
 def test_a_mask_that_does_not_fit_is_said_beside_it(visit, opening):
-    app = visit("/?mask=own&grid=1,0")
+    app = visit("/step_by_step?mask=own&grid=1,0")
     app.shows_trace(opening.trace(5, 11)).idle()
     (alert,) = app.page.get_by_role("alert").all()
     assert "(1, 2)" in alert.inner_text()
@@ -328,7 +325,7 @@ def test_token_text_is_data(app, smollm):
 
 
 def test_fits_a_phone(visit, opening):
-    app = visit("/", width=390, height=844)
+    app = visit(width=390, height=844)
     app.shows_trace(opening.trace(5, 11))
     assert app.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     line = app.widget(state.EQUATION)
@@ -357,7 +354,7 @@ _ROOM_BETWEEN_LABELS = """
 
 def test_labels_below_columns_do_not_overlap(visit, opening):
     trace = opening.trace(5, 11)
-    app = visit("/?mask=Causal&query=7&key=11", height=720)
+    app = visit("/step_by_step?mask=Causal&query=7&key=11", height=720)
     app.shows_trace(trace.changed(mask=grid(causal, *trace.shape)))
     room: list[float | None] = []
 

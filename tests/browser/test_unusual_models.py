@@ -79,7 +79,7 @@ def upload(app: App, file: Path) -> App:
 
 def visit_page(app: App, name: str) -> App:
     app.page.get_by_role("link", name=name, exact=True).click()
-    path = {"Heads": "/heads", "Step by step": "/"}[name]
+    path = {"Heads": "/heads", "Step by step": "/step_by_step"}[name]
     app.until(lambda: app.page.url.partition("?")[0].endswith(path), f"{name} does not open")
     return app.idle()
 
@@ -159,7 +159,7 @@ def test_choosing_among_heads_of_which_only_weights_are_known(visit: Callable[..
     app.mark_row(state.RANKED, 0).shows({SHOWN: exposed.weights(*map(int, best))})
 
 
-@pytest.mark.parametrize("path", ["/", "/heads", "/atlas"])
+@pytest.mark.parametrize("path", ["/step_by_step", "/heads"])
 def test_a_model_that_hands_out_only_weights(visit: Callable[..., App], gptj: Path, path: str) -> None:
     app = visit(f"{path}?text={NUMBERS}")
     type_path(app, gptj)

@@ -162,7 +162,7 @@ def test_what_one_visitor_changes_no_other_sees(visit, france, muted):
     """Both at the same time, on the same text and head."""
     before, after = france.trace(29, 2), muted.trace(29, 2)
     changing = visit(link("mute 23.4", model=SMOLLM, layer=29, head=2))
-    reading = visit(f"/?text={quote_plus(FRANCE)}&model={SMOLLM}&layer=29&head=2")
+    reading = visit(f"/step_by_step?text={quote_plus(FRANCE)}&model={SMOLLM}&layer=29&head=2")
     changing.shows(before_and_after(before, after))
     reading.shows_trace(before)
     changing.choose(state.HEAD, 5)

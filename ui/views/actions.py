@@ -18,19 +18,20 @@ STYLE = (
 )
 
 
-def show_actions(page: str, paths: Sequence[str]) -> bool:
+def show_actions(page: str, paths: Sequence[str], *, can_present: bool) -> bool:
     """The buttons; gives whether somebody wants to share the page.
 
     page, paths  the path of this page and those of all
     """
     with st.container(key=state.ACTIONS, horizontal=True, width="content"):
         browser(page, paths, talking.kept(), talking.found, st.session_state.get(state.GOING))
-        st.button(
-            "Present",
-            key=state.PRESENT_PAGE,
-            icon=":material/slideshow:",
-            type="tertiary",
-            help="Without controls, in large letters. Esc leaves, ? tells the keys.",
-            on_click=presenting.enter,
-        )
+        if can_present:
+            st.button(
+                "Present",
+                key=state.PRESENT_PAGE,
+                icon=":material/slideshow:",
+                type="tertiary",
+                help="Without controls, in large letters. Esc leaves, ? tells the keys.",
+                on_click=presenting.enter,
+            )
         return st.button("Share", key=state.SHARE, icon=":material/ios_share:", type="tertiary")

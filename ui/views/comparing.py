@@ -106,7 +106,7 @@ def _other_text(real: RealHead, problem: DeltaGenerator) -> RealHead | None:
 
 
 def _other_model(real: RealHead, problem: DeltaGenerator) -> RealHead | None:
-    others = [entry.name for entry in CATALOGUE if entry.name != real.request.model]
+    others = [entry.name for entry in CATALOGUE if entry.name != real.request.model.name]
     name = st.selectbox(
         "Other model",
         others,
@@ -116,7 +116,8 @@ def _other_model(real: RealHead, problem: DeltaGenerator) -> RealHead | None:
         width=240,
         help="You can also type a Hugging Face name, or the path of a folder with safetensors.",
     )
-    model = read_model(name, problem.empty(), problem)
+    chosen = replace(real.request.model, name=name)
+    model = read_model(chosen, problem.empty(), problem)
     if model is None:
         return None
     if not model.captures or model.reads_images:
@@ -124,7 +125,7 @@ def _other_model(real: RealHead, problem: DeltaGenerator) -> RealHead | None:
         raise InputError(f"{name} {what}; two heads are compared on texts. Choose another model.", field="model")
     request = replace(
         real.request,
-        model=name,
+        model=chosen,
         pair=real.request.pair if model.takes_pairs else None,
         target=real.request.target if model.is_encoder_decoder else None,
     )
@@ -315,7 +316,7 @@ def _say_how_far(real: RealHead, paired: Paired, found: Compared) -> None:
         queries = real.capture.shape(real.kind)[0]
         on = "" if beside.queries == queries else f", measured on {beside.queries} of {queries:,} queries"
         sentence += (
-            f" Two random heads of {plain(real.request.model)} have **{beside.mean:.3f}** on this text "
+            f" Two random heads of {plain(str(real.request.model))} have **{beside.mean:.3f}** on this text "
             f"({beside.low:.3f} to {beside.high:.3f} in 90% of {beside.pairs} pairs{on})."
         )
     st.markdown(sentence)

@@ -10,7 +10,7 @@ from core.figures.charts import bars
 from core.figures.labels import visible
 from ui import presenting, state, stores
 from ui.controls.menu import menu
-from ui.markdown import quoted
+from ui.markdown import plain, quoted
 from ui.progress import fill
 from ui.views.filling import fill_grid, show_strongest
 from ui.views.pictures import show_chart
@@ -67,6 +67,9 @@ def _unit(predicts: bool) -> str:
 
 def _show_heads(real: RealHead, request: stores.EffectRequest, answer: tuple[int, str, float] | None) -> None:
     label, signed = _label(answer is not None), answer is not None
+    if presenting.is_on():
+        with presenting.told():
+            st.markdown(f"### Which heads of {plain(real.request.model)} matter: {plain(label)}")
     values = fill_grid(
         stores.effects(request),
         request,

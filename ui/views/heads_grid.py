@@ -151,13 +151,13 @@ def grid(table: pd.DataFrame, column: str, shape: tuple[int, int]) -> NDArray:
 
 
 def _probe(request: stores.KindRequest) -> pd.DataFrame | None:
-    name = request.text.model
+    model = request.text.model
     try:
-        if name in stores.probes:
-            return stores.probed(name)
+        if model in stores.probes:
+            return stores.probed(model)
         probed = run(
-            lambda on_progress: stores.probed(name, on_progress),
-            ("probe", name),
+            lambda on_progress: stores.probed(model, on_progress),
+            ("probe", model),
             "Reading random tokens",
             2 * len(stores.PROBE_SEEDS),
             unit="text",
@@ -172,8 +172,8 @@ def _probe(request: stores.KindRequest) -> pd.DataFrame | None:
 
 def known_probe(request: stores.KindRequest) -> pd.DataFrame | None:
     """What the probe found, if it has been run for this model."""
-    name = request.text.model
-    return stores.probed(name) if request.kind == "self" and name in stores.probes else None
+    model = request.text.model
+    return stores.probed(model) if request.kind == "self" and model in stores.probes else None
 
 
 def looks_like(request: stores.KindRequest, taken: Taken, measured: pd.DataFrame) -> list[str]:

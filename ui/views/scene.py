@@ -75,8 +75,8 @@ def opening_head(name: str) -> tuple[int, int]:
     return OPENING_HEADS.get(name, (0, 0))
 
 
-def model_picker() -> str:
-    return st.selectbox(
+def model_picker() -> stores.ModelChoice:
+    name = st.selectbox(
         "Model",
         [entry.name for entry in CATALOGUE][::-1],
         key=state.MODEL,
@@ -85,15 +85,16 @@ def model_picker() -> str:
         help="Both listed models are there without a network. You can also type a Hugging Face name such as "
         "openai-community/gpt2, or the path of a folder with safetensors.",
     )
+    return stores.ModelChoice(name)
 
 
-def read_model(name: str, place: DeltaGenerator, problem: DeltaGenerator) -> Model | None:
+def read_model(chosen: stores.ModelChoice, place: DeltaGenerator, problem: DeltaGenerator) -> Model | None:
     """The model. What takes time is said in `place`; None after saying in `problem` what is wrong."""
-    if name in stores.models:
-        return stores.model(name)
+    if chosen in stores.models:
+        return stores.model(chosen)
     try:
-        with following(place, f"Reading {name}") as tell:
-            return stores.model(name, tell)
+        with following(place, f"Reading {chosen}") as tell:
+            return stores.model(chosen, tell)
     except InputError as error:
         with problem:
             show_error(error)
@@ -136,15 +137,15 @@ def choose_text(
         model_place = st.container(width="stretch")
         places = [st.container(width=92), st.container(width=92)]
     with model_place:
-        name = model_picker()
-    model = read_model(name, progress, model_place)
+        chosen = model_picker()
+    model = read_model(chosen, progress, model_place)
     with text_place:
         if model is not None and model.reads_images:
-            request = _image(name)
+            request = _image(chosen)
         else:
             text = st.text_area("Text", SENTENCE, key=state.TEXT, bind="query-params", height=68)
             pair, target = _second_text(model) if more and model is not None and model.captures else (None, None)
-            request = stores.TextRequest(name, text, pair, target)
+            request = stores.TextRequest(chosen, text, pair, target)
     if model is None or request is None:
         return None
     beside = {"model": model_place, "text": problem, "image": problem}
@@ -155,12 +156,12 @@ def choose_text(
         return None
     passed = _read(request, lambda wanted: run_pass(wanted, model, max_tokens, measuring), beside)
     if passed is not None and more:
-        _name_missing(name)
+        _name_missing(chosen)
     return None if passed is None else (*passed, places)
 
 
-def _name_missing(name: str) -> None:
-    missing = stores.missing_layers(name)
+def _name_missing(chosen: stores.ModelChoice) -> None:
+    missing = stores.missing_layers(chosen)
     if missing:
         further = f", and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
         count = "1 layer has" if len(missing) == 1 else f"{len(missing)} layers have"
@@ -168,14 +169,14 @@ def _name_missing(name: str) -> None:
         st.caption(plain(f"{count} no softmax attention and cannot be shown: {named}{further}."))
 
 
-def _image(name: str) -> stores.TextRequest | None:
+def _image(chosen: stores.ModelChoice) -> stores.TextRequest | None:
     """The image that was last uploaded, on this page or another: an upload field forgets its file when one leaves."""
     types = ["png", "jpg", "jpeg", "webp"]
     file = st.file_uploader("Image", types, key=state.IMAGE, on_change=_keep_image)
     kept = st.session_state.get(state.SHOWN_IMAGE)
     still = "" if kept is None or file is not None else f"{plain(kept[0])} is still shown. "
     st.caption(f"{still}This model reads images. An uploaded image is not part of the page's address.")
-    return None if kept is None else stores.TextRequest(name, "", image=kept[1])
+    return None if kept is None else stores.TextRequest(chosen, "", image=kept[1])
 
 
 def _keep_image() -> None:
@@ -278,7 +279,7 @@ def choose_place(request: stores.TextRequest, capture: Capture | WeightsOnly, pl
         kind = menu("Attention", state.KIND, kinds, look="buttons")
     else:
         kind = links.chosen(state.KIND, kinds, opening=capture.kinds[0], what="Attention")
-    opening_layer, opening_at = opening_head(request.model)
+    opening_layer, opening_at = opening_head(request.model.name)
     with places[0]:
         layer = number_picker("Layer", state.LAYER, capture.layers(kind), opening_layer)
     with places[1]:

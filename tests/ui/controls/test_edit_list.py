@@ -22,7 +22,9 @@ def a_page(text):
     links.read("a page")
     for name, given in st.session_state.pop("to do", ()):
         getattr(edit_list, name)(*given)
-    capture = stores.captured(stores.TextRequest("all-MiniLM-L6-v2", st.text_input("Text", text, key="text")))
+    capture = stores.captured(
+        stores.TextRequest(stores.ModelChoice("all-MiniLM-L6-v2"), st.text_input("Text", text, key="text"))
+    )
     st.session_state["found"] = edit_list.shown_edits(capture)
     links.write(st.empty())
     st.session_state[state.PAGE] = "a page"

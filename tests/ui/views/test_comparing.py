@@ -45,7 +45,7 @@ def said(app):
 
 
 def captured(text):
-    return stores.captured(stores.TextRequest("all-MiniLM-L6-v2", text))
+    return stores.captured(stores.TextRequest(stores.ModelChoice("all-MiniLM-L6-v2"), text))
 
 
 def test_with_another_head(page):

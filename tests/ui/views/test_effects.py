@@ -26,7 +26,7 @@ def page(text: str, model: str, view: str) -> None:
     from ui.views.patching import show_patching
     from ui.views.scene import RealHead, choose_place
 
-    request = stores.TextRequest(model, text)
+    request = stores.TextRequest(stores.ModelChoice(model), text)
     capture = stores.captured(request)
     import streamlit as st
 

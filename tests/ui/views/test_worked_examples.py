@@ -36,7 +36,7 @@ def repeated(name, *muted, score=0.8, loss=2.0):
 
 
 def test_paris_is_measured_once(smollm, kept):
-    stores.models.get(smollm.name, lambda: smollm)
+    stores.models.get(stores.ModelChoice(smollm.name), lambda: smollm)
     words, table = shown()
     assert "probability **0.77" in words
     assert "| head 23.4 muted | 0.14" in table.replace("\N{NO-BREAK SPACE}", " ")
@@ -75,7 +75,7 @@ def test_induction(kept):
 
 
 def test_pronoun(kept, minilm):
-    stores.models.get(minilm.name, lambda: minilm)
+    stores.models.get(stores.ModelChoice(minilm.name), lambda: minilm)
 
     def moved(name, word):
         return Moved(name, Edits(), word, 0.1, 0.6, 0.05)

@@ -1,0 +1,50 @@
+"""In which precision and where a model runs: dtypes of weights, and the devices that this machine has."""
+
+from __future__ import annotations
+
+import torch
+
+from ..errors import InputError
+
+# Bytes of one number.
+DTYPES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2}
+
+USUAL = ("float32", "cpu")  # what goes without saying
+
+_FAMILIES = {"cuda": "CUDA device", "mps": "Apple GPU (mps)"}
+
+
+def devices() -> tuple[str, ...]:
+    """Those of this machine: "cpu", "cuda" (the first GPU), "cuda:1" ..., "mps"."""
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    cuda = ["cuda" if number == 0 else f"cuda:{number}" for number in range(gpus)]
+    return ("cpu", *cuda, *(["mps"] if torch.backends.mps.is_available() else []))
+
+
+def checked_dtype(name: str) -> torch.dtype:
+    """Raises InputError (field "dtype") for a name that is not in DTYPES."""
+    if name not in DTYPES:
+        raise InputError(f"{name!r} is not a dtype for weights. Choose one of {', '.join(DTYPES)}.", field="dtype")
+    return getattr(torch, name)
+
+
+def checked_device(name: str, dtype: str = "float32") -> str:
+    """The device by its one name. Raises InputError (field "device") where this machine has none of that name, and (field
+    "dtype") for numbers that it cannot hold."""
+    known, wanted = devices(), "cuda" if name == "cuda:0" else name
+    if wanted not in known:
+        family = str(wanted).partition(":")[0]
+        is_lacking = family in _FAMILIES and not any(device.startswith(family) for device in known)
+        lacking = f"no {_FAMILIES[family]}" if is_lacking else f"no device {name!r}"
+        choice = known[0] if len(known) == 1 else f"one of {', '.join(known)}"
+        raise InputError(f"This machine has {lacking}; choose {choice}.", field="device")
+    if wanted == "mps" and dtype == "float64":
+        raise InputError("An Apple GPU (mps) has no float64. Choose float32, or the device cpu.", field="dtype")
+    return wanted
+
+
+def called(name: str, dtype: str, device: str) -> str:
+    """A model's name with what does not go without saying: "all-MiniLM-L6-v2 in bfloat16 on cuda"."""
+    usual_dtype, usual_device = USUAL
+    name += f" in {dtype}" if dtype != usual_dtype else ""
+    return name + (f" on {device}" if device != usual_device else "")
