@@ -103,6 +103,13 @@ def told_key(kind: Literal["words", "number"] = "words") -> str:
     return f"{state.TOLD}_{kind}_{now.told}"
 
 
+def title(words: str) -> None:
+    """What is seen, in one line of Markdown; at a desk the controls say it."""
+    if is_on():
+        with told():
+            st.markdown(f"### {words}", anchors=False)
+
+
 def aside() -> AbstractContextManager:
     """A place for pictures that only matter at a desk, beside the one that is looked at."""
     return nullcontext() if _STAGE.get() is None else st.container(key=state.ASIDE)

@@ -42,10 +42,8 @@ def show_changing(real: RealHead) -> None:
     listed, controls = st.columns([4, 8], gap="medium")
     with listed, st.container(height=LISTED, border=False, gap="xsmall"):
         edits = edit_list.shown_edits(real.capture)
-    if presenting.is_on():
-        with presenting.told():
-            head = f"Layer {real.layer}, head {real.head} of {real.request.model}"
-            st.markdown(f"### {plain(': '.join([head, ', '.join(edit_list.switched_on())]) if edits else head)}")
+    head = f"Layer {real.layer}, head {real.head} of {real.request.model}"
+    presenting.title(plain(f"{head}: {', '.join(edit_list.switched_on())}" if edits else head))
     said, pictures = st.container(gap=None), st.container()  # no gap where progress comes and goes
     with said:
         changed = _changed(real, edits) if edits else real

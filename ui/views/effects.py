@@ -67,9 +67,7 @@ def _unit(predicts: bool) -> str:
 
 def _show_heads(real: RealHead, request: stores.EffectRequest, answer: tuple[int, str, float] | None) -> None:
     label, signed = _label(answer is not None), answer is not None
-    if presenting.is_on():
-        with presenting.told():
-            st.markdown(f"### Which heads of {plain(real.request.model)} matter: {plain(label)}")
+    presenting.title(f"Which heads of {plain(str(real.request.model))} matter: {plain(label)}")
     values = fill_grid(
         stores.effects(request),
         request,

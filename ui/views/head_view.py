@@ -153,9 +153,7 @@ def _title(
         remarks += looks_like(of, taken, measured.iloc[row : row + 1])
     if label.words:
         remarks.append(f"this layer: {label.words}")
-    if presenting.is_on():
-        with presenting.told():
-            st.markdown(f"### Layer {layer}, head {head} of {plain(of.text.model)}")
+    presenting.title(f"Layer {layer}, head {head} of {plain(str(of.text.model))}")
     with st.container(horizontal=True, vertical_alignment="bottom"):
         st.subheader(f"Layer {layer}{in_model}, head {head}", anchor=False, width="content")
         st.caption(plain(" · ".join(remarks)), width="stretch")

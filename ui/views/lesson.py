@@ -41,9 +41,7 @@ def show_lesson(title: str, sentence: str, parts: tuple[Part, ...]) -> None:
     named = {part.word: part for part in parts}
     words = {part.word: part.name for part in parts}
     part = named[menu("Experiment", state.PART, words, look="buttons", label_visibility="collapsed")]
-    if presenting.is_on():
-        with presenting.told():
-            st.markdown(f"### {title}: {part.name}")
+    presenting.title(f"{title}: {part.name}")
     try:
         part.show(part)
     except InputError as error:

@@ -34,9 +34,8 @@ def show_stages(scene: Scene, changed: Scene | None) -> Ledger:
     line = st.container(gap=None)  # the listener takes no room
     with line:
         pin.listen(clicked)  # before the pictures: whoever sees one may click at once
-    if presenting.is_on():
-        with line, presenting.told():
-            st.markdown(f"### {plain(scene.origin.removesuffix('.'))}")
+    with line:
+        presenting.title(plain(scene.origin.removesuffix(".")))
     picture, explanation = st.columns(_shares(changed), gap="medium")
     with explanation:
         strongest = shown.head.strongest(shown.overview)
