@@ -6,6 +6,7 @@ and what a view puts into `told`.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
@@ -71,6 +72,11 @@ def enter() -> None:
 def leave() -> None:
     st.session_state[state.PRESENT], st.session_state[state.TALK_AT] = "false", "0"
     st.session_state[state.REHEARSING] = False
+
+
+def go_to(link: str) -> None:
+    """The browser goes to a link below the app's own address as it goes back: what opens there opens as the link says."""
+    st.session_state[state.GOING] = (time.time_ns() // 1_000_000, link)
 
 
 def letters_in(window: tuple[int, int]) -> int:

@@ -42,21 +42,30 @@ PAGES = [GALLERY, STEPS, HEADS, WHAT_IF, TALK, *LEARN]
 page = st.navigation({"": [*PAGES[: -len(LEARN)], OLD_ATLAS], "Learn": LEARN}, position="top")
 if (page == GALLERY and links.are_of_old_start()) or (page == HEADS and links.are_of_old_heads()):
     st.switch_page(STEPS, query_params=links.here())
-if state.REHEARSED in st.session_state and page != TALK:
-    st.switch_page(TALK)
 links.read(page.url_path)
 state.carry_over(page, goes_back=links.is_going_back())
 on_page = shown.begin(page.title)
 is_for_the_desk = page in (GALLERY, TALK)
 stage = None if is_for_the_desk else presenting.begin()
 keys = st.container(key=state.STAGE_PLACE, gap=None)  # before the page: it stays while that changes
+if stage is not None and state.ON_THE_WAY in st.query_params:
+    with keys:
+        stage_keys(
+            stage, page.url_path, talking.held(), talking.begin(), rehearsing=talking.is_rehearsing(), on_the_way=True
+        )
+    st.stop()
 notes = st.empty()
-wants_to_share = show_actions(page.url_path, [one.url_path for one in PAGES], can_present=not is_for_the_desk)
+going = st.session_state.pop(state.GOING, None)
+wants_to_share = show_actions(
+    page.url_path, [one.url_path for one in PAGES], going=going, can_present=not is_for_the_desk
+)
+if going is not None:
+    st.stop()  # the browser is on its way, and would be overtaken by this page's address
 page.run()
 if stage is not None:
     at = talking.begin()
     with keys:
-        stage_keys(stage, page.url_path, talking.held(), at, rehearsing=st.session_state.get(state.REHEARSING, False))
+        stage_keys(stage, page.url_path, talking.held(), at, rehearsing=talking.is_rehearsing())
 links.write(notes)
 if wants_to_share:
     open_dialog(on_page)

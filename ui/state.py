@@ -32,6 +32,7 @@ STAGE_PLACE, STAGE_KEYS, STAGE_PRESSES, TOLD, ASIDE = "stage_place", "stage_keys
 
 # A talk: its views, the one that is shown, where to go next, whether all are opened in turn, which of them had a message
 TALK, TALK_AT, GOING, REHEARSING, REHEARSED = "held_talk", "talk", "going", "rehearsing", "rehearsed"
+ON_THE_WAY = "on_the_way"  # in an address: to a view of another page, see ui/components/stage.js
 ADD_TO_TALK, START_TALK, PREPARE_TALK, SAVE_TALK = "add_to_talk", "start_talk", "prepare_talk", "save_talk"
 TALK_FILE, NEW_VIEW, TALK_SAID = "talk_file", "new_view", "talk_said"
 

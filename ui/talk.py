@@ -14,7 +14,13 @@ from ui import state
 FORMAT, VERSION = "headlight-talk", 1
 MAX_BYTES, MAX_VIEWS = 2**20, 100
 MAX_TITLE, MAX_NOTES, MAX_LINK = 200, 10_000, 20_000  # letters
-NOT_OF_A_VIEW = (state.PRESENT, state.TALK_AT, "embed", "embed_options")  # they say how a view is shown, not what
+NOT_OF_A_VIEW = (
+    state.PRESENT,
+    state.TALK_AT,
+    state.ON_THE_WAY,
+    "embed",
+    "embed_options",
+)  # they say how a view is shown, not what
 
 
 @dataclass(frozen=True)

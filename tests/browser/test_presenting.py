@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from urllib.parse import parse_qs, urlsplit
 
 from tests.browser.driver import App
 
@@ -92,7 +93,7 @@ def test_keys_move_and_none_is_lost(visit: Callable[..., App]) -> None:
     app.until(lambda: "present" not in app.address, "Esc does not leave")
     app.idle()
     assert app.widget("text").get_by_role("textbox").is_visible()
-    put_at(app, "/heads?present=true&layer=0&head=0")
+    app.open("/heads?present=true&layer=0&head=0")
     for key in ("ArrowDown", "ArrowDown", "ArrowRight", "PageDown"):
         app.page.keyboard.press(key)
     app.until(lambda: "layer=2" in app.address and "head=2" in app.address, "four presses are not head 2.2")
@@ -102,38 +103,39 @@ def test_ten_views_without_a_network(visit: Callable[..., App]) -> None:
     """A talk is made, prepared, and replayed; every request that leaves is noted as a problem by the driver."""
     app = visit("/talk")
     views = [
-        f"{view}{'&' if '?' in view else '?'}query={place}" for place, view in enumerate([*VIEWS[:2], *VIEWS[3:5]])
-    ] * 3
-    views = views[:10]
-    talk = {
-        "format": "headlight-talk",
-        "version": 1,
-        "views": [
-            {
-                "title": f"View {place}",
-                "page": view.partition("?")[0],
-                "parameters": {
-                    part.partition("=")[0]: [part.partition("=")[2]] for part in view.partition("?")[2].split("&")
-                },
-                "notes": f"Say {place}.",
-            }
-            for place, view in enumerate(views)
-        ],
-    }
+        ("step_by_step", {"stage": ["raw"], "layer": ["2"], "head": ["3"]}),
+        ("step_by_step", {"layer": ["1"]}),  # head, stage and text as they open
+        ("heads", {"layer": ["3"], "head": ["2"]}),
+        *(("softmax", {"scores": [f"{place}, 1"]}) for place in range(6)),
+        ("step_by_step", {"stage": ["scaled"], "layer": ["4"], "head": ["5"]}),
+    ]
+    talk = [
+        {"title": f"View {place}", "page": page, "parameters": parameters, "notes": f"Say {place}."}
+        for place, (page, parameters) in enumerate(views)
+    ]
+    whole = {"format": "headlight-talk", "version": 1, "views": talk}
     app.page.locator("summary").click()
     app.widget("talk_file").locator("input").set_input_files(
-        {"name": "talk.json", "mimeType": "application/json", "buffer": json.dumps(talk).encode()}
+        {"name": "talk.json", "mimeType": "application/json", "buffer": json.dumps(whole).encode()}
     )
     app.idle()
     app.page.get_by_role("button", name="Prepare").click()
     app.page.get_by_text("All 10 views are prepared").wait_for(timeout=60_000)
     app.page.get_by_role("button", name="Start").click()
     bar = app.widget("stage_keys").locator(".place")
-    for place in range(9):
+    for place, (_, asked) in enumerate(views):
         app.until(lambda place=place: bar.inner_text() == f"{place + 1} / 10", f"view {place + 1} does not open")
-        if place in (2, 5):
-            app.page.keyboard.press("PageDown")  # and once more at once
-            app.page.keyboard.press("PageUp")
+        if place in (0, 1, 2, 9):
+            said = {name: words for name, words in asked.items()} | {"present": ["true"], "talk": [str(place + 1)]}
+            if place == 2:
+                said["metric"] = ["previous"]
+            app.until(lambda said=said: parse_qs(urlsplit(app.address).query) == said, lambda said=said: f"not {said}")
+            told = " ".join(app.page.locator("[class*=st-key-told]").all_inner_texts())
+            layer, head = asked["layer"][0], asked.get("head", ["11"])[0]
+            assert f"Layer {layer}, head {head}" in told
+        if place == 5:
+            for key in ("PageDown", "PageDown", "PageUp", "PageUp"):  # faster than the pages open
+                app.page.keyboard.press(key)
         app.page.keyboard.press("PageDown")
     app.until(lambda: bar.inner_text() == "10 / 10", "the last view does not open")
     app.idle()

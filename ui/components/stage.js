@@ -13,6 +13,8 @@ export default function ({ parentElement, data, setTriggerValue }) {
     const [bar, place, notes, legend, black, curtain] = ["bar", "place", "notes", "legend", "black", "curtain"].map(
         (name) => parentElement.querySelector(`.${name}`),
     );
+    const here = window.location.pathname;
+    const base = here.endsWith(`/${data.page}`) ? here.slice(0, here.length - data.page.length) : "/";
     // What the page says counts once it has seen the last press, and shows the view that was asked for last.
     if (data.at !== walk.at) walk.presses = undefined;
     if (walk.presses === undefined || walk.presses <= data.presses) {
@@ -39,18 +41,20 @@ export default function ({ parentElement, data, setTriggerValue }) {
         walk.resizing = setTimeout(measure, 250);
     };
 
-    // As the browser's own "back" does: within the session, and nothing is loaded anew.
-    const open = (path) => {
-        const here = window.location.pathname;
-        const base = here.endsWith(`/${data.page}`) ? here.slice(0, here.length - data.page.length) : "/";
-        window.history.pushState(null, "", base + path);
+    // As the browser's own "back" does: within the session, and nothing is loaded anew. Streamlit takes away from the address
+    // what the page before has bound to fields, so to another page it goes in two steps: there, and once that is known, on.
+    const open = (path, how) => {
+        window.history[how](null, "", base + path);
         window.dispatchEvent(new PopStateEvent("popstate"));
     };
     const goTo = (view) => {
         if (view < 0 || view >= data.links.length) return;
         walk.wanted = view;
-        open(data.links[view]);
+        const [page] = data.links[view].split("?");
+        const there = page === data.page ? data.links[view] : `${page}?present=true&talk=${view + 1}&on_the_way=true`;
+        open(there, "pushState");
     };
+    if (data.onTheWay && data.at !== null && walk.wanted === undefined) open(data.links[data.at], "replaceState");
     const stepTo = (to) => {
         if (!walk.place || to.every((at, axis) => at === walk.place[axis])) return;
         walk.place = to;
@@ -106,7 +110,7 @@ export default function ({ parentElement, data, setTriggerValue }) {
     black.onclick = blacken;
 
     curtain.hidden = !data.rehearsing;
-    if (data.rehearsing && data.at !== null) rehearse(data, walk, curtain, goTo, setTriggerValue);
+    if (data.rehearsing && data.at !== null && !data.onTheWay) rehearse(data, walk, curtain, goTo, setTriggerValue);
     measure();
     document.addEventListener("keydown", press);
     window.addEventListener("resize", resized);

@@ -27,11 +27,14 @@ _KEYS = component(
 LARGEST = 20_000  # pixels of a window
 
 
-def stage_keys(stage: Stage, page: str, talk: Talk, at: int | None, *, rehearsing: bool) -> None:
+def stage_keys(
+    stage: Stage, page: str, talk: Talk, at: int | None, *, rehearsing: bool, on_the_way: bool = False
+) -> None:
     """
     page        the path of the page that is shown
     at          which view of the talk it is; None: none
     rehearsing  whether every view is only opened in turn, behind a curtain
+    on_the_way  whether nothing is shown yet, and the browser has to go on to the view itself
     """
     walk, spot = stage.walk, presenting.spot()
 
@@ -54,6 +57,7 @@ def stage_keys(stage: Stage, page: str, talk: Talk, at: int | None, *, rehearsin
         known = [place for place in views if isinstance(place, int) and 0 <= place < len(talk.views)]
         st.session_state[state.REHEARSED] = known
         left()
+        presenting.go_to("talk")
 
     def measured() -> None:
         match _sent("window"):
@@ -73,6 +77,7 @@ def stage_keys(stage: Stage, page: str, talk: Talk, at: int | None, *, rehearsin
         "notes": "" if at is None else talk.views[at].notes,
         "next": "" if at is None or at + 1 >= len(talk.views) else talk.views[at + 1].title,
         "rehearsing": rehearsing,
+        "onTheWay": on_the_way,
     }
     _KEYS(
         key=state.STAGE_KEYS,

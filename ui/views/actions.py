@@ -18,13 +18,14 @@ STYLE = (
 )
 
 
-def show_actions(page: str, paths: Sequence[str], *, can_present: bool) -> bool:
+def show_actions(page: str, paths: Sequence[str], *, going: tuple[int, str] | None, can_present: bool) -> bool:
     """The buttons; gives whether somebody wants to share the page.
 
     page, paths  the path of this page and those of all
+    going        where the browser goes from here, see `presenting.go_to`
     """
     with st.container(key=state.ACTIONS, horizontal=True, width="content"):
-        browser(page, paths, talking.kept(), talking.found, st.session_state.get(state.GOING))
+        browser(page, paths, talking.kept(), talking.found, going)
         if can_present:
             st.button(
                 "Present",

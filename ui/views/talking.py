@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import time
-
 import streamlit as st
 
 from core import InputError
-from ui import links, state
+from ui import links, presenting, state
 from ui.markdown import plain, show_error
 from ui.shown import Shown
 from ui.talk import MAX_BYTES, Talk, from_file, to_file, view_at, view_of
@@ -45,6 +43,10 @@ def begin() -> int | None:
         return None  # the browser may still have it: the address keeps its place
     place = int(links.chosen(state.TALK_AT, places, opening="0", what="View of the talk"))
     return place - 1 if place else None
+
+
+def is_rehearsing() -> bool:
+    return st.session_state.get(state.REHEARSING, False)
 
 
 def add_to_talk(shown: Shown, page: str) -> None:
@@ -172,9 +174,9 @@ def _add_link() -> None:
 
 
 def _go(*, rehearsing: bool = False) -> None:
-    """Open the first view, presented. The browser goes there, as it goes back: so the view opens as its link says."""
+    """Open the first view, presented."""
     st.session_state[state.REHEARSING] = rehearsing
-    st.session_state[state.GOING] = (time.time_ns() // 1_000_000, held().views[0].presented(0))
+    presenting.go_to(held().views[0].presented(0))
 
 
 def _say_what_was_prepared(talk: Talk, troubled: list[int]) -> None:
