@@ -16,6 +16,7 @@ import streamlit as st
 from starlette.middleware import Middleware
 
 from ui.early import FetchEarly
+from ui.sharing import plotly_js
 
 # NumPy reads this when it is imported, which is later. Its threads wait for each other after every small product; where the
 # browser or another session wants a processor too, that took ten times as long, and on an idle machine it gains little.
@@ -30,4 +31,4 @@ async def start(_: st.App) -> AsyncIterator[None]:
     yield
 
 
-app = st.App("ui/shell.py", lifespan=start, middleware=[Middleware(FetchEarly)])
+app = st.App("ui/shell.py", lifespan=start, middleware=[Middleware(FetchEarly)], routes=[plotly_js.ROUTE])

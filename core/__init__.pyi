@@ -2,6 +2,9 @@
 
 from .attention.ledger import Ledger as Ledger
 from .attention.ledger import explain as explain
+from .attention.masks import MASKS as MASKS
+from .attention.sources import random_matrices as random_matrices
+from .attention.sources import toy_sentence as toy_sentence
 from .attention.trace import AttentionTrace as AttentionTrace
 from .attention.trace import attend as attend
 from .attention.trace import softmax as softmax
@@ -25,3 +28,7 @@ from .models.loading import load_model as load_model
 from .models.model import Model as Model
 from .models.projections import HeadWeights as HeadWeights
 from .models.projections import head_weights as head_weights
+from .notebook.figures import heads_figure as heads_figure
+from .notebook.figures import stage_figure as stage_figure
+
+__version__: str

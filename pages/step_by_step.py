@@ -17,7 +17,7 @@ with st.container(horizontal=True, vertical_alignment="bottom", horizontal_align
         "One attention head, from query, key and value to its output. Click any matrix or cell to see its numbers.",
     )
     show_tour_button()
-source, switches = st.columns([6, 5], vertical_alignment="center")
+source, switches = st.columns([7, 5], vertical_alignment="center")
 with source:
     chosen = pick_source()
 scene, cell = SOURCES[chosen](), None

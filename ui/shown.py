@@ -2,25 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 import plotly.graph_objects as go
 
+from core.exporting.kept_heads import KeptHead
+from core.exporting.tables import Table
 from ui import stores
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """The exact numbers behind a picture or a list, made only when somebody takes them away.
+
+    cells  how many there will be
+    make   the tables
+    about  what is to be known of them besides what is known of the page
+    """
+
+    cells: int
+    make: Callable[[], tuple[Table, ...]]
+    about: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
 class Picture:
     """A figure on the page.
 
-    name  of its chart, see `ui.state.picture`
-    alt   what a person who cannot see it is told
+    name     of its chart, see `ui.state.picture`
+    title    what a person calls it
+    alt      what a person who cannot see it is told
+    numbers  what it was drawn from; None: just what is drawn
     """
 
     name: str
+    title: str
     figure: go.Figure
     alt: str
+    numbers: Numbers | None = None
 
 
 @dataclass(eq=False)
@@ -28,21 +49,29 @@ class Shown:
     """A page in one run, as far as it has come.
 
     title     the page's name
+    page      its name in addresses
     pictures  in the order in which they were drawn, by the name of their chart
+    lists     numbers that are no picture, by what a person calls them
     of        the head that the page is about; None where it is about none of a model
+    beside    further heads of models that it shows, by what they are called
+    head      the head that it is about where that is none of a model; it is made when somebody takes it away
     """
 
     title: str = ""
+    page: str = ""
     pictures: dict[str, Picture] = field(default_factory=dict)
+    lists: dict[str, Numbers] = field(default_factory=dict)
     of: stores.HeadRequest | None = None
+    beside: dict[str, stores.HeadRequest] = field(default_factory=dict)
+    head: Callable[[], KeptHead] | None = None
 
 
 _CURRENT: ContextVar[Shown] = ContextVar("shown")
 
 
-def begin(title: str) -> Shown:
+def begin(title: str, page: str) -> Shown:
     """A run of a page begins; every run has a thread of its own, and so a context of its own."""
-    shown = Shown(title)
+    shown = Shown(title, page)
     _CURRENT.set(shown)
     return shown
 

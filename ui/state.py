@@ -12,9 +12,10 @@ TEXT, PAIR, TARGET, TRUNCATE = "text", "pair", "target", "cut"
 IMAGE = "image"
 SHOWN_IMAGE = "shown_image"  # the uploaded file's name and bytes, on all pages
 MODEL, KIND, LAYER, HEAD = "model", "kind", "layer", "head"
+DTYPE, DEVICE = "dtype", "device"
 QUERY, KEY = "query", "key"
 CELL = "at"  # both together, in links from page to page: see ui/views/head_links.py
-SHARED = (TEXT, PAIR, TARGET, MODEL, KIND, LAYER, HEAD, QUERY, KEY)
+SHARED = (TEXT, PAIR, TARGET, MODEL, DTYPE, DEVICE, KIND, LAYER, HEAD, QUERY, KEY)
 PAGE = "page_before"
 START = ""  # what stands there for the first page
 
@@ -35,6 +36,13 @@ TALK, TALK_AT, GOING, REHEARSING, REHEARSED = "held_talk", "talk", "going", "reh
 ON_THE_WAY = "on_the_way"  # in an address: to a view of another page, see ui/components/stage.js
 ADD_TO_TALK, START_TALK, PREPARE_TALK, SAVE_TALK = "add_to_talk", "start_talk", "prepare_talk", "save_talk"
 TALK_FILE, NEW_VIEW, TALK_SAID = "talk_file", "new_view", "talk_said"
+SHARED_PICTURE, SHARED_LIST, GROUND = "shared_picture", "shared_list", "ground"
+SAVE_PICTURE, SAVE_EXHIBIT = "save_picture", "save_exhibit"
+
+# A file that was opened: the field, the file as it was read, and whether it has just been dropped
+EXHIBIT_FILE, EXHIBIT, EXHIBIT_IS_NEW = "exhibit_file", "exhibit", "exhibit_is_new"
+OPEN_STEPS, COMPARE_LIVE, OPEN_LIVE = "open_steps", "compare_live", "open_live"
+TABLES = "tables"  # whether each picture has a table of its strongest values below it
 
 # Clicks and presses
 PIN = "pin"  # the click listener
@@ -159,6 +167,11 @@ def carry_over(page: st.Page, *, goes_back: bool) -> None:
 def button(name: str, job: int) -> str:
     """The key of a button that concerns one piece of work; several may run one after another on a page."""
     return f"{name}_{job & 0xFFFFFFFF:08x}"
+
+
+def download(name: str) -> str:
+    """The key of a button that saves the file of that name; another file is another button."""
+    return f"download_{name.rpartition('.')[2]}_{hash(name) & 0xFFFFFFFF:08x}"
 
 
 def picture(name: str) -> str:

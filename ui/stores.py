@@ -27,6 +27,7 @@ from core.capturing.layers import missing_layers as layers_without_attention
 from core.capturing.speeds import Run, Speeds
 from core.capturing.weights_only import WeightsOnly, attention_weights
 from core.errors import InputError
+from core.exporting.kept_heads import KeptHead
 from core.figures.side_by_side import small
 from core.heads.comparing import Compared, HeadPair
 from core.heads.contributions import HeadContributions, add_up
@@ -532,6 +533,11 @@ def head_overview(request: HeadRequest) -> tuple[Overview, Certificate]:
     return heads.get(
         request, lambda: captured(request.text).certified_overview(request.layer, request.head, request.kind)
     )
+
+
+def kept_overview(kept: KeptHead) -> tuple[Overview, Certificate | None]:
+    """The same of a head that a file holds."""
+    return heads.get(kept, kept.overview)
 
 
 def changed_overview(request: HeadRequest, change: Hashable, changed: Head) -> Overview:

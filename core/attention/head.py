@@ -45,7 +45,7 @@ class Overview:
     forbidden: int
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Head:
     """One attention head, in memory that grows linearly with the text.
 
@@ -64,6 +64,10 @@ class Head:
     sinks: float | None
     permissions: Permissions
     edited: Edited = unedited
+
+    def __repr__(self) -> str:
+        """In one line, without its numbers."""
+        return "<Head: {:,} queries × {:,} keys>".format(*self.shape)
 
     @classmethod
     def of(cls, trace: AttentionTrace, permissions: Permissions | None = None, edited: Edited | None = None) -> Head:

@@ -15,7 +15,7 @@ from .pooling import Pooled
 from .trace import Array, AttentionTrace
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Ledger:
     """One cell of a trace, recomputed from its inputs in float64.
 
@@ -49,6 +49,11 @@ class Ledger:
     weight: float
     value: Array
     contribution: Array
+
+    def __repr__(self) -> str:
+        """In one line: from the score to the weight."""
+        words = f"{self.raw:.4g} × {self.scale:.4g} = {self.scaled:.4g}, weight {self.weight:.4g}"
+        return f"<Ledger of query {self.query}, key {self.key}: {words}>"
 
 
 def explain(trace: AttentionTrace, query: int, key: int) -> Ledger:

@@ -15,6 +15,7 @@ from array_api_compat import array_namespace
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import InputError
+from .masks import describe
 
 Array = NDArray[np.floating]
 Weighing = Literal["softmax", "hardmax", "sigmoid"]
@@ -118,7 +119,7 @@ class Instead:
 AS_IT_IS = Instead()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class AttentionTrace:
     """One attention head at work: its inputs, and every stage that follows from them.
 
@@ -144,6 +145,17 @@ class AttentionTrace:
     softcap: float | None = None
     sinks: float | None = None
     instead: Instead = AS_IT_IS
+
+    def __repr__(self) -> str:
+        """In one line, without its numbers."""
+        return f"<AttentionTrace: {self.in_words}>"
+
+    @property
+    def in_words(self) -> str:
+        """Its shapes, its scale and its mask."""
+        queries, keys = self.shape
+        words = f"{queries:,} queries × {keys:,} keys, d_k {self.key.shape[1]}, d_v {self.value.shape[1]}"
+        return f"{words}, scale {self.scale:.4g}, mask: {describe(self.mask)}"
 
     @cached_property
     def raw(self) -> Array:

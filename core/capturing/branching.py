@@ -49,10 +49,10 @@ class _Visit:
 class Branches:
     """One pass over one text, and its continuations.
 
-    calls   the attention calls of the plain pass, in their order; their places in it are their numbers
-    answer  what the plain pass ends with, in float32 or the model's own float64: the logits of the next token [vocabulary]
-            of a model with a language-model head; of any other the sentence vector [d_model], the mean over all tokens
-            of the last hidden state
+    calls   the attention calls of the plain pass, on the CPU, in their order; their places in it are their numbers
+    answer  what the plain pass ends with, on the CPU, in float32 or the model's own float64: the logits of the next token
+            [vocabulary] of a model with a language-model head; of any other the sentence vector [d_model], the mean over all
+            tokens of the last hidden state
     tokens  of the text, or of what the decoder has written where that is longer
     """
 
@@ -130,7 +130,7 @@ class Branches:
         def heard(call: Call) -> Call:
             number = self._seen
             self._count(number + 1)
-            return replace(call, output=edit(number, call))
+            return replace(call, output=edit(number, call).to(call.output.device))
 
         with suppress(PassOver), heard_by(heard):
             return self._answer(run(self._model, inputs))
@@ -164,7 +164,7 @@ class Branches:
     def _answer(self, returned: Any) -> Tensor:
         """[variants, vocabulary or d_model]."""
         if self._predicts:
-            return wide(returned.logits[:, -1])
+            return wide(returned.logits[:, -1]).cpu()
         hidden = getattr(returned, "last_hidden_state", None)
         if hidden is None:
             raise InputError(
@@ -172,7 +172,7 @@ class Branches:
                 f"to see an effect on. Choose another model.",
                 field="model",
             )
-        return wide(hidden).mean(dim=1)
+        return wide(hidden).mean(dim=1).cpu()
 
 
 _KINDS: tuple[Kind, ...] = ("self", "encoder", "decoder", "cross")

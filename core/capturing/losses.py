@@ -68,4 +68,4 @@ def foretold(
     found = []
     for rows, tokens_there in zip(logits.split(ROWS), following.split(ROWS), strict=True):
         found.append(torch.nn.functional.cross_entropy(wide(rows), tokens_there, reduction="none"))
-    return calls, torch.cat(found).double().numpy(force=True)
+    return calls, torch.cat(found).numpy(force=True).astype(np.float64)

@@ -1,11 +1,17 @@
-"""Recording one pass of a model: its attention calls, in the order in which they were made."""
+"""Recording one pass of a model: its attention calls, in the order in which they were made.
+
+Whatever device the network computes on, what is kept is on the CPU, and whatever is computed from it is computed there: a GPU
+need not hold what somebody may want to look at, and layers that are spread over several of them meet in one place.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ..errors import WeightsOnlyError
 from ..models.calls import Call, heard_by
@@ -30,6 +36,7 @@ def record(
     Raises WeightsOnlyError for a model that computes attention within separate parts of what it reads.
     """
     calls: list[Call] = []
+    at_hand = _OnCpu()
 
     def keep(call: Call) -> Call:
         parts = call.query.shape[0]
@@ -39,8 +46,10 @@ def record(
                 f"Such parts are not shown. Choose another model.",
                 field="model",
             )
-        call = call if edit is None else edit(call)
-        calls.append(call)
+        kept = at_hand.call(call)
+        if edit is not None and (edited := edit(kept)) is not kept:
+            kept, call = edited, replace(call, output=edited.output.to(call.output.device))
+        calls.append(kept)
         if on_progress is not None:
             on_progress(len(calls))
         return call
@@ -48,6 +57,28 @@ def record(
     with heard_by(keep):
         returned = run(model, inputs, **options)
     return calls, returned
+
+
+class _OnCpu:
+    """Brings the calls of one pass to the CPU. What is there already is not copied; a mask that several layers share is
+    copied once."""
+
+    def __init__(self) -> None:
+        self._shared: dict[
+            int, tuple[Tensor, Tensor]
+        ] = {}  # what was copied is held as well, or its id might be another's
+
+    def call(self, call: Call) -> Call:
+        if call.query.device.type == "cpu":
+            return call
+        own = {name: getattr(call, name).cpu() for name in ("query", "key", "value", "output")}
+        shared = {name: self._once(getattr(call, name)) for name in ("mask", "bias", "sinks")}
+        return replace(call, **own, **shared)
+
+    def _once(self, tensor: Tensor | None) -> Tensor | None:
+        if tensor is None:
+            return None
+        return self._shared.setdefault(id(tensor), (tensor, tensor.detach().cpu()))[1]
 
 
 def kinds_of(model: Model) -> Callable[[Call], Kind]:

@@ -8,7 +8,7 @@ keys] each, so that memory grows with the square of the text and texts have to b
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from math import isqrt
 from typing import ClassVar
@@ -66,7 +66,7 @@ class GivenRows:
         return weights_at(self.weights, keys)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class WeightsOnly:
     """The weights of every head of one pass; of an encoder-decoder model, those of its encoder. Layers count from 0.
 
@@ -75,9 +75,14 @@ class WeightsOnly:
 
     model: Model
     input_ids: tuple[int, ...]
-    _layers: tuple[Tensor, ...] = field(repr=False)  # [heads, queries, keys] each
+    _layers: tuple[Tensor, ...]  # [heads, queries, keys] each
 
     target_ids: ClassVar[tuple[int, ...]] = ()
+
+    def __repr__(self) -> str:
+        """In one line, without its numbers."""
+        read = f"{len(self.input_ids):,} tokens, {self.layers()} × {self.heads()} heads"
+        return f"<WeightsOnly of {self.model.name}: {read}>"
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -215,7 +220,7 @@ def _run(model: Model, inputs: dict[str, Tensor]) -> tuple[Tensor, ...]:
             f"every other: it has no softmax attention, or another kind of it. Choose another model.",
             field="model",
         )
-    return tuple(layer[0] for layer in layers)
+    return tuple(layer[0].cpu() for layer in layers)
 
 
 def _are_weights(layer: object, tokens: int) -> bool:

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from .heatmap import WIDTH, Axis, heatmap
-from .palette import INK
+from .palette import ALLOWED, text_on
 from .theme import letters
 
 MAX_PRINTED = 16  # keys: beyond that the numbers do not fit into their cells
@@ -31,19 +31,18 @@ def additive_mask(
         width=width,
     )
     if max(added.shape) <= MAX_PRINTED:
-        rows, columns = np.indices(added.shape)
-        figure.add_scatter(
-            x=columns.ravel(),
-            y=rows.ravel(),
-            xaxis="x2",
-            yaxis="y2",
-            mode="text",
-            text=np.where(forbidden, "<b>−∞</b>", "<b>0</b>").ravel(),
-            textfont={
-                "size": letters(15 if len(keys) <= 9 else 12),
-                "color": np.where(forbidden, INK, "white").ravel(),
-            },
-            showlegend=False,
-            hoverinfo="skip",
-        )
+        size = letters(15 if len(keys) <= 9 else 12)
+        for words, cells, colour in (("−∞", forbidden, None), ("0", ~forbidden, text_on([ALLOWED])[0])):
+            rows, columns = np.nonzero(cells)
+            figure.add_scatter(
+                x=columns,
+                y=rows,
+                xaxis="x2",
+                yaxis="y2",
+                mode="text",
+                text=[f"<b>{words}</b>"] * len(rows),
+                textfont={"size": size, "color": colour},
+                showlegend=False,
+                hoverinfo="skip",
+            )
     return figure

@@ -102,6 +102,14 @@ def _level(weight: NDArray[np.floating]) -> NDArray[np.floating]:
     return ZERO + np.sqrt(weight) * (_LEVELS - ZERO)
 
 
+def weights_of(grid: NDArray[np.uint8], shape: tuple[int, int]) -> NDArray[np.floating]:
+    """The weights that a drawn grid of so many layers and heads shows: [layers, heads, rows, columns], to half a percent;
+    NaN where masked and beside the pictures."""
+    layers, heads = shape
+    levels = grid.reshape(layers, grid.shape[0] // layers, heads, grid.shape[1] // heads).transpose(0, 2, 1, 3)
+    return np.where(levels < ZERO, np.nan, ((levels.astype(float) - ZERO) / (_LEVELS - ZERO)) ** 2)
+
+
 def _colours() -> list[list[object]]:
     """Nothing between the pictures, grey where masked, then the colours of weights."""
     edges = [(GAP + MASKED) / 2 / _LEVELS, (MASKED + ZERO) / 2 / _LEVELS]

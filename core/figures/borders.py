@@ -36,7 +36,7 @@ def with_borders(
             xref="x",
             yref="y domain",
             yanchor="bottom",
-            font={"size": letters(12), "color": INK},
+            font={"size": letters(12)},
         )
     if names:
         figure.update_layout(margin_t=max(enlarged(26, 12), layout["margin"]["t"]))

@@ -135,6 +135,7 @@ def _picture(key: str, drawn: Pooled, number: str) -> go.Heatmap:
         colorscale=colours,
         showscale=False,
         name=key,
+        meta={"row_block": drawn.row_block, "column_block": drawn.column_block, "permission": scale == "permission"},
         hovertemplate=f"{name}: <b>{number_here}</b><br>click to open<extra></extra>",
     )
 

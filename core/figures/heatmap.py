@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ..attention.pooling import Pooled, pool
 from .labels import MAX_LABELS, axis_labels, thinned
-from .palette import ALLOWED, DIVERGING, FORBIDDEN, INK, PIN, SEQUENTIAL
+from .palette import ALLOWED, DIVERGING, FORBIDDEN, INK, PIN, SEQUENTIAL, colours_of, text_on
 from .theme import enlarged, lettering, letters, template, thick
 
 Scale = Literal["signed", "share", "permission"]
@@ -142,8 +142,7 @@ def pooled_heatmap(
 
     traces: list[go.Heatmap | go.Scatter] = []
     if scale != "permission":
-        printed_size = max(number_size, SMALLEST) if prints else None
-        traces.append(_numbers(drawn, rows, columns, name, scale, limit, hover, narrow=narrow, size=printed_size))
+        traces.append(_numbers(drawn, rows, columns, name, scale, limit, hover, narrow=narrow))
     on_grey = scale != "permission" and not drawn.exact and np.array_equal(np.isnan(drawn.values), ~allowed)
     if on_grey and not allowed.all():
         traces += _legend(forbidden_name, show_allowed=False, show_forbidden=True)
@@ -156,6 +155,8 @@ def pooled_heatmap(
         legend_lines += len(traces) > 1  # two names fit side by side on wide pictures only
         traces.append(_gaps(shape, rows.gaps, columns.gaps, gap_name))
     has_legend = len(traces) > 1
+    if prints and scale != "permission":
+        traces.append(_printed(drawn, scale, limit, max(number_size, SMALLEST)))
     if not has_legend and rows.pinned is columns.pinned is None:
         traces.append(go.Scatter(x=[None], y=[None], hoverinfo="skip"))  # axes with nothing on them show no labels
     max_across = _fitting(room, shape[1], columns, size, max_labels=12 if compact else MAX_LABELS)
@@ -199,9 +200,8 @@ def _numbers(
     hover: tuple[str, NDArray[np.floating]] | None,
     *,
     narrow: bool,
-    size: int | None,
 ) -> go.Heatmap:
-    """The cells in their colours; with their numbers in letters of that many pixels, or None without."""
+    """The cells in their colours."""
     return go.Heatmap(
         z=drawn.values,
         x=drawn.columns,
@@ -213,9 +213,25 @@ def _numbers(
         zmax=limit,
         colorscale=DIVERGING if scale == "signed" else SEQUENTIAL,
         colorbar=_colour_bar(-limit if scale == "signed" else 0, limit, narrow=narrow),
-        texttemplate="%{z:.2f}" if size else None,
-        textfont={"size": size} if size else None,
         **_hover(name, rows, columns, drawn, hover),
+    )
+
+
+def _printed(drawn: Pooled, scale: Scale, limit: float, size: int) -> go.Scatter:
+    """The numbers of all cells, black or white on their colours; `size` is the height of the letters in pixels."""
+    rows, columns = np.nonzero(np.isfinite(drawn.values))
+    values = drawn.values[rows, columns]
+    shares = (values / limit + 1) / 2 if scale == "signed" else values / limit
+    return go.Scatter(
+        x=columns,
+        y=rows,
+        xaxis="x2",
+        yaxis="y2",
+        mode="text",
+        text=[f"{value:.2f}".replace("-", "−") for value in values.tolist()],
+        textfont={"size": size, "color": text_on(colours_of(shares, DIVERGING if scale == "signed" else SEQUENTIAL))},
+        showlegend=False,
+        hoverinfo="skip",
     )
 
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from .charts import plain_layout
 from .labels import escaped
-from .palette import GRID, INK, SERIES
+from .palette import GRID, INK, SERIES, text_on
 from .theme import enlarged, thick
 
 BAR = 30  # pixels
@@ -55,7 +55,7 @@ def log_bars(
             text=[_written(value, number) for value in np.asarray(values, dtype=np.float64)],
             textposition="auto",
             insidetextanchor="end",
-            insidetextfont={"color": "white"},
+            insidetextfont={"color": text_on([colour])[0]},
             hovertemplate="%{y}, " + group + ": <b>%{text}</b><extra></extra>",
         )
         for (group, values), colour in zip(groups.items(), colours, strict=False)
@@ -115,7 +115,6 @@ def _line(mark: Mark) -> dict[str, object]:
 def _words(mark: Mark, place: int, *, right: bool) -> dict[str, object]:
     return {
         "text": mark.words,
-        "font": {"color": mark.colour},
         "xref": "x",
         "x": np.log10(mark.value),
         "xanchor": "right" if right else "left",

@@ -15,8 +15,8 @@ from .heatmap import WIDTH, Axis, pooled_heatmap
 def stage_figure(
     stage: Stage,
     stages: Mapping[str, Pooled],
-    query_tokens: Sequence[str],
-    key_tokens: Sequence[str],
+    query_tokens: Sequence[str] | None,
+    key_tokens: Sequence[str] | None,
     *,
     pin: tuple[int, int] | None,
     limit: float | None = None,
@@ -26,7 +26,7 @@ def stage_figure(
     """One stage as a heatmap with the pinned (query, key) marked.
 
     stages  each stage by its key, the whole of it made small or a part of it
-    query_tokens, key_tokens, pin: those of the part, counted from its first
+    query_tokens, key_tokens, pin: those of the part, counted from its first; None: their numbers
     limit   fixes the colour range (see `colour_limit`)
     """
     drawn = stages[stage.key]

@@ -12,7 +12,7 @@ from functools import lru_cache
 import plotly.graph_objects as go
 import plotly.io
 
-from .palette import GRID, INK
+from .palette import GRID, INK, TEXT
 
 TEMPLATE = "headlight"
 
@@ -64,7 +64,7 @@ def _template(_: Lettering) -> go.layout.Template:
         layout={
             "paper_bgcolor": "rgba(0,0,0,0)",
             "plot_bgcolor": "rgba(0,0,0,0)",
-            "font": {"color": INK, "size": letters(14)},
+            "font": {"color": TEXT, "size": letters(14)},
             "legend": {"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom"},
             "hoverlabel": {"font": {"size": letters(14)}, "align": "left"},
             "dragmode": False,

@@ -51,7 +51,7 @@ def wiring(query_text: Text, key_text: Text, *, causal: bool, height: int = 150)
             arrowcolor=colour,
             text="",
         )
-        figure.add_annotation(x=5.3, y=(start + inlet) / 2 + 0.33, text=f"<b>{letter}</b>", font={"color": colour})
+        figure.add_annotation(x=5.3, y=(start + inlet) / 2 + 0.33, text=f"<b>{letter}</b>")
     # Something has to be drawn for the axes to exist.
     figure.add_scatter(x=[None], y=[None], showlegend=False, hoverinfo="skip")
     return figure

@@ -49,6 +49,12 @@ class Comparison(NamedTuple):
     difference: Array
     divergence: Array
 
+    def __repr__(self) -> str:
+        """In one line, without its numbers."""
+        return "<Comparison: {} × {} weights, rows {:.4g} nats apart on average>".format(
+            *self.difference.shape, self.mean
+        )
+
     @property
     def mean(self) -> float:
         """Mean divergence of the rows that both have; NaN if they have none."""

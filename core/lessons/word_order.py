@@ -15,6 +15,7 @@ from ..attention.trace import Array, AttentionTrace, attend
 from ..capturing.capture import Capture
 from ..capturing.layers import layer_numbers
 from ..errors import InputError
+from ..models.devices import at_hand
 from ..models.model import Model
 from ..models.modules import Kind
 
@@ -330,7 +331,7 @@ def rotary_of(capture: Capture, layer: int, kind: Kind | None = None) -> Rotary 
     found = [buffer for name, buffer in network.named_buffers() if name.rpartition(".")[-1] in names]
     if not found:
         return None
-    frequencies = found[0].numpy(force=True).astype(np.float64)
+    frequencies = found[0].cpu().double().numpy(force=True)
     # x becomes x · cos + rotate_half(x) · sin: numbering the dimensions from 1 shows which is turned into which.
     numbers = found[0].new_ones(2 * len(frequencies)).cumsum(0)
     partners = rotate_half(numbers).numpy(force=True).astype(int)
@@ -395,7 +396,7 @@ def learned_positions(model: Model) -> Array | None:
     """The vectors that the model adds to its tokens, one a position: [positions, d_model]; None if it has none (BERT has)."""
     for name, module in model.network.named_modules():
         if name.rpartition(".")[-1] in ("position_embeddings", "embed_positions", "wpe") and hasattr(module, "weight"):
-            return module.get_parameter("weight").numpy(force=True).astype(np.float64)
+            return at_hand(module, "weight").cpu().double().numpy(force=True)
     return None
 
 

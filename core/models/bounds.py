@@ -6,7 +6,6 @@ a lifetime has seconds, or a vocabulary larger than the memory, in a few bytes.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,12 +13,13 @@ from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 from threading import get_ident
 
-from safetensors import safe_open
 from torch import Tensor, nn
 from torch.nn.modules.module import (
     register_module_buffer_registration_hook,
     register_module_parameter_registration_hook,
 )
+
+from .sizes import tensors_in
 
 # Everything that transformers reads beside the weights.
 SMALL_FILES = ("*.json", "*.txt", "*.model", "*.spm", "*.jinja")
@@ -109,13 +109,9 @@ def as_large_as(weights: list[Path]) -> Iterator[None]:
 def _held(weights: list[Path]) -> tuple[int, int]:
     """How many tensors there are in these files, and how many numbers in all of them. Reads their headers only."""
     tensors = numbers = 0
-    for path in weights:
-        with safe_open(path, framework="pt") as file:
-            for name in file.keys():  # noqa: SIM118 - a file is no dictionary
-                held = file.get_slice(name)
-                kind = held.get_dtype()
-                # Integers are packed weights, of two bits each at the least.
-                packed = int(kind[1:]) // 2 if kind[0] in "IU" else 1
-                tensors += 1
-                numbers += math.prod(held.get_shape()) * packed
+    for kind, count in tensors_in(weights):
+        # Integers are packed weights, of two bits each at the least.
+        packed = int(kind[1:]) // 2 if kind[0] in "IU" else 1
+        tensors += 1
+        numbers += count * packed
     return tensors, numbers

@@ -116,11 +116,12 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def converted(gguf: Path, report: Report | None = None) -> Converted:
+def converted(gguf: Path, report: Report | None = None, before: Callable[[], None] | None = None) -> Converted:
     """The folder that the GGUF file was converted to, converting it first if that has not been done.
 
     Takes about 2 s and 0.5 GB of disk for a model of 135M parameters, once. Several processes may ask at the same time:
-    one converts, the others wait. `report` is told what takes time, and how much of it is over.
+    one converts, the others wait. `report` is told what takes time, and how much of it is over; `before` is called where there
+    is something to convert, and may refuse it.
 
     Raises InputError (field "model") if the file cannot be read as a language model or the cache folder not written.
     """
@@ -129,6 +130,8 @@ def converted(gguf: Path, report: Report | None = None) -> Converted:
     folder = cache_folder() / f"{gguf.stem}-{sha256[:12]}-v{CONVERSION}"
     manifest = _manifest(folder, sha256)
     if manifest is None:
+        if before is not None:
+            before()
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
             with _alone(folder, report):

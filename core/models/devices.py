@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from importlib.util import find_spec
+
 import torch
+from torch import Tensor, nn
 
 from ..errors import InputError
 
@@ -10,6 +14,10 @@ from ..errors import InputError
 DTYPES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2}
 
 USUAL = ("float32", "cpu")  # what goes without saying
+
+# How accelerate can spread a model over several devices by itself.
+SPREADS = ("auto", "balanced", "balanced_low_0", "sequential")
+ON_DISK = "disk"
 
 _FAMILIES = {"cuda": "CUDA device", "mps": "Apple GPU (mps)"}
 
@@ -31,7 +39,7 @@ def checked_dtype(name: str) -> torch.dtype:
 def checked_device(name: str, dtype: str = "float32") -> str:
     """The device by its one name. Raises InputError (field "device") where this machine has none of that name, and (field
     "dtype") for numbers that it cannot hold."""
-    known, wanted = devices(), "cuda" if name == "cuda:0" else name
+    known, wanted = devices(), short(name)
     if wanted not in known:
         family = str(wanted).partition(":")[0]
         is_lacking = family in _FAMILIES and not any(device.startswith(family) for device in known)
@@ -41,6 +49,46 @@ def checked_device(name: str, dtype: str = "float32") -> str:
     if wanted == "mps" and dtype == "float64":
         raise InputError("An Apple GPU (mps) has no float64. Choose float32, or the device cpu.", field="dtype")
     return wanted
+
+
+def checked_device_map(
+    wanted: str | Mapping[str, str | int], dtype: str
+) -> tuple[str | dict[str, str], tuple[str, ...]]:
+    """(what transformers is told, the devices it concerns).
+
+    Raises InputError (field "device_map") for an unknown word and where the package accelerate is lacking; (field "device")
+    for a device that is not there.
+    """
+    if find_spec("accelerate") is None:
+        raise InputError(
+            "Spreading a model over several devices needs the package accelerate. Install it with: pip install accelerate",
+            field="device_map",
+        )
+    if isinstance(wanted, str):
+        if wanted not in SPREADS:
+            raise InputError(
+                f"{wanted!r} is no device_map. Choose one of {', '.join(SPREADS)}, or say for each part of the network "
+                f"which device it goes to.",
+                field="device_map",
+            )
+        return wanted, devices()
+    places = {
+        part: ON_DISK if device == ON_DISK else checked_device(short(device), dtype) for part, device in wanted.items()
+    }
+    return places, tuple(dict.fromkeys(places.values()))
+
+
+def short(device: object) -> str:
+    """The one name of a device: "cuda" for 0, "cuda:0" and the like."""
+    name = f"cuda:{device}" if isinstance(device, int) else str(device)
+    return "cuda" if name == "cuda:0" else name
+
+
+def at_hand(module: nn.Module, name: str) -> Tensor:
+    """A weight of a module, also where accelerate keeps it elsewhere and fetches it for each pass."""
+    weight = module.get_parameter(name)
+    elsewhere = getattr(getattr(module, "_hf_hook", None), "weights_map", None)
+    return elsewhere[name] if weight.is_meta and elsewhere is not None else weight
 
 
 def called(name: str, dtype: str, device: str) -> str:

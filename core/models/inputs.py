@@ -212,9 +212,14 @@ def run(model: Model, inputs: dict[str, torch.Tensor], **options: object) -> Any
     else:
         options.pop("logits_to_keep", None)
     # What a tokenizer adds and the model does not name would be passed on, down to the attention call.
-    read = {name: part.to(model.network.device) for name, part in inputs.items() if name in accepted}
+    read = {name: part.to(_reading_device(model.network)) for name, part in inputs.items() if name in accepted}
     with torch.inference_mode():
         return model.network(**read, **options)
+
+
+def _reading_device(network: PreTrainedModel) -> torch.device:
+    """Where its first weights are, which are those of the tokens."""
+    return next((weight.device for weight in network.parameters() if not weight.is_meta), torch.device("cpu"))
 
 
 def _limit(model: Model, max_tokens: int | None) -> int | None:

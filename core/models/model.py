@@ -9,12 +9,13 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from .calls import IMPLEMENTATION
-from .devices import called
+from .devices import called, short
 from .images import ImageSettings
 from .modules import attention_modules
+from .sizes import ModelSize
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Model:
     """A transformers model ready to be captured.
 
@@ -22,6 +23,7 @@ class Model:
                 the hash of the lines "<hash>  <name>" that sha256sum prints for them, sorted by name), the same with
                 the quantisation of a converted GGUF file, the commit of a hub id, or "in memory"
     image_settings  how a model that reads images wants their colours
+    size        what its files hold; None for a model in memory
     """
 
     name: str
@@ -29,6 +31,11 @@ class Model:
     tokenizer: PreTrainedTokenizerBase | None
     revision: str
     image_settings: ImageSettings = field(default_factory=ImageSettings)
+    size: ModelSize | None = None
+
+    def __repr__(self) -> str:
+        """In one line, without its network."""
+        return f"<Model {self.name}: {type(self.network).__name__}, {self.dtype}>"
 
     @property
     def dtype(self) -> str:
@@ -37,21 +44,20 @@ class Model:
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """Where its weights are, in the order of the layers: ("cpu",), ("cuda",), ("cuda", "cuda:1"). What is fetched
-        from the disk for each pass is on "meta"."""
-        found = (str(weight.device) for weight in self.network.parameters())
-        return tuple(dict.fromkeys("cuda" if device == "cuda:0" else device for device in found))
+        """Where its weights are, in the order of the layers: ("cpu",), ("cuda",), ("cuda", "cuda:1")."""
+        placed = getattr(self.network, "hf_device_map", None)
+        found = placed.values() if placed else (weight.device for weight in self.network.parameters())
+        return tuple(dict.fromkeys(map(short, found))) or ("cpu",)
 
     @property
     def nbytes(self) -> int:
         """The memory of its weights, on all devices together; what is shared counts once."""
-        held = [*self.network.parameters(), *self.network.buffers()]
-        return sum(tensor.nbytes for tensor in held if not tensor.is_meta)
+        return sum(tensor.nbytes for tensor in (*self.network.parameters(), *self.network.buffers()))
 
     @property
     def label(self) -> str:
         """Its name, with dtype and device where these are not float32 and the CPU."""
-        return called(self.name, self.dtype, " and ".join(self.devices) or "cpu")
+        return called(self.name, self.dtype, " and ".join(self.devices))
 
     @property
     def captures(self) -> bool:

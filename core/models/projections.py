@@ -21,6 +21,7 @@ from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from ..errors import InputError
+from .devices import at_hand
 from .model import Model
 from .modules import Kind, attention_modules, kind_of
 
@@ -50,7 +51,7 @@ _SCORE_PARAMETERS = {"sinks", "relative_position_bias_table"}
 _DTYPES = {torch.float64, torch.float32, torch.float16, torch.bfloat16}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class HeadWeights:
     """The projections of one head, as in Vaswani et al. 2017, section 3.2.2 (https://arxiv.org/abs/1706.03762).
 
@@ -84,6 +85,11 @@ class HeadWeights:
     b_V: NDArray[np.floating]
     b_O: NDArray[np.floating]
     key_head: int
+
+    def __repr__(self) -> str:
+        """In one line, without its numbers."""
+        shapes = ("{} × {}".format(*matrix.shape) for matrix in (self.W_Q, self.W_O))
+        return "<HeadWeights: W_Q, W_K, W_V {}; W_O {}; key head {}>".format(*shapes, self.key_head)
 
     def __iter__(self) -> Iterator[NDArray[np.floating]]:
         return iter((self.W_Q, self.W_K, self.W_V, self.W_O))
@@ -256,8 +262,8 @@ def _affine(layer: nn.Module) -> _Affine:
         weight = getattr(layer, "weight", None)
         stored = f" of {weight.dtype}" if isinstance(weight, Tensor) else ""
         raise _NotUnderstood(f"{type(layer).__name__}{stored} is no plain matrix")
-    weight = layer.weight if isinstance(layer, Conv1D) else layer.weight.T
-    return _Affine(weight, weight.new_zeros(weight.shape[1]) if layer.bias is None else layer.bias)
+    weight = at_hand(layer, "weight") if isinstance(layer, Conv1D) else at_hand(layer, "weight").T
+    return _Affine(weight, weight.new_zeros(weight.shape[1]) if layer.bias is None else at_hand(layer, "bias"))
 
 
 def _head_size(attention: nn.Module, width: int) -> int:

@@ -126,7 +126,7 @@ def test_ten_views_without_a_network(visit: Callable[..., App]) -> None:
     for place, (_, asked) in enumerate(views):
         app.until(lambda place=place: bar.inner_text() == f"{place + 1} / 10", f"view {place + 1} does not open")
         if place in (0, 1, 2, 9):
-            said = {name: words for name, words in asked.items()} | {"present": ["true"], "talk": [str(place + 1)]}
+            said = asked | {"present": ["true"], "talk": [str(place + 1)]}
             if place == 2:
                 said["metric"] = ["previous"]
             app.until(lambda said=said: parse_qs(urlsplit(app.address).query) == said, lambda said=said: f"not {said}")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
 from streamlit.testing.v1 import AppTest
 
 from core.capturing.certifying import ALLOWED_ROUNDING
 
 
-def shown(rounding: float, left_out: int = 0) -> tuple[str, str]:
+def shown(rounding: float, left_out: int = 0, dtype: str = "float32") -> tuple[str, str]:
     """The badge and the small print of a certificate with that much rounding."""
 
-    def page(rounding: float, left_out: int) -> None:
+    def page(rounding: float, left_out: int, dtype: str) -> None:
         from core.capturing.certifying import Certificate
         from ui.views.certificate import show_certificate
 
@@ -22,13 +23,13 @@ def shown(rounding: float, left_out: int = 0) -> tuple[str, str]:
                 left_out=left_out,
                 model="a_model*",
                 revision="sha256 53aa",
-                dtype="float32",
+                dtype=dtype,
                 scale=0.125,
                 mask="causal",
             )
         )
 
-    app = AppTest.from_function(page, args=(rounding, left_out)).run()
+    app = AppTest.from_function(page, args=(rounding, left_out, dtype)).run()
     assert not app.exception
     (badge,), (caption,) = app.markdown, app.caption
     return badge.value, caption.value
@@ -41,9 +42,10 @@ def test_too_large_a_difference_is_red_and_says_how_much_too_large() -> None:
     assert "4,321 times what rounding explains" in badge
 
 
-def test_the_bound_itself_still_agrees_and_anything_above_does_not() -> None:
-    within, _ = shown(rounding=ALLOWED_ROUNDING)
-    beyond, _ = shown(rounding=ALLOWED_ROUNDING * 1.001)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_bound_itself_still_agrees_and_anything_above_does_not(dtype: str) -> None:
+    within, _ = shown(ALLOWED_ROUNDING[dtype], dtype=dtype)
+    beyond, _ = shown(ALLOWED_ROUNDING[dtype] * 1.001, dtype=dtype)
     assert within.startswith(":green-badge[")
     assert "Agrees with the model: 1,536 output numbers, largest difference 2.5e-01" in within
     assert beyond.startswith(":red-badge[")
@@ -55,4 +57,10 @@ def test_small_print_names_what_was_compared_and_what_was_left_out() -> None:
     for words in ("sha256 53aa", "float32", "scale 0\\.125", "mask\\: causal", "a\\_model\\*"):
         assert words in whole, words
     assert "left out" not in whole
+    assert "traced" not in whole
     assert "3 rows with nothing to attend to left out" in partial
+
+
+def test_small_print_says_in_which_precision_a_model_in_half_precision_was_traced() -> None:
+    _, small_print = shown(rounding=1.0, dtype="bfloat16")
+    assert "model in bfloat16, traced in float32" in small_print

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import streamlit as st
 
+from ui.sharing.exhibit import show_exhibit
+from ui.sharing.pictures import show_pictures
 from ui.shown import Shown
+from ui.views.talking import add_to_talk
 
 
 def open_dialog(shown: Shown) -> None:
@@ -14,5 +17,8 @@ def open_dialog(shown: Shown) -> None:
 
 @st.dialog("Share", width="large")
 def _dialog(shown: Shown) -> None:
-    names = [picture.name for picture in shown.pictures.values()]
-    st.write(f"{shown.title}: {len(names)} pictures")
+    st.markdown("**A picture and its numbers**")
+    show_pictures(shown)
+    st.markdown("**All of this view**")
+    show_exhibit(shown)
+    add_to_talk(shown)

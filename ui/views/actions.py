@@ -14,8 +14,11 @@ from ui.views import talking
 STYLE = (
     f"div:has(> .st-key-{state.ACTIONS}) {{ position: fixed; top: .65rem; right: 1rem; width: auto; z-index: 999991; }}"
     f".st-key-{state.ACTIONS} {{ gap: .4rem; align-items: center; }}"
-    f"@media (max-width: 900px) {{ .st-key-{state.ACTIONS} button p {{ display: none; }} }}"  # icons only
+    f"@media (max-width: 900px) {{ .st-key-{state.ACTIONS} button p, .st-key-{state.TABLES} .stTooltipIcon"
+    " { display: none; } }"  # icons only
 )
+# Without the line of the pages' names there is no place for buttons, and no room is needed above the page.
+IN_A_FRAME = f".st-key-{state.ACTIONS} {{ display: none; }} .stMainBlockContainer {{ padding-top: 1rem; }}"
 
 
 def show_actions(page: str, paths: Sequence[str], *, going: tuple[int, str] | None, can_present: bool) -> bool:
@@ -35,4 +38,10 @@ def show_actions(page: str, paths: Sequence[str], *, going: tuple[int, str] | No
                 help="Without controls, in large letters. Esc leaves, ? tells the keys.",
                 on_click=presenting.enter,
             )
+        st.toggle(
+            "Tables",
+            key=state.TABLES,
+            bind="query-params",
+            help="A table of its strongest values below every picture",
+        )
         return st.button("Share", key=state.SHARE, icon=":material/ios_share:", type="tertiary")

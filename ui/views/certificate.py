@@ -24,8 +24,11 @@ def show_certificate(certificate: Certificate, *, of_original: bool = False, wha
             icon=":material/error:",
             color="red",
         )
+    dtype = certificate.dtype
+    if certificate.traced_in != dtype:
+        dtype = f"model in {dtype}, traced in {certificate.traced_in}"
     details = (
-        f"{certificate.model} · {certificate.revision} · {certificate.dtype} · scale {certificate.scale:.6g} · "
+        f"{certificate.model} · {certificate.revision} · {dtype} · scale {certificate.scale:.6g} · "
         f"mask: {certificate.mask}"
     )
     left_out = f" · {certificate.left_out} rows with nothing to attend to left out" if certificate.left_out else ""

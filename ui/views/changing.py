@@ -15,7 +15,7 @@ from core.figures.labels import visible
 from core.figures.movers import before_and_after
 from core.heads.aligning import Alignment
 from core.heads.comparing import HeadPair
-from ui import presenting, state, stores
+from ui import presenting, shown, state, stores
 from ui.components import pin
 from ui.components.arrows import arrow_keys
 from ui.controls import edit_list
@@ -25,6 +25,7 @@ from ui.views.certificate import show_certificate
 from ui.views.comparing import Paired, compared_heads, comparing_all, show_pictures
 from ui.views.heads_grid import choose
 from ui.views.new_edit import choose_new_edit
+from ui.views.numbers import of_grid
 from ui.views.pictures import show_chart, show_heatmap
 from ui.views.scene import RealHead, run_pass
 from ui.views.tables import small_number
@@ -148,6 +149,7 @@ def _paired(real: RealHead, changed: RealHead) -> Paired:
 def _show_before_and_after(real: RealHead, changed: RealHead) -> tuple[int, int]:
     """The head's weights before and after, their difference, and the certificate; gives the chosen (query, key)."""
     paired = _paired(real, changed)
+    shown.now().beside |= {} if changed is real else {NAMES[1]: changed.of}
     found = compared_heads(real, changed, paired.pair)
     if found is None:
         return 0, 0
@@ -215,7 +217,7 @@ def _show_outcome(before: Capture, after: Capture) -> None:
         alt = "Bars: how far the final vector of each token has turned."
     else:
         return
-    show_chart(figure, "outcome", alt)
+    show_chart(figure, "outcome", alt, title="What comes of it")
 
 
 def _show_changed_heads(real: RealHead, changed: RealHead) -> None:
@@ -237,7 +239,13 @@ def _show_changed_heads(real: RealHead, changed: RealHead) -> None:
         return
     chosen = (real.layer, real.head)
     figure = metric_grid(values, "divergence", signed=False, chosen=chosen, left_out=None, height=HEIGHT)
-    show_heatmap(figure, "atlas", "How much each head's attention changed: a grid of layers by heads.")
+    show_heatmap(
+        figure,
+        "atlas",
+        "How much each head's attention changed: a grid of layers by heads.",
+        title="How much each head changed",
+        numbers=of_grid(values, "mean Jensen-Shannon divergence"),
+    )
     arrow_keys(
         state.picture("atlas"),
         f"Choose a head with the arrow keys. Chosen: layer {chosen[0]}, head {chosen[1]}.",

@@ -24,11 +24,12 @@ from core.heads.likeness import PAIRS
 from core.heads.views import around
 from core.models.catalogue import CATALOGUE
 from core.models.modules import Kind
-from ui import presenting, state, stores
+from ui import presenting, shown, state, stores
 from ui.components import pin
 from ui.controls.menu import menu
 from ui.markdown import plain, quoted, show_error
 from ui.progress import run
+from ui.views.numbers import of_pair
 from ui.views.pictures import show_heatmap
 from ui.views.scene import RealHead, number_picker, opening_head, read_model, run_pass
 
@@ -69,6 +70,7 @@ def show_comparison(real: RealHead) -> None:
         if other is None:
             return
         paired = _paired(real, other, loosely=way == "model")
+        shown.now().beside[paired.names[1]] = other.of
     except InputError as error:
         with problem:
             show_error(error)
@@ -254,7 +256,13 @@ def _draw(paired: Paired, found: Compared, cell: tuple[int, int], limits: tuple[
             with presenting.told():
                 st.markdown(f"**{plain(title)}**")
             presenting.lit(figure, *(cell[axis] - at.start[axis] for axis in (0, 1)))
-            show_heatmap(figure, f"compared {part}{where}", f"{title}: heatmap of queries by keys.")
+            show_heatmap(
+                figure,
+                f"compared {part}{where}",
+                f"{title}: heatmap of queries by keys.",
+                title=f"{title}{where} the chosen pair" if where else title,
+                numbers=None if where else of_pair(paired.pair, part, title, paired.queries, paired.keys),
+            )
 
 
 def _side(alignment: Alignment, labels: Sequence[str], pinned: int, start: int, length: int) -> Side:

@@ -99,7 +99,8 @@ def _show_bars(real: RealHead, request: stores.EffectRequest) -> None:
         known = np.nan_to_num(growing.values, nan=0.0)
         axis = "token that is blocked" if of_tokens else "layer that is muted"
         figure = bars(names, {label: known}, y=label, x=axis, printed=growing.total <= PRINTED)
-        show_chart(figure, "effects" if last else f"effects {growing.done}", f"{label}, for each {axis}.")
+        name = "effects" if last else f"effects {growing.done}"
+        show_chart(figure, name, f"{label}, for each {axis}.", title=f"{label}, for each {axis}")
 
     fill(
         growing,

@@ -11,6 +11,7 @@ from ui import links, state
 from ui.components import pin
 from ui.components.arrows import arrow_keys
 from ui.views.head_links import link_to_heads
+from ui.views.numbers import of_stages
 from ui.views.pictures import show_chart
 from ui.views.scene import Scene
 
@@ -35,6 +36,8 @@ def show_equation(scene: Scene, cell: tuple[int, int], opened: str) -> None:
             "The equation of attention, a small heatmap for each matrix: "
             + ", ".join(f"{NAMES[key]} {rows} by {columns}" for key, (rows, columns) in _shapes(scene).items()),
             fills=False,
+            title="The equation, all stages",
+            numbers=of_stages(scene, ORDER),
         )
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         arrow_keys(

@@ -16,6 +16,7 @@ from ui.components import pin
 from ui.components.arrows import arrow_keys
 from ui.progress import fill
 from ui.views.heads_grid import HEIGHT, choose, choose_row
+from ui.views.numbers import of_grid
 from ui.views.pictures import show_heatmap
 from ui.views.scene import RealHead
 
@@ -46,7 +47,13 @@ def fill_grid(
             _whole(growing.values, shape), label, signed=signed, chosen=chosen, left_out=None, height=HEIGHT
         )
         name = "atlas" if last else f"atlas {growing.done}"
-        show_heatmap(figure, name, f"All heads by {label}: a grid of layers by heads.")
+        show_heatmap(
+            figure,
+            name,
+            f"All heads by {label}: a grid of layers by heads.",
+            title=f"All heads by {label}",
+            numbers=of_grid(_whole(growing.values, shape), label),
+        )
 
     fill(growing, job, what, draw)
     values = _whole(growing.values, shape)

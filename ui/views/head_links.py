@@ -59,7 +59,8 @@ def _there(head: stores.HeadRequest, cell: tuple[int, int] | None) -> dict[str, 
     """
     text = head.text
     said: dict[str, str | list[str]] = {state.SOURCE: "real", state.TEXT: text.text}
-    said |= {state.MODEL: text.model.name, state.KIND: head.kind}
+    said |= {state.MODEL: text.model.name, state.DTYPE: text.model.dtype, state.DEVICE: text.model.device}
+    said |= {state.KIND: head.kind}
     said |= {state.LAYER: str(head.layer), state.HEAD: str(head.head)}
     said |= {key: words for key, words in ((state.PAIR, text.pair), (state.TARGET, text.target)) if words}
     said |= {state.TRUNCATE: "true"} if text.keep is not None else {}

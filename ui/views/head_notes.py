@@ -7,8 +7,12 @@ import streamlit as st
 from core.capturing.capture import Capture
 from core.capturing.layers import layer_labels
 from core.models.modules import Kind
+from ui import shown
 from ui.markdown import quoted
+from ui.views.numbers import of_tokens
 from ui.views.scene import RealHead
+
+TAKEN_AWAY = 50  # of the next tokens, by those who share the page
 
 
 def show_notes(head: RealHead) -> None:
@@ -47,6 +51,10 @@ def show_next_tokens(capture: Capture, *, of_original: bool = False) -> None:
         return
     st.subheader("What the model would write next", anchor=False)
     best = capture.next_tokens(5)
+    likely = capture.next_tokens(TAKEN_AWAY)
+    shown.now().lists["Next tokens"] = of_tokens(
+        [token for token, _ in likely], {"probability": [p for _, p in likely]}
+    )
     for column, (token, probability) in zip(st.columns(len(best), wrap=False), best, strict=True):
         with column:
             st.markdown(f"{quoted(token)}  \n**{probability:.1%}**")

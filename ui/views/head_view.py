@@ -31,6 +31,7 @@ from ui.views.certificate import show_certificate
 from ui.views.head_links import link_to_steps, link_to_what_if
 from ui.views.head_notes import show_key_sharing
 from ui.views.heads_grid import choose, looks_like
+from ui.views.numbers import of_view
 from ui.views.patches import choose_patch, show_patches
 from ui.views.pictures import show_heatmap
 from ui.views.weights_only import show_weights
@@ -53,6 +54,7 @@ NUMBERS = {
     "scaled": "Scaled scores",
     "masked": "Masked scores",
 }
+NAMES_OF = {quantity: NUMBERS[word] for word, quantity in QUANTITIES.items()}
 WORDS_ABOUT = {
     "values": "weight times the length of the key's value vector: how much arrives of what is found there",
     "outputs": "weight times the length of value times W_O: how much the key adds to what the head writes "
@@ -230,7 +232,13 @@ def _heatmap(viewed: Viewed, whole: Seen, cell: tuple[int, int]) -> None:
     height = presenting.height(max(LEAST_HEIGHT, min(PER_ROW * len(labels.queries) + AXIS, HEIGHT)), 0.8)
     figure = _figure(viewed, whole, labels.queries, labels.keys, pinned=cell, marked=marked, height=height)
     presenting.lit(figure, *cell)
-    show_heatmap(figure, "head", f"Heatmap of queries by keys, a {labels.unit} each.")
+    show_heatmap(
+        figure,
+        "head",
+        f"Heatmap of queries by keys, a {labels.unit} each.",
+        title=NAMES_OF[viewed.view.quantity],
+        numbers=of_view(viewed),
+    )
 
 
 def _loupe(viewed: Viewed, cell: tuple[int, int]) -> None:
@@ -247,6 +255,7 @@ def _loupe(viewed: Viewed, cell: tuple[int, int]) -> None:
         _figure(viewed, viewed.window(rows, columns), queries, keys, pinned=inside, height=460),
         "loupe",
         "The same heatmap around the chosen pair, every number exact.",
+        title=f"{NAMES_OF[viewed.view.quantity]} near the chosen pair",
     )
 
 

@@ -18,12 +18,13 @@ from core.heads.metrics import METRICS, Metric, in_words, most_telling, nameable
 from core.heads.patterns import blocks, columns, diagonal, pairs, read_keys, read_pairs
 from core.heads.probing import SCORES
 from core.heads.quantities import Taken
-from ui import presenting, state, stores
+from ui import presenting, shown, state, stores
 from ui.components.arrows import arrow_keys
 from ui.controls.heads_by import ByMetric, ByPattern, heads_by
 from ui.controls.menu import menu
 from ui.markdown import plain, show_error
 from ui.progress import run
+from ui.views.numbers import of_grid, of_heads
 from ui.views.pictures import show_heatmap
 
 ORDERS = {"highest": "Highest first", "lowest": "Lowest first"}
@@ -60,6 +61,7 @@ def measure(request: stores.KindRequest, taken: Taken) -> pd.DataFrame | None:
 
 def show_grid(request: stores.KindRequest, taken: Taken, chosen: tuple[int, int], measured: pd.DataFrame) -> None:
     """The grid and the list of all heads; measured: their metrics on this text."""
+    shown.now().lists["Metrics of all heads"] = of_heads(measured)
     with st.container(gap="xsmall"):
         with st.container(horizontal=True, vertical_alignment="bottom"):
             st.subheader("All heads by", anchor=False, width="content")
@@ -89,7 +91,13 @@ def show_grid(request: stores.KindRequest, taken: Taken, chosen: tuple[int, int]
             figure = metric_grid(
                 ranking.values, ranking.label, signed=ranking.signed, chosen=chosen, left_out=left_out, height=HEIGHT
             )
-            show_heatmap(figure, "atlas", f"All heads by {ranking.label}: a grid of layers by heads.")
+            show_heatmap(
+                figure,
+                "atlas",
+                f"All heads by {ranking.label}: a grid of layers by heads.",
+                title=f"All heads by {ranking.label}",
+                numbers=of_grid(ranking.values, ranking.label),
+            )
     with st.container():
         arrow_keys(
             state.picture("atlas"),
@@ -242,7 +250,12 @@ def _show_pictures(
         return
     height = max(HEIGHT, min(30 * len(small.values), 1000))
     figure = small_pictures(small.values, chosen=chosen, left_out=left_out, height=height)
-    show_heatmap(figure, "atlas", "A small picture of the weights of every head, in a grid of layers by heads.")
+    show_heatmap(
+        figure,
+        "atlas",
+        "A small picture of the weights of every head, in a grid of layers by heads.",
+        title="Small pictures of all heads",
+    )
     if not small.exact:
         st.caption(f"Each cell is the strongest of {small.row_block} × {small.column_block} weights.")
 

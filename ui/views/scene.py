@@ -15,12 +15,15 @@ from core.attention.head import Head, Overview
 from core.attention.sources import DISTRIBUTIONS, random_matrices, toy_sentence
 from core.capturing.certifying import Certificate
 from core.capturing.weights_only import WeightsOnly
+from core.exporting.exhibit import Exhibit
+from core.exporting.kept_heads import KeptHead
 from core.models.catalogue import CATALOGUE
 from core.models.inputs import TooLongError, target_ids, text_inputs
 from core.models.modules import Kind
 from ui import links, shown, state, stores
 from ui.controls.menu import menu
 from ui.controls.own_matrices import own_matrices
+from ui.controls.precision import choose_precision, show_size
 from ui.controls.what_if import Change
 from ui.markdown import plain, show_error
 from ui.progress import following, run
@@ -51,6 +54,7 @@ class Scene:
     """A head with all its stages, the tokens of its rows and columns, and where its numbers come from.
 
     real, certificate  of a head of a pretrained model
+    kept               the head as a file holds it, where it comes from one
     """
 
     head: Head
@@ -60,11 +64,12 @@ class Scene:
     origin: str
     real: RealHead | None = None
     certificate: Certificate | None = None
+    kept: KeptHead | None = None
 
     def changed(self, change: Change, head: Head) -> Scene:
         """The same with the head so changed, which no model computed."""
         overview = head.overview() if self.real is None else stores.changed_overview(self.real.of, change, head)
-        return replace(self, head=head, overview=overview, certificate=None)
+        return replace(self, head=head, overview=overview, certificate=None, kept=None)
 
 
 # Where a model opens: heads that look from "it" back to "animal" in the sentence above.
@@ -75,17 +80,20 @@ def opening_head(name: str) -> tuple[int, int]:
     return OPENING_HEADS.get(name, (0, 0))
 
 
-def model_picker() -> stores.ModelChoice:
-    name = st.selectbox(
-        "Model",
-        [entry.name for entry in CATALOGUE][::-1],
-        key=state.MODEL,
-        bind="query-params",
-        accept_new_options=True,
-        help="Both listed models are there without a network. You can also type a Hugging Face name such as "
-        "openai-community/gpt2, or the path of a folder with safetensors.",
-    )
-    return stores.ModelChoice(name)
+def model_picker() -> tuple[stores.ModelChoice, DeltaGenerator]:
+    """The chosen model, and the place where its size is said."""
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="xsmall"):
+        name = st.selectbox(
+            "Model",
+            [entry.name for entry in CATALOGUE][::-1],
+            key=state.MODEL,
+            bind="query-params",
+            accept_new_options=True,
+            help="Both listed models are there without a network. You can also type a Hugging Face name such as "
+            "openai-community/gpt2, or the path of a folder with safetensors.",
+        )
+        dtype, device, size_place = choose_precision()
+    return stores.ModelChoice(name, dtype, device), size_place
 
 
 def read_model(chosen: stores.ModelChoice, place: DeltaGenerator, problem: DeltaGenerator) -> Model | None:
@@ -137,8 +145,10 @@ def choose_text(
         model_place = st.container(width="stretch")
         places = [st.container(width=92), st.container(width=92)]
     with model_place:
-        chosen = model_picker()
+        chosen, size_place = model_picker()
     model = read_model(chosen, progress, model_place)
+    if model is not None:
+        show_size(size_place, model)
     with text_place:
         if model is not None and model.reads_images:
             request = _image(chosen)
@@ -355,14 +365,32 @@ def own() -> Scene | None:
     )
 
 
-SOURCES = {"real": real_head, "toy": toy, "random": random, "own": own}
+def from_file() -> Scene:
+    """The head of the exhibit that is open, with the certificate of the numbers in the file."""
+    exhibit: Exhibit = st.session_state[state.EXHIBIT]
+    kept = next(iter(exhibit.heads.values()))
+    overview, certificate = stores.kept_overview(kept)
+    told = [kept.says, *(exhibit.about[name] for name in ("revision", "date") if name in exhibit.about)]
+    st.caption(plain("From a file, and computed again from what it holds: " + " · ".join(told)))
+    return Scene(kept.head, overview, kept.query_tokens, kept.key_tokens, kept.says, None, certificate, kept)
+
+
+def has_file() -> bool:
+    """Whether an exhibit is open that holds a head."""
+    exhibit = st.session_state.get(state.EXHIBIT)
+    return exhibit is not None and bool(exhibit.heads)
+
+
+SOURCES = {"real": real_head, "toy": toy, "random": random, "own": own, "file": from_file}
 SOURCE_NAMES = {
     "real": "A real head",
     "toy": "A sentence, random weights",
     "random": "Random matrices",
     "own": "My own matrices",
+    "file": "A file",
 }
 
 
 def pick_source() -> str:
-    return menu("Where the numbers come from", state.SOURCE, SOURCE_NAMES, look="buttons", label_visibility="collapsed")
+    offered = {word: name for word, name in SOURCE_NAMES.items() if word != "file" or has_file()}
+    return menu("Where the numbers come from", state.SOURCE, offered, look="buttons", label_visibility="collapsed")

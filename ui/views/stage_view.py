@@ -14,8 +14,10 @@ from core.figures.ledger import passed_on, waterfall
 from core.figures.stages import colour_limit, stage_figure
 from core.heads.views import around
 from ui import presenting
+from ui import shown as on_page
 from ui.components import pin
 from ui.markdown import plain, quoted
+from ui.views import numbers
 from ui.views.certificate import show_certificate
 from ui.views.equation import clicked, opened_stage, show_equation
 from ui.views.pictures import show_chart, show_heatmap
@@ -30,6 +32,8 @@ TERMS, DIMENSIONS = 8, 4  # of the output's sum: keys, and numbers of each, that
 def show_stages(scene: Scene, changed: Scene | None) -> Ledger:
     """The head of a scene, and beside it the same head with another scale or mask; gives the chosen pair, explained."""
     shown = changed or scene
+    if scene.real is None:
+        on_page.now().head = lambda: numbers.kept(scene)
     stage = BY_KEY[opened_stage()]
     line = st.container(gap=None)  # the listener takes no room
     with line:
@@ -88,7 +92,13 @@ def _show_stage(scene: Scene, changed: Scene | None, stage: Stage, ledger: Ledge
                 width=presenting.width(WIDTH, 0.7) if changed is None else presenting.width(ONE_OF_TWO, 0.38),
             )
             presenting.lit(figure, *_lit(stage, cell))
-            show_heatmap(figure, name, f"{stage.name}: heatmap of {stage.rows} by {stage.columns}. {stage.sentence}")
+            show_heatmap(
+                figure,
+                name,
+                f"{stage.name}: heatmap of {stage.rows} by {stage.columns}. {stage.sentence}",
+                title=stage.name if changed is None else f"{stage.name}, {name.lower()}",
+                numbers=numbers.of_stages(version, [stage.key]),
+            )
     if presenting.is_on():
         return
     if stage.columns == "key" and max(shown.head.shape) > LOUPE:
@@ -118,7 +128,12 @@ def _show_loupe(scene: Scene, stage: Stage, cell: tuple[int, int]) -> None:
         pin=(cell[0] - rows.start, cell[1] - columns.start),
         height=430,
     )
-    show_heatmap(figure, "loupe", f"{stage.name} around the chosen pair, every number exact.")
+    show_heatmap(
+        figure,
+        "loupe",
+        f"{stage.name} around the chosen pair, every number exact.",
+        title=f"{stage.name} near the chosen pair",
+    )
 
 
 def _show_sum(scene: Scene, found: OutputSum) -> None:
@@ -151,11 +166,13 @@ def _show_ledger(scene: Scene, cell: Ledger, before: Ledger | None) -> None:
         waterfall(cell),
         "waterfall",
         "Waterfall: the products of query and key one by one, their sum, and what becomes of it.",
+        title="From products to the score",
     )
     show_chart(
         passed_on(cell),
         "passed on",
         "Bars: the value vector of the key, and its share that reaches the query's output.",
+        title="What the key passes on",
     )
 
 

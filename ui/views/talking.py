@@ -49,12 +49,12 @@ def is_rehearsing() -> bool:
     return st.session_state.get(state.REHEARSING, False)
 
 
-def add_to_talk(shown: Shown, page: str) -> None:
+def add_to_talk(shown: Shown) -> None:
     """A button that puts the view, as it is shown now, at the end of the talk."""
     if st.button("Add this view to the talk", key=state.ADD_TO_TALK, icon=":material/playlist_add:"):
         title = shown.title if shown.of is None else f"{shown.title}: head {shown.of.layer}.{shown.of.head}"
         try:
-            hold(held().with_view(view_of(title, page, links.here())))
+            hold(held().with_view(view_of(title, shown.page, links.here())))
         except InputError as error:
             show_error(error)
             return

@@ -41,6 +41,8 @@ class Stop:
             state.TEXT: SENTENCE,
             state.PAIR: "",
             state.MODEL: self.model,
+            state.DTYPE: "float32",
+            state.DEVICE: "cpu",
             state.LAYER: layer,
             state.HEAD: head,
             state.STAGE: self.stage,

@@ -56,7 +56,7 @@ def show_weights(exposed: WeightsOnly, layer: int, head: int, *, in_column: bool
             height=440 if in_column else 560,
             width=520,
         )
-        show_heatmap(figure, "exposed weights", "Weights: heatmap of queries by keys.")
+        show_heatmap(figure, "exposed weights", "Weights: heatmap of queries by keys.", title="Weights")
     return query, key
 
 

@@ -67,7 +67,8 @@ def show_examples() -> None:
 def _at(head: OneHead, text: str, model: str, changes: Sequence[str]) -> dict[str, object]:
     """What the page holds: a head, and changes as lines."""
     place: dict[str, object] = {state.LAYER: head.layer, state.HEAD: head.head}
-    return place | {state.TEXT: text, state.MODEL: model, state.EDITS: list(changes)}
+    place |= {state.MODEL: model, state.DTYPE: "float32", state.DEVICE: "cpu"}  # as they were measured
+    return place | {state.TEXT: text, state.EDITS: list(changes)}
 
 
 # --- the head that knows Paris

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from plotly.colors import sample_colorscale
 
 from core.attention.head import Head
 from core.attention.ledger import explain
@@ -14,6 +15,7 @@ from core.figures.heatmap import Axis, heatmap
 from core.figures.ledger import passed_on, waterfall
 from core.figures.palette import FORBIDDEN
 from core.figures.stages import colour_limit, stage_figure
+from tests.contrast import contrast, hexadecimal
 
 TOKENS = ("the", " cat", "the", "<b>x</b>", "\n", "$x$ & y")
 
@@ -22,6 +24,10 @@ TOKENS = ("the", " cat", "the", "<b>x</b>", "\n", "$x$ & y")
 def trace():
     rng = np.random.default_rng(0)
     return attend(*(rng.normal(size=(6, 4)) for _ in range(3)), mask=grid(causal, 6, 6))
+
+
+def printed(figure):
+    return [trace for trace in figure.data if getattr(trace, "mode", None) == "text"]
 
 
 def main(figure):
@@ -54,7 +60,8 @@ def test_masked_cells_are_grey_and_in_the_legend(trace):
         "masked"
     ]
     # Before the mask every pair has a score, so nothing is grey.
-    assert len(drawn_stage(BY_KEY["raw"], trace, TOKENS, TOKENS, pin=(3, 1)).data) == 1
+    cells, _numbers = drawn_stage(BY_KEY["raw"], trace, TOKENS, TOKENS, pin=(3, 1)).data
+    assert np.isfinite(cells.z).all()
 
 
 def test_a_weight_of_zero_that_is_allowed_is_drawn_as_a_number():
@@ -164,8 +171,26 @@ def test_the_pin_is_a_frame_around_its_cell(trace):
 
 
 def test_small_matrices_print_their_numbers(trace):
-    assert main(drawn_stage(BY_KEY["weights"], trace, TOKENS, TOKENS, pin=(0, 0))).texttemplate
-    assert not main(heatmap(trace.weights, Axis("query"), Axis("key"), name="weight", compact=True)).texttemplate
+    (numbers,) = printed(drawn_stage(BY_KEY["weights"], trace, TOKENS, TOKENS, pin=(0, 0)))
+    found = dict(zip(zip(numbers.y.tolist(), numbers.x.tolist(), strict=True), numbers.text, strict=True))
+    places = zip(*np.nonzero(trace.mask), strict=True)
+    assert found == {(row, column): f"{trace.weights[row, column]:.2f}" for row, column in places}
+    assert not printed(heatmap(trace.weights, Axis("query"), Axis("key"), name="weight", compact=True))
+
+
+@pytest.mark.parametrize("scale", ["signed", "share"])
+def test_printed_numbers_can_be_read_on_their_colours(scale):
+    values = np.linspace(-1 if scale == "signed" else 0, 1, 144).reshape(12, 12)
+    figure = heatmap(values, Axis("query"), Axis("key"), name="score", scale=scale)
+    cells, (numbers,) = main(figure), printed(figure)
+    shares = (values.ravel() - cells.zmin) / (cells.zmax - cells.zmin)
+    colours = sample_colorscale([[at, colour] for at, colour in cells.colorscale], shares.tolist())
+    black_or_white = {"black": "#000000", "white": "#ffffff"}
+    read = [
+        contrast(hexadecimal(one), black_or_white[two])
+        for one, two in zip(colours, numbers.textfont.color, strict=True)
+    ]
+    assert min(read) >= 4.5
 
 
 def test_the_waterfall_ends_where_the_ledger_does(trace):

@@ -42,8 +42,12 @@ def test_a_mark_stands_at_its_value():
 
 def test_an_additive_mask_prints_what_it_adds():
     figure = additive_mask(m.additive(m.grid(m.causal, 3, 3)), list("abc"), list("abc"))
-    (cells,) = (trace for trace in figure.data if getattr(trace, "mode", None) == "text")
-    written = dict(zip(zip(cells.y.tolist(), cells.x.tolist(), strict=True), cells.text, strict=True))
+    written = {
+        (row, column): text
+        for trace in figure.data
+        if getattr(trace, "mode", None) == "text"
+        for row, column, text in zip(trace.y.tolist(), trace.x.tolist(), trace.text, strict=True)
+    }
     assert "−∞" in written[0, 1]
     assert "0" in written[1, 0]
     assert figure.layout.meta["rows"] == "query"

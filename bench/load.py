@@ -1,0 +1,271 @@
+"""Many visitors at once: how long each waits for the picture that was asked for, and whether it shows the right numbers.
+
+    python -m bench.load --sessions 25 --minutes 3    one visitor alone for a minute, then 25 of them
+    python -m bench.load --long 4 --minutes 3         ten visitors alone for a minute, then beside four texts of 4,096 tokens
+
+Each visitor thinks for one to three seconds, and then types another text or chooses another layer or head; half of them on
+Step by step and half on Heads, half with one model and half with the other, by plans that are the same in every run. The time
+runs from the change to the arrival of the new large picture. Every picture that arrived is compared with core afterwards.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import re
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from bench.sessions import Answer, Left, Visitor
+from core import AttentionTrace, capture, load_model
+from core.models.catalogue import CATALOGUE
+from tests.browser.driver import Picture, Server
+from ui import state
+
+COMMON = (
+    "the a cat dog animal street river bank tree house teacher student engine city winter letter music garden window "
+    "saw crossed followed wrote opened carried forgot found called left because while before after and but when near under "
+    "tired old small green bright empty quiet heavy new late it she he they nobody everyone again slowly twice home"
+)
+WORDS = COMMON.split()
+LIGHT, LONG_TOKENS = 10, 4096  # visitors beside long texts, and how long those are
+EXACT = 1e-6  # two passes in different orders of the same sums may differ by as much
+PATIENCE = 600.0  # seconds
+PAGES = {"": "As it is", "heads": "head"}  # the large picture of each page
+
+
+@dataclass
+class Change:
+    """What a visitor asked for, and what came of it.
+
+    figures  (seconds, figure as JSON) of the page's large picture
+    """
+
+    page: str
+    model: str
+    text: str
+    layer: int
+    head: int
+    figures: list[tuple[float, str]] = field(default_factory=list)
+    trouble: list[str] = field(default_factory=list)
+
+
+def plan(number: int, page: str, model: str) -> Iterator[Change]:
+    """What visitor `number` does, without end: the first one is the page as it opens."""
+    chance = random.Random(number)
+    entry = next(entry for entry in CATALOGUE if entry.name == model)
+    text, layer, head = "", 0, 0
+    while True:
+        what = chance.choice(("text", "layer", "head")) if text else "text"
+        if what == "text":
+            text = " ".join(chance.choice(WORDS) for _ in range(chance.randint(6, 40)))
+        elif what == "layer":
+            layer = chance.choice([other for other in range(entry.layers) if other != layer])
+        else:
+            head = chance.choice([other for other in range(entry.heads) if other != head])
+        yield Change(page, model, text, layer, head)
+
+
+async def pictured(visitor: Visitor, change: Change) -> None:
+    """Wait for the picture of a change, saying yes to whatever the page asks before it begins, and note it."""
+    answer = visitor.answer
+    name = PAGES[change.page]
+
+    def is_there() -> bool:
+        return bool(visitor.answer.figure(name)) or visitor.answer.ended or bool(visitor.answer.exceptions)
+
+    asked = answer.asked
+    for _ in range(5):
+        await visitor.until(is_there, PATIENCE)
+        if visitor.answer.figure(name) or visitor.answer.exceptions or visitor.complaints():
+            break
+        begin = next((button for button in visitor.on_page("button") if button.label in ("Run", "Go on")), None)
+        if begin is None:
+            break
+        await visitor.press(begin)
+    waited = visitor.answer.asked - asked  # before it was said to begin
+    change.figures = [(waited + seconds, figure) for seconds, figure in visitor.answer.figure(name)]
+    change.trouble += visitor.answer.exceptions + ([] if change.figures else visitor.complaints() or ["no picture"])
+
+
+async def make(visitor: Visitor, change: Change, before: Change | None) -> Answer:
+    if before is None:
+        query = {state.SOURCE: "real", state.MODEL: change.model, state.TEXT: change.text}
+        return await visitor.open(change.page, query | {state.LAYER: "0", state.HEAD: "0"})
+    for key, now, then in (
+        (state.TEXT, change.text, before.text),
+        (state.LAYER, str(change.layer), str(before.layer)),
+        (state.HEAD, str(change.head), str(before.head)),
+    ):
+        if now != then:
+            await visitor.change(key, now)
+    return visitor.answer
+
+
+async def visit(address: str, changes: Iterator[Change], until: float, number: int) -> list[Change]:
+    """One visitor after another change, until the time is over; gives the changes that were made."""
+    chance, made, before = random.Random(f"pause {number}"), [], None
+    async with Visitor(address) as visitor:
+        for change in changes:
+            made.append(change)
+            try:
+                await make(visitor, change, before)
+                await pictured(visitor, change)
+                answer = visitor.answer
+                pause = chance.uniform(1, 3)
+                with suppress(TimeoutError):
+                    await visitor.finished(pause)
+                await asyncio.sleep(max(0.0, pause - (time.perf_counter() - answer.asked - _first(change))))
+                change.figures = change.figures + answer.figure(PAGES[change.page])[len(change.figures) :]
+                change.trouble += answer.exceptions[len(change.trouble) :]
+            except (TimeoutError, KeyError, Left) as error:
+                change.trouble.append(f"{type(error).__name__}: {error}")
+                break
+            before = change
+            if time.monotonic() > until:
+                break
+    return made
+
+
+def _first(change: Change) -> float:
+    return change.figures[0][0] if change.figures else 0.0
+
+
+async def visitors(address: str, count: int, minutes: float) -> list[list[Change]]:
+    """So many visitors for so long, who come within a few seconds of each other."""
+    until = time.monotonic() + 60 * minutes
+
+    async def one(number: int) -> list[Change]:
+        await asyncio.sleep(number * 0.2)
+        page = list(PAGES)[number % 2]
+        model = CATALOGUE[number // 2 % 2].name
+        return await visit(address, plan(number, page, model), until, number)
+
+    return await asyncio.gather(*(one(number) for number in range(count)))
+
+
+def long_text(number: int) -> str:
+    """A text of exactly 4,096 tokens, another one for each number."""
+    tokenizer = load_model(CATALOGUE[0].name).tokenizer
+    chance = random.Random(f"long {number}")
+    words = [chance.choice(WORDS) for _ in range(LONG_TOKENS)]
+    while len(tokenizer(" ".join(words)).input_ids) > LONG_TOKENS:
+        words.pop()
+    return " ".join(words)
+
+
+async def beside_long(address: str, texts: list[str], minutes: float) -> tuple[list[list[Change]], list[list[Change]]]:
+    """Ten visitors, and meanwhile others who all ask for a long text at once."""
+
+    async def long(number: int) -> list[Change]:
+        opening = Change("", CATALOGUE[0].name, WORDS[0], 0, 0)
+        asked = Change("", CATALOGUE[0].name, texts[number], 0, 0)
+        return await visit(address, iter((opening, asked)), float("inf"), number)
+
+    light, heavy = await asyncio.gather(
+        visitors(address, LIGHT, minutes), asyncio.gather(*(long(number) for number in range(len(texts))))
+    )
+    return light, heavy
+
+
+# --- what came of it
+
+
+def check(changes: list[Change]) -> int:
+    """Compare every picture with core, and note what is wrong with it; gives how many were compared."""
+    torch.set_num_threads(1)
+    compared = 0
+
+    def of(change: Change) -> tuple[str, str]:
+        return change.model, change.text
+
+    for (model, text), same in groupby(sorted(changes, key=of), of):
+        passed = capture(load_model(model), text)
+        for change in same:
+            expected = drawn_weights(passed.trace(change.layer, change.head))
+            for _, figure in change.figures:
+                compared += 1
+                found = json.loads(figure)
+                values = Picture(found["data"], found["layout"]).values
+                if values.shape != expected.shape or not np.allclose(values, expected, 0, EXACT, equal_nan=True):
+                    change.trouble.append("wrong figure")
+    return compared
+
+
+def drawn_weights(trace: AttentionTrace) -> NDArray[np.floating]:
+    """The weights as a picture has them: of a long text the largest of each block, NaN where all of it is masked."""
+    weights = np.where(trace.mask, trace.weights, np.nan)
+    block = -(-len(weights) // 256)
+    short = -len(weights) % block
+    padded = np.pad(weights, (0, short), constant_values=np.nan)
+    cells = len(padded) // block
+    return np.fmax.reduce(padded.reshape(cells, block, cells, block), axis=(1, 3))
+
+
+def report(title: str, sessions: list[list[Change]]) -> None:
+    """What came of all changes; opening the page is not counted as one."""
+    changes = [change for made in sessions for change in made[1:]]
+    times = sorted(_first(change) for change in changes if change.figures)
+    everything = [change for made in sessions for change in made]
+    compared = check(everything)
+    wrong = sum(trouble == "wrong figure" for change in everything for trouble in change.trouble)
+    troubles = [trouble for change in everything for trouble in change.trouble if trouble != "wrong figure"]
+    print(f"{title}: {len(changes)} changes, {len(troubles)} errors, {wrong} of {compared} figures wrong", flush=True)
+    if len(times) > 1:
+        late = statistics.quantiles(times, n=20)[-1]
+        print(f"    median {statistics.median(times):.2f} s, 95th percentile {late:.2f} s, worst {times[-1]:.2f} s")
+    for trouble in sorted(set(troubles))[:5]:
+        print(f"    {troubles.count(trouble)} × {trouble[:200]}")
+
+
+def peak_memory(process: int) -> float:
+    """GB that a process has held at most."""
+    found = re.search(r"VmHWM:\s*(\d+) kB", Path(f"/proc/{process}/status").read_text())
+    assert found is not None
+    return int(found[1]) * 1024 / 1e9
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sessions", type=int, default=25)
+    parser.add_argument("--long", type=int, default=0, help="how many long texts at once")
+    parser.add_argument("--minutes", type=float, default=3.0)
+    given = parser.parse_args()
+    print(f"{os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f}", flush=True)
+    alone, texts = min(1.0, given.minutes), [long_text(number) for number in range(given.long)]
+    found: dict[str, list[list[Change]]] = {}
+    server = Server().wait()
+    try:
+        asyncio.run(visitors(server.address, 4, 0))  # both models are there, and every page has been opened once
+        before = peak_memory(server.process_id)
+        first = LIGHT if texts else 1
+        found[f"{first} alone"] = asyncio.run(visitors(server.address, first, alone))
+        if texts:
+            light, heavy = asyncio.run(beside_long(server.address, texts, given.minutes))
+            found[f"{LIGHT} beside {len(texts)} long texts"] = light
+            found["the long texts"] = heavy
+        else:
+            found[f"{given.sessions} together"] = asyncio.run(visitors(server.address, given.sessions, given.minutes))
+        after, tracebacks = peak_memory(server.process_id), server.log().count("Traceback")
+    finally:
+        server.stop()
+    for title, sessions in found.items():
+        report(title, sessions)
+    print(f"memory at the peak: {before:.2f} GB before, {after:.2f} GB in the end; {tracebacks} tracebacks in the log")
+    print(f"load average at the end {os.getloadavg()[0]:.1f}")
+
+
+if __name__ == "__main__":
+    main()

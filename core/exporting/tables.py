@@ -1,0 +1,219 @@
+"""Tables of numbers with the names of their rows and columns, as CSV and as NPZ. Masked pairs are marked, never 0."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+from numpy.typing import NDArray
+
+from ..attention.head import Head
+from ..attention.matrix_files import MAX_SCORES
+from ..attention.stages import BY_KEY
+from ..errors import InputError
+from .about import About
+
+MAX_CSV_CELLS = 2**20  # such as 1,024 × 1,024: more is neither opened nor read as text
+MAX_NPZ_CELLS = 2 * MAX_SCORES
+
+
+@dataclass(frozen=True)
+class Side:
+    """What stands along one side of a table.
+
+    name    what a row or a column is: "query", "key", "dimension", "head"
+    labels  a text for each; None: its number
+    start   the number of the first one; None: they have none, their labels say all
+    """
+
+    name: str
+    labels: Sequence[str] | None = None
+    start: int | None = 0
+
+    def texts(self, count: int) -> list[str]:
+        return [""] * count if self.labels is None else list(self.labels)
+
+    def named(self, count: int) -> list[str]:
+        """One text for each: the number, a blank, the label. It begins with a number, so that no spreadsheet reads a formula
+        in a token, and 1.10 behind it stays a text."""
+        if self.start is None:
+            return self.texts(count)
+        return [
+            f"{place} {text}" if self.labels is not None else str(place)
+            for place, text in enumerate(self.texts(count), self.start)
+        ]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Table:
+    """Numbers [rows, columns] with the names of both sides.
+
+    key      its name in an NPZ file: a short word
+    name     how a person calls it
+    missing  [rows, columns] bool, True where there is no number, as of a masked pair; `values` counts for nothing there
+    """
+
+    key: str
+    name: str
+    values: NDArray
+    missing: NDArray[np.bool_]
+    rows: Side
+    columns: Side
+
+
+def stage_table(head: Head, stage: str, query_tokens: Sequence[str], key_tokens: Sequence[str]) -> Table:
+    """One stage of a head, every number of it exact. Raises InputError for one of more than 4,096 × 4,096 numbers."""
+    of = BY_KEY[stage]
+    refuse_many(head.shape[0] * head.shape[1])
+    if of.rows == "key" or stage == "query":  # inputs
+        values = getattr(head, stage)
+        missing = np.zeros(values.shape, dtype=np.bool_)
+    else:
+        parts = []
+        for rows in head.blocks():
+            trace = head.trace(rows)
+            found = of.values(trace)
+            parts.append((found, ~trace.mask if _hides(stage) else np.zeros(found.shape, dtype=np.bool_)))
+        values, missing = (np.concatenate(part) for part in zip(*parts, strict=True))
+    tokens = query_tokens if of.rows == "query" else key_tokens
+    columns = Side("key", tuple(key_tokens)) if of.columns == "key" else Side("dimension")
+    return Table(
+        key=stage, name=of.name, values=values, missing=missing, rows=Side(of.rows, tuple(tokens)), columns=columns
+    )
+
+
+def _hides(stage: str) -> bool:
+    """Whether a masked pair has no number in this stage; the mask itself says 1 and 0."""
+    return BY_KEY[stage].after_mask and stage != "mask"
+
+
+def refuse_many(cells: int) -> None:
+    """Raise InputError for more numbers than the longest text on the pages has."""
+    if cells > MAX_NPZ_CELLS:
+        raise InputError(
+            f"That would be {cells:,} numbers; at most {MAX_NPZ_CELLS:,} can be taken away at once. "
+            f"Take a window of them, or a shorter text.",
+            field="file",
+        )
+
+
+# --- files
+
+
+def to_csv(tables: Sequence[Table], about: About) -> str:
+    """Tables one below the other, with what there is to know about them in the lines before, each of which begins with #.
+
+    The first line says how many these are, which `pandas.read_csv(file, skiprows=...)` wants to know. A number has as many
+    digits as it takes to tell it from its neighbours in its own precision; the cell of a masked pair is empty.
+
+    Raises InputError for more than MAX_CSV_CELLS cells.
+    """
+    cells = sum(table.values.size for table in tables)
+    if cells > MAX_CSV_CELLS:
+        raise InputError(
+            f"{cells:,} cells are too many for CSV, which may have {MAX_CSV_CELLS:,}. NPZ holds them.", field="file"
+        )
+    notes = [f"# {name}: {_one_line(text)}" for name, text in about.items()]
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([f"# lines before the table: {len(notes) + 1}"])
+    writer.writerows([note] for note in notes)
+    for number, table in enumerate(tables):
+        if number:
+            out.write("\n")
+        rows, columns = table.values.shape
+        writer.writerow([f"{table.rows.name} \\ {table.columns.name}", *table.columns.named(columns)])
+        for name, values, missing in zip(table.rows.named(rows), table.values, table.missing, strict=True):
+            written = np.where(missing, "", values.astype(str)).tolist() if columns else []
+            writer.writerow([name, *written])
+    return out.getvalue()
+
+
+def _one_line(text: str) -> str:
+    return text if text.isprintable() else json.dumps(text, ensure_ascii=True)
+
+
+def to_npz(tables: Sequence[Table], about: About) -> bytes:
+    """Of every table, under its key: `.values` and `.missing`; of its rows their texts (`.rows`), their numbers
+    (`.row_numbers`) and what one is (`.row_is`), of its columns likewise; and `about`, a text in JSON. No pickles.
+
+    Where a number is missing, floats hold NaN as well.
+    """
+    held: dict[str, NDArray] = {"about": np.array(json.dumps(dict(about), ensure_ascii=False))}
+    for table in tables:
+        rows, columns = table.values.shape
+        values = table.values
+        if values.dtype.kind == "f" and table.missing.any():
+            values = np.where(table.missing, values.dtype.type(np.nan), values)
+        held[f"{table.key}.values"], held[f"{table.key}.missing"] = values, table.missing
+        for name, side, count in (("row", table.rows, rows), ("column", table.columns, columns)):
+            held[f"{table.key}.{name}s"] = np.array(side.texts(count), dtype=np.str_)
+            held[f"{table.key}.{name}_is"] = np.array(side.name)
+            held[f"{table.key}.{name}_numbers"] = np.arange(count) + (side.start or 0)
+    file = io.BytesIO()
+    np.savez_compressed(file, allow_pickle=False, **held)
+    return file.getvalue()
+
+
+# --- what a figure itself holds
+
+
+def tables_of(figure: go.Figure) -> tuple[Table, ...]:
+    """The numbers that a figure draws, where nobody has said which exact ones it stands for."""
+    found: list[Table] = []
+    traces: Any = figure.data
+    for trace in traces:
+        if trace.type == "heatmap":
+            found += _of_heatmap(figure, trace, f"picture{len(found) or ''}")
+    by_place = [trace for trace in traces if trace.type != "heatmap" and _has_points(trace)]
+    return (*found, *(_of_points(trace, f"line{number or ''}") for number, trace in enumerate(by_place)))
+
+
+def _of_heatmap(figure: go.Figure, trace: Any, key: str) -> list[Table]:
+    if trace.z is None or (trace.showscale is False and trace.name is None):  # the grey of masked pairs
+        return []
+    values = np.array(trace.z, dtype=np.result_type(np.asarray(trace.z).dtype, np.float32))
+    layout: Any = figure.layout
+    meta = layout.meta or {}
+    rows, columns = (
+        Side(str(meta.get(name, name)), _ticks(layout, trace[f"{axis}axis"] or axis, count))
+        for name, axis, count in zip(("rows", "columns"), "yx", values.shape, strict=True)
+    )
+    name = str(trace.name or "numbers")
+    return [Table(key=key, name=name, values=values, missing=~np.isfinite(values), rows=rows, columns=columns)]
+
+
+def _ticks(layout: Any, axis: str, count: int) -> tuple[str, ...] | None:
+    """What an axis writes at each of its places, if it writes something at every one."""
+    ticks = layout[axis.replace("x", "xaxis").replace("y", "yaxis")].ticktext
+    return tuple(html.unescape(str(text)) for text in ticks) if ticks is not None and len(ticks) == count else None
+
+
+def _has_points(trace: Any) -> bool:
+    """Whether it has numbers along both axes: a place in the legend has none."""
+    if trace.x is None or trace.y is None or len(trace.x) != len(trace.y):
+        return False
+    return any(place is not None for place in (*trace.x, *trace.y))
+
+
+def _of_points(trace: Any, key: str) -> Table:
+    """Points as rows of x and y; an axis that holds words names the rows."""
+    sides = {"x": list(trace.x), "y": list(trace.y)}
+    words = [axis for axis, held in sides.items() if any(isinstance(one, str) for one in held)]
+    labels = tuple(html.unescape(str(one)) for one in sides[words[0]]) if words else None
+    numbers = [
+        [np.nan if one is None else float(one) for one in held] for axis, held in sides.items() if axis not in words
+    ]
+    values = np.array(numbers, dtype=np.float64).reshape(-1, len(sides["x"])).T
+    columns = Side("axis", tuple(axis for axis in sides if axis not in words), start=None)
+    name = html.unescape(str(trace.name or "points"))
+    return Table(
+        key=key, name=name, values=values, missing=~np.isfinite(values), rows=Side("point", labels), columns=columns
+    )

@@ -1,0 +1,276 @@
+"""Reading a figure: its numbers and what each of them stands for, from its own arrays and names."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import plotly.graph_objects as go
+from numpy.typing import NDArray
+
+from .atlas import weights_of
+from .palette import FORBIDDEN
+
+Kind = Literal["cells", "heads", "bars", "changes", "steps", "line", "matrix"]
+Names = tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """Numbers of one kind in a figure, and what each of them stands for.
+
+    part      which part of the figure they are; "" where there is one
+    headings  what the names of a place are names of: ("query", "key")
+    value     what the numbers are
+    values    [n], NaN where there is none
+    names     of the number at a place
+    opening   what is said before the numbers: the size of a matrix
+    closing   what is said after them: how many cells are masked
+    prefix    before a number: "10^" where the numbers are exponents
+    """
+
+    kind: Kind
+    part: str
+    headings: Names
+    value: str
+    values: NDArray[np.floating]
+    names: Callable[[int], Names]
+    opening: str = ""
+    closing: str = ""
+    prefix: str = ""
+
+    def said(self, place: int) -> str:
+        """The number at a place."""
+        return self.prefix + written(self.values[place])
+
+    def place(self, place: int) -> str:
+        """What it stands for: "query it (10), key animal (2)"."""
+        return ", ".join(
+            f"{heading} {name}".strip() for heading, name in zip(self.headings, self.names(place), strict=True)
+        )
+
+    def named(self, place: int) -> str:
+        return f"{self.place(place)}: {self.said(place)}"
+
+
+def readings(figure: go.Figure) -> list[Reading]:
+    """All numbers of a figure, those of one kind together."""
+    drawn: Any = figure
+    meta = drawn.layout.meta or {}
+    traces = [trace for trace in drawn.data if trace.hoverinfo != "skip"]  # legends, levels, printed numbers
+    matrices = [trace for trace in traces if trace.type == "heatmap"]
+    if meta.get("subplots"):
+        return [_matrix(trace) for trace in matrices]
+    if matrices:
+        return _cells(drawn, matrices, meta)
+    found: list[Reading] = []
+    for trace in traces:
+        if trace.type == "waterfall":
+            found.append(_steps(trace, [other for other in traces if other.type == "bar"]))
+            break
+        if trace.type == "bar":
+            found.append(_bars(drawn, trace))
+        else:
+            found.append(_points(drawn, trace))
+    if [one.part for one in found] == ["before", "after"]:
+        found = [replace(one, kind="changes") for one in found]
+    return sorted(found, key=lambda one: one.kind)
+
+
+def _cells(figure: Any, matrices: Sequence[Any], meta: dict[str, Any]) -> list[Reading]:
+    """Heatmaps: one with its masked pairs beside it, or several small ones side by side."""
+    numbers = [trace for trace in matrices if trace.showscale is not False]
+    grey = [trace for trace in matrices if trace.showscale is False]
+    first = (numbers or grey)[0]
+    rows, columns = _axis_names(figure, first.yaxis or "y"), _axis_names(figure, first.xaxis or "x")
+    shape = np.shape(first.z)
+    headings = (meta.get("rows", "row").replace("_", " "), meta.get("columns", "column").replace("_", " "))
+    if "rows" in meta and len(rows) != shape[0]:
+        return [_small_pictures(first, rows, columns, headings)]
+    blocks = meta.get("row_block", 1), meta.get("column_block", 1)
+    opening = " by ".join(f"{length:,}" for length in _lengths(figure, shape, blocks))
+    if blocks != (1, 1):
+        opening += f", each drawn cell the strongest of {blocks[0]} × {blocks[1]}"
+    if len(numbers) > 1:
+        opening = f"{len(numbers)} pictures of {opening}"
+    forbidden = _grey_cells(figure, numbers, grey)
+    closing = f"{forbidden:,} {_grey_name(figure)}" if forbidden else ""
+
+    def named(place: int) -> Names:
+        row, column = divmod(place, shape[1])
+        return rows[row], columns[column]
+
+    if not numbers:
+        allowed = int((np.asarray(first.z, dtype=float) == 1).sum())
+        closing = f"{allowed:,} may attend, {forbidden:,} masked"
+        return [Reading("cells", "", headings, "", np.empty(0), named, opening, closing)]
+    kind: Kind = "heads" if headings == ("layer", "head") else "cells"
+    return [
+        Reading(kind, trace.name or "", headings, _value_name(trace), _flat(trace.z), named, opening, closing)
+        for trace in numbers
+    ]
+
+
+def _small_pictures(trace: Any, rows: Names, columns: Names, headings: Names) -> Reading:
+    """A grid of small pictures in one heatmap: of each its largest weight, NaN where all of it is masked or left out."""
+    cells = weights_of(np.asarray(trace.z), (len(rows), len(columns)))
+    largest = np.nanmax(np.nan_to_num(cells, nan=-1.0), axis=(2, 3)).ravel()
+    return Reading(
+        "heads",
+        "",
+        headings,
+        "largest weight",
+        np.where(largest < 0, np.nan, largest),
+        lambda place: (rows[place // len(columns)], columns[place % len(columns)]),
+        f"{len(rows)} by {len(columns)} heads, by their largest weight",
+    )
+
+
+def _matrix(trace: Any) -> Reading:
+    """One matrix of the equation. Its axes are not named: rows and columns are counted."""
+    blocks, shape = (trace.meta["row_block"], trace.meta["column_block"]), np.shape(trace.z)
+    values = np.asarray(trace.z, dtype=float)
+    is_mask = trace.meta["permission"]
+
+    def named(place: int) -> Names:
+        spans = zip(divmod(place, shape[1]), blocks, strict=True)
+        row, column = (str(at) if block == 1 else f"{at * block} to {(at + 1) * block - 1}" for at, block in spans)
+        return row, column
+
+    forbidden = int((values == 0).sum())
+    return Reading(
+        "matrix",
+        _plain_words(trace.hovertemplate.split(":")[0]),
+        ("row", "column"),
+        "value",
+        np.empty(0) if is_mask else values.ravel(),
+        named,
+        closing=f"forbids {forbidden:,} of {values.size:,} drawn pairs" if is_mask else "without numbers",
+    )
+
+
+def _bars(figure: Any, trace: Any) -> Reading:
+    lying = trace.orientation == "h"
+    places, values = (trace.y, trace.x) if lying else (trace.x, trace.y)
+    names = _given(trace.customdata, places)
+    axis = figure.layout.yaxis if lying else figure.layout.xaxis
+    numbers, part = _numeric(values), _plain_words(trace.name or "")
+    if trace.text is not None:  # a logarithmic axis has no place for 0, which is only written
+        numbers = np.where(np.array(trace.text) == "0", 0.0, numbers)
+    value = _title(figure.layout.xaxis if lying else figure.layout.yaxis) or part or "value"
+    return Reading("bars", part, (_title(axis),), value, numbers, lambda place: (names[place],))
+
+
+def _steps(trace: Any, shares: Sequence[Any]) -> Reading:
+    """A waterfall: what its steps add; then the sums on the way, and the bars beside it."""
+    values, names = _numeric(trace.y), [str(name) for name in trace.customdata]
+    is_sum = np.array(trace.measure) == "total"
+    reached = [(names[place], values[place]) for place in np.flatnonzero(is_sum)]
+    reached += [bar for share in shares for bar in zip(share.x, _numeric(share.y), strict=True)]
+    closing = ", ".join(f"{name} {written(value)}" for name, value in reached)
+    added = np.where(is_sum, np.nan, values)
+    return Reading("steps", "", ("",), "adds", added, lambda place: (names[place],), closing=closing)
+
+
+def _points(figure: Any, trace: Any) -> Reading:
+    """A curve; or points that are heads of layers, whose numbers they carry."""
+    axis = figure.layout.yaxis
+    part, value = trace.name or "", _title(axis) or trace.name or "value"
+    values, x = _numeric(trace.y), _numeric(trace.x)
+    if trace.customdata is not None:
+        heads = [(str(layer), str(head)) for layer, head in trace.customdata]
+        return Reading("heads", part, ("layer", "head"), value, values, heads.__getitem__)
+    heading = re.sub(r" *\(.*?\)", "", _title(figure.layout.xaxis))
+    prefix = "10^" if axis.tickprefix == "10<sup>" else ""
+    return Reading("line", part, (heading,), value, values, lambda place: (written(x[place]),), prefix=prefix)
+
+
+# --- what things are called
+
+
+def _axis_names(figure: Any, short: str) -> Names:
+    """What the drawn rows or columns are called: "it (10)". Notes that follow a name are for pointing only.
+
+    The axis that shows only some of them has a hidden twin, which knows all.
+    """
+    axis = figure.layout[f"{short[0]}axis{short[1:]}"]
+    if axis.ticktext is None:
+        axis = figure.layout[f"{short[0]}axis2"]
+    texts = axis.ticktext if axis.ticktext is not None else axis.tickvals
+    return tuple(_plain_words(str(text).split("<br>")[0]) for text in texts or ())
+
+
+def _lengths(figure: Any, shape: Sequence[int], blocks: tuple[int, int]) -> tuple[int, int]:
+    """How many rows and columns there are: the last block may be smaller than the others."""
+    axes = figure.layout.yaxis, figure.layout.xaxis
+    if blocks == (1, 1) or any(axis.range is None for axis in axes):
+        return shape[0] * blocks[0], shape[1] * blocks[1]
+    rows, columns = (round(max(axis.range) + 0.5) for axis in axes)
+    return rows, columns
+
+
+def _grey_cells(figure: Any, numbers: Sequence[Any], grey: Sequence[Any]) -> int:
+    """How many drawn cells are grey: drawn so, or empty over a grey ground."""
+    if grey:
+        return int((_flat(grey[0].z) == 0).sum())
+    is_on_grey = figure.layout.plot_bgcolor == FORBIDDEN or any(
+        shape.fillcolor == FORBIDDEN for shape in figure.layout.shapes
+    )
+    return sum(int(np.isnan(_flat(trace.z)).sum()) for trace in numbers) if is_on_grey else 0
+
+
+def _grey_name(figure: Any) -> str:
+    """What the legend calls grey."""
+    squares = (trace for trace in figure.data if trace.type == "scatter" and trace.marker.color == FORBIDDEN)
+    return next((trace.name for trace in squares), "masked")
+
+
+def _value_name(trace: Any) -> str:
+    """What the number of a cell is, from the words that are shown when pointing at it."""
+    words = re.findall(r"(?:^|<br>)([^<%]+) <b>%\{z", trace.hovertemplate or "")
+    return _plain_words(words[0]) if words else "value"
+
+
+def _title(axis: Any) -> str:
+    return _plain_words(axis.title.text or "")
+
+
+def _plain_words(text: str) -> str:
+    """Without markup, and with letters that stand for themselves."""
+    return html.unescape(re.sub(r"</?[a-z]+>", "", text)).strip()
+
+
+def _given(labels: Any, places: Iterable[Any]) -> list[str]:
+    return [_plain_words(str(name)) for name in (places if labels is None else labels)]
+
+
+def _flat(values: Any) -> NDArray[np.floating]:
+    return np.asarray(values, dtype=float).ravel()
+
+
+def _numeric(values: Any) -> NDArray[np.floating]:
+    return np.array([np.nan if value is None else float(value) for value in values])
+
+
+# --- numbers
+
+
+def farthest(values: NDArray[np.floating], count: int) -> list[int]:
+    """The places of the `count` numbers farthest from 0, the farthest first, of equal ones the first; NaN is no number."""
+    sizes = np.where(np.isfinite(values), np.abs(values), -1.0)
+    count = min(count, int((sizes >= 0).sum()))
+    if count == 0:
+        return []
+    least = np.partition(sizes, -count)[-count]
+    above = np.flatnonzero(sizes > least)
+    places = np.concatenate([above, np.flatnonzero(sizes == least)[: count - len(above)]])
+    return places[np.lexsort((places, -sizes[places]))].tolist()
+
+
+def written(value: float) -> str:
+    """Three significant digits and a real minus sign."""
+    return f"{value:.3g}".replace("e-0", "e-").replace("e+0", "e+").replace("-", "−")

@@ -1,0 +1,158 @@
+"""What a notebook shows of each thing that is computed: a table, or Plotly's figure with a table wherever that cannot be drawn.
+
+Nothing of it needs a network.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+import plotly.io
+from numpy.typing import NDArray
+
+from ..attention import trace as traces
+from ..attention.head import Head
+from ..attention.ledger import Ledger
+from ..attention.pooling import pool
+from ..attention.stages import number
+from ..capturing import capture as captures
+from ..capturing import certifying
+from ..capturing import weights_only as exposed
+from ..figures.heatmap import Axis, heatmap
+from ..figures.side_by_side import side_by_side, small
+from ..heads.comparing import Comparison
+from ..models import model as models
+from ..models.projections import HeadWeights
+from .figures import stage_figure
+from .tables import shaded, table, text, token
+
+TABLE_CELLS = 24  # a side, of a matrix that is shown as a table
+NAMED = 40  # tokens that are named; of a longer text the first
+NEXT = 5  # next tokens
+TITLE = 34  # pixels above a picture for a line about it
+
+Bundle = dict[str, Any]
+
+
+def trace(of: traces.AttentionTrace) -> Bundle:
+    """The weights, by position: a trace knows no tokens."""
+    head = Head.of(of)
+    weights = head.overview(TABLE_CELLS).stages["weights"]
+    return _picture(stage_figure(head), of.in_words, shaded(weights, signed=False))
+
+
+def comparison(of: Comparison) -> Bundle:
+    row, worst = of.worst
+    words = f"Second − first. Rows are {of.mean:.3f} nats apart on average, at most {worst:.3f} (query {row})"
+    figure = heatmap(of.difference, Axis("query"), Axis("key"), name="difference")
+    return _picture(figure, words, shaded(pool(of.difference, TABLE_CELLS), signed=True))
+
+
+def head_weights(of: HeadWeights) -> Bundle:
+    """The four matrices in one colour range, W_O turned by 90 degrees so that all have d_model rows."""
+    matrices = {"W_Q": of.W_Q, "W_K": of.W_K, "W_V": of.W_V, "W_O": of.W_O}
+    drawn = [small(matrix if name != "W_O" else matrix.T) for name, matrix in matrices.items()]
+    names = [f"{name}{'ᵀ' if name == 'W_O' else ''}, norm {_norm(matrix)}" for name, matrix in matrices.items()]
+    d_model, d_head = map(range, of.W_Q.shape)
+    axes = [str(place) for place in d_model], [str(place) for place in d_head]
+    figure = side_by_side(drawn, names, *axes, across=4, scale="signed", line_height=320)
+    rows = [
+        (text(name), text("{} × {}".format(*matrix.shape)), _norm(matrix), text(number(float(np.abs(matrix).max()))))
+        for name, matrix in matrices.items()
+    ]
+    words = f"{of.W_Q.shape[0]} → {of.W_Q.shape[1]} → {of.W_O.shape[1]} dimensions, key head {of.key_head}"
+    return _picture(figure, words, table(("", "shape", "norm", "largest"), rows))
+
+
+def ledger(of: Ledger) -> Bundle:
+    steps = [
+        (f"q · k, sum of {len(of.products)} products", of.raw),
+        (f"× scale {number(of.scale)}", of.scaled),
+        *([("soft cap", of.capped)] if of.capped != of.scaled else []),
+        *([("+ bias", of.capped + of.bias)] if of.bias else []),
+        ("+ mask", of.masked),
+        (f"− row maximum {number(of.row_maximum)}", of.shifted),
+        ("e to that power", of.exponential),
+        (f"÷ row sum {number(of.row_sum)} = weight", of.weight),
+        ("length of value", np.linalg.norm(of.value)),
+        ("length of weight × value", np.linalg.norm(of.contribution)),
+    ]
+    rows = [(text(step), text(number(float(value)))) for step, value in steps]
+    return {"text/html": table((text(f"query {of.query} → key {of.key}"), ""), rows)}
+
+
+def certificate(of: certifying.Certificate) -> Bundle:
+    rows = [
+        ("Agrees with the model", "holds" if of.holds else "does not hold"),
+        ("model", f"{of.model}, {of.dtype}"),
+        ("revision", of.revision),
+        ("numbers compared", f"{of.cells:,}"),
+        ("largest difference", f"{of.difference:.3g}"),
+        ("in units of rounding", f"{of.rounding:.2f}, at most {certifying.ALLOWED_ROUNDING:g} allowed"),
+        ("queries left out", f"{of.left_out}"),
+        ("scale", number(of.scale)),
+        ("mask", of.mask),
+    ]
+    return {"text/html": table((), [(text(name), text(value)) for name, value in rows])}
+
+
+def capture(of: captures.Capture) -> Bundle:
+    rows = [(text("model"), text(of.model.name)), *_texts(of)]
+    rows += [(text(kind), text(f"{of.layers(kind)} layers × {of.heads(kind)} heads")) for kind in of.kinds]
+    if of.edits:
+        rows.append((text("edits"), text(of.edits)))
+    if of.logits is not None:
+        following = " ".join(f"{token(word)} {share:.1%}" for word, share in of.next_tokens(NEXT))
+        rows.append((text("next token"), following))
+    return {"text/html": table((), rows)}
+
+
+def weights_only(of: exposed.WeightsOnly) -> Bundle:
+    heads = text(f"{of.layers()} layers × {of.heads()} heads, only their weights")
+    rows = [(text("model"), text(of.model.name)), _text(of.tokens()[0], "tokens"), (text(of.kinds[0]), heads)]
+    return {"text/html": table((), rows)}
+
+
+def model(of: models.Model) -> Bundle:
+    calls = of.attention_calls
+    rows = [
+        ("model", of.name),
+        ("network", f"{type(of.network).__name__}, {sum(p.numel() for p in of.network.parameters()):,} parameters"),
+        ("revision", of.revision),
+        ("precision", of.dtype),
+        ("attention", "only its weights" if calls is None else f"{calls} layers"),
+        (
+            "reads",
+            "images" if of.reads_images else f"texts of up to {of.max_tokens:,} tokens" if of.max_tokens else "texts",
+        ),
+    ]
+    return {"text/html": table((), [(text(name), text(value)) for name, value in rows])}
+
+
+def _norm(matrix: NDArray[np.floating]) -> str:
+    """The Frobenius norm."""
+    return number(float(np.linalg.norm(matrix)))
+
+
+def _texts(of: captures.Capture) -> list[tuple[str, str]]:
+    """What was read, and what a decoder has written."""
+    if of.grid is not None:
+        return [(text("read"), text("{} × {} patches".format(*of.grid)))]
+    read = _text(of.tokens(of.kinds[0])[0], "tokens")
+    return [read, _text(of.tokens("decoder")[0], "written")] if "decoder" in of.calls else [read]
+
+
+def _text(tokens: tuple[str, ...], what: str) -> tuple[str, str]:
+    further = f" … {len(tokens) - NAMED:,} more" if len(tokens) > NAMED else ""
+    return text(f"{len(tokens):,} {what}"), " ".join(map(token, tokens[:NAMED])) + further
+
+
+def _picture(figure: go.Figure, words: str, instead: str) -> Bundle:
+    """The figure with a line above it, and for whoever cannot draw it the same line above a table."""
+    layout: Any = figure.layout
+    title = {"text": text(words), "font": {"size": 13}, "x": 0.01, "y": 1, "yanchor": "top", "pad": {"t": 8}}
+    figure.update_layout(title=title, margin_t=(layout.margin.t or 0) + TITLE, height=layout.height + TITLE)
+    drawn = plotly.io.renderers["plotly_mimetype"].to_mimebundle(figure.to_dict())
+    return {**drawn, "text/html": f"<div>{text(words)}</div>{instead}"}

@@ -1,0 +1,80 @@
+"""The pictures of the pages as Plotly figures, for a notebook or a paper."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+from numpy.typing import ArrayLike, NDArray
+
+from ..attention.head import Head
+from ..attention.stages import BY_KEY
+from ..attention.trace import AttentionTrace
+from ..errors import InputError
+from ..figures import atlas, stages
+
+Tokens = tuple[Sequence[str], Sequence[str]]
+LEGIBLE = 30  # pixels of a row of heads
+
+
+def stage_figure(
+    trace: AttentionTrace | Head,
+    stage: str = "weights",
+    *,
+    tokens: Tokens | None = None,
+    cell: tuple[int, int] | None = None,
+) -> go.Figure:
+    """One stage of a head as a heatmap, as the page "Step by step" draws it.
+
+    trace   of a text of any length also a `Head`, from `capture.head(layer, head)`, which needs less memory
+    stage   "query", "key", "value", "raw", "scaled", "mask", "masked", "weights" or "output"
+    tokens  (query tokens, key tokens), from `capture.tokens(kind)`; None: positions
+    cell    the (query, key) that is framed; None: the strongest pair, with which the page opens
+
+    Beyond 256 queries or keys each drawn cell is the strongest of several. Raises InputError for a stage or a cell that is not
+    there, and for tokens that do not fit.
+    """
+    if stage not in BY_KEY:
+        raise InputError(f"There is no stage {stage!r}. Choose one of: {', '.join(BY_KEY)}.", field="stage")
+    head = trace if isinstance(trace, Head) else Head.of(trace)
+    query_tokens, key_tokens = tokens or (None, None)
+    for name, given, count in zip(("query", "key"), (query_tokens, key_tokens), head.shape, strict=True):
+        if given is not None and len(given) != count:
+            raise InputError(
+                f"There are {len(given)} {name} tokens for {count}; give (query tokens, key tokens), one for each.",
+                field="tokens",
+            )
+    overview = head.overview()
+    if cell is None:
+        cell = head.strongest(overview)
+    else:
+        head.explain(*cell)  # raises where there is no such cell
+    return stages.stage_figure(BY_KEY[stage], overview.stages, query_tokens, key_tokens, pin=cell)
+
+
+def heads_figure(values: pd.DataFrame | ArrayLike, name: str, *, head: tuple[int, int] | None = None) -> go.Figure:
+    """One number of every head as a grid of layers and heads, as the page "Heads" draws it.
+
+    values  a table with the columns layer, head and `name`, such as `head_metrics` and `head_effects` give; or [layers, heads],
+            such as `match_heads` gives
+    name    the column, and what the number is called
+    head    (layer, head) that is framed; None: the one whose number is farthest from 0
+
+    Numbers below 0 give a scale of two colours that meet at 0. Raises InputError for a column that is not there.
+    """
+    grid = _grid(values, name) if isinstance(values, pd.DataFrame) else np.asarray(values, dtype=np.float64)
+    if head is None:
+        place = np.unravel_index(np.nan_to_num(np.abs(grid)).argmax(), grid.shape)
+        head = int(place[0]), int(place[1])
+    signed = bool((np.nan_to_num(grid) < 0).any())
+    height = max(400, min(LEGIBLE * len(grid), 900))
+    return atlas.metric_grid(grid, name, signed=signed, chosen=head, left_out=None, height=height)
+
+
+def _grid(table: pd.DataFrame, column: str) -> NDArray[np.float64]:
+    if missing := [name for name in ("layer", "head", column) if name not in table]:
+        there = ", ".join(map(str, table.columns))
+        raise InputError(f"The table has no column {missing[0]!r}, only: {there}.", field="name")
+    return table.pivot(index="layer", columns="head", values=column).to_numpy(dtype=np.float64)

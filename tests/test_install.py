@@ -1,0 +1,75 @@
+"""`pip install .`: what lands in an environment, what it asks for, and whether README's lines run there from another folder."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sysconfig
+import tomllib
+import venv
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import core
+from check import pip_command
+from tests.source_files import ROOT, python_files
+from tests.test_requirements import APP, imported_in, pins, text
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def test_it_asks_for_what_core_imports_from_the_tested_version_to_the_next_large_one() -> None:
+    tested = pins(text(APP))
+    wanted = {f"{name}>={tested[name]},<{int(tested[name].split('.')[0]) + 1}" for name in imported_in("core")}
+    assert set(PROJECT["project"]["dependencies"]) == wanted
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Python of an environment outside the repository into which Headlight was installed, and nothing else: what it needs is
+    found where these tests find it."""
+    folder = tmp_path_factory.mktemp("installed")
+    source = folder / "source"  # a build leaves files beside what it builds
+    source.mkdir()
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    shutil.copytree(ROOT / "core", source / "core", ignore=shutil.ignore_patterns("__pycache__"))
+    builder = venv.EnvBuilder(symlinks=os.name != "nt")
+    builder.create(folder / "venv")
+    python = builder.ensure_directories(folder / "venv").env_exe
+    site = Path(run(python, "import sysconfig; print(sysconfig.get_path('purelib'))", folder).strip())
+    (site / "found_there.pth").write_text(sysconfig.get_path("purelib"))
+    install = [*pip_command(python), "install", "--no-deps", "--no-index", "--no-build-isolation", str(source)]
+    done = subprocess.run(install, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    yield python
+    shutil.rmtree(folder)
+
+
+def run(python: str, program: str, folder: Path) -> str:
+    done = subprocess.run([python, "-c", program], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_all_of_core_lands_under_the_name_headlight_and_nothing_else(python: str, tmp_path: Path) -> None:
+    files = run(python, "from importlib.metadata import files; print(*files('headlight'), sep='\\n')", tmp_path).split()
+    dist_info = f"headlight-{core.__version__}.dist-info"
+    installed = {Path(file) for file in files if "__pycache__" not in file and not file.startswith(dist_info)}
+    ours = {Path("headlight") / path.relative_to("core") for path in python_files("core")}
+    assert installed == ours | {Path("headlight/__init__.pyi"), Path("headlight/py.typed")}
+    assert f"{dist_info}/METADATA" in files
+
+
+def test_the_lines_of_the_readme_run_from_another_folder(python: str, tmp_path: Path) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (lines,) = re.findall(r"```python\n(.+?)```", readme, re.DOTALL)
+    asked = "import headlight; print(headlight.__version__, headlight.__file__, passed.next_tokens(1)[0][0], sep='|')"
+    version, file, token = run(python, f"{lines}\n{asked}", tmp_path).strip().split("|")
+    assert version == core.__version__
+    assert Path(file).is_relative_to(Path(python).parent.parent)
+    assert token == " Paris"

@@ -1,0 +1,85 @@
+"""The notebooks run from the first cell to the last, in a kernel of their own, and what is computed there shows itself."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import numpy as np
+import pytest
+from nbclient import NotebookClient
+from numpy.typing import NDArray
+
+from core import attend, capture
+from tests.browser.driver import Picture
+from tests.source_files import ROOT
+
+FOLDER = ROOT / "notebooks"
+FIGURE = "application/vnd.plotly.v1+json"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Kernels import core under the name that it is installed under, and wait for no network."""
+    folder = tmp_path_factory.mktemp("installed")
+    (folder / "headlight").symlink_to(ROOT / "core")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(folder))
+        patch.setenv("PLOTLY_RENDERER", "plotly_mimetype")  # figures without four megabytes of plotly.js
+        patch.setenv("OMP_NUM_THREADS", os.environ.get("OMP_NUM_THREADS", "1"))
+        yield
+
+
+def outputs_of(name: str, folder: Path) -> dict[str, dict[str, Any]]:
+    """Runs a notebook; gives what each cell shows, by the cell's last line."""
+    notebook = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)
+    NotebookClient(notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": folder}}).execute()
+    return {
+        cell.source.splitlines()[-1]: output.data
+        for cell in notebook.cells
+        if cell.cell_type == "code"
+        for output in cell.outputs
+        if "data" in output
+    }
+
+
+def drawn(figure: dict[str, Any]) -> NDArray:
+    """The numbers of a heatmap, NaN where masked."""
+    return Picture(figure["data"], figure["layout"]).values
+
+
+def test_attention_by_hand(tmp_path: Path) -> None:
+    shown = outputs_of("attention_by_hand", tmp_path)
+    query, key, value = [[1, 0], [0, 1], [1, 1]], [[1, 0], [0, 1], [1, 1], [-1, 1]], [[1, 0], [0, 1], [2, 2], [0, 3]]
+    trace = attend(query, key, value)
+    assert np.allclose(drawn(shown["trace"][FIGURE]), trace.weights)
+    assert "3 queries × 4 keys, d_k 2, d_v 2" in shown["trace"][FIGURE]["layout"]["title"]["text"]
+    assert shown["trace"]["text/plain"] == repr(trace)
+    assert "0.156, 0.094, 0.698, 0.052" in shown["softmax(scores).round(3)"]["text/plain"]
+    causal = drawn(shown['stage_figure(causal, "weights")'][FIGURE])
+    assert np.array_equal(np.isnan(causal), ~np.tri(3, 4, dtype=bool))
+
+
+def test_a_real_head(tmp_path: Path, smollm) -> None:
+    shown = outputs_of("a_real_head", tmp_path)
+    passed = capture(smollm, "The capital of France is")
+    assert "<code>·France</code>" in shown["passed"]["text/html"]
+    assert ">holds<" in shown["passed.certificate(layer=23, head=4)"]["text/html"]
+    figure = shown['stage_figure(trace, "weights", tokens=passed.tokens())'][FIGURE]
+    trace = passed.trace(23, 4)
+    assert np.allclose(drawn(figure), np.where(trace.mask, trace.weights, np.nan), equal_nan=True)
+    assert figure["layout"]["yaxis"]["ticktext"] == ["The", "·capital", "·of", "<b>·France</b>", "·is"]
+    before, after = ast.literal_eval(shown["dict(passed.next_tokens(3)), dict(edited.next_tokens(3))"]["text/plain"])
+    assert before[" Paris"] == pytest.approx(0.772, abs=0.001)
+    assert after[" Paris"] == pytest.approx(0.141, abs=0.001)
+    assert drawn(shown['heads_figure(effects, "effect")'][FIGURE]).shape == (30, 9)
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.ipynb")), ids=lambda path: path.stem)
+def test_notebooks_are_kept_without_their_outputs(path: Path) -> None:
+    cells = nbformat.read(path, as_version=4).cells
+    assert not [cell.source for cell in cells if cell.cell_type == "code" and (cell.outputs or cell.execution_count)]

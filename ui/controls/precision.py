@@ -1,0 +1,41 @@
+"""In which precision a model runs, and on which device: a popover beside its name, which says what is chosen."""
+
+from __future__ import annotations
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from core import Model
+from core.models.devices import devices
+from core.models.sizes import gigabytes
+from ui import links, state
+from ui.controls.menu import menu
+from ui.markdown import plain
+
+DTYPES = {dtype: dtype for dtype in ("float32", "bfloat16", "float16")}
+WORDS = {"cpu": "CPU", "cuda": "GPU", "mps": "Apple GPU"}
+PRECISION, DEVICE = "Precision", "Device"
+
+
+def choose_precision() -> tuple[str, str, DeltaGenerator]:
+    """(dtype, device, the place for `show_size`)."""
+    there = {device: WORDS.get(device, device.replace("cuda:", "GPU ")) for device in devices()}
+    dtype = links.chosen(state.DTYPE, DTYPES, opening="float32", what=PRECISION)
+    device = links.chosen(state.DEVICE, there, opening="cpu", what=DEVICE)
+    label = dtype if device == "cpu" else f"{dtype}, {there[device]}"
+    with st.popover(label, type="tertiary", help="Precision and device"):  # the menus are there, open or not
+        menu(PRECISION, state.DTYPE, DTYPES, look="buttons")
+        if len(there) > 1:
+            menu(DEVICE, state.DEVICE, there, look="buttons")
+        return dtype, device, st.container()
+
+
+def show_size(place: DeltaGenerator, model: Model) -> None:
+    """What the model needs in each precision, from the headers of its files."""
+    if model.size is None:
+        return
+    whole, half = (gigabytes(model.size.needed(dtype)) for dtype in ("float32", "bfloat16"))
+    place.caption(
+        plain(f"{model.name} needs {whole} of memory in float32, {half} in bfloat16 or float16.")
+        + " In half precision the model rounds its numbers, and so gives others; its heads are traced in float32."
+    )

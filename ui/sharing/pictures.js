@@ -1,0 +1,28 @@
+// Draws the figure that the page hands over once more, out of sight, and gives it to the browser as a file.
+let asked = null;
+const plotly = (address) => (asked ??= new Promise((resolve, reject) => {
+    if (window.Plotly?.downloadImage) return resolve(window.Plotly);
+    const script = document.createElement("script");
+    script.src = new URL(address, document.baseURI);
+    script.onload = () => resolve(window.Plotly);
+    script.onerror = () => { asked = null; reject(new Error("the script that draws could not be loaded")); };
+    document.head.append(script);
+}));
+export default function ({ parentElement, data }) {
+    const said = parentElement.querySelector(".said");
+    const save = async (format) => {
+        said.textContent = "Drawing …";
+        try {
+            const figure = JSON.parse(data.figure);
+            const { width, height } = figure.layout;
+            // Plotly counts the pixels of a PNG twice over in each direction; an SVG has none.
+            const scale = format === "png" ? 2 : 1;
+            const filename = data.name;
+            await (await plotly(data.script)).downloadImage(figure, { format, width, height, scale, filename });
+            said.textContent = "";
+        } catch (error) {
+            said.textContent = `This picture could not be drawn: ${error.message}`;
+        }
+    };
+    for (const button of parentElement.querySelectorAll("button")) button.onclick = () => save(button.dataset.format);
+}

@@ -1,0 +1,140 @@
+"""Taking one picture of a page away: as SVG, PNG or HTML, and its numbers as CSV and NPZ."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import streamlit as st
+from streamlit.components.v2 import component
+
+from core.exporting.about import About
+from core.exporting.pictures import GROUNDS, portrait, to_html
+from core.exporting.tables import MAX_CSV_CELLS, MAX_NPZ_CELLS, Table, tables_of, to_csv, to_npz
+from ui import state
+from ui.markdown import plain
+from ui.sharing import plotly_js
+from ui.sharing.provenance import about, file_name, lines
+from ui.shown import Numbers, Picture, Shown
+
+_HERE = Path(__file__)
+_SAVE = component(
+    "headlight_pictures",
+    html='<div class="row"><button data-format="svg">SVG</button><button data-format="png">PNG</button></div>'
+    '<div class="said" role="status"></div>',
+    css=_HERE.with_suffix(".css").read_text(encoding="utf-8"),
+    js=_HERE.with_suffix(".js").read_text(encoding="utf-8"),
+)
+GROUND_NAMES = {"light": "White", "dark": "Dark"}
+_UNFINISHED = re.compile(r"(.+) \d+")  # of a picture that was drawn while its numbers came
+
+
+def show_pictures(shown: Shown) -> None:
+    """The choice of a picture, and its files; nothing of these is made before somebody asks for it."""
+    pictures = offered(shown)
+    if pictures:
+        _show_picture(shown, pictures)
+    else:
+        st.caption("There is no picture on this page now.")
+    if shown.lists:
+        _show_lists(shown)
+
+
+def offered(shown: Shown) -> dict[str, Picture]:
+    """The pictures by their names, those of queries and keys first, otherwise in the order of the page."""
+    finished = {
+        name: picture
+        for name, picture in shown.pictures.items()
+        if not ((match := _UNFINISHED.fullmatch(name)) and match[1] in shown.pictures)
+    }
+    return dict(sorted(finished.items(), key=lambda item: not _is_large(item[1])))
+
+
+def _is_large(picture: Picture) -> bool:
+    meta = picture.figure.layout.meta or {}
+    return isinstance(meta, dict) and meta.get("rows") in ("query", "key")
+
+
+def _show_picture(shown: Shown, pictures: dict[str, Picture]) -> None:
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        name = st.selectbox(
+            "Picture", list(pictures), key=state.SHARED_PICTURE, format_func=lambda name: pictures[name].title
+        )
+        ground = st.segmented_control(
+            "Background",
+            list(GROUND_NAMES),
+            default="light",
+            key=state.GROUND,
+            format_func=GROUND_NAMES.__getitem__,
+            required=True,
+        )
+    picture, known = pictures[name], about(shown)
+    numbers = picture.numbers or Numbers(0, partial(tables_of, picture.figure))
+    known = {"figure": picture.title} | known | dict(numbers.about)
+    figure = portrait(picture.figure, picture.title, lines(known), GROUNDS[ground])
+    data = {"figure": figure.to_json(), "name": file_name(known, picture.title), "script": plotly_js.ADDRESS}
+    with st.container(horizontal=True):
+        _SAVE(key=state.SAVE_PICTURE, data=data, width="content")
+        page = partial(to_html, figure, picture.title, known)
+        _download("HTML", page, file_name(known, picture.title, ".html"), "text/html")
+        _offer_numbers(numbers, known, picture.title)
+    what = "" if picture.numbers is not None else f" {_what_is_drawn(picture)}"
+    st.caption(
+        plain(
+            f"Pictures carry title, model, head and text; the HTML page opens without a network. CSV and NPZ "
+            f"hold numbers.{what}"
+        )
+    )
+
+
+def _what_is_drawn(picture: Picture) -> str:
+    meta = picture.figure.layout.meta
+    block = (meta.get("row_block", 1), meta.get("column_block", 1)) if isinstance(meta, dict) else (1, 1)
+    if block == (1, 1):
+        return "They are those that the picture draws."
+    return f"They are those that the picture draws: each is the strongest of {block[0]} × {block[1]}."
+
+
+def _show_lists(shown: Shown) -> None:
+    name = st.selectbox("Further numbers", list(shown.lists), key=state.SHARED_LIST)
+    numbers = shown.lists[name]
+    with st.container(horizontal=True):
+        _offer_numbers(numbers, {"numbers of": name} | about(shown) | dict(numbers.about), name)
+
+
+def _offer_numbers(numbers: Numbers, known: About, title: str) -> None:
+    for label, ending, kind, write, most in (
+        ("CSV", ".csv", "text/csv", to_csv, MAX_CSV_CELLS),
+        ("NPZ", ".npz", "application/octet-stream", to_npz, MAX_NPZ_CELLS),
+    ):
+        fits = numbers.cells <= most
+        too_large = f"{numbers.cells:,} numbers; {label} takes {most:,}."
+        _download(
+            label,
+            partial(_made, write, numbers, known),
+            file_name(known, title, ending),
+            kind,
+            help=None if fits else too_large,
+            disabled=not fits,
+        )
+
+
+def _made(write: Callable[[tuple[Table, ...], About], str | bytes], numbers: Numbers, known: About) -> str | bytes:
+    return write(numbers.make(), known)
+
+
+def _download(
+    label: str,
+    make: Callable[[], str | bytes],
+    name: str,
+    kind: str,
+    *,
+    help: str | None = None,
+    disabled: bool = False,
+) -> None:
+    """A button whose file is made when it is pressed."""
+    st.download_button(
+        label, make, name, kind, key=state.download(name), on_click="ignore", help=help, disabled=disabled
+    )

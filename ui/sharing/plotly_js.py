@@ -1,0 +1,21 @@
+"""plotly.js from this server, for those who take a picture away: the copy that draws the pages cannot be asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import plotly
+from starlette.responses import FileResponse
+from starlette.routing import Route
+
+SCRIPT = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
+ADDRESS = (
+    f"sharing/plotly-{plotly.__version__}.min.js"  # another version is another file: a browser may keep each for good
+)
+
+
+def _script(_: object) -> FileResponse:
+    return FileResponse(SCRIPT, media_type="text/javascript", headers={"Cache-Control": "public, max-age=31536000"})
+
+
+ROUTE = Route(f"/{ADDRESS}", _script)

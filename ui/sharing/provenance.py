@@ -1,0 +1,60 @@
+"""Where the numbers of a page come from, in words, for whatever takes them away."""
+
+from __future__ import annotations
+
+import re
+
+from core.capturing.edit_lines import lines_of
+from core.exporting.about import About, now, versions
+from ui import stores
+from ui.shown import Shown
+
+_UNFIT = re.compile(r"[^A-Za-z0-9.]+")
+
+
+def about(shown: Shown) -> dict[str, str]:
+    """The page, the model with revision and dtype, the head as text, what was read, what was changed, versions and date."""
+    found = {"page": shown.title}
+    if shown.of is not None:
+        found |= _of_model(shown.of)
+    elif shown.head is not None:
+        kept = shown.head()
+        found["numbers"] = kept.says
+        if kept.origin is not None:
+            origin = kept.origin
+            found |= {"model": origin.name, "revision": origin.revision, "dtype": origin.dtype}
+            found |= _place(origin.kind, origin.layer, origin.head)
+    return found | {f"version of {name}": version for name, version in versions().items()} | {"date": now()}
+
+
+def _of_model(of: stores.HeadRequest) -> dict[str, str]:
+    text, model = of.text, stores.model(of.text.model)
+    found = {"model": model.name, "revision": model.revision, "dtype": model.dtype}
+    found |= _place(of.kind, of.layer, of.head)
+    found |= {"text": text.text} if text.image is None else {"image": "as uploaded"}
+    found |= {"second text": text.pair} if text.pair else {}
+    found |= {"written by the decoder": text.target} if text.target else {}
+    found |= {"cut to": f"{text.keep} tokens"} if text.keep is not None else {}
+    found |= {"changes": "; ".join(lines_of(text.edits))} if text.edits else {}
+    return found
+
+
+def _place(kind: str, layer: int, head: int) -> dict[str, str]:
+    return {"attention": kind, "layer": str(layer), "head": str(head), "layer.head": f"{layer}.{head}"}
+
+
+def lines(about: About) -> list[str]:
+    """What of it stands in a picture."""
+    model = [about["model"], f"layer {about['layer']}, head {about['head']}"] if "model" in about else [about["page"]]
+    details = [about[name] for name in ("dtype", "revision") if name in about]
+    said = [" · ".join([*model, *(detail[:24] for detail in details)])]
+    if "numbers" in about:
+        said.append(about["numbers"])
+    said += [f"{name.capitalize()}: {about[name]}" for name in ("text", "second text", "changes") if name in about]
+    return said
+
+
+def file_name(about: About, what: str, ending: str = "") -> str:
+    """A name for a file that any system takes: what it is, of which model and head."""
+    words = [what, about.get("model", about["page"]), about.get("layer.head", "")]
+    return "_".join(_UNFIT.sub("-", word).strip("-.")[:40] for word in words if word) + ending

@@ -1,0 +1,163 @@
+"""An exhibit that somebody opens: the same view with the numbers of the file, and beside it the way to the model itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import streamlit as st
+
+from core import InputError
+from core.exporting.exhibit import ENDING, Exhibit, read
+from core.exporting.kept_heads import KeptHead, Origin
+from core.figures.labels import visible
+from ui import lessons, state, stores
+from ui.markdown import plain, show_error
+from ui.progress import following
+from ui.views.certificate import show_certificate
+from ui.views.pictures import show_chart
+from ui.views.scene import run_pass
+from ui.views.tables import table
+
+PAGES = Path(__file__).parents[2] / "pages"
+STEPS = "step_by_step"
+FILES = {name: PAGES / f"{name}.py" for name in (STEPS, "heads", "what_if")} | {
+    name: lessons.file(name) for name in lessons.LESSONS
+}
+LONGEST = 400  # letters of a text in the table
+# Whoever opens a file, or its view on another page, wants what it says and not what the session held there before.
+_HELD = (
+    state.SCALING,
+    state.MASK_SIZE,
+    state.MASK_GRID,
+    state.TEXT,
+    state.PAIR,
+    state.TARGET,
+    state.MODEL,
+    state.TRUNCATE,
+)
+_HELD_PLACES = (state.LAYER, state.HEAD, state.QUERY, state.KEY)
+
+
+def show_opening() -> None:
+    """The field for a file, and what is in the one that is open."""
+    file = st.file_uploader(
+        "Exhibit", type=ENDING, key=state.EXHIBIT_FILE, on_change=_dropped, label_visibility="collapsed"
+    )
+    if file is not None and st.session_state.pop(state.EXHIBIT_IS_NEW, False):
+        try:
+            st.session_state[state.EXHIBIT] = read(file.getvalue())
+        except InputError as error:
+            st.session_state.pop(state.EXHIBIT, None)
+            show_error(error)
+            return
+        exhibit = st.session_state[state.EXHIBIT]
+        if exhibit.page == STEPS and exhibit.heads:
+            _open_steps()
+    if (exhibit := st.session_state.get(state.EXHIBIT)) is not None:
+        _show(exhibit)
+
+
+def _dropped() -> None:
+    st.session_state[state.EXHIBIT_IS_NEW] = True
+
+
+def _open_steps() -> None:
+    """Leave for Step by step, with the file as the source of its numbers and all that its own address said."""
+    exhibit: Exhibit = st.session_state[state.EXHIBIT]
+    said = dict(exhibit.address) if exhibit.page == STEPS else {}
+    _leave(STEPS, {name: list(words) for name, words in said.items()} | {state.SOURCE: ["file"]})
+
+
+def _leave(page: str, address: dict[str, list[str]]) -> None:
+    for key in (*_HELD, *_HELD_PLACES):
+        st.session_state.pop(key, None)
+    st.switch_page(FILES[page], query_params=address)
+
+
+def _show(exhibit: Exhibit) -> None:
+    st.subheader(plain(exhibit.title), anchor=False)
+    st.caption("From a file: every number and picture below is what the file holds.")
+    about, doors = st.columns([7, 5])
+    with about:
+        table(["", ""], [[_cell(name), _cell(text)] for name, text in exhibit.about.items()])
+    with doors:
+        _show_doors(exhibit)
+    for name, kept in exhibit.heads.items():
+        _, certificate = stores.kept_overview(kept)
+        if certificate is not None:
+            st.markdown(f"**{plain(name)}**, computed again from the file")
+            show_certificate(certificate)
+    for number, drawing in enumerate(exhibit.drawings):
+        st.markdown(f"**{plain(drawing.title)}**")
+        show_chart(drawing.figure, f"kept {number}", drawing.alt, title=drawing.title, tools=True)
+
+
+def _cell(text: str) -> str:
+    """Any text in one line of a table, and not more of it than anybody reads there."""
+    return plain(visible(text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"))
+
+
+def _show_doors(exhibit: Exhibit) -> None:
+    """Where one can go on from here."""
+    if exhibit.heads and st.button("Its head, step by step", key=state.OPEN_STEPS, icon=":material/steps:"):
+        _open_steps()
+    kept = next(iter(exhibit.heads.values()), None)
+    if (
+        kept is not None
+        and kept.origin is not None
+        and st.button("Compare with the model", key=state.COMPARE_LIVE, icon=":material/compare:")
+    ):
+        _compare(exhibit, kept, kept.origin)
+    if exhibit.page in FILES and st.button("Open it live", key=state.OPEN_LIVE, icon=":material/play_arrow:"):
+        if (upload := exhibit.uploads.get(state.IMAGE)) is not None:
+            st.session_state[state.SHOWN_IMAGE] = (upload.name, upload.data)
+        _leave(exhibit.page, {name: list(words) for name, words in exhibit.address.items()})
+    if kept is not None and kept.origin is not None:
+        st.caption(plain(f"Both need {kept.origin.name}; what is shown here does not."))
+
+
+def _compare(exhibit: Exhibit, kept: KeptHead, origin: Origin) -> None:
+    """Say whether the model, read anew, still gives the numbers of the file."""
+    try:
+        live = _live(exhibit, kept, origin)
+    except InputError as error:
+        show_error(error)
+        return
+    if live is None:
+        return
+    if live.same_as(kept):
+        st.success("The model gives the same numbers, to the last bit.", icon=":material/verified:")
+    elif live.head.shape != kept.head.shape or live.key_tokens != kept.key_tokens:
+        st.warning("The model now reads other tokens than those in the file.", icon=":material/difference:")
+    else:
+        differs = max(
+            float(abs(one - other).max())
+            for one, other in ((live.head.query, kept.head.query), (live.head.key, kept.head.key))
+        )
+        revision = "" if live.origin == origin else " It is another revision or dtype of the model."
+        st.warning(
+            f"The model now gives other numbers: queries and keys differ by up to {differs:.2g}.{revision}",
+            icon=":material/difference:",
+        )
+
+
+def _live(exhibit: Exhibit, kept: KeptHead, origin: Origin) -> KeptHead | None:
+    """The same head, from the model. Raises InputError where it is not there, or cannot read this."""
+
+    def said(name: str) -> str | None:
+        return next(iter(exhibit.address.get(name, ())), None)
+
+    chosen = stores.ModelChoice(origin.name, origin.dtype)
+    with following(st.empty(), f"Reading {origin.name}") as tell:
+        model = stores.model(chosen, tell)
+    image = exhibit.uploads.get(state.IMAGE) if model.reads_images else None
+    request = stores.TextRequest(
+        chosen,
+        "" if image is not None else said(state.TEXT) or "",
+        said(state.PAIR) if model.takes_pairs else None,
+        said(state.TARGET) if model.is_encoder_decoder else None,
+        keep=len(kept.key_tokens) if said(state.TRUNCATE) else None,
+        image=None if image is None else image.data,
+    )
+    passed = run_pass(request, model, None, False)
+    return None if passed is None else KeptHead.of(passed[1], origin.layer, origin.head, origin.kind)
