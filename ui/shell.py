@@ -10,7 +10,8 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 from core.figures.equation import WIDTH as EQUATION_WIDTH  # noqa: E402
-from ui import lessons, links, presenting, shown, state  # noqa: E402 - only now can it be found
+from ui import lessons, links, presenting, shown, state, stores, visitors  # noqa: E402 - only now can it be found
+from ui.components.cells import read_cells  # noqa: E402
 from ui.components.stage import stage_keys  # noqa: E402
 from ui.sharing.dialog import open_dialog  # noqa: E402
 from ui.views import talking  # noqa: E402
@@ -25,6 +26,7 @@ st.html(
     f".st-key-{state.EQUATION} > * {{ min-width: {EQUATION_WIDTH}px; }}"
     f"{STYLE}{IN_A_FRAME if embedded else ''}</style>"
 )
+visitors.admit()
 GALLERY = st.Page(ROOT / "pages/gallery.py", title="Gallery", icon=":material/gallery_thumbnail:", default=True)
 STEPS = st.Page(ROOT / "pages/step_by_step.py", title="Step by step", icon=":material/steps:")
 HEADS = st.Page(ROOT / "pages/heads.py", title="Heads", icon=":material/apps:")
@@ -63,11 +65,13 @@ wants_to_share = show_actions(
 )
 if going is not None:
     st.stop()  # the browser is on its way, and would be overtaken by this page's address
-page.run()
+with stores.turns.page():
+    page.run()
 if stage is not None:
     at = talking.begin()
     with keys:
         stage_keys(stage, page.url_path, talking.held(), at, rehearsing=talking.is_rehearsing())
 links.write(notes)
+read_cells()
 if wants_to_share:
     open_dialog(on_page)

@@ -27,7 +27,7 @@ def show_actions(page: str, paths: Sequence[str], *, going: tuple[int, str] | No
     page, paths  the path of this page and those of all
     going        where the browser goes from here, see `presenting.go_to`
     """
-    with st.container(key=state.ACTIONS, horizontal=True, width="content"):
+    with st.container(key=state.ACTIONS, horizontal=True, vertical_alignment="center", width="content"):
         browser(page, paths, talking.kept(), talking.found, going)
         if can_present:
             st.button(
