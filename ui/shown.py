@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
@@ -56,6 +56,7 @@ class Shown:
     beside    further heads of models that it shows, by what they are called
     about     what is known of all this already, where it comes from a file
     head      the head that it is about where that is none of a model; it is made when somebody takes it away
+    asked     what its views were asked to show, as the frozen choices and requests that say it
     """
 
     title: str = ""
@@ -66,6 +67,7 @@ class Shown:
     beside: dict[str, stores.HeadRequest] = field(default_factory=dict)
     about: Mapping[str, str] | None = None
     head: Callable[[], KeptHead] | None = None
+    asked: list[Hashable] = field(default_factory=list)
 
 
 _CURRENT: ContextVar[Shown] = ContextVar("shown")

@@ -29,6 +29,7 @@ def about(shown: Shown) -> dict[str, str]:
 def _of_model(of: stores.HeadRequest) -> dict[str, str]:
     text, model = of.text, stores.model(of.text.model)
     found = {"model": model.name, "revision": model.revision, "dtype": model.dtype}
+    found |= {"device": text.model.device} if text.model.device != "cpu" else {}
     found |= _place(of.kind, of.layer, of.head)
     found |= {"text": text.text} if text.image is None else {"image": "as uploaded"}
     found |= {"second text": text.pair} if text.pair else {}
