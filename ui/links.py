@@ -31,7 +31,12 @@ def here() -> dict[str, list[str]]:
 
 def are_of_old_start() -> bool:
     """Whether the start page is asked for something: it has no fields, and was "Step by step" once."""
-    return any(not is_foreign(name) for name in st.query_params)
+    return _ask_for_something()
+
+
+def _ask_for_something() -> bool:
+    """Whether the address says what to show, and not only how."""
+    return any(not is_foreign(name) and name not in state.HOW for name in st.query_params)
 
 
 def is_foreign(name: str) -> bool:
@@ -44,7 +49,7 @@ def are_of_old_heads() -> bool:
     today's says which metric the heads are coloured by, or where the numbers come from."""
     is_first = st.session_state.get(state.PAGE) is None
     names_todays = state.METRIC in st.query_params or state.SOURCE in st.query_params  # see ui/views/head_links.py
-    return is_first and len(st.query_params) > 0 and not names_todays
+    return is_first and _ask_for_something() and not names_todays
 
 
 def read(page: str) -> None:

@@ -54,6 +54,7 @@ class Shown:
     lists     numbers that are no picture, by what a person calls them
     of        the head that the page is about; None where it is about none of a model
     beside    further heads of models that it shows, by what they are called
+    about     what is known of all this already, where it comes from a file
     head      the head that it is about where that is none of a model; it is made when somebody takes it away
     asked     what its views were asked to show, as the frozen choices and requests that say it
     """
@@ -64,6 +65,7 @@ class Shown:
     lists: dict[str, Numbers] = field(default_factory=dict)
     of: stores.HeadRequest | None = None
     beside: dict[str, stores.HeadRequest] = field(default_factory=dict)
+    about: Mapping[str, str] | None = None
     head: Callable[[], KeptHead] | None = None
     asked: list[Hashable] = field(default_factory=list)
 

@@ -24,16 +24,21 @@ ASKED, IN_VAIN, SAID, KNOWN = "asked", "in_vain", "said", "known"
 
 # What can be done with any page
 ACTIONS, SHARE = "actions", "share_page"
+TABLES = "tables"  # whether each picture has a table of its strongest values below it
+HOW = (TABLES,)  # what an address says of any page: how it is shown, not what
 SHARED_PICTURE, SHARED_LIST, GROUND = "shared_picture", "shared_list", "ground"
 SAVE_PICTURE, SAVE_EXHIBIT = "save_picture", "save_exhibit"
 
 # A file that was opened: the field, the file as it was read, and whether it has just been dropped
 EXHIBIT_FILE, EXHIBIT, EXHIBIT_IS_NEW = "exhibit_file", "exhibit", "exhibit_is_new"
 OPEN_STEPS, COMPARE_LIVE, OPEN_LIVE = "open_steps", "compare_live", "open_live"
-TABLES = "tables"  # whether each picture has a table of its strongest values below it
+
+# A host that is full
+TRY_AGAIN = "try_again"
 
 # Clicks and presses
 PIN = "pin"  # the click listener
+CELL_READER = "cells_by_keys"
 PINNED_BLOCK = "pinned_block"  # a click on a pooled picture, until the page has looked for its strongest cell
 TOKEN_VIEW, ARROWS = "token_view", "arrows"
 PRESSES = "presses"  # of arrow keys that the page has seen

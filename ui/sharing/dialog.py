@@ -19,7 +19,8 @@ def open_dialog(shown: Shown) -> None:
 def _dialog(shown: Shown) -> None:
     st.markdown("**A picture and its numbers**")
     show_pictures(shown)
-    st.markdown("**All of this view**")
-    show_exhibit(shown)
+    if shown.about is None or shown.head is not None:  # what a file shows, that file holds
+        st.markdown("**All of this view**")
+        show_exhibit(shown)
     st.markdown("**As Python**")
     show_as_python(shown)

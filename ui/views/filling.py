@@ -57,7 +57,7 @@ def fill_grid(
             numbers=of_grid(_whole(growing.values, shape), label),
         )
 
-    fill(growing, job, what, draw)
+    fill(growing, job, what, draw, seconds=stores.reading_seconds(real.capture))
     values = _whole(growing.values, shape)
     with st.container():
         if growing.done:
