@@ -66,10 +66,10 @@ def read(page: str) -> None:
     arrives = st.session_state.get(state.PAGE) != page
     context = get_script_run_ctx()
     goes_back = context is not None and context.is_history_navigation
-    version = _take_version()
-    if version is not None:
-        _forget_choices()
-    if arrives or goes_back or version is not None:
+    if arrives or goes_back:
+        version = st.query_params.get(state.VERSION)
+        if version is not None:
+            _forget_choices()
         left_out = st.session_state.get(state.KNOWN, ()) if goes_back else ()  # back then they were as they open
         st.session_state[state.ASKED] = {key: [] for key in left_out} | here() | _asked_cell()
         st.session_state[state.IN_VAIN] = {}
@@ -77,14 +77,6 @@ def read(page: str) -> None:
         _check_version(version)
         _check_names()
     st.session_state[state.SAID] = {state.CELL: []}  # it is said by two fields from here on
-
-
-def _take_version() -> str | None:
-    """The version that the address names. From then on the address follows the page, and needs none."""
-    version = st.query_params.get(state.VERSION)
-    if version is not None:
-        del st.query_params[state.VERSION]
-    return version
 
 
 def _forget_choices() -> None:
