@@ -43,7 +43,12 @@ def lasting(address: Mapping[str, Any]) -> dict[str, Any]:
 
 def are_of_old_start() -> bool:
     """Whether the start page is asked for something: it has no fields, and was "Step by step" once."""
-    return any(name != state.VERSION and not is_foreign(name) for name in st.query_params)
+    return _ask_for_something()
+
+
+def _ask_for_something() -> bool:
+    """Whether the address says what to show, and not only how."""
+    return any(not is_foreign(name) and name not in state.HOW for name in st.query_params)
 
 
 def is_foreign(name: str) -> bool:
@@ -55,9 +60,8 @@ def are_of_old_heads() -> bool:
     """Whether somebody has come by a link to what was the page "Heads" when that showed the stages of one head: a link of
     today's says which metric the heads are coloured by, or where the numbers come from."""
     is_first = st.session_state.get(state.PAGE) is None
-    asked_for = [name for name in st.query_params if not is_foreign(name)]
-    names_todays = {state.METRIC, state.SOURCE, state.VERSION} & set(asked_for)  # see ui/views/head_links.py
-    return is_first and len(asked_for) > 0 and not names_todays
+    names_todays = any(name in st.query_params for name in (state.METRIC, state.SOURCE, state.VERSION))
+    return is_first and _ask_for_something() and not names_todays  # see ui/views/head_links.py
 
 
 def read(page: str) -> None:
@@ -81,7 +85,7 @@ def read(page: str) -> None:
 
 def _forget_choices() -> None:
     """All that was chosen in this session in fields that an address can name."""
-    for key in state.IN_ADDRESS & {str(key) for key in st.session_state}:
+    for key in state.IN_ADDRESS.difference(state.HOW) & {str(key) for key in st.session_state}:
         del st.session_state[key]
 
 

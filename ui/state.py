@@ -22,23 +22,28 @@ START = ""  # what stands there for the first page
 # The address: what it asks for and nobody has read yet, what of that is not there, what the page says, whatever it has
 # said, and whether what fields took of it has still to be looked at
 ASKED, IN_VAIN, SAID, KNOWN, UNCHECKED = "asked", "in_vain", "said", "known", "unchecked"
-VERSION = "version"  # of an address that says all
 
 # The start page: all cards, and what each of their names begins with
 CARDS, CARD = "cards", "card"
 
 # What can be done with any page
 ACTIONS, SHARE = "actions", "share_page"
+TABLES = "tables"  # whether each picture has a table of its strongest values below it
+VERSION = "version"  # of an address that says all
+HOW = (TABLES, VERSION)  # what an address says of any page: how it is shown, not what
 SHARED_PICTURE, SHARED_LIST, GROUND = "shared_picture", "shared_list", "ground"
 SAVE_PICTURE, SAVE_EXHIBIT, COPY_LINK = "save_picture", "save_exhibit", "copy_link"
 
 # A file that was opened: the field, the file as it was read, and whether it has just been dropped
 EXHIBIT_FILE, EXHIBIT, EXHIBIT_IS_NEW = "exhibit_file", "exhibit", "exhibit_is_new"
 OPEN_STEPS, COMPARE_LIVE, OPEN_LIVE = "open_steps", "compare_live", "open_live"
-TABLES = "tables"  # whether each picture has a table of its strongest values below it
+
+# A host that is full
+TRY_AGAIN = "try_again"
 
 # Clicks and presses
 PIN = "pin"  # the click listener
+CELL_READER = "cells_by_keys"
 PINNED_BLOCK = "pinned_block"  # a click on a pooled picture, until the page has looked for its strongest cell
 TOKEN_VIEW, ARROWS = "token_view", "arrows"
 PRESSES = "presses"  # of arrow keys that the page has seen
@@ -154,7 +159,7 @@ IN_ADDRESS = frozenset(
         *(PE_FROM, BOTH_LATER, ROTARY_BASE, BIAS_KIND, ALIBI_HEADS, ALIBI_HEAD, VECTOR_SIZE, LENGTH, GAIN, FORGET),
         *(WITHOUT_FIRST, EXAMPLE),
         *OWN.values(),
-        *(EDITS, CELL, VERSION),
+        *(DTYPE, DEVICE, EDITS, CELL, *HOW),
     )
 )
 

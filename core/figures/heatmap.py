@@ -180,6 +180,7 @@ def pooled_heatmap(
             "column_block": drawn.column_block,
             "row_from": rows.start,
             "column_from": columns.start,
+            "empty": forbidden_name if on_grey else "no number",
         },
     }
     return go.Figure(traces, layout)

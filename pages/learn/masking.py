@@ -93,7 +93,7 @@ def nothing_left(part: Part) -> None:
         show_weights(trace, tokens, tokens, "left", 270)
         st.markdown("The weights of query 0, which may look at nothing:")
         table(
-            ["", *map(plain, tokens), "sum"],
+            ["way", *map(plain, tokens), "sum"],
             [[way, *numbers(weights[0]), *numbers([weights[0].sum()])] for way, weights in ways.items()],
         )
 

@@ -62,7 +62,7 @@ def scores_to_weights(part: Part) -> None:
             )
             show_chart(weights, "weights", "Weights: the exponentials divided by their sum.")
         table(
-            ["", *names, "sum"],
+            ["of each score", *names, "sum"],
             [
                 ["e^score", *numbers(steps.exponentials), f"**{steps.total:,.3f}**"],
                 ["weight", *numbers(steps.weights), f"**{steps.weights.sum():.3f}**"],
@@ -79,7 +79,7 @@ def not_the_same(part: Part) -> None:
         row = scores_knob()
         results = normalised(row)
         table(
-            ["", "adds up to", "length", "smallest"],
+            ["way", "adds up to", "length", "smallest"],
             [[one.name, f"**{one.total:.3f}**", *numbers([one.length, one.values.min()])] for one in results],
         )
     formulas = {"Softmax": "e^s / Σ e^s", "RMS": "s / √(mean of s²)", "Euclidean": "s / √(Σ s²)"}
@@ -104,7 +104,7 @@ def overflow(part: Part) -> None:
     with picture:
         show_chart(_reaches(formats, scores.max()), "overflow", "How far e^x reaches in three number formats.")
         table(
-            ["", *_names(scores), "sum"],
+            ["format", *_names(scores), "sum"],
             [
                 [f"{one.dtype}, {how}", *numbers(weights), *numbers([weights.sum()])]
                 for one in formats

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
+from ui.sharing.as_python import show_as_python
 from ui.sharing.exhibit import show_exhibit
 from ui.sharing.link import show_link
 from ui.sharing.pictures import show_pictures
@@ -21,5 +22,8 @@ def _dialog(shown: Shown) -> None:
     show_link(shown)
     st.markdown("**A picture and its numbers**")
     show_pictures(shown)
-    st.markdown("**All of this view**")
-    show_exhibit(shown)
+    if shown.about is None or shown.head is not None:  # what a file shows, that file holds
+        st.markdown("**All of this view**")
+        show_exhibit(shown)
+    st.markdown("**As Python**")
+    show_as_python(shown)

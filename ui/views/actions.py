@@ -17,7 +17,7 @@ IN_A_FRAME = f".st-key-{state.ACTIONS} {{ display: none; }} .stMainBlockContaine
 
 def show_actions() -> bool:
     """The buttons; gives whether somebody wants to share the page."""
-    with st.container(key=state.ACTIONS, horizontal=True, width="content"):
+    with st.container(key=state.ACTIONS, horizontal=True, vertical_alignment="center", width="content"):
         st.toggle(
             "Tables",
             key=state.TABLES,

@@ -51,8 +51,10 @@ def _text_for_the_theme(figure: go.Figure) -> Iterator[None]:
         yield
         return
     figure.update_layout(font_color=TEXT_ON_DARK)
-    yield
-    figure.update_layout(font_color=None)
+    try:
+        yield
+    finally:  # here a run ends that nobody waits for any more
+        figure.update_layout(font_color=None)
 
 
 def _show_table(figure: go.Figure) -> None:
