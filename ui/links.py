@@ -48,7 +48,7 @@ def are_of_old_start() -> bool:
 
 def _ask_for_something() -> bool:
     """Whether the address says what to show, and not only how."""
-    return any(name != state.VERSION and not is_foreign(name) and name not in state.HOW for name in st.query_params)
+    return any(not is_foreign(name) and name not in state.HOW for name in st.query_params)
 
 
 def is_foreign(name: str) -> bool:
@@ -75,10 +75,10 @@ def read(page: str) -> None:
     """Begin a run of a page: note what its address asks for, if it counts."""
     is_first = st.session_state.get(state.PAGE) is None
     arrives, goes_back = st.session_state.get(state.PAGE) != page, is_going_back()
-    version = _take_version()
-    if version is not None:
-        _forget_choices()
-    if arrives or goes_back or version is not None:
+    if arrives or goes_back:
+        version = st.query_params.get(state.VERSION)
+        if version is not None:
+            _forget_choices()
         left_out = st.session_state.get(state.KNOWN, ()) if goes_back else ()  # back then they were as they open
         st.session_state[state.ASKED] = {key: [] for key in left_out} | here() | _asked_cell()
         st.session_state[state.IN_VAIN] = {}
@@ -88,17 +88,9 @@ def read(page: str) -> None:
     st.session_state[state.SAID] = {state.CELL: []}  # it is said by two fields from here on
 
 
-def _take_version() -> str | None:
-    """The version that the address names. From then on the address follows the page, and needs none."""
-    version = st.query_params.get(state.VERSION)
-    if version is not None:
-        del st.query_params[state.VERSION]
-    return version
-
-
 def _forget_choices() -> None:
     """All that was chosen in this session in fields that an address can name."""
-    for key in state.IN_ADDRESS & {str(key) for key in st.session_state}:
+    for key in state.IN_ADDRESS.difference(state.HOW) & {str(key) for key in st.session_state}:
         del st.session_state[key]
 
 

@@ -22,7 +22,6 @@ START = ""  # what stands there for the first page
 # The address: what it asks for and nobody has read yet, what of that is not there, what the page says, whatever it has
 # said, and whether what fields took of it has still to be looked at
 ASKED, IN_VAIN, SAID, KNOWN, UNCHECKED = "asked", "in_vain", "said", "known", "unchecked"
-VERSION = "version"  # of an address that says all
 
 # The start page: all cards, and what each of their names begins with
 CARDS, CARD = "cards", "card"
@@ -42,7 +41,8 @@ ON_THE_WAY = "on_the_way"  # in an address: to a view of another page, see ui/co
 ADD_TO_TALK, START_TALK, PREPARE_TALK, SAVE_TALK = "add_to_talk", "start_talk", "prepare_talk", "save_talk"
 TALK_FILE, NEW_VIEW, TALK_SAID = "talk_file", "new_view", "talk_said"
 TABLES = "tables"  # whether each picture has a table of its strongest values below it
-HOW = (TABLES, PRESENT, TALK_AT, ON_THE_WAY, SPOT)  # what an address says of any page: how it is shown, not what
+VERSION = "version"  # of an address that says all
+HOW = (TABLES, VERSION, PRESENT, TALK_AT, ON_THE_WAY, SPOT)  # what an address says of any page: how it is shown, not what
 SHARED_PICTURE, SHARED_LIST, GROUND = "shared_picture", "shared_list", "ground"
 SAVE_PICTURE, SAVE_EXHIBIT, COPY_LINK = "save_picture", "save_exhibit", "copy_link"
 
@@ -171,7 +171,7 @@ IN_ADDRESS = frozenset(
         *(PE_FROM, BOTH_LATER, ROTARY_BASE, BIAS_KIND, ALIBI_HEADS, ALIBI_HEAD, VECTOR_SIZE, LENGTH, GAIN, FORGET),
         *(WITHOUT_FIRST, EXAMPLE),
         *OWN.values(),
-        *(EDITS, CELL, VERSION),
+        *(DTYPE, DEVICE, EDITS, CELL, *HOW),
     )
 )
 
