@@ -10,7 +10,7 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 from core.figures.equation import WIDTH as EQUATION_WIDTH  # noqa: E402
-from ui import lessons, links, shown, state  # noqa: E402 - only now can it be found
+from ui import lessons, links, shown, state, stores, visitors  # noqa: E402 - only now can it be found
 from ui.components.cells import read_cells  # noqa: E402
 from ui.sharing.dialog import open_dialog  # noqa: E402
 from ui.views.actions import IN_A_FRAME, STYLE, show_actions  # noqa: E402
@@ -24,6 +24,7 @@ st.html(
     f".st-key-{state.EQUATION} > * {{ min-width: {EQUATION_WIDTH}px; }}"
     f"{STYLE}{IN_A_FRAME if embedded else ''}</style>"
 )
+visitors.admit()
 GALLERY = st.Page(ROOT / "pages/gallery.py", title="Gallery", icon=":material/gallery_thumbnail:", default=True)
 STEPS = st.Page(ROOT / "pages/step_by_step.py", title="Step by step", icon=":material/steps:")
 HEADS = st.Page(ROOT / "pages/heads.py", title="Heads", icon=":material/apps:")
@@ -51,7 +52,8 @@ state.carry_over(page)
 on_page = shown.begin(page.title, page.url_path)
 notes = st.empty()
 wants_to_share = show_actions()
-page.run()
+with stores.turns.page():
+    page.run()
 links.write(notes)
 read_cells()
 if wants_to_share:

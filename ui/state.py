@@ -33,6 +33,9 @@ SAVE_PICTURE, SAVE_EXHIBIT = "save_picture", "save_exhibit"
 EXHIBIT_FILE, EXHIBIT, EXHIBIT_IS_NEW = "exhibit_file", "exhibit", "exhibit_is_new"
 OPEN_STEPS, COMPARE_LIVE, OPEN_LIVE = "open_steps", "compare_live", "open_live"
 
+# A host that is full
+TRY_AGAIN = "try_again"
+
 # Clicks and presses
 PIN = "pin"  # the click listener
 CELL_READER = "cells_by_keys"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from threading import Lock
@@ -22,7 +21,14 @@ from core.attention.pooling import Pooled
 from core.capturing.certifying import Certificate
 from core.capturing.continuing import continued
 from core.capturing.edits import Edits
-from core.capturing.estimates import estimate, in_words, kept_bytes, measuring_operations, reading_operations
+from core.capturing.estimates import (
+    estimate,
+    in_words,
+    kept_bytes,
+    measuring_operations,
+    passing_bytes,
+    reading_operations,
+)
 from core.capturing.layers import missing_layers as layers_without_attention
 from core.capturing.speeds import Run, Speeds
 from core.capturing.weights_only import WeightsOnly, attention_weights
@@ -71,6 +77,10 @@ from core.models.images import read_image
 from core.models.inputs import all_inputs
 from core.models.modules import Kind
 from core.models.projections import head_weights
+from ui import settings
+from ui.allowed import places_of
+from ui.memory import Memory
+from ui.turns import Turns
 
 # --- what is asked for
 
@@ -187,14 +197,13 @@ class ReadAndWritten:
 
 
 class Store:
-    """What has been worked out, the least recently used forgotten first.
+    """What has been worked out, so many small things, the least recently used forgotten first.
 
-    Unlike Streamlit's caches it lets the work show its progress on the page that asked for it. What is larger than all the
-    room there is takes all of it: to hand it over and forget it would mean to work it out again for all that a page shows.
+    Unlike Streamlit's caches it lets the work show its progress on the page that asked for it.
     """
 
-    def __init__(self, max_size: float, size: Callable[[Any], float] = lambda _: 1) -> None:
-        self._found: LRUCache = LRUCache(max_size, getsizeof=lambda found: min(size(found), max_size))
+    def __init__(self, most: int) -> None:
+        self._found: LRUCache = LRUCache(most)
         self._lock = Lock()
 
     def __contains__(self, request: Hashable) -> bool:
@@ -215,8 +224,8 @@ class Store:
 class SharedStore(Store):
     """A store whose work is done once: sessions that ask meanwhile wait for what the first one finds."""
 
-    def __init__(self, max_size: float) -> None:
-        super().__init__(max_size)
+    def __init__(self, most: int) -> None:
+        super().__init__(most)
         self._turns: WeakValueDictionary[Hashable, Lock] = WeakValueDictionary()
 
     def get(self, request: Hashable, work: Callable[[], Any]) -> Any:
@@ -225,6 +234,20 @@ class SharedStore(Store):
             turn = self._turns.setdefault(request, Lock())  # forgotten with the last session that holds it
         with turn:
             return super().get(request, work)
+
+
+class LargeStore:
+    """Large things that have been worked out. All stores of this kind share one memory, whatever is in them."""
+
+    def __init__(self, memory: Memory, name: str) -> None:
+        self._memory, self._name = memory, name
+
+    def __contains__(self, request: Hashable) -> bool:
+        return (self._name, request) in self._memory
+
+    def get(self, request: Hashable, work: Callable[[], Any]) -> Any:
+        """What is known, or what the work gives, which tells its size by `nbytes`. Two sessions may both work."""
+        return self._memory.get((self._name, request), work, lambda found: found.nbytes)
 
 
 class Growing:
@@ -284,11 +307,12 @@ class Growing:
             return True
 
 
-MAX_BYTES = 2 * 2**30  # of all passes that are kept, and so of one
+memory = Memory(settings.current().memory)
+turns = Turns(memory)
 
 models = SharedStore(2)
-passes = Store(MAX_BYTES, lambda capture: capture.nbytes)
-exposed_weights = Store(2**29, lambda weights: weights.nbytes)
+passes = LargeStore(memory, "passes")
+exposed_weights = LargeStore(memory, "weights")
 metrics = Store(16)
 probes = Store(4)
 thumbnail_grids = Store(4)
@@ -300,8 +324,11 @@ likenesses = Store(16)
 random_pairs = Store(16)
 changes = Store(16)  # of every head, between two passes
 continuations = Store(32)
-growing = Store(MAX_BYTES, lambda growing: growing.nbytes)
-patchings = Store(MAX_BYTES, lambda patching: patching.nbytes)
+growing = LargeStore(memory, "growing")
+patchings = LargeStore(memory, "patchings")
+layers_added_up = Store(4)
+distances = Store(8)
+scores = Store(4)
 examples = Store(3)  # all there are, each a few hundred numbers at most
 speeds = Speeds()  # of all models, as learned from their runs; bounded by itself
 
@@ -310,32 +337,64 @@ speeds = Speeds()  # of all models, as learned from their runs; bounded by itsel
 
 # One head of so long a text holds four arrays of 64 MB; twice the length would need four times as much.
 MAX_TOKENS = 4_096
+_CHARACTERS = 64  # a token at most: a text with more is not worth the time to count its tokens
+
+
+def longest_text(page: int | None = None) -> int | None:
+    """In tokens, what this host and the page allow; None: whatever the model reads."""
+    return min((limit for limit in (settings.current().tokens, page) if limit is not None), default=None)
+
+
+def check_characters(*texts: str | None) -> None:
+    """Raises InputError for a text of so many characters that it is too long for this host however they make tokens."""
+    longest = settings.current().tokens
+    characters = max(len(text or "") for text in texts)
+    if longest is not None and characters > longest * _CHARACTERS:
+        raise InputError(
+            f"The text has {characters:,} characters; this host reads at most {longest:,} tokens. Shorten it.",
+            field="text",
+        )
 
 
 def model(chosen: ModelChoice | str, report: Report | None = None) -> Model:
-    """`chosen` is a name where float32 on the CPU will do; `report` is told what takes time, and how much of it is over."""
+    """`chosen` is a name where float32 on the CPU will do; `report` is told what takes time, and how much of it is over.
+
+    Raises InputError for one that this host does not load.
+    """
     of = ModelChoice(chosen) if isinstance(chosen, str) else chosen
-    return models.get(of, lambda: load_model(of.name, dtype=of.dtype, device=of.device, report=report))
+    look_in = places_of(of.name)
+    return models.get(of, lambda: load_model(of.name, dtype=of.dtype, device=of.device, look_in=look_in, report=report))
 
 
 def announced(of: ModelChoice, tokens: int, *, target_tokens: int = 1, measuring: bool = False) -> tuple[float, str]:
     """The seconds that reading so many tokens will take at least, and a sentence about what it takes.
 
     measuring  whether every head will be measured as well
-
-    Raises InputError where the memory would not do.
     """
-    network = model(of)
-    kept = kept_bytes(network, tokens, target_tokens=target_tokens)
-    if kept > MAX_BYTES:
-        raise InputError(
-            f"{tokens:,} tokens would keep {kept / 2**30:.1f} GB; at most {MAX_BYTES / 2**30:.0f} GB are allowed. "
-            f"Shorten the text.",
-            field="text",
-        )
-    expected = estimate(network, tokens, speeds, measuring=measuring, target_tokens=target_tokens)
+    expected = estimate(model(of), tokens, speeds, measuring=measuring, target_tokens=target_tokens)
     what = "reading them and measuring every head" if measuring else "reading them"
     return expected.at_least, f"{tokens:,} tokens: {what} takes {in_words(expected)}."
+
+
+def reading_seconds(pass_: Capture) -> float:
+    """About, for one more pass over what has been read; 0 where nothing tells."""
+    if not pass_.input_ids:
+        return 0.0
+    cost = reading_operations(pass_.model, len(pass_.input_ids), target_tokens=max(1, len(pass_.target_ids)))
+    return speeds.seconds(pass_.model.label, "reading", cost)[0]
+
+
+def needed_bytes(of: ModelChoice, tokens: int, target_tokens: int = 1) -> int:
+    """What reading so many tokens takes while it runs, with what is kept of it."""
+    network = model(of)
+    passing = passing_bytes(network, tokens, target_tokens=target_tokens)
+    return passing + kept_bytes(network, tokens, target_tokens=target_tokens)
+
+
+def _limits(request: TextRequest) -> dict[str, Any]:
+    """How many tokens are read, and whether a longer text is cut there."""
+    check_characters(request.text, request.pair, request.target)
+    return {"max_tokens": longest_text(request.keep), "truncate": request.keep is not None}
 
 
 def captured(request: TextRequest, on_progress: Callable[[int], None] | None = None) -> Capture:
@@ -344,18 +403,17 @@ def captured(request: TextRequest, on_progress: Callable[[int], None] | None = N
         if request.image is not None:
             image = read_image(request.image)
             return capture(network, image=image, edits=request.edits, on_progress=on_progress)
-        start = time.perf_counter()
+        start = turns.clock()
         found = capture(
             network,
             request.text,
             pair=request.pair,
             target=request.target,
-            max_tokens=request.keep,
-            truncate=request.keep is not None,
+            **_limits(request),
             edits=request.edits,
             on_progress=on_progress,
         )
-        seconds = time.perf_counter() - start
+        seconds = turns.clock() - start
         cost = reading_operations(network, len(found.input_ids), target_tokens=max(1, len(found.target_ids)))
         if request.edits is None:  # they take their own time
             speeds.learn(Run(network.label, "reading", cost, seconds))
@@ -368,8 +426,8 @@ def weights_only(request: TextRequest) -> WeightsOnly:
     """What a model exposes that cannot be captured."""
 
     def read() -> WeightsOnly:
-        limit = {} if request.keep is None else {"max_tokens": request.keep, "truncate": True}
-        return attention_weights(model(request.model), request.text, **limit)
+        limits = {name: limit for name, limit in _limits(request).items() if limit is not None}
+        return attention_weights(model(request.model), request.text, **limits)
 
     return exposed_weights.get(request, read)
 
@@ -393,9 +451,9 @@ PROBE_LENGTH, PROBE_SEEDS = 50, (0, 1, 2, 3)
 def measured(request: KindRequest, on_progress: Callable[[int], None] | None = None) -> pd.DataFrame:
     def measure() -> pd.DataFrame:
         pass_ = taken(request.text)
-        start = time.perf_counter()
+        start = turns.clock()
         found = head_metrics(pass_, request.kind, on_progress=on_progress)
-        seconds = time.perf_counter() - start
+        seconds = turns.clock() - start
         if pass_.model.captures and request.kind == pass_.kinds[0] and pass_.input_ids:  # what estimates are made of
             speeds.learn(
                 Run(pass_.model.label, "measuring", measuring_operations(pass_.model, len(pass_.input_ids)), seconds)
@@ -468,12 +526,14 @@ def writes_on(request: TextRequest, on_progress: Callable[[int], None] | None = 
 def _inputs(request: TextRequest, text: str | None = None) -> dict:
     """What the model reads; text: instead of the request's."""
     words = request.text if text is None else text
-    limit = {"max_tokens": request.keep, "truncate": request.keep is not None}
-    return all_inputs(model(request.model), words, pair=request.pair, target=request.target, **limit)
+    return all_inputs(model(request.model), words, pair=request.pair, target=request.target, **_limits(request))
 
 
 def effects(request: EffectRequest) -> Growing:
-    """Of each head [layers, heads], each layer [layers], or each token [keys]: see `core.heads.effects.Effects`."""
+    """Of each head [layers, heads], each layer [layers], or each token [keys]: see `core.heads.effects.Effects`.
+
+    Raises InputError where the memory would not do.
+    """
     of, pass_ = request.of, captured(request.of.text)
     layers = pass_.layers(of.kind)
 
@@ -488,16 +548,18 @@ def effects(request: EffectRequest) -> Growing:
         return layers - layer
 
     cost = {} if request.taken_away == "tokens" else {"cost": above}
-    return growing.get(request, lambda: Growing(shapes[request.taken_away], pieces, nbytes=2 * pass_.nbytes, **cost))
+    nbytes = 2 * pass_.nbytes
+    memory.check(nbytes)
+    return growing.get(request, lambda: Growing(shapes[request.taken_away], pieces, nbytes=nbytes, **cost))
 
 
 def patching(request: KindRequest, source: str) -> Patching:
     """Both passes. Raises InputError where they cannot be compared."""
     text = request.text
-    limit = {"max_tokens": text.keep, "truncate": text.keep is not None}
+    check_characters(source)
     return patchings.get(
         (request, source),
-        lambda: Patching(model(text.model), text.text, source, target=text.target, kind=request.kind, **limit),
+        lambda: Patching(model(text.model), text.text, source, target=text.target, kind=request.kind, **_limits(text)),
     )
 
 
@@ -558,16 +620,23 @@ def certificate(request: HeadRequest) -> Certificate:
     return captured(request.text).certificate(request.layer, request.head, request.kind)
 
 
-@st.cache_resource(max_entries=4, show_spinner="Adding up the heads", show_time=True)
-def layer_heads(request: LayerRequest) -> tuple[list[Pooled], HeadContributions]:
+def layer_heads(
+    request: LayerRequest, on_progress: Callable[[int], None] | None = None
+) -> tuple[list[Pooled], HeadContributions]:
     """Each head's weights, small enough to draw, and what it adds to the layer's output."""
-    pass_, layer, kind = captured(request.text), request.layer, request.kind
-    pictures, outputs = [], []
-    for head in range(pass_.heads(kind)):  # one trace at a time: those of a long text are large
-        trace = pass_.trace(layer, head, kind)
-        pictures.append(small(trace.weights, trace.mask))
-        outputs.append(trace.output)
-    return pictures, add_up(outputs, [head_weights(pass_.model, layer, head, kind) for head in range(len(outputs))])
+
+    def add() -> tuple[list[Pooled], HeadContributions]:
+        pass_, layer, kind = captured(request.text), request.layer, request.kind
+        pictures, outputs = [], []
+        for head in range(pass_.heads(kind)):  # one trace at a time: those of a long text are large
+            trace = pass_.trace(layer, head, kind)
+            pictures.append(small(trace.weights, trace.mask))
+            outputs.append(trace.output)
+            if on_progress is not None:
+                on_progress(head + 1)
+        return pictures, add_up(outputs, [head_weights(pass_.model, layer, head, kind) for head in range(len(outputs))])
+
+    return layers_added_up.get(request, add)
 
 
 # --- worked examples of changed heads
@@ -602,9 +671,15 @@ def gradient_reach(length: int, gain: float, forget_bias: float) -> dict[str, Re
     return compare_reach(length, gain=gain, forget_bias=forget_bias)
 
 
-@st.cache_resource(max_entries=8, show_spinner="Reading every head of the model", show_time=True)
-def mean_distances(request: TextRequest, kind: Kind, without_first: bool) -> NDArray[np.floating]:
-    return measured_distances(captured(request), kind, without_first=without_first)
+def mean_distances(
+    request: KindRequest, without_first: bool, on_progress: Callable[[int], None] | None = None
+) -> NDArray[np.floating]:
+    def measure() -> NDArray[np.floating]:
+        return measured_distances(
+            captured(request.text), request.kind, without_first=without_first, on_progress=on_progress
+        )
+
+    return distances.get((request, without_first), measure)
 
 
 @st.cache_resource(max_entries=12, show_spinner="Measuring random heads", show_time=True)
@@ -624,9 +699,8 @@ def gradients_in_stack(layers: int, width: int, around: Around) -> tuple[StackGr
     return unscaled, scaled
 
 
-@st.cache_resource(max_entries=4, show_spinner="Measuring every head of the model", show_time=True)
-def scores_of_all_heads(request: TextRequest, kind: Kind) -> ModelScores:
-    return model_scores(captured(request), kind)
+def scores_of_all_heads(request: KindRequest, on_progress: Callable[[int], None] | None = None) -> ModelScores:
+    return scores.get(request, lambda: model_scores(captured(request.text), request.kind, on_progress=on_progress))
 
 
 @st.cache_resource(max_entries=6, show_spinner=False)

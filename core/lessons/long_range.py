@@ -196,8 +196,16 @@ def _rows(trace: AttentionTrace, queries: NDArray[np.integer]) -> AttentionTrace
     )
 
 
-def mean_distances(capture: Capture, kind: Kind | None = None, *, without_first: bool = False) -> Array:
+def mean_distances(
+    capture: Capture,
+    kind: Kind | None = None,
+    *,
+    without_first: bool = False,
+    on_progress: Callable[[int], None] | None = None,
+) -> Array:
     """`mean_distance` of every head: [layers, heads], in tokens, a few rows of a layer's heads at a time.
+
+    on_progress  called after every layer with how many are done; what it raises reaches the caller
 
     Raises InputError for cross attention, whose queries and keys are positions of different texts.
     """
@@ -205,7 +213,7 @@ def mean_distances(capture: Capture, kind: Kind | None = None, *, without_first:
         raise InputError(
             "Cross attention looks from one text to another: there is no distance to measure.", field="kind"
         )
-    return np.stack([_layer_distances(call, without_first) for call in capture.each_layer(kind)])
+    return np.stack([_layer_distances(call, without_first) for call in capture.each_layer(kind, on_progress)])
 
 
 def _layer_distances(call: Call, without_first: bool) -> Array:

@@ -6,7 +6,7 @@ random matrices and of the heads of a pretrained model.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, get_args
 
@@ -248,10 +248,15 @@ class ModelScores:
         return float(np.sqrt(self.d_k))
 
 
-def model_scores(capture: Capture, kind: Kind | None = None) -> ModelScores:
-    """Measure all heads of a pass, a few rows of a layer's heads at a time."""
+def model_scores(
+    capture: Capture, kind: Kind | None = None, *, on_progress: Callable[[int], None] | None = None
+) -> ModelScores:
+    """Measure all heads of a pass, a few rows of a layer's heads at a time.
+
+    on_progress  called after every layer with how many are done; what it raises reaches the caller
+    """
     with_scale, without_scale = [], []
-    for call in capture.each_layer(kind):
+    for call in capture.each_layer(kind, on_progress):
         with_scale.append(_statistics(_stages(call)))
         without_scale.append(_statistics(_stages(replace(call, scale=1.0))))
     first, shape = capture.layer_call(0, kind), (capture.layers(kind), capture.heads(kind))

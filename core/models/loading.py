@@ -9,13 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn, get_args
 
 import torch
 import transformers
@@ -47,6 +47,10 @@ from .sizes import Fits, ModelSize, require_room, size_of_files, size_of_gguf, s
 # The environment variable of this name is read only once, and huggingface_hub may have been imported long ago.
 constants.HF_HUB_DISABLE_TELEMETRY = True
 
+# Where a model that is not in the catalogue may be looked for, in this order.
+Place = Literal["folder", "hub"]
+PLACES: tuple[Place, ...] = get_args(Place)
+
 # Held while transformers builds a network: it sets torch's default dtype meanwhile, which is the whole process's, so two
 # threads that load different dtypes get each other's and leave the wrong default behind.
 _BUILDING = Lock()
@@ -66,13 +70,15 @@ def load_model(
     dtype: str = "float32",
     device: str = "cpu",
     device_map: str | Mapping[str, str | int] | None = None,
+    look_in: Collection[Place] = PLACES,
     report: Report | None = None,
 ) -> Model:
     """A model by its name in CATALOGUE, its Hugging Face id ("org/name"), its folder, or one already in memory.
 
     A model in memory is not copied: it is switched to evaluation and to the attention function that can be captured, and
-    keeps its dtype and stays on its device. `tokenizer` replaces the model's own. `report` is told in words what takes time,
-    and the share of it that is done, from 0 to 1, or None where that is not known.
+    keeps its dtype and stays on its device. `tokenizer` replaces its own. `look_in` says where a name that is not in the
+    catalogue may be looked for: without "folder" no folder is looked at, without "hub" neither its cache nor the network.
+    `report` is told in words what takes time, and the share of it that is done, from 0 to 1, or None where that is not known.
 
     dtype   of the weights, and of what the model computes: a name in core.models.devices.DTYPES
     device  where it computes: "cpu", "cuda", "cuda:1" or "mps". What a pass keeps comes to the CPU
@@ -96,7 +102,7 @@ def load_model(
         if ON_DISK not in devices:  # where there is always more
             require_room(size, name, dtype, devices)
 
-    source = _locate(name, report, fits)
+    source = _locate(name, look_in, report, fits)
     config = _config(source)
     files = _weight_files(source)
     size = _size_of_files(source, files)
@@ -122,7 +128,7 @@ def model_size(name_or_path: str | os.PathLike[str]) -> ModelSize:
     entry = _entry(name)
     if entry is not None and (path := _path(entry)).is_file():
         return size_of_gguf(path)
-    source = _locate(name, lambda _words, _done: None, lambda _size: None, weights=False)
+    source = _locate(name, PLACES, lambda _words, _done: None, lambda _size: None, weights=False)
     try:
         return _size_of_files(source, _weight_files(source))
     except InputError:
@@ -164,7 +170,7 @@ _CHOICES = (
 )
 
 
-def _locate(name: str, report: Report, fits: Fits, *, weights: bool = True) -> _Source:
+def _locate(name: str, look_in: Collection[Place], report: Report, fits: Fits, *, weights: bool = True) -> _Source:
     """The catalogue first, then folders, then the hub. `fits` is asked before anything large is made or fetched.
 
     weights  whether those of a model on the hub are fetched
@@ -172,6 +178,16 @@ def _locate(name: str, report: Report, fits: Fits, *, weights: bool = True) -> _
     entry = _entry(name)
     if entry is not None:
         return _installed(entry, report, fits)
+    found = _folder(name) if "folder" in look_in else None
+    if found is not None:
+        return found
+    if "hub" not in look_in:
+        raise InputError(f"{name!r} is not here. {_CHOICES}", field="model")
+    return _from_hub(name, report, fits, weights)
+
+
+def _folder(name: str) -> _Source | None:
+    """The folder of that name; None if there is none and it could be a name on the hub."""
     try:
         path = Path(name).expanduser()
         if path.is_dir():
@@ -184,7 +200,7 @@ def _locate(name: str, report: Report, fits: Fits, *, weights: bool = True) -> _
         raise InputError(f"{name!r} is a file. Give the folder that it is in, with its config.json.", field="model")
     if name.startswith((".", "/", "~")) or "\\" in name or name.count("/") > 1:
         raise InputError(f"There is no folder {name!r}. {_CHOICES}", field="model")
-    return _from_hub(name, report, fits, weights)
+    return None
 
 
 def _entry(name: str) -> CatalogueEntry | None:

@@ -8,6 +8,7 @@ from core.figures.heatmap import Axis, heatmap
 from core.figures.palette import INK
 from core.lessons.long_range import MAX_QUERIES, costs, even_distance
 from ui import state, stores
+from ui.progress import run
 from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, show_lesson
 from ui.views.pictures import show_chart, show_heatmap
 from ui.views.scene import choose_text
@@ -79,7 +80,15 @@ def in_a_model(part: Part) -> None:
     picture, knobs = picture_and_knobs(part)
     with knobs:
         without_first = st.toggle("Leave out the first token", key=state.WITHOUT_FIRST, bind="query-params")
-    distances = stores.mean_distances(request, kind, without_first)
+        of = stores.KindRequest(request, kind)
+        distances = run(
+            lambda on_progress: stores.mean_distances(of, without_first, on_progress),
+            ("distances", of, without_first),
+            "Reading every head of the model",
+            capture.layers(kind),
+        )
+    if distances is None:
+        return
     even = even_distance(capture.trace(0, 0, kind), without_first=without_first)
     with picture:
         figure = heatmap(distances, Axis("layer"), Axis("head"), name="tokens", scale="share", height=420)

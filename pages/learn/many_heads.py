@@ -14,6 +14,7 @@ from core.lessons.many_heads import PAIR, PAIR_WORDS, ManyHeads, fetch, heads_of
 from ui import state, stores
 from ui.controls.menu import menu
 from ui.markdown import quoted
+from ui.progress import run
 from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, show_lesson
 from ui.views.pictures import show_chart, show_heatmap
 from ui.views.scene import SENTENCE, choose_text, number_picker, opening_head
@@ -167,7 +168,17 @@ def in_a_model(part: Part) -> None:
     tokens, _ = capture.tokens(kind)
     with places[0]:
         layer = number_picker("Layer", state.LAYER, capture.layers(kind), opening_head(request.model.name)[0])
-    weights, contributions = stores.layer_heads(stores.LayerRequest(request, kind, layer))
+    of = stores.LayerRequest(request, kind, layer)
+    found = run(
+        lambda on_progress: stores.layer_heads(of, on_progress),
+        of,
+        "Adding up the heads",
+        capture.heads(kind),
+        unit="head",
+    )
+    if found is None:
+        return
+    weights, contributions = found
     picture, beside = st.columns([7, 4], gap="medium")
     with beside:
         st.markdown(part.words)

@@ -29,6 +29,7 @@ from core.lessons.scaling import (
 )
 from ui import state, stores
 from ui.controls.menu import menu
+from ui.progress import run
 from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, real_head, show_lesson
 from ui.views.pictures import show_chart, show_heatmap
 
@@ -230,7 +231,15 @@ def in_a_model(part: Part) -> None:
     if found is None:
         return
     chosen, _ = found
-    scores = stores.scores_of_all_heads(chosen.request, chosen.kind)
+    of = stores.KindRequest(chosen.request, chosen.kind)
+    scores = run(
+        lambda on_progress: stores.scores_of_all_heads(of, on_progress),
+        ("scores", of),
+        "Measuring every head of the model",
+        chosen.capture.layers(chosen.kind),
+    )
+    if scores is None:
+        return
     picture, knobs = picture_and_knobs(part)
     with knobs:
         measure = menu("Measure", state.MEASURE, MEASURES, look="buttons")

@@ -11,6 +11,7 @@ from streamlit.testing.v1 import AppTest
 
 from tests.source_files import ROOT
 from ui import progress, state, stores
+from ui.memory import Memory
 
 PAGES = "../pages/"
 MODEL = "all-MiniLM-L6-v2"
@@ -155,7 +156,7 @@ def test_a_pass_of_another_page_is_not_shown_beyond_the_limit_of_this_one(passes
 def test_a_pass_larger_than_all_room_for_passes_is_read_once(
     atlas: AppTest, passes: Passes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stores, "passes", stores.Store(1000, lambda capture: capture.nbytes))
+    monkeypatch.setattr(stores, "passes", stores.LargeStore(Memory(1000), "passes"))
     passes()
     choose(atlas, state.TEXT, "This text alone takes more than a thousand bytes.")
     choose(atlas, state.HEAD, 3)

@@ -9,6 +9,7 @@ from core.models import loading
 from core.models.catalogue import CATALOGUE
 from tests.source_files import ROOT
 from ui import state, stores
+from ui.memory import Memory
 from ui.views import tour
 
 
@@ -16,7 +17,7 @@ from ui.views import tour
 def without_decoder(monkeypatch):
     """As if SmolLM2 were not installed, and had not been read before."""
     monkeypatch.setattr(stores, "models", stores.SharedStore(2))
-    monkeypatch.setattr(stores, "passes", stores.Store(1e9, lambda capture: capture.nbytes))
+    monkeypatch.setattr(stores, "passes", stores.LargeStore(Memory(1e9), "passes"))
     package = next(entry.package for entry in CATALOGUE if entry.name == tour.DECODER)
     monkeypatch.setattr(loading, "find_spec", lambda name: None if name == package else find_spec(name))
 

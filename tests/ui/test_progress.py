@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from threading import Event
 
 import pytest
+import streamlit as st
+from streamlit.runtime.scriptrunner import StopException
 from streamlit.testing.v1 import AppTest
 
 from core import InputError
-from ui import progress
+from ui import progress, settings
+from ui.settings import Settings
 
 
 def two_jobs() -> None:
@@ -139,3 +145,139 @@ def test_of_a_moment_nothing_is_said() -> None:
     with progress.following(place, "Reading") as tell:
         tell("Converting", 0.5)
     assert place.shown == [None]
+
+
+# --- what this host allows
+
+
+def heavy_page() -> None:
+    """Work of ten steps of a second each, by a clock that the work itself sets on."""
+    import streamlit as st
+
+    from ui.progress import OnProgress, run
+
+    def work(on_progress: OnProgress) -> str:
+        for step in range(1, 11):
+            st.session_state.clock.append(step)
+            on_progress(step)
+        return "done"
+
+    st.session_state.clock = []
+    st.text(f"{run(work, 'heavy job', 'Reading', 10)}")
+
+
+def test_work_ends_with_the_time_that_the_host_gives_and_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "current", lambda: Settings(seconds=3))
+    ticks = count()
+    monkeypatch.setattr(progress.turns, "clock", lambda: next(ticks))
+    app = AppTest.from_function(heavy_page).run()
+    assert texts(app) == ["None"]
+    assert 1 < len(app.session_state.clock) < 6
+    (said,) = [info.value for info in app.info]
+    assert "ended after 3 s, the longest that this host computes. Shorten the text" in said
+    app.run()
+    assert app.session_state.clock == []  # it is not begun again by itself
+    monkeypatch.setattr(settings, "current", Settings)
+    app.button[0].click().run()
+    assert texts(app) == ["done"]
+
+
+def test_work_that_would_take_longer_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "current", lambda: Settings(seconds=30))
+    app = AppTest.from_function(asking).run()
+    assert texts(app) == ["first: None", "second: None"]
+    assert all("This host computes for at most 30 s." in info.value for info in app.info)
+    assert not app.button
+
+
+def test_work_that_does_not_fit_is_refused_with_both_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    def page() -> None:
+        import streamlit as st
+
+        from core import InputError
+        from ui.progress import run
+
+        try:
+            run(lambda _: st.text("begun"), "large job", "Reading", 1, needs=3.1e9)
+        except InputError as error:
+            st.error(str(error))
+
+    monkeypatch.setattr(progress.memory, "most", 2e9)
+    app = AppTest.from_function(page).run()
+    assert [error.value for error in app.error] == [
+        "This needs about 3.1 GB; this host allows 2.0 GB. Shorten the text."
+    ]
+    assert not app.text
+
+
+def test_pieces_that_came_in_time_stay_and_the_rest_can_be_gone_on_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    def page() -> None:
+        import streamlit as st
+
+        from ui.progress import fill
+        from ui.stores import Growing
+
+        growing = st.session_state.setdefault(
+            "growing", Growing((10,), lambda: iter([(place, 1.0) for place in range(10)]), nbytes=0)
+        )
+        fill(growing, "pieces", "Muting", lambda last: st.text(f"{growing.done}") if last else None)
+
+    monkeypatch.setattr(settings, "current", lambda: Settings(seconds=8))
+    monkeypatch.setattr(progress, "LONG", 1e9)
+    ticks = count()
+    monkeypatch.setattr(progress.turns, "clock", lambda: next(ticks))
+    app = AppTest.from_function(page).run()
+    (some,) = map(int, texts(app))
+    assert 0 < some < 10
+    (said,) = [info.value for info in app.info]
+    assert said.startswith(f"Muting was stopped at layer {some} of 10. This host computes for at most 8 s at a time.")
+    for _ in range(5):
+        if app.button:
+            app.button[0].click().run()
+    assert texts(app) == ["10"]
+    assert not app.info
+
+
+def test_who_waits_reads_how_many_are_before_and_can_stop() -> None:
+    """Three visitors with heavy work: the first one holds the turn, the last one leaves, and the second one gets it."""
+
+    def page() -> None:
+        import streamlit as st
+
+        from ui.progress import run
+
+        st.text(f"{run(lambda _: 'done', 'long job', 'Reading', 1, seconds=5.0)}")
+
+    said: list[str] = []
+
+    class Bar:
+        def progress(self, _share: float, text: str) -> None:
+            said.append(text)
+            if "2 others" in text:
+                left.set()
+                raise StopException
+
+    begun, left, over = Event(), Event(), Event()
+
+    def hold() -> None:
+        with progress.turns.turn(0, lambda _: None):
+            begun.set()
+            over.wait(20)
+
+    with ThreadPoolExecutor() as visitors:
+        first = visitors.submit(hold)
+        assert begun.wait(20)
+        app = AppTest.from_function(page, default_timeout=30)
+        second = visitors.submit(app.run)
+        while not progress.turns._queue:
+            time.sleep(0.01)
+        third = progress._Progress(st.empty(), "job", "Measuring", 3, "layer", is_heavy=True)
+        third._bar = Bar()  # pyright: ignore[reportAttributeAccessIssue]
+        with pytest.raises(StopException), third.turn():
+            pass
+        assert said == ["Measuring waits, 2 others before you"]
+        over.set()
+        first.result(20)
+        second.result(20)
+    assert texts(app) == ["done"]
+    assert not app.button

@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from threading import Event
 
+import numpy as np
 import pytest
+import torch
 
-from ui.stores import SharedStore, Store
+from core.models.model import Model
+from ui import settings, stores
+from ui.memory import Memory
+from ui.stores import LargeStore, SharedStore, Store
+
+
+class Letters(str):
+    """So many bytes."""
+
+    @property
+    def nbytes(self) -> int:
+        return len(self)
 
 
 class Work:
@@ -16,25 +30,34 @@ class Work:
     def __init__(self, letters: int) -> None:
         self.letters, self.count = letters, 0
 
-    def __call__(self) -> str:
+    def __call__(self) -> Letters:
         self.count += 1
-        return "x" * self.letters
+        return Letters("x" * self.letters)
 
 
-def test_the_least_recently_used_is_forgotten_first() -> None:
-    store = Store(10, len)
+def test_the_least_recently_used_is_forgotten_first_in_whichever_store_it_is() -> None:
+    memory = Memory(10)
+    store, other = LargeStore(memory, "passes"), LargeStore(memory, "patchings")
     first, second, third = Work(4), Work(4), Work(4)
-    store.get("first", first)
-    store.get("second", second)
-    store.get("first", first)
-    store.get("third", third)
-    assert [name in store for name in ("first", "second", "third")] == [True, False, True]
+    store.get("one", first)
+    other.get("one", second)
+    store.get("one", first)
+    other.get("two", third)
+    assert ["one" in store, "one" in other, "two" in other, "two" in store] == [True, False, True, False]
     assert (first.count, second.count, third.count) == (1, 1, 1)
+    assert memory.kept == 8
+
+
+def test_small_things_are_counted() -> None:
+    store = Store(2)
+    for name in "abc":
+        store.get(name, Work(4))
+    assert [name in store for name in "abc"] == [False, True, True]
 
 
 def test_what_is_larger_than_the_bound_is_kept_alone_until_something_else_comes() -> None:
     """Everything on a page that shows a pass asks for it; given but not kept, it would be read over and over."""
-    store = Store(10, len)
+    store = LargeStore(Memory(10), "passes")
     large = Work(11)
     store.get("small", Work(4))
     assert len(store.get("large", large)) == len(store.get("large", large)) == 11
@@ -44,9 +67,8 @@ def test_what_is_larger_than_the_bound_is_kept_alone_until_something_else_comes(
     assert "large" not in store
 
 
-def test_work_that_failed_leaves_nothing_behind() -> None:
-    store = Store(10, len)
-
+@pytest.mark.parametrize("store", [Store(10), LargeStore(Memory(10), "passes")])
+def test_work_that_failed_leaves_nothing_behind(store: Store | LargeStore) -> None:
     def fail() -> str:
         raise ValueError("no result")
 
@@ -54,6 +76,13 @@ def test_work_that_failed_leaves_nothing_behind() -> None:
         store.get("it", fail)
     assert "it" not in store
     assert store.get("it", Work(3)) == "xxx"
+
+
+def test_all_that_is_large_shares_the_memory_of_the_settings() -> None:
+    large = [store for store in vars(stores).values() if isinstance(store, LargeStore)]
+    assert len(large) == 4
+    assert {id(store._memory) for store in large} == {id(stores.memory)}
+    assert stores.memory.most == settings.current().memory
 
 
 # --- a store that several sessions use at once
@@ -86,3 +115,26 @@ def test_work_that_failed_while_others_waited_is_tried_again() -> None:
         store.get("model", lambda: 1 / 0)
     assert "model" not in store
     assert store.get("model", lambda: "found") == "found"
+
+
+# --- a model in another dtype is another model
+
+
+def test_nothing_of_one_precision_is_given_for_another(minilm: Model, half: dict[str, Model]) -> None:
+    text = "Precision is part of the question."
+    whole = stores.TextRequest(stores.ModelChoice(minilm.name), text)
+    rounded = replace(whole, model=replace(whole.model, dtype="bfloat16"))
+    stores.models.get(whole.model, lambda: minilm)
+    stores.models.get(rounded.model, lambda: half[minilm.name])
+    assert stores.model(minilm.name) is stores.model(whole.model)
+    assert [stores.model(request.model).dtype for request in (whole, rounded)] == ["float32", "bfloat16"]
+    passes = [stores.captured(request) for request in (whole, rounded)]
+    assert [taken.layer_call(0).query.dtype for taken in passes] == [torch.float32, torch.bfloat16]
+    of = [stores.KindRequest(request, "self") for request in (whole, rounded)]
+    tables = [stores.measured(request)["entropy"] for request in of]
+    assert 0 < np.abs(tables[0] - tables[1]).max() < 0.1
+    certificates = [stores.head_overview(stores.HeadRequest(request, "self", 5, 11))[1] for request in (whole, rounded)]
+    assert [certificate.dtype for certificate in certificates] == ["float32", "bfloat16"]
+    labels = [minilm.name, f"{minilm.name} in bfloat16"]
+    assert [str(request.model) for request in (whole, rounded)] == labels
+    assert all(stores.speeds.latest(label, "reading") for label in labels)

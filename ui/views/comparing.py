@@ -22,9 +22,9 @@ from core.heads.aligning import Alignment, align
 from core.heads.comparing import Compared, HeadPair
 from core.heads.likeness import PAIRS
 from core.heads.views import around
-from core.models.catalogue import CATALOGUE
 from core.models.modules import Kind
 from ui import shown, state, stores
+from ui.allowed import model_help, offered
 from ui.components import pin
 from ui.controls.menu import menu
 from ui.markdown import plain, quoted, show_error
@@ -107,7 +107,7 @@ def _other_text(real: RealHead, problem: DeltaGenerator) -> RealHead | None:
 
 
 def _other_model(real: RealHead, problem: DeltaGenerator) -> RealHead | None:
-    others = [entry.name for entry in CATALOGUE if entry.name != real.request.model.name]
+    others = [name for name in offered()[::-1] if name != real.request.model.name]
     name = st.selectbox(
         "Other model",
         others,
@@ -115,7 +115,7 @@ def _other_model(real: RealHead, problem: DeltaGenerator) -> RealHead | None:
         bind="query-params",
         accept_new_options=True,
         width=240,
-        help="You can also type a Hugging Face name, or the path of a folder with safetensors.",
+        help=model_help(),
     )
     chosen = replace(real.request.model, name=name)
     model = read_model(chosen, problem.empty(), problem)
@@ -252,7 +252,7 @@ def _draw(paired: Paired, found: Compared, cell: tuple[int, int], limits: tuple[
                 figure,
                 f"compared {part}{where}",
                 f"{title}: heatmap of queries by keys.",
-                title=f"{title}{where} the chosen pair" if where else title,
+                title=f"Weights, {title}" + (f"{where} the chosen pair" if where else ""),
                 numbers=None if where else of_pair(paired.pair, part, title, paired.queries, paired.keys),
             )
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import streamlit as st
 
-from core import Capture
+from core import Capture, InputError
 from core.figures.charts import bars
 from core.figures.labels import visible
-from ui import state, stores
+from ui import shown, state, stores
 from ui.controls.menu import menu
-from ui.markdown import quoted
+from ui.markdown import quoted, show_error
 from ui.progress import fill
 from ui.views.filling import fill_grid, show_strongest
 from ui.views.pictures import show_chart
@@ -35,12 +35,16 @@ def show_effects(real: RealHead) -> None:
         taken_away = menu("Taken away", state.TAKEN_AWAY, TAKEN_AWAY, look="buttons")
         answer = _choose_token(real.capture)
     of = stores.KindRequest(real.request, real.kind)
-    if taken_away == "heads":
-        request = stores.EffectRequest(of, "heads", None if answer is None else answer[0])
-        _show_heads(real, request, answer)
-    else:
-        kept = "layers" if taken_away == "layers" else "tokens"
-        _show_bars(real, stores.EffectRequest(of, kept, None if answer is None else answer[0]))
+    try:
+        if taken_away == "heads":
+            request = stores.EffectRequest(of, "heads", None if answer is None else answer[0])
+            _show_heads(real, request, answer)
+        else:
+            kept = "layers" if taken_away == "layers" else "tokens"
+            _show_bars(real, stores.EffectRequest(of, kept, None if answer is None else answer[0]))
+    except InputError as error:
+        show_error(error)
+        return
     st.caption(f"{WORDS[taken_away]} {_unit(answer is not None)}")
 
 
@@ -89,6 +93,7 @@ def _show_heads(real: RealHead, request: stores.EffectRequest, answer: tuple[int
 
 
 def _show_bars(real: RealHead, request: stores.EffectRequest) -> None:
+    shown.now().asked.append(request)
     capture, growing = real.capture, stores.effects(request)
     of_tokens = request.taken_away == "tokens"
     names = capture.tokens(real.kind)[1] if of_tokens else tuple(map(str, range(growing.total)))
@@ -107,6 +112,7 @@ def _show_bars(real: RealHead, request: stores.EffectRequest) -> None:
         "Blocking every token" if of_tokens else "Muting every layer",
         draw,
         unit="token" if of_tokens else "layer",
+        seconds=stores.reading_seconds(capture),
     )
     if growing.done < growing.total:
         st.caption(f"{growing.done} of {growing.total} {request.taken_away} are known; the others are drawn as 0.")

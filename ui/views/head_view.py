@@ -19,7 +19,7 @@ from core.heads.patterns import read_pairs, write_pairs
 from core.heads.quantities import Taken
 from core.heads.views import SCORES, Labels, LeftOut, Quantity, Seen, View, Viewed, around
 from core.models.modules import Kind
-from ui import state, stores
+from ui import shown, state, stores
 from ui.components import pin
 from ui.components.token_view import token_view
 from ui.controls.heads_by import PATTERN
@@ -93,6 +93,7 @@ def show_head(of: stores.KindRequest, taken: Taken, layer: int, head: int, measu
 
 def _show_view(of: stores.KindRequest, capture: Capture, shown_as: str, view: View) -> tuple[int, int] | None:
     """The (query, key) that is chosen; None where it is none of tokens."""
+    shown.now().asked.append(view)
     try:
         viewed = Viewed(capture, of.kind, view)
         whole = _overview(of, viewed)

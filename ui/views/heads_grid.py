@@ -72,6 +72,7 @@ def show_grid(request: stores.KindRequest, taken: Taken, chosen: tuple[int, int]
             probes=_can_be_probed(request, taken),
             deepest=taken.layers(request.kind) - 1,
         )
+    shown.now().asked.append(wanted.by)
     with st.container():  # progress, and what is wrong: outside the popover, where it is seen
         if isinstance(wanted.by, ByPattern):
             ranking = _by_pattern(request, taken, wanted.by)

@@ -10,6 +10,7 @@ from core.heads.patching import Patching
 from core.models.tokens import token_texts
 from ui import state, stores
 from ui.markdown import quoted, show_error
+from ui.progress import run
 from ui.views.filling import fill_grid, show_strongest
 from ui.views.scene import RealHead
 
@@ -47,10 +48,26 @@ def show_patching(real: RealHead) -> None:
         return
     of = stores.KindRequest(real.request, real.kind)
     try:
-        both = stores.patching(of, source)
+        with problem:
+            known = (of, source) in stores.patchings
+            both = (
+                stores.patching(of, source)
+                if known
+                else run(
+                    lambda _: stores.patching(of, source),
+                    ("patching", of, source),
+                    "Reading both texts",
+                    2,
+                    unit="text",
+                    seconds=2 * stores.reading_seconds(real.capture),
+                    needs=4 * real.capture.nbytes,  # of both, what a continued pass keeps beside
+                )
+            )
     except InputError as error:
         with problem:
             show_error(error)
+        return
+    if both is None:
         return
     _show_answers(real, both)
     through = _choose_path(real)

@@ -17,16 +17,16 @@ from core.capturing.certifying import Certificate
 from core.capturing.weights_only import WeightsOnly
 from core.exporting.exhibit import Exhibit
 from core.exporting.kept_heads import KeptHead
-from core.models.catalogue import CATALOGUE
 from core.models.inputs import TooLongError, target_ids, text_inputs
 from core.models.modules import Kind
 from ui import links, shown, state, stores
+from ui.allowed import model_help, offered, places_of
 from ui.controls.menu import menu
 from ui.controls.own_matrices import own_matrices
 from ui.controls.precision import choose_precision, show_size
 from ui.controls.what_if import Change
 from ui.markdown import plain, show_error
-from ui.progress import following, run
+from ui.progress import following, in_turn, run
 from ui.views.weights_only import show_weights
 
 SENTENCE = "The animal didn't cross the street because it was too tired."
@@ -85,12 +85,11 @@ def model_picker() -> tuple[stores.ModelChoice, DeltaGenerator]:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="xsmall"):
         name = st.selectbox(
             "Model",
-            [entry.name for entry in CATALOGUE][::-1],
+            offered(),
             key=state.MODEL,
             bind="query-params",
             accept_new_options=True,
-            help="Both listed models are there without a network. You can also type a Hugging Face name such as "
-            "openai-community/gpt2, or the path of a folder with safetensors.",
+            help=model_help(),
         )
         dtype, device, size_place = choose_precision()
     return stores.ModelChoice(name, dtype, device), size_place
@@ -98,10 +97,11 @@ def model_picker() -> tuple[stores.ModelChoice, DeltaGenerator]:
 
 def read_model(chosen: stores.ModelChoice, place: DeltaGenerator, problem: DeltaGenerator) -> Model | None:
     """The model. What takes time is said in `place`; None after saying in `problem` what is wrong."""
-    if chosen in stores.models:
-        return stores.model(chosen)
     try:
-        with following(place, f"Reading {chosen}") as tell:
+        places_of(chosen.name)
+        if chosen in stores.models:
+            return stores.model(chosen)
+        with in_turn(place, f"Reading {chosen}"), following(place, f"Reading {chosen}") as tell:
             return stores.model(chosen, tell)
     except InputError as error:
         with problem:
@@ -165,8 +165,10 @@ def choose_text(
             (on_weights or _show_exposed)(*exposed, places)
         return None
     passed = _read(request, lambda wanted: run_pass(wanted, model, max_tokens, measuring), beside)
-    if passed is not None and more:
-        _name_missing(chosen)
+    if passed is not None:
+        shown.now().asked.append(passed[0])
+        if more:
+            _name_missing(chosen)
     return None if passed is None else (*passed, places)
 
 
@@ -239,18 +241,21 @@ def run_pass(
                 raise TooLongError(len(ids), max_tokens, field)
         return request, known
     announce: Callable[[], tuple[float, str]] | None = None
+    needs = 0
     if request.image is not None:  # always the same size, and few patches: nothing to announce
         what = "Reading the image"
     else:
         tokens, written = _count(request, model, max_tokens)
         what = f"Reading {tokens:,} tokens"
         announce = partial(stores.announced, request.model, tokens, target_tokens=written, measuring=measuring)
+        needs = stores.needed_bytes(request.model, tokens, written)
     capture = run(
         lambda on_progress: stores.captured(request, on_progress),
         request,
         what,
         model.attention_calls or 1,
         announce=announce,
+        needs=needs,
     )
     return None if capture is None else (request, capture)
 
@@ -270,7 +275,8 @@ def _show_exposed(_: stores.TextRequest, weights: WeightsOnly, places: list) -> 
 
 def _count(request: stores.TextRequest, model: Model, max_tokens: int | None) -> tuple[int, int]:
     """How many tokens the model will read, and how many its decoder has written. Raises TooLongError if they are too many."""
-    limit, cut = request.keep or max_tokens, request.keep is not None
+    limit, cut = stores.longest_text(request.keep or max_tokens), request.keep is not None
+    stores.check_characters(request.text, request.pair, request.target)
     inputs = text_inputs(model, request.text, pair=request.pair, max_tokens=limit, truncate=cut)
     written = len(target_ids(model, request.target, limit, cut)) if model.is_encoder_decoder else 1
     return inputs["input_ids"].shape[1], written
@@ -370,6 +376,7 @@ def from_file() -> Scene:
     exhibit: Exhibit = st.session_state[state.EXHIBIT]
     kept = next(iter(exhibit.heads.values()))
     overview, certificate = stores.kept_overview(kept)
+    shown.now().about = exhibit.about
     told = [kept.says, *(exhibit.about[name] for name in ("revision", "date") if name in exhibit.about)]
     st.caption(plain("From a file, and computed again from what it holds: " + " · ".join(told)))
     return Scene(kept.head, overview, kept.query_tokens, kept.key_tokens, kept.says, None, certificate, kept)

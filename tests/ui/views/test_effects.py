@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from ui import progress, state, stores
+from ui import progress, state
 from ui.stores import Growing
 
 FRANCE = "The capital of France is"
@@ -164,7 +164,3 @@ def test_long_work_asks_after_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "stopped at layer 2 of 6." in words(app)
     checked(next(button for button in app.button if button.label == "Go on").click().run())
     assert "heads are known" not in words(app)
-
-
-def test_the_stores_are_bounded() -> None:
-    assert stores.growing._found.maxsize == stores.patchings._found.maxsize == stores.MAX_BYTES

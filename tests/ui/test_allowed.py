@@ -1,0 +1,138 @@
+"""Which models a host loads, and that no answer tells what is on its disk."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from core import InputError
+from core.models.loading import load_model
+from tests.source_files import ROOT
+from ui import settings, state, stores
+from ui.allowed import model_help, offered, places_of
+from ui.settings import Settings
+
+
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch):
+    def allow(**said: object) -> None:
+        monkeypatch.setattr(settings, "current", lambda: Settings(**said))  # pyright: ignore[reportArgumentType]
+
+    return allow
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> list[str]:
+    """Existing, missing, and odd ones."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("{}")
+    (tmp_path / "link").symlink_to(tmp_path / "folder")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    inside = [str(tmp_path / name) for name in ("folder", "file", "link", "loop", "absent", "folder/../folder")]
+    odd = [
+        "~",
+        "~root",
+        "~nobody-here",
+        "/",
+        "/etc/shadow",
+        r"\\server\share",
+        "C:\\Windows",
+        "file:///etc",
+        "x\0y",
+        "",
+    ]
+    return [*inside, "core", "core/models", ".", "..", "../..", "core/../core", "x" * 9000, "org/name", *odd]
+
+
+def refusal(name: str) -> str:
+    with pytest.raises(InputError) as error:
+        stores.model(name)
+    assert error.value.field == "model"
+    return str(error.value)
+
+
+def test_where_nothing_is_allowed_all_get_the_same_words_and_nothing_is_touched(
+    host, paths: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host(hub=False, folders=False)
+
+    def touched(*_args: object, **_named: object) -> None:
+        raise AssertionError("something was looked for")
+
+    for owner, name in ((os, "stat"), (os, "lstat"), (os, "readlink"), (os, "scandir"), (socket, "getaddrinfo")):
+        monkeypatch.setattr(owner, name, touched)
+    said = {refusal(name) for name in paths}
+    monkeypatch.undo()
+    assert len(said) == 1
+    assert "It has all-MiniLM-L6-v2 and SmolLM2-135M-Instruct" in said.pop()
+
+
+def test_a_hub_without_folders_looks_at_no_folder(host, paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    host(hub=True, folders=False)
+    asked: list[str] = []
+
+    def note(name: str, **_: object) -> str:
+        asked.append(name)
+        raise OSError("no network")
+
+    monkeypatch.setattr("core.models.loading.snapshot_download", note)
+    words = {name: refusal(name) for name in paths}
+    assert set(asked) == {"core", "core/models", "org/name"}
+    assert words["core/models"].replace("core/models", "org/name") == words["org/name"]
+    assert len({said for name, said in words.items() if name not in asked}) == 1
+
+
+def test_a_listed_folder_and_what_is_in_it_and_nothing_else(
+    host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared, secret = tmp_path / "shared", tmp_path / "secret"
+    (shared / "model").mkdir(parents=True)
+    secret.mkdir()
+    (shared / "way_out").symlink_to(secret)
+    (tmp_path / "way_in").symlink_to(shared)
+    host(hub=False, folders=(str(shared),))
+    assert places_of(str(shared / "model")) == places_of(str(shared / "absent")) == ("folder",)
+    outside = [secret, shared / "way_out", shared / "../secret", tmp_path / "way_in/model", tmp_path / "absent"]
+    assert len({refusal(str(path)) for path in [*outside, f"{shared}2", "org/name"]}) == 1
+    monkeypatch.chdir(shared)
+    assert places_of("model") == ("folder",)
+    with pytest.raises(InputError, match=r"has no config\.json"):
+        stores.model(str(shared / "model"))
+
+
+def test_listed_models_are_offered_and_loaded_whatever_else_is_off(host) -> None:
+    host(hub=False, folders=False, models=("org/name",))
+    assert offered() == ["all-MiniLM-L6-v2", "SmolLM2-135M-Instruct", "org/name"]
+    assert places_of(" org/name ") == ("folder", "hub")
+    assert "org/name" in model_help()
+    refusal("org/other")
+
+
+def test_the_library_looks_only_where_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "org/name").mkdir(parents=True)
+    monkeypatch.setattr("core.models.loading.snapshot_download", lambda *_, **__: pytest.fail("the hub was asked"))
+    with pytest.raises(InputError, match="has no config"):
+        load_model("org/name", look_in=("folder",))
+    with pytest.raises(InputError, match="'org/absent' is not here"):
+        load_model("org/absent", look_in=("folder",))
+    with pytest.raises(InputError, match="'org/name' is not here"):
+        load_model("org/name", look_in=())
+
+
+def test_the_page_says_so_beside_the_field(host) -> None:
+    host(hub=False, folders=False)
+    said = []
+    for name in (str(ROOT), "/nowhere"):
+        app = AppTest.from_file(str(ROOT / "pages/step_by_step.py"), default_timeout=60)
+        app.query_params[state.MODEL] = name
+        app.run()
+        assert not app.exception
+        said.append([error.value for error in app.error])
+    assert said[0] == said[1]
+    assert len(said[0]) == 1
+    assert "on your own computer Headlight opens any model" in app.get_by_key(state.MODEL).help

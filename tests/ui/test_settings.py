@@ -1,0 +1,86 @@
+"""What a host may be told, and what is said where it cannot be meant."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.source_files import ROOT
+from ui.settings import Settings, SettingsError, read
+
+
+def test_a_persons_own_computer_allows_everything() -> None:
+    found = read(environment={})
+    assert found == Settings()
+    assert (found.hub, found.folders, found.tokens, found.seconds, found.sessions) == (True, True, None, None, None)
+
+
+def test_the_file_for_a_public_address_opens_nothing_and_bounds_everything() -> None:
+    public = read(ROOT / "headlight.public.toml", {})
+    assert (public.hub, public.folders, public.models) == (False, False, ())
+    for name in ("tokens", "seconds", "sessions", "memory", "upload_mb"):
+        assert getattr(public, name) is not None
+        assert getattr(public, name) <= (getattr(Settings(), name) or 10**9)
+
+
+def test_the_environment_wins_over_the_file_and_says_nothing_when_it_is_empty(tmp_path: Path) -> None:
+    file = tmp_path / "own.toml"
+    file.write_text('tokens = 100\nhub = false\nmemory = "2.5 GB"\nfolders = ["/a", "/b c"]\nsessions = "none"\n')
+    said = {
+        "HEADLIGHT_SETTINGS": str(file),
+        "HEADLIGHT_TOKENS": "200",
+        "HEADLIGHT_SECONDS": " ",
+        "HEADLIGHT_CACHE": "/x",
+    }
+    found = read(environment=said | {"HEADLIGHT_MODELS": "org/one, org/two", "OTHER": "1"})
+    assert found == Settings(
+        tokens=200, hub=False, memory=2_500_000_000, folders=("/a", "/b c"), models=("org/one", "org/two")
+    )
+    assert read(environment=said | {"HEADLIGHT_FOLDERS": "no", "HEADLIGHT_TOKENS": "none"}).tokens is None
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        ("tokns = 100", r"there is no setting 'tokns'. Did you mean 'tokens'\?"),
+        ("xyz = 1", r"There are: hub, folders, models, tokens"),
+        ("tokens = 0", r"tokens cannot be 0. It has to be a whole number from 8 to 1,000,000, or \"none\""),
+        ("tokens = 1.5", "whole number"),
+        ("tokens = true", "whole number"),
+        ("hub = 2", "It has to be true or false"),
+        ("memory = 2", "at least 100 MB"),
+        ('memory = "two GB"', "at least 100 MB"),
+        ("memory = true", "at least 100 MB"),
+        ('folders = ["models"]', "each with its whole path"),
+        ("folders = []", "each with its whole path"),
+        ("models = 3", "a list of texts"),
+        ("hub = ", "no TOML"),
+    ],
+)
+def test_what_cannot_be_meant_is_said_with_its_place(tmp_path: Path, written: str, words: str) -> None:
+    file = tmp_path / "own.toml"
+    file.write_text(written)
+    with pytest.raises(SettingsError, match=words) as error:
+        read(file, {})
+    assert str(file) in str(error.value)
+
+
+def test_a_variable_that_is_no_setting_and_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="HEADLIGHT_TOKENZ: there is no setting 'tokenz'"):
+        read(environment={"HEADLIGHT_TOKENZ": "3"})
+    with pytest.raises(SettingsError, match=r"absent\.toml: cannot be read"):
+        read(environment={"HEADLIGHT_SETTINGS": str(tmp_path / "absent.toml")})
+
+
+def test_a_server_with_a_bad_setting_does_not_start_and_says_why_in_one_line() -> None:
+    asked = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.headless", "true", "--server.port", "0"]
+    said = subprocess.run(
+        asked, cwd=ROOT, env=os.environ | {"HEADLIGHT_SECONDS": "soon"}, capture_output=True, text=True, timeout=60
+    )
+    assert said.returncode != 0
+    assert "Headlight cannot start. HEADLIGHT_SECONDS: seconds cannot be 'soon'." in said.stderr + said.stdout
+    assert "Traceback" not in said.stderr + said.stdout

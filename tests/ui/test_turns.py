@@ -1,0 +1,199 @@
+"""Heavy work of several sessions, each a thread as Streamlit's are."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Event
+
+import pytest
+from streamlit.runtime.scriptrunner import RerunException, StopException
+
+from core import InputError
+from ui import turns
+from ui.memory import Memory
+from ui.turns import Turns
+
+
+@pytest.fixture(autouse=True)
+def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "LOOK", 0.01)
+
+
+class Sessions:
+    """Threads that want a turn, one after the other; what each has been told, and who had one, in that order."""
+
+    def __init__(self, memory: float = 100) -> None:
+        self.memory = Memory(memory)
+        self.turns = Turns(self.memory)
+        self.had: list[str] = []
+        self.told: dict[str, list[int]] = {}
+        self._threads = ThreadPoolExecutor(max_workers=20)
+
+    def want(self, name: str, work: Callable[[], object] = lambda: None, *, needs: float = 0, told=None) -> Future:
+        """Another session, which is in the queue, or has its turn, when this returns."""
+
+        def waiting(others: int) -> None:
+            self.told.setdefault(name, []).append(others)
+            if told is not None:
+                told()
+
+        def run() -> None:
+            with self.turns.turn(needs, waiting):
+                self.had.append(name)
+                work()
+
+        future = self._threads.submit(run)
+        while name not in self.told and name not in self.had and not future.done():
+            time.sleep(0.001)
+        return future
+
+
+def test_first_come_first_served_and_each_is_told_how_many_are_before() -> None:
+    sessions, over = Sessions(), Event()
+    wanted = [sessions.want("a", lambda: over.wait(20))] + [sessions.want(name) for name in "bcdef"]
+    while len(sessions.told) < 5:
+        time.sleep(0.01)
+    over.set()
+    for one in wanted:
+        one.result(20)
+    assert sessions.had == list("abcdef")
+    assert [sessions.told[name][0] for name in "bcdef"] == [1, 2, 3, 4, 5]
+    assert not sessions.turns._queue
+
+
+@pytest.mark.parametrize("end", [StopException(), RerunException(None), InputError("bad", field="text")])  # pyright: ignore
+def test_a_turn_ends_however_the_page_ends(end: BaseException) -> None:
+    sessions = Sessions()
+
+    def fail() -> None:
+        raise end
+
+    failed = sessions.want("a", fail)
+    with pytest.raises(type(end)):
+        failed.result(20)
+    sessions.want("b").result(20)
+    assert sessions.memory.reserved == 0
+
+
+def test_who_leaves_while_waiting_gives_up_the_place() -> None:
+    sessions, over = Sessions(), Event()
+
+    def gone() -> None:
+        raise StopException
+
+    first = sessions.want("a", lambda: over.wait(20))
+    left = sessions.want("b", told=gone)
+    last = sessions.want("c")
+    with pytest.raises(StopException):
+        left.result(20)
+    sessions.told.clear()
+    while sessions.told.get("c", [2])[-1] != 1:
+        time.sleep(0.01)
+    over.set()
+    last.result(20)
+    first.result(20)
+    assert sessions.had == ["a", "c"]
+
+
+def test_whoever_has_the_turn_goes_on_in_nested_work() -> None:
+    sessions = Sessions()
+
+    def nested() -> None:
+        with sessions.turns.turn(50, lambda _: None), sessions.turns.room(5, lambda _: None):
+            sessions.had.append("inside")
+        sessions.had.append("after")
+
+    sessions.want("a", nested, needs=60).result(20)
+    sessions.want("b").result(20)
+    assert sessions.had == ["a", "inside", "after", "b"]
+    assert sessions.memory.reserved == 0
+
+
+def test_pieces_of_several_take_turns() -> None:
+    sessions, start = Sessions(), Event()
+    holding = sessions.want("first", lambda: start.wait(20))
+
+    def pieces(name: str) -> None:
+        for number in range(3):
+            with sessions.turns.turn(0, lambda _: None):
+                sessions.had.append(f"{name}{number}")
+                while len(sessions.turns._queue) == 0 and len(sessions.had) < 6:
+                    time.sleep(0.001)  # until the other one is in the queue again
+
+    both = []
+    for name in "ab":
+        both.append(sessions._threads.submit(pieces, name))
+        while len(sessions.turns._queue) < len(both):
+            time.sleep(0.001)
+    start.set()
+    for one in (holding, *both):
+        one.result(20)
+    assert sessions.had == ["first", "a0", "b0", "a1", "b1", "a2", "b2"]
+
+
+def test_light_work_does_not_wait_unless_there_is_no_room() -> None:
+    sessions, over = Sessions(memory=100), Event()
+    heavy = sessions.want("heavy", lambda: over.wait(20), needs=60)
+    with sessions.turns.room(30, lambda _: pytest.fail("it waits")):
+        assert sessions.memory.reserved == 90
+
+    def light() -> None:
+        with sessions.turns.room(50, lambda _: None):
+            sessions.had.append("light")
+
+    waits = sessions._threads.submit(light)
+    with pytest.raises(TimeoutError):
+        waits.result(0.3)
+    over.set()
+    heavy.result(20)
+    waits.result(20)
+    assert sessions.had == ["heavy", "light"]
+
+
+def test_what_can_never_fit_does_not_wait() -> None:
+    sessions = Sessions(memory=100)
+    for way in (sessions.turns.turn, sessions.turns.room):
+        with pytest.raises(InputError, match="this host allows"), way(101, lambda _: None):
+            pass
+    assert not sessions.turns._queue
+
+
+def test_waiting_does_not_count() -> None:
+    sessions, over = Sessions(), Event()
+    sessions.want("a", lambda: over.wait(20))
+    began = sessions.turns.clock()
+
+    def wait(_: int) -> None:
+        time.sleep(0.5)
+        over.set()
+
+    with sessions.turns.turn(0, wait):
+        assert sessions.turns.clock() - began < 0.4
+
+
+def test_heavy_work_gives_way_to_pages_and_no_longer_than_its_steps_took() -> None:
+    sessions, page_over = Sessions(), Event()
+    noted: list[str] = []
+
+    def page() -> None:
+        with sessions.turns.page():
+            page_over.wait(20)
+            time.sleep(0.05)
+            noted.append("page")
+
+    def heavy() -> None:
+        with sessions.turns.page(), sessions.turns.turn(0, lambda _: None):
+            sessions.turns._stepped = time.monotonic() - 20  # a long step
+            page_over.set()
+            sessions.turns.give_way()
+            noted.append("heavy")
+
+    light = sessions._threads.submit(page)
+    while not sessions.turns._pages:
+        time.sleep(0.001)
+    sessions._threads.submit(heavy).result(20)
+    light.result(20)
+    assert noted == ["page", "heavy"]
+    assert not sessions.turns._pages

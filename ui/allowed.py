@@ -1,0 +1,74 @@
+"""Which models this host loads: decided by the name alone, before a folder is looked at or a hub is asked."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from core import InputError
+from core.models.catalogue import CATALOGUE
+from core.models.loading import PLACES, Place
+from ui import settings
+
+_HUB_NAME = re.compile(r"(?!.{97})[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
+
+
+def offered() -> list[str]:
+    """The models that are offered by name, the first one opens the app."""
+    return [*(entry.name for entry in reversed(CATALOGUE)), *settings.current().models]
+
+
+def places_of(name: str) -> tuple[Place, ...]:
+    """Where a model may be looked for.
+
+    Raises InputError (field "model") with the same words for everything that is not allowed, whether or not it exists.
+    """
+    allowed, name = settings.current(), name.strip()
+    if name in offered():
+        return PLACES
+    found: list[Place] = []
+    if allowed.folders is True or (allowed.folders and _is_inside(name, allowed.folders)):
+        found.append("folder")
+    if allowed.hub and ("folder" in found or _HUB_NAME.fullmatch(name)):
+        found.append("hub")
+    if not found:
+        raise InputError(f"This host does not load that. {_sentence()}", field="model")
+    return tuple(found)
+
+
+def model_help() -> str:
+    """What can be typed into the field for a model, for the small question mark beside it."""
+    listed = "Both listed models are" if len(offered()) == len(CATALOGUE) else "The listed models are"
+    return f"{listed} there at once. {_sentence()}"
+
+
+def _sentence() -> str:
+    allowed = settings.current()
+    ways = []
+    if allowed.hub:
+        ways.append("a Hugging Face name such as openai-community/gpt2")
+    if allowed.folders:
+        ways.append(
+            "the path of a folder with safetensors" + (" among those that it allows" * (allowed.folders is not True))
+        )
+    if ways:
+        return f"You can also type {' or '.join(ways)}."
+    return f"It has {', '.join(offered()[:-1])} and {offered()[-1]}; on your own computer Headlight opens any model."
+
+
+def _is_inside(name: str, folders: tuple[str, ...]) -> bool:
+    """By its name first: of what lies elsewhere not even a link is followed."""
+    if name.startswith("~"):
+        return False
+    try:
+        said = os.path.abspath(name)
+        return any(
+            _within(said, os.path.abspath(folder)) and _within(os.path.realpath(said), os.path.realpath(folder))
+            for folder in folders
+        )
+    except (OSError, ValueError):
+        return False
+
+
+def _within(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)

@@ -1,0 +1,188 @@
+"""What this host allows: one set of settings, from a file beside app.py and from the environment, read once.
+
+Without any of them Headlight is a program on a person's own computer: everything is allowed. `headlight.public.toml` is what a
+public address needs.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+FILE = ROOT / "headlight.toml"
+PREFIX = "HEADLIGHT_"
+WHICH_FILE = "HEADLIGHT_SETTINGS"
+_OTHERS = {WHICH_FILE, "HEADLIGHT_CACHE", "HEADLIGHT_CHROMIUM"}  # variables that are no settings
+_UNITS = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9}
+
+
+class SettingsError(Exception):
+    """A setting that cannot be used: which one, where it stands, what is allowed."""
+
+
+# --- how a value is read: as TOML or the environment gives it
+
+
+def _yes_or_no(given: object) -> bool:
+    said = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}.get(
+        str(given).strip().lower()
+    )
+    if said is None:
+        raise ValueError("true or false")
+    return said
+
+
+def _whole(least: int, most: int) -> Callable[[object], int]:
+    def read(given: object) -> int:
+        words = f"a whole number from {least:,} to {most:,}"
+        if isinstance(given, bool | float):
+            raise ValueError(words)
+        try:
+            number = int(str(given))
+        except ValueError:
+            raise ValueError(words) from None
+        if not least <= number <= most:
+            raise ValueError(words)
+        return number
+
+    return read
+
+
+def _or_none(read: Callable[[object], Any]) -> Callable[[object], Any]:
+    def either(given: object) -> Any:
+        if str(given).strip().lower() == "none":
+            return None
+        try:
+            return read(given)
+        except ValueError as error:
+            raise ValueError(f'{error}, or "none"') from None
+
+    return either
+
+
+def _size(given: object) -> int:
+    """Bytes, of a number or of words such as "2 GB"; 1 GB is 10⁹ bytes."""
+    text = str(given).strip().lower().replace(" ", "")
+    number = text.rstrip("bkmg")
+    try:
+        found = int(float(number) * _UNITS[text[len(number) :]])
+    except (KeyError, ValueError, OverflowError):
+        found = 0
+    if isinstance(given, bool) or found < 10**8:
+        raise ValueError('at least 100 MB, such as 2000000000 or "2 GB"')
+    return found
+
+
+def _several(given: object) -> tuple[str, ...]:
+    """A list, or words with commas between them."""
+    parts = given.split(",") if isinstance(given, str) else given
+    if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
+        raise ValueError("a list of texts; in the environment, with commas between them")
+    return tuple(part.strip() for part in parts if part.strip())
+
+
+def _folders(given: object) -> bool | tuple[str, ...]:
+    try:
+        return _yes_or_no(given)
+    except ValueError:
+        pass
+    try:
+        listed = _several(given)
+    except ValueError:
+        listed = ()
+    if not listed or not all(os.path.isabs(folder) for folder in listed):
+        raise ValueError("true, false, or a list of folders, each with its whole path")
+    return listed
+
+
+def _setting(default: Any, read: Callable[[object], Any], words: str) -> Any:
+    return field(default=default, metadata={"read": read, "words": words})
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What this host allows. The defaults are those of a person's own computer."""
+
+    hub: bool = _setting(True, _yes_or_no, "Whether any model of the Hugging Face hub may be loaded by its name.")
+    folders: bool | tuple[str, ...] = _setting(
+        True,
+        _folders,
+        "Whether models may be loaded from folders: all, none, or those in a list and what is inside them.",
+    )
+    models: tuple[str, ...] = _setting(
+        (), _several, "Further models, by name or folder, that may be loaded whatever the two lines above say."
+    )
+    tokens: int | None = _setting(
+        None, _or_none(_whole(8, 10**6)), "The longest text in tokens; none: as long as the model and the page allow."
+    )
+    upload_mb: int = _setting(20, _whole(1, 1_000), "The largest file that may be uploaded, in megabytes.")
+    seconds: int | None = _setting(
+        None,
+        _or_none(_whole(1, 86_400)),
+        "The longest computation in seconds, waiting left out; what comes piece by piece can be gone on with.",
+    )
+    sessions: int | None = _setting(
+        None, _or_none(_whole(1, 100_000)), "How many visitors there may be at once; others are asked to come back."
+    )
+    memory: int = _setting(
+        4 * 10**9, _size, "Bytes for everything that is kept and everything that runs, above the models themselves."
+    )
+    threads: int | None = _setting(
+        None, _or_none(_whole(1, 1_024)), "Processors that one computation uses; none: as torch chooses, all of them."
+    )
+
+
+def read(file: Path | None = None, environment: Mapping[str, str] = os.environ) -> Settings:
+    """The settings in a TOML file and in the environment, which wins.
+
+    file  None: the one that HEADLIGHT_SETTINGS names, else headlight.toml beside app.py, if it is there
+
+    Raises SettingsError for a file that is named and cannot be read, an unknown name, and a value that is not allowed.
+    """
+    if file is None:
+        file = Path(environment[WHICH_FILE]) if environment.get(WHICH_FILE) else FILE if FILE.is_file() else None
+    known = {setting.name: setting for setting in fields(Settings)}
+    found: dict[str, Any] = {}
+    for where, name, given in (*_in_file(file), *_in_environment(environment)):
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            meant = f" Did you mean {near[0]!r}?" if near else f" There are: {', '.join(known)}."
+            raise SettingsError(f"{where}: there is no setting {name!r}.{meant}")
+        try:
+            found[name] = known[name].metadata["read"](given)
+        except ValueError as error:
+            raise SettingsError(f"{where}: {name} cannot be {given!r}. It has to be {error}.") from None
+    return Settings(**found)
+
+
+def _in_file(file: Path | None) -> list[tuple[str, str, object]]:
+    if file is None:
+        return []
+    try:
+        return [(str(file), name, given) for name, given in tomllib.loads(file.read_text("utf-8")).items()]
+    except OSError as error:
+        raise SettingsError(f"{file}: cannot be read: {error.strerror}. {WHICH_FILE} names it.") from None
+    except ValueError as error:  # no TOML, no UTF-8
+        raise SettingsError(f"{file}: is no TOML file: {error}.") from None
+
+
+def _in_environment(environment: Mapping[str, str]) -> list[tuple[str, str, object]]:
+    """An empty variable says nothing."""
+    return [
+        (variable, variable.removeprefix(PREFIX).lower(), given)
+        for variable, given in sorted(environment.items())
+        if variable.startswith(PREFIX) and variable not in _OTHERS and given.strip()
+    ]
+
+
+@cache
+def current() -> Settings:
+    """Those of this process: read when somebody first asks, and then the same for as long as it runs."""
+    return read()

@@ -1,0 +1,145 @@
+"""Heavy work, one after the other in the order in which it was asked for; light work never waits.
+
+Whoever waits says so on the page, and gives up the place when the page's run ends: by Stop, another choice, or a closed tab.
+Nobody asks for a turn while holding a lock of a store, so that no two can wait for each other.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Condition, get_ident, local
+
+from ui.memory import Memory
+
+Waiting = Callable[[int], None]
+
+HEAVY = 1.0  # seconds: what takes longer is heavy
+LOOK = 0.2  # seconds between two looks at the queue, and at whether the visitor is still there
+GIVES_WAY = 1.0  # seconds at most that a step of heavy work waits for pages that do light work
+
+
+class Turns:
+    """One turn for all sessions of this process."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._changed = Condition()
+        self._queue: deque[object] = deque()
+        self._holder: int | None = None  # the thread whose turn it is
+        self._pages: set[int] = set()  # threads that run a page and do nothing heavy
+        self._stepped = 0.0
+        self._mine = local()
+
+    @contextmanager
+    def page(self) -> Iterator[None]:
+        """The run of a page in this thread: while it does light work, heavy work gives way."""
+        self._enter(get_ident())
+        try:
+            yield
+        finally:
+            self._leave(get_ident())
+
+    @contextmanager
+    def room(self, needs: float, waiting: Waiting) -> Iterator[None]:
+        """For light work that needs so many bytes: at once where there is room, else with a turn, as in `turn`."""
+        self._memory.check(needs)
+        if self._memory.reserve(needs):
+            with self._memory.held(needs):
+                yield
+        else:
+            with self.turn(needs, waiting):
+                yield
+
+    @contextmanager
+    def turn(self, needs: float, waiting: Waiting) -> Iterator[None]:
+        """For heavy work: waits until it is next and there is room. Whoever has the turn already goes on.
+
+        waiting  called now and then with how many are before; whatever it raises gives up the place
+
+        Raises InputError (field "text") for more bytes than there are at all.
+        """
+        self._memory.check(needs)
+        if self._holder == get_ident():
+            yield
+            return
+        is_page = self._leave(get_ident())
+        try:
+            self._wait(needs, waiting)
+            try:
+                with self._memory.held(needs):
+                    yield
+            finally:
+                with self._changed:
+                    self._holder = None
+                    self._changed.notify_all()
+        finally:
+            if is_page:
+                self._enter(get_ident())
+
+    def give_way(self) -> None:
+        """To be called at each step of work: whoever has the turn lets pages with light work go first, for at most as long as
+        the step took."""
+        if self._holder != get_ident():
+            return
+        with self._changed, self._waited():
+            self._changed.wait_for(lambda: not self._pages, min(time.monotonic() - self._stepped, GIVES_WAY))
+        self._stepped = time.monotonic()
+
+    def clock(self) -> float:
+        """Seconds, those left out that this thread has waited for others."""
+        return time.monotonic() - getattr(self._mine, "waited", 0.0)
+
+    def _wait(self, needs: float, waiting: Waiting) -> None:
+        ticket = object()
+        with self._changed:
+            self._queue.append(ticket)
+        try:
+            with self._waited():
+                while (before := self._before(ticket, needs)) is not None:
+                    waiting(before)
+        except BaseException:
+            with self._changed:
+                self._queue.remove(ticket)
+                self._changed.notify_all()
+            raise
+
+    def _before(self, ticket: object, needs: float) -> int | None:
+        """After a while, how many come before; None once it is this one's turn."""
+        with self._changed:
+            if self._begin(ticket, needs):
+                return None
+            self._changed.wait(LOOK)
+            if self._begin(ticket, needs):
+                return None
+            return max(1, self._queue.index(ticket) + (self._holder is not None))
+
+    def _begin(self, ticket: object, needs: float) -> bool:
+        if self._holder is not None or self._queue[0] is not ticket or not self._memory.reserve(needs):
+            return False
+        self._queue.popleft()
+        self._holder, self._stepped = get_ident(), time.monotonic()
+        return True
+
+    @contextmanager
+    def _waited(self) -> Iterator[None]:
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            self._mine.waited = getattr(self._mine, "waited", 0.0) + time.monotonic() - start
+
+    def _enter(self, thread: int) -> None:
+        with self._changed:
+            self._pages.add(thread)
+
+    def _leave(self, thread: int) -> bool:
+        """Whether it was there."""
+        with self._changed:
+            was_there = thread in self._pages
+            self._pages.discard(thread)
+            if not self._pages:
+                self._changed.notify_all()
+            return was_there

@@ -1,0 +1,53 @@
+"""How many visitors there are, and whether one more can come in."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from threading import Lock
+
+import streamlit as st
+from streamlit.runtime import exists, get_instance
+from streamlit.runtime.scriptrunner import get_script_run_ctx
+
+from ui import settings, state
+
+IDLE = 900.0  # seconds without a click after which a place goes to a newcomer who would find none
+
+
+class Visitors:
+    """Who has a place, and when each was last seen. Threads may share it.
+
+    is_there  whether a session is still connected
+    """
+
+    def __init__(self, is_there: Callable[[str], bool], clock: Callable[[], float] = time.monotonic) -> None:
+        self._is_there, self._clock = is_there, clock
+        self._seen: dict[str, float] = {}
+        self._lock = Lock()
+
+    def admit(self, session: str, most: int | None) -> bool:
+        """Whether this session has a place, or gets one, among so many (None: any number)."""
+        with self._lock:
+            self._seen = {one: seen for one, seen in self._seen.items() if one == session or self._is_there(one)}
+            if session not in self._seen and most is not None and len(self._seen) >= most:
+                longest = min(self._seen, key=self._seen.__getitem__)
+                if self._clock() - self._seen[longest] < IDLE:
+                    return False
+                del self._seen[longest]
+            self._seen[session] = self._clock()
+            return True
+
+
+_VISITORS = Visitors(lambda session: exists() and get_instance().is_active_session(session))
+
+
+def admit() -> None:
+    """Ends the run of the page with a few words where there is no place for this visitor."""
+    context = get_script_run_ctx()
+    if context is None or _VISITORS.admit(context.session_id, settings.current().sessions):
+        return
+    st.title("Headlight is full")
+    st.markdown("As many people as this host can serve are here now. Please come back in a few minutes.")
+    st.button("Try again", key=state.TRY_AGAIN)
+    st.stop()
