@@ -120,7 +120,7 @@ async def try_addresses(server: Server, tally: Tally) -> None:
         print(f"    /{page}: every value under all names", flush=True)
     for at, (key, titles) in enumerate(NAMES):
         for title in by_title.keys() & {title.strip() for title in titles.split(",")}:
-            for turn in range(3):  # of fifteen values three for each name, others for the next
+            for turn in range(3):  # of sixteen values three for each name, others for the next
                 name = list(VALUES)[(3 * at + turn) % len(VALUES)]
                 twice = f"{key}={VALUES[name]}&{key}={VALUES[name]}"
                 await _follow(server, tally, by_title[title], f"{key}={name}", f"{twice}&{state.SOURCE}=real")

@@ -59,6 +59,7 @@ def test_no_address_breaks_a_page(server: Server) -> None:
         ("step_by_step", "source=random&keys=5&queries=1e999&seed=-inf"),
         ("step_by_step", f"source=toy&words=inf&width={'9' * 400}"),
         ("blocks", "sentence=inf&blocksize=Infinity"),
+        ("step_by_step", f"source=real&version={'9' * 5000}&layer={'9' * 5000}"),
     ],
 )
 def test_a_number_beyond_all_numbers_is_passed_over_and_the_rest_is_shown(
