@@ -42,7 +42,14 @@ ADD_TO_TALK, START_TALK, PREPARE_TALK, SAVE_TALK = "add_to_talk", "start_talk", 
 TALK_FILE, NEW_VIEW, TALK_SAID = "talk_file", "new_view", "talk_said"
 TABLES = "tables"  # whether each picture has a table of its strongest values below it
 VERSION = "version"  # of an address that says all
-HOW = (TABLES, VERSION, PRESENT, TALK_AT, ON_THE_WAY, SPOT)  # what an address says of any page: how it is shown, not what
+HOW = (
+    TABLES,
+    VERSION,
+    PRESENT,
+    TALK_AT,
+    ON_THE_WAY,
+    SPOT,
+)  # what an address says of any page: how it is shown, not what
 SHARED_PICTURE, SHARED_LIST, GROUND = "shared_picture", "shared_list", "ground"
 SAVE_PICTURE, SAVE_EXHIBIT, COPY_LINK = "save_picture", "save_exhibit", "copy_link"
 

@@ -144,6 +144,8 @@ def test_nothing_of_one_precision_is_given_for_another(minilm: Model, half: dict
     labels = [minilm.name, f"{minilm.name} in bfloat16"]
     assert [str(request.model) for request in (whole, rounded)] == labels
     assert all(stores.speeds.latest(label, "reading") for label in labels)
+
+
 # --- what one visitor asks for is not what another one gets
 
 
