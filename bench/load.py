@@ -43,7 +43,7 @@ WORDS = COMMON.split()
 LIGHT, LONG_TOKENS = 10, 4096  # visitors beside long texts, and how long those are
 EXACT = 1e-6  # two passes in different orders of the same sums may differ by as much
 PATIENCE = 600.0  # seconds
-PAGES = {"": "As it is", "heads": "head"}  # the large picture of each page
+PAGES = {"step_by_step": "As it is", "heads": "head"}  # the large picture of each page
 
 
 @dataclass
@@ -170,8 +170,8 @@ async def beside_long(address: str, texts: list[str], minutes: float) -> tuple[l
     """Ten visitors, and meanwhile others who all ask for a long text at once."""
 
     async def long(number: int) -> list[Change]:
-        opening = Change("", CATALOGUE[0].name, WORDS[0], 0, 0)
-        asked = Change("", CATALOGUE[0].name, texts[number], 0, 0)
+        opening = Change("step_by_step", CATALOGUE[0].name, WORDS[0], 0, 0)
+        asked = Change("step_by_step", CATALOGUE[0].name, texts[number], 0, 0)
         return await visit(address, iter((opening, asked)), float("inf"), number)
 
     light, heavy = await asyncio.gather(

@@ -68,6 +68,7 @@ class Visitor:
     def __init__(self, address: str) -> None:
         self.answer = Answer()
         self.query: dict[str, list[str]] = {}
+        self.pages: list[Any] = []  # of the app, as its menu names them
         self._address = address
         self._page, self._session, self._run = "", "", 0
         self._elements: dict[tuple[int, ...], tuple[int, Any]] = {}  # by place: in which run it came, and what it is
@@ -77,10 +78,12 @@ class Visitor:
 
     async def __aenter__(self) -> Visitor:
         with await asyncio.to_thread(urlopen, f"{self._address}/_stcore/health", timeout=60) as response:
-            self._token = next(iter(SimpleCookie(response.headers.get("Set-Cookie", "")).values())).value
+            cookies = [next(iter(SimpleCookie(line).values())) for line in response.headers.get_all("Set-Cookie", [])]
+        self._cookies = "; ".join(f"{cookie.key}={cookie.value}" for cookie in cookies)
+        self._token = next(cookie.value for cookie in cookies if cookie.key == "_streamlit_xsrf")
         self._socket: ClientConnection = await connect(
             f"{self._address.replace('http', 'ws', 1)}/_stcore/stream",
-            additional_headers={"Cookie": f"_streamlit_xsrf={self._token}"},
+            additional_headers={"Cookie": self._cookies},
             subprotocols=["streamlit", self._token],  # type: ignore[list-item]
             origin=self._address,  # type: ignore[arg-type]
             max_size=None,
@@ -207,7 +210,7 @@ class Visitor:
             self._run += 1
             self.answer.begun = True
         elif kind == "navigation":
-            self._page = message.navigation.page_script_hash
+            self._page, self.pages = message.navigation.page_script_hash, list(message.navigation.app_pages)
         elif kind == "file_urls_response":
             self._urls = message.file_urls_response.file_urls[0]
         elif kind == "page_info_changed":
@@ -242,7 +245,7 @@ class Visitor:
             head.encode() + content + f"\r\n--{edge}--\r\n".encode(),
             {
                 "Content-Type": f"multipart/form-data; boundary={edge}",
-                "Cookie": f"_streamlit_xsrf={self._token}",
+                "Cookie": self._cookies,
                 "X-Xsrftoken": self._token,
             },
             method="PUT",

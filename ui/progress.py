@@ -79,7 +79,7 @@ def run(
             return None
         if seconds > ASKS and wish != "run":
             st.info(sentence, icon=":material/schedule:")
-            st.button("Run", key=state.button("begin", hash(job)), type="primary", on_click=_want, args=(job,))
+            st.button("Run", key=state.button("begin", hash(job)), on_click=_want, args=(job,))
             return None
     place = st.empty()
     progress = _Progress(place, job, what, total, unit)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
@@ -54,7 +54,9 @@ class Shown:
     lists     numbers that are no picture, by what a person calls them
     of        the head that the page is about; None where it is about none of a model
     beside    further heads of models that it shows, by what they are called
+    about     what is known of all this already, where it comes from a file
     head      the head that it is about where that is none of a model; it is made when somebody takes it away
+    asked     what its views were asked to show, as the frozen choices and requests that say it
     """
 
     title: str = ""
@@ -63,7 +65,9 @@ class Shown:
     lists: dict[str, Numbers] = field(default_factory=dict)
     of: stores.HeadRequest | None = None
     beside: dict[str, stores.HeadRequest] = field(default_factory=dict)
+    about: Mapping[str, str] | None = None
     head: Callable[[], KeptHead] | None = None
+    asked: list[Hashable] = field(default_factory=list)
 
 
 _CURRENT: ContextVar[Shown] = ContextVar("shown")

@@ -58,7 +58,12 @@ class Certificate:
 
     @property
     def holds(self) -> bool:
-        return self.rounding <= ALLOWED_ROUNDING[self.dtype]
+        return self.rounding <= self.allowed
+
+    @property
+    def allowed(self) -> float:
+        """The most rounding that counts as agreement, in the same units."""
+        return ALLOWED_ROUNDING[self.dtype]
 
     @property
     def traced_in(self) -> str:

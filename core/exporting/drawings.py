@@ -14,7 +14,10 @@ import plotly.graph_objects as go
 import plotly.io
 
 from ..figures import theme
+from ..figures.findings import finding, strongest
 from .kept_heads import broken
+from .pictures import GROUNDS, portrait
+from .tables import tables_of
 
 MAX_JSON = 4 * 2**20  # bytes of one figure
 MAX_NODES = 200_000  # values, a table that is packed counting as one
@@ -57,7 +60,17 @@ def read(drawn: object) -> go.Figure:
         figure = go.Figure(checked)
     except (ValueError, TypeError):  # what Plotly says of it may be as long as the file
         raise broken("a picture in it is none that Plotly draws") from None
-    return figure.update_layout(template=theme.TEMPLATE)
+    figure.update_layout(template=theme.TEMPLATE)
+    _try(figure)
+    return figure
+
+
+def _try(figure: go.Figure) -> None:
+    """Do with the figure what pages do with any, before one of them does."""
+    try:
+        finding(figure), strongest(figure), tables_of(figure), portrait(figure, "", [], GROUNDS["light"])
+    except Exception:  # what a figure raises that this program did not draw is no closed list
+        raise broken("a picture in it is none that Headlight draws") from None
 
 
 def _checked(value: Any, budget: list[int], depth: int) -> Any:

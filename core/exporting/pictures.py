@@ -14,14 +14,14 @@ import plotly.io
 from .about import About
 
 WIDTH = 900  # pixels, or what a wide figure needs
-LEAST, TALL = 340, 640  # pixels of height: of any figure, and of one with a labelled row for each token
+LEAST = 340  # pixels of height
 LONG = 1080  # pixels wide, of the equation
-SHORT = 12  # rows that need no tall picture
 SIDE = 16  # pixels around
-TITLE, LINE = 34, 20  # pixels of height
+TITLE, LINE, LEGEND = 34, 20, 36  # pixels of height
+EDGES = {"l": 70, "r": 40, "t": 30, "b": 60}  # pixels, where a figure leaves its margins to Plotly
 LETTERS = 118  # in a line below the title
 LINES = 4
-ROOM = 15  # pixels that a label beside another one needs
+ROOM, MOST = 16, 64  # pixels that a label beside another one needs; how many labels a picture grows for
 
 
 @dataclass(frozen=True)
@@ -42,41 +42,43 @@ def portrait(figure: go.Figure, title: str, notes: Sequence[str], ground: Ground
     """
     taken = go.Figure(figure)  # a copy, so that the page's own stays as it is
     layout: Any = taken.layout
-    lines = [line for note in notes for line in textwrap.wrap(note, LETTERS)]
-    if len(lines) > LINES:
-        lines = [*lines[: LINES - 1], lines[LINES - 1][: LETTERS - 1] + "…"]
-    above = TITLE + LINE * len(lines) + SIDE
-    margin = layout.margin.to_plotly_json()
-    edges = {edge: margin.get(edge, usual) for edge, usual in (("l", 70), ("r", 40), ("t", 30), ("b", 60))}
-    has_twins = layout.xaxis2.tickvals is not None and layout.yaxis2.tickvals is not None
-    is_line = "subplots" in (layout.meta or {})  # the equation, whose letters want their own width and height
-    is_tall = has_twins and len(layout.yaxis2.tickvals or ()) > SHORT
-    width = max(WIDTH, layout.width or 0, LONG if is_line else 0)
-    inner = max(layout.height or 0, 0 if is_line else TALL if is_tall else LEAST)
+    lines = _wrapped(notes)
+    has_twins = all(axis in layout and layout[axis].tickvals is not None for axis in ("xaxis2", "yaxis2"))
+    is_line = "subplots" in (layout.meta or ())  # the equation, whose letters want their own width and height
+    edges = EDGES | {edge: room for edge, room in layout.margin.to_plotly_json().items() if edge in EDGES}
+    if not has_twins and not is_line:
+        edges["t"] = max(edges["t"], LEGEND)  # heatmaps have made room for theirs
+    width, height = max(WIDTH, layout.width or 0), max(layout.height or 0, LEAST)
+    if is_line:
+        width, height = LONG, layout.height
+    elif has_twins:  # as large as all labels need, if that can be
+        rows, columns = (min(len(axis.tickvals), MOST) for axis in (layout.yaxis2, layout.xaxis2))
+        width = max(width, columns * ROOM + edges["l"] + edges["r"])
+        height = max(height, rows * ROOM + edges["t"] + edges["b"])
+        _write_all_labels(layout.xaxis, layout.xaxis2, width - edges["l"] - edges["r"])
+        _write_all_labels(layout.yaxis, layout.yaxis2, height - edges["t"] - edges["b"])
+    words = {"t": TITLE + LINE * len(lines)}
     layout.update(
-        width=width,
-        height=inner + above,
+        width=round(width),
+        height=round(height + words["t"] + SIDE),
         autosize=False,
         paper_bgcolor=ground.paper,
         plot_bgcolor=ground.paper,
         font={"color": ground.ink},
-        margin={
-            "l": edges["l"] + SIDE,
-            "r": edges["r"] + SIDE,
-            "t": edges["t"] + above,
-            "b": edges["b"] + SIDE,
-        },
+        margin={edge: room + SIDE + words.get(edge, 0) for edge, room in edges.items()},
     )
-    if has_twins:
-        _write_all_labels(layout.xaxis, layout.xaxis2, width - edges["l"] - edges["r"])
-        _write_all_labels(layout.yaxis, layout.yaxis2, inner - edges["t"] - edges["b"])
     at = {"x": 0, "xref": "paper", "y": 1, "yref": "paper", "showarrow": False, "align": "left", "xanchor": "left"}
     at |= {"yanchor": "bottom", "xshift": -edges["l"]}
-    below = edges["t"] + SIDE / 2
-    taken.add_annotation(text=f"<b>{_shown(title)}</b>", font={"size": 20}, yshift=below + LINE * len(lines) + 2, **at)
+    above = edges["t"] + SIDE / 2
+    taken.add_annotation(text=f"<b>{_shown(title)}</b>", font={"size": 20}, yshift=above + LINE * len(lines) + 2, **at)
     if lines:
-        taken.add_annotation(text="<br>".join(map(_shown, lines)), font={"size": 13}, yshift=below, **at)
+        taken.add_annotation(text="<br>".join(map(_shown, lines)), font={"size": 13}, yshift=above, **at)
     return taken
+
+
+def _wrapped(notes: Sequence[str]) -> list[str]:
+    lines = [line for note in notes for line in textwrap.wrap(note, LETTERS)]
+    return lines if len(lines) <= LINES else [*lines[: LINES - 1], lines[LINES - 1][: LETTERS - 1] + "…"]
 
 
 def _shown(text: str) -> str:
@@ -89,9 +91,10 @@ def _write_all_labels(axis: Any, twin: Any, room: float) -> None:
     labels, places = twin.ticktext, twin.tickvals
     if labels is None or len(labels) * ROOM > room or any(place != int(place) for place in places):
         return
-    bold = {text.removeprefix("<b>").removesuffix("</b>") for text in axis.ticktext if text.startswith("<b>")}
+    bold = {place for place, text in zip(axis.tickvals, axis.ticktext, strict=True) if text.startswith("<b>")}
     texts = [label.partition("<br>")[0].rsplit(" (", 1)[0] for label in labels]
-    axis.update(tickvals=places, ticktext=[f"<b>{text}</b>" if text in bold else text for text in texts])
+    written = [f"<b>{text}</b>" if place in bold else text for place, text in zip(places, texts, strict=True)]
+    axis.update(tickvals=places, ticktext=written)
 
 
 def to_html(figure: go.Figure, title: str, about: About) -> str:

@@ -130,7 +130,10 @@ def to_csv(tables: Sequence[Table], about: About) -> str:
             out.write("\n")
         rows, columns = table.values.shape
         writer.writerow([f"{table.rows.name} \\ {table.columns.name}", *table.columns.named(columns)])
-        for name, values, missing in zip(table.rows.named(rows), table.values, table.missing, strict=True):
+        numbers = (
+            table.values.astype(np.uint8) if table.values.dtype == np.bool_ else table.values
+        )  # 1 and 0, as in files
+        for name, values, missing in zip(table.rows.named(rows), numbers, table.missing, strict=True):
             written = np.where(missing, "", values.astype(str)).tolist() if columns else []
             writer.writerow([name, *written])
     return out.getvalue()
@@ -197,7 +200,9 @@ def _ticks(layout: Any, axis: str, count: int) -> tuple[str, ...] | None:
 
 
 def _has_points(trace: Any) -> bool:
-    """Whether it has numbers along both axes: a place in the legend has none."""
+    """Whether it has numbers of its own along both axes: a place in the legend has none, a frame or a label those of others."""
+    if trace.hoverinfo == "skip":
+        return False
     if trace.x is None or trace.y is None or len(trace.x) != len(trace.y):
         return False
     return any(place is not None for place in (*trace.x, *trace.y))

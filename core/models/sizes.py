@@ -49,7 +49,7 @@ Fits = Callable[[ModelSize], None]  # raises InputError where it does not
 def tensors_in(files: Iterable[Path]) -> Iterator[tuple[str, int]]:
     """(dtype as safetensors writes it, how many numbers) of each tensor in these safetensors, from their headers."""
     for path in files:
-        with safe_open(path, framework="pt") as file:
+        with safe_open(path, framework="np") as file:  # torch would map all of it, as memory of its own
             for name in file.keys():  # noqa: SIM118 - a file is no dictionary
                 held = file.get_slice(name)
                 yield held.get_dtype(), math.prod(held.get_shape())
@@ -138,6 +138,6 @@ def _smaller(size: ModelSize, dtype: str, room: int) -> str:
 
 
 def gigabytes(count: int) -> str:
-    """A number of bytes in words: "13.5 GB", "0.09 GB"."""
+    """A number of bytes in words: "13.5 GB", "0.091 GB"."""
     amount = count / 1e9
-    return f"{amount:,.2f} GB" if amount < 1 else f"{amount:,.1f} GB"
+    return f"{amount:,.1f} GB" if amount >= 1 else f"{amount:.2g} GB"

@@ -25,6 +25,7 @@ from ..figures.side_by_side import side_by_side, small
 from ..heads.comparing import Comparison
 from ..models import model as models
 from ..models.projections import HeadWeights
+from ..models.sizes import gigabytes
 from .figures import stage_figure
 from .tables import shaded, table, text, token
 
@@ -86,11 +87,11 @@ def ledger(of: Ledger) -> Bundle:
 def certificate(of: certifying.Certificate) -> Bundle:
     rows = [
         ("Agrees with the model", "holds" if of.holds else "does not hold"),
-        ("model", f"{of.model}, {of.dtype}"),
+        ("model", f"{of.model}, in {of.dtype}, traced in {of.traced_in}"),
         ("revision", of.revision),
         ("numbers compared", f"{of.cells:,}"),
         ("largest difference", f"{of.difference:.3g}"),
-        ("in units of rounding", f"{of.rounding:.2f}, at most {certifying.ALLOWED_ROUNDING:g} allowed"),
+        ("in units of rounding", f"{of.rounding:.2f}, at most {of.allowed:g} allowed"),
         ("queries left out", f"{of.left_out}"),
         ("scale", number(of.scale)),
         ("mask", of.mask),
@@ -99,7 +100,7 @@ def certificate(of: certifying.Certificate) -> Bundle:
 
 
 def capture(of: captures.Capture) -> Bundle:
-    rows = [(text("model"), text(of.model.name)), *_texts(of)]
+    rows = [(text("model"), text(of.model.label)), *_texts(of)]
     rows += [(text(kind), text(f"{of.layers(kind)} layers × {of.heads(kind)} heads")) for kind in of.kinds]
     if of.edits:
         rows.append((text("edits"), text(of.edits)))
@@ -111,7 +112,7 @@ def capture(of: captures.Capture) -> Bundle:
 
 def weights_only(of: exposed.WeightsOnly) -> Bundle:
     heads = text(f"{of.layers()} layers × {of.heads()} heads, only their weights")
-    rows = [(text("model"), text(of.model.name)), _text(of.tokens()[0], "tokens"), (text(of.kinds[0]), heads)]
+    rows = [(text("model"), text(of.model.label)), _text(of.tokens()[0], "tokens"), (text(of.kinds[0]), heads)]
     return {"text/html": table((), rows)}
 
 
@@ -121,7 +122,7 @@ def model(of: models.Model) -> Bundle:
         ("model", of.name),
         ("network", f"{type(of.network).__name__}, {sum(p.numel() for p in of.network.parameters()):,} parameters"),
         ("revision", of.revision),
-        ("precision", of.dtype),
+        ("precision", f"{of.dtype}, {gigabytes(of.nbytes)} on {', '.join(of.devices)}"),
         ("attention", "only its weights" if calls is None else f"{calls} layers"),
         (
             "reads",

@@ -22,7 +22,7 @@ from core.lessons.softmax import (
     ranks,
     softmax_steps,
 )
-from ui import state
+from ui import presenting, state
 from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, real_head, show_lesson
 from ui.views.pictures import show_chart
 from ui.views.tables import numbers, small_number, table
@@ -62,7 +62,7 @@ def scores_to_weights(part: Part) -> None:
             )
             show_chart(weights, "weights", "Weights: the exponentials divided by their sum.")
         table(
-            ["", *names, "sum"],
+            ["of each score", *names, "sum"],
             [
                 ["e^score", *numbers(steps.exponentials), f"**{steps.total:,.3f}**"],
                 ["weight", *numbers(steps.weights), f"**{steps.weights.sum():.3f}**"],
@@ -79,7 +79,7 @@ def not_the_same(part: Part) -> None:
         row = scores_knob()
         results = normalised(row)
         table(
-            ["", "adds up to", "length", "smallest"],
+            ["way", "adds up to", "length", "smallest"],
             [[one.name, f"**{one.total:.3f}**", *numbers([one.length, one.values.min()])] for one in results],
         )
     formulas = {"Softmax": "e^s / Σ e^s", "RMS": "s / √(mean of s²)", "Euclidean": "s / √(Σ s²)"}
@@ -104,7 +104,7 @@ def overflow(part: Part) -> None:
     with picture:
         show_chart(_reaches(formats, scores.max()), "overflow", "How far e^x reaches in three number formats.")
         table(
-            ["", *_names(scores), "sum"],
+            ["format", *_names(scores), "sum"],
             [
                 [f"{one.dtype}, {how}", *numbers(weights), *numbers([weights.sum()])]
                 for one in formats
@@ -163,7 +163,8 @@ def in_a_model(part: Part) -> None:
                 for one in results
             ],
         )
-        st.markdown(f"{part.words} Largest score after scaling: **{results[0].largest_score:.2f}**.")
+        with presenting.told():
+            st.markdown(f"{part.words} Largest score after scaling: **{results[0].largest_score:.2f}**.")
 
 
 def _names(scores: NDArray[np.floating]) -> list[str]:

@@ -33,6 +33,7 @@ BROWSER_ARGUMENTS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost",  # nothing but this machine is found
 )
 PATIENCE = 60.0  # seconds; only a failing test waits that long
 
@@ -189,6 +190,12 @@ class Picture:
         return _array(heatmap["x"]), _array(heatmap["y"])
 
     @property
+    def lines(self) -> dict[str, tuple[NDArray[np.floating], NDArray[np.floating]]]:
+        """The (x, y) of each line and row of dots that has a name."""
+        named = [trace for trace in self.data if trace["type"] == "scatter" and trace.get("name")]
+        return {trace["name"]: (_array(trace["x"]), _array(trace["y"])) for trace in named}
+
+    @property
     def forbidden(self) -> NDArray[np.bool_]:
         """[rows, columns]: drawn grey."""
         grey = [trace for trace in self.data if trace["type"] == "heatmap" and trace.get("showscale") is False]
@@ -269,7 +276,9 @@ class App:
 
     def open(self, path: str = "/step_by_step") -> App:
         self.page.goto(self.server.address + path, wait_until="commit")
-        self.page.locator("[class*=st-key-]").first.wait_for(timeout=PATIENCE * 1000)  # before, nothing runs either
+        self.page.locator("[class*=st-key-]").first.wait_for(
+            state="attached", timeout=PATIENCE * 1000
+        )  # before, nothing runs either
         return self.idle()
 
     def idle(self, calm: float = 0.3) -> App:

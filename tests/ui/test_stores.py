@@ -9,11 +9,13 @@ from threading import Event
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 import core
 from core import Edits
 from core.models.images import read_image
+from core.models.model import Model
 from tests.core.tiny_models import tiny
 from ui import settings, stores
 from ui.memory import Memory
@@ -119,6 +121,29 @@ def test_work_that_failed_while_others_waited_is_tried_again() -> None:
         store.get("model", lambda: 1 / 0)
     assert "model" not in store
     assert store.get("model", lambda: "found") == "found"
+
+
+# --- a model in another dtype is another model
+
+
+def test_nothing_of_one_precision_is_given_for_another(minilm: Model, half: dict[str, Model]) -> None:
+    text = "Precision is part of the question."
+    whole = stores.TextRequest(stores.ModelChoice(minilm.name), text)
+    rounded = replace(whole, model=replace(whole.model, dtype="bfloat16"))
+    stores.models.get(whole.model, lambda: minilm)
+    stores.models.get(rounded.model, lambda: half[minilm.name])
+    assert stores.model(minilm.name) is stores.model(whole.model)
+    assert [stores.model(request.model).dtype for request in (whole, rounded)] == ["float32", "bfloat16"]
+    passes = [stores.captured(request) for request in (whole, rounded)]
+    assert [taken.layer_call(0).query.dtype for taken in passes] == [torch.float32, torch.bfloat16]
+    of = [stores.KindRequest(request, "self") for request in (whole, rounded)]
+    tables = [stores.measured(request)["entropy"] for request in of]
+    assert 0 < np.abs(tables[0] - tables[1]).max() < 0.1
+    certificates = [stores.head_overview(stores.HeadRequest(request, "self", 5, 11))[1] for request in (whole, rounded)]
+    assert [certificate.dtype for certificate in certificates] == ["float32", "bfloat16"]
+    labels = [minilm.name, f"{minilm.name} in bfloat16"]
+    assert [str(request.model) for request in (whole, rounded)] == labels
+    assert all(stores.speeds.latest(label, "reading") for label in labels)
 
 
 # --- what one visitor asks for is not what another one gets

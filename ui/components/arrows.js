@@ -1,3 +1,4 @@
+const GLIDE = matchMedia("(prefers-reduced-motion: reduce)").matches ? "instant" : "smooth";
 const STEPS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
 export default function ({ parentElement, data, setTriggerValue }) {
     const keys = parentElement.querySelector(".keys");
@@ -10,7 +11,7 @@ export default function ({ parentElement, data, setTriggerValue }) {
     if (data.line && keys.share !== data.line.share) {
         const box = document.querySelector(data.line.box);
         const left = box && data.line.share * box.scrollWidth - box.clientWidth / 2;
-        if (box && keys.share !== undefined) box.scrollTo({ left, behavior: "smooth" }); // at first it begins at its left end
+        if (box && keys.share !== undefined) box.scrollTo({ left, behavior: GLIDE }); // at first it begins at its left end
         keys.share = data.line.share;
     }
     const press = (event) => {

@@ -35,9 +35,12 @@ export default function ({ setTriggerValue }) {
         if (still && pressed.cell) setTriggerValue("cell", pressed.cell);
         pressed = null;
     };
+    const chosen = (event) => setTriggerValue("cell", event.detail); // by keyboard: see cells.js
+    document.addEventListener("headlight-cell", chosen);
     document.addEventListener("pointerdown", down, true);
     document.addEventListener("pointerup", up, true);
     return () => {
+        document.removeEventListener("headlight-cell", chosen);
         document.removeEventListener("pointerdown", down, true);
         document.removeEventListener("pointerup", up, true);
     };

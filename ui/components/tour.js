@@ -1,3 +1,4 @@
+const GLIDE = matchMedia("(prefers-reduced-motion: reduce)").matches ? "instant" : "smooth";
 export default function ({ parentElement, data, setTriggerValue }) {
     const card = parentElement.querySelector(".card");
     const [words, place, back, next, leave] = ["words", "place", "back", "next", "leave"].map(
@@ -35,7 +36,7 @@ export default function ({ parentElement, data, setTriggerValue }) {
     if (card.shown !== data.stop) {
         card.shown = data.stop;
         card.focus({ preventScroll: true });
-        document.querySelector(data.scroll)?.scrollIntoView({ block: "start", behavior: "smooth" });
+        document.querySelector(data.scroll)?.scrollIntoView({ block: "start", behavior: GLIDE });
     }
     return () => document.removeEventListener("keydown", press);
 }

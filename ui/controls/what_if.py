@@ -16,7 +16,7 @@ from core.attention.matrix_files import read_mask, to_csv
 from core.capturing.edit_lines import line
 from core.capturing.edits import Place
 from core.models.modules import Kind
-from ui import state
+from ui import shown, state
 from ui.controls.menu import menu
 from ui.markdown import show_error
 
@@ -84,10 +84,12 @@ def choose_change(head: Head) -> tuple[Change, Head] | None:
     if change in (Change(True, AS_GIVEN, 0), Change(True, CUSTOM, 0)):
         return None
     try:
-        return change, change.of(head)
+        changed = change.of(head)
     except InputError as error:
         show_error(error)
         return None
+    shown.now().asked.append(change)
+    return change, changed
 
 
 def _own_mask(shape: tuple[int, int]) -> str:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import streamlit as st
 
+from ui.sharing.as_python import show_as_python
 from ui.sharing.exhibit import show_exhibit
+from ui.sharing.link import show_link
 from ui.sharing.pictures import show_pictures
 from ui.shown import Shown
+from ui.views.talking import add_to_talk
 
 
 def open_dialog(shown: Shown) -> None:
@@ -16,7 +19,13 @@ def open_dialog(shown: Shown) -> None:
 
 @st.dialog("Share", width="large")
 def _dialog(shown: Shown) -> None:
+    st.markdown("**A link**")
+    show_link(shown)
     st.markdown("**A picture and its numbers**")
     show_pictures(shown)
-    st.markdown("**All of this view**")
-    show_exhibit(shown)
+    if shown.about is None or shown.head is not None:  # what a file shows, that file holds
+        st.markdown("**All of this view**")
+        show_exhibit(shown)
+    st.markdown("**As Python**")
+    show_as_python(shown)
+    add_to_talk(shown)

@@ -63,6 +63,7 @@ def full_address(shown: Shown) -> dict[str, tuple[str, ...]]:
     if (of := shown.of) is not None:
         text = of.text
         said |= {state.TEXT: (text.text,), state.MODEL: (text.model.name,), state.KIND: (of.kind,)}
+        said |= {state.DTYPE: (text.model.dtype,), state.DEVICE: (text.model.device,)}
         said |= {state.LAYER: (str(of.layer),), state.HEAD: (str(of.head),)}
     return said
 

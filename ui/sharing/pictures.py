@@ -14,7 +14,6 @@ from core.exporting.about import About
 from core.exporting.pictures import GROUNDS, portrait, to_html
 from core.exporting.tables import MAX_CSV_CELLS, MAX_NPZ_CELLS, Table, tables_of, to_csv, to_npz
 from ui import state
-from ui.markdown import plain
 from ui.sharing import plotly_js
 from ui.sharing.provenance import about, file_name, lines
 from ui.shown import Numbers, Picture, Shown
@@ -43,18 +42,19 @@ def show_pictures(shown: Shown) -> None:
 
 
 def offered(shown: Shown) -> dict[str, Picture]:
-    """The pictures by their names, those of queries and keys first, otherwise in the order of the page."""
+    """The pictures by their names, whole ones of queries and keys first, then parts of them, then all others."""
     finished = {
         name: picture
         for name, picture in shown.pictures.items()
         if not ((match := _UNFINISHED.fullmatch(name)) and match[1] in shown.pictures)
     }
-    return dict(sorted(finished.items(), key=lambda item: not _is_large(item[1])))
+    return dict(sorted(finished.items(), key=lambda item: _rank(item[1])))
 
 
-def _is_large(picture: Picture) -> bool:
-    meta = picture.figure.layout.meta or {}
-    return isinstance(meta, dict) and meta.get("rows") in ("query", "key")
+def _rank(picture: Picture) -> tuple[bool, bool]:
+    meta = picture.figure.layout.meta
+    is_of_pairs = isinstance(meta, dict) and meta.get("rows") in ("query", "key")
+    return not is_of_pairs, picture.numbers is None
 
 
 def _show_picture(shown: Shown, pictures: dict[str, Picture]) -> None:
@@ -80,21 +80,17 @@ def _show_picture(shown: Shown, pictures: dict[str, Picture]) -> None:
         page = partial(to_html, figure, picture.title, known)
         _download("HTML", page, file_name(known, picture.title, ".html"), "text/html")
         _offer_numbers(numbers, known, picture.title)
-    what = "" if picture.numbers is not None else f" {_what_is_drawn(picture)}"
-    st.caption(
-        plain(
-            f"Pictures carry title, model, head and text; the HTML page opens without a network. CSV and NPZ "
-            f"hold numbers.{what}"
-        )
-    )
+    st.caption("Pictures carry title, model, head and text; HTML opens without a network. CSV and NPZ hold numbers.")
+    if picture.numbers is None:
+        st.caption(_what_is_drawn(picture))
 
 
 def _what_is_drawn(picture: Picture) -> str:
     meta = picture.figure.layout.meta
     block = (meta.get("row_block", 1), meta.get("column_block", 1)) if isinstance(meta, dict) else (1, 1)
     if block == (1, 1):
-        return "They are those that the picture draws."
-    return f"They are those that the picture draws: each is the strongest of {block[0]} × {block[1]}."
+        return "The numbers are those that the picture draws."
+    return f"The numbers are those that the picture draws: each is the strongest of {block[0]} × {block[1]}."
 
 
 def _show_lists(shown: Shown) -> None:

@@ -14,22 +14,22 @@ _UNFIT = re.compile(r"[^A-Za-z0-9.]+")
 
 def about(shown: Shown) -> dict[str, str]:
     """The page, the model with revision and dtype, the head as text, what was read, what was changed, versions and date."""
+    if shown.about is not None:  # of a file, whose numbers are older than this
+        return {"page": shown.title, **shown.about}
     found = {"page": shown.title}
     if shown.of is not None:
         found |= _of_model(shown.of)
     elif shown.head is not None:
-        kept = shown.head()
-        found["numbers"] = kept.says
-        if kept.origin is not None:
-            origin = kept.origin
-            found |= {"model": origin.name, "revision": origin.revision, "dtype": origin.dtype}
-            found |= _place(origin.kind, origin.layer, origin.head)
+        found["numbers"] = shown.head().says
+    for name, other in shown.beside.items():
+        found |= {f"{name}, {fact}": text for fact, text in _of_model(other).items() if found.get(fact) != text}
     return found | {f"version of {name}": version for name, version in versions().items()} | {"date": now()}
 
 
 def _of_model(of: stores.HeadRequest) -> dict[str, str]:
     text, model = of.text, stores.model(of.text.model)
     found = {"model": model.name, "revision": model.revision, "dtype": model.dtype}
+    found |= {"device": text.model.device} if text.model.device != "cpu" else {}
     found |= _place(of.kind, of.layer, of.head)
     found |= {"text": text.text} if text.image is None else {"image": "as uploaded"}
     found |= {"second text": text.pair} if text.pair else {}
@@ -50,7 +50,11 @@ def lines(about: About) -> list[str]:
     said = [" · ".join([*model, *(detail[:24] for detail in details)])]
     if "numbers" in about:
         said.append(about["numbers"])
-    said += [f"{name.capitalize()}: {about[name]}" for name in ("text", "second text", "changes") if name in about]
+    said += [
+        f"{name[:1].upper()}{name[1:]}: {text}"
+        for name, text in about.items()
+        if name.rpartition(", ")[2] in ("text", "second text", "changes")
+    ]
     return said
 
 

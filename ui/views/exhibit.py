@@ -10,20 +10,19 @@ from core import InputError
 from core.exporting.exhibit import ENDING, Exhibit, read
 from core.exporting.kept_heads import KeptHead, Origin
 from core.figures.labels import visible
-from ui import lessons, state, stores
+from ui import lessons, shown, state, stores
 from ui.markdown import plain, show_error
 from ui.progress import following, in_turn
 from ui.views.certificate import show_certificate
 from ui.views.pictures import show_chart
 from ui.views.scene import run_pass
-from ui.views.tables import table
 
 PAGES = Path(__file__).parents[2] / "pages"
 STEPS = "step_by_step"
 FILES = {name: PAGES / f"{name}.py" for name in (STEPS, "heads", "what_if")} | {
     name: lessons.file(name) for name in lessons.LESSONS
 }
-LONGEST = 400  # letters of a text in the table
+LONGEST = 400  # letters of a text
 # Whoever opens a file, or its view on another page, wants what it says and not what the session held there before.
 _HELD = (
     state.SCALING,
@@ -75,45 +74,49 @@ def _leave(page: str, address: dict[str, list[str]]) -> None:
 
 
 def _show(exhibit: Exhibit) -> None:
-    st.subheader(plain(exhibit.title), anchor=False)
-    st.caption("From a file: every number and picture below is what the file holds.")
-    about, doors = st.columns([7, 5])
-    with about:
-        table(["", ""], [[_cell(name), _cell(text)] for name, text in exhibit.about.items()])
-    with doors:
+    shown.now().about = exhibit.about
+    pictures, beside = st.columns([7, 5], gap="medium")
+    with pictures:
+        st.subheader(plain(exhibit.title), anchor=False)
+        st.caption("From a file: every number and picture is what the file holds.")
+        for number, drawing in enumerate(exhibit.drawings):
+            st.markdown(f"**{plain(drawing.title)}**")
+            show_chart(drawing.figure, f"kept {number}", drawing.alt, title=drawing.title, tools=True)
+    with beside:
         _show_doors(exhibit)
-    for name, kept in exhibit.heads.items():
-        _, certificate = stores.kept_overview(kept)
-        if certificate is not None:
-            st.markdown(f"**{plain(name)}**, computed again from the file")
-            show_certificate(certificate)
-    for number, drawing in enumerate(exhibit.drawings):
-        st.markdown(f"**{plain(drawing.title)}**")
-        show_chart(drawing.figure, f"kept {number}", drawing.alt, title=drawing.title, tools=True)
+        for name, kept in exhibit.heads.items():
+            _, certificate = stores.kept_overview(kept)
+            if certificate is not None:
+                st.markdown(f"**{plain(name)}**, computed again from the file")
+                show_certificate(certificate)
+        with st.expander("Where it comes from", expanded=not exhibit.drawings):
+            for name, text in exhibit.about.items():
+                st.caption(f"**{_in_one_line(name)}** {_in_one_line(text)}")
 
 
-def _cell(text: str) -> str:
-    """Any text in one line of a table, and not more of it than anybody reads there."""
+def _in_one_line(text: str) -> str:
+    """Any text in one line, and not more of it than anybody reads."""
     return plain(visible(text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"))
 
 
 def _show_doors(exhibit: Exhibit) -> None:
     """Where one can go on from here."""
-    if exhibit.heads and st.button("Its head, step by step", key=state.OPEN_STEPS, icon=":material/steps:"):
-        _open_steps()
     kept = next(iter(exhibit.heads.values()), None)
-    if (
-        kept is not None
-        and kept.origin is not None
-        and st.button("Compare with the model", key=state.COMPARE_LIVE, icon=":material/compare:")
-    ):
-        _compare(exhibit, kept, kept.origin)
-    if exhibit.page in FILES and st.button("Open it live", key=state.OPEN_LIVE, icon=":material/play_arrow:"):
-        if (upload := exhibit.uploads.get(state.IMAGE)) is not None:
-            st.session_state[state.SHOWN_IMAGE] = (upload.name, upload.data)
-        _leave(exhibit.page, {name: list(words) for name, words in exhibit.address.items()})
-    if kept is not None and kept.origin is not None:
-        st.caption(plain(f"Both need {kept.origin.name}; what is shown here does not."))
+    origin = None if kept is None else kept.origin
+    with st.container(horizontal=True):
+        if kept is not None and st.button("Its head, step by step", key=state.OPEN_STEPS, icon=":material/steps:"):
+            _open_steps()
+        if exhibit.page in FILES and st.button("Open it live", key=state.OPEN_LIVE, icon=":material/play_arrow:"):
+            if (upload := exhibit.uploads.get(state.IMAGE)) is not None:
+                st.session_state[state.SHOWN_IMAGE] = (upload.name, upload.data)
+            _leave(exhibit.page, {name: list(words) for name, words in exhibit.address.items()})
+        compares = origin is not None and st.button(
+            "Compare with the model", key=state.COMPARE_LIVE, icon=":material/compare:"
+        )
+    if origin is not None:
+        st.caption(plain(f"The last two need {origin.name}; what is shown here does not."))
+    if compares and kept is not None and origin is not None:
+        _compare(exhibit, kept, origin)
 
 
 def _compare(exhibit: Exhibit, kept: KeptHead, origin: Origin) -> None:

@@ -11,7 +11,7 @@ import streamlit as st
 from numpy.typing import NDArray
 
 from core.figures.atlas import metric_grid
-from ui import state, stores
+from ui import shown, state, stores
 from ui.components import pin
 from ui.components.arrows import arrow_keys
 from ui.progress import fill
@@ -34,10 +34,12 @@ def fill_grid(
 ) -> NDArray[np.floating]:
     """Draw the numbers of all heads as they come; what is known in the end: [layers, heads], NaN where it is not.
 
+    job      what is asked for
     growing  [layers or fewer, heads or fewer]; heads beyond are never known
     what     is said while they come
     label    what the numbers are
     """
+    shown.now().asked.append(job)
     shape = (real.capture.layers(real.kind), real.capture.heads(real.kind))
     pin.listen(partial(_clicked, shape))  # before the picture: whoever sees it may click at once
     chosen = (real.layer, real.head)

@@ -41,7 +41,7 @@ def choose_new_edit(real: RealHead, cell: tuple[int, int]) -> None:
         where = menu("In", state.NEW_PLACE, _where(real), width=125, label_visibility="collapsed")
         words = "" if said is None else line(what, said, _place(real, where))
         adding = {"key": state.button("add", 0), "on_click": edit_list.add, "args": (words,), "disabled": said is None}
-        st.button("Add", icon=":material/add:", type="primary", **adding)
+        st.button("Add", icon=":material/add:", **adding)
         st.toggle(
             "Paint",
             key=state.PAINTING,

@@ -165,8 +165,10 @@ def choose_text(
             (on_weights or _show_exposed)(*exposed, places)
         return None
     passed = _read(request, lambda wanted: run_pass(wanted, model, max_tokens, measuring), beside)
-    if passed is not None and more:
-        _name_missing(chosen)
+    if passed is not None:
+        shown.now().asked.append(passed[0])
+        if more:
+            _name_missing(chosen)
     return None if passed is None else (*passed, places)
 
 
@@ -374,6 +376,7 @@ def from_file() -> Scene:
     exhibit: Exhibit = st.session_state[state.EXHIBIT]
     kept = next(iter(exhibit.heads.values()))
     overview, certificate = stores.kept_overview(kept)
+    shown.now().about = exhibit.about
     told = [kept.says, *(exhibit.about[name] for name in ("revision", "date") if name in exhibit.about)]
     st.caption(plain("From a file, and computed again from what it holds: " + " · ".join(told)))
     return Scene(kept.head, overview, kept.query_tokens, kept.key_tokens, kept.says, None, certificate, kept)

@@ -33,8 +33,9 @@ from transformers import (
 from core.errors import InputError
 from core.models.calls import IMPLEMENTATION
 from core.models.catalogue import CATALOGUE
-from core.models.loading import load_model
+from core.models.loading import load_model, model_size
 from core.models.model import Model
+from tests.core.models.test_sizes import announce
 
 SIZE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64, "vocab_size": 99}
 SPECIAL = {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
@@ -609,8 +610,17 @@ class HubHandler(BaseHTTPRequestHandler):
             self.send(403, b"", {"X-Error-Code": "GatedRepo"})
         else:
             file = "/".join(rest[2:])
-            self.server.fetched.append(file)
-            self.send(200, (folder / file).read_bytes(), {"X-Repo-Commit": COMMIT, "ETag": f'"{file}"'})
+            about = {"X-Repo-Commit": COMMIT, "ETag": f'"{file}"'}
+            if (asked := self.headers["Range"]) and "-" in asked:
+                first, last = map(int, asked.removeprefix("bytes=").split("-"))
+                with (folder / file).open("rb") as opened:
+                    opened.seek(first)
+                    self.send(206, opened.read(last - first + 1), about)
+            elif self.command == "HEAD":
+                self.send(200, b"", about | {"Content-Length": str((folder / file).stat().st_size)})
+            else:
+                self.server.fetched.append(file)
+                self.send(200, (folder / file).read_bytes(), about)
 
     def send(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
         self.send_response(status)
@@ -697,6 +707,16 @@ def test_a_hopeless_hub_id_is_refused_before_its_weights_are_fetched(hub: Hub, t
     hub.repositories["someone/bert"] = folder
     assert "'mystery'" in refusal("someone/bert")
     assert "model.safetensors" not in hub.fetched
+
+
+def test_a_hub_id_that_does_not_fit_is_refused_before_its_weights_are_fetched(hub: Hub, tmp_path: Path) -> None:
+    folder = saved("BertModel", BERT, tmp_path / "bert")
+    announce(folder / "model.safetensors", 10**12)
+    hub.repositories["someone/bert"] = folder
+    message = refusal("someone/bert")
+    assert "someone/bert needs 4,000.0 GB of memory in float32, and " in message
+    assert "model.safetensors" not in hub.fetched
+    assert model_size("someone/bert").numbers == 10**12
 
 
 def test_a_hub_id_with_pickles_only(hub: Hub, tmp_path: Path) -> None:

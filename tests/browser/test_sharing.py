@@ -1,0 +1,146 @@
+"""What "Share" gives away, as a person gets it: saved, opened with other programs, compared with core, and dropped back in."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from PIL import Image
+from playwright.sync_api import Browser
+
+from core import capture
+from core.exporting.exhibit import read, write
+from core.heads.metrics import head_metrics
+from tests.browser.driver import AS_IT_IS, App, _array
+from ui import state
+
+pytestmark = pytest.mark.browser
+
+TEXT = "The <b>cat</b> $x$ </script><img onerror=alert(1)>"
+LAYER, HEAD = 5, 11
+
+
+@pytest.fixture(scope="module")
+def trace(minilm):
+    return capture(minilm, TEXT).trace(LAYER, HEAD)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("saved")
+
+
+def share(app: App) -> App:
+    app.widget(state.SHARE).get_by_role("button").click()
+    app.page.get_by_role("dialog").wait_for()
+    return app.idle()
+
+
+def saved(app: App, button: str, folder: Path, which: int = 0) -> Path:
+    """What a button of the dialog gives."""
+    with app.page.expect_download() as download:
+        app.page.get_by_role("dialog").get_by_role("button", name=button, exact=True).nth(which).click()
+    path = folder / download.value.suggested_filename
+    download.value.save_as(path)
+    return path
+
+
+def drop(app: App, file: Path) -> App:
+    app.widget(state.EXHIBIT_FILE).locator("input[type=file]").set_input_files(file)
+    app.page.get_by_text("From a file").first.wait_for()
+    return app.idle()
+
+
+def test_a_view_is_saved_in_every_form_and_opened_again_without_its_model(
+    visit: Callable[..., App], browser: Browser, trace, minilm, folder
+):
+    app = share(visit(f"/step_by_step?text={TEXT}"))
+    tokens = capture(minilm, TEXT).tokens()[0]
+
+    svg = ElementTree.parse(saved(app, "SVG", folder)).getroot()
+    words = " ".join("".join(text.itertext()) for text in svg.iter("{http://www.w3.org/2000/svg}text"))
+    for expected in ("Softmax", "all-MiniLM-L6-v2", f"layer {LAYER}, head {HEAD}", f"Text: {TEXT}", "query", *tokens):
+        assert expected in words
+    assert not [tag for tag in svg.iter() if tag.tag.endswith(("}script", "}a"))]
+
+    image = Image.open(saved(app, "PNG", folder))
+    assert image.size == (2 * int(svg.get("width")), 2 * int(svg.get("height")))
+    assert len(np.unique(np.asarray(image.convert("RGB")).reshape(-1, 3), axis=0)) > 100  # not blank
+
+    page = saved(app, "HTML", folder)
+    offline = browser.new_context(offline=True)
+    opened = offline.new_page()
+    asked, problems = [], []
+    opened.on("request", lambda request: asked.append(request.url))
+    opened.on("dialog", lambda dialog: problems.append(dialog.message) or dialog.dismiss())
+    opened.on("pageerror", lambda error: problems.append(str(error)))
+    opened.goto(page.as_uri())
+    opened.locator(".js-plotly-plot .heatmaplayer image").first.wait_for(state="attached")
+    drawn = opened.evaluate("document.querySelector('.js-plotly-plot').data[0].z")
+    body = opened.locator("body").inner_text()
+    offline.close()
+    assert np.array_equal(_array(drawn) if isinstance(drawn, dict) else np.array(drawn, np.float32), trace.weights)
+    assert TEXT in body
+    assert f"{LAYER}.{HEAD}" in body
+    assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
+    assert problems == []
+
+    table = np.load(io.BytesIO(saved(app, "NPZ", folder).read_bytes()), allow_pickle=False)
+    assert np.array_equal(table["weights.values"], trace.weights)
+    assert tuple(table["weights.columns"]) == tokens
+    about = json.loads(str(table["about"]))
+    assert (about["layer.head"], about["revision"], about["dtype"]) == ("5.11", minilm.revision, "float32")
+
+    lines = saved(app, "CSV", folder).read_text(encoding="utf-8").splitlines()
+    last = lines[-1].split(",")
+    assert np.array_equal(np.array(last[1:], np.float32), trace.weights[-1])
+
+    exhibit = read(saved(app, "Exhibit", folder).read_bytes())
+    (kept,) = exhibit.heads.values()
+    nowhere = replace(kept, origin=kept.origin._replace(name="no-such-model"))
+    file = folder / "nowhere.headlight"
+    file.write_bytes(write(replace(exhibit, heads={"head 5.11": nowhere})))
+
+    app = drop(visit("/exhibit"), file)
+    app.shows_trace(trace)
+    assert app.value(state.SOURCE) == "A file"
+    assert app.page.get_by_text("Agrees with the model").count() == 1
+    assert app.page.get_by_text("no-such-model").count() >= 1
+    assert app.picture(AS_IT_IS).values.shape == trace.shape
+
+
+def test_heads_are_saved_with_all_their_metrics_and_shown_from_the_file(
+    visit: Callable[..., App], trace, minilm, folder
+):
+    app = share(visit(f"/heads?source=real&text={TEXT}"))
+    weights = np.load(io.BytesIO(saved(app, "NPZ", folder).read_bytes()), allow_pickle=False)
+    assert np.allclose(weights["weights.values"], trace.weights, atol=1e-6)
+    metrics = np.load(io.BytesIO(saved(app, "NPZ", folder, which=1).read_bytes()), allow_pickle=False)
+    expected = head_metrics(capture(minilm, TEXT))
+    place = metrics["metrics.columns"].tolist().index("entropy")
+    assert np.array_equal(metrics["metrics.values"][:, place], expected["entropy"].to_numpy(np.float64))
+    assert "head 1.10" in metrics["metrics.rows"]
+
+    app = drop(visit("/exhibit"), saved(app, "Exhibit", folder))
+    drawn = app.picture("kept 0").values
+    assert np.allclose(drawn, trace.weights, atol=1e-6)
+    assert app.picture("kept 1").values.shape == (6, 12)
+    app.widget(state.COMPARE_LIVE).get_by_role("button").click()
+    app.page.get_by_text("The model gives the same numbers, to the last bit.").wait_for()
+    app.widget(state.OPEN_STEPS).get_by_role("button").click()
+    app.page.get_by_text("From a file, and computed again").wait_for()
+    app.shows_trace(trace)
+
+
+def test_a_file_that_is_none_is_refused_in_words(visit: Callable[..., App], folder):
+    file = folder / "bad.headlight"
+    file.write_bytes(b"PK\x03\x04" + b"\0" * 100)
+    app = visit("/exhibit")
+    app.widget(state.EXHIBIT_FILE).locator("input[type=file]").set_input_files(file)
+    app.page.get_by_text("This file cannot be opened").wait_for()

@@ -1,0 +1,107 @@
+"""Certificates in half precision, and the stages of heads whose model rounds: the real models, and tiny ones of every kind."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from core import capture, load_model
+from core.capturing.capture import Capture
+from core.capturing.certifying import certified_overview, certify, certify_call
+from tests.conftest import TEXTS
+from tests.core.tiny_models import TINY, tiny
+
+EPSILON = {dtype: torch.finfo(getattr(torch, dtype)).eps for dtype in ("float32", "bfloat16", "float16")}
+
+
+def rounding(taken: Capture, factor: float = 1.0) -> np.ndarray:
+    """Of every head, with all scales multiplied by the factor."""
+    calls = [replace(call, scale=call.scale * factor) for call in taken.each_layer()]
+    heads = range(taken.heads())
+    return np.array([[certify_call(call, head, taken.model).rounding for head in heads] for call in calls])
+
+
+@pytest.fixture(scope="module")
+def in_half(half) -> dict[str, Capture]:
+    return {name: capture(model, TEXTS[1]) for name, model in half.items()}
+
+
+def test_half_precision_is_certified_and_a_wrong_scale_is_not(in_half: dict[str, Capture]) -> None:
+    """One percent shows in all heads but the few that hardly depend on their scores."""
+    for taken in in_half.values():
+        right, wrong = rounding(taken), rounding(taken, 1.01)
+        allowed = taken.certificate(0, 0).allowed
+        assert right.max() <= 1.01 < allowed < 20
+        assert np.mean(wrong > allowed) > 0.95
+        assert np.median(wrong) > 3 * allowed
+        assert rounding(taken, 1.05).min() > allowed
+
+
+def test_float16_tells_one_percent_from_rounding_in_every_head() -> None:
+    taken = capture(load_model("all-MiniLM-L6-v2", dtype="float16"), TEXTS[1])
+    assert all(taken.certificate(layer, head).holds for layer in range(6) for head in range(12))
+    assert rounding(taken, 1.01).min() > taken.certificate(0, 0).allowed
+
+
+def test_every_way_to_a_certificate_has_the_same_tolerance(in_half: dict[str, Capture]) -> None:
+    taken = in_half["all-MiniLM-L6-v2"]
+    call, trace = taken.layer_call(3), taken.trace(3, 5)
+    in_blocks = taken.certificate(3, 5)
+    whole = certify(trace, taken.model_output(3, 5), taken.model)
+    _, in_a_sweep = certified_overview(taken.head(3, 5), call, 5, taken.model)
+    for certificate in (whole, in_a_sweep):
+        assert certificate.holds
+        assert abs(certificate.rounding - in_blocks.rounding) < 0.01
+    off = certify(trace.changed(scale=call.scale * 1.02), taken.model_output(3, 5), taken.model)
+    assert not off.holds
+    assert (off.dtype, off.traced_in) == ("bfloat16", "float32")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "names"), [("bfloat16", [*TINY]), ("float16", ["Llama", "T5", "Gemma 2", "gpt-oss"])]
+)
+def test_every_architecture_is_certified_in_half_precision(dtype: str, names: list[str]) -> None:
+    """Soft caps (Gemma 2) and sinks (gpt-oss) too, which their code computes in half precision throughout."""
+    for name in names:
+        model = load_model(tiny(name).to(getattr(torch, dtype)))
+        if model.reads_images:
+            taken = capture(model, image=np.random.default_rng(0).random((12, 12, 3)))
+        else:
+            taken = capture(model, input_ids=np.arange(3, 20))
+        for kind in taken.kinds:
+            for head in range(taken.heads(kind)):
+                assert taken.certificate(1, head, kind).holds, (name, kind, head)
+
+
+def test_stages_are_those_that_torch_computes_in_bfloat16(in_half: dict[str, Capture]) -> None:
+    """From the very queries, keys and values, which are bfloat16: torch's eager attention rounds after every step, to within
+    what that can do; in float64 it gives the same but for the rounding of float32."""
+    for taken in in_half.values():
+        call = taken.layer_call(3)
+        assert call.query.dtype == call.output.dtype == torch.bfloat16
+        trace, group = taken.trace(3, 5), call.query.shape[1] // call.key.shape[1]
+        query, key, value = call.query[0, 5], call.key[0, 5 // group], call.value[0, 5 // group]
+        mask = torch.from_numpy(trace.mask.copy())
+        for dtype, epsilon in ((torch.bfloat16, EPSILON["bfloat16"]), (torch.float64, EPSILON["float32"])):
+            q, k, v = (part.to(dtype) for part in (query, key, value))
+            raw = q @ k.T
+            scaled = raw * call.scale
+            weights = scaled.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+            products = query.abs().double() @ key.abs().double().T  # what the sum in a score may lose
+            lost = 2 * epsilon * products.numpy()
+            assert (np.abs(trace.raw - raw.double().numpy()) <= lost).all()
+            assert (np.abs(trace.scaled - scaled.double().numpy()) <= 2 * lost * call.scale).all()
+            moved = 4 * call.scale * lost.max() + epsilon
+            np.testing.assert_allclose(trace.weights, weights.double(), rtol=moved, atol=1e-6)
+            off = np.abs(trace.output - (weights @ v).double().numpy())
+            assert (off <= (moved + 2 * epsilon) * (trace.weights @ np.abs(trace.value)) + 1e-6).all()
+
+
+def test_another_precision_gives_other_numbers_not_far_away(in_half: dict[str, Capture], minilm) -> None:
+    one, other = capture(minilm, TEXTS[1]).trace(5, 11), in_half["all-MiniLM-L6-v2"].trace(5, 11)
+    assert other.weights.dtype == np.float32
+    difference = np.abs(one.weights - other.weights).max()
+    assert 1e-4 < difference < 0.05

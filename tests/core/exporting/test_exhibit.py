@@ -1,0 +1,319 @@
+"""Exhibits: what is written comes back to the last bit, whatever the head is; and no file can do harm."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import plotly.graph_objects as go
+import pytest
+import safetensors.numpy
+
+from core import Edits, attend, capture, load_model
+from core.attention.head import Head
+from core.errors import InputError
+from core.exporting.exhibit import MAX_BYTES, Drawing, Exhibit, Upload, read, write
+from core.exporting.kept_heads import KeptHead
+from core.figures.heatmap import Axis, heatmap
+from tests.core.tiny_models import tiny
+
+IDS = [1, 5, 9, 13, 17, 21, 25]
+NASTY = "</script><img src=x onerror=alert(1)> [x](http://evil) $x$ \u202e"
+
+
+def kept(name: str = "BERT", kind: str = "self", edits: Edits | None = None) -> KeptHead:
+    return KeptHead.of(capture(load_model(tiny(name)), input_ids=IDS, edits=edits), 1, 2, kind)
+
+
+def exhibit(*heads: KeptHead, **more) -> Exhibit:
+    said = {"page": "heads", "title": "Heads", "address": {"text": ("long " * 9000,)}, "about": {"layer.head": "1.10"}}
+    return Exhibit(**said | {"heads": {f"head {place}": head for place, head in enumerate(heads)}} | more)
+
+
+def again(head: KeptHead) -> KeptHead:
+    return next(iter(read(write(exhibit(head))).heads.values()))
+
+
+# --- what comes back
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "edits"),
+    [
+        ("BERT", "self", None),
+        ("GPT-2", "self", None),  # causal
+        ("Mistral", "self", None),  # a window
+        ("T5", "encoder", None),  # a bias of the distance
+        ("T5", "cross", None),
+        ("Gemma 2", "self", None),  # a soft cap
+        ("gpt-oss", "self", None),  # sinks
+        ("GPT-2", "self", Edits(scale_by=2.0, block_keys={(1, 2): {3}})),
+        ("GPT-2", "self", Edits(softmax={(1, 2): "sigmoid"})),
+        ("BERT", "self", Edits(pattern={(1, 2): {2: {3: 0.5, 4: 0.5}}})),
+        ("BERT", "self", Edits(mute_heads={(1, 2)})),
+    ],
+)
+def test_a_head_comes_back_with_all_its_stages_and_its_certificate(name, kind, edits):
+    pass_ = capture(load_model(tiny(name)), input_ids=IDS, edits=edits)
+    back = again(KeptHead.of(pass_, 1, 2, kind))
+    overview, certificate = back.overview()
+    expected, of_the_pass = pass_.certified_overview(1, 2, kind)
+    for key, stage in expected.stages.items():
+        assert np.array_equal(overview.stages[key].values, stage.values, equal_nan=True), key
+        assert np.array_equal(overview.stages[key].allowed, stage.allowed), key
+    assert np.array_equal(overview.output, expected.output)
+    assert replace(certificate, mask="") == replace(of_the_pass, mask="")  # a window as long as the text is none
+    whole, trace = back.head.trace(range(back.head.shape[0])), pass_.trace(1, 2, kind)
+    for stage in ("raw", "scaled", "masked", "weights", "output"):
+        assert np.array_equal(getattr(whole, stage), getattr(trace, stage)), stage
+    assert back.query_tokens == pass_.tokens(kind)[0]
+    assert back.same_as(KeptHead.of(pass_, 1, 2, kind))
+
+
+def test_a_certificate_notices_what_a_file_has_changed():
+    head = kept()
+    changed = replace(head, output=head.output * np.float32(1.01))
+    assert head.overview()[1].holds
+    assert not again(changed).overview()[1].holds
+    assert not again(changed).same_as(head)
+
+
+def test_a_head_of_no_model_has_no_certificate():
+    numbers = np.random.default_rng(0)
+    trace = attend(*(numbers.normal(size=(5, 3)) for _ in range(3)), bias=numbers.normal(size=(5, 5)))
+    head = KeptHead(head=Head.of(trace), query_tokens=tuple("abcde"), key_tokens=tuple("fghij"), says="Numbers.")
+    overview, certificate = again(head).overview()
+    assert certificate is None
+    assert np.array_equal(overview.stages["weights"].values, trace.weights)
+    assert again(head).head.query.dtype == np.float64
+
+
+def test_a_long_causal_head_costs_what_its_inputs_cost():
+    numbers = np.random.default_rng(0)
+    query, key, value = (numbers.normal(size=(2048, 16)).astype(np.float32) for _ in range(3))
+    slopes = -0.5 * np.abs(np.arange(2048)[:, None] - np.arange(2048)).astype(np.float32)
+    trace = attend(query, key, value, mask=np.tri(2048, dtype=bool), bias=slopes)
+    head = KeptHead(head=Head.of(trace), query_tokens=("x",) * 2048, key_tokens=("x",) * 2048, says="Numbers.")
+    data = write(exhibit(head))
+    assert len(data) < 3 * query.nbytes + 200_000
+    assert np.array_equal(again(head).head.permissions(range(1000, 1010))[1], slopes[1000:1010])
+
+
+def test_everything_else_comes_back_too():
+    values = np.array([[0.5, 0.25], [np.nan, 1.0]], np.float32)
+    figure = heatmap(
+        values, Axis("query", ["<b>", "$x$"]), Axis("key", ["a", "b"]), name="weight", forbidden=values != values
+    )
+    one = exhibit(
+        about={"text": NASTY},
+        drawings=(Drawing("Weights", NASTY, figure),),
+        uploads={"image": Upload("cat.png", b"\x89PNG")},
+    )
+    back = read(write(one))
+    assert (back.page, back.title, back.address, back.about) == (one.page, one.title, one.address, one.about)
+    assert back.uploads["image"].data == b"\x89PNG"
+    (drawing,) = back.drawings
+    assert drawing.alt == NASTY
+    assert json.loads(drawing.figure.to_json()) == json.loads(
+        figure.to_json()
+    )  # drawn as it was, escaped tokens and all
+
+
+# --- hostile files
+
+
+def parts(one: Exhibit) -> tuple[dict, dict]:
+    arrays = safetensors.numpy.load(write(one))
+    return json.loads(arrays["exhibit"].tobytes()), {name: array for name, array in arrays.items() if name != "exhibit"}
+
+
+def packed(said: object, arrays: dict) -> bytes:
+    text = said if isinstance(said, bytes) else json.dumps(said).encode()
+    return safetensors.numpy.save(arrays | {"exhibit": np.frombuffer(text, np.uint8)})
+
+
+def refused(data: bytes) -> str:
+    with pytest.raises(InputError) as caught:
+        read(data)
+    message = str(caught.value)
+    assert len(message) < 400  # words, not what the file says
+    assert caught.value.field
+    return message
+
+
+@pytest.fixture(scope="module")
+def good():
+    figure = heatmap(np.eye(3), Axis("query", list("abc")), Axis("key", list("abc")), name="weight")
+    return exhibit(kept(edits=Edits(block_keys={2})), drawings=(Drawing("Weights", "alt", figure),))
+
+
+def test_files_that_are_none(good):
+    data = write(good)
+    assert "is empty" in refused(b"")
+    assert "no exhibit" in refused(b"PK\x03\x04" + b"0" * 100)  # an archive
+    assert "no exhibit" in refused(b"\x80\x04\x95" + b"0" * 100)  # a pickle
+    assert "20" in refused(b"0" * (MAX_BYTES + 1))
+    for length in (4, 8, 100, len(data) // 2, len(data) - 1):
+        refused(data[:length])
+    refused(data + b"0")
+    refused((2**63).to_bytes(8, "little") + data[8:])  # a header longer than the file
+    refused(data[:8] + data[8:2000].replace(b"F32", b"F99") + data[2000:])
+    refused(data[:8] + data[8:2000].replace(b'"shape":[7,', b'"shape":[9,') + data[2000:])
+
+
+def test_what_a_file_says_of_itself(good):
+    said, arrays = parts(good)
+    refused(packed(b"", arrays))
+    refused(packed(b"[" * 100_000, arrays))
+    refused(packed(b'{"format": NaN}', arrays))
+    refused(packed(b"\xff\xfe", arrays))
+    refused(packed([said], arrays))
+    assert "Update Headlight" in refused(packed(said | {"version": 2}, arrays))
+    for wrong in (
+        {"format": "something"},
+        {"version": True},
+        {"version": "1"},
+        {"page": "../../etc/passwd"},
+        {"page": 3},
+        {"title": "x" * 2000},
+        {"title": "\ud800"},
+        {"address": {"text": "no list"}},
+        {"address": {"<b>": ["x"]}},
+        {"address": {f"a{place}": [] for place in range(1000)}},
+        {"about": None},
+        {"about": {"model": 3}},
+        {"heads": {}},
+        {"heads": [said["heads"][0]] * 50},
+        {"pictures": [said["pictures"][0]] * 50},
+        {"uploads": [{"field": "image", "name": "x"}]},
+    ):
+        refused(packed(said | wrong, arrays))
+
+
+def test_heads_that_are_none(good):
+    said, arrays = parts(good)
+    head = said["heads"][0]
+    for wrong in (
+        {"scale": "1"},
+        {"scale": None},
+        {"scale": 1e300},
+        {"softcap": -1},
+        {"softcap": True},
+        {"query_tokens": ["x"]},
+        {"query_tokens": ["x"] * 10_000},
+        {"key_tokens": [3] * 7},
+        {"key_tokens": ["x" * 2000] * 7},
+        {"mask": "strange"},
+        {"bias": "row"},  # without numbers
+        {"weighing": "eval"},
+        {"origin": {"name": "m"}},
+        {"origin": head["origin"] | {"dtype": "__class__"}},
+        {"origin": head["origin"] | {"layer": -1}},
+        {"origin": head["origin"] | {"head": 1.5}},
+        {"origin": None},  # and yet the model's output
+        {"says": 3},
+    ):
+        refused(packed(said | {"heads": [head | wrong]}, arrays))
+    bad = arrays["head0.query"].copy()
+    bad[0, 0] = np.nan
+    refused(packed(said, arrays | {"head0.model_output": np.full_like(arrays["head0.model_output"], np.inf)}))
+    for name, array in {
+        "head0.query": bad,
+        "head0.key": arrays["head0.key"][:, :3],
+        "head0.value": arrays["head0.value"][:3],
+        "head0.mask": arrays["head0.mask"][:2],
+        "head0.model_output": np.zeros((9000, 3), np.float32),
+        "head0.instead_output": arrays["head0.value"],  # which rows?
+    }.items():
+        refused(packed(said, arrays | {name: array}))
+    refused(packed(said, arrays | {"head0.query": arrays["head0.query"].astype(np.int32)}))
+    refused(packed(said, arrays | {"head0.key": arrays["head0.key"].astype(np.float64)}))
+    refused(packed(said, {name: array for name, array in arrays.items() if name != "head0.key"}))
+    many = np.ones((9000, 1), np.float32)
+    tokens = {"query_tokens": ["x"] * 9000, "key_tokens": ["x"] * 9000, "mask": "none", "origin": None}
+    assert "9,000 queries" in refused(
+        packed(said | {"heads": [head | tokens]}, {f"head0.{name}": many for name in ("query", "key", "value")})
+    )
+
+
+def test_rows_that_are_not_there_cannot_be_replaced():
+    head = kept("GPT-2", edits=Edits(pattern={(1, 2): {2: {1: 1.0}}}))
+    said, arrays = parts(exhibit(head))
+    assert arrays["head0.instead_weights_rows"].tolist() == [[2]]
+    for rows in ([[-1]], [[7]], [[2**40]]):
+        refused(packed(said, arrays | {"head0.instead_weights_rows": np.array(rows)}))
+
+
+def figure_of(**wrong) -> dict:
+    return {"data": [{"type": "bar", "x": ["a"], "y": [1]}], "layout": {}} | wrong
+
+
+@pytest.mark.parametrize(
+    "figure",
+    [
+        None,
+        [],
+        {},
+        figure_of(data=[{"type": "scatter3d"}]),
+        figure_of(data=[{"type": "image", "source": "http://evil/x.png"}]),
+        figure_of(layout={"images": [{"source": "http://evil/x.png"}]}),
+        figure_of(layout={"images": [{"source": "data:image/svg+xml,<svg onload=alert(1)>"}]}),
+        figure_of(layout={"updatemenus": [{"buttons": []}]}),
+        figure_of(layout={"sliders": []}),
+        figure_of(layout={"mapbox": {"style": "http://evil"}}),
+        figure_of(layout={"height": 1e9}),
+        figure_of(layout={"xaxis": {"nonsense": 1}}),
+        figure_of(data=[{"type": "bar", "x": {"dtype": "f8", "bdata": "!!!"}, "y": [1]}]),
+        figure_of(data=[{"type": "bar", "x": {"dtype": "object", "bdata": ""}, "y": [1]}]),
+        figure_of(data=[{"type": "heatmap", "z": {"dtype": "f4", "bdata": "AAAA", "shape": "1000000, 1000000"}}]),
+        figure_of(data=[{"type": "bar", "y": [1] * 300_000}]),
+        figure_of(data=[{"type": "bar", "name": "x" * 5000}]),
+        figure_of(data=[{"type": "bar", "meta": json.loads("[" * 50 + "]" * 50)}]),
+        figure_of(data=[{"type": "bar"}] * 5000),
+        figure_of(layout={"meta": {"rows": 2**80}}),
+        figure_of(data=[{"type": "heatmap", "z": [["a", "b"]]}]),
+        figure_of(data=[{"type": "heatmap", "z": [[1], [1, 2]]}]),
+    ],
+)
+def test_pictures_that_headlight_does_not_draw(good, figure):
+    said, arrays = parts(good)
+    refused(packed(said | {"pictures": [{"title": "x", "alt": "x", "figure": figure}]}, arrays))
+
+
+def test_markup_in_a_picture_is_text(good):
+    said, arrays = parts(good)
+    nasty = figure_of(
+        data=[
+            {
+                "type": "bar",
+                "x": ["<a href='http://evil'>x</a>"],
+                "y": [1],
+                "hovertemplate": "<b>%{y}</b><extra></extra>",
+            }
+        ],
+        layout={"annotations": [{"text": "<span style='font-size:900px'>x</span><br><img src=x onerror=alert(1)>"}]},
+    )
+    back = read(packed(said | {"pictures": [{"title": "x", "alt": "x", "figure": nasty}]}, arrays))
+    shown: go.Figure = back.drawings[0].figure
+    assert shown.data[0].x[0] == "&lt;a href='http://evil'>x&lt;/a>"
+    assert shown.data[0].hovertemplate == "<b>%{y}</b><extra></extra>"
+    assert (
+        shown.layout.annotations[0].text
+        == "&lt;span style='font-size:900px'>x&lt;/span><br>&lt;img src=x onerror=alert(1)>"
+    )
+
+
+def test_what_is_too_large_is_not_written():
+    with pytest.raises(InputError, match="at most 20 MB"):
+        write(exhibit(uploads={"image": Upload("x", bytes(MAX_BYTES))}))
+
+
+def test_bits_of_a_good_file_turned_at_random(good):
+    data, numbers = bytearray(write(good)), np.random.default_rng(5)
+    for _ in range(150):
+        turned = data.copy()
+        for place in numbers.integers(0, len(turned), 3):
+            turned[place] ^= 1 << int(numbers.integers(0, 8))
+        try:
+            read(bytes(turned))
+        except InputError:
+            continue

@@ -1,0 +1,121 @@
+"""Tables as CSV and NPZ: every number of core to the last bit, labels as they were, masked pairs never 0."""
+
+import csv
+import io
+import json
+
+import numpy as np
+import plotly.graph_objects as go
+import pytest
+
+from core import attend
+from core.attention.head import Head
+from core.attention.masks import causal, grid
+from core.attention.stages import STAGES
+from core.errors import InputError
+from core.exporting.about import versions
+from core.exporting.tables import MAX_CSV_CELLS, Side, Table, stage_table, tables_of, to_csv, to_npz
+from core.figures.heatmap import Axis, heatmap
+
+TOKENS = ("=1+1", " the", 'a,"b"\n', "##ing", "</script>")
+ABOUT = {"model": "a model", "layer.head": "1.10", "text": '=HYPERLINK("x")\nsecond, line', "dtype": "float32"}
+
+
+@pytest.fixture(scope="module")
+def trace():
+    numbers = np.random.default_rng(3)
+    query, key, value = (numbers.normal(size=(5, width)).astype(np.float32) for width in (4, 4, 3))
+    return attend(query, key, value, mask=grid(causal, 5, 5))
+
+
+def read_csv(text: str) -> tuple[dict[str, str], list[list[str]]]:
+    """(what is said before, the table), as a person would read it who knows the first line alone."""
+    rows = list(csv.reader(io.StringIO(text)))
+    before = int(rows[0][0].rpartition(" ")[2])
+    notes = dict(row[0].removeprefix("# ").split(": ", 1) for row in rows[1:before])
+    return notes, rows[before:]
+
+
+@pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.key)
+def test_every_stage_comes_back_to_the_last_bit(trace, stage):
+    expected = np.asarray(stage.values(trace))
+    table = stage_table(Head.of(trace), stage.key, TOKENS, TOKENS)
+    file = np.load(io.BytesIO(to_npz([table], ABOUT)), allow_pickle=False)
+    values, missing = file[f"{stage.key}.values"], file[f"{stage.key}.missing"]
+    hides = stage.key in ("masked", "weights")
+    assert np.array_equal(missing, ~trace.mask if hides else np.zeros(expected.shape, bool))
+    assert values.dtype == expected.dtype
+    assert np.array_equal(values[~missing], expected[~missing])
+    assert np.isnan(values[missing]).all()
+    notes, rows = read_csv(to_csv([table], ABOUT))
+    assert json.loads(notes["text"]) == ABOUT["text"]
+    assert notes["layer.head"] == "1.10"
+    cells = np.array([row[1:] for row in rows[1:]])
+    assert np.array_equal(cells == "", missing)
+    written = cells[~missing].astype(np.float32 if expected.dtype == bool else expected.dtype)
+    assert np.array_equal(written, expected[~missing])
+    assert [row[0].split(" ", 1) for row in rows[1:]] == [[str(place), token] for place, token in enumerate(TOKENS)]
+
+
+def test_no_cell_begins_like_a_formula(trace):
+    written = to_csv([stage_table(Head.of(trace), "weights", TOKENS, TOKENS)], ABOUT)
+    words = [cell for row in csv.reader(io.StringIO(written)) for cell in row if not _is_number(cell)]
+    assert len(words) > 10
+    assert not [cell for cell in words if cell.startswith(("=", "+", "-", "@", "\t"))]
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell or 0)
+    except ValueError:
+        return False
+    return True
+
+
+def test_labels_and_words_are_in_the_npz(trace):
+    file = np.load(
+        io.BytesIO(to_npz([stage_table(Head.of(trace), "weights", TOKENS, TOKENS)], ABOUT)), allow_pickle=False
+    )
+    assert tuple(file["weights.columns"]) == TOKENS
+    assert (str(file["weights.row_is"]), str(file["weights.column_is"])) == ("query", "key")
+    assert file["weights.row_numbers"].tolist() == [0, 1, 2, 3, 4]
+    assert json.loads(str(file["about"])) == ABOUT
+
+
+def test_heads_stay_apart_in_csv():
+    rows = Side("head", ("head 1.1", "head 1.10"), start=None)
+    columns = Side("metric", ("entropy",), start=None)
+    values = np.array([[0.1], [np.nan]])
+    table = Table(key="m", name="m", values=values, missing=np.isnan(values), rows=rows, columns=columns)
+    assert read_csv(to_csv([table], {}))[1][1:] == [["head 1.1", "0.1"], ["head 1.10", ""]]
+
+
+def test_too_many_cells_are_refused_in_words():
+    values = np.zeros((2, MAX_CSV_CELLS))
+    table = Table(key="m", name="m", values=values, missing=values > 0, rows=Side("row"), columns=Side("column"))
+    with pytest.raises(InputError, match="2,097,152 cells are too many for CSV"):
+        to_csv([table], {})
+
+
+def test_versions_are_those_of_what_runs():
+    import torch
+    import transformers
+
+    found = versions()
+    assert found["torch"].partition("+")[0] == torch.__version__.partition("+")[0]
+    assert found["transformers"] == transformers.__version__
+    assert found["numpy"] == np.__version__
+    assert found["headlight"] != "unknown"
+
+
+def test_what_a_figure_draws_can_be_taken_from_it():
+    values = np.array([[0.5, 0.0], [0.25, 0.75]], np.float32)
+    hidden = np.array([[False, True], [False, False]])
+    figure = heatmap(values, Axis("query", ["<b>", "$"]), Axis("key", ["a", "b"]), name="weight", forbidden=hidden)
+    (table,) = tables_of(figure)
+    assert np.array_equal(table.missing, hidden)
+    assert np.array_equal(table.values[~hidden], values[~hidden])
+    assert table.rows.texts(2) == ["<b> (0)", "$ (1)"]
+    bars = go.Figure([go.Bar(x=["one", "two"], y=[1.5, 2.5], name="b"), go.Scatter(x=[None], y=[None])])
+    (table,) = tables_of(bars)
+    assert (table.rows.texts(2), table.values.tolist()) == (["one", "two"], [[1.5], [2.5]])

@@ -1,0 +1,224 @@
+"""The lines of "As Python", run as they stand: they give the numbers that the page has drawn.
+
+Each view is opened by its address, without a browser, and its lines are run in this process, where `headlight` is `core`.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import runpy
+import sys
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+import pytest
+from numpy.typing import NDArray
+from streamlit.testing.v1 import AppTest
+
+from core import AttentionTrace
+from tests.browser.driver import Picture
+from tests.source_files import ROOT
+from ui import lessons, state
+from ui.sharing.as_python import HOMES
+from ui.sharing.lessons_as_python import LESSONS
+
+HOSTILE = "It's \"quoted\"'''); import os # <b>$x$\\"
+
+
+def page_and_lines(file: str, page: str) -> None:
+    """What the shell does with a page, and then its lines."""
+    import runpy
+
+    import streamlit as st
+
+    from ui import shown
+    from ui.sharing.as_python import lines_of
+
+    on_page = shown.begin("", page)
+    runpy.run_path(file)
+    st.session_state["lines"] = lines_of(on_page)
+
+
+class View:
+    """A page at an address: its lines, and what it has drawn."""
+
+    def __init__(self, page: str, **address: str | list[str]) -> None:
+        file = ROOT / "pages" / ("learn" if page in lessons.LESSONS else "") / f"{page}.py"
+        app = AppTest.from_function(page_and_lines, default_timeout=120, args=(str(file), page))
+        for name, value in address.items():
+            app.query_params[name] = value
+        app.run()
+        assert not app.exception, app.exception
+        self.lines: str = app.session_state["lines"]
+        self.charts = {chart.proto.id: json.loads(chart.proto.spec) for chart in app.get("plotly_chart")}
+
+    def drawn(self, name: str) -> NDArray:
+        """The numbers of a heatmap, NaN where masked."""
+        (chart,) = (chart for key, chart in self.charts.items() if key.endswith(f"-{state.picture(name)}"))
+        return Picture(chart["data"], chart["layout"]).values
+
+
+@pytest.fixture(scope="module", autouse=True)
+def installed() -> Iterator[None]:
+    """`headlight` and all its modules are those of core."""
+    for home in {home for home in HOMES.values() if home != "pathlib"}:
+        import_module(f"core.{home}")
+    names = {name: f"headlight{name.removeprefix('core')}" for name in sys.modules if name.partition(".")[0] == "core"}
+    sys.modules |= {alias: sys.modules[name] for name, alias in names.items()}
+    yield
+    for alias in names.values():
+        del sys.modules[alias]
+
+
+def run(lines: str, folder: Path) -> dict[str, Any]:
+    """Everything that the lines name, and what the last one gives as "result"."""
+    last = ast.parse(lines).body[-1]
+    assert isinstance(last, ast.Expr), lines
+    above = lines.splitlines()[: last.lineno - 1]
+    program = folder / "lines.py"
+    program.write_text("\n".join([*above, f"result = {ast.unparse(last)}"]), encoding="utf-8")
+    return runpy.run_path(str(program))
+
+
+def heatmap(figure: go.Figure) -> NDArray:
+    found = json.loads(figure.to_json())
+    return Picture(found["data"], found["layout"]).values
+
+
+def same(found: NDArray, drawn: NDArray) -> None:
+    np.testing.assert_allclose(found, drawn, rtol=1e-5, atol=1e-6)
+
+
+# --- Step by step
+
+
+@pytest.mark.parametrize(
+    ("picture", "address"),
+    [
+        ("As it is", {"source": "toy", "words": f"the cat {HOSTILE} the cat", "width": "5", "seed": "3"}),
+        ("As it is", {"source": "random", "queries": "5", "dk": "3", "dv": "2", "numbers": "sign", "stage": "output"}),
+        ("Changed", {"source": "random", "seed": "4", "mask": "window", "size": "2", "scaling": "false", "query": "1"}),
+        ("As it is", {"source": "own", "q": "1,0.5\n-2,3", "m": "1,1,1,0\n1,1,0,0", "stage": "masked"}),
+        ("Changed", {"source": "own", "mask": "own", "grid": "1,0,1,0\n1,1,0,0\n0,0,0,1"}),
+        ("As it is", {"text": HOSTILE, "pair": "and 'this'", "layer": "2", "head": "3", "query": "1", "key": "2"}),
+        ("Changed", {"layer": "1", "head": "0", "mask": "causal", "stage": "raw"}),
+    ],
+)
+def test_a_head_step_by_step(picture: str, address: dict[str, str], tmp_path: Path) -> None:
+    view = View("step_by_step", **address)
+    found = run(view.lines, tmp_path)
+    same(heatmap(found["result"]), view.drawn(picture))
+    chosen = tuple(found["cell"])
+    assert all(chosen[at] == int(address[name]) for at, name in enumerate(("query", "key")) if name in address)
+
+
+# --- Heads
+
+
+@pytest.mark.parametrize(
+    ("number", "address"),
+    [
+        ("previous", {"text": "to be or not to be"}),
+        ("induction", {"metric": "induction"}),
+        ("Match", {"metric": "pattern", "pattern_of": "pairs", "pairs": "7-2, 3-1"}),
+    ],
+)
+def test_all_heads_and_one_of_them(number: str, address: dict[str, str], tmp_path: Path) -> None:
+    view = View("heads", **address)
+    found = run(view.lines.replace("\nheads_figure(", "\ngrid = heads_figure("), tmp_path)
+    same(heatmap(found["grid"]), view.drawn("atlas"))
+    same(heatmap(found["result"]), view.drawn("head"))
+    assert repr(number) in view.lines
+
+
+def test_another_view_of_several_heads(tmp_path: Path) -> None:
+    address = {"what": "value-weighted", "without": "first", "renormalise": "true", "mean_of": ["0.1", "2.3"]}
+    view = View("heads", **address)
+    same(run(view.lines, tmp_path)["result"], view.drawn("head"))
+
+
+# --- What if
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        {"edit": ["mute 2.3", "off scale 3", 'token 3 "dog"', "no such line"], "layer": "4"},
+        {"view": "compare", "other_layer": "2", "other_head": "7"},
+        {"view": "compare", "compare": "text", "other_text": f"The animal {HOSTILE}"},
+    ],
+)
+def test_two_heads_compared(address: dict[str, str], tmp_path: Path) -> None:
+    view = View("what_if", **address)
+    same(run(view.lines, tmp_path)["result"].difference, view.drawn("compared difference"))
+
+
+@pytest.mark.parametrize(
+    "address",
+    [{"view": "matter"}, {"view": "patch", "other": "The animal didn't cross the street because it was too wide."}],
+)
+def test_what_each_head_does(address: dict[str, str], tmp_path: Path) -> None:
+    view = View("what_if", **address)
+    same(heatmap(run(view.lines, tmp_path)["result"]), view.drawn("atlas"))
+
+
+@pytest.mark.parametrize("taken", ["layers", "tokens"])
+def test_what_layers_and_tokens_do(taken: str, tmp_path: Path) -> None:
+    view = View("what_if", view="matter", taken=taken, text="a black cat sat")
+    found = run(view.lines, tmp_path)["result"]
+    (bars,) = (chart for chart in view.charts.values())
+    same(np.array([found[place] for place in range(len(found))]), array(bars["data"][0]["y"]))
+
+
+# --- lessons
+
+# These draw logarithms, errors or parts of what was computed.
+DRAWN_OTHERWISE = {
+    *(("softmax", "overflow"), ("softmax", "model"), ("scaling", "depth"), ("word_order", "model")),
+    *(("long_range", "gradients"), ("blocks", "sentence"), ("blocks", "model")),
+}
+
+
+@pytest.mark.parametrize(
+    ("lesson", "part"), [(lesson, part) for lesson, (_, parts) in LESSONS.items() for part in parts]
+)
+def test_every_experiment_of_the_lessons(lesson: str, part: str, tmp_path: Path) -> None:
+    view = View(lesson, part=part)
+    computed = arrays(run(view.lines, tmp_path)["result"])
+    assert computed or (lesson, part) == ("softmax", "model")
+    if (lesson, part) not in DRAWN_OTHERWISE:
+        traces = [trace for chart in view.charts.values() for trace in chart["data"]]
+        drawn = [array(trace[axis]) for trace in traces for axis in ("z", "y") if axis in trace]
+        assert any(looks_like(one, shown) for one in computed for shown in drawn), view.lines
+
+
+def arrays(value: Any) -> list[NDArray]:
+    """All arrays in what was computed."""
+    if isinstance(value, go.Figure):
+        return [heatmap(value)]
+    if isinstance(value, np.ndarray):
+        return [value.astype(float)]
+    if isinstance(value, AttentionTrace):
+        return [value.weights, value.masked, value.raw]
+    if isinstance(value, dict):
+        return arrays(list(value.values()))
+    parts = [getattr(value, part.name) for part in fields(value)] if is_dataclass(value) else value
+    return [found for part in parts for found in arrays(part)] if isinstance(parts, list | tuple) else []
+
+
+def array(drawn: Any) -> NDArray:
+    return Picture([{"type": "heatmap", "z": drawn}], {}).values
+
+
+def looks_like(computed: NDArray, drawn: NDArray) -> bool:
+    """Whether all of this was drawn, or one row or column of it, or the mean of its rows."""
+    rows = [computed, *computed, *computed.T, computed.mean(axis=0)] if computed.ndim > 1 else [computed]
+    flat = np.nan_to_num(drawn.ravel())
+    same_size = [np.nan_to_num(row.ravel(), neginf=0) for row in rows if row.size == drawn.size > 1]
+    return any(np.allclose(row, flat, rtol=1e-4, atol=1e-6) for row in same_size)
