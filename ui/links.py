@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
+from math import isinf
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -76,6 +77,7 @@ def read(page: str) -> None:
     is_first = st.session_state.get(state.PAGE) is None
     arrives, goes_back = st.session_state.get(state.PAGE) != page, is_going_back()
     if arrives or goes_back:
+        _leave_out_infinity()
         version = st.query_params.get(state.VERSION)
         if version is not None:
             _forget_choices()
@@ -88,6 +90,28 @@ def read(page: str) -> None:
     st.session_state[state.SAID] = {state.CELL: []}  # it is said by two fields from here on
 
 
+def _leave_out_infinity() -> None:
+    """Streamlit passes over what a field for whole numbers cannot use, except what is too large to be a number at all: that
+    would end the page. It has read the address already, so it has to begin anew with what is left."""
+    too_large = [key for key in state.WHOLE_NUMBERS if _is_infinite(st.query_params.get(key, ""))]
+    for key in too_large:
+        del st.query_params[key]
+    if too_large:
+        st.rerun()
+
+
+def _is_number_below(end: int, word: str) -> bool:
+    """Whether a word is a whole number from 0 to below `end`; Python reads none of more than 4,300 digits."""
+    return word.isdecimal() and len(word) <= SHOWN and int(word) < end
+
+
+def _is_infinite(word: str) -> bool:
+    try:
+        return isinf(float(word))
+    except ValueError:
+        return False
+
+
 def _forget_choices() -> None:
     """All that was chosen in this session in fields that an address can name."""
     for key in state.IN_ADDRESS.difference(state.HOW) & {str(key) for key in st.session_state}:
@@ -95,7 +119,7 @@ def _forget_choices() -> None:
 
 
 def _check_version(version: str | None) -> None:
-    if version is not None and not (version.isdecimal() and int(version) <= VERSION):
+    if version is not None and not _is_number_below(VERSION + 1, version):
         in_vain(state.VERSION, f"version “{version[:SHOWN]}” of links, of which version {VERSION} is the newest here")
 
 
@@ -196,7 +220,7 @@ def expect_place(key: str, count: int, what: str) -> None:
     Streamlit takes what it finds under the field's own name by itself; a pair that a link names as one has none.
     """
     for word in asked(key) or ():
-        if word.isdecimal() and int(word) < count:
+        if _is_number_below(count, word):
             st.session_state[key] = int(word)
         else:
             in_vain(key, f"{what} “{word[:SHOWN]}”, where there are 0 to {count - 1}")

@@ -182,6 +182,13 @@ IN_ADDRESS = frozenset(
     )
 )
 
+# Fields for whole numbers: an address may not ask them for infinity, see ui/links.py.
+WHOLE_NUMBERS = (
+    *(QUERIES, KEYS, D_K, D_V, SEED, TOY_SIZE, MASK_SIZE, SPAN),
+    *(FROM_LAYER, TO_LAYER, BACK, BLOCK_LENGTH),
+    *(BLOCK_SIZE, ORDER_SEED, ALIBI_HEAD),
+)
+
 
 def carry_over(page: st.Page, *, goes_back: bool) -> None:
     """Take what pages share along to the next page, and write it into its address. Who goes back finds what was there.
