@@ -60,16 +60,21 @@ def are_of_old_heads() -> bool:
     """Whether somebody has come by a link to what was the page "Heads" when that showed the stages of one head: a link of
     today's says which metric the heads are coloured by, or where the numbers come from."""
     is_first = st.session_state.get(state.PAGE) is None
-    names_todays = any(name in st.query_params for name in (state.METRIC, state.SOURCE, state.VERSION))
-    return is_first and _ask_for_something() and not names_todays  # see ui/views/head_links.py
+    todays = (state.METRIC, state.SOURCE, state.VERSION, state.PRESENT)  # see ui/views/head_links.py
+    names_todays = any(key in st.query_params for key in todays)
+    return is_first and _ask_for_something() and not names_todays
+
+
+def is_going_back() -> bool:
+    """Whether somebody goes back or forth in the browser's history, as a talk does from view to view."""
+    context = get_script_run_ctx()
+    return context is not None and context.is_history_navigation
 
 
 def read(page: str) -> None:
     """Begin a run of a page: note what its address asks for, if it counts."""
     is_first = st.session_state.get(state.PAGE) is None
-    arrives = st.session_state.get(state.PAGE) != page
-    context = get_script_run_ctx()
-    goes_back = context is not None and context.is_history_navigation
+    arrives, goes_back = st.session_state.get(state.PAGE) != page, is_going_back()
     if arrives or goes_back:
         version = st.query_params.get(state.VERSION)
         if version is not None:
