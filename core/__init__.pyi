@@ -25,6 +25,7 @@ from .heads.metrics import head_metrics as head_metrics
 from .heads.patterns import match_heads as match_heads
 from .heads.probing import probe_heads as probe_heads
 from .models.loading import load_model as load_model
+from .models.loading import model_size as model_size
 from .models.model import Model as Model
 from .models.projections import HeadWeights as HeadWeights
 from .models.projections import head_weights as head_weights

@@ -36,7 +36,8 @@ def test_every_value_is_a_short_word(found):
 
 def test_every_name_in_the_sources_was_found(found):
     known = {name for of_page in found.values() for name in of_page}
-    assert names_in_addresses(text(path) for path in python_files("pages", "ui")) - known == set()
+    of_any_page = set(state.HOW)  # which is told above the table
+    assert names_in_addresses(text(path) for path in python_files("pages", "ui")) - known - of_any_page == set()
 
 
 # --- what the sources say

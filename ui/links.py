@@ -4,11 +4,16 @@ Streamlit binds most fields to the address by itself, but a choice by the label 
 here: each menu says what it shows (`remember`), and once the page is there the address is brought in line (`write`). An address
 counts when somebody arrives with it, and when somebody goes back; in between it only follows the page, because it arrives
 later than a fast visitor's next click.
+
+An address with a version (`lasting`) says all: what it leaves out stands as it opens, whatever the session held before. What an
+address asks for that is not there is named on the page.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -21,12 +26,19 @@ from ui.markdown import plain
 
 Word = TypeVar("Word", bound=str)
 SHOWN = 40  # letters of what an address asks for in vain
+NAMED = 6  # of what it asks for in vain
+VERSION = 2  # of the addresses that are written here; before they had one, they were of version 1
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 def here() -> dict[str, list[str]]:
     """All that the address says."""
     return {key: st.query_params.get_all(key) for key in st.query_params}
+
+
+def lasting(address: Mapping[str, Any]) -> dict[str, Any]:
+    """The address as links carry it that are to be kept: with its version."""
+    return {**address, state.VERSION: str(VERSION)}
 
 
 def are_of_old_start() -> bool:
@@ -48,7 +60,7 @@ def are_of_old_heads() -> bool:
     """Whether somebody has come by a link to what was the page "Heads" when that showed the stages of one head: a link of
     today's says which metric the heads are coloured by, or where the numbers come from."""
     is_first = st.session_state.get(state.PAGE) is None
-    todays = (state.METRIC, state.SOURCE, state.PRESENT)  # see ui/views/head_links.py
+    todays = (state.METRIC, state.SOURCE, state.VERSION, state.PRESENT)  # see ui/views/head_links.py
     names_todays = any(key in st.query_params for key in todays)
     return is_first and _ask_for_something() and not names_todays
 
@@ -61,12 +73,58 @@ def is_going_back() -> bool:
 
 def read(page: str) -> None:
     """Begin a run of a page: note what its address asks for, if it counts."""
+    is_first = st.session_state.get(state.PAGE) is None
     arrives, goes_back = st.session_state.get(state.PAGE) != page, is_going_back()
     if arrives or goes_back:
+        version = st.query_params.get(state.VERSION)
+        if version is not None:
+            _forget_choices()
         left_out = st.session_state.get(state.KNOWN, ()) if goes_back else ()  # back then they were as they open
         st.session_state[state.ASKED] = {key: [] for key in left_out} | here() | _asked_cell()
         st.session_state[state.IN_VAIN] = {}
+        st.session_state[state.UNCHECKED] = is_first or version is not None
+        _check_version(version)
+        _check_names()
     st.session_state[state.SAID] = {state.CELL: []}  # it is said by two fields from here on
+
+
+def _forget_choices() -> None:
+    """All that was chosen in this session in fields that an address can name."""
+    for key in state.IN_ADDRESS.difference(state.HOW) & {str(key) for key in st.session_state}:
+        del st.session_state[key]
+
+
+def _check_version(version: str | None) -> None:
+    if version is not None and not (version.isdecimal() and int(version) <= VERSION):
+        in_vain(state.VERSION, f"version “{version[:SHOWN]}” of links, of which version {VERSION} is the newest here")
+
+
+def _check_names() -> None:
+    for name in st.query_params:
+        if name not in state.IN_ADDRESS and not is_foreign(name):
+            near = get_close_matches(name, state.IN_ADDRESS, 1, 0.78)
+            in_vain(name, f"“{name[:SHOWN]}”, which no page knows" + (f" (but “{near[0]}”)" if near else ""))
+
+
+def _check_fields() -> None:
+    """Name what fields that Streamlit binds by itself did not take: it says nothing, and shows what they open with."""
+    for name, words in st.session_state[state.ASKED].items():
+        if name in state.IN_ADDRESS and name in st.session_state and not _is_taken(words, st.session_state[name]):
+            in_vain(name, f"{name} “{', '.join(words)[:SHOWN]}”")
+
+
+def _is_taken(words: Sequence[str], value: Any) -> bool:
+    """Whether a field with this value shows what an address says."""
+    if isinstance(value, list | tuple):
+        return len(words) == len(value) and all(map(_is_taken, ([word] for word in words), value))
+    said = words[-1] if words else ""
+    if isinstance(value, bool):
+        return said.lower() == str(value).lower()
+    if isinstance(value, int | float):
+        with suppress(ValueError):
+            return float(said) == value
+        return False
+    return said == ("" if value is None else value)
 
 
 def _asked_cell() -> dict[str, list[str]]:
@@ -166,8 +224,11 @@ def write(notes: DeltaGenerator) -> None:
                 st.query_params[key] = words
             else:
                 del st.query_params[key]
-    if in_vain := st.session_state[state.IN_VAIN]:
-        wanted = "; ".join(in_vain.values())
+    if st.session_state.pop(state.UNCHECKED, False):
+        _check_fields()
+    if found := list(st.session_state[state.IN_VAIN].values()):
+        further = [f"{len(found) - NAMED} more"] if len(found) > NAMED else []
+        wanted = "; ".join([*found[:NAMED], *further])
         notes.warning(
             plain(f"The link asks for what is not here: {wanted}. The rest is shown."), icon=":material/link_off:"
         )

@@ -19,8 +19,12 @@ SHARED = (TEXT, PAIR, TARGET, MODEL, DTYPE, DEVICE, KIND, LAYER, HEAD, QUERY, KE
 PAGE = "page_before"
 START = ""  # what stands there for the first page
 
-# The address: what it asks for and nobody has read yet, what of that is not there, what the page says, and whatever it has said
-ASKED, IN_VAIN, SAID, KNOWN = "asked", "in_vain", "said", "known"
+# The address: what it asks for and nobody has read yet, what of that is not there, what the page says, whatever it has
+# said, and whether what fields took of it has still to be looked at
+ASKED, IN_VAIN, SAID, KNOWN, UNCHECKED = "asked", "in_vain", "said", "known", "unchecked"
+
+# The start page: all cards, and what each of their names begins with
+CARDS, CARD = "cards", "card"
 
 # What can be done with any page
 ACTIONS, SHARE = "actions", "share_page"
@@ -37,9 +41,17 @@ ON_THE_WAY = "on_the_way"  # in an address: to a view of another page, see ui/co
 ADD_TO_TALK, START_TALK, PREPARE_TALK, SAVE_TALK = "add_to_talk", "start_talk", "prepare_talk", "save_talk"
 TALK_FILE, NEW_VIEW, TALK_SAID = "talk_file", "new_view", "talk_said"
 TABLES = "tables"  # whether each picture has a table of its strongest values below it
-HOW = (TABLES, PRESENT, TALK_AT, ON_THE_WAY, SPOT)  # what an address says of any page: how it is shown, not what
+VERSION = "version"  # of an address that says all
+HOW = (
+    TABLES,
+    VERSION,
+    PRESENT,
+    TALK_AT,
+    ON_THE_WAY,
+    SPOT,
+)  # what an address says of any page: how it is shown, not what
 SHARED_PICTURE, SHARED_LIST, GROUND = "shared_picture", "shared_list", "ground"
-SAVE_PICTURE, SAVE_EXHIBIT = "save_picture", "save_exhibit"
+SAVE_PICTURE, SAVE_EXHIBIT, COPY_LINK = "save_picture", "save_exhibit", "copy_link"
 
 # A file that was opened: the field, the file as it was read, and whether it has just been dropped
 EXHIBIT_FILE, EXHIBIT, EXHIBIT_IS_NEW = "exhibit_file", "exhibit", "exhibit_is_new"
@@ -150,6 +162,26 @@ WITHOUT_FIRST = "without_first"
 # What if: worked examples
 EXAMPLE = "example"
 
+# Every name that an address may say: those of docs/links.md
+IN_ADDRESS = frozenset(
+    (
+        *(TEXT, PAIR, TARGET, TRUNCATE, MODEL, KIND, LAYER, HEAD, QUERY, KEY, SOURCE, STAGE, WEIGHTS, SCALING, MASK),
+        *(MASK_SIZE, MASK_GRID, TOY_TEXT, TOY_SIZE, QUERIES, KEYS, D_K, D_V, DISTRIBUTION, SEED, ATLAS_BY, METRIC),
+        *(MEASURED_ON, AT_LEAST, FROM_LAYER, TO_LAYER, ORDER, LOOK_FOR, BACK, STRIPES, BLOCK_LENGTH, PAIRS, SHOWN_AS),
+        *(QUANTITY, LEAVE_OUT, RENORMALISE, BY_WORD, MEAN_OF, PINNED_TOKENS, DIRECTION, VIEW, NEW_EDIT, NEW_PLACE),
+        *(NEW_TEXT, NEW_FACTOR, NEW_MASK, NEW_SPAN, NEW_SOFTMAX, NEW_PATTERN, NEW_CELLS, PAINTING, WRITES_ON),
+        *(COMPARE_WITH, OTHER_LAYER, OTHER_HEAD, OTHER_TEXT, OTHER_MODEL, PLACE_OF_QUERY, PLACE_OF_KEY, TAKEN_AWAY),
+        *(NEXT_TOKEN, SOURCE_TEXT, THROUGH_HEAD, PART, SCORES, TEMPERATURE, SHIFT, FACTOR, NOTHING, TERMS, DEVIATION),
+        *(KEY_COUNT, DIVISOR, GRADIENT_OF, HEAD_SIZE, SCALED, DEPTH, AROUND, STACK_WIDTH, MEASURE, SENTENCE, ROW),
+        *(PATTERN, SPAN, CELLS, FILL, PADDED, BLOCK_SIZE, HEAD_COUNT, WORD, HEAD_SHARE, BLOCK, READ, WRITTEN),
+        *(READ_INSTEAD, FIRST_TEXT, SECOND_TEXT, LAYER_OF_TWO, ORDER_TEXT, ORDER_FROM, ORDER_SEED, PE_WIDTH, ONWARD),
+        *(PE_FROM, BOTH_LATER, ROTARY_BASE, BIAS_KIND, ALIBI_HEADS, ALIBI_HEAD, VECTOR_SIZE, LENGTH, GAIN, FORGET),
+        *(WITHOUT_FIRST, EXAMPLE),
+        *OWN.values(),
+        *(DTYPE, DEVICE, EDITS, CELL, *HOW),
+    )
+)
+
 
 def carry_over(page: st.Page, *, goes_back: bool) -> None:
     """Take what pages share along to the next page, and write it into its address. Who goes back finds what was there.
@@ -172,6 +204,11 @@ def carry_over(page: st.Page, *, goes_back: bool) -> None:
 def button(name: str, job: int) -> str:
     """The key of a button that concerns one piece of work; several may run one after another on a page."""
     return f"{name}_{job & 0xFFFFFFFF:08x}"
+
+
+def card(word: str) -> str:
+    """The key of a card of the start page."""
+    return f"{CARD}_{word}"
 
 
 def download(name: str) -> str:

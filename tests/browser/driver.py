@@ -33,6 +33,7 @@ BROWSER_ARGUMENTS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost",  # nothing but this machine is found
 )
 PATIENCE = 60.0  # seconds; only a failing test waits that long
 
@@ -187,6 +188,12 @@ class Picture:
         """Where the columns and the rows of the drawn cells are, in the coordinates of the axes."""
         heatmap = next(trace for trace in self.data if trace["type"] == "heatmap")
         return _array(heatmap["x"]), _array(heatmap["y"])
+
+    @property
+    def lines(self) -> dict[str, tuple[NDArray[np.floating], NDArray[np.floating]]]:
+        """The (x, y) of each line and row of dots that has a name."""
+        named = [trace for trace in self.data if trace["type"] == "scatter" and trace.get("name")]
+        return {trace["name"]: (_array(trace["x"]), _array(trace["y"])) for trace in named}
 
     @property
     def forbidden(self) -> NDArray[np.bool_]:

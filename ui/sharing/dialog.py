@@ -6,6 +6,7 @@ import streamlit as st
 
 from ui.sharing.as_python import show_as_python
 from ui.sharing.exhibit import show_exhibit
+from ui.sharing.link import show_link
 from ui.sharing.pictures import show_pictures
 from ui.shown import Shown
 from ui.views.talking import add_to_talk
@@ -18,6 +19,8 @@ def open_dialog(shown: Shown) -> None:
 
 @st.dialog("Share", width="large")
 def _dialog(shown: Shown) -> None:
+    st.markdown("**A link**")
+    show_link(shown)
     st.markdown("**A picture and its numbers**")
     show_pictures(shown)
     if shown.about is None or shown.head is not None:  # what a file shows, that file holds

@@ -1,0 +1,140 @@
+"""Each view of the gallery opens from its link in a session of its own, without a network, and shows the number of its card."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+from playwright.sync_api import Browser
+
+from tests.browser.driver import App, Server
+from tests.test_gallery import BY_WORD, NAMES, disagreement
+from ui import state
+
+pytestmark = pytest.mark.browser
+
+# What pages say of the numbers that the cards claim
+WORDS = {
+    "pronoun": r"“it” gives ([\d.]+%) of its attention to “animal”",
+    "induction": r"“·green” gives ([\d.]+%) of its attention to “·doors”",
+    "previous": r"Mostly the previous token \(([\d.]+%)\)",
+    "paris": r"“·Paris”: ([\d.]+%) → ([\d.]+%)",
+    "patching": r"moves the answer by ([\d.]+%)",
+    "two_sentences": r"“it” → “animal”: This text ([\d.]+%); Other text ([\d.]+%)",
+    "two_heads": r"The rows are ([\d.]+) nats apart[\s\S]*ln 2 = ([\d.]+)",
+    "unscaled": r"=\sweight\s+([\d.]+)\s+([\d.]+)",
+    "grouped": r"(\d+) query heads share (\d+) key/value heads",
+    "saturation": r"\nweight\t[\d.]+\t[\d.]+\t([\d.]+)",
+    "leak": r"([\d.]+) of the weight leaks",
+    "order": r"in the two orders: ([\d.e-]+)",
+    "in_blocks": r"float64 ([\d.e−]+)",
+    "costs": r"n = d = (\d+) tokens",
+    "crossing": r"give weights (\d+) × (\d+)",
+    "own_matrices": r"“q0” gives ([\d.]+%) of its attention to “k0”",
+}
+
+
+def of_all_heads(app: App, _: str) -> tuple[float]:
+    return (float(np.nanmean(app.picture("atlas").values)),)
+
+
+def smallest_and_largest(app: App, _: str) -> tuple[float, float]:
+    values = app.picture("atlas").values
+    return float(np.nanmin(values)), float(np.nanmax(values))
+
+
+def sum_of_bands(app: App, _: str) -> tuple[float, float]:
+    _, parts = next(line for name, line in app.picture("bands").lines.items() if name.startswith("here"))
+    return float(parts.sum()), len(parts)
+
+
+def between_the_ends(app: App, _: str) -> tuple[float]:
+    lines = app.picture("gradients").lines
+    return (float(lines["attention"][1][-1] - lines["RNN"][1][-1]),)
+
+
+# Where the number is in a picture
+DRAWN: dict[str, Callable[[App, str], tuple[float, ...]]] = {
+    "sink": of_all_heads,
+    "entropy": smallest_and_largest,
+    "rotary": sum_of_bands,
+    "gradients": between_the_ends,
+}
+
+
+@pytest.fixture(scope="module")
+def app(browser: Browser, server: Server) -> Iterator[App]:
+    """One page for all: every link that it opens is a session of its own. The browser finds no machine but this one."""
+    context = browser.new_context(viewport={"width": 1280, "height": 720})
+    app = App(context, server)
+    yield app
+    problems = app.problems  # among them every request that was meant for another machine
+    context.close()
+    assert problems == []
+
+
+@pytest.fixture(scope="module")
+def links(app: App) -> dict[str, str]:
+    """The links of the cards by their words, as the start page has them."""
+    app.open("/")
+    found = {}
+    for word in NAMES:
+        card = app.widget(state.card(word))
+        found[word] = card.get_by_role("link").evaluate("link => link.href").removeprefix(app.server.address)
+        assert card.get_by_role("img").evaluate("picture => picture.complete && picture.naturalWidth > 0")
+        assert BY_WORD[word].claim in card.inner_text()
+    return found
+
+
+def test_what_is_meant_for_another_machine_is_seen_and_stopped(browser, server):
+    context = browser.new_context()
+    app = App(context, server).open("/")
+    reached = app.page.evaluate("fetch('http://example.com/').then(() => true, () => false)")
+    context.close()
+    assert not reached
+    assert any("a request left for http://example.com/" in problem for problem in app.problems)
+
+
+def number(words: str) -> float:
+    plain = words.replace("−", "-")
+    return float(plain[:-1]) / 100 if plain.endswith("%") else float(plain)
+
+
+def shown(app: App, word: str) -> tuple[float, ...] | None:
+    """The numbers of the view on the page; None while they are not there."""
+    text = app.page.get_by_test_id("stMain").inner_text()
+    if word in DRAWN:
+        return DRAWN[word](app, text)
+    found = re.search(WORDS[word], text)
+    return None if found is None else tuple(map(number, found.groups()))
+
+
+@pytest.mark.parametrize("word", NAMES)
+def test_the_view_shows_the_number_of_its_card(app, links, word):
+    app.open(links[word])
+    if word in WORDS:
+        app.until(lambda: shown(app, word) is not None, f"{word} does not say its number")
+    numbers = shown(app, word)
+    assert numbers is not None
+    assert disagreement(BY_WORD[word], numbers) is None
+    assert not app.alerts()
+
+
+def test_a_card_opens_its_view_whatever_was_chosen_before(visit):
+    app = visit("/step_by_step?layer=1&head=3&stage=raw&scaling=false&text=Something+else")
+    app.page.get_by_role("link", name="Gallery").click()
+    app.page.get_by_role("link", name="Who is “it”?").click()
+    view = BY_WORD["pronoun"]
+    app.until(lambda: shown(app, "pronoun") is not None, "the view does not open")
+    assert disagreement(view, shown(app.idle(), "pronoun") or ()) is None
+    assert app.values([state.LAYER, state.HEAD, state.SCALING]) == {
+        state.LAYER: "5",
+        state.HEAD: "11",
+        state.SCALING: "True",
+    }
+    assert state.STAGE not in app.address
+    app.choose(state.HEAD, 3).idle()  # from here on the address follows the page
+    assert (app.value(state.LAYER), app.value(state.HEAD)) == ("5", "3")
+    assert "head=3" in app.address

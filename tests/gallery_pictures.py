@@ -1,0 +1,296 @@
+"""The pictures of the gallery's cards, painted from core's own arrays in the colours of the app.
+
+`python -m tests.test_gallery --write` paints them. They have twice as many pixels as a card
+shows, and are see-through where nothing is drawn, so that they suit a light page and a dark one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from io import BytesIO
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from PIL import Image, ImageColor, ImageDraw, ImageFont
+from plotly.colors import get_colorscale
+
+from core import gallery, head_metrics
+from core.attention.trace import AttentionTrace
+from core.figures.palette import ABOVE, BELOW, DIVERGING, INK, PIN, SEQUENTIAL, SERIES
+from core.gallery import Passes
+from core.heads.examples import LANGUAGE_MODEL, PRONOUN_HEAD, SENTENCE_MODEL, TIRED, WIDE
+from core.heads.patching import patch_effects
+from core.lessons import blocks, long_range, masking, self_and_cross, softmax, word_order
+
+WIDTH, HEIGHT = 480, 270
+MARGIN, GAP = 12, 2
+FORBIDDEN = (128, 132, 142, 71)  # palette.FORBIDDEN, whose opacity is a share
+FONT = ImageFont.load_default(22)
+CLEAR = (0, 0, 0, 0)
+
+Box = tuple[int, int, int, int]  # left, top, right, bottom
+WHOLE: Box = (MARGIN, MARGIN, WIDTH - MARGIN, HEIGHT - MARGIN)
+LEFT: Box = (MARGIN, MARGIN, WIDTH // 2 - MARGIN, HEIGHT - MARGIN)
+RIGHT: Box = (WIDTH // 2 + MARGIN, MARGIN, WIDTH - MARGIN, HEIGHT - MARGIN)
+
+
+def painted(word: str, passes: Passes) -> Image.Image:
+    """The picture of one card."""
+    picture = Image.new("RGBA", (WIDTH, HEIGHT), CLEAR)
+    PAINT[word](ImageDraw.Draw(picture), passes)
+    return picture
+
+
+def as_png(picture: Image.Image) -> bytes:
+    file = BytesIO()
+    picture.save(file, "PNG", optimize=True)
+    return file.getvalue()
+
+
+# --- with what to paint
+
+
+def colours(values: ArrayLike, *, limit: float | None = None, signed: bool = False) -> NDArray[np.uint8]:
+    """[rows, columns, 4]: the colours of weights from 0 to the limit, or of signed numbers up to it on both sides of 0."""
+    numbers = np.asarray(values, float)
+    most = limit or float(np.nanmax(np.abs(numbers))) or 1.0
+    scale = DIVERGING if signed else get_colorscale(SEQUENTIAL)
+    places = np.array([place for place, _ in scale])
+    stops = np.array([ImageColor.getrgb(colour) for _, colour in scale], float)
+    shares = (numbers / most + 1) / 2 if signed else numbers / most
+    mixed = [np.interp(np.clip(shares, 0, 1), places, stops[:, channel]) for channel in range(3)]
+    return np.stack([*mixed, np.full_like(numbers, 255)], axis=-1).round().astype(np.uint8)
+
+
+def heat(
+    draw: ImageDraw.ImageDraw,
+    box: Box,
+    cells: NDArray[np.uint8],
+    *,
+    frame: tuple[int, int] | None = None,
+    square: bool = True,
+) -> Callable[[int, int], Box]:
+    """Cells [rows, columns, 4] in the middle of the box, one of them framed. Gives where each cell is."""
+    rows, columns = cells.shape[:2]
+    left, top, right, bottom = box
+    wide, high = (right - left) // columns, (bottom - top) // rows
+    if square:
+        wide = high = min(wide, high)
+    start = left + (right - left - wide * columns) // 2, top + (bottom - top - high * rows) // 2
+    gap = GAP if min(wide, high) > 5 * GAP else 1 if min(wide, high) > 5 else 0
+
+    def place(row: int, column: int) -> Box:
+        x, y = start[0] + column * wide, start[1] + row * high
+        return x, y, x + wide - 1 - gap, y + high - 1 - gap
+
+    for row in range(rows):
+        for column in range(columns):
+            draw.rectangle(place(row, column), fill=tuple(map(int, cells[row, column])))
+    if frame is not None:
+        x0, y0, x1, y1 = place(*frame)
+        draw.rectangle((x0 - 3, y0 - 3, x1 + 3, y1 + 3), outline=PIN, width=3)
+    return place
+
+
+def weights(trace: AttentionTrace, limit: float | None = 1.0) -> NDArray[np.uint8]:
+    """The weights of a head, grey where a pair is forbidden."""
+    cells = colours(trace.weights, limit=limit)
+    cells[~trace.mask] = FORBIDDEN
+    return cells
+
+
+def pinned(draw: ImageDraw.ImageDraw, trace: AttentionTrace, cell: tuple[int, int], query: str, key: str) -> None:
+    """A head's weights, one cell framed, and the words of its row and its column beside them."""
+    left, top, right, bottom = WHOLE
+    place = heat(draw, (left, top, right, bottom - 22), weights(trace), frame=cell)
+    x0, y0, _, y1 = place(cell[0], 0)
+    draw.text((x0 - 10, (y0 + y1) / 2), query, font=FONT, fill=INK, anchor="rm")
+    x0, _, x1, y1 = place(trace.shape[0] - 1, cell[1])
+    draw.text(((x0 + x1) / 2, y1 + 4), key, font=FONT, fill=INK, anchor="ma")
+
+
+def bars(
+    draw: ImageDraw.ImageDraw, box: Box, values: Sequence[float], *, colour: str = BELOW, most: float = 1.0
+) -> None:
+    """Standing bars from 0, upwards or downwards."""
+    left, top, right, bottom = box
+    lowest, highest = min(0.0, *values), max(0.0, *values, most)
+    step = (right - left) / len(values)
+
+    def level(value: float) -> float:
+        return bottom - (value - lowest) / (highest - lowest) * (bottom - top)
+
+    for place, value in enumerate(values):
+        x = left + place * step
+        ends = sorted((level(value), level(0)))
+        draw.rectangle((x, ends[0], x + step * 0.8, ends[1]), fill=colour if value >= 0 else ABOVE)
+    draw.line((left, level(0), right, level(0)), fill=INK, width=2)
+
+
+def curves(draw: ImageDraw.ImageDraw, series: dict[str, tuple[ArrayLike, ArrayLike]]) -> None:
+    """Lines in one frame, each with its name at its right end."""
+    left, top, right, bottom = MARGIN + 4, MARGIN + 4, WIDTH - 130, HEIGHT - MARGIN - 4
+    xs = np.concatenate([np.asarray(x, float) for x, _ in series.values()])
+    ys = np.concatenate([np.asarray(y, float) for _, y in series.values()])
+    draw.line((left, top, left, bottom, right, bottom), fill=INK, width=2)
+    for (name, (x, y)), colour in zip(series.items(), SERIES, strict=False):
+        across = left + (np.asarray(x, float) - xs.min()) / np.ptp(xs) * (right - left)
+        up = bottom - (np.asarray(y, float) - ys.min()) / np.ptp(ys) * (bottom - top)
+        draw.line([*zip(across.tolist(), up.tolist(), strict=True)], fill=colour, width=5, joint="curve")
+        draw.text((right + 10, min(max(up[-1], top + 12), bottom - 12)), name, font=FONT, fill=colour, anchor="lm")
+
+
+# --- the pictures
+
+
+def pronoun(draw: ImageDraw.ImageDraw, passes: Passes) -> None:
+    trace = passes.of(SENTENCE_MODEL, TIRED).trace(*PRONOUN_HEAD)
+    pinned(draw, trace, gallery.IT_AT_ANIMAL, "it", "animal")
+
+
+def induction(draw: ImageDraw.ImageDraw, passes: Passes) -> None:
+    trace = passes.of(LANGUAGE_MODEL, gallery.REPEATED).trace(*gallery.INDUCTION_HEAD)
+    pinned(draw, trace, gallery.GREEN_AT_DOORS, "green", "doors")
+
+
+def previous(draw: ImageDraw.ImageDraw, passes: Passes) -> None:
+    heat(draw, WHOLE, weights(passes.of(SENTENCE_MODEL, TIRED).trace(*gallery.BACK)))
+
+
+def of_all_heads(draw: ImageDraw.ImageDraw, passes: Passes, metric: str, limit: float | None) -> None:
+    """A grid of all heads, layers from left to right."""
+    found = head_metrics(passes.of(LANGUAGE_MODEL, TIRED)).pivot(index="head", columns="layer", values=metric)
+    heat(draw, WHOLE, colours(found.to_numpy(), limit=limit), square=False)
+
+
+def sink(draw: ImageDraw.ImageDraw, passes: Passes) -> None:
+    of_all_heads(draw, passes, "sink", 1.0)
+
+
+def entropy(draw: ImageDraw.ImageDraw, passes: Passes) -> None:
+    of_all_heads(draw, passes, "entropy", None)
+
+
+def paris(draw: ImageDraw.ImageDraw, passes: Passes) -> None:
+    names, top, high = ("as it is", "muted"), 40, 70
+    for place, (name, share) in enumerate(zip(names, gallery.paris(passes), strict=True)):
+        y = top + place * (high + 40)
+        draw.text((120, y + high / 2), name, font=FONT, fill=INK, anchor="rm")
+        draw.rectangle((135, y, 135 + share * 330, y + high), fill=(BELOW, ABOVE)[place])
+    draw.line((135, 20, 135, HEIGHT - 20), fill=INK, width=2)
+
+
+def patching(draw: ImageDraw.ImageDraw, passes: Passes) -> None:
+    found = patch_effects(passes.model(SENTENCE_MODEL), TIRED, WIDE)
+    cells = colours(found.pivot(index="layer", columns="head", values="moved").to_numpy(), signed=True)
+    heat(draw, WHOLE, cells, frame=gallery.PATCHED, square=False)
+
+
+def two_sentences(draw: ImageDraw.ImageDraw, passes: Passes) -> None:
+    tired, wide = (passes.of(SENTENCE_MODEL, text).trace(*PRONOUN_HEAD).weights for text in (TIRED, WIDE))
+    heat(draw, WHOLE, colours(wide - tired, signed=True), frame=gallery.IT_AT_ANIMAL)
+
+
+def two_heads(draw: ImageDraw.ImageDraw, passes: Passes) -> None:
+    passed = passes.of(SENTENCE_MODEL, TIRED)
+    for box, place in ((LEFT, gallery.BACK), (RIGHT, gallery.AHEAD)):
+        heat(draw, box, weights(passed.trace(*place)))
+
+
+def unscaled(draw: ImageDraw.ImageDraw, passes: Passes) -> None:
+    trace = passes.of(LANGUAGE_MODEL, TIRED).trace(*gallery.UNSCALED)
+    for box, one in ((LEFT, trace), (RIGHT, trace.changed(scale=1.0))):
+        heat(draw, box, weights(one), frame=gallery.WAS_AT_ANIMAL)
+
+
+def grouped(draw: ImageDraw.ImageDraw, passes: Passes) -> None:
+    passed = passes.of(LANGUAGE_MODEL, TIRED)
+    traces = [passed.trace(gallery.SHARED_LAYER, head) for head in range(9)]
+    step = (WIDTH - 2 * MARGIN) // 9
+    for head, trace in enumerate(traces):
+        left = MARGIN + head * step
+        heat(draw, (left, 20, left + step - 8, 120), colours(trace.query[:, :16], signed=True), square=False)
+        x = left + (step - 8) // 2
+        middle = MARGIN + (head // 3 * 3 + 1) * step + (step - 8) // 2
+        draw.line((x, 124, middle, 152), fill=INK, width=2)
+    for head in (0, 3, 6):
+        left = MARGIN + (head + 1) * step - 20
+        heat(draw, (left, 156, left + step + 32, 256), colours(traces[head].key[:, :16], signed=True), square=False)
+
+
+def rotary(draw: ImageDraw.ImageDraw, passes: Passes) -> None:
+    bars(draw, WHOLE, gallery.rotary_bands(passes).parts.tolist(), most=0.0)
+
+
+def saturation(draw: ImageDraw.ImageDraw, _: Passes) -> None:
+    for box, temperature, colour in ((LEFT, 1.0, BELOW), (RIGHT, gallery.TEMPERATURE, SERIES[2])):
+        steps = softmax.softmax_steps(gallery.SCORES, temperature=temperature)
+        left, top, right, bottom = box
+        bars(draw, (left, top, right, bottom - 30), steps.weights.tolist(), colour=colour)
+        draw.text(((left + right) / 2, bottom), f"T = {temperature:g}", font=FONT, fill=INK, anchor="md")
+
+
+def leak(draw: ImageDraw.ImageDraw, _: Passes) -> None:
+    """The weights, and beside them what is left on forbidden keys, in a scale of its own."""
+    trace = gallery.masked_sentence()
+    heat(draw, LEFT, weights(trace))
+    left = np.where(trace.mask, 0, masking.fill(trace, gallery.FILL).weights)
+    cells = colours(left)
+    cells[trace.mask] = CLEAR
+    heat(draw, RIGHT, cells)
+
+
+def order(draw: ImageDraw.ImageDraw, _: Passes) -> None:
+    read = word_order.shuffle(gallery.ORDER, seed=gallery.SHUFFLE)
+    for box, trace in ((LEFT, read.before), (RIGHT, read.after)):
+        heat(draw, box, weights(trace, read.largest_weight))
+
+
+def in_blocks(draw: ImageDraw.ImageDraw, _: Passes) -> None:
+    trace = gallery.sentence_in_blocks()
+    steps = blocks.in_blocks(trace, gallery.BLOCK).output
+    rows = np.concatenate([steps.reshape(len(steps), -1), trace.output.reshape(1, -1)])[:, :24]
+    left, top, right, bottom = WHOLE
+    cells, limit = (rows[:-1], rows[-1:]), float(np.abs(rows).max())
+    heat(draw, (left, top, right, bottom - 60), colours(cells[0], limit=limit, signed=True), square=False)
+    heat(draw, (left, bottom - 46, right, bottom), colours(cells[1], limit=limit, signed=True), square=False)
+
+
+def gradients(draw: ImageDraw.ImageDraw, _: Passes) -> None:
+    found = long_range.compare_reach(gallery.FAR)
+    curves(draw, {name: (reach.distances, reach.log10) for name, reach in found.items()})
+
+
+def costs(draw: ImageDraw.ImageDraw, _: Passes) -> None:
+    lengths = np.array([64, 4096])
+    found = long_range.costs(lengths, gallery.WIDTH)
+    x = np.log(lengths)
+    lines = {"recurrent": found.recurrent_operations, "attention": found.attention_operations}
+    curves(draw, {name: (x, np.log(operations)) for name, operations in lines.items()})
+
+
+def crossing(draw: ImageDraw.ImageDraw, _: Passes) -> None:
+    heat(draw, WHOLE, weights(self_and_cross.crossing("cross", gallery.READ, gallery.WRITTEN).trace, None))
+
+
+def own_matrices(draw: ImageDraw.ImageDraw, _: Passes) -> None:
+    trace = gallery.attend(gallery.QUERY, gallery.KEY, gallery.VALUE)
+    place = heat(draw, WHOLE, weights(trace), frame=(0, 0))
+    for (row, column), share in np.ndenumerate(trace.weights):
+        x0, y0, x1, y1 = place(row, column)
+        draw.text(
+            ((x0 + x1) / 2, (y0 + y1) / 2),
+            f"{share:.3f}",
+            font=ImageFont.load_default(34),
+            fill="#ffffff",
+            anchor="mm",
+        )
+
+
+PAINT: dict[str, Callable[[ImageDraw.ImageDraw, Passes], None]] = {
+    painter.__name__: painter
+    for painter in (
+        *(pronoun, induction, previous, sink, paris, patching, two_sentences, two_heads, unscaled, grouped),
+        *(rotary, entropy, saturation, leak, order, in_blocks, gradients, costs, crossing, own_matrices),
+    )
+}

@@ -1,0 +1,1 @@
+"""The start page: finished views, each a card that opens it."""

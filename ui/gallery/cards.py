@@ -1,0 +1,60 @@
+"""The start page as it is drawn: the ways in, and a card for each view."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+import streamlit as st
+from streamlit.errors import StreamlitPageNotFoundError
+
+from ui import lessons, links, state
+from ui.gallery.views import VIEWS, View
+
+WAYS_IN = (
+    (lessons.PAGES / "step_by_step.py", "Type a sentence, see every step", ":material/steps:"),
+    (lessons.PAGES / "heads.py", "All heads of a model at once", ":material/apps:"),
+    (lessons.file(next(iter(lessons.LESSONS))), "Learn it in eight lessons", ":material/school:"),
+)
+
+# All of a card leads to its view, though the link itself is its title alone; the picture keeps its place until it is there.
+_CARDS = f".st-key-{state.CARDS}"
+STYLE = (
+    f"{_CARDS} [class*=st-key-{state.CARD}] {{ position: relative; }}"
+    f"{_CARDS} [data-testid=stPageLink] a::after {{ content: ''; position: absolute; inset: 0; }}"
+    f"{_CARDS} [data-testid=stPageLink] a {{ padding-left: 0; }}"
+    f"{_CARDS} h4 {{ font-size: 1.1rem; padding: 0 0 .6rem; }}"
+    f"{_CARDS} p {{ line-height: 1.4; }}"
+    f"{_CARDS} [class*=st-key-{state.CARD}]:hover {{ border-color: var(--st-primary-color); }}"
+    f"{_CARDS} img {{ aspect-ratio: 16 / 9; }}"
+)
+
+
+def show_ways_in() -> None:
+    with (
+        st.container(horizontal=True, gap="medium"),
+        suppress(StreamlitPageNotFoundError),
+    ):  # a page that runs by itself
+        for page, words, icon in WAYS_IN:
+            st.page_link(page, label=words, icon=icon)
+
+
+def show_cards() -> None:
+    st.html(f"<style>{STYLE}</style>")
+    with st.grid(4, min_column_width=230, key=state.CARDS):
+        for view in VIEWS:
+            with st.container(border=True, key=state.card(view.word), gap="xsmall", height="stretch"):
+                _show(view)
+
+
+def _show(view: View) -> None:
+    st.image(view.picture, width="stretch", alt=view.alt)
+    with suppress(StreamlitPageNotFoundError):
+        st.page_link(_file(view.page), label=f"**{view.title}**", query_params=links.lasting(view.address))
+    st.markdown(f"#### {view.claim}", anchors=False)
+    st.markdown(view.sentence)
+    st.caption(view.where)
+
+
+def _file(page: str) -> Path:
+    return lessons.file(page) if page in lessons.LESSONS else lessons.PAGES / f"{page}.py"

@@ -1,0 +1,62 @@
+"""Taking a view away as a link: the complete address of what a page shows, to be copied."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import urlencode
+
+import streamlit as st
+from streamlit.components.v2 import component
+
+from ui import links, state
+from ui.sharing.exhibit import full_address
+from ui.shown import Shown
+
+LONG = 2_000  # letters of an address, beyond which some programs cut it
+LONGEST = 8_000  # beyond which some servers refuse it
+
+_HERE = Path(__file__)
+_COPY = component(
+    "headlight_link",
+    html='<div class="row"><input readonly aria-label="Address"><button>Copy link</button></div>'
+    '<div class="said" role="status"></div>',
+    css=_HERE.with_suffix(".css").read_text(encoding="utf-8"),
+    js=_HERE.with_suffix(".js").read_text(encoding="utf-8"),
+)
+
+
+def show_link(shown: Shown) -> None:
+    """The address with a button that copies it, and what it cannot hold."""
+    address = link_to(shown, str(st.context.url or f"/{shown.page}"))
+    if len(address) > LONGEST:
+        st.warning(
+            f"The address of this view would have {len(address):,} letters. Servers refuse more than about {LONGEST:,}: "
+            f"save it as an exhibit instead.",
+            icon=":material/link_off:",
+        )
+        return
+    _COPY(key=state.COPY_LINK, data={"address": address})
+    left_out = cannot_hold(shown)
+    if left_out:
+        st.caption(f"A link cannot hold {left_out}: save an exhibit to take it along.")
+    if len(address) > LONG:
+        st.caption(f"Some programs cut addresses of more than {LONG:,} letters; this one has {len(address):,}.")
+
+
+def link_to(shown: Shown, url: str) -> str:
+    """The complete address of the view: with its text, model and head in full, since what a page opens with may change.
+
+    url  of the page, as the visitor's browser knows it
+    """
+    said = {name: words for name, words in full_address(shown).items() if any(words) and not links.is_foreign(name)}
+    return f"{url.partition('?')[0]}?{urlencode(links.lasting(said), doseq=True)}"
+
+
+def cannot_hold(shown: Shown) -> str:
+    """What is on the page and in no address, in words; "" where that is nothing."""
+    if shown.of is not None and shown.of.text.image is not None:
+        return "the image that you uploaded"
+    is_own = links.here().get(state.SOURCE) == ["own"]
+    if is_own and any(st.session_state.get(key) is not None for key in (*state.FILES.values(), state.ARCHIVE)):
+        return "the matrices that you uploaded"
+    return "the file that you opened" if shown.of is None and shown.page == "exhibit" else ""
