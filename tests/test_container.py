@@ -14,6 +14,7 @@ from threading import Thread
 import pytest
 
 from tests.source_files import PRODUCT, ROOT, text
+from ui.settings import read
 
 DOCKERFILE = text(Path("Dockerfile"))
 # Each instruction as one line.
@@ -88,3 +89,8 @@ def test_the_health_check_tells_a_server_that_is_well_from_one_that_is_not(statu
         )
     assert asked == ["/_stcore/health"]
     assert found.returncode == expected
+
+
+def test_it_begins_with_the_settings_for_strangers() -> None:
+    [named] = re.findall(r"HEADLIGHT_SETTINGS=/app/(\S+)", DOCKERFILE)
+    assert read(environment={"HEADLIGHT_SETTINGS": str(ROOT / named)}).hub is False
