@@ -36,8 +36,6 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 async def start(_: st.App) -> AsyncIterator[None]:
     """Read torch and transformers before the first visitor comes: two sessions that import transformers at once break it."""
     import_module("core.models.loading")
-    if allowed.threads is not None:
-        import_module("torch").set_num_threads(allowed.threads)
     gc.freeze()  # what is there now stays: looking through it for garbage cost a visitor a quarter of a second now and then
     yield
 

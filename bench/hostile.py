@@ -95,31 +95,46 @@ async def try_texts(server: Server, tally: Tally) -> None:
     for page in (await pages(server)).values():
         for query in MORE.get(page, ({},)):
             async with visiting(server, page, query) as visitor:
-                keys = [key_of(field.id) for kind in TEXT_FIELDS for field in visitor.on_page(kind)]
-                for key in keys:
-                    for name, nasty in TEXTS.items():
-                        if key in (key_of(field.id) for kind in TEXT_FIELDS for field in visitor.on_page(kind)):
-                            await tally.run("texts", f"{page}, {key}, {name}", visitor, visitor.change(key, nasty))
-            print(f"    {page} {query}: {len(keys)} fields", flush=True)
+                keys = text_fields(visitor)
+            await type_texts(server, tally, page, query, keys)
+            print(f"    /{page} {query}: {', '.join(keys)}", flush=True)
+
+
+async def type_texts(server: Server, tally: Tally, page: str, query: dict[str, str], keys: list[str]) -> None:
+    """Every text into each of these fields of a page, as far as the page still has it."""
+    async with visiting(server, page, query) as visitor:
+        for key in keys:
+            for name, nasty in TEXTS.items():
+                if key in text_fields(visitor):
+                    await tally.run("texts", f"/{page}, {key}, {name}", visitor, visitor.change(key, nasty))
+
+
+def text_fields(visitor: Visitor) -> list[str]:
+    return [key_of(field.id) for kind in TEXT_FIELDS for field in visitor.on_page(kind)]
 
 
 async def try_addresses(server: Server, tally: Tally) -> None:
     by_title = await pages(server)
-
-    async def follow(page: str, name: str, query: str) -> None:
-        async with Visitor(server.address) as visitor:
-            await tally.run("addresses", f"/{page}?{name}", visitor, visitor.open(page, query))
-
     for page in by_title.values():
-        for name, value in VALUES.items():
-            everything = "&".join(f"{key}={value[:2000]}" for key, _ in NAMES)
-            await follow(page, f"all={name}", everything)
+        await follow_addresses(server, tally, page)
+        print(f"    /{page}: every value under all names", flush=True)
     for at, (key, titles) in enumerate(NAMES):
         for title in by_title.keys() & {title.strip() for title in titles.split(",")}:
-            for turn in range(3):  # of fifteen values three for each name, others for the next
+            for turn in range(3):  # of sixteen values three for each name, others for the next
                 name = list(VALUES)[(3 * at + turn) % len(VALUES)]
                 twice = f"{key}={VALUES[name]}&{key}={VALUES[name]}"
-                await follow(by_title[title], f"{key}={name}", f"{twice}&{state.SOURCE}=real")
+                await _follow(server, tally, by_title[title], f"{key}={name}", f"{twice}&{state.SOURCE}=real")
+
+
+async def follow_addresses(server: Server, tally: Tally, page: str) -> None:
+    """Every bad value under all names at once."""
+    for name, value in VALUES.items():
+        await _follow(server, tally, page, f"all={name}", "&".join(f"{key}={value[:2000]}" for key, _ in NAMES))
+
+
+async def _follow(server: Server, tally: Tally, page: str, name: str, query: str) -> None:
+    async with Visitor(server.address) as visitor:
+        await tally.run("addresses", f"/{page}?{name}", visitor, visitor.open(page, query))
 
 
 async def try_files(server: Server, tally: Tally) -> None:
@@ -163,11 +178,11 @@ def try_browser(server: Server, tally: Tally) -> None:
 
 
 async def _text_fields(server: Server) -> dict[str, list[str]]:
-    """The names in the address of the fields for text that a page opens with."""
+    """The fields for text that each page opens with; their keys are their names in the address."""
     found = {}
     for page in (await pages(server)).values():
         async with visiting(server, page) as visitor:
-            found[page] = [field.query_param_key for kind in TEXT_FIELDS for field in visitor.on_page(kind)]
+            found[page] = text_fields(visitor)
     return found
 
 

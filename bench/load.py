@@ -19,7 +19,6 @@ import re
 import statistics
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -50,7 +49,8 @@ PAGES = {"step_by_step": "As it is", "heads": "head"}  # the large picture of ea
 class Change:
     """What a visitor asked for, and what came of it.
 
-    figures  (seconds, figure as JSON) of the page's large picture
+    waited   seconds until the page's large picture came; None: it did not
+    figures  that picture as JSON, as often as it was drawn
     """
 
     page: str
@@ -58,7 +58,8 @@ class Change:
     text: str
     layer: int
     head: int
-    figures: list[tuple[float, str]] = field(default_factory=list)
+    waited: float | None = None
+    figures: list[str] = field(default_factory=list)
     trouble: list[str] = field(default_factory=list)
 
 
@@ -79,31 +80,33 @@ def plan(number: int, page: str, model: str) -> Iterator[Change]:
 
 
 async def pictured(visitor: Visitor, change: Change) -> None:
-    """Wait for the picture of a change, saying yes to whatever the page asks before it begins, and note it."""
-    answer = visitor.answer
-    name = PAGES[change.page]
+    """Wait for the picture of a change, saying yes to whatever the page asks before it begins."""
+    asked, name = visitor.answer.asked, PAGES[change.page]
 
     def is_there() -> bool:
-        return bool(visitor.answer.figure(name)) or visitor.answer.ended or bool(visitor.answer.exceptions)
+        return bool(visitor.answer.figure(name)) or visitor.answer.ended
 
-    asked = answer.asked
-    for _ in range(5):
-        await visitor.until(is_there, PATIENCE)
-        if visitor.answer.figure(name) or visitor.answer.exceptions or visitor.complaints():
-            break
+    await visitor.until(is_there, PATIENCE)
+    while not visitor.answer.figure(name) and time.perf_counter() < asked + PATIENCE:
         begin = next((button for button in visitor.on_page("button") if button.label in ("Run", "Go on")), None)
         if begin is None:
-            break
+            change.trouble += visitor.complaints() or ["no picture"]
+            return
         await visitor.press(begin)
-    waited = visitor.answer.asked - asked  # before it was said to begin
-    change.figures = [(waited + seconds, figure) for seconds, figure in visitor.answer.figure(name)]
-    change.trouble += visitor.answer.exceptions + ([] if change.figures else visitor.complaints() or ["no picture"])
+        await visitor.until(is_there, PATIENCE)
+    change.waited = visitor.answer.asked - asked + visitor.answer.figure(name)[0][0]
+    note(visitor, change)
+
+
+def note(visitor: Visitor, change: Change) -> None:
+    """Keep what has come so far."""
+    change.figures = [figure for _, figure in visitor.answer.figure(PAGES[change.page])]
 
 
 async def make(visitor: Visitor, change: Change, before: Change | None) -> Answer:
     if before is None:
         query = {state.SOURCE: "real", state.MODEL: change.model, state.TEXT: change.text}
-        return await visitor.open(change.page, query | {state.LAYER: "0", state.HEAD: "0"})
+        return await visitor.open(change.page, query | {state.LAYER: str(change.layer), state.HEAD: str(change.head)})
     for key, now, then in (
         (state.TEXT, change.text, before.text),
         (state.LAYER, str(change.layer), str(before.layer)),
@@ -123,13 +126,9 @@ async def visit(address: str, changes: Iterator[Change], until: float, number: i
             try:
                 await make(visitor, change, before)
                 await pictured(visitor, change)
-                answer = visitor.answer
-                pause = chance.uniform(1, 3)
-                with suppress(TimeoutError):
-                    await visitor.finished(pause)
-                await asyncio.sleep(max(0.0, pause - (time.perf_counter() - answer.asked - _first(change))))
-                change.figures = change.figures + answer.figure(PAGES[change.page])[len(change.figures) :]
-                change.trouble += answer.exceptions[len(change.trouble) :]
+                await asyncio.sleep(chance.uniform(1, 3))  # meanwhile the rest of the page comes
+                note(visitor, change)
+                change.trouble += visitor.answer.exceptions
             except (TimeoutError, KeyError, Left) as error:
                 change.trouble.append(f"{type(error).__name__}: {error}")
                 break
@@ -137,10 +136,6 @@ async def visit(address: str, changes: Iterator[Change], until: float, number: i
             if time.monotonic() > until:
                 break
     return made
-
-
-def _first(change: Change) -> float:
-    return change.figures[0][0] if change.figures else 0.0
 
 
 async def visitors(address: str, count: int, minutes: float) -> list[list[Change]]:
@@ -195,7 +190,7 @@ def check(changes: list[Change]) -> int:
         passed = capture(load_model(model), text)
         for change in same:
             expected = drawn_weights(passed.trace(change.layer, change.head))
-            for _, figure in change.figures:
+            for figure in change.figures:
                 compared += 1
                 found = json.loads(figure)
                 values = Picture(found["data"], found["layout"]).values
@@ -217,7 +212,7 @@ def drawn_weights(trace: AttentionTrace) -> NDArray[np.floating]:
 def report(title: str, sessions: list[list[Change]]) -> None:
     """What came of all changes; opening the page is not counted as one."""
     changes = [change for made in sessions for change in made[1:]]
-    times = sorted(_first(change) for change in changes if change.figures)
+    times = sorted(change.waited for change in changes if change.waited is not None)
     everything = [change for made in sessions for change in made]
     compared = check(everything)
     wrong = sum(trouble == "wrong figure" for change in everything for trouble in change.trouble)

@@ -50,6 +50,7 @@ MARKUP = ("script", "image", "drawing", "frame", "out of an attribute", "Plotly'
 VALUES = {
     "nothing": "",
     "a huge number": "9" * 400,
+    "more digits than Python reads": "9" * 5000,
     "beyond floats": "1e999",
     "not a number": "nan",
     "below zero": "-1",

@@ -34,9 +34,16 @@ def test_every_value_is_a_short_word(found):
     assert [pair for pair in words if not re.fullmatch(SHORT_WORD, pair[1])] == []
 
 
+def test_every_name_in_the_document_is_known_to_links():
+    """Those that no field is bound to are named in the text above the table."""
+    listed = set(re.findall(r"^\| `(\w+)` \|", DOC.read_text(encoding="utf-8"), re.MULTILINE))
+    assert listed | {state.EDITS, state.CELL, *state.HOW} == state.IN_ADDRESS
+
+
 def test_every_name_in_the_sources_was_found(found):
     known = {name for of_page in found.values() for name in of_page}
-    assert names_in_addresses(text(path) for path in python_files("pages", "ui")) - known == set()
+    of_any_page = set(state.HOW)  # which is told above the table
+    assert names_in_addresses(text(path) for path in python_files("pages", "ui")) - known - of_any_page == set()
 
 
 # --- what the sources say

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
+from math import isinf
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -48,7 +49,7 @@ def are_of_old_start() -> bool:
 
 def _ask_for_something() -> bool:
     """Whether the address says what to show, and not only how."""
-    return any(name != state.VERSION and not is_foreign(name) and name not in state.HOW for name in st.query_params)
+    return any(not is_foreign(name) and name not in state.HOW for name in st.query_params)
 
 
 def is_foreign(name: str) -> bool:
@@ -60,22 +61,26 @@ def are_of_old_heads() -> bool:
     """Whether somebody has come by a link to what was the page "Heads" when that showed the stages of one head: a link of
     today's says which metric the heads are coloured by, or where the numbers come from."""
     is_first = st.session_state.get(state.PAGE) is None
-    names_todays = any(
-        key in st.query_params for key in (state.METRIC, state.SOURCE, state.VERSION)
-    )  # ui/views/head_links.py
+    todays = (state.METRIC, state.SOURCE, state.VERSION, state.PRESENT)  # see ui/views/head_links.py
+    names_todays = any(key in st.query_params for key in todays)
     return is_first and _ask_for_something() and not names_todays
+
+
+def is_going_back() -> bool:
+    """Whether somebody goes back or forth in the browser's history, as a talk does from view to view."""
+    context = get_script_run_ctx()
+    return context is not None and context.is_history_navigation
 
 
 def read(page: str) -> None:
     """Begin a run of a page: note what its address asks for, if it counts."""
     is_first = st.session_state.get(state.PAGE) is None
-    arrives = st.session_state.get(state.PAGE) != page
-    context = get_script_run_ctx()
-    goes_back = context is not None and context.is_history_navigation
-    version = _take_version()
-    if version is not None:
-        _forget_choices()
-    if arrives or goes_back or version is not None:
+    arrives, goes_back = st.session_state.get(state.PAGE) != page, is_going_back()
+    if arrives or goes_back:
+        _leave_out_infinity()
+        version = st.query_params.get(state.VERSION)
+        if version is not None:
+            _forget_choices()
         left_out = st.session_state.get(state.KNOWN, ()) if goes_back else ()  # back then they were as they open
         st.session_state[state.ASKED] = {key: [] for key in left_out} | here() | _asked_cell()
         st.session_state[state.IN_VAIN] = {}
@@ -85,22 +90,36 @@ def read(page: str) -> None:
     st.session_state[state.SAID] = {state.CELL: []}  # it is said by two fields from here on
 
 
-def _take_version() -> str | None:
-    """The version that the address names. From then on the address follows the page, and needs none."""
-    version = st.query_params.get(state.VERSION)
-    if version is not None:
-        del st.query_params[state.VERSION]
-    return version
+def _leave_out_infinity() -> None:
+    """Streamlit passes over what a field for whole numbers cannot use, except what is too large to be a number at all: that
+    would end the page. It has read the address already, so it has to begin anew with what is left."""
+    too_large = [key for key in state.WHOLE_NUMBERS if _is_infinite(st.query_params.get(key, ""))]
+    for key in too_large:
+        del st.query_params[key]
+    if too_large:
+        st.rerun()
+
+
+def _is_number_below(end: int, word: str) -> bool:
+    """Whether a word is a whole number from 0 to below `end`; Python reads none of more than 4,300 digits."""
+    return word.isdecimal() and len(word) <= SHOWN and int(word) < end
+
+
+def _is_infinite(word: str) -> bool:
+    try:
+        return isinf(float(word))
+    except ValueError:
+        return False
 
 
 def _forget_choices() -> None:
     """All that was chosen in this session in fields that an address can name."""
-    for key in state.IN_ADDRESS & {str(key) for key in st.session_state}:
+    for key in state.IN_ADDRESS.difference(state.HOW) & {str(key) for key in st.session_state}:
         del st.session_state[key]
 
 
 def _check_version(version: str | None) -> None:
-    if version is not None and not (version.isdecimal() and int(version) <= VERSION):
+    if version is not None and not _is_number_below(VERSION + 1, version):
         in_vain(state.VERSION, f"version “{version[:SHOWN]}” of links, of which version {VERSION} is the newest here")
 
 
@@ -201,7 +220,7 @@ def expect_place(key: str, count: int, what: str) -> None:
     Streamlit takes what it finds under the field's own name by itself; a pair that a link names as one has none.
     """
     for word in asked(key) or ():
-        if word.isdecimal() and int(word) < count:
+        if _is_number_below(count, word):
             st.session_state[key] = int(word)
         else:
             in_vain(key, f"{what} “{word[:SHOWN]}”, where there are 0 to {count - 1}")

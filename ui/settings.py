@@ -134,9 +134,6 @@ class Settings:
     memory: int = _setting(
         4 * 10**9, _size, "Bytes for everything that is kept and everything that runs, above the models themselves."
     )
-    threads: int | None = _setting(
-        None, _or_none(_whole(1, 1_024)), "Processors that one computation uses; none: as torch chooses, all of them."
-    )
 
 
 def read(file: Path | None = None, environment: Mapping[str, str] = os.environ) -> Settings:

@@ -22,15 +22,34 @@ START = ""  # what stands there for the first page
 # The address: what it asks for and nobody has read yet, what of that is not there, what the page says, whatever it has
 # said, and whether what fields took of it has still to be looked at
 ASKED, IN_VAIN, SAID, KNOWN, UNCHECKED = "asked", "in_vain", "said", "known", "unchecked"
-VERSION = "version"  # of an address that says all
 
 # The start page: all cards, and what each of their names begins with
 CARDS, CARD = "cards", "card"
 
 # What can be done with any page
 ACTIONS, SHARE = "actions", "share_page"
+PRESENT_PAGE = "present_page"
+BROWSER = "browser"  # what the browser keeps: see ui/components/browser.py
+
+# Presenting: whether, what is lit, the window's size; the keys and their presses; places for what the audience reads
+PRESENT, SPOT, WINDOW = "present", "spot", "window"
+STAGE_PLACE, STAGE_KEYS, STAGE_PRESSES, TOLD, ASIDE = "stage_place", "stage_keys", "stage_presses", "told", "aside"
+
+# A talk: its views, the one that is shown, where to go next, whether all are opened in turn, which of them had a message
+TALK, TALK_AT, GOING, REHEARSING, REHEARSED = "held_talk", "talk", "going", "rehearsing", "rehearsed"
+ON_THE_WAY = "on_the_way"  # in an address: to a view of another page, see ui/components/stage.js
+ADD_TO_TALK, START_TALK, PREPARE_TALK, SAVE_TALK = "add_to_talk", "start_talk", "prepare_talk", "save_talk"
+TALK_FILE, NEW_VIEW, TALK_SAID = "talk_file", "new_view", "talk_said"
 TABLES = "tables"  # whether each picture has a table of its strongest values below it
-HOW = (TABLES,)  # what an address says of any page: how it is shown, not what
+VERSION = "version"  # of an address that says all
+HOW = (
+    TABLES,
+    VERSION,
+    PRESENT,
+    TALK_AT,
+    ON_THE_WAY,
+    SPOT,
+)  # what an address says of any page: how it is shown, not what
 SHARED_PICTURE, SHARED_LIST, GROUND = "shared_picture", "shared_list", "ground"
 SAVE_PICTURE, SAVE_EXHIBIT, COPY_LINK = "save_picture", "save_exhibit", "copy_link"
 
@@ -174,19 +193,26 @@ IN_ADDRESS = frozenset(
         *(PE_FROM, BOTH_LATER, ROTARY_BASE, BIAS_KIND, ALIBI_HEADS, ALIBI_HEAD, VECTOR_SIZE, LENGTH, GAIN, FORGET),
         *(WITHOUT_FIRST, EXAMPLE),
         *OWN.values(),
-        *(EDITS, CELL, VERSION),
+        *(DTYPE, DEVICE, EDITS, CELL, *HOW),
     )
 )
 
+# Fields for whole numbers: an address may not ask them for infinity, see ui/links.py.
+WHOLE_NUMBERS = (
+    *(QUERIES, KEYS, D_K, D_V, SEED, TOY_SIZE, MASK_SIZE, SPAN),
+    *(FROM_LAYER, TO_LAYER, BACK, BLOCK_LENGTH),
+    *(BLOCK_SIZE, ORDER_SEED, ALIBI_HEAD),
+)
 
-def carry_over(page: st.Page) -> None:
-    """Take what pages share along to the next page, and write it into its address.
+
+def carry_over(page: st.Page, *, goes_back: bool) -> None:
+    """Take what pages share along to the next page, and write it into its address. Who goes back finds what was there.
 
     Streamlit does so with what somebody has chosen in a bound widget, but not with what a link had chosen there.
     """
     before = st.session_state.get(PAGE)
     st.session_state[PAGE] = page.url_path
-    if before is None or before == page.url_path or any(key in st.query_params for key in SHARED):
+    if goes_back or before is None or before == page.url_path or any(key in st.query_params for key in SHARED):
         return
     if page.url_path == START:
         return  # it has no fields

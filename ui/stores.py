@@ -74,7 +74,7 @@ from core.lessons.self_and_cross import read_and_write
 from core.models.conversion import Report
 from core.models.devices import called
 from core.models.images import read_image
-from core.models.inputs import all_inputs
+from core.models.inputs import all_inputs, text_inputs
 from core.models.modules import Kind
 from core.models.projections import head_weights
 from ui import settings
@@ -393,7 +393,11 @@ def needed_bytes(of: ModelChoice, tokens: int, target_tokens: int = 1) -> int:
 
 def _limits(request: TextRequest) -> dict[str, Any]:
     """How many tokens are read, and whether a longer text is cut there."""
-    check_characters(request.text, request.pair, request.target)
+    edits = request.edits or Edits()
+    check_characters(request.text, request.pair, request.target, edits.mean_over, edits.patch_from)
+    for other in (edits.mean_over, edits.patch_from):
+        if other:  # edits read it as well
+            text_inputs(model(request.model), other, max_tokens=longest_text())
     return {"max_tokens": longest_text(request.keep), "truncate": request.keep is not None}
 
 

@@ -68,7 +68,9 @@ def read(drawn: object) -> go.Figure:
 def _try(figure: go.Figure) -> None:
     """Do with the figure what pages do with any, before one of them does."""
     try:
-        finding(figure), strongest(figure), tables_of(figure), portrait(figure, "", [], GROUNDS["light"])
+        for look in (finding, strongest, tables_of):
+            look(figure)
+        portrait(figure, "", [], GROUNDS["light"])
     except Exception:  # what a figure raises that this program did not draw is no closed list
         raise broken("a picture in it is none that Headlight draws") from None
 

@@ -200,7 +200,7 @@ def _ticks(layout: Any, axis: str, count: int) -> tuple[str, ...] | None:
 
 
 def _has_points(trace: Any) -> bool:
-    """Whether it has numbers along both axes, and of its own: a place in the legend has none, a frame or a label has others'."""
+    """Whether it has numbers of its own along both axes: a place in the legend has none, a frame or a label those of others."""
     if trace.hoverinfo == "skip":
         return False
     if trace.x is None or trace.y is None or len(trace.x) != len(trace.y):

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from .heatmap import WIDTH, Axis, heatmap
 from .palette import ALLOWED, text_on
+from .theme import letters
 
 MAX_PRINTED = 16  # keys: beyond that the numbers do not fit into their cells
 
@@ -30,7 +31,7 @@ def additive_mask(
         width=width,
     )
     if max(added.shape) <= MAX_PRINTED:
-        size = 15 if len(keys) <= 9 else 12
+        size = letters(15 if len(keys) <= 9 else 12)
         for words, cells, colour in (("−∞", forbidden, None), ("0", ~forbidden, text_on([ALLOWED])[0])):
             rows, columns = np.nonzero(cells)
             figure.add_scatter(

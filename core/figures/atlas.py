@@ -9,7 +9,7 @@ from plotly.colors import sample_colorscale
 
 from .heatmap import Axis, heatmap
 from .palette import FORBIDDEN, PIN, SEQUENTIAL
-from .theme import TEMPLATE
+from .theme import enlarged, template, thick
 
 GAP, MASKED, ZERO = 0, 1, 2  # levels of the small pictures that are no weights; from ZERO up they are
 _LEVELS = 255
@@ -75,14 +75,14 @@ def small_pictures(
         "x1": head + 0.5 - 1 / (columns + 1),
         "y0": layer - 0.5,
         "y1": layer + 0.5 - 1 / (rows + 1),
-        "line": {"color": PIN, "width": 3},
+        "line": {"color": PIN, "width": thick(3)},
     }
     return go.Figure(
         [picture],
         {
-            "template": TEMPLATE,
+            "template": template(),
             "height": height,
-            "margin": {"l": 52, "r": 66, "t": 8, "b": 42, "autoexpand": False},
+            "margin": {"l": enlarged(52), "r": enlarged(66), "t": 8, "b": enlarged(42), "autoexpand": False},
             "modebar": {"orientation": "v"},
             "xaxis": _axis("head", heads, [-0.5, heads - 0.5]),
             "yaxis": _axis("layer", layers, [layers - 0.5, -0.5]),

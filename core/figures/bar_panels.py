@@ -12,7 +12,7 @@ from plotly.subplots import make_subplots
 from .charts import room_for
 from .labels import axis_labels
 from .palette import SERIES
-from .theme import TEMPLATE
+from .theme import enlarged, letters, template
 
 TITLE = 26  # pixels above each panel
 LABELS = 46  # pixels below the last one
@@ -26,9 +26,10 @@ def bar_panels(
     panel  the height of each in pixels, its title included
     """
     limits, labels = room_for(panels.values(), share=0.2), axis_labels(names)
-    area = len(panels) * panel - TITLE  # without the first title, which lies in the margin
+    above, below = enlarged(TITLE), enlarged(LABELS)
+    area = len(panels) * enlarged(panel) - above  # without the first title, which lies in the margin
     figure = make_subplots(
-        rows=len(panels), shared_xaxes=True, vertical_spacing=TITLE / area, subplot_titles=list(panels)
+        rows=len(panels), shared_xaxes=True, vertical_spacing=above / area, subplot_titles=list(panels)
     )
     for row, (title, values) in enumerate(panels.items(), start=1):
         bars = go.Bar(
@@ -42,12 +43,12 @@ def bar_panels(
         )
         figure.add_trace(bars, row=row, col=1)
     figure.update_layout(
-        template=TEMPLATE,
-        height=area + TITLE + LABELS,
-        margin={"l": 8, "r": 16, "t": TITLE, "b": LABELS},
+        template=template(),
+        height=area + above + below,
+        margin={"l": 8, "r": 16, "t": above, "b": below},
         showlegend=False,
     )
-    figure.update_annotations(x=0, xanchor="left", font_size=14)
+    figure.update_annotations(x=0, xanchor="left", font_size=letters(14))
     figure.update_xaxes(tickmode="array", tickvals=list(range(len(names))), ticktext=labels)
     figure.update_xaxes(title_text=x, row=len(panels))
     figure.update_yaxes(range=limits, nticks=4, automargin=True)

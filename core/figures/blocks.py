@@ -9,8 +9,9 @@ import plotly.graph_objects as go
 from numpy.typing import ArrayLike, NDArray
 
 from .charts import plain_layout
-from .labels import axis_labels, thinned
+from .labels import MAX_LABELS, axis_labels, thinned
 from .palette import ABOVE, BELOW, FORBIDDEN, TOTAL
+from .theme import letters, thick
 
 MAX_BORDERS = 40  # more lines than that hide the bars
 
@@ -40,12 +41,12 @@ def running(
         x=edges,
         y=[*highest, highest[-1]],
         mode="lines",
-        line={"shape": "hv", "color": ABOVE, "width": 3},
+        line={"shape": "hv", "color": ABOVE, "width": thick(3)},
         name="largest so far, m",
         hoverinfo="skip",
     )
     layout = plain_layout(height) | {"showlegend": True, "bargap": 0.15}
-    places = thinned(len(keys))
+    places = thinned(len(keys), max_labels=MAX_LABELS * 14 // letters(14))
     layout["xaxis"] |= {
         "tickmode": "array",
         "tickvals": places,
@@ -64,7 +65,7 @@ def _masked(key: int) -> dict[str, object]:
 
 
 def _border(edge: float) -> dict[str, object]:
-    return _over_all(edge, edge) | {"type": "line", "line": {"color": TOTAL, "width": 1, "dash": "dot"}}
+    return _over_all(edge, edge) | {"type": "line", "line": {"color": TOTAL, "width": thick(1), "dash": "dot"}}
 
 
 def _over_all(left: float, right: float) -> dict[str, object]:

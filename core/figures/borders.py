@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 
 from .palette import INK, ON_ANY_CELL
+from .theme import enlarged, letters, thick
 
 
 def with_borders(
@@ -19,8 +20,9 @@ def with_borders(
     layout = figure.to_plotly_json()["layout"]
     right, bottom = layout["xaxis"]["range"][1], layout["yaxis"]["range"][0]
     # In the axes' own numbers: axes that nothing is drawn on, not even a frame, do not show their labels.
-    figure.add_shape(type="rect", x0=-0.5, x1=right, y0=-0.5, y1=bottom, line={"color": INK, "width": 1})
-    for line in ON_ANY_CELL:
+    figure.add_shape(type="rect", x0=-0.5, x1=right, y0=-0.5, y1=bottom, line={"color": INK, "width": thick(1)})
+    for casing in ON_ANY_CELL:
+        line = casing | {"width": thick(casing["width"])}
         for column in columns:
             figure.add_shape(type="line", x0=column - 0.5, x1=column - 0.5, y0=-0.5, y1=bottom, line=line)
         for row in rows:
@@ -34,8 +36,8 @@ def with_borders(
             xref="x",
             yref="y domain",
             yanchor="bottom",
-            font={"size": 12},
+            font={"size": letters(12)},
         )
     if names:
-        figure.update_layout(margin_t=max(26, layout["margin"]["t"]))
+        figure.update_layout(margin_t=max(enlarged(26, 12), layout["margin"]["t"]))
     return figure

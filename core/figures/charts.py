@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from .labels import axis_labels
 from .palette import SERIES
-from .theme import TEMPLATE
+from .theme import enlarged, template, thick
 
 # A third of a power of ten apart on a logarithmic axis, from far below to far above anything drawn.
 THIRDS = tuple(float(f"{digit}e{power}") for power in range(-9, 10) for digit in (1, 3))
@@ -45,9 +45,11 @@ def lines(
             y=np.asarray(one.y),
             name=one.name,
             mode={"measured": "markers+lines", "line": "lines", "theory": "lines"}[one.kind],
-            line={"color": colour, "width": 2, "dash": "dash" if one.kind == "theory" else "solid"},
-            marker={"size": 8, "color": colour},
-            error_y=None if one.error is None else {"array": np.asarray(one.error), "color": colour, "thickness": 1.2},
+            line={"color": colour, "width": thick(2), "dash": "dash" if one.kind == "theory" else "solid"},
+            marker={"size": enlarged(8), "color": colour},
+            error_y=None
+            if one.error is None
+            else {"array": np.asarray(one.error), "color": colour, "thickness": thick(1.2)},
             hovertemplate="%{y:.5g}",
         )
         for one, colour in zip(series, _colours(len(series)), strict=True)
@@ -108,9 +110,9 @@ def room_for(groups: Iterable[ArrayLike], share: float = 0.12) -> tuple[float, f
 def plain_layout(height: int) -> dict[str, Any]:
     """What every chart starts from: room above for the legend, and at the sides as much as the labels need."""
     return {
-        "template": TEMPLATE,
+        "template": template(),
         "height": height,
-        "margin": {"l": 8, "r": 16, "t": 34, "b": 8},
+        "margin": {"l": 8, "r": 16, "t": enlarged(34), "b": 8},
         "xaxis": {"automargin": True},
         "yaxis": {"automargin": True},
     }

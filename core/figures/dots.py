@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from .charts import plain_layout
 from .palette import PIN, SERIES
+from .theme import enlarged, thick
 
 
 def dots(
@@ -41,9 +42,9 @@ def dots(
                 mode="markers",
                 marker={
                     "color": colour,
-                    "size": np.where(is_marked, 13, 7),
+                    "size": np.where(is_marked, enlarged(13), enlarged(7)),
                     "opacity": 0.75,
-                    "line": {"color": PIN, "width": np.where(is_marked, 3, 0)},
+                    "line": {"color": PIN, "width": np.where(is_marked, thick(3), 0)},
                 },
                 customdata=np.stack([layer, head], axis=1).tolist(),
                 hovertemplate=f"head %{{customdata[0]}}.%{{customdata[1]}}: {name} <b>%{{y:.4g}}</b><extra></extra>",
@@ -55,7 +56,7 @@ def dots(
                     x=[-0.5, layers - 0.5],
                     y=[levels[name]] * 2,
                     mode="lines",
-                    line={"color": colour, "width": 2, "dash": "dash"},
+                    line={"color": colour, "width": thick(2), "dash": "dash"},
                     showlegend=False,
                     hoverinfo="skip",
                 )

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..attention.pooling import Pooled
 from ..attention.stages import BY_KEY
 from .palette import ALLOWED, BELOW, DIVERGING, FORBIDDEN, INK, PIN, SEQUENTIAL
-from .theme import TEMPLATE
+from .theme import enlarged, lettering, letters, template, thick
 
 MAX_CELLS = 64  # per side of one small picture
 WIDTH = 1040  # pixels: below, the line has to scroll
@@ -148,15 +148,17 @@ def _frames(key: str, number: str, drawn: Pooled, pin: tuple[int, int], *, is_op
     frames = []
     if BY_KEY[key].after_mask and key != "mask" and not drawn.allowed.all():
         frames.append(whole | {"fillcolor": FORBIDDEN, "line": {"width": 0}, "layer": "below"})
-    frames.append(whole | {"line": {"color": BELOW, "width": 4} if is_open else {"color": INK, "width": 1}})
+    frames.append(
+        whole | {"line": {"color": BELOW, "width": thick(4)} if is_open else {"color": INK, "width": thick(1)}}
+    )
     query, key_place = pin
     row = {"key": None, "value": key_place}.get(key, query)
     column = key_place if key == "key" or BY_KEY[key].columns == "key" else None
     across = {} if row is None else _span("y", row, drawn.row_block, rows)
     down = {} if column is None else _span("x", column, drawn.column_block, columns)
-    frames += [whole | line | {"line": {"color": PIN, "width": 1.5}} for line in (across, down) if line]
+    frames += [whole | line | {"line": {"color": PIN, "width": thick(1.5)}} for line in (across, down) if line]
     if across and down:
-        frames.append(whole | across | down | {"line": {"color": PIN, "width": 3}})
+        frames.append(whole | across | down | {"line": {"color": PIN, "width": thick(3)}})
     return frames
 
 
@@ -174,23 +176,26 @@ def _words(key: str, drawn: Pooled, middle: float, *, is_open: bool) -> list[dic
     colours = {"signed": f"±{limit}", "share": f"0 to {limit}", "permission": permitted}[scale]
     shape = drawn.shape
     at = {"x": middle, "xref": "paper", "yref": "paper", "xanchor": "center"}
-    return [
-        at | {"text": f"<b>{name}</b>" if is_open else name, "y": 1 - edge, "yanchor": "bottom", "font": {"size": 14}},
-        at | {"text": f"{shape[0]:,} × {shape[1]:,}<br>{colours}", "y": edge, "yanchor": "top", "font": {"size": 12}},
+    above = {"text": f"<b>{name}</b>" if is_open else name, "y": 1 - edge, "yanchor": "bottom"}
+    below = {"text": f"{shape[0]:,} × {shape[1]:,}<br>{colours}", "y": edge, "yanchor": "top"}
+    words: list[dict[str, object]] = [
+        {**at, **above, "font": {"size": letters(14)}},
+        {**at, **below, "font": {"size": letters(12)}},
     ]
+    return words[:1] if lettering.get().least else words  # from far away nine names are all that there is room for
 
 
 def _operator(term: _Term, left: float, *, scale: float, added: Sequence[str]) -> dict[str, object]:
     text, size = term.operator, 20
     if text == "scale":
-        text, size = f"× {scale:.3g}<br>=", 14
+        text, size = f"×{'<br>' if lettering.get().least else ' '}{scale:.3g}<br>=", 14
     elif text == "softmax":
         text, size = "softmax<br>→", 14
     elif text == "+" and added:
         text, size = "<br>".join(("+", *added, "+")), 13
     middle = left - term.room / WIDTH / 2
     at = {"x": middle, "y": 0.5, "xref": "paper", "yref": "paper", "xanchor": "center"}
-    return at | {"text": text, "font": {"size": size}}
+    return at | {"text": text, "font": {"size": letters(size)}}
 
 
 def _axis(span: list[float], anchor: str, domain: list[float]) -> dict[str, object]:
@@ -206,11 +211,12 @@ def _axis(span: list[float], anchor: str, domain: list[float]) -> dict[str, obje
 
 
 def _layout() -> dict[str, Any]:
+    above, below = enlarged(ABOVE), 3 if lettering.get().least else BELOW_IT
     subplots = ["xy", *(f"x{number}y{number}" for number in range(2, len(TERMS) + 1))]
     return {
-        "template": TEMPLATE,
-        "height": ABOVE + PICTURE + BELOW_IT,
-        "margin": {"l": 3, "r": 3, "t": ABOVE, "b": BELOW_IT, "autoexpand": False},
+        "template": template(),
+        "height": above + enlarged(PICTURE, 18) + below,
+        "margin": {"l": 3, "r": 3, "t": above, "b": below, "autoexpand": False},
         "showlegend": False,
         "shapes": [],
         "annotations": [],

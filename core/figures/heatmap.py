@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..attention.pooling import Pooled, pool
 from .labels import MAX_LABELS, axis_labels, thinned
 from .palette import ALLOWED, DIVERGING, FORBIDDEN, INK, PIN, SEQUENTIAL, colours_of, text_on
-from .theme import TEMPLATE
+from .theme import enlarged, lettering, letters, template, thick
 
 Scale = Literal["signed", "share", "permission"]
 
@@ -126,14 +126,19 @@ def pooled_heatmap(
     hover = hover if drawn.exact else None
     limit = _largest(drawn.values) if limit is None else limit
     narrow = compact or width < NARROW
-    size = 11 if compact else 12 if narrow else 14
+    size = letters(11 if compact else 12 if narrow else 14)
     colour_bar = (
-        12 if scale == "permission" else 66 if not narrow else 58 if scale == "signed" else 50
+        12
+        if scale == "permission"
+        else enlarged(66, 13)
+        if not narrow
+        else enlarged(58 if scale == "signed" else 50, 11)
     )  # and its numbers
     margins = _margins(shape, rows, columns, size, titled=not compact) | {"r": colour_bar}
     room = width - margins["l"] - margins["r"]
+    number_size = min(letters(13), int(room / shape[1] / (LETTER * len("−0.12" if scale == "signed" else "0.12"))))
     prints = not compact and shape[0] <= PRINTED_CELLS and shape[1] <= printed
-    number_size = min(13, int(room / shape[1] / (LETTER * len("−0.12" if scale == "signed" else "0.12"))))
+    prints = prints and number_size >= lettering.get().least  # none are better than some that nobody can read
 
     traces: list[go.Heatmap | go.Scatter] = []
     if scale != "permission":
@@ -155,10 +160,10 @@ def pooled_heatmap(
     if not has_legend and rows.pinned is columns.pinned is None:
         traces.append(go.Scatter(x=[None], y=[None], hoverinfo="skip"))  # axes with nothing on them show no labels
     max_across = _fitting(room, shape[1], columns, size, max_labels=12 if compact else MAX_LABELS)
-    top = LEGEND * legend_lines if has_legend else 8
+    top = enlarged(LEGEND) * legend_lines if has_legend else enlarged(8)
     max_down = MAX_NUMBERS if rows.tokens is None else _fitting_down(height - margins["b"] - top, size)
     layout = {
-        "template": TEMPLATE,
+        "template": template(),
         "height": height,
         "margin": margins | {"t": top, "autoexpand": False},
         "font": {"size": size},
@@ -321,7 +326,7 @@ def _legend(forbidden_name: str, *, show_allowed: bool, show_forbidden: bool) ->
             y=[None],
             mode="markers",
             name=name,
-            marker={"symbol": "square", "size": 11, "color": colour},
+            marker={"symbol": "square", "size": enlarged(11), "color": colour},
             hoverinfo="skip",
         )
         for name, colour, wanted in entries
@@ -335,7 +340,8 @@ def _colour_bar(lowest: float, highest: float, *, narrow: bool) -> dict[str, obj
         return {"nticks": 6}
     shown = [lowest, (lowest + highest) / 2, highest]
     texts = [f"{value:.2g}".replace("-", "−") for value in shown]
-    return {"thickness": 8, "tickmode": "array", "tickvals": shown, "ticktext": texts, "tickfont": {"size": 11}}
+    font = {"size": letters(11)}
+    return {"thickness": enlarged(8), "tickmode": "array", "tickvals": shown, "ticktext": texts, "tickfont": font}
 
 
 def _pin(shape: tuple[int, int], row: int | None, column: int | None) -> list[dict[str, object]]:
@@ -357,7 +363,7 @@ def _pin(shape: tuple[int, int], row: int | None, column: int | None) -> list[di
             "y1": bottom + 0.5,
             "x0": left - 0.5,
             "x1": right + 0.5,
-            "line": {"color": PIN, "width": width},
+            "line": {"color": PIN, "width": thick(width)},
             "opacity": 1 if width > 1 else 0.6,
         }
         for top, bottom, left, right, width in boxes
@@ -373,7 +379,7 @@ def _margins(shape: tuple[int, int], rows: Axis, columns: Axis, size: int, *, ti
     Left to find it out by itself, Plotly draws every picture several times, and does not always come to an end: more room
     turns the labels, turned labels need other room.
     """
-    title = 26 if titled else 0
+    title = enlarged(26) if titled else 0
     slant = math.sin(math.radians(abs(_ANGLE)))
     letter = size * LETTER
     beside = letter * max(map(_width, _texts(shape[0], rows)))
@@ -396,8 +402,12 @@ def _fitting(room: float, count: int, columns: Axis, size: int, *, max_labels: i
 
 def _fitting_down(room: float, size: int) -> int:
     """How many labels fit beside the rows: a line of text needs a fifth more than its letters."""
-    usual, smaller = (int(room / letters / 1.2) for letters in (size, size - 2))
+    usual, smaller = (int(room / height / 1.2) for height in (size, _smaller(size)))
     return max(1, smaller if smaller > MANY else usual)
+
+
+def _smaller(size: int) -> int:
+    return letters(size - 2)
 
 
 def _width(text: str) -> float:
@@ -418,12 +428,12 @@ def _shown_axis(count: int, axis: Axis, size: int, max_labels: int, *, titled: b
     places = thinned(count, axis.pinned, max_labels)
     labels = [f"<b>{texts[place]}</b>" if place == axis.pinned else texts[place] for place in places]
     return {
-        "title": {"text": axis.name, "standoff": 12} if titled else None,
+        "title": {"text": axis.name, "standoff": enlarged(12)} if titled else None,
         "range": [-0.5, count - 0.5],
         "tickmode": "array",
         "tickvals": places,
         "ticktext": labels,
-        "tickfont": {"size": size if len(places) <= MANY else size - 2},
+        "tickfont": {"size": size if len(places) <= MANY else _smaller(size)},
         "showgrid": False,
         "zeroline": False,
     }

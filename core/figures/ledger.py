@@ -12,6 +12,7 @@ from plotly.subplots import make_subplots
 from ..attention.ledger import Ledger
 from .charts import plain_layout
 from .palette import ABOVE, BELOW, GRID, TOTAL
+from .theme import letters
 
 _PRODUCTS_WIDTH = 8.0  # the products share this much room, however many they are; every later step has 1
 
@@ -56,14 +57,14 @@ def waterfall(cell: Ledger, *, height: int = 240) -> go.Figure:
     figure = make_subplots(cols=2, column_widths=[0.78, 0.12], horizontal_spacing=0.1)
     figure.add_trace(steps_of_score, row=1, col=1).add_trace(share, row=1, col=2)
     figure.update_layout(_quiet(height))
-    figure.update_xaxes(tickangle=-45, tickfont_size=12)
+    figure.update_xaxes(tickangle=-45, tickfont_size=letters(12))
     figure.update_xaxes(
         tickmode="array",
         tickvals=[_PRODUCTS_WIDTH / 2, *later],
         ticktext=[f"{len(places)} products", *(name for name, _, _ in steps)],
         col=1,
     )
-    figure.update_yaxes(range=[0, 1.02], nticks=3, tickfont_size=12, col=2)
+    figure.update_yaxes(range=[0, 1.02], nticks=3, tickfont_size=letters(12), col=2)
     return figure
 
 

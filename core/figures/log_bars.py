@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from .charts import plain_layout
 from .labels import escaped
 from .palette import GRID, INK, SERIES, text_on
+from .theme import enlarged, thick
 
 BAR = 30  # pixels
 MARK = 20  # pixels for the words of a mark
@@ -59,9 +60,9 @@ def log_bars(
         )
         for (group, values), colour in zip(groups.items(), colours, strict=False)
     ]
-    top = 34 + MARK * len(marks)
+    top = enlarged(34) + enlarged(MARK) * len(marks)
     lines = len(names) * (1 if lonely else len(groups))
-    layout = plain_layout(lines * BAR + top + 62)
+    layout = plain_layout(lines * enlarged(BAR) + top + enlarged(62))
     layout |= {"barmode": "overlay" if lonely else "group", "showlegend": len(groups) > 1}
     layout["margin"] |= {"t": top}
     layout["legend"] = {"yref": "container", "yanchor": "top", "traceorder": "normal"}
@@ -107,7 +108,7 @@ def _line(mark: Mark) -> dict[str, object]:
         "x1": mark.value,
         "y0": 0,
         "y1": 1,
-        "line": {"color": mark.colour, "width": 2, "dash": "dot"},
+        "line": {"color": mark.colour, "width": thick(2), "dash": "dot"},
     }
 
 
@@ -120,5 +121,5 @@ def _words(mark: Mark, place: int, *, right: bool) -> dict[str, object]:
         "yref": "paper",
         "y": 1,
         "yanchor": "bottom",
-        "yshift": MARK * place,
+        "yshift": enlarged(MARK) * place,
     }

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from .charts import plain_layout
 from .labels import axis_labels
 from .palette import ABOVE, TOTAL
+from .theme import enlarged
 
 ROW = 34  # pixels of a pair of bars
 
@@ -33,9 +34,13 @@ def before_and_after(names: Sequence[str], before: NDArray[np.floating], after: 
         )
         for name, values, colour in (("before", before, TOTAL), ("after", after, ABOVE))
     ]
-    layout = plain_layout(60 + ROW * len(names)) | {"barmode": "group", "bargap": 0.25, "dragmode": False}
+    layout = plain_layout(enlarged(60) + enlarged(ROW) * len(names)) | {
+        "barmode": "group",
+        "bargap": 0.25,
+        "dragmode": False,
+    }
     layout["legend"] = {"traceorder": "normal"}
-    layout["margin"] |= {"r": 48, "b": 28}
+    layout["margin"] |= {"r": enlarged(48), "b": enlarged(28)}
     highest = max(float(before.max(initial=0)), float(after.max(initial=0)))
     layout["xaxis"] = {"range": [0, highest * 1.12 or 1], "tickformat": ".0%", "nticks": 5}
     layout["yaxis"] |= {

@@ -11,7 +11,7 @@ from PIL import Image
 from plotly.colors import sample_colorscale
 
 from .palette import DIVERGING, PIN, SEQUENTIAL
-from .theme import TEMPLATE
+from .theme import enlarged, template, thick
 
 # How much of the image the colours of the smallest number, of half the largest and of the largest hide.
 FAINT, HALF, STRONG = 0.05, 0.55, 0.8
@@ -50,9 +50,9 @@ def on_image(
     )
     height, length = image.shape[:2]
     figure.update_layout(
-        template=TEMPLATE,
+        template=template(),
         height=min(MAX_HEIGHT, round(WIDTH * height / length)) + MARGINS["t"] + MARGINS["b"],
-        margin=MARGINS | {"autoexpand": False},
+        margin=MARGINS | {"r": enlarged(MARGINS["r"])} | {"autoexpand": False},
         xaxis=HIDDEN | {"range": [-0.5, columns - 0.5], "constrain": "domain"},
         yaxis=HIDDEN
         | {
@@ -87,7 +87,7 @@ def on_image(
             x1=column + 0.5,
             y0=row - 0.5,
             y1=row + 0.5,
-            line={"color": PIN, "width": 3},
+            line={"color": PIN, "width": thick(3)},
         )
     return figure
 

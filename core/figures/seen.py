@@ -10,8 +10,9 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from ..attention.pooling import Pooled
-from .heatmap import Axis, pooled_heatmap
+from .heatmap import WIDTH, Axis, pooled_heatmap
 from .palette import PIN
+from .theme import thick
 
 
 def seen_figure(
@@ -25,6 +26,7 @@ def seen_figure(
     pin: tuple[int, int] | None,
     marked: Sequence[int] = (),
     height: int,
+    width: int = WIDTH,
 ) -> go.Figure:
     """A view of these tokens: those that the cells stand for.
 
@@ -45,8 +47,9 @@ def seen_figure(
         name=name,
         scale="signed" if signed else "share",
         height=height,
+        width=width,
     )
     for row in marked:
         frame = {"y0": row - 0.5, "y1": row + 0.5, "x0": -0.5, "x1": cells.shape[1] - 0.5}
-        figure.add_shape(type="rect", line={"color": PIN, "width": 1, "dash": "dot"}, **frame)
+        figure.add_shape(type="rect", line={"color": PIN, "width": thick(1), "dash": "dot"}, **frame)
     return figure

@@ -13,7 +13,7 @@ from ..attention.pooling import Pooled, pool
 from .heatmap import Scale
 from .labels import axis_labels
 from .palette import DIVERGING, FORBIDDEN, PIN, SEQUENTIAL
-from .theme import TEMPLATE
+from .theme import enlarged, letters, template, thick
 
 MAX_CELLS = 64  # per side of one small matrix
 ROW_LABEL = 11  # pixels that a row needs for its label
@@ -57,7 +57,8 @@ def side_by_side(
     limit = limit or strongest or 1.0
     row_texts = axis_labels(rows)
     column_texts = axis_labels(columns)
-    labelled = (line_height - ABOVE - BETWEEN) / len(row_texts) >= ROW_LABEL
+    line_height = enlarged(line_height)
+    labelled = (line_height - enlarged(ABOVE) - BETWEEN) / len(row_texts) >= enlarged(ROW_LABEL, 11)
     layout = _layout(scale, limit, height=-(-len(matrices) // across) * line_height)
     layout["meta"] = {"row_block": matrices[0].row_block, "column_block": matrices[0].column_block}
     layout["annotations"], layout["shapes"] = [], []
@@ -77,15 +78,15 @@ def side_by_side(
             layout["shapes"].append(_frame(marked, len(column_texts), number))
         traces.append(_heatmap(one, name, number, what))
     if any(np.isnan(one.values).any() for one in matrices):
-        layout |= {"plot_bgcolor": FORBIDDEN, "showlegend": True, "margin": layout["margin"] | {"t": LEGEND}}
-        layout["height"] += LEGEND
+        layout |= {"plot_bgcolor": FORBIDDEN, "showlegend": True, "margin": layout["margin"] | {"t": enlarged(LEGEND)}}
+        layout["height"] += enlarged(LEGEND)
         traces.append(_masked_entry())
     return go.Figure(traces, layout)
 
 
 def _masked_entry() -> go.Scatter:
     """A square in the legend that says what grey means."""
-    marker = {"symbol": "square", "size": 11, "color": FORBIDDEN}
+    marker = {"symbol": "square", "size": enlarged(11), "color": FORBIDDEN}
     return go.Scatter(x=[None], y=[None], mode="markers", name="masked", marker=marker, hoverinfo="skip")
 
 
@@ -110,7 +111,7 @@ def _domains(place: int, count: int, across: int, line_height: int) -> tuple[lis
     gap = 0.025
     width = (1 - gap * (across - 1)) / across
     left = column * (width + gap)
-    top = 1 - (line * line_height + ABOVE) / height
+    top = 1 - (line * line_height + enlarged(ABOVE)) / height
     bottom = 1 - ((line + 1) * line_height - BETWEEN) / height
     return [left, min(left + width, 1)], [max(bottom, 0), top]
 
@@ -128,7 +129,7 @@ def _axis(
         "tickmode": "array",
         "tickvals": places.tolist(),
         "ticktext": texts,
-        "tickfont": {"size": 11},
+        "tickfont": {"size": letters(11)},
         "showticklabels": False,
         "showgrid": False,
         "zeroline": False,
@@ -157,16 +158,16 @@ def _frame(row: int, columns: int, number: str) -> dict[str, object]:
         "x1": columns - 0.5,
         "y0": row - 0.5,
         "y1": row + 0.5,
-        "line": {"color": PIN, "width": 1.5},
+        "line": {"color": PIN, "width": thick(1.5)},
     }
 
 
 def _layout(scale: Scale, limit: float, height: int) -> dict[str, Any]:
     return {
-        "template": TEMPLATE,
+        "template": template(),
         "height": height,
         "margin": {"l": 8, "r": 8, "t": 0, "b": 0},
-        "font": {"size": 13},
+        "font": {"size": letters(13)},
         "showlegend": False,
         "legend": {"itemclick": False},
         "coloraxis": {
@@ -174,11 +175,11 @@ def _layout(scale: Scale, limit: float, height: int) -> dict[str, Any]:
             "cmin": -limit if scale == "signed" else 0,
             "cmax": limit,
             "colorbar": {
-                "thickness": 10,
+                "thickness": enlarged(10),
                 "outlinewidth": 0,
                 "nticks": 5,
                 "ticks": "",
-                "tickfont": {"size": 12},
+                "tickfont": {"size": letters(12)},
                 "xpad": 6,
             },
         },

@@ -7,7 +7,7 @@ from typing import Literal
 import plotly.graph_objects as go
 
 from .palette import ABOVE, BELOW, INK
-from .theme import TEMPLATE
+from .theme import enlarged, template, thick
 
 Text = Literal["read", "written"]
 
@@ -21,8 +21,8 @@ def wiring(query_text: Text, key_text: Text, *, causal: bool, height: int = 150)
     """Two texts at the left, the attention block at the right, and three arrows: queries, keys and values."""
     figure = go.Figure(
         layout={
-            "template": TEMPLATE,
-            "height": height,
+            "template": template(),
+            "height": enlarged(height),
             "margin": {"l": 0, "r": 0, "t": 0, "b": 0},
             "xaxis": {"visible": False, "range": [-0.05, 10.05], "fixedrange": True},
             "yaxis": {"visible": False, "range": [-0.05, 4.05], "fixedrange": True},
@@ -47,7 +47,7 @@ def wiring(query_text: Text, key_text: Text, *, causal: bool, height: int = 150)
             showarrow=True,
             arrowhead=2,
             arrowsize=1.1,
-            arrowwidth=2.2,
+            arrowwidth=thick(2.2),
             arrowcolor=colour,
             text="",
         )
@@ -59,5 +59,5 @@ def wiring(query_text: Text, key_text: Text, *, causal: bool, height: int = 150)
 
 def _box(figure: go.Figure, x0: float, x1: float, y0: float, y1: float, text: str, *, faint: bool = False) -> None:
     opacity = 0.35 if faint else 1
-    figure.add_shape(type="rect", x0=x0, x1=x1, y0=y0, y1=y1, line={"color": INK, "width": 1.5}, opacity=opacity)
+    figure.add_shape(type="rect", x0=x0, x1=x1, y0=y0, y1=y1, line={"color": INK, "width": thick(1.5)}, opacity=opacity)
     figure.add_annotation(x=(x0 + x1) / 2, y=(y0 + y1) / 2, text=text, opacity=opacity)

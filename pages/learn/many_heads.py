@@ -11,7 +11,7 @@ from core.figures.labels import visible
 from core.figures.side_by_side import side_by_side, small
 from core.heads.contributions import lengths
 from core.lessons.many_heads import PAIR, PAIR_WORDS, ManyHeads, fetch, heads_of_a_sentence, strongest_word
-from ui import state, stores
+from ui import presenting, state, stores
 from ui.controls.menu import menu
 from ui.markdown import quoted
 from ui.progress import run
@@ -180,7 +180,7 @@ def in_a_model(part: Part) -> None:
         return
     weights, contributions = found
     picture, beside = st.columns([7, 4], gap="medium")
-    with beside:
+    with beside, presenting.aside():
         st.markdown(part.words)
         word = word_picker(tokens, strongest_word(contributions.lengths))
         show_lengths(

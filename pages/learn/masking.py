@@ -13,8 +13,9 @@ from core.attention.sources import Matrices
 from core.figures.additive import additive_mask
 from core.figures.bar_panels import bar_panels
 from core.figures.heatmap import WIDTH, Axis, heatmap
+from core.figures.theme import enlarged
 from core.lessons.masking import fill, lowest_number, weight_on_forbidden, without_care
-from ui import state
+from ui import presenting, state
 from ui.controls.mask_choice import pick_mask
 from ui.controls.menu import menu
 from ui.controls.toy import sentence_knob
@@ -45,10 +46,11 @@ def patterns(part: Part) -> None:
     show_three("**M**: click a cell to turn it over", trace, toy(words, None), words.query_tokens, words.key_tokens)
     st.markdown(part.words)
     nothing = int(trace.empty_rows.sum())
-    st.markdown(
-        f"This mask: **{m.describe(mask)}**, {mask.sum()} of {mask.size} pairs may attend."
-        + (f" Queries that may look at nothing: {nothing}; their weights are all 0." if nothing else "")
-    )
+    with presenting.told():
+        st.markdown(
+            f"This mask: **{m.describe(mask)}**, {mask.sum()} of {mask.size} pairs may attend."
+            + (f" Queries that may look at nothing: {nothing}; their weights are all 0." if nothing else "")
+        )
 
 
 def why_not_0(part: Part) -> None:
@@ -109,12 +111,12 @@ def in_a_model(part: Part) -> None:
     kind = m.describe(trace.mask)
     found = f"{part.words} It is **{kind}**: {trace.mask.sum():,} of {trace.mask.size:,} pairs may attend."
     if kind == "none":
-        st.markdown(f"{found} An encoder reads both ways. SmolLM2 is a decoder: choose it to see another mask.")
+        found += " An encoder reads both ways. SmolLM2 is a decoder: choose it to see another mask."
     else:
         leaked = weight_on_forbidden(trace).mean()
-        st.markdown(
-            f"{found} Without it, **{leaked:.1%}** of the weight would go to forbidden keys (mean over queries)."
-        )
+        found += f" Without it, **{leaked:.1%}** of the weight would go to forbidden keys (mean over queries)."
+    with presenting.told():
+        st.markdown(found)
 
 
 def show_three(
@@ -126,15 +128,16 @@ def show_three(
 ) -> None:
     """The mask, and the weights without it and with it, in one line."""
     first, second, third = st.columns(3)
+    headings = (heading, "**Weights without it**", "**Weights with it**")
+    for column, words in zip((first, second, third), headings, strict=True):
+        with column, presenting.told():
+            st.markdown(words)
     with first:
-        st.markdown(heading)
         figure = additive_mask(m.additive(trace.mask), query_tokens, key_tokens, height=HEIGHT, width=ONE_OF_THREE)
         _show(figure, "mask", "Which keys each query may attend to.")
     with second:
-        st.markdown("**Weights without it**")
         show_weights(without, query_tokens, key_tokens, "without", HEIGHT, ONE_OF_THREE)
     with third:
-        st.markdown("**Weights with it**")
         show_weights(trace, query_tokens, key_tokens, "with", HEIGHT, ONE_OF_THREE)
 
 
@@ -163,7 +166,7 @@ def show_weights(
 
 def _show(figure: go.Figure, name: str, alt: str) -> None:
     """Every picture of a line with the same room above, and without zooming, which a click could start."""
-    show_heatmap(figure.update_layout(margin_t=TOP, dragmode=False), name, alt, compact=True)
+    show_heatmap(figure.update_layout(margin_t=enlarged(TOP), dragmode=False), name, alt, compact=True)
 
 
 PARTS = (

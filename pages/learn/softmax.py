@@ -22,7 +22,7 @@ from core.lessons.softmax import (
     ranks,
     softmax_steps,
 )
-from ui import state
+from ui import presenting, state
 from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, real_head, show_lesson
 from ui.views.pictures import show_chart
 from ui.views.tables import numbers, small_number, table
@@ -163,7 +163,8 @@ def in_a_model(part: Part) -> None:
                 for one in results
             ],
         )
-        st.markdown(f"{part.words} Largest score after scaling: **{results[0].largest_score:.2f}**.")
+        with presenting.told():
+            st.markdown(f"{part.words} Largest score after scaling: **{results[0].largest_score:.2f}**.")
 
 
 def _names(scores: NDArray[np.floating]) -> list[str]:

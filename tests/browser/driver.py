@@ -276,7 +276,9 @@ class App:
 
     def open(self, path: str = "/step_by_step") -> App:
         self.page.goto(self.server.address + path, wait_until="commit")
-        self.page.locator("[class*=st-key-]").first.wait_for(timeout=PATIENCE * 1000)  # before, nothing runs either
+        self.page.locator("[class*=st-key-]").first.wait_for(
+            state="attached", timeout=PATIENCE * 1000
+        )  # before, nothing runs either
         return self.idle()
 
     def idle(self, calm: float = 0.3) -> App:

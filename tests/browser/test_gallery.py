@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -136,6 +135,6 @@ def test_a_card_opens_its_view_whatever_was_chosen_before(visit):
         state.SCALING: "True",
     }
     assert state.STAGE not in app.address
-    assert state.VERSION not in app.address  # from here on the address follows the page
-    app.page.go_back()
-    app.until(lambda: urlsplit(app.address).path == "/", "one step back does not lead to the gallery")
+    app.choose(state.HEAD, 3).idle()  # from here on the address follows the page
+    assert (app.value(state.LAYER), app.value(state.HEAD)) == ("5", "3")
+    assert "head=3" in app.address

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
+from io import BytesIO
 from threading import Event
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
+import core
+from core import Edits
+from core.models.images import read_image
 from core.models.model import Model
+from tests.core.tiny_models import tiny
 from ui import settings, stores
 from ui.memory import Memory
 from ui.stores import LargeStore, SharedStore, Store
@@ -138,3 +144,50 @@ def test_nothing_of_one_precision_is_given_for_another(minilm: Model, half: dict
     labels = [minilm.name, f"{minilm.name} in bfloat16"]
     assert [str(request.model) for request in (whole, rounded)] == labels
     assert all(stores.speeds.latest(label, "reading") for label in labels)
+
+
+# --- what one visitor asks for is not what another one gets
+
+
+def pixels(seed: int) -> bytes:
+    """A file with an image of its own."""
+    file = BytesIO()
+    Image.fromarray(np.random.default_rng(seed).integers(0, 255, (32, 32, 3), dtype=np.uint8)).save(file, "PNG")
+    return file.getvalue()
+
+
+def test_everything_that_is_asked_for_counts() -> None:
+    """A field left out of the comparison would give a visitor what another one has uploaded or changed."""
+    requests = [kind for kind in vars(stores).values() if is_dataclass(kind) and kind.__module__ == stores.__name__]
+    assert {"TextRequest", "HeadRequest", "PatchRequest"} <= {kind.__name__ for kind in requests}
+    for kind in requests:
+        assert all(field.compare and field.hash is not False for field in fields(kind)), kind
+    given = {"pair": "b", "target": "c", "keep": 4, "image": pixels(0), "edits": Edits(mute_heads={(0, 0)})}
+    plain = stores.TextRequest(stores.ModelChoice("m"), "a")
+    assert len({plain, *(replace(plain, **{name: value}) for name, value in given.items())}) == 1 + len(given)
+    assert replace(plain, image=pixels(0)) != replace(plain, image=pixels(1))
+
+
+def test_visitors_with_images_and_changes_of_their_own_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twelve at once, each of whom looks again and again at what is theirs, in a memory that holds half of it."""
+    network = core.load_model(tiny("ViT"))
+    of = stores.ModelChoice("all-MiniLM-L6-v2")  # a name that may be loaded, and stands for the network here
+    monkeypatch.setattr(stores, "models", SharedStore(2))
+    stores.models.get(of, lambda: network)
+    requests = [
+        stores.TextRequest(of, "", image=pixels(seed), edits=edits)
+        for seed in range(6)
+        for edits in (None, Edits(mute_heads={(1, seed % 2)}))
+    ]
+    alone = [core.capture(network, image=read_image(one.image or b""), edits=one.edits) for one in requests]
+    monkeypatch.setattr(stores, "passes", LargeStore(Memory(6 * alone[0].nbytes), "passes"))
+
+    def look(place: int) -> None:
+        for _ in range(5):
+            seen = stores.captured(requests[place])
+            for layer in range(seen.layers()):
+                np.testing.assert_array_equal(seen.trace(layer, 0).weights, alone[place].trace(layer, 0).weights)
+
+    with ThreadPoolExecutor(max_workers=len(requests)) as visitors:
+        list(visitors.map(look, range(len(requests))))
+    assert not np.array_equal(alone[0].trace(0, 0).weights, alone[2].trace(0, 0).weights)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import streamlit as st
 from streamlit.components.v2 import component
 
-from ui import state
+from ui import presenting, state
+from ui.components.stage import read_step
 
 _HERE = Path(__file__)
 _KEYS = component(
@@ -32,11 +33,16 @@ def arrow_keys(
     """A line that can be focused, also by a click on the picture of that key; arrow keys walk from `place` over a grid of
     this shape and call on_step(row, column).
 
+    While presenting the whole page listens for them instead.
+
     line  the key of a container that scrolls sideways, and where in it the place is, from 0 to 1: it stays in sight
     """
 
+    if presenting.walk_through(place, shape, on_step):
+        return
+
     def stepped() -> None:
-        found = _read(st.session_state[state.ARROWS].step, shape)
+        found = read_step(st.session_state[state.ARROWS].step, shape)
         if found is not None:
             row, column, st.session_state[state.PRESSES] = found
             on_step(row, column)
@@ -51,13 +57,3 @@ def arrow_keys(
         "presses": st.session_state.get(state.PRESSES, 0),
     }
     _KEYS(key=state.ARROWS, data=data, on_step_change=stepped)
-
-
-def _read(sent: object, shape: tuple[int, ...]) -> tuple[int, int, int] | None:
-    """(row, column, number of the press), if what came from a browser can be a step in this grid."""
-    if not isinstance(sent, Mapping):
-        return None
-    match sent.get("place"), sent.get("presses"):
-        case [int(row), int(column)], int(presses) if 0 <= row < shape[0] and 0 <= column < shape[1]:
-            return row, column, presses
-    return None

@@ -72,6 +72,11 @@ def paint(place: Place, query: int, key: int) -> None:
     _keep([*rest, Line(painting(place, cells))] if cells else rest)
 
 
+def switched_on() -> list[str]:
+    """The lines that are in force, where they can be applied, as they are written."""
+    return [one.words for one in lines() if one.is_on]
+
+
 def shown_edits(capture: Capture) -> Edits:
     """The list on the page; gives what is switched on and can be done in this pass. What cannot be done is kept, and said."""
     found, there = [], lines()

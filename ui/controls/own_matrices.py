@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from core import AttentionTrace, InputError, attend
 from core.attention.matrix_files import check_scores, read_mask, read_matrix, read_npz
-from ui import state
+from ui import settings, state
 from ui.markdown import show_error
 
 # Small enough to follow by hand: three queries, four keys, two dimensions.
@@ -78,4 +78,11 @@ def _trace(
     query: NDArray, key: NDArray, value: NDArray, mask: NDArray | None = None, bias: NDArray | None = None
 ) -> AttentionTrace:
     check_scores(query, key, value)
+    longest = settings.current().tokens
+    if longest is not None and len(query) * len(key) > longest**2:
+        raise InputError(
+            f"{len(query):,} queries and {len(key):,} keys; this host computes at most {longest:,} × {longest:,} scores. "
+            f"Leave some out.",
+            field="query",
+        )
     return attend(query, key, value, mask=mask, bias=bias)

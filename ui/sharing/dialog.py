@@ -9,6 +9,7 @@ from ui.sharing.exhibit import show_exhibit
 from ui.sharing.link import show_link
 from ui.sharing.pictures import show_pictures
 from ui.shown import Shown
+from ui.views.talking import add_to_talk
 
 
 def open_dialog(shown: Shown) -> None:
@@ -27,3 +28,4 @@ def _dialog(shown: Shown) -> None:
         show_exhibit(shown)
     st.markdown("**As Python**")
     show_as_python(shown)
+    add_to_talk(shown)

@@ -182,6 +182,11 @@ def _biases(said: Said) -> list[str]:
     return [f"t5_buckets(relative_positions(64), bidirectional={kind == 't5-encoder'!r})"]
 
 
+def _costs(said: Said) -> list[str]:
+    lengths = "lengths = np.unique(np.geomspace(1, 8192, 40).round().astype(int))"
+    return [lengths, f"costs(lengths, {said(state.VECTOR_SIZE)!r})"]
+
+
 def _reach(said: Said) -> list[str]:
     return [
         f"compare_reach({said(state.LENGTH)!r}, gain={said(state.GAIN)!r}, forget_bias={said(state.FORGET)!r})",
@@ -253,9 +258,7 @@ LESSONS: dict[str, tuple[tuple[str, ...], dict[str, Lines]]] = {
     "long_range": (
         ("costs", "compare_reach", "mean_distances"),
         {
-            "steps": lambda said: [
-                f"costs(np.unique(np.geomspace(1, 8192, 40).round().astype(int)), {said(state.VECTOR_SIZE)!r})"
-            ],
+            "steps": _costs,
             "gradients": _reach,
             "model": _distances,
         },

@@ -2,22 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import streamlit as st
 
-from ui import state
+from ui import presenting, state
+from ui.components.browser import browser
+from ui.views import talking
 
 # In the line of the pages' names, and out of the page's flow, so that pages begin where they did.
 STYLE = (
     f"div:has(> .st-key-{state.ACTIONS}) {{ position: fixed; top: .65rem; right: 1rem; width: auto; z-index: 999991; }}"
-    f".st-key-{state.ACTIONS} {{ gap: .4rem; }}"
+    f".st-key-{state.ACTIONS} {{ gap: .4rem; align-items: center; }}"
+    f"@media (max-width: 900px) {{ .st-key-{state.ACTIONS} button p, .st-key-{state.TABLES} .stTooltipIcon"
+    " { display: none; } }"  # icons only
 )
 # Without the line of the pages' names there is no place for buttons, and no room is needed above the page.
 IN_A_FRAME = f".st-key-{state.ACTIONS} {{ display: none; }} .stMainBlockContainer {{ padding-top: 1rem; }}"
 
 
-def show_actions() -> bool:
-    """The buttons; gives whether somebody wants to share the page."""
+def show_actions(page: str, paths: Sequence[str], *, going: tuple[int, str] | None, can_present: bool) -> bool:
+    """The buttons; gives whether somebody wants to share the page.
+
+    page, paths  the path of this page and those of all
+    going        where the browser goes from here, see `presenting.go_to`
+    """
     with st.container(key=state.ACTIONS, horizontal=True, vertical_alignment="center", width="content"):
+        browser(page, paths, talking.kept(), talking.found, going)
+        if can_present:
+            st.button(
+                "Present",
+                key=state.PRESENT_PAGE,
+                icon=":material/slideshow:",
+                type="tertiary",
+                help="Without controls, in large letters. Esc leaves, ? tells the keys.",
+                on_click=presenting.enter,
+            )
         st.toggle(
             "Tables",
             key=state.TABLES,

@@ -15,7 +15,7 @@ from core.figures.labels import visible
 from core.figures.movers import before_and_after
 from core.heads.aligning import Alignment
 from core.heads.comparing import HeadPair
-from ui import shown, state, stores
+from ui import presenting, shown, state, stores
 from ui.components import pin
 from ui.components.arrows import arrow_keys
 from ui.controls import edit_list
@@ -43,6 +43,8 @@ def show_changing(real: RealHead) -> None:
     listed, controls = st.columns([4, 8], gap="medium")
     with listed, st.container(height=LISTED, border=False, gap="xsmall"):
         edits = edit_list.shown_edits(real.capture)
+    head = f"Layer {real.layer}, head {real.head} of {real.request.model}"
+    presenting.title(plain(f"{head}: {', '.join(edit_list.switched_on())}" if edits else head))
     said, pictures = st.container(gap=None), st.container()  # no gap where progress comes and goes
     with said:
         changed = _changed(real, edits) if edits else real
@@ -55,7 +57,10 @@ def show_changing(real: RealHead) -> None:
     with controls, st.container(height=LISTED, border=False, gap="xsmall"):
         choose_new_edit(real, cell)
         _show_tokens(real)
-    if changed is None:
+    presenting.walk_through(
+        (real.layer, real.head), (real.capture.layers(real.kind), real.capture.heads(real.kind)), choose
+    )
+    if changed is None or presenting.is_on():
         return
     left, right = st.columns(2, gap="medium")
     with left:
@@ -168,15 +173,17 @@ def _say_what_came_of_it(real: RealHead, changed: RealHead) -> None:
             if int(moved.after.argmax()) != token:
                 words += f"; now {quoted(best)} is first with {share:.1%}"
             words += f". Kullback-Leibler divergence {_nats(moved.divergence)}"
-        st.markdown(words + ".")
+        with presenting.told():
+            st.markdown(words + ".")
     elif real.capture.vectors is not None:
         moved = vectors(real.capture, changed.capture)
-        st.markdown(
-            f"The sentence vector has turned by a cosine distance of **{_nats(moved.sentence, '')}**, single tokens by up to "
-            f"**{_nats(float(moved.tokens.max()), '')}**."
-            if changed is not real
-            else "Nothing is changed: here stands what becomes of the sentence vector once something is."
-        )
+        with presenting.told():
+            st.markdown(
+                f"The sentence vector has turned by a cosine distance of **{_nats(moved.sentence, '')}**, "
+                f"single tokens by up to **{_nats(float(moved.tokens.max()), '')}**."
+                if changed is not real
+                else "Nothing is changed: here stands what becomes of the sentence vector once something is."
+            )
     _say_if_all_are_muted(changed.capture)
 
 

@@ -23,7 +23,7 @@ from core.heads.comparing import Compared, HeadPair
 from core.heads.likeness import PAIRS
 from core.heads.views import around
 from core.models.modules import Kind
-from ui import shown, state, stores
+from ui import presenting, shown, state, stores
 from ui.allowed import model_help, offered
 from ui.components import pin
 from ui.controls.menu import menu
@@ -82,13 +82,14 @@ def show_comparison(real: RealHead) -> None:
     is_one_text = way == "head"
     how_far = st.container()
     show_pictures(paired, found, is_one_text=is_one_text)
-    with how_far:  # once the pictures are there, which need not wait for what is said beside it
+    with how_far, presenting.told():  # once the pictures are there, which need not wait for what is said beside it
         _say_how_far(real, paired, found)
     st.caption(
         "Jensen-Shannon divergence (Lin 1991): 0 for the same weights, ln 2 = 0.693 for no key in common."
         + ("" if is_one_text else _what_aligns(paired.pair))
     )
-    _show_heads_like(real, other if way == "text" else None)
+    if not presenting.is_on():
+        _show_heads_like(real, other if way == "text" else None)
 
 
 # --- what the head is compared with
@@ -213,7 +214,7 @@ def show_pictures(paired: Paired, found: Compared, *, is_one_text: bool) -> tupl
     limits = strongest_colours(_parts(found))
     with pictures:
         _draw(paired, found, cell, limits, "")
-        if max(pair.shape) > LOUPE and not found.difference.exact:
+        if max(pair.shape) > LOUPE and not found.difference.exact and not presenting.is_on():
             rows, columns = (around(place, count, LOUPE) for place, count in zip(cell, pair.shape, strict=True))
             st.markdown(
                 f"**Every token near the chosen pair**: queries {rows.start} to {rows.stop - 1}, "
@@ -242,12 +243,19 @@ def _draw(paired: Paired, found: Compared, cell: tuple[int, int], limits: tuple[
         )
     ]
     figures = compared_figures(
-        _parts(found), *sides, divergence=found.divergence, limits=limits, height=HEIGHT, width=WIDTH
+        _parts(found),
+        *sides,
+        divergence=found.divergence,
+        limits=limits,
+        height=presenting.height(HEIGHT, 0.7),
+        width=presenting.width(WIDTH, 0.3),
     )
     titles = (*paired.names, paired.difference)
     for column, title, (part, figure) in zip(st.columns(3), titles, figures.items(), strict=True):
         with column:
-            st.markdown(f"**{plain(title)}**")
+            with presenting.told():
+                st.markdown(f"**{plain(title)}**")
+            presenting.lit(figure, *(cell[axis] - at.start[axis] for axis in (0, 1)))
             show_heatmap(
                 figure,
                 f"compared {part}{where}",
@@ -283,7 +291,8 @@ def _say_cell(paired: Paired, cell: tuple[int, int]) -> None:
     ]
     difference = float(exact.difference.values[0, 0])
     by = "" if np.isnan(difference) else f", a difference of **{100 * difference:+.1f} points**".replace("-", "−")
-    st.markdown(f"{pair}: {'; '.join(said)}{by}.")
+    with presenting.told():
+        st.markdown(f"{pair}: {'; '.join(said)}{by}.")
 
 
 def _share(weight: float) -> str:

@@ -8,9 +8,9 @@ import streamlit as st
 from core import Capture, InputError
 from core.figures.charts import bars
 from core.figures.labels import visible
-from ui import shown, state, stores
+from ui import presenting, shown, state, stores
 from ui.controls.menu import menu
-from ui.markdown import quoted, show_error
+from ui.markdown import plain, quoted, show_error
 from ui.progress import fill
 from ui.views.filling import fill_grid, show_strongest
 from ui.views.pictures import show_chart
@@ -71,6 +71,7 @@ def _unit(predicts: bool) -> str:
 
 def _show_heads(real: RealHead, request: stores.EffectRequest, answer: tuple[int, str, float] | None) -> None:
     label, signed = _label(answer is not None), answer is not None
+    presenting.title(f"Which heads of {plain(str(real.request.model))} matter: {plain(label)}")
     values = fill_grid(
         stores.effects(request),
         request,
@@ -81,14 +82,14 @@ def _show_heads(real: RealHead, request: stores.EffectRequest, answer: tuple[int
     )
     effect = values[real.layer, real.head]
     if np.isfinite(effect):
+        words = f"Without head {real.layer}.{real.head}"
         if answer is None:
-            st.markdown(f"Without head {real.layer}.{real.head}: 1 − cosine **{effect:.4f}**.")
+            words += f": 1 − cosine **{effect:.4f}**."
         else:
             _, token, share = answer
-            st.markdown(
-                f"Without head {real.layer}.{real.head}, {quoted(token)} goes from {share:.1%} to "
-                f"**{share * np.exp(effect):.1%}**."
-            )
+            words += f", {quoted(token)} goes from {share:.1%} to **{share * np.exp(effect):.1%}**."
+        with presenting.told("number"):
+            st.markdown(words)
     show_strongest(values, label)
 
 

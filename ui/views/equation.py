@@ -35,6 +35,7 @@ def show_equation(scene: Scene, cell: tuple[int, int], opened: str) -> None:
             "equation",
             "The equation of attention, a small heatmap for each matrix: "
             + ", ".join(f"{NAMES[key]} {rows} by {columns}" for key, (rows, columns) in _shapes(scene).items()),
+            fills=False,
             title="The equation, all stages",
             numbers=of_stages(scene, ORDER),
         )

@@ -12,7 +12,7 @@ from core.exporting.kept_heads import KeptHead, Origin
 from core.figures.labels import visible
 from ui import lessons, shown, state, stores
 from ui.markdown import plain, show_error
-from ui.progress import following
+from ui.progress import following, in_turn
 from ui.views.certificate import show_certificate
 from ui.views.pictures import show_chart
 from ui.views.scene import run_pass
@@ -151,7 +151,8 @@ def _live(exhibit: Exhibit, kept: KeptHead, origin: Origin) -> KeptHead | None:
         return next(iter(exhibit.address.get(name, ())), None)
 
     chosen = stores.ModelChoice(origin.name, origin.dtype)
-    with following(st.empty(), f"Reading {origin.name}") as tell:
+    place = st.empty()
+    with in_turn(place, f"Reading {origin.name}"), following(place, f"Reading {origin.name}") as tell:
         model = stores.model(chosen, tell)
     image = exhibit.uploads.get(state.IMAGE) if model.reads_images else None
     request = stores.TextRequest(

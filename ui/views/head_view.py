@@ -14,12 +14,13 @@ from streamlit.delta_generator import DeltaGenerator
 
 from core import Capture, InputError
 from core.capturing.layers import layer_labels
+from core.figures.heatmap import WIDTH
 from core.figures.seen import seen_figure
 from core.heads.patterns import read_pairs, write_pairs
 from core.heads.quantities import Taken
 from core.heads.views import SCORES, Labels, LeftOut, Quantity, Seen, View, Viewed, around
 from core.models.modules import Kind
-from ui import shown, state, stores
+from ui import presenting, shown, state, stores
 from ui.components import pin
 from ui.components.token_view import token_view
 from ui.controls.heads_by import PATTERN
@@ -113,7 +114,7 @@ def _show_view(of: stores.KindRequest, capture: Capture, shown_as: str, view: Vi
         if shown_as != "picture":
             _list_pins(labels)
         _say_cell(exact(range(cell[0], cell[0] + 1), range(cell[1], cell[1] + 1)), viewed, cell)
-        if shown_as == "heatmap" and max(size) > LOUPE:
+        if shown_as == "heatmap" and max(size) > LOUPE and not presenting.is_on():
             _loupe(viewed, cell)
     with picture:
         if shown_as == "picture":
@@ -155,6 +156,7 @@ def _title(
         remarks += looks_like(of, taken, measured.iloc[row : row + 1])
     if label.words:
         remarks.append(f"this layer: {label.words}")
+    presenting.title(f"Layer {layer}, head {head} of {plain(str(of.text.model))}")
     with st.container(horizontal=True, vertical_alignment="bottom"):
         st.subheader(f"Layer {layer}{in_model}, head {head}", anchor=False, width="content")
         st.caption(plain(" · ".join(remarks)), width="stretch")
@@ -221,14 +223,16 @@ def _figure(
         pin=pinned,
         marked=marked,
         height=height,
+        width=presenting.width(WIDTH, 0.52),
     )
 
 
 def _heatmap(viewed: Viewed, whole: Seen, cell: tuple[int, int]) -> None:
     labels = viewed.labels
     marked = [place for place in _pinned_tokens(len(labels.queries)) if place != cell[0]]
-    height = max(LEAST_HEIGHT, min(PER_ROW * len(labels.queries) + AXIS, HEIGHT))
+    height = presenting.height(max(LEAST_HEIGHT, min(PER_ROW * len(labels.queries) + AXIS, HEIGHT)), 0.8)
     figure = _figure(viewed, whole, labels.queries, labels.keys, pinned=cell, marked=marked, height=height)
+    presenting.lit(figure, *cell)
     show_heatmap(
         figure,
         "head",
@@ -327,13 +331,15 @@ def _say_cell(values: NDArray[np.floating], viewed: Viewed, cell: tuple[int, int
     query, key = quoted(viewed.labels.queries[cell[0]]), quoted(viewed.labels.keys[cell[1]])
     value = float(values[0, 0])
     if np.isnan(value):
-        st.markdown(f"{query} → {key}: masked or left out.")
+        words = f"{query} → {key}: masked or left out."
     elif viewed.view.quantity == "weights":
         remains = viewed.view.renormalise and viewed.hidden.any()
         share = "of what remains of its attention" if remains else "of its attention"
-        st.markdown(f"{query} gives **{value:.1%}** {share} to {key}.")
+        words = f"{query} gives **{value:.1%}** {share} to {key}."
     else:
-        st.markdown(f"{query} → {key}: **{value:.4g}**")
+        words = f"{query} → {key}: **{value:.4g}**"
+    with presenting.told("number"):
+        st.markdown(words)
 
 
 def _clicked(taken: Taken, kind: Kind) -> None:

@@ -18,7 +18,7 @@ from core.heads.metrics import METRICS, Metric, in_words, most_telling, nameable
 from core.heads.patterns import blocks, columns, diagonal, pairs, read_keys, read_pairs
 from core.heads.probing import SCORES
 from core.heads.quantities import Taken
-from ui import shown, state, stores
+from ui import presenting, shown, state, stores
 from ui.components.arrows import arrow_keys
 from ui.controls.heads_by import ByMetric, ByPattern, heads_by
 from ui.controls.menu import menu
@@ -81,6 +81,10 @@ def show_grid(request: stores.KindRequest, taken: Taken, chosen: tuple[int, int]
     if ranking is None:
         return
     left_out = wanted.bounds.left_out(ranking.values)
+    if presenting.is_on():
+        with presenting.told():
+            pictures = wanted.drawn_as == "pictures"
+            st.markdown("All heads" if pictures else f"All heads by **{plain(ranking.label.lower())}**")
     with st.container():  # or what is below would move once the pictures are known, and the keys lose their focus
         if wanted.drawn_as == "pictures":
             _show_pictures(request, taken, chosen, left_out)

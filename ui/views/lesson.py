@@ -9,7 +9,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core import AttentionTrace, InputError
-from ui import state, stores
+from ui import presenting, state, stores
 from ui.controls.menu import menu
 from ui.lessons import after
 from ui.markdown import show_error
@@ -41,6 +41,7 @@ def show_lesson(title: str, sentence: str, parts: tuple[Part, ...]) -> None:
     named = {part.word: part for part in parts}
     words = {part.word: part.name for part in parts}
     part = named[menu("Experiment", state.PART, words, look="buttons", label_visibility="collapsed")]
+    presenting.title(f"{title}: {part.name}")
     try:
         part.show(part)
     except InputError as error:
@@ -56,6 +57,8 @@ def _lead_on(title: str) -> None:
 
 def picture_and_knobs(part: Part) -> tuple[DeltaGenerator, DeltaGenerator]:
     """Two places: the picture to the left (on a phone: above), knobs and words to the right."""
+    if presenting.is_on():
+        return st.container(key=presenting.told_key()), st.container(key=state.ASIDE)
     picture, panel = st.columns([7, 4], gap="medium")
     knobs = panel.container()
     panel.markdown(part.words)

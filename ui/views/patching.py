@@ -8,7 +8,7 @@ import streamlit as st
 from core import InputError
 from core.heads.patching import Patching
 from core.models.tokens import token_texts
-from ui import state, stores
+from ui import presenting, state, stores
 from ui.markdown import quoted, show_error
 from ui.progress import run
 from ui.views.filling import fill_grid, show_strongest
@@ -82,7 +82,8 @@ def show_patching(real: RealHead) -> None:
     )
     moved = values[real.layer, real.head]
     if np.isfinite(moved):
-        st.markdown(f"Head {real.layer}.{real.head} moves the answer by **{moved:.1%}** of the way.")
+        with presenting.told("number"):
+            st.markdown(f"Head {real.layer}.{real.head} moves the answer by **{moved:.1%}** of the way.")
     st.caption(WORDS if both.answers is not None else OF_VECTORS)
     if through is not None:
         st.caption(THROUGH.format(layer=through[0], head=through[1]))
@@ -107,4 +108,5 @@ def _show_answers(real: RealHead, both: Patching) -> None:
     names = token_texts(real.capture.model.tokenizer, both.answers)
     for title, shares in zip(("This text", "The other text"), both.probabilities, strict=True):
         said = ", ".join(f"{quoted(name)} **{share:.1%}**" for name, share in zip(names, shares, strict=True))
-        st.markdown(f"{title}: {said}")
+        with presenting.told():
+            st.markdown(f"{title}: {said}")

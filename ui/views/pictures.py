@@ -10,7 +10,7 @@ import streamlit as st
 
 from core.figures.findings import finding, strongest
 from core.figures.palette import TEXT_ON_DARK
-from ui import shown, state
+from ui import presenting, shown, state
 from ui.markdown import plain
 from ui.views.tables import table
 
@@ -27,6 +27,7 @@ def show_chart(
     title: str = "",
     numbers: shown.Numbers | None = None,
     tools: bool = False,
+    fills: bool = True,
 ) -> None:
     """The figure under the key `state.picture(name)`; below it, where a visitor wants tables, its strongest values.
 
@@ -34,13 +35,15 @@ def show_chart(
     title    what it is called where it is taken away; left out, its name
     numbers  the exact ones that it was drawn from, where these are more than it draws
     tools    whether Plotly's own buttons, for zooming, appear beside it
+    fills    whether it grows with the window while presenting
     """
     said = f"{alt} {finding(figure)}".strip()
     shown.now().pictures[name] = shown.Picture(name, title or name[:1].upper() + name[1:], figure, said, numbers)
-    config = _CONFIG if tools else {"displayModeBar": False}
+    config = _CONFIG if tools and not presenting.is_on() else {"displayModeBar": False}
+    height = "stretch" if fills and presenting.is_on() else "content"
     with _text_for_the_theme(figure):
-        st.plotly_chart(figure, key=state.picture(name), theme=None, config=config, alt=said)
-    if st.session_state.get(state.TABLES):
+        st.plotly_chart(figure, key=state.picture(name), theme=None, config=config, alt=said, height=height)
+    if st.session_state.get(state.TABLES) and not presenting.is_on():
         _show_table(figure)
 
 

@@ -13,6 +13,7 @@ from core.figures.heatmap import WIDTH
 from core.figures.ledger import passed_on, waterfall
 from core.figures.stages import colour_limit, stage_figure
 from core.heads.views import around
+from ui import presenting
 from ui import shown as on_page
 from ui.components import pin
 from ui.markdown import plain, quoted
@@ -37,7 +38,9 @@ def show_stages(scene: Scene, changed: Scene | None) -> Ledger:
     line = st.container(gap=None)  # the listener takes no room
     with line:
         pin.listen(clicked)  # before the pictures: whoever sees one may click at once
-    picture, explanation = st.columns([7, 5] if changed is None else [3, 2], gap="medium")
+    with line:
+        presenting.title(plain(scene.origin.removesuffix(".")))
+    picture, explanation = st.columns(_shares(changed), gap="medium")
     with explanation:
         strongest = shown.head.strongest(shown.overview)
         cell = pin.pinned_among(
@@ -58,9 +61,17 @@ def show_stages(scene: Scene, changed: Scene | None) -> Ledger:
     return ledger
 
 
+def _shares(changed: Scene | None) -> tuple[int, int]:
+    """Of the width: the pictures and what is said beside them."""
+    if presenting.is_on():
+        return (3, 1) if changed is None else (5, 1)
+    return (7, 5) if changed is None else (3, 2)
+
+
 def _show_stage(scene: Scene, changed: Scene | None, stage: Stage, ledger: Ledger) -> None:
     shown = changed or scene
-    st.markdown(f"**{stage.name}** {stage.sentence}")
+    with presenting.told():
+        st.markdown(f"**{stage.name}** {stage.sentence}")
     st.markdown(f"${formula(stage.key, shown.head, shown.overview, ledger)}$")
     versions = {"As it is": scene} | ({} if changed is None else {"Changed": changed})
     limit = colour_limit(stage, *(version.overview.stages[stage.key] for version in versions.values()))
@@ -68,7 +79,8 @@ def _show_stage(scene: Scene, changed: Scene | None, stage: Stage, ledger: Ledge
     for column, (name, version) in zip(st.columns(len(versions)), versions.items(), strict=True):
         with column:
             if changed is not None:
-                st.markdown(f"**{name}**: scale {number(version.head.scale)}")
+                with presenting.told():
+                    st.markdown(f"**{name}**: scale {number(version.head.scale)}")
             figure = stage_figure(
                 stage,
                 version.overview.stages,
@@ -76,9 +88,10 @@ def _show_stage(scene: Scene, changed: Scene | None, stage: Stage, ledger: Ledge
                 scene.key_tokens,
                 pin=cell,
                 limit=limit,
-                height=430,
-                width=WIDTH if changed is None else ONE_OF_TWO,
+                height=presenting.height(430, 0.64),
+                width=presenting.width(WIDTH, 0.7) if changed is None else presenting.width(ONE_OF_TWO, 0.38),
             )
+            presenting.lit(figure, *_lit(stage, cell))
             show_heatmap(
                 figure,
                 name,
@@ -86,10 +99,17 @@ def _show_stage(scene: Scene, changed: Scene | None, stage: Stage, ledger: Ledge
                 title=stage.name if changed is None else f"{stage.name}, {name.lower()}",
                 numbers=numbers.of_stages(version, [stage.key]),
             )
+    if presenting.is_on():
+        return
     if stage.columns == "key" and max(shown.head.shape) > LOUPE:
         _show_loupe(shown, stage, cell)
     if stage.key == "output":
         _show_sum(shown, shown.head.sum_of(ledger.query, TERMS))
+
+
+def _lit(stage: Stage, cell: tuple[int, int]) -> tuple[int, int | None]:
+    """The row and the column of the stage's picture that belong to the chosen pair, as its frames do."""
+    return cell[0] if stage.rows == "query" else cell[1], cell[1] if stage.columns == "key" else None
 
 
 def _show_loupe(scene: Scene, stage: Stage, cell: tuple[int, int]) -> None:
@@ -137,7 +157,10 @@ def _show_sum(scene: Scene, found: OutputSum) -> None:
 
 
 def _show_ledger(scene: Scene, cell: Ledger, before: Ledger | None) -> None:
-    st.markdown(_sentence(scene, cell))
+    with presenting.told("number"):
+        st.markdown(_sentence(scene, cell))
+    if presenting.is_on():
+        return
     table(["step", "value"] if before is None else ["step", "as it is", "changed"], _rows(scene, cell, before))
     show_chart(
         waterfall(cell),

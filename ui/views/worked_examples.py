@@ -26,7 +26,7 @@ from core.heads.examples import (
     Said,
     pronoun_steps,
 )
-from ui import state, stores
+from ui import presenting, state, stores
 from ui.controls.menu import menu
 from ui.markdown import quoted
 from ui.progress import OnProgress, run
@@ -57,8 +57,9 @@ def show_examples() -> None:
     example = EXAMPLES[chosen]
     found = run(example.measure, ("worked example", chosen), "Measuring", example.passes(), unit="pass")
     if found is not None:
-        st.markdown(example.words(found))
-        table(*example.table(found))
+        with presenting.told():
+            st.markdown(example.words(found))
+            table(*example.table(found))
         opening = {"on_click": st.session_state.update, "args": (example.opens(found) | {state.VIEW: "change"},)}
         st.button("Change it yourself", key=state.button("example", hash(chosen)), icon=":material/tune:", **opening)
 

@@ -215,6 +215,7 @@ def test_heads_that_are_none(good):
         refused(packed(said | {"heads": [head | wrong]}, arrays))
     bad = arrays["head0.query"].copy()
     bad[0, 0] = np.nan
+    refused(packed(said, arrays | {"head0.model_output": np.full_like(arrays["head0.model_output"], np.inf)}))
     for name, array in {
         "head0.query": bad,
         "head0.key": arrays["head0.key"][:, :3],

@@ -29,8 +29,11 @@ def test_numbers_on_bars_and_on_allowed_cells():
 
 @pytest.mark.parametrize("mode", ["light", "dark"])
 def test_text_of_pages(mode):
-    """Streamlit writes captions and placeholders with 60 % of the text's colour."""
-    theme = THEME[mode]
+    """Streamlit writes captions and placeholders with 60 % of the text's colour, and the chosen one of several buttons, while
+    the mouse is on it, in the primary colour on 20 % of it."""
+    theme = THEME | THEME[mode]
+    primary = theme["primaryColor"]
+    assert contrast(primary, mixed(primary, theme["backgroundColor"], 0.2)) >= 4.5
     for place in ("backgroundColor", "secondaryBackgroundColor"):
         assert contrast(mixed(theme["textColor"], theme[place], 0.6), theme[place]) >= 4.5, place
-        assert contrast((THEME | theme)["primaryColor"], theme[place]) >= 4.5, place
+        assert contrast(primary, theme[place]) >= 4.5, place

@@ -217,8 +217,8 @@ def array(drawn: Any) -> NDArray:
 
 
 def looks_like(computed: NDArray, drawn: NDArray) -> bool:
-    """Whether all of this was drawn, or one row of it, or the mean of its rows."""
-    rows = [computed, *computed, computed.mean(axis=0)] if computed.ndim > 1 else [computed]
+    """Whether all of this was drawn, or one row or column of it, or the mean of its rows."""
+    rows = [computed, *computed, *computed.T, computed.mean(axis=0)] if computed.ndim > 1 else [computed]
     flat = np.nan_to_num(drawn.ravel())
     same_size = [np.nan_to_num(row.ravel(), neginf=0) for row in rows if row.size == drawn.size > 1]
     return any(np.allclose(row, flat, rtol=1e-4, atol=1e-6) for row in same_size)

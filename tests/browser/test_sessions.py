@@ -1,0 +1,79 @@
+"""Visitors without a browser: what they are told is what core computes, and nothing that they send breaks a page."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from bench.hostile import Tally, follow_addresses, type_texts
+from bench.load import Change, check, make, pictured
+from bench.sessions import Visitor
+from tests.browser.driver import Server
+from tests.hostile import TEXTS, VALUES
+from ui import state
+
+pytestmark = pytest.mark.browser
+
+
+def test_another_text_and_another_head_arrive_with_the_numbers_of_core(server: Server) -> None:
+    asked = [
+        Change("step_by_step", "all-MiniLM-L6-v2", "the cat saw the other cat", 2, 3),
+        Change("step_by_step", "all-MiniLM-L6-v2", "a street and a river", 2, 3),
+        Change("step_by_step", "all-MiniLM-L6-v2", "a street and a river", 2, 7),
+    ]
+
+    async def visit() -> None:
+        async with Visitor(server.address) as visitor:
+            for before, change in zip([None, *asked], asked, strict=False):
+                await make(visitor, change, before)
+                await pictured(visitor, change)
+
+    asyncio.run(visit())
+    assert check(asked) == len(asked)
+    assert [change.trouble for change in asked] == [[], [], []]
+    asked[2].head = 8
+    check(asked)
+    assert asked[2].trouble == ["wrong figure"]
+
+
+def test_no_text_breaks_a_page(server: Server) -> None:
+    tally, before = Tally(), len(server.log())
+    asyncio.run(type_texts(server, tally, "step_by_step", {}, [state.TEXT]))
+    assert tally.tried["texts"] == len(TEXTS)
+    assert tally.broken == []
+    assert "Traceback" not in server.log()[before:]
+
+
+def test_no_address_breaks_a_page(server: Server) -> None:
+    tally, before = Tally(), len(server.log())
+    asyncio.run(follow_addresses(server, tally, "step_by_step"))
+    assert tally.tried["addresses"] == len(VALUES)
+    assert tally.broken == []
+    assert "Traceback" not in server.log()[before:]
+
+
+@pytest.mark.parametrize(
+    ("page", "query"),
+    [
+        ("step_by_step", "source=random&keys=5&queries=1e999&seed=-inf"),
+        ("step_by_step", f"source=toy&words=inf&width={'9' * 400}"),
+        ("blocks", "sentence=inf&blocksize=Infinity"),
+        ("step_by_step", f"source=real&version={'9' * 5000}&layer={'9' * 5000}"),
+    ],
+)
+def test_a_number_beyond_all_numbers_is_passed_over_and_the_rest_is_shown(
+    server: Server, page: str, query: str
+) -> None:
+    async def visit() -> None:
+        async with Visitor(server.address) as visitor:
+            await visitor.open(page, query)
+            answer = await visitor.finished()
+            assert answer.exceptions == []
+            assert visitor.query.keys().isdisjoint({"queries", "seed", "width", "blocksize"})
+            kept = {"step_by_step": {"source"}, "blocks": {"sentence"}}[page]
+            assert kept <= visitor.query.keys()
+            assert "words" not in query or visitor.query["words"] == ["inf"]
+            assert "keys=" not in query or visitor.widget("keys")[1].value == 5
+
+    asyncio.run(visit())

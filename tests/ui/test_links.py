@@ -1,0 +1,142 @@
+"""What a link asks for that is not there is named, all else is shown, and a link with a version says all."""
+
+from __future__ import annotations
+
+import json
+from urllib.parse import parse_qs
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from tests.source_files import ROOT
+from ui import links, state
+from ui.sharing.link import LONGEST, cannot_hold, link_to
+from ui.shown import Shown
+from ui.stores import HeadRequest, ModelChoice, TextRequest
+from ui.views.scene import SENTENCE
+
+
+def opened(page: str, **said: str) -> AppTest:
+    app = AppTest.from_file(str(ROOT / "ui/shell.py"), default_timeout=60)
+    return go(app, page, **said)
+
+
+def go(app: AppTest, page: str, **said: str) -> AppTest:
+    app.switch_page(f"../pages/{page}.py")
+    app.query_params.clear()
+    for name, word in said.items():
+        app.query_params[name] = word
+    app.run()
+    assert not app.exception
+    return app
+
+
+def complaint(app: AppTest) -> str:
+    """What the page says of its link, without the escapes of Markdown; "" where it says nothing."""
+    return " ".join(warning.value for warning in app.warning).replace("\\", "")
+
+
+RANDOM = {state.SOURCE: "random"}
+
+
+@pytest.mark.parametrize(
+    ("page", "said", "named"),
+    [
+        ("step_by_step", RANDOM | {state.SEED: "-1"}, "seed “-1”"),
+        ("step_by_step", RANDOM | {state.D_K: "banana"}, "dk “banana”"),
+        ("step_by_step", RANDOM | {state.SCALING: "maybe"}, "scaling “maybe”"),
+        ("step_by_step", RANDOM | {"foo": "1"}, "“foo”, which no page knows"),
+        ("step_by_step", RANDOM | {"lyaer": "1"}, "“lyaer”, which no page knows (but “layer”)"),
+        ("step_by_step", RANDOM | {state.VERSION: "3"}, "version “3” of links, of which version 2 is the newest"),
+        ("step_by_step", RANDOM | {state.VERSION: "banana"}, "version “banana” of links"),
+        ("learn/softmax", {state.TEMPERATURE: "99"}, "temperature “99”"),
+        ("learn/many_heads", {state.HEAD_COUNT: "3"}, "heads “3”"),
+        ("learn/word_order", {state.PART: "sinusoids", state.PE_WIDTH: "33"}, "pe_width “33”"),
+    ],
+)
+def test_what_is_asked_for_in_vain_is_named(page, said, named):
+    app = opened(page, **said)
+    assert named in complaint(app)
+    assert app.get("plotly_chart")
+
+
+@pytest.mark.parametrize(
+    ("page", "said"),
+    [
+        ("step_by_step", RANDOM | {state.SEED: "7", state.D_K: "4", state.SCALING: "FALSE", state.QUERIES: "3"}),
+        ("step_by_step", RANDOM | {"utm_source": "talk", "fbclid": "1", "__theme": "dark", state.VERSION: "2"}),
+        ("step_by_step", RANDOM | {state.STAGE: "raw", state.QUERY: "2", state.KEY: "1", state.TABLES: "true"}),
+        ("learn/softmax", {state.TEMPERATURE: "0.2", state.SCORES: "1, 2, 3", state.SHIFT: "-0.5"}),
+        ("learn/word_order", {state.PART: "sinusoids", state.PE_WIDTH: "64"}),
+        ("learn/scaling", {state.PART: "saturation", state.KEY_COUNT: "256", state.DIVISOR: "3.5"}),
+        ("learn/many_heads", {state.PART: "sum", state.HEAD_COUNT: "8", state.WORD: "2"}),
+    ],
+)
+def test_what_fields_take_is_not_named(page, said):
+    assert complaint(opened(page, **said)) == ""
+
+
+def test_a_link_full_of_unknown_names_is_not_read_out_to_the_end():
+    said = complaint(opened("step_by_step", **RANDOM, **{f"strange{number}": "<b>" for number in range(50)}))
+    assert "44 more" in said
+    assert len(said) < 500
+
+
+def test_a_link_with_a_version_says_all():
+    """What was chosen before in the session counts for a link without one, and for no other."""
+    app = opened("step_by_step", **RANDOM, **{state.SEED: "7", state.QUERIES: "3"})
+    go(app, "learn/softmax")
+    go(app, "step_by_step", **links.lasting(RANDOM | {state.QUERIES: "4"}))
+    assert app.session_state[state.QUERIES] == 4
+    assert app.session_state[state.SEED] == 0
+    go(app, "learn/softmax")
+    go(app, "step_by_step", **RANDOM)
+    assert app.session_state[state.QUERIES] == 4
+
+
+def link_of(app: AppTest) -> str:
+    """What Share offers to copy, as the page hands it to the browser."""
+    app.get_by_key(state.SHARE).click().run()
+    assert not app.exception
+    (sent,) = [node.proto for node in app._tree if "headlight_link" in str(getattr(node, "proto", ""))]
+    return json.loads(sent.json)["address"]
+
+
+def test_the_link_to_copy_says_what_the_page_shows_and_opens_it_again():
+    app = opened("step_by_step", **{state.HEAD: "3", state.SCALING: "false"})
+    path, _, query = link_of(app).partition("?")
+    assert path.endswith("/step_by_step")
+    said = {name: words[-1] for name, words in parse_qs(query).items()}
+    assert said == {
+        state.TEXT: SENTENCE,
+        state.MODEL: "all-MiniLM-L6-v2",
+        state.DTYPE: "float32",
+        state.DEVICE: "cpu",
+        state.KIND: "self",
+        state.LAYER: "5",
+        state.HEAD: "3",
+        state.SCALING: "false",
+        state.VERSION: str(links.VERSION),
+    }
+    again = opened("step_by_step", **said)
+    assert complaint(again) == ""
+    assert picture(again) == picture(app)
+
+
+def test_a_text_that_no_address_can_hold_is_sent_to_the_exhibit():
+    shown = Shown("Heads", "heads", of=head_of("word " * 2_000))
+    assert len(link_to(shown, "http://localhost:8501/heads")) > LONGEST
+
+
+def test_what_no_link_can_hold_is_said():
+    assert cannot_hold(Shown("Heads", "heads", of=head_of("", image=b"pixels"))) == "the image that you uploaded"
+    assert cannot_hold(Shown("Heads", "heads", of=head_of("Hi"))) == ""
+    assert cannot_hold(Shown("Open a file", "exhibit")) == "the file that you opened"
+
+
+def head_of(text: str, image: bytes | None = None) -> HeadRequest:
+    return HeadRequest(TextRequest(ModelChoice("all-MiniLM-L6-v2"), text, image=image), "self", 0, 0)
+
+
+def picture(app: AppTest) -> str:
+    return next(chart.proto.spec for chart in app.get("plotly_chart") if "as_it_is" in chart.proto.id)
