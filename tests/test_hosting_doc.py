@@ -31,7 +31,9 @@ def _shown(name: str, value: object) -> str:
         return f"{int(str(value)) / 1e9:g} GB"
     if isinstance(value, bool):
         return "true" if value else "false"
-    return "none" if value in (None, ()) else str(value)
+    if isinstance(value, tuple):
+        return ", ".join(value) or "none"
+    return "none" if value is None else str(value)
 
 
 def written(text: str) -> str:

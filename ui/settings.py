@@ -20,6 +20,7 @@ FILE = ROOT / "headlight.toml"
 PREFIX = "HEADLIGHT_"
 WHICH_FILE = "HEADLIGHT_SETTINGS"
 _OTHERS = {WHICH_FILE, "HEADLIGHT_CACHE", "HEADLIGHT_CHROMIUM"}  # variables that are no settings
+DTYPES = ("float32", "bfloat16", "float16")
 _UNITS = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9}
 
 
@@ -88,6 +89,13 @@ def _several(given: object) -> tuple[str, ...]:
     return tuple(part.strip() for part in parts if part.strip())
 
 
+def _dtypes(given: object) -> tuple[str, ...]:
+    listed = _several(given)
+    if not listed or not set(listed) <= set(DTYPES):
+        raise ValueError(f"a list of {', '.join(DTYPES)}")
+    return listed
+
+
 def _folders(given: object) -> bool | tuple[str, ...]:
     try:
         return _yes_or_no(given)
@@ -118,6 +126,11 @@ class Settings:
     )
     models: tuple[str, ...] = _setting(
         (), _several, "Further models, by name or folder, that may be loaded whatever the two lines above say."
+    )
+    dtypes: tuple[str, ...] = _setting(
+        DTYPES,
+        _dtypes,
+        "In which precisions models may be loaded. Two models are held at once; each precision makes another one.",
     )
     tokens: int | None = _setting(
         None, _or_none(_whole(8, 10**6)), "The longest text in tokens; none: as long as the model and the page allow."

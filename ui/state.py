@@ -165,8 +165,23 @@ EXAMPLE = "example"
 # Every name that an address may say: those of docs/links.md
 IN_ADDRESS = frozenset(
     (
-        *(TEXT, PAIR, TARGET, TRUNCATE, MODEL, KIND, LAYER, HEAD, QUERY, KEY, SOURCE, STAGE, WEIGHTS, SCALING, MASK),
-        *(MASK_SIZE, MASK_GRID, TOY_TEXT, TOY_SIZE, QUERIES, KEYS, D_K, D_V, DISTRIBUTION, SEED, ATLAS_BY, METRIC),
+        *(TEXT, PAIR, TARGET, TRUNCATE, MODEL, DTYPE, DEVICE, KIND, LAYER, HEAD, QUERY, KEY, SOURCE, STAGE, WEIGHTS),
+        *(
+            SCALING,
+            MASK,
+            MASK_SIZE,
+            MASK_GRID,
+            TOY_TEXT,
+            TOY_SIZE,
+            QUERIES,
+            KEYS,
+            D_K,
+            D_V,
+            DISTRIBUTION,
+            SEED,
+            ATLAS_BY,
+            METRIC,
+        ),
         *(MEASURED_ON, AT_LEAST, FROM_LAYER, TO_LAYER, ORDER, LOOK_FOR, BACK, STRIPES, BLOCK_LENGTH, PAIRS, SHOWN_AS),
         *(QUANTITY, LEAVE_OUT, RENORMALISE, BY_WORD, MEAN_OF, PINNED_TOKENS, DIRECTION, VIEW, NEW_EDIT, NEW_PLACE),
         *(NEW_TEXT, NEW_FACTOR, NEW_MASK, NEW_SPAN, NEW_SOFTMAX, NEW_PATTERN, NEW_CELLS, PAINTING, WRITES_ON),

@@ -47,7 +47,7 @@ def test_the_environment_wins_over_the_file_and_says_nothing_when_it_is_empty(tm
     ("written", "words"),
     [
         ("tokns = 100", r"there is no setting 'tokns'. Did you mean 'tokens'\?"),
-        ("xyz = 1", r"There are: hub, folders, models, tokens"),
+        ("xyz = 1", r"There are: hub, folders, models, dtypes, tokens"),
         ("tokens = 0", r"tokens cannot be 0. It has to be a whole number from 8 to 1,000,000, or \"none\""),
         ("tokens = 1.5", "whole number"),
         ("tokens = true", "whole number"),
@@ -58,6 +58,7 @@ def test_the_environment_wins_over_the_file_and_says_nothing_when_it_is_empty(tm
         ('folders = ["models"]', "each with its whole path"),
         ("folders = []", "each with its whole path"),
         ("models = 3", "a list of texts"),
+        ('dtypes = ["int8"]', "a list of float32, bfloat16, float16"),
         ("hub = ", "no TOML"),
     ],
 )

@@ -8,11 +8,10 @@ from streamlit.delta_generator import DeltaGenerator
 from core import Model
 from core.models.devices import devices
 from core.models.sizes import gigabytes
-from ui import links, state
+from ui import links, settings, state
 from ui.controls.menu import menu
 from ui.markdown import plain
 
-DTYPES = {dtype: dtype for dtype in ("float32", "bfloat16", "float16")}
 WORDS = {"cpu": "CPU", "cuda": "GPU", "mps": "Apple GPU"}
 PRECISION, DEVICE = "Precision", "Device"
 
@@ -20,11 +19,12 @@ PRECISION, DEVICE = "Precision", "Device"
 def choose_precision() -> tuple[str, str, DeltaGenerator]:
     """(dtype, device, the place for `show_size`)."""
     there = {device: WORDS.get(device, device.replace("cuda:", "GPU ")) for device in devices()}
-    dtype = links.chosen(state.DTYPE, DTYPES, opening="float32", what=PRECISION)
+    dtypes = {dtype: dtype for dtype in settings.current().dtypes}
+    dtype = links.chosen(state.DTYPE, dtypes, opening=next(iter(dtypes)), what=PRECISION)
     device = links.chosen(state.DEVICE, there, opening="cpu", what=DEVICE)
     label = dtype if device == "cpu" else f"{dtype}, {there[device]}"
     with st.popover(label, type="tertiary", help="Precision and device"):  # the menus are there, open or not
-        menu(PRECISION, state.DTYPE, DTYPES, look="buttons")
+        menu(PRECISION, state.DTYPE, dtypes, look="buttons")
         if len(there) > 1:
             menu(DEVICE, state.DEVICE, there, look="buttons")
         return dtype, device, st.container()

@@ -13,7 +13,7 @@ from ui.views import talking
 # In the line of the pages' names, and out of the page's flow, so that pages begin where they did.
 STYLE = (
     f"div:has(> .st-key-{state.ACTIONS}) {{ position: fixed; top: .65rem; right: 1rem; width: auto; z-index: 999991; }}"
-    f".st-key-{state.ACTIONS} {{ gap: .4rem; align-items: center; }}"
+    f".st-key-{state.ACTIONS} {{ gap: .8rem; align-items: center; }}"
     f"@media (max-width: 900px) {{ .st-key-{state.ACTIONS} button p, .st-key-{state.TABLES} .stTooltipIcon"
     " { display: none; } }"  # icons only
 )

@@ -71,10 +71,12 @@ def test_a_device_map_that_means_nothing() -> None:
 
 @pytest.fixture(params=["float32", "bfloat16"])
 def both(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Model, Model]:
-    """One model in memory, and with a layer on the disk, from where it is fetched for every pass."""
+    """One model in memory, and with the embeddings and a layer on the disk, from where they are fetched for every pass."""
     tiny("Llama").save_pretrained(tmp_path)
     number_words().save_pretrained(tmp_path)
-    parts = dict.fromkeys(("model.embed_tokens", "model.layers.0", "model.norm", "model.rotary_emb", "lm_head"), "cpu")
+    parts = {"model.embed_tokens": "disk"} | dict.fromkeys(
+        ("model.layers.0", "model.norm", "model.rotary_emb", "lm_head"), "cpu"
+    )
     spread = load_model(tmp_path, dtype=request.param, device_map=parts | {"model.layers.1": "disk"})
     return load_model(tmp_path, dtype=request.param), spread
 
@@ -82,7 +84,7 @@ def both(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Model, Model]:
 def test_a_spread_model_gives_the_same_numbers(both: tuple[Model, Model]) -> None:
     whole, spread = both
     assert spread.network.get_submodule("model.layers.1").get_parameter("mlp.up_proj.weight").is_meta
-    assert (spread.devices, spread.nbytes, spread.dtype) == (("cpu", "disk"), whole.nbytes, whole.dtype)
+    assert (spread.devices, spread.nbytes, spread.dtype) == (("disk", "cpu"), whole.nbytes, whole.dtype)
     for edits in (None, Edits(mute_heads={(1, 2)}), Edits(scale_by={(0, 1): 2.0})):
         one, other = (capture(model, TEXT, edits=edits) for model in both)
         np.testing.assert_array_equal(one.logits, other.logits)
