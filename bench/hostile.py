@@ -143,14 +143,17 @@ async def try_files(server: Server, tally: Tally) -> None:
         tiny("ViT").save_pretrained(sees)
         randomised(tiny("BERT")).save_pretrained(reads)
         number_words().save_pretrained(reads)
-        for query in (OWN, {state.MODEL: str(sees)}):
-            async with visiting(server, "step_by_step", query) as visitor:
+        ways = [(page, {}) for page in (await pages(server)).values()]
+        ways += [("step_by_step", OWN), ("step_by_step", {state.MODEL: str(sees)})]
+        for page, query in ways:
+            async with visiting(server, page, query) as visitor:
                 fields = [(key_of(field.id), field.type[0]) for field in visitor.on_page("file_uploader")]
             for key, ending in fields:
                 for name, content in files().items():
-                    async with visiting(server, "step_by_step", query) as visitor:
+                    async with visiting(server, page, query) as visitor:
                         given = visitor.upload(key, f"{name}{ending}", content)
-                        await tally.run("files", f"{key}, {name}", visitor, given)
+                        await tally.run("files", f"/{page}, {key}, {name}", visitor, given)
+                print(f"    /{page}, {key}: every file as {ending}", flush=True)
         for name, lying in write_lying_models(reads, Path(folder)).items():
             async with visiting(server, "step_by_step", {state.TEXT: "5 6"}) as visitor:
                 await tally.run("models", name, visitor, visitor.change(state.MODEL, str(lying)))
