@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -14,6 +17,12 @@ from tests.hostile import TEXTS, VALUES
 from ui import state
 
 pytestmark = pytest.mark.browser
+
+
+def _run(work: Coroutine[Any, Any, None]) -> None:
+    """In a thread of its own: in this one, Playwright may have its loop running."""
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(asyncio.run, work).result()
 
 
 def test_another_text_and_another_head_arrive_with_the_numbers_of_core(server: Server) -> None:
@@ -29,7 +38,7 @@ def test_another_text_and_another_head_arrive_with_the_numbers_of_core(server: S
                 await make(visitor, change, before)
                 await pictured(visitor, change)
 
-    asyncio.run(visit())
+    _run(visit())
     assert check(asked) == len(asked)
     assert [change.trouble for change in asked] == [[], [], []]
     asked[2].head = 8
@@ -39,7 +48,7 @@ def test_another_text_and_another_head_arrive_with_the_numbers_of_core(server: S
 
 def test_no_text_breaks_a_page(server: Server) -> None:
     tally, before = Tally(), len(server.log())
-    asyncio.run(type_texts(server, tally, "step_by_step", {}, [state.TEXT]))
+    _run(type_texts(server, tally, "step_by_step", {}, [state.TEXT]))
     assert tally.tried["texts"] == len(TEXTS)
     assert tally.broken == []
     assert "Traceback" not in server.log()[before:]
@@ -47,7 +56,7 @@ def test_no_text_breaks_a_page(server: Server) -> None:
 
 def test_no_address_breaks_a_page(server: Server) -> None:
     tally, before = Tally(), len(server.log())
-    asyncio.run(follow_addresses(server, tally, "step_by_step"))
+    _run(follow_addresses(server, tally, "step_by_step"))
     assert tally.tried["addresses"] == len(VALUES)
     assert tally.broken == []
     assert "Traceback" not in server.log()[before:]
@@ -75,4 +84,4 @@ def test_a_number_beyond_all_numbers_is_passed_over_and_the_rest_is_shown(
             assert answer.exceptions == []
             assert kept.items() <= {name: values[0] for name, values in visitor.query.items()}.items()
 
-    asyncio.run(visit())
+    _run(visit())
