@@ -28,6 +28,7 @@ from tests.core.tiny_models import (
 )
 from tests.source_files import ROOT
 from ui import state, stores
+from ui.memory import Memory
 
 TEXT = "5 17 8 5 17 8 9 40 3 21"
 SHOWN = "exposed weights"
@@ -169,7 +170,7 @@ def test_another_head_or_page_is_no_other_pass(saved, monkeypatch):
 def test_weights_are_forgotten_by_their_size(saved):
     weights = attention_weights(load_model(saved("MPT", WEIGHTS_ONLY["MPT"])), TEXT)
     assert weights.nbytes == 2 * 4 * 10 * 10 * 4  # layers, heads, queries, keys, bytes
-    store = stores.Store(2.5 * weights.nbytes, lambda kept: kept.nbytes)
+    store = stores.LargeStore(Memory(2.5 * weights.nbytes), "weights")
     for name in "abc":
         store.get(name, lambda: weights)
     assert [name in store for name in "abc"] == [False, True, True]
