@@ -225,7 +225,9 @@ def test_a_scale_of_ones_own_and_numbers_that_are_no_shares(show):
         assert f": {float(f'{drawn[5].max():.3g}'):g}, then" in view.note
         assert "%" not in view.page.locator(".view").inner_text()
         shades.append([opacity(token["background"]) for token in view.read()])
-    half_step = 0.5 / 255  # a browser keeps opacities in bytes: half a step of one, and a quarter of half a step of the other
+    half_step = (
+        0.5 / 255
+    )  # a browser keeps opacities in bytes: half a step of one, and a quarter of half a step of the other
     np.testing.assert_allclose(shades[1], np.array(shades[0]) / 4, atol=1.3 * half_step)
 
 
