@@ -19,7 +19,6 @@ from core.attention.head import Head, Overview
 from core.attention.masks import Predicate
 from core.attention.pooling import Pooled
 from core.capturing.certifying import Certificate
-from core.capturing.continuing import continued
 from core.capturing.edits import Edits
 from core.capturing.estimates import (
     estimate,
@@ -29,6 +28,7 @@ from core.capturing.estimates import (
     passing_bytes,
     reading_operations,
 )
+from core.capturing.generating import Generating
 from core.capturing.layers import missing_layers as layers_without_attention
 from core.capturing.speeds import Run, Speeds
 from core.capturing.weights_only import WeightsOnly, attention_weights
@@ -521,7 +521,12 @@ NEW_TOKENS = 20
 
 def writes_on(request: TextRequest, on_progress: Callable[[int], None] | None = None) -> tuple[int, ...]:
     """The tokens that a model writes after a text."""
-    return continuations.get(request, lambda: continued(captured(request), NEW_TOKENS, on_progress))
+
+    def write() -> tuple[int, ...]:
+        writing = Generating(model(request.model), _inputs(request), edits=request.edits)
+        return writing.write(NEW_TOKENS, on_progress).token_ids
+
+    return continuations.get(request, write)
 
 
 # --- what if something were taken away, or put in from another text
