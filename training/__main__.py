@@ -42,6 +42,8 @@ def main() -> None:
     say(f"trained in {minutes:.1f} minutes; measuring")
     network.save_pretrained(told.out)
     tokenizer.save_pretrained(told.out)
+    # safetensors lets its owner alone read it; in a container somebody else does.
+    (told.out / "model.safetensors").chmod(0o644)
     known, held_out = held_out_dates(KNOWN), held_out_dates(HELD_OUT)
     run = Run(
         seed=told.seed,

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from itertools import islice
 from random import Random
 
 import torch
 from torch.nn.functional import cross_entropy
 from tqdm import tqdm
-from transformers import BartForConditionalGeneration, PreTrainedTokenizerFast
+from transformers import BartForConditionalGeneration, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from .batches import endless
+from .batches import Batch, endless
 from .dates import KNOWN, split
 from .network import make_network, make_tokenizer
 
@@ -27,11 +28,9 @@ def train(steps: int, seed: int) -> tuple[BartForConditionalGeneration, PreTrain
     network = make_network(tokenizer)
     optimizer = torch.optim.AdamW(network.parameters(), lr=LEARNING_RATE, betas=(0.9, 0.98), weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _rate(step, steps))
-    dates, _ = split()
-    batches = endless(tokenizer, Random(seed), dates, KNOWN, BATCH)
     losses: list[float] = []
     network.train()
-    with tqdm(islice(batches, steps), total=steps, unit="step", mininterval=5) as bar:
+    with tqdm(islice(batches(tokenizer, seed), steps), total=steps, unit="step", mininterval=5) as bar:
         for batch in bar:
             loss = cross_entropy(network(**batch.inputs).logits.flatten(0, 1), batch.wanted.flatten())
             optimizer.zero_grad()
@@ -42,6 +41,12 @@ def train(steps: int, seed: int) -> tuple[BartForConditionalGeneration, PreTrain
             losses.append(loss.item())
             bar.set_postfix(loss=f"{sum(losses[-100:]) / len(losses[-100:]):.4f}", refresh=False)
     return network.eval(), tokenizer, losses
+
+
+def batches(tokenizer: PreTrainedTokenizerBase, seed: int) -> Iterator[Batch]:
+    """What is learned from, without end: dates that are not held out, in known forms."""
+    dates, _ = split()
+    return endless(tokenizer, Random(seed), dates, KNOWN, BATCH)
 
 
 def _rate(step: int, steps: int) -> float:
