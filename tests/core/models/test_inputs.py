@@ -95,7 +95,7 @@ def test_a_target_of_numbers_that_are_no_tokens_is_refused(bart, target) -> None
 
 
 def test_what_a_tokenizer_does_not_know_of_a_target_is_named(bart) -> None:
-    with pytest.raises(InputError, match="no token for “cat”, “é”. Write the target without") as caught:
+    with pytest.raises(InputError, match=r"no token for “cat”, “é”\. Write the target without") as caught:
         capture(bart, "5 6", target="5 cat é 0 cat")  # 0 is what it calls an unknown token itself
     assert caught.value.field == "target"
     with pytest.raises(InputError, match="“a”, “b”, “c”, “d”, “e” and 2 more"):
