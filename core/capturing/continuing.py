@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import torch
 
 from ..errors import InputError
+from ..models.model import Model
 from .capture import Capture, read
 
 
@@ -25,7 +26,7 @@ def continued(
         found.append(token)
         if on_progress is not None:
             on_progress(len(found))
-        if len(found) == new_tokens or token in _ends(capture):
+        if len(found) == new_tokens or token in ends(capture.model):
             break
     return tuple(found)
 
@@ -52,8 +53,8 @@ def _following(capture: Capture) -> Iterator[int]:
         last = following
 
 
-def _ends(capture: Capture) -> set[int]:
-    """The tokens with which the model ends a text."""
-    settings = capture.model.network.generation_config
-    ends = None if settings is None else settings.eos_token_id
-    return set() if ends is None else {ends} if isinstance(ends, int) else set(ends)
+def ends(model: Model) -> set[int]:
+    """The tokens with which a model ends its text."""
+    settings = model.network.generation_config
+    found = None if settings is None else settings.eos_token_id
+    return set() if found is None else {found} if isinstance(found, int) else set(found)
