@@ -1,4 +1,4 @@
-# Headlight with both of its models inside: it fetches nothing at run time and writes nowhere but to /tmp.
+# Headlight with all of its models inside: it fetches nothing at run time and writes nowhere but to /tmp.
 #
 #     docker build -t headlight .
 #     docker run --rm -p 8501:8501 --read-only --tmpfs /tmp headlight

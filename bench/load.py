@@ -39,6 +39,7 @@ COMMON = (
     "tired old small green bright empty quiet heavy new late it she he they nobody everyone again slowly twice home"
 )
 WORDS = COMMON.split()
+DECODER = "SmolLM2-135M-Instruct"
 LIGHT, LONG_TOKENS = 10, 4096  # visitors beside long texts, and how long those are
 EXACT = 1e-6  # two passes in different orders of the same sums may differ by as much
 PATIENCE = 600.0  # seconds
@@ -153,7 +154,7 @@ async def visitors(address: str, count: int, minutes: float) -> list[list[Change
 
 def long_text(number: int) -> str:
     """A text of exactly 4,096 tokens, another one for each number."""
-    tokenizer = load_model(CATALOGUE[0].name).tokenizer
+    tokenizer = load_model(DECODER).tokenizer
     chance = random.Random(f"long {number}")
     words = [chance.choice(WORDS) for _ in range(LONG_TOKENS)]
     while len(tokenizer(" ".join(words)).input_ids) > LONG_TOKENS:
@@ -165,8 +166,8 @@ async def beside_long(address: str, texts: list[str], minutes: float) -> tuple[l
     """Ten visitors, and meanwhile others who all ask for a long text at once."""
 
     async def long(number: int) -> list[Change]:
-        opening = Change("step_by_step", CATALOGUE[0].name, WORDS[0], 0, 0)
-        asked = Change("step_by_step", CATALOGUE[0].name, texts[number], 0, 0)
+        opening = Change("step_by_step", DECODER, WORDS[0], 0, 0)
+        asked = Change("step_by_step", DECODER, texts[number], 0, 0)
         return await visit(address, iter((opening, asked)), float("inf"), number)
 
     light, heavy = await asyncio.gather(

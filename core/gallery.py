@@ -42,7 +42,7 @@ QUERY, KEY, VALUE = [[1, 0], [0, 1]], [[1, 0], [0, 1], [1, 1]], [[1], [2], [3]]
 
 
 class Passes:
-    """Passes of the two models that come along: each model is read once, and each text by each of them."""
+    """Passes of the two pretrained models that come along: each model is read once, and each text by each of them."""
 
     def __init__(self) -> None:
         self._models: dict[str, Model] = {}

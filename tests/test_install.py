@@ -61,7 +61,10 @@ def test_all_of_core_lands_under_the_name_headlight_and_nothing_else(python: str
     dist_info = f"headlight-{core.__version__}.dist-info"
     installed = {Path(file) for file in files if "__pycache__" not in file and not file.startswith(dist_info)}
     ours = {Path("headlight") / path.relative_to("core") for path in python_files("core")}
-    assert installed == ours | {Path("headlight/__init__.pyi"), Path("headlight/py.typed")}
+    dates = Path("headlight/models/written_dates")
+    model = {dates / path.name for path in (ROOT / "core/models/written_dates").iterdir()}
+    assert dates / "model.safetensors" in model
+    assert installed == ours | model | {Path("headlight/__init__.pyi"), Path("headlight/py.typed")}
     assert f"{dist_info}/METADATA" in files
 
 
@@ -73,3 +76,10 @@ def test_the_lines_of_the_readme_run_from_another_folder(python: str, tmp_path: 
     assert version == core.__version__
     assert Path(file).is_relative_to(Path(python).parent.parent)
     assert token == " Paris"
+
+
+def test_the_model_that_comes_along_is_found_where_it_was_installed(python: str, tmp_path: Path) -> None:
+    asked = "import headlight; model = headlight.load_model('written-dates'); print(model.revision, model.network.name_or_path)"
+    revision, folder = run(python, asked, tmp_path).strip().rsplit(" ", 1)
+    assert revision == core.load_model("written-dates").revision
+    assert Path(folder).is_relative_to(Path(python).parent.parent)

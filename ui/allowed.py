@@ -15,7 +15,7 @@ _HUB_NAME = re.compile(r"(?!.{97})[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.
 
 def offered() -> list[str]:
     """The models that are offered by name, the first one opens the app."""
-    return [*(entry.name for entry in reversed(CATALOGUE)), *settings.current().models]
+    return [*(entry.name for entry in CATALOGUE), *settings.current().models]
 
 
 def places_of(name: str) -> tuple[Place, ...]:
@@ -38,8 +38,7 @@ def places_of(name: str) -> tuple[Place, ...]:
 
 def model_help() -> str:
     """What can be typed into the field for a model, for the small question mark beside it."""
-    listed = "Both listed models are" if len(offered()) == len(CATALOGUE) else "The listed models are"
-    return f"{listed} there at once. {_sentence()}"
+    return f"The listed models are there at once. {_sentence()}"
 
 
 def _sentence() -> str:

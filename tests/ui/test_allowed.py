@@ -68,7 +68,7 @@ def test_where_nothing_is_allowed_all_get_the_same_words_and_nothing_is_touched(
     said = {refusal(name) for name in paths}
     monkeypatch.undo()
     assert len(said) == 1
-    assert "It has all-MiniLM-L6-v2 and SmolLM2-135M-Instruct" in said.pop()
+    assert "It has all-MiniLM-L6-v2, SmolLM2-135M-Instruct and written-dates;" in said.pop()
 
 
 def test_a_hub_without_folders_looks_at_no_folder(host, paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,7 +106,7 @@ def test_a_listed_folder_and_what_is_in_it_and_nothing_else(
 
 def test_listed_models_are_offered_and_loaded_whatever_else_is_off(host) -> None:
     host(hub=False, folders=False, models=("org/name",))
-    assert offered() == ["all-MiniLM-L6-v2", "SmolLM2-135M-Instruct", "org/name"]
+    assert offered() == ["all-MiniLM-L6-v2", "SmolLM2-135M-Instruct", "written-dates", "org/name"]
     assert places_of(" org/name ") == ("folder", "hub")
     assert "org/name" in model_help()
     refusal("org/other")

