@@ -82,7 +82,7 @@ def read(page: str) -> None:
         if version is not None:
             _forget_choices()
         left_out = st.session_state.get(state.KNOWN, ()) if goes_back else ()  # back then they were as they open
-        st.session_state[state.ASKED] = {key: [] for key in left_out} | here() | _asked_cell()
+        st.session_state[state.ASKED] = {key: [] for key in left_out} | here() | _asked_cell() | _asked_target()
         st.session_state[state.IN_VAIN] = {}
         st.session_state[state.UNCHECKED] = is_first or version is not None
         _check_version(version)
@@ -155,6 +155,12 @@ def _asked_cell() -> dict[str, list[str]]:
     """The query and the key that a link from another page names together."""
     query, hyphen, key = st.query_params.get(state.CELL, "").partition("-")
     return {state.QUERY: [query], state.KEY: [key]} if hyphen else {}
+
+
+def _asked_target() -> dict[str, list[str]]:
+    """How the target is given where an address, as all did once, says nothing but its text."""
+    is_old = state.TARGET in st.query_params and state.TARGET_AS not in st.query_params
+    return {state.TARGET_AS: ["text"]} if is_old else {}
 
 
 def asked(key: str) -> list[str] | None:

@@ -9,13 +9,14 @@ from streamlit.errors import StreamlitAPIException
 
 # What pages share: the text, the model, a head and a cell of it
 TEXT, PAIR, TARGET, TRUNCATE = "text", "pair", "target", "cut"
+TARGET_AS, TARGET_IDS = "target_as", "target_ids"  # how the target is given, and its token numbers
 IMAGE = "image"
 SHOWN_IMAGE = "shown_image"  # the uploaded file's name and bytes, on all pages
 MODEL, KIND, LAYER, HEAD = "model", "kind", "layer", "head"
 DTYPE, DEVICE = "dtype", "device"
 QUERY, KEY = "query", "key"
 CELL = "at"  # both together, in links from page to page: see ui/views/head_links.py
-SHARED = (TEXT, PAIR, TARGET, MODEL, DTYPE, DEVICE, KIND, LAYER, HEAD, QUERY, KEY)
+SHARED = (TEXT, PAIR, TARGET, TARGET_AS, TARGET_IDS, MODEL, DTYPE, DEVICE, KIND, LAYER, HEAD, QUERY, KEY)
 PAGE = "page_before"
 START = ""  # what stands there for the first page
 
@@ -166,6 +167,7 @@ EXAMPLE = "example"
 IN_ADDRESS = frozenset(
     (
         *(TEXT, PAIR, TARGET, TRUNCATE, MODEL, DTYPE, DEVICE, KIND, LAYER, HEAD, QUERY, KEY, SOURCE, STAGE, WEIGHTS),
+        *(TARGET_AS, TARGET_IDS),
         *(
             SCALING,
             MASK,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any, Literal
 from weakref import WeakValueDictionary
@@ -101,9 +101,23 @@ class ModelChoice:
 
 
 @dataclass(frozen=True)
+class Generated:
+    """A target that the model writes by itself: the most probable token again and again, until it ends its text.
+
+    most  tokens, beyond which it is not gone on with
+    """
+
+    most: int = 64
+
+
+Target = str | tuple[int, ...] | Generated | None
+
+
+@dataclass(frozen=True)
 class TextRequest:
     """One pass of one model over one text, or over the image in a file.
 
+    target what the decoder of an encoder-decoder has written: a text, token numbers, or whatever it writes by itself
     keep  how many tokens of a longer text are kept; None: all
     edits what is changed in the pass; None: nothing
     """
@@ -111,7 +125,7 @@ class TextRequest:
     model: ModelChoice
     text: str
     pair: str | None = None
-    target: str | None = None
+    target: Target = None
     keep: int | None = None
     image: bytes | None = None
     edits: Edits | None = None
@@ -324,6 +338,7 @@ likenesses = Store(16)
 random_pairs = Store(16)
 changes = Store(16)  # of every head, between two passes
 continuations = Store(32)
+written = Store(32)  # by decoders, for a pass over what they have written themselves
 growing = LargeStore(memory, "growing")
 patchings = LargeStore(memory, "patchings")
 layers_added_up = Store(4)
@@ -394,7 +409,8 @@ def needed_bytes(of: ModelChoice, tokens: int, target_tokens: int = 1) -> int:
 def _limits(request: TextRequest) -> dict[str, Any]:
     """How many tokens are read, and whether a longer text is cut there."""
     edits = request.edits or Edits()
-    check_characters(request.text, request.pair, request.target, edits.mean_over, edits.patch_from)
+    target = request.target if isinstance(request.target, str) else None
+    check_characters(request.text, request.pair, target, edits.mean_over, edits.patch_from)
     for other in (edits.mean_over, edits.patch_from):
         if other:  # edits read it as well
             text_inputs(model(request.model), other, max_tokens=longest_text())
@@ -407,12 +423,13 @@ def captured(request: TextRequest, on_progress: Callable[[int], None] | None = N
         if request.image is not None:
             image = read_image(request.image)
             return capture(network, image=image, edits=request.edits, on_progress=on_progress)
+        target = target_of(request)
         start = turns.clock()
         found = capture(
             network,
             request.text,
             pair=request.pair,
-            target=request.target,
+            target=target,
             **_limits(request),
             edits=request.edits,
             on_progress=on_progress,
@@ -424,6 +441,44 @@ def captured(request: TextRequest, on_progress: Callable[[int], None] | None = N
         return found
 
     return passes.get(request, read)
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a decoder has written by itself, without the token that ends it.
+
+    has_ended  whether the model ended it; else it was not gone on with
+    """
+
+    ids: tuple[int, ...]
+    has_ended: bool
+
+
+def writing(request: TextRequest) -> TextRequest:
+    """What names a generated target: an edited pass is over the same one as the pass without edits."""
+    return replace(request, edits=None)
+
+
+def generated(request: TextRequest, on_progress: Callable[[int], None] | None = None) -> Written:
+    """The generated target of a request, written by the model as it is, without edits.
+
+    on_progress  called after every token with how many there are; what it raises reaches the caller
+    """
+    most = request.target.most if isinstance(request.target, Generated) else Generated().most
+    limits = [limit - 1 for limit in (model(request.model).max_tokens, longest_text(request.keep)) if limit is not None]
+
+    def write() -> Written:
+        from_nothing = _inputs(replace(writing(request), target=None))
+        found = Generating(model(request.model), from_nothing).write(min(most, *limits, most), on_progress)
+        has_ended = found.ended == "end"
+        return Written(found.token_ids[:-1] if has_ended else found.token_ids, has_ended)
+
+    return written.get(writing(request), write)
+
+
+def target_of(request: TextRequest) -> str | tuple[int, ...] | None:
+    """What the decoder is given; what it writes by itself is written first, where that is not known yet."""
+    return generated(request).ids if isinstance(request.target, Generated) else request.target
 
 
 def weights_only(request: TextRequest) -> WeightsOnly:
@@ -535,7 +590,7 @@ def writes_on(request: TextRequest, on_progress: Callable[[int], None] | None = 
 def _inputs(request: TextRequest, text: str | None = None) -> dict:
     """What the model reads; text: instead of the request's."""
     words = request.text if text is None else text
-    return all_inputs(model(request.model), words, pair=request.pair, target=request.target, **_limits(request))
+    return all_inputs(model(request.model), words, pair=request.pair, target=target_of(request), **_limits(request))
 
 
 def effects(request: EffectRequest) -> Growing:
@@ -568,7 +623,9 @@ def patching(request: KindRequest, source: str) -> Patching:
     check_characters(source)
     return patchings.get(
         (request, source),
-        lambda: Patching(model(text.model), text.text, source, target=text.target, kind=request.kind, **_limits(text)),
+        lambda: Patching(
+            model(text.model), text.text, source, target=target_of(text), kind=request.kind, **_limits(text)
+        ),
     )
 
 

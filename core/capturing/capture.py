@@ -18,6 +18,7 @@ from ..attention.trace import AttentionTrace, attend
 from ..errors import InputError, WeightsOnlyError
 from ..models.calls import Call, wide
 from ..models.inputs import (
+    TokenNumbers,
     all_inputs,
     image_inputs,
     patch_grid,
@@ -216,8 +217,8 @@ def capture(
     text: str | None = None,
     *,
     pair: str | None = None,
-    target: str | None = None,
-    input_ids: Sequence[int] | NDArray[np.integer] | None = None,
+    target: str | TokenNumbers | None = None,
+    input_ids: TokenNumbers | None = None,
     image: ArrayLike | None = None,
     max_tokens: int | None = None,
     truncate: bool = False,
@@ -228,7 +229,8 @@ def capture(
 
     text       what the model reads, with the special tokens its tokenizer adds
     pair       a second text, for encoders that take two
-    target     what the decoder of an encoder-decoder model has written so far; None: only its start token
+    target     what the decoder of an encoder-decoder model has written so far, after its start token: a text, or token
+               numbers as they are; None: nothing
     input_ids  token numbers instead of a text
     image      for models that read images: [height, width, 3], uint8 or real numbers from 0 to 1
                (core.models.images.read_image)
@@ -238,7 +240,8 @@ def capture(
     on_progress      called after every attention call of the pass with how many there have been, of `model.attention_calls`;
                whatever it raises ends the pass there and reaches the caller
 
-    Raises InputError for a blank text, or an image where texts are read; TooLongError; WeightsOnlyError for
+    Raises InputError for a blank text, a target that is none for this model (field "target"), or an image where texts are
+    read; TooLongError; WeightsOnlyError for
     architectures that do not expose their queries, and NoAttentionError for those without attention.
     """
     if not model.captures:

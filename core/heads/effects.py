@@ -21,7 +21,7 @@ from ..capturing.blocking import without_keys
 from ..capturing.branching import Branches, batches
 from ..errors import InputError
 from ..models.calls import Call
-from ..models.inputs import all_inputs
+from ..models.inputs import TokenNumbers, all_inputs
 from ..models.model import Model
 from ..models.modules import Kind
 
@@ -32,8 +32,8 @@ def head_effects(
     token: int | None = None,
     *,
     pair: str | None = None,
-    target: str | None = None,
-    input_ids: Sequence[int] | NDArray[np.integer] | None = None,
+    target: str | TokenNumbers | None = None,
+    input_ids: TokenNumbers | None = None,
     kind: Kind | None = None,
     on_progress: Callable[[int], None] | None = None,
 ) -> pd.DataFrame:

@@ -21,7 +21,7 @@ from torch import Tensor
 from ..capturing.branching import Branches, PassOver, batches
 from ..errors import InputError
 from ..models.calls import Call
-from ..models.inputs import all_inputs, require_same_length
+from ..models.inputs import TokenNumbers, all_inputs, require_same_length
 from ..models.model import Model
 from ..models.modules import Kind
 from ..models.tokens import token_texts
@@ -35,7 +35,7 @@ def patch_effects(
     text: str,
     source: str,
     *,
-    target: str | None = None,
+    target: str | TokenNumbers | None = None,
     kind: Kind | None = None,
     through: Place | None = None,
     answers: tuple[int, int] | None = None,
@@ -81,7 +81,7 @@ class Patching:
         text: str,
         source: str,
         *,
-        target: str | None = None,
+        target: str | TokenNumbers | None = None,
         kind: Kind | None = None,
         answers: tuple[int, int] | None = None,
         max_tokens: int | None = None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,12 +11,15 @@ import numpy as np
 import torch
 from jinja2 import TemplateError
 from numpy.typing import ArrayLike, NDArray
-from transformers import PreTrainedModel
+from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
 
 from ..errors import InputError
 from .images import MAX_PIXELS, pixel_values
 from .model import Model
 from .tokens import token_texts
+
+TokenNumbers = Sequence[int] | NDArray[np.integer]
+NAMED = 5  # pieces of a text that a tokenizer does not know; the others are counted
 
 
 class TooLongError(InputError):
@@ -36,7 +40,7 @@ def text_inputs(
     text: str | None = None,
     *,
     pair: str | None = None,
-    input_ids: Sequence[int] | NDArray[np.integer] | None = None,
+    input_ids: TokenNumbers | None = None,
     max_tokens: int | None = None,
     truncate: bool = False,
 ) -> dict[str, torch.Tensor]:
@@ -62,8 +66,8 @@ def all_inputs(
     text: str | None = None,
     *,
     pair: str | None = None,
-    target: str | None = None,
-    input_ids: Sequence[int] | NDArray[np.integer] | None = None,
+    target: str | TokenNumbers | None = None,
+    input_ids: TokenNumbers | None = None,
     max_tokens: int | None = None,
     truncate: bool = False,
 ) -> dict[str, torch.Tensor]:
@@ -132,24 +136,30 @@ def require_same_length(model: Model, ids: Sequence[int], other: Sequence[int], 
 
 
 def target_ids(
-    model: Model, target: str | None, max_tokens: int | None = None, truncate: bool = False
+    model: Model, target: str | TokenNumbers | None, max_tokens: int | None = None, truncate: bool = False
 ) -> tuple[int, ...]:
-    """What the decoder of an encoder-decoder model has written: its start token, then the target's tokens."""
+    """What the decoder of an encoder-decoder model has written: its start token, then the target's tokens.
+
+    target  a text, cut into tokens without adding special ones; token numbers, all of which follow the start token (so that
+            one that they begin with themselves is there twice); None or nothing in it: the start token alone
+
+    Raises InputError (field "target") for a text with pieces that the tokenizer does not know, which it names, and for
+    numbers that are no tokens; TooLongError.
+    """
     limit = _limit(model, max_tokens)
     start = model.network.config.decoder_start_token_id
     if start is None:
         start = model.network.config.bos_token_id or model.network.config.pad_token_id or 0
-    _check_known(model, model.network.get_decoder(), [start])
-    if not target:
+    decoder = model.network.get_decoder()
+    _check_known(model, decoder, [start])
+    if target is None or len(target) == 0:
         return (start,)
-    if model.tokenizer is None:
-        raise InputError(f"{model.name} came without a tokenizer: it cannot read a target text.", field="target")
-    written = tuple(model.tokenizer(text_target=target, add_special_tokens=False)["input_ids"])
+    written = _written(model, target) if isinstance(target, str) else _numbers(target, _known(decoder))
     if limit is not None and len(written) + 1 > limit:
         if not truncate:
             raise TooLongError(len(written) + 1, limit, "target")
         written = written[: limit - 1]
-    _check_known(model, model.network.get_decoder(), written)
+    _check_known(model, decoder, written)
     return (start, *written)
 
 
@@ -172,6 +182,66 @@ def chat_ids(model: Model, message: str) -> tuple[int, ...]:
             field="chat",
         ) from None
     return tuple(model.tokenizer(str(written), add_special_tokens=False)["input_ids"])
+
+
+def _written(model: Model, target: str) -> tuple[int, ...]:
+    """The tokens of a target, whose tokenizer may have a vocabulary of its own for it."""
+    tokenizer = model.tokenizer
+    if tokenizer is None:
+        raise InputError(
+            f"{model.name} came without a tokenizer: it cannot read a target text. Give token numbers instead.",
+            field="target",
+        )
+    ids = tuple(tokenizer(text_target=target, add_special_tokens=False, verbose=False)["input_ids"])
+    if tokenizer.unk_token_id in ids:
+        pieces = dict.fromkeys(piece for piece in _unknown_pieces(tokenizer, target) if piece != tokenizer.unk_token)
+        if pieces:
+            raise _unknown(model, list(pieces))
+    return ids
+
+
+def _unknown_pieces(tokenizer: PreTrainedTokenizerBase, target: str) -> list[str]:
+    """What of a target its tokenizer has no token for; of one that does not tell where its tokens stand, whole words."""
+
+    def encoded(text: str) -> BatchEncoding:
+        return tokenizer(text_target=text, add_special_tokens=False, return_offsets_mapping=bool(tokenizer.is_fast))
+
+    if not tokenizer.is_fast:
+        return [word for word in target.split() if tokenizer.unk_token_id in encoded(word)["input_ids"]]
+    found = encoded(target)
+    places = zip(found["input_ids"], found["offset_mapping"], strict=True)
+    return [target[slice(*place)] for token, place in places if token == tokenizer.unk_token_id]
+
+
+def _unknown(model: Model, pieces: Sequence[str]) -> InputError:
+    """What is said of a target with these pieces."""
+    further = f" and {len(pieces) - NAMED} more" if len(pieces) > NAMED else ""
+    named = ", ".join(f"“{piece}”" for piece in pieces[:NAMED])
+    return InputError(
+        f"{model.name} has no token for {named}{further}. Write the target without, or give token numbers.",
+        field="target",
+    )
+
+
+def _numbers(target: TokenNumbers, known: int | None) -> tuple[int, ...]:
+    """Token numbers as they are. known: how many tokens there are; None where nothing says so"""
+    array = np.asarray(target)
+    wrong = array.ndim != 1 or array.dtype.kind not in "iu" or int(array.min()) < 0
+    if wrong or (known is not None and int(array.max()) >= known):
+        most = "" if known is None else f" to {known - 1:,}"
+        raise InputError(f"Token numbers have to be whole numbers from 0{most}, in one row.", field="target")
+    return tuple(array.tolist())
+
+
+def read_token_numbers(text: str) -> tuple[int, ...]:
+    """ "5, 17 8" -> (5, 17, 8); of nothing, none. Raises InputError (field "target")."""
+    parts = [part for part in re.split(r"[\s,]+", text) if part]
+    for part in parts:
+        if re.fullmatch(r"[0-9]{1,9}", part) is None:
+            raise InputError(
+                f"“{part[:40]}” is no token number. Write whole numbers with commas or blanks between.", field="target"
+            )
+    return tuple(map(int, parts))
 
 
 def image_inputs(model: Model, image: ArrayLike) -> dict[str, torch.Tensor]:
@@ -271,26 +341,28 @@ def _encode(
     return {name: encoded[name] for name in ("input_ids", "token_type_ids") if name in encoded}
 
 
-def _check_known(model: Model, network: PreTrainedModel, ids: Sequence[int]) -> None:
-    """Refuse a token for which this part of the model has no embedding: its tokenizer then belongs to another model."""
+def _known(network: PreTrainedModel) -> int | None:
+    """For how many tokens this part of the model has embeddings; None where it does not say."""
     try:
         weight = getattr(network.get_input_embeddings(), "weight", None)
     except (NotImplementedError, AttributeError):  # some compute them, and FSMT's decoder cannot be asked
-        return
-    if weight is None:
-        return
-    if unknown := [token for token in ids if not 0 <= token < weight.shape[0]]:
+        return None
+    return None if weight is None else weight.shape[0]
+
+
+def _check_known(model: Model, network: PreTrainedModel, ids: Sequence[int]) -> None:
+    """Refuse a token for which this part of the model has no embedding: its tokenizer then belongs to another model."""
+    known = _known(network)
+    if known is not None and (unknown := [token for token in ids if not 0 <= token < known]):
         raise InputError(
-            f"{model.name} has embeddings for the tokens 0 to {weight.shape[0] - 1:,}, and this text has token "
+            f"{model.name} has embeddings for the tokens 0 to {known - 1:,}, and this text has token "
             f"{unknown[0]:,}: its tokenizer or its start token belongs to another model. Put the files of one model into "
             f"its folder, or choose another model.",
             field="model",
         )
 
 
-def _from_ids(
-    model: Model, input_ids: Sequence[int] | NDArray[np.integer], limit: int | None, truncate: bool
-) -> dict[str, torch.Tensor]:
+def _from_ids(model: Model, input_ids: TokenNumbers, limit: int | None, truncate: bool) -> dict[str, torch.Tensor]:
     ids = torch.as_tensor(input_ids).reshape(1, -1)
     size = model.network.get_input_embeddings().get_parameter("weight").shape[0]
     if ids.numel() == 0 or ids.is_floating_point() or int(ids.min()) < 0 or int(ids.max()) >= size:

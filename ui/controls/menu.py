@@ -23,6 +23,7 @@ def menu(
     label_visibility: Visibility = "visible",
     width: int | Literal["stretch", "content"] | None = None,
     on_change: Callable[[], None] | None = None,
+    help: str | None = None,
 ) -> Word:
     """The chosen one of `choices`: word in the address -> words on the page.
 
@@ -31,7 +32,7 @@ def menu(
     opening = next(iter(choices)) if opening is None else opening
     value = links.chosen(key, choices, opening=opening, what=label)
     options = {"key": key, "format_func": choices.__getitem__, "persist_state": "session", "on_change": on_change}
-    options |= {"label_visibility": label_visibility} | ({} if width is None else {"width": width})
+    options |= {"label_visibility": label_visibility, "help": help} | ({} if width is None else {"width": width})
     if look == "box":
         st.selectbox(label, list(choices), **options)
     elif look == "buttons":

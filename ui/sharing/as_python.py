@@ -132,7 +132,12 @@ def _capture(text: stores.TextRequest, words: str, name: str = "passed", model: 
 def _beside(text: stores.TextRequest) -> Mapping[str, object]:
     """What is read besides the text, and how much of it."""
     cut = {} if text.keep is None else {"max_tokens": text.keep, "truncate": True}
-    return {"pair": text.pair, "target": text.target} | cut
+    return {"pair": text.pair, "target": _target(text)} | cut
+
+
+def _target(text: stores.TextRequest) -> str | tuple[int, ...] | None:
+    """What the decoder was given; what it wrote by itself as token numbers."""
+    return stores.target_of(text) or None
 
 
 def _kind(of: stores.HeadRequest | stores.KindRequest) -> str | None:
@@ -356,7 +361,7 @@ def _patched(shown: pages.Shown, of: stores.HeadRequest) -> list[str] | None:
     if asked is None or asked.of.text.keep is not None:
         return None
     text = asked.of.text
-    more = {"target": text.target, "kind": _kind(asked.of), "through": asked.through}
+    more = {"target": _target(text), "kind": _kind(asked.of), "through": asked.through}
     call = _call("patch_effects", "model", repr(text.text), repr(asked.source), **more)
     return [_model(text.model), f"moved = {call}", _call("heads_figure", "moved", "'moved'", head=(of.layer, of.head))]
 

@@ -11,6 +11,7 @@ from core.attention.matrix_files import MAX_SCORES
 from core.exporting.exhibit import ENDING, Drawing, Exhibit, Upload, write
 from core.exporting.kept_heads import KeptHead
 from ui import links, state, stores
+from ui.controls.target import in_address
 from ui.sharing.pictures import offered
 from ui.sharing.provenance import about, file_name
 from ui.shown import Shown
@@ -65,6 +66,7 @@ def full_address(shown: Shown) -> dict[str, tuple[str, ...]]:
         said |= {state.TEXT: (text.text,), state.MODEL: (text.model.name,), state.KIND: (of.kind,)}
         said |= {state.DTYPE: (text.model.dtype,), state.DEVICE: (text.model.device,)}
         said |= {state.LAYER: (str(of.layer),), state.HEAD: (str(of.head),)}
+        said |= {name: (words,) for name, words in in_address(text.target).items()}
     return said
 
 

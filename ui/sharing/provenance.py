@@ -33,10 +33,21 @@ def _of_model(of: stores.HeadRequest) -> dict[str, str]:
     found |= _place(of.kind, of.layer, of.head)
     found |= {"text": text.text} if text.image is None else {"image": "as uploaded"}
     found |= {"second text": text.pair} if text.pair else {}
-    found |= {"written by the decoder": text.target} if text.target else {}
+    found |= _written(text)
     found |= {"cut to": f"{text.keep} tokens"} if text.keep is not None else {}
     found |= {"changes": "; ".join(lines_of(text.edits))} if text.edits else {}
     return found
+
+
+def _written(text: stores.TextRequest) -> dict[str, str]:
+    """What the decoder was given, and how."""
+    if not (target := stores.target_of(text)):
+        return {}
+    found = {"written by the decoder": target if isinstance(target, str) else stores.model(text.model).text_of(target)}
+    if isinstance(target, str):
+        return found
+    how = "generated, the most probable token again and again" if text.target != target else "given as token numbers"
+    return found | {"its tokens": f"{', '.join(map(str, target))} ({how})"}
 
 
 def _place(kind: str, layer: int, head: int) -> dict[str, str]:
@@ -53,7 +64,7 @@ def lines(about: About) -> list[str]:
     said += [
         f"{name[:1].upper()}{name[1:]}: {text}"
         for name, text in about.items()
-        if name.rpartition(", ")[2] in ("text", "second text", "changes")
+        if name.rpartition(", ")[2] in ("text", "second text", "written by the decoder", "changes")
     ]
     return said
 

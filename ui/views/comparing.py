@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from streamlit.delta_generator import DeltaGenerator
 from streamlit.errors import StreamlitAPIException
 
-from core import Capture, InputError
+from core import Capture, InputError, Model
 from core.attention.ledger import Part as Numbers
 from core.attention.ledger import strongest_in, strongest_of
 from core.attention.pooling import Pooled
@@ -129,7 +129,7 @@ def _other_model(real: RealHead, problem: DeltaGenerator) -> RealHead | None:
         real.request,
         model=chosen,
         pair=real.request.pair if model.takes_pairs else None,
-        target=real.request.target if model.is_encoder_decoder else None,
+        target=_target_for(model, real.request.target),
     )
     with problem:
         passed = run_pass(request, model, None, False)
@@ -138,6 +138,13 @@ def _other_model(real: RealHead, problem: DeltaGenerator) -> RealHead | None:
     capture = passed[1]
     kind = real.kind if real.kind in capture.kinds else capture.kinds[0]
     return _pick_head(RealHead(*passed, kind, 0, 0), opening_head(name))
+
+
+def _target_for(model: Model, target: stores.Target) -> stores.Target:
+    """For another model: numbers are tokens of the one that they were given for, so it writes for itself where it can."""
+    if not model.is_encoder_decoder or isinstance(target, str):
+        return target if model.is_encoder_decoder else None
+    return stores.Generated() if model.has_language_model_head else None
 
 
 def _pick_head(real: RealHead, opening: tuple[int, int]) -> RealHead:

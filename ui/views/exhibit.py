@@ -11,6 +11,7 @@ from core.exporting.exhibit import ENDING, Exhibit, read
 from core.exporting.kept_heads import KeptHead, Origin
 from core.figures.labels import visible
 from ui import lessons, shown, state, stores
+from ui.controls.target import from_address
 from ui.markdown import plain, show_error
 from ui.progress import following, in_turn
 from ui.views.certificate import show_certificate
@@ -31,6 +32,8 @@ _HELD = (
     state.TEXT,
     state.PAIR,
     state.TARGET,
+    state.TARGET_AS,
+    state.TARGET_IDS,
     state.MODEL,
     state.TRUNCATE,
 )
@@ -159,7 +162,7 @@ def _live(exhibit: Exhibit, kept: KeptHead, origin: Origin) -> KeptHead | None:
         chosen,
         "" if image is not None else said(state.TEXT) or "",
         said(state.PAIR) if model.takes_pairs else None,
-        said(state.TARGET) if model.is_encoder_decoder else None,
+        from_address(said) if model.is_encoder_decoder else None,
         keep=len(kept.key_tokens) if said(state.TRUNCATE) else None,
         image=None if image is None else image.data,
     )

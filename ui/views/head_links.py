@@ -11,6 +11,7 @@ import streamlit as st
 from streamlit.errors import StreamlitPageNotFoundError
 
 from ui import state, stores
+from ui.controls.target import in_address
 from ui.controls.what_if import Change
 from ui.views.scene import RealHead
 
@@ -62,7 +63,7 @@ def _there(head: stores.HeadRequest, cell: tuple[int, int] | None) -> dict[str, 
     said |= {state.MODEL: text.model.name, state.DTYPE: text.model.dtype, state.DEVICE: text.model.device}
     said |= {state.KIND: head.kind}
     said |= {state.LAYER: str(head.layer), state.HEAD: str(head.head)}
-    said |= {key: words for key, words in ((state.PAIR, text.pair), (state.TARGET, text.target)) if words}
+    said |= in_address(text.target) | ({state.PAIR: text.pair} if text.pair else {})
     said |= {state.TRUNCATE: "true"} if text.keep is not None else {}
     # Not under the names of their fields: what a session holds in these, even nothing, Streamlit prefers to a link within the
     # app. All else that is named here the session holds anyway, or no field is bound to it.

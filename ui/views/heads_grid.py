@@ -17,7 +17,7 @@ from core.figures.labels import visible
 from core.heads.metrics import METRICS, Metric, in_words, most_telling, nameable_keys
 from core.heads.patterns import blocks, columns, diagonal, pairs, read_keys, read_pairs
 from core.heads.probing import SCORES
-from core.heads.quantities import Taken
+from core.heads.quantities import Taken, text_of
 from ui import presenting, shown, state, stores
 from ui.components.arrows import arrow_keys
 from ui.controls.heads_by import ByMetric, ByPattern, heads_by
@@ -66,7 +66,7 @@ def show_grid(request: stores.KindRequest, taken: Taken, chosen: tuple[int, int]
         with st.container(horizontal=True, vertical_alignment="bottom"):
             st.subheader("All heads by", anchor=False, width="content")
         wanted = heads_by(
-            _offered(taken, measured),
+            _offered(request, taken, measured),
             most_telling(measured, known_probe(request)),
             patterns=taken.model.captures,  # a match is corrected for chance, which depends on the mask
             probes=_can_be_probed(request, taken),
@@ -113,11 +113,13 @@ def show_grid(request: stores.KindRequest, taken: Taken, chosen: tuple[int, int]
         _show_list(request, taken, ranking, measured, left_out)
 
 
-def _offered(taken: Taken, measured: pd.DataFrame) -> dict[str, Metric]:
-    """The metrics that mean something for such a model, by name: whatever the text is, where it reads texts."""
+def _offered(request: stores.KindRequest, taken: Taken, measured: pd.DataFrame) -> dict[str, Metric]:
+    """The metrics that mean something for such heads, by name: whatever the text is, where texts are read."""
     if taken.model.reads_images:  # which have no words
         return {metric.name: metric for metric in METRICS if np.isfinite(measured[metric.name]).any()}
-    return {metric.name: metric for metric in METRICS if taken.model.captures or "mask" not in metric.needs}
+    there = text_of(taken, request.kind).offers
+    missing = {need for need in ("one text", "mask") if need not in there}
+    return {metric.name: metric for metric in METRICS if missing.isdisjoint(metric.needs)}
 
 
 def _can_be_probed(request: stores.KindRequest, taken: Taken) -> bool:

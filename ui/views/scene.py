@@ -24,13 +24,16 @@ from ui.allowed import model_help, offered, places_of
 from ui.controls.menu import menu
 from ui.controls.own_matrices import own_matrices
 from ui.controls.precision import choose_precision, show_size
+from ui.controls.target import choose_target
 from ui.controls.what_if import Change
-from ui.markdown import plain, show_error
+from ui.markdown import plain, quoted, show_error
 from ui.progress import following, in_turn, run
 from ui.views.weights_only import show_weights
 
 SENTENCE = "The animal didn't cross the street because it was too tired."
+OPENING_TEXTS = {"written-dates": "the 3rd of march 1987"}  # of models that were trained for texts of another kind
 Read = TypeVar("Read")
+WRITTEN = 120  # letters of what a model has written
 NAMED = 3  # layers without attention that are named; the others are counted
 
 
@@ -153,9 +156,10 @@ def choose_text(
         if model is not None and model.reads_images:
             request = _image(chosen)
         else:
-            text = st.text_area("Text", SENTENCE, key=state.TEXT, bind="query-params", height=68)
-            pair, target = _second_text(model) if more and model is not None and model.captures else (None, None)
-            request = stores.TextRequest(chosen, text, pair, target)
+            text = _text_field(chosen.name)
+            request = stores.TextRequest(chosen, text)
+            if more and model is not None and model.captures:
+                request = _with_second_text(request, model, problem)
     if model is None or request is None:
         return None
     beside = {"model": model_place, "text": problem, "image": problem}
@@ -170,6 +174,14 @@ def choose_text(
         if more:
             _name_missing(chosen)
     return None if passed is None else (*passed, places)
+
+
+def _text_field(model: str) -> str:
+    """The text; while nobody has touched it, what is told of a model in its own kind of text."""
+    opening = OPENING_TEXTS.get(model, SENTENCE)
+    if st.session_state.get(state.TEXT) in {SENTENCE, *OPENING_TEXTS.values()} - {opening}:
+        st.session_state[state.TEXT] = opening
+    return st.text_area("Text", opening, key=state.TEXT, bind="query-params", height=68)
 
 
 def _name_missing(chosen: stores.ModelChoice) -> None:
@@ -196,14 +208,22 @@ def _keep_image() -> None:
     st.session_state[state.SHOWN_IMAGE] = None if file is None else (file.name, file.getvalue())
 
 
-def _second_text(model: Model) -> tuple[str | None, str | None]:
-    """The second field that the model has a use for: a text to pair with, or what its decoder has written so far."""
-    pair = target = None
+def _with_second_text(request: stores.TextRequest, model: Model, problem: DeltaGenerator) -> stores.TextRequest | None:
+    """With what the second field holds that the model has a use for: a text to pair with, or what its decoder has written.
+
+    None after saying what is wrong with it.
+    """
     if model.takes_pairs:
         pair = st.text_input("Second text (optional)", key=state.PAIR, bind="query-params", width=170)
-    if model.is_encoder_decoder:
-        target = st.text_input("What the decoder has written (optional)", key=state.TARGET, bind="query-params")
-    return pair or None, target or None
+        return replace(request, pair=pair or None)
+    if not model.is_encoder_decoder:
+        return request
+    try:
+        return replace(request, target=choose_target(model))
+    except InputError as error:
+        with problem:
+            show_error(error)
+        return None
 
 
 def _read(request: stores.TextRequest, read: Callable[[stores.TextRequest], Read], places: dict) -> Read | None:
@@ -236,6 +256,7 @@ def run_pass(
     if request in stores.passes:
         st.empty()  # as much room as its progress had, or the page would jump at the next click
         known = stores.captured(request)
+        _say_written(request, model)
         for ids, field in ((known.input_ids, "text"), (known.target_ids, "target")):
             if max_tokens is not None and len(ids) > max_tokens:
                 raise TooLongError(len(ids), max_tokens, field)
@@ -245,6 +266,8 @@ def run_pass(
     if request.image is not None:  # always the same size, and few patches: nothing to announce
         what = "Reading the image"
     else:
+        if not _is_written(request, model, max_tokens):
+            return None
         tokens, written = _count(request, model, max_tokens)
         what = f"Reading {tokens:,} tokens"
         announce = partial(stores.announced, request.model, tokens, target_tokens=written, measuring=measuring)
@@ -257,7 +280,36 @@ def run_pass(
         announce=announce,
         needs=needs,
     )
-    return None if capture is None else (request, capture)
+    if capture is None:
+        return None
+    _say_written(request, model)
+    return request, capture
+
+
+def _is_written(request: stores.TextRequest, model: Model, max_tokens: int | None) -> bool:
+    """Have the model write a target that it is to generate; False while that is not wanted."""
+    if not isinstance(request.target, stores.Generated) or stores.writing(request) in stores.written:
+        return True
+    tokens, _ = _count(replace(request, target=None), model, max_tokens)
+    found = run(
+        lambda on_progress: stores.generated(request, on_progress),
+        ("generated", stores.writing(request)),
+        "Writing",
+        request.target.most,
+        unit="token",
+        needs=stores.needed_bytes(request.model, tokens, request.target.most),
+    )
+    return found is not None
+
+
+def _say_written(request: stores.TextRequest, model: Model) -> None:
+    """What a decoder has written by itself."""
+    if isinstance(request.target, stores.Generated):
+        written = stores.generated(request)
+        text = model.text_of(written.ids)
+        shown_of_it = quoted(text if len(text) <= WRITTEN else f"{text[:WRITTEN]}…") if written.ids else "nothing"
+        ended = "" if written.has_ended else f" It was not gone on with after {len(written.ids)} tokens."
+        st.caption(f"The model writes {shown_of_it}.{ended}")
 
 
 def _exposed(request: stores.TextRequest) -> tuple[stores.TextRequest, WeightsOnly]:
@@ -276,9 +328,10 @@ def _show_exposed(_: stores.TextRequest, weights: WeightsOnly, places: list) -> 
 def _count(request: stores.TextRequest, model: Model, max_tokens: int | None) -> tuple[int, int]:
     """How many tokens the model will read, and how many its decoder has written. Raises TooLongError if they are too many."""
     limit, cut = stores.longest_text(request.keep or max_tokens), request.keep is not None
-    stores.check_characters(request.text, request.pair, request.target)
+    target = request.target if isinstance(request.target, str) else None
+    stores.check_characters(request.text, request.pair, target)
     inputs = text_inputs(model, request.text, pair=request.pair, max_tokens=limit, truncate=cut)
-    written = len(target_ids(model, request.target, limit, cut)) if model.is_encoder_decoder else 1
+    written = len(target_ids(model, stores.target_of(request), limit, cut)) if model.is_encoder_decoder else 1
     return inputs["input_ids"].shape[1], written
 
 

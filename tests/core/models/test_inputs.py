@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from transformers import BertConfig, BertModel
 
 from core import capture, load_model
 from core.capturing.weights_only import attention_weights
 from core.errors import InputError
-from core.models.inputs import image_size
+from core.models.inputs import TooLongError, image_size, read_token_numbers
 from tests.core.tiny_models import WEIGHTS_ONLY, number_words, tiny
 
 
@@ -61,3 +62,58 @@ def test_a_pair_is_refused_where_the_model_cannot_tell_two_texts_apart(minilm) -
     assert capture(model, "The cat sat").layers() == 1
     with pytest.raises(InputError, match="takes one text, not a pair"):
         capture(model, "The cat sat", pair="and the dog ran")
+
+
+# --- what the decoder has written
+
+
+@pytest.fixture(scope="module")
+def bart():
+    tokenizer = number_words()
+    tokenizer.unk_token = "0"
+    return load_model(tiny("BART"), tokenizer=tokenizer)
+
+
+def test_token_numbers_are_what_follows_the_start_token(bart) -> None:
+    """Also where they begin with it themselves; as a text they are the same pass."""
+    start = bart.network.config.decoder_start_token_id
+    by_text = capture(bart, "5 6 7", target="9 30 9")
+    for numbers in ((9, 30, 9), [9, 30, 9], np.array([9, 30, 9], dtype=np.int32)):
+        taken = capture(bart, "5 6 7", target=numbers)
+        assert taken.target_ids == by_text.target_ids == (start, 9, 30, 9)
+        np.testing.assert_array_equal(taken.logits, by_text.logits)
+    assert capture(bart, "5", target=(start, 9)).target_ids == (start, start, 9)
+    for nothing in (None, "", (), np.array([], dtype=np.int64)):
+        assert capture(bart, "5", target=nothing).target_ids == (start,)
+
+
+@pytest.mark.parametrize("target", [(5, 64), (-1,), (5.0, 6.0), ((5, 6),), (True,), ("5",)])
+def test_a_target_of_numbers_that_are_no_tokens_is_refused(bart, target) -> None:
+    with pytest.raises(InputError, match="whole numbers from 0 to 63, in one row") as caught:
+        capture(bart, "5 6", target=target)
+    assert caught.value.field == "target"
+
+
+def test_what_a_tokenizer_does_not_know_of_a_target_is_named(bart) -> None:
+    with pytest.raises(InputError, match=r"no token for “cat”, “é”\. Write the target without") as caught:
+        capture(bart, "5 6", target="5 cat é 0 cat")  # 0 is what it calls an unknown token itself
+    assert caught.value.field == "target"
+    with pytest.raises(InputError, match="“a”, “b”, “c”, “d”, “e” and 2 more"):
+        capture(bart, "5 6", target="a b c d e f g")
+
+
+def test_a_target_that_is_too_long_is_refused_or_cut(bart) -> None:
+    for target in ("9 " * 64, (9,) * 64):
+        with pytest.raises(TooLongError) as caught:
+            capture(bart, "5 6", target=target)
+        assert (caught.value.field, caught.value.count, caught.value.limit) == ("target", 65, 64)
+        assert len(capture(bart, "5 6", target=target, truncate=True).target_ids) == 64
+
+
+def test_token_numbers_are_read_from_a_text() -> None:
+    assert read_token_numbers(" 5, 17\n8 ") == (5, 17, 8)
+    assert read_token_numbers(" , ") == ()
+    for wrong in ("5 x", "-1", "1.5", "²", "9" * 10):
+        with pytest.raises(InputError, match="is no token number") as caught:
+            read_token_numbers(wrong)
+        assert caught.value.field == "target"

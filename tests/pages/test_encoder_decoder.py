@@ -1,0 +1,133 @@
+"""Encoder-decoders on the pages: every kind of attention, and what the decoder has written, given in each way."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import numpy as np
+import pytest
+import torch
+from streamlit.testing.v1 import AppTest
+
+from core import load_model
+from tests.core.tiny_models import eager, number_words, tiny
+from tests.source_files import ROOT
+from ui import state
+
+READ = "5 17 8 5 17 8 9 41"
+ALONE, END = (48, 48), 43  # what the tiny T5 writes by itself after this, and the token with which it then ends
+KINDS = {"encoder": "encoder_attentions", "decoder": "decoder_attentions", "cross": "cross_attentions"}
+PAGES = {"step_by_step": "As it is", "heads": "head"}
+
+
+@pytest.fixture(scope="module")
+def t5(tmp_path_factory) -> str:
+    folder = tmp_path_factory.mktemp("t5")
+    network = tiny("T5")
+    network.generation_config.eos_token_id = END
+    network.save_pretrained(folder)
+    tokenizer = number_words()
+    tokenizer.unk_token = "0"
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+def opened(page: str, model: str, **said: object) -> AppTest:
+    app = AppTest.from_file(str(ROOT / "ui/shell.py"), default_timeout=60)
+    app.switch_page(f"../pages/{page}.py")
+    # The version tells a link of today's from one to what the page Heads was once.
+    for key, value in ({state.MODEL: model, state.TEXT: READ, state.VERSION: 2} | said).items():
+        app.query_params[key] = str(value)
+    return ran(app)
+
+
+def ran(app: AppTest) -> AppTest:
+    app.run()
+    assert not app.exception, [error.value for error in app.exception]
+    return app
+
+
+def words(elements) -> str:
+    return "\n".join(element.value for element in elements).replace("\\", "")
+
+
+def drawn(app: AppTest, picture: str) -> np.ndarray | None:
+    """The numbers of a heatmap; None where there is none."""
+    charts = [chart for chart in app.get("plotly_chart") if chart.proto.id.endswith(state.picture(picture))]
+    if not charts:
+        return None
+    (numbers,) = [part["z"] for part in json.loads(charts[0].proto.spec)["data"] if part["type"] == "heatmap"][:1]
+    if isinstance(numbers, list):
+        return np.array(numbers, dtype=float)
+    flat = np.frombuffer(base64.b64decode(numbers["bdata"]), dtype="<" + numbers["dtype"])
+    return flat.reshape([int(size) for size in numbers["shape"].split(",")])
+
+
+def eager_weights(model: str, kind: str, written: tuple[int, ...], layer: int, head: int) -> np.ndarray:
+    """Computed by transformers alone."""
+    loaded = load_model(model)
+    target = torch.tensor([[0, *written]])  # after T5's start token
+    ids = loaded.tokenizer(READ, return_tensors="pt")["input_ids"]
+    found = eager(loaded.network, input_ids=ids, decoder_input_ids=target)
+    return found[KINDS[kind]][layer][0, head].numpy()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("page", PAGES)
+def test_every_kind_of_attention_over_what_the_model_writes(t5, page, kind) -> None:
+    app = opened(page, t5, kind=kind, layer=1, head=2)
+    expected = eager_weights(t5, kind, ALONE, 1, 2)
+    shown = drawn(app, PAGES[page])
+    np.testing.assert_allclose(np.nan_to_num(shown), expected, atol=2e-5)
+    assert "Agrees with the model" in words(app.markdown)
+    assert "The model writes “48 48”." in words(app.caption)
+    assert not app.error
+
+
+@pytest.mark.parametrize(
+    ("said", "written"),
+    [
+        ({state.TARGET: "9 31"}, (9, 31)),  # as older links say it
+        ({state.TARGET_AS: "text", state.TARGET: "9 31"}, (9, 31)),
+        ({state.TARGET_AS: "text"}, ()),
+        ({state.TARGET_AS: "numbers", state.TARGET_IDS: "0, 9 31"}, (0, 9, 31)),
+        ({state.TARGET_AS: "generated", state.TARGET: "9 31"}, ALONE),
+    ],
+)
+def test_the_address_says_how_the_target_is_given(t5, said, written) -> None:
+    app = opened("heads", t5, kind="cross", **said)
+    np.testing.assert_allclose(drawn(app, "head"), eager_weights(t5, "cross", written, 0, 0), atol=2e-5)
+    assert ("The model writes" in words(app.caption)) == (written == ALONE)
+    assert not app.warning
+
+
+@pytest.mark.parametrize(
+    ("said", "wrong"),
+    [
+        ({state.TARGET_AS: "text", state.TARGET: "9 cat"}, "has no token for “cat”"),
+        ({state.TARGET_AS: "numbers", state.TARGET_IDS: "9, x"}, "“x” is no token number"),
+        ({state.TARGET_AS: "numbers", state.TARGET_IDS: "64"}, "whole numbers from 0 to 63"),
+    ],
+)
+def test_a_target_that_cannot_be_read_is_said_to_be_wrong(t5, said, wrong) -> None:
+    app = opened("heads", t5, **said)
+    assert wrong in words(app.error)
+    assert drawn(app, "head") is None
+    field = next(one for one in app.text_input if one.key in (state.TARGET, state.TARGET_IDS))
+    assert field.value == said.get(state.TARGET, said.get(state.TARGET_IDS))  # what was typed is kept
+
+
+def test_a_blank_text_is_refused_before_anything_is_written(t5) -> None:
+    assert "The text is blank" in words(opened("heads", t5, **{state.TEXT: " "}).error)
+
+
+def test_metrics_that_compare_positions_are_offered_within_one_text_alone(t5) -> None:
+    within = {"Itself", "Previous token", "Next token", "Duplicate token", "Induction", "Mean distance", "Near tokens"}
+    offered = {
+        kind: set(next(box for box in opened("heads", t5, kind=kind).selectbox if box.key == state.METRIC).options)
+        for kind in KINDS
+    }
+    assert within <= offered["encoder"] & offered["decoder"]
+    assert not within & offered["cross"]
+    assert {"Entropy", "First token", "Largest weight"} <= offered["cross"]
