@@ -14,7 +14,7 @@ from ui import lessons, links, presenting, shown, state, stores, visitors  # noq
 from ui.components.cells import read_cells  # noqa: E402
 from ui.components.stage import stage_keys  # noqa: E402
 from ui.sharing.dialog import open_dialog  # noqa: E402
-from ui.views import talking  # noqa: E402
+from ui.views import scene, talking  # noqa: E402
 from ui.views.actions import IN_A_FRAME, STYLE, show_actions  # noqa: E402
 
 embedded = bool(st.context.is_embedded)  # ?embed=true: in a frame on somebody else's page
@@ -48,7 +48,7 @@ page = st.navigation({"": [*PAGES[: -len(LEARN)], OLD_ATLAS], "Learn": LEARN}, p
 if (page == GALLERY and links.are_of_old_start()) or (page == HEADS and links.are_of_old_heads()):
     st.switch_page(STEPS, query_params=links.here())
 links.read(page.url_path)
-state.carry_over(page, goes_back=links.is_going_back())
+state.carry_over(page, goes_back=links.is_going_back(), instead=scene.WRITERS if page == GENERATION else {})
 on_page = shown.begin(page.title, page.url_path)
 is_for_the_desk = page in (GALLERY, TALK, EXHIBIT)
 stage = None if is_for_the_desk else presenting.begin()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 
 import streamlit as st
@@ -213,8 +214,10 @@ WHOLE_NUMBERS = (
 )
 
 
-def carry_over(page: st.Page, *, goes_back: bool) -> None:
+def carry_over(page: st.Page, *, goes_back: bool, instead: Mapping[str, str]) -> None:
     """Take what pages share along to the next page, and write it into its address. Who goes back finds what was there.
+
+    instead  the models that the page has no use for, and those that it opens in their place
 
     Streamlit does so with what somebody has chosen in a bound widget, but not with what a link had chosen there.
     """
@@ -225,6 +228,8 @@ def carry_over(page: st.Page, *, goes_back: bool) -> None:
     if page.url_path == START:
         return  # it has no fields
     carried = {key: str(st.session_state[key]) for key in SHARED if st.session_state.get(key) not in (None, "")}
+    if carried.get(MODEL) in instead:
+        carried = {MODEL: instead[carried[MODEL]]} | {key: carried[key] for key in (TEXT,) if key in carried}
     if carried:
         # Streamlit refuses where these widgets are bound already, and then it writes the address by itself.
         with suppress(StreamlitAPIException):

@@ -50,12 +50,11 @@ def of_view(viewed: Viewed) -> Numbers:
     return Numbers(rows * columns, make, told)
 
 
-def of_weights(trace: AttentionTrace, queries: Sequence[str], keys: Sequence[str], first: int) -> Numbers:
-    """The weights of some rows of a head, the first of which is the query `first`."""
+def of_weights(trace: AttentionTrace, rows: Side, columns: Side) -> Numbers:
+    """The weights of some rows of a head."""
 
     def make() -> tuple[Table, ...]:
-        sides = (Side("query", tuple(queries), start=first), Side("key", tuple(keys)))
-        return (table_of("weights", "Weights", np.where(trace.mask, trace.weights, np.nan), *sides),)
+        return (table_of("weights", "Weights", np.where(trace.mask, trace.weights, np.nan), rows, columns),)
 
     return Numbers(trace.weights.size, make, {"stage": "weights"})
 

@@ -79,17 +79,22 @@ class Scene:
 # cross-attention looks most at the characters that a digit comes from.
 OPENING_HEADS = {"all-MiniLM-L6-v2": (5, 11), "SmolLM2-135M-Instruct": (13, 8), "written-dates": (0, 0)}
 
+# Models that read and write nothing, and those that open in their place where something is to be written.
+WRITERS = {"all-MiniLM-L6-v2": "SmolLM2-135M-Instruct"}
+
 
 def opening_head(name: str) -> tuple[int, int]:
     return OPENING_HEADS.get(name, (0, 0))
 
 
-def model_picker() -> tuple[stores.ModelChoice, DeltaGenerator]:
-    """The chosen model, and the place where its size is said."""
+def model_picker(*, writes: bool = False) -> tuple[stores.ModelChoice, DeltaGenerator]:
+    """The chosen model, and the place where its size is said. writes: it opens with one that writes."""
+    opening = WRITERS.get(offered()[0], offered()[0]) if writes else offered()[0]
     with st.container(horizontal=True, vertical_alignment="bottom", gap="xsmall"):
         name = st.selectbox(
             "Model",
             offered(),
+            index=offered().index(opening),
             key=state.MODEL,
             bind="query-params",
             accept_new_options=True,
@@ -138,10 +143,11 @@ class Asked:
     places: list[DeltaGenerator]
 
 
-def choose_request(*, more: bool = False) -> Asked | None:
+def choose_request(*, more: bool = False, writes: bool = False) -> Asked | None:
     """The model and what it is to read; None after saying what is wrong.
 
     more: also ask for the second text that some models read
+    writes: while nobody has chosen, open with a model that writes
     """
     progress = st.empty()  # above the text, which on a phone fills most of the first screen
     words, which = st.columns(2)
@@ -152,7 +158,7 @@ def choose_request(*, more: bool = False) -> Asked | None:
         model_place = st.container(width="stretch")
         places = [st.container(width=92), st.container(width=92)]
     with model_place:
-        chosen, size_place = model_picker()
+        chosen, size_place = model_picker(writes=writes)
     model = read_model(chosen, progress, model_place)
     if model is not None:
         show_size(size_place, model)
