@@ -395,7 +395,8 @@ def _fitting(room: float, count: int, columns: Axis, size: int, *, max_labels: i
     elif angle := _angle(count, columns):
         needed = size / math.sin(math.radians(abs(angle)))
     else:
-        needed = (SINGLE + 0.5) * size * LETTER
+        single = [width for width in map(_width, _texts(count, columns)) if width <= SINGLE]
+        needed = (max(single) + 0.5) * size * LETTER
     return max(1, min(max_labels, int(room / needed)))
 
 
