@@ -12,6 +12,8 @@ from .capturing.capture import Capture as Capture
 from .capturing.capture import capture as capture
 from .capturing.edits import Edits as Edits
 from .capturing.edits import Place as Place
+from .capturing.generating import Generation as Generation
+from .capturing.generating import generate as generate
 from .capturing.layers import layer_labels as layer_labels
 from .capturing.layers import missing_layers as missing_layers
 from .capturing.weights_only import WeightsOnly as WeightsOnly

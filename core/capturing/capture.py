@@ -258,8 +258,8 @@ def capture(
         inputs = all_inputs(
             model, text, pair=pair, target=target, input_ids=input_ids, max_tokens=max_tokens, truncate=truncate
         )
-    if edits is not None and edits.patch_heads and "input_ids" in inputs:
-        _refuse_other_length(model, edits.patch_from, inputs["input_ids"][0].tolist())
+    if edits is not None and "input_ids" in inputs:
+        require_patch_length(model, edits, inputs["input_ids"][0].tolist())
     return read(model, inputs, edits, on_progress)
 
 
@@ -311,8 +311,7 @@ def edited_pass(
 
 def check_edits(capture: Capture, edits: Edits) -> None:
     """Raises InputError, as `capture` does, for edits that cannot be made in such a pass. No pass is run."""
-    if edits.patch_heads:
-        _refuse_other_length(capture.model, edits.patch_from, capture.input_ids)
+    require_patch_length(capture.model, edits, capture.input_ids)
     inputs = {"input_ids": torch.tensor([capture.input_ids])} if capture.input_ids else {}
     replaced_tokens(capture.model, inputs, dict(edits.replace_tokens))
     if edits.mean_heads:
@@ -330,9 +329,11 @@ def _outputs(capture: Capture) -> Callable[[Kind, int], torch.Tensor]:
     return lambda kind, layer: capture.layer_call(layer, kind).output[0]
 
 
-def _refuse_other_length(model: Model, text: str | None, ids: Sequence[int]) -> None:
-    other = _other_inputs(model, text, "patch_from")["input_ids"][0].tolist()
-    require_same_length(model, ids, other, field="patch_from")
+def require_patch_length(model: Model, edits: Edits, ids: Sequence[int]) -> None:
+    """Raises InputError (field "patch_from") where heads are to be patched from a text of another length."""
+    if edits.patch_heads:
+        other = _other_inputs(model, edits.patch_from, "patch_from")["input_ids"][0].tolist()
+        require_same_length(model, ids, other, field="patch_from")
 
 
 def _other_pass(model: Model, text: str | None, field: str, inputs: dict[str, torch.Tensor]) -> Capture:

@@ -76,8 +76,9 @@ class _Attention:
 
     @property
     def pairs(self) -> int:
-        # torch's fused kernel leaves out the blocks of keys that no query of a block may attend to.
-        return self.queries * (self.keys + 1) // 2 if self.causal else self.queries * self.keys
+        # torch's fused kernel leaves out the blocks of keys that no query of a block may attend to. The last query sees all.
+        forbidden = self.queries * (self.queries - 1) // 2 if self.causal else 0
+        return self.queries * self.keys - forbidden
 
 
 def estimate(model: Model, tokens: int, speeds: Speeds, *, measuring: bool = False, target_tokens: int = 1) -> Estimate:
@@ -169,8 +170,11 @@ class _TimeIsUp(Exception):
     pass
 
 
-def operations(model: Model, tokens: int, *, target_tokens: int = 1) -> tuple[int, int]:
-    """Additions and multiplications of one pass: (those with parameters, those between tokens).
+def operations(model: Model, tokens: int, *, target_tokens: int = 1, cached: int = 0) -> tuple[int, int]:
+    """Additions and multiplications of one pass: (those with parameters, those between tokens), as many of one as of the other.
+
+    cached  how many tokens of the growing text have their keys and values in a cache, and with them the text that an encoder
+            has read; the others are computed
 
     2 for each parameter and token it is applied to, tables of embeddings left out and the prediction of the next token
     counted once; 4 × d_head for each pair of a query and a key in each head, half of all pairs if attention is causal.
@@ -179,7 +183,7 @@ def operations(model: Model, tokens: int, *, target_tokens: int = 1) -> tuple[in
     """
     network = model.network
     applied = {
-        id(parameter): parameter.numel() * _rows(model, name, tokens, target_tokens)
+        id(parameter): parameter.numel() * _rows(model, name, tokens, target_tokens, cached)
         for name, parameter in network.named_parameters()
     }
     for module in network.modules():
@@ -187,9 +191,11 @@ def operations(model: Model, tokens: int, *, target_tokens: int = 1) -> tuple[in
             applied.pop(id(module.weight), None)
     predicting = network.get_output_embeddings() if model.has_language_model_head else None
     if predicting is not None:
-        applied[id(predicting)] = predicting.weight.numel() * _predictions(model, tokens, target_tokens)
+        applied[id(predicting)] = predicting.weight.numel() * _predictions(
+            model, tokens - cached, target_tokens - cached
+        )
         applied.pop(id(predicting.weight), None)
-    return 2 * sum(applied.values()), 4 * _head_size(model) * _pairs(model, tokens, target_tokens)
+    return 2 * sum(applied.values()), 4 * _head_size(model) * _pairs(model, tokens, target_tokens, cached)
 
 
 def kept_bytes(model: Model, tokens: int, *, target_tokens: int = 1) -> int:
@@ -234,24 +240,25 @@ def in_words(estimate: Estimate) -> str:
 # --- the parts of a model
 
 
-def _layers(model: Model, tokens: int, target_tokens: int) -> Iterator[_Attention]:
+def _layers(model: Model, tokens: int, target_tokens: int, cached: int = 0) -> Iterator[_Attention]:
     config = model.network.config.get_text_config()
     both_ways = _reads_both_ways(model)
     # A window is a mask, and with a mask torch's kernel goes through all pairs.
     causal = not both_ways and not _is_windowed(model, tokens)
+    read = tokens - cached if not model.is_encoder_decoder else 0 if cached else tokens
     for _ in range(config.num_hidden_layers):
-        yield _Attention(tokens, tokens, causal)
+        yield _Attention(read, tokens, causal)
     if model.is_encoder_decoder:
         decoder_layers = getattr(config, "decoder_layers", None) or getattr(config, "num_decoder_layers", 0)
         for _ in range(decoder_layers):
-            yield _Attention(target_tokens, target_tokens, True)
-            yield _Attention(target_tokens, tokens, False)
+            yield _Attention(target_tokens - cached, target_tokens, True)
+            yield _Attention(target_tokens - cached, tokens, False)
 
 
-def _pairs(model: Model, tokens: int, target_tokens: int) -> int:
+def _pairs(model: Model, tokens: int, target_tokens: int, cached: int) -> int:
     """Pairs of a query and a key in all layers and heads."""
     heads = model.network.config.get_text_config().num_attention_heads
-    return heads * sum(layer.pairs for layer in _layers(model, tokens, target_tokens))
+    return heads * sum(layer.pairs for layer in _layers(model, tokens, target_tokens, cached))
 
 
 def _reads_both_ways(model: Model) -> bool:
@@ -279,16 +286,17 @@ def _head_size(model: Model) -> int:
     return getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
 
 
-def _rows(model: Model, parameter: str, tokens: int, target_tokens: int) -> int:
+def _rows(model: Model, parameter: str, tokens: int, target_tokens: int, cached: int) -> int:
     """To how many tokens a parameter is applied: the decoder's to what it has written, but for cross-attention's keys."""
     if not model.is_encoder_decoder:
-        return tokens
+        return tokens - cached
+    encoded = 0 if cached else tokens
     match kind_of(parameter, is_encoder_decoder=True):
         case "cross" if set(parameter.split(".")) & _KEY_OR_VALUE:
-            return tokens
+            return encoded
         case "cross" | "decoder":
-            return target_tokens
-    return tokens
+            return target_tokens - cached
+    return encoded
 
 
 def _predictions(model: Model, tokens: int, target_tokens: int) -> int:

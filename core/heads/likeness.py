@@ -57,6 +57,29 @@ def head_changes(
 
     Exactly 0 for a head whose weights are the same. Raises InputError where the passes do not belong together.
     """
+    return np.stack([_mean(blocks) for blocks in _side_by_side(before, after, kind, on_progress)])
+
+
+def weight_differences(
+    before: Capture, after: Capture, kind: Kind | None = None, *, on_progress: Callable[[int], None] | None = None
+) -> NDArray[np.float64]:
+    """The largest absolute difference of a weight in every head between two passes: [layers, heads] in [0, 1].
+
+    Arguments and errors as in `head_changes`.
+    """
+    found = []
+    with torch.inference_mode():
+        for blocks in _side_by_side(before, after, kind, on_progress):
+            pairs = (_as_wide(one.weights, other.weights) for one, other in blocks)
+            largest = [(one - other).abs().amax(dim=(1, 2)) for one, other in pairs]
+            found.append(torch.stack(largest).amax(dim=0).numpy(force=True))
+    return np.stack(found).astype(np.float64)
+
+
+def _side_by_side(
+    before: Capture, after: Capture, kind: Kind | None, on_progress: Callable[[int], None] | None
+) -> Iterator[Iterable[tuple[Rows, Rows]]]:
+    """For every layer its blocks of rows in both passes."""
     _refuse_unlike(before, after, kind)
     if before.shape(kind) != after.shape(kind):
         raise InputError(
@@ -64,8 +87,8 @@ def head_changes(
             f"each row changed, both need as many tokens. Compare two heads of them with their tokens aligned instead.",
             field="text",
         )
-    layers = zip(before.in_rows(kind, on_progress), after.in_rows(kind), strict=True)
-    return np.stack([_mean(zip(one, other, strict=True)) for one, other in layers])
+    for layer in zip(before.in_rows(kind, on_progress), after.in_rows(kind), strict=True):
+        yield zip(*layer, strict=True)
 
 
 def heads_like(

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from jinja2 import TemplateError
 from numpy.typing import ArrayLike, NDArray
 from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
 
@@ -166,6 +167,27 @@ def target_ids(
     return (start, *written)
 
 
+def chat_ids(model: Model, message: str) -> tuple[int, ...]:
+    """The tokens of a conversation that begins with this message and whose answer comes next, in the model's own template.
+
+    Raises InputError (field "chat") for a model without such a template, or where the template refuses.
+    """
+    if model.tokenizer is None or not model.chats:
+        raise InputError(f"{model.name} has no chat template. Let it continue the text as it is.", field="chat")
+    if not message.strip():
+        raise InputError("The text is blank. Type at least one word.", field="text")
+    try:
+        written = model.tokenizer.apply_chat_template(
+            [{"role": "user", "content": message}], add_generation_prompt=True, tokenize=False
+        )
+    except TemplateError as error:
+        raise InputError(
+            f"The chat template of {model.name} refuses this text: {error}. Let it continue the text as it is.",
+            field="chat",
+        ) from None
+    return tuple(model.tokenizer(str(written), add_special_tokens=False)["input_ids"])
+
+
 def _written(model: Model, target: str) -> tuple[int, ...]:
     """The tokens of a target, whose tokenizer may have a vocabulary of its own for it."""
     tokenizer = model.tokenizer
@@ -272,14 +294,14 @@ def _pair(size: int | list[int] | tuple[int, int]) -> tuple[int, int]:
 
 
 def run(model: Model, inputs: dict[str, torch.Tensor], **options: object) -> Any:
-    """One pass, without gradients and without a cache for the tokens that would follow.
+    """One pass, without gradients, and without a cache for the tokens that would follow where none is asked for.
 
     options  of the network's own; `logits_to_keep` says at how many of the last positions a language model's logits are
              wanted (0: all), where nothing is said at the last one alone
     """
     accepted = inspect.signature(model.network.forward).parameters
     if "use_cache" in accepted:
-        options["use_cache"] = False
+        options.setdefault("use_cache", False)
     if model.has_language_model_head and "logits_to_keep" in accepted:
         # All positions would be [tokens, vocabulary]: 400 MB at 2,048 tokens.
         options.setdefault("logits_to_keep", 1)

@@ -94,6 +94,11 @@ class Model:
         return not types or max(two.get("token_type_ids", [0])) < types
 
     @property
+    def chats(self) -> bool:
+        """Whether its tokenizer knows how a conversation is written down for it."""
+        return bool(getattr(self.tokenizer, "chat_template", None)) and not self.is_encoder_decoder
+
+    @property
     def max_tokens(self) -> int | None:
         """How many tokens it can read (or was trained to read, with rotary positions), special ones included.
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from core import Edits, capture, compare
-from core.capturing.continuing import continued
+from core.capturing.generating import generate
 from core.heads.effects import head_effects
 from core.heads.patching import patch_effects
 from ui import state
@@ -133,7 +133,7 @@ def test_changes_by_fields_by_clicks_on_cells_and_on_tokens(visit, minilm):
 def test_what_the_model_writes_on(visit, smollm, france, muted):
     app = visit(link("mute 23.4", model=SMOLLM, layer=23, head=4))
     app.widget(state.WRITES_ON).locator("label").click()
-    written = [smollm.text_of(continued(taken, 20)) for taken in (france, muted)]
+    written = [generate(smollm, input_ids=taken.input_ids, edits=taken.edits).text for taken in (france, muted)]
     assert written[0] != written[1]
     texts = app.page.get_by_test_id("stCode")
     app.until(lambda: texts.all_text_contents() == written, lambda: f"written are {texts.all_text_contents()}", 60)

@@ -76,8 +76,9 @@ class Scene:
         return replace(self, head=head, overview=overview, certificate=None, kept=None)
 
 
-# Where a model opens: heads that look from "it" back to "animal" in the sentence above.
-OPENING_HEADS = {"all-MiniLM-L6-v2": (5, 11), "SmolLM2-135M-Instruct": (13, 8)}
+# Where a model opens: heads that look from "it" back to "animal" in the sentence above; of written-dates, the head whose
+# cross-attention looks most at the characters that a digit comes from.
+OPENING_HEADS = {"all-MiniLM-L6-v2": (5, 11), "SmolLM2-135M-Instruct": (13, 8), "written-dates": (0, 0)}
 
 
 def opening_head(name: str) -> tuple[int, int]:
@@ -124,21 +125,24 @@ def real_head() -> Scene | None:
     return Scene(stores.head(real.of), overview, *real.capture.tokens(real.kind), origin, real, certificate)
 
 
-def choose_text(
-    *,
-    more: bool = False,
-    max_tokens: int | None = stores.MAX_TOKENS,
-    measuring: bool = False,
-    on_weights: Callable[[stores.TextRequest, WeightsOnly, list], None] | None = None,
-) -> tuple[stores.TextRequest, Capture, list] | None:
-    """The pass of the chosen model over the text, and the places left for the choice of layer and head.
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What is to be read, and where its page says what.
 
-    None after saying what is wrong, or after showing what there is of a model that exposes only its weights.
+    beside  where an error about a field of this name is shown
+    places  what is left for the choice of layer and head
+    """
 
-    more: also ask for the second text that some models read, and name the layers that cannot be shown
-    max_tokens: a limit, where the page cannot show as many as the model can read
-    measuring: whether the page goes on to measure every head, which belongs to what is announced
-    on_weights: shows a model that exposes only its weights; None: one of its heads, which is chosen here
+    request: stores.TextRequest
+    model: Model
+    beside: dict[str, DeltaGenerator]
+    places: list[DeltaGenerator]
+
+
+def choose_request(*, more: bool = False) -> Asked | None:
+    """The model and what it is to read; None after saying what is wrong.
+
+    more: also ask for the second text that some models read
     """
     progress = st.empty()  # above the text, which on a phone fills most of the first screen
     words, which = st.columns(2)
@@ -164,17 +168,39 @@ def choose_text(
     _say_what_for(chosen.name, problem)
     if model is None or request is None:
         return None
-    beside = {"model": model_place, "text": problem, "image": problem}
+    return Asked(request, model, {"model": model_place, "text": problem, "image": problem}, places)
+
+
+def choose_text(
+    *,
+    more: bool = False,
+    max_tokens: int | None = stores.MAX_TOKENS,
+    measuring: bool = False,
+    on_weights: Callable[[stores.TextRequest, WeightsOnly, list], None] | None = None,
+) -> tuple[stores.TextRequest, Capture, list] | None:
+    """The pass of the chosen model over the text, and the places left for the choice of layer and head.
+
+    None after saying what is wrong, or after showing what there is of a model that exposes only its weights.
+
+    more: also ask for the second text that some models read, and name the layers that cannot be shown
+    max_tokens: a limit, where the page cannot show as many as the model can read
+    measuring: whether the page goes on to measure every head, which belongs to what is announced
+    on_weights: shows a model that exposes only its weights; None: one of its heads, which is chosen here
+    """
+    asked = choose_request(more=more)
+    if asked is None:
+        return None
+    model, places = asked.model, asked.places
     if not model.captures and not model.reads_images:
-        exposed = _read(request, _exposed, beside)
+        exposed = read_or_say(asked, _exposed)
         if exposed is not None:
             (on_weights or _show_exposed)(*exposed, places)
         return None
-    passed = _read(request, lambda wanted: run_pass(wanted, model, max_tokens, measuring), beside)
+    passed = read_or_say(asked, lambda wanted: run_pass(wanted, model, max_tokens, measuring))
     if passed is not None:
         shown.now().asked.append(passed[0])
         if more:
-            _name_missing(chosen)
+            _name_missing(asked.request.model)
     return None if passed is None else (*passed, places)
 
 
@@ -235,22 +261,22 @@ def _with_second_text(request: stores.TextRequest, model: Model, problem: DeltaG
         return None
 
 
-def _read(request: stores.TextRequest, read: Callable[[stores.TextRequest], Read], places: dict) -> Read | None:
+def read_or_say(asked: Asked, read: Callable[[stores.TextRequest], Read]) -> Read | None:
     """What reading the text gives. Says beside the field what is wrong, offers to cut a text that is too long."""
     # In the text's own place: a note that comes and goes would push everything below it aside.
-    with places["text"]:
+    with asked.beside["text"]:
         try:
             try:
-                return read(request)
+                return read(asked.request)
             except TooLongError as error:
                 show_error(error)
                 if not st.checkbox(
                     f"Keep only the first {error.limit:,} tokens", key=state.TRUNCATE, bind="query-params"
                 ):
                     return None
-                return read(replace(request, keep=error.limit))
+                return read(replace(asked.request, keep=error.limit))
         except InputError as error:
-            with places.get(error.field, places["text"]):
+            with asked.beside.get(error.field, asked.beside["text"]):
                 show_error(error)
             return None
 

@@ -1,0 +1,94 @@
+"""Which token comes next: a model's logits as probabilities, warmer or cooler, cut to the most probable, and drawn from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isfinite
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from transformers import (
+    LogitsProcessorList,
+    TemperatureLogitsWarper,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+)
+
+from ..attention.trace import softmax
+from ..errors import InputError
+
+HOTTEST = 100.0
+SEEDS = 2**32
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How a token is chosen from the logits, in the order of transformers' `generate`: temperature, then top-k, then top-p.
+
+    temperature  what the logits are divided by; 0: always the most probable token (greedy decoding)
+    top_k        only so many of the most probable tokens are drawn from; None: all
+    top_p        only the most probable tokens that together have at least this probability (Holtzman et al. 2020,
+                 https://arxiv.org/abs/1904.09751, section 3.1); None: all
+    seed         the same seed draws the same tokens; 0 to 2³² − 1
+
+    Raises InputError, whose field is the name of the number that cannot be.
+    """
+
+    temperature: float = 0.0
+    top_k: int | None = None
+    top_p: float | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not (isfinite(self.temperature) and 0 <= self.temperature <= HOTTEST):
+            raise InputError(
+                f"The temperature is a number from 0 to {HOTTEST:g}, not {self.temperature:g}. At 0 the most probable token "
+                f"is always taken.",
+                field="temperature",
+            )
+        if self.top_k is not None and (self.top_k != int(self.top_k) or self.top_k < 1):
+            raise InputError(
+                f"top-k is a whole number of tokens, at least 1, not {self.top_k}. Leave it out to draw from all.",
+                field="top_k",
+            )
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            raise InputError(
+                f"top-p is a probability above 0 and at most 1, not {self.top_p:g}. Leave it out to draw from all.",
+                field="top_p",
+            )
+        if self.seed != int(self.seed) or not 0 <= self.seed < SEEDS:
+            raise InputError(f"A seed is a whole number from 0 to {SEEDS - 1:,}, not {self.seed}.", field="seed")
+
+    @property
+    def is_greedy(self) -> bool:
+        return self.temperature == 0
+
+    def probabilities(self, logits: ArrayLike) -> NDArray[np.float64]:
+        """With which probability each token is chosen: [vocabulary], 0 where cut off; greedily 1 for the first of the best."""
+        scores = np.asarray(logits, dtype=np.float64)
+        if self.is_greedy:
+            chosen = np.zeros_like(scores)
+            chosen[scores.argmax()] = 1.0
+            return chosen
+        warpers = LogitsProcessorList([TemperatureLogitsWarper(float(self.temperature))])
+        if self.top_k is not None:
+            warpers.append(TopKLogitsWarper(int(self.top_k)))
+        if self.top_p is not None:
+            warpers.append(TopPLogitsWarper(float(self.top_p)))
+        before = torch.LongTensor(1, 0)  # none of these looks at the tokens before
+        return softmax(warpers(before, torch.from_numpy(scores.copy())[None])[0].numpy())
+
+    def draw(self, logits: ArrayLike, step: int) -> int:
+        """The token that is chosen at a step. The draw depends on the seed and the step, not on what was drawn before."""
+        if self.is_greedy:
+            return int(np.argmax(np.asarray(logits)))
+        below = self.probabilities(logits).cumsum()
+        at = np.random.default_rng((int(self.seed), step)).random() * below[-1]
+        return int(below.searchsorted(at, side="right"))
+
+
+def at_temperatures(logits: ArrayLike, tokens: Sequence[int], temperatures: Sequence[float]) -> NDArray[np.float64]:
+    """How probable some tokens are at each of some temperatures above 0: [temperatures, tokens]."""
+    return np.stack([Sampling(temperature).probabilities(logits)[list(tokens)] for temperature in temperatures])

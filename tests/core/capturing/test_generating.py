@@ -1,0 +1,333 @@
+"""What a model writes, against transformers' own generation, one full pass after another, and torch's count of operations."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from core import Edits, capture, generate, load_model
+from core.capturing.estimates import operations
+from core.capturing.generating import Generating
+from core.capturing.sampling import Sampling
+from core.errors import InputError
+from core.heads.likeness import weight_differences
+from core.models.inputs import all_inputs
+from tests.core.tiny_models import CAUSAL_WEIGHTS, TINY, eager, number_words, tiny
+
+FRANCE = "The capital of France is"
+NEW = 6
+READERS = {"BERT", "RoBERTa", "DistilBERT", "ELECTRA", "ALBERT", "ModernBERT", "ViT"}
+WRITERS = sorted(TINY.keys() - READERS)
+SEQ2SEQ = {"T5", "BART", "Marian"}
+
+
+def numbers(count: int, seed: int = 0) -> str:
+    return " ".join(map(str, np.random.default_rng(seed).integers(3, 64, count)))
+
+
+def endless(name: str):
+    """A tiny model that does not end its texts."""
+    network = tiny(name)
+    network.generation_config.eos_token_id = None
+    return load_model(network, tokenizer=number_words())
+
+
+@pytest.fixture(scope="module")
+def gpt2():
+    return endless("GPT-2")
+
+
+def largest(one, other) -> float:
+    return max(weight_differences(one, other, kind).max() for kind in one.kinds)
+
+
+# --- the rows of all steps are those of one full pass
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_rows_of_all_steps_are_those_of_one_pass_in_eager_code(name):
+    model = endless(name)
+    target = numbers(3, seed=1) if name in SEQ2SEQ else None
+    for text in (numbers(9), "5"):  # longer than the windows of 4 tokens that some of them have, and a single token
+        written = generate(model, text, 7, temperature=1.5, seed=3, target=target)
+        last = written.capture_of(-1)
+        ids = {"input_ids": torch.tensor([last.input_ids])}
+        if model.is_encoder_decoder:
+            ids["decoder_input_ids"] = torch.tensor([last.target_ids])
+        whole = eager(model.network, **ids)
+        theirs = {
+            "self": getattr(whole, "attentions", None),
+            "encoder": getattr(whole, "encoder_attentions", None),
+            "decoder": getattr(whole, "decoder_attentions", None),
+            "cross": getattr(whole, "cross_attentions", None),
+        }
+        for kind in last.kinds:
+            for layer in range(last.layers(kind)):
+                for head in range(last.heads(kind)):
+                    weights = last.trace(layer, head, kind).weights
+                    np.testing.assert_allclose(weights, theirs[kind][layer][0, head].numpy(), atol=2e-5)
+                    assert last.certificate(layer, head, kind).holds
+        np.testing.assert_allclose(last.logits, whole.logits[0, -1].numpy(), atol=2e-5)
+        assert largest(last, written.full_pass()) < 2e-5
+
+
+@pytest.mark.parametrize("name", ["Mistral", "T5", "GPT-2"])
+def test_each_step_is_the_pass_up_to_it(name):
+    model = endless(name)
+    written = generate(model, numbers(6), 5, target=numbers(2, seed=1) if name == "T5" else None)
+    for number, step in enumerate(written.steps):
+        taken = written.capture_of(number)
+        assert len(taken.target_ids or taken.input_ids) == len(written.begun) + number == step.cached + step.computed
+        alone = generate(model, input_ids=taken.input_ids, new_tokens=1).full_pass() if name != "T5" else None
+        if alone is not None:
+            assert largest(taken, alone) < 2e-5
+        else:
+            cross = taken.trace(1, 2, "cross").weights
+            np.testing.assert_array_equal(cross, written.capture_of(-1).trace(1, 2, "cross").weights[: len(cross)])
+        assert np.argmax(taken.logits) == step.token_id == written.token_ids[number]
+
+
+def test_a_step_that_is_not_there(gpt2):
+    written = generate(gpt2, numbers(4), 2)
+    for step in (2, -3):
+        with pytest.raises(InputError, match="from 0 to 1") as refused:
+            written.capture_of(step)
+        assert refused.value.field == "step"
+
+
+# --- what is written
+
+
+def test_as_transformers_generates(smollm):
+    ids = torch.tensor([all_inputs(smollm, FRANCE)["input_ids"][0].tolist()])
+    network = copy.deepcopy(smollm.network)
+    network.set_attn_implementation("eager")
+    theirs = network.generate(
+        ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=NEW, pad_token_id=0
+    )
+    written = generate(smollm, FRANCE, NEW)
+    assert list(written.token_ids) == theirs[0, ids.shape[1] :].tolist()
+    assert written.text.startswith(" Paris")
+    assert written.ended is None
+
+
+@pytest.mark.parametrize("name", sorted(SEQ2SEQ))
+def test_encoder_decoders_as_transformers_generates(name):
+    model = endless(name)
+    settings = model.network.generation_config
+    settings.bad_words_ids, settings.suppress_tokens = None, None
+    ids = all_inputs(model, numbers(7))["input_ids"]
+    free = generate(model, input_ids=ids[0].tolist(), new_tokens=NEW)
+    settings.suppress_tokens = [free.token_ids[0]]
+    settings.bad_words_ids = [[free.token_ids[1]]]
+    for forced in (None, 9):
+        settings.forced_bos_token_id = forced
+        theirs = model.network.generate(
+            ids, attention_mask=torch.ones_like(ids), do_sample=False, num_beams=1, max_new_tokens=NEW, min_length=0
+        )
+        assert list(generate(model, input_ids=ids[0].tolist(), new_tokens=NEW).token_ids) == theirs[0, 1:].tolist()
+
+
+def test_sampled_by_seed_and_step(gpt2):
+    hot = {"new_tokens": 12, "temperature": 2.0}
+    one, same, other = (generate(gpt2, numbers(5), seed=seed, **hot).token_ids for seed in (1, 1, 2))
+    assert one == same != other
+    assert generate(gpt2, numbers(5), seed=1, new_tokens=5, temperature=2.0).token_ids == one[:5]
+    assert one != generate(gpt2, numbers(5), 12).token_ids
+
+
+def test_a_message_is_answered(smollm):
+    written = generate(smollm, "What is 2 + 2?", 12, chat=True)
+    conversation = smollm.text_of(written.input_ids)
+    assert conversation.startswith("<|im_start|>system")
+    assert conversation.endswith("What is 2 + 2?<|im_end|>\n<|im_start|>assistant\n")
+    assert "4" in written.text
+
+
+def test_a_model_without_a_template_answers_no_message(gpt2):
+    with pytest.raises(InputError, match="no chat template") as refused:
+        generate(gpt2, numbers(3), chat=True)
+    assert refused.value.field == "chat"
+
+
+# --- where it ends
+
+
+def test_it_ends_where_the_model_ends_its_text(gpt2):
+    whole = generate(gpt2, numbers(9), NEW).token_ids
+    settings = gpt2.network.generation_config
+    try:
+        for end in (whole[0], [63, whole[0]]):
+            settings.eos_token_id = end
+            written = generate(gpt2, numbers(9), NEW)
+            assert (written.token_ids, written.ended) == (whole[:1], "end")
+    finally:
+        settings.eos_token_id = None
+
+
+def test_it_ends_where_the_model_can_read_no_further(gpt2):
+    assert gpt2.max_tokens == 64
+    for tokens, expected in ((60, 5), (63, 2), (64, 1)):
+        written = generate(gpt2, numbers(tokens))
+        assert (len(written.token_ids), written.ended) == (expected, "limit")
+    assert generate(gpt2, numbers(60), 3).ended is None
+
+
+class Stopped(Exception):
+    pass
+
+
+def test_what_is_there_stays_when_a_pass_is_stopped(gpt2):
+    told = []
+    assert len(generate(gpt2, numbers(5), 4, on_progress=told.append).token_ids) == 4
+    assert told == [1, 2, 3, 4]
+
+    def stop(_: int) -> None:
+        raise Stopped
+
+    inputs = all_inputs(gpt2, numbers(5))
+    writing, undisturbed = Generating(gpt2, inputs), Generating(gpt2, inputs)
+    for _ in range(3):
+        with pytest.raises(Stopped):
+            writing.go_on(stop)
+        assert writing.go_on()
+        undisturbed.go_on()
+    one, other = writing.so_far(), undisturbed.so_far()
+    assert one.token_ids == other.token_ids
+    assert largest(one.capture_of(-1), other.capture_of(-1)) < 2e-5
+    assert [step.cached for step in one.steps] == [0, 0, 0]
+
+
+# --- with edits
+
+
+def test_every_pass_is_edited(gpt2):
+    edits = Edits(mute_heads={(1, 3)}, scale_by={0: 0.5}, block_keys={(1, 2): {1}})
+    ids = list(capture(gpt2, numbers(5)).input_ids)
+    for _ in range(NEW):
+        ids.append(int(capture(gpt2, input_ids=ids, edits=edits).logits.argmax()))
+    written = generate(gpt2, numbers(5), NEW, edits=edits)
+    assert list(written.token_ids) == ids[5:]
+    assert all(step.cached == step.cache_bytes == 0 for step in written.steps)
+    assert written.token_ids != generate(gpt2, numbers(5), NEW).token_ids
+    assert largest(written.capture_of(NEW - 2), capture(gpt2, input_ids=ids[:-2], edits=edits)) == 0
+
+
+def test_a_replaced_token_stays_replaced(gpt2):
+    edits = Edits(replace_tokens={2: "7"}, mute_heads={(1, 0)})
+    ids = list(capture(gpt2, numbers(5), edits=edits).input_ids)
+    assert ids[2] == 7
+    for _ in range(NEW):
+        ids.append(int(capture(gpt2, input_ids=ids, edits=edits.without_tokens()).logits.argmax()))
+    assert list(generate(gpt2, numbers(5), NEW, edits=edits).token_ids) == ids[5:]
+
+
+def test_a_decoder_writes_on_while_the_encoder_reads_the_same():
+    t5, text, grown = endless("T5"), numbers(8), numbers(3, seed=1)
+    edits = Edits(mute_heads={0}, scale_by=3.0)
+    for token in generate(t5, text, NEW, target=grown, edits=edits).token_ids:
+        assert token == int(capture(t5, text, target=grown, edits=edits).logits.argmax())
+        grown += f" {token}"
+
+
+def test_patching_needs_a_text_of_the_same_length(gpt2):
+    edits = Edits(patch_heads={(0, 1)}, patch_from=numbers(4))
+    with pytest.raises(InputError, match="as many tokens") as refused:
+        generate(gpt2, numbers(5), 2, edits=edits)
+    assert refused.value.field == "patch_from"
+    assert len(generate(gpt2, numbers(4, seed=1), 2, edits=edits).token_ids) == 2
+
+
+# --- the cache
+
+
+def test_the_cache_holds_keys_and_values_of_every_layer(smollm):
+    written = generate(smollm, FRANCE, 3)
+    config = smollm.network.config
+    number = 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * 4
+    tokens = len(written.input_ids)
+    assert [step.cache_bytes for step in written.steps] == [number * (tokens + more) for more in range(3)]
+    assert [(step.computed, step.cached) for step in written.steps] == [(tokens, 0), (1, tokens), (1, tokens + 1)]
+
+
+@pytest.mark.parametrize("name", ["Llama", "BART", "T5"])
+def test_multiplications_are_half_the_operations_that_torch_counts_in_eager_code(name):
+    model = endless(name)
+    read, written = (all_inputs(model, input_ids=range(3, 23))["input_ids"], torch.arange(30, 37)[None])
+    network = copy.deepcopy(model.network)
+    network.set_attn_implementation("eager")
+    if model.is_encoder_decoder:
+        inputs = {"input_ids": read, "decoder_input_ids": written}
+        tokens = {"tokens": 20, "target_tokens": 7}
+    else:
+        inputs, tokens = {"input_ids": read}, {"tokens": 20}
+    grows = list(inputs)[-1]
+    with torch.inference_mode():
+        begun = network(**inputs | {grows: inputs[grows][:, :-1]}, use_cache=True)
+        more = {"encoder_outputs": (begun.encoder_last_hidden_state,)} if model.is_encoder_decoder else {}
+        with FlopCounterMode(display=False) as step:
+            network(**{grows: inputs[grows][:, -1:]}, past_key_values=begun.past_key_values, use_cache=True, **more)
+        with FlopCounterMode(display=False) as whole:
+            network(**inputs, use_cache=False)
+    cached = inputs[grows].shape[1] - 1
+    assert sum(operations(model, **tokens, cached=cached)) == pytest.approx(step.get_total_flops(), rel=0.05)
+    # torch counts pairs that are masked as well, and the logits at all positions.
+    assert sum(operations(model, **tokens)) == pytest.approx(whole.get_total_flops(), rel=0.25)
+
+
+def test_multiplications_of_a_step(smollm):
+    written = generate(smollm, FRANCE, 2)
+    tokens = len(written.input_ids) + 1
+    assert written.multiplications(1) == (
+        sum(operations(smollm, tokens, cached=tokens - 1)) // 2,
+        sum(operations(smollm, tokens)) // 2,
+    )
+
+
+# --- what cannot be
+
+
+@pytest.mark.parametrize(
+    ("numbers_", "field"),
+    [
+        ({"temperature": -0.1}, "temperature"),
+        ({"temperature": float("inf")}, "temperature"),
+        ({"temperature": float("nan")}, "temperature"),
+        ({"top_k": 0}, "top_k"),
+        ({"top_p": 0.0}, "top_p"),
+        ({"top_p": 1.1}, "top_p"),
+        ({"seed": -1}, "seed"),
+        ({"seed": 2**32}, "seed"),
+        ({"new_tokens": 0}, "new_tokens"),
+    ],
+)
+def test_numbers_out_of_range(gpt2, numbers_, field):
+    with pytest.raises(InputError) as refused:
+        generate(gpt2, numbers(3), **numbers_)
+    assert refused.value.field == field
+
+
+def test_models_that_write_nothing(minilm):
+    with pytest.raises(InputError, match="predicts no next token") as refused:
+        generate(minilm, FRANCE)
+    assert refused.value.field == "model"
+    gptj = load_model(CAUSAL_WEIGHTS["GPT-J"](), tokenizer=number_words())
+    with pytest.raises(InputError, match="keeps its queries") as refused:
+        generate(gptj, numbers(3))
+    assert refused.value.field == "model"
+
+
+def test_candidates_are_the_most_probable(smollm):
+    written = generate(smollm, FRANCE, 1, temperature=3.0, top_k=4, seed=5)
+    candidates = written.candidates(0, 6)
+    assert [(one.token, one.probability) for one in candidates[:6]] == [
+        (token, pytest.approx(share, abs=1e-6)) for token, share in capture(smollm, FRANCE).next_tokens(6)
+    ]
+    assert [one.chance > 0 for one in candidates[:6]] == [True] * 4 + [False] * 2
+    assert sum(one.chance for one in candidates) == pytest.approx(1)
+    assert written.token_ids[0] in [one.token_id for one in candidates[:4]]
+    assert Sampling().draw(written.steps[0].logits, 0) == candidates[0].token_id
