@@ -98,6 +98,7 @@ AT_LEAST, FROM_LAYER, TO_LAYER, ORDER, RANKED = "least", "from_layer", "to_layer
 LOOK_FOR, BACK, STRIPES, BLOCK_LENGTH, PAIRS = "pattern_of", "back", "stripes", "block_length", "pairs"
 SHOWN_AS, QUANTITY, LEAVE_OUT, RENORMALISE, BY_WORD = "as", "what", "without", "renormalise", "by_word"
 MEAN_OF, PINNED_TOKENS, DIRECTION = "mean_of", "pins", "look"
+PART_OF_PAIR = "across"
 
 # What if: which part of the page; the changes, a new one, and a token that is to be another
 VIEW = "view"
@@ -172,7 +173,7 @@ EXAMPLE = "example"
 IN_ADDRESS = frozenset(
     (
         *(TEXT, PAIR, TARGET, TRUNCATE, MODEL, DTYPE, DEVICE, KIND, LAYER, HEAD, QUERY, KEY, SOURCE, STAGE, WEIGHTS),
-        *(TARGET_AS, TARGET_IDS),
+        *(TARGET_AS, TARGET_IDS, PART_OF_PAIR),
         *(NEW_TOKENS, CHAT, CHOICE, HEAT, TOP_K, TOP_P, STEP, STEP_SHOWS, STEP_TELLS),
         *(
             SCALING,

@@ -148,7 +148,7 @@ def _pair(said: Said) -> list[str]:
         "model = load_model('all-MiniLM-L6-v2')",
         f"passed = capture(model, {first!r}, pair={second!r})",
         f"trace = passed.trace(layer={layer!r}, head={head!r})",
-        f"trace.weights, pair_shares(trace.weights, pair_sides(passed, {first!r}, {second!r}))",
+        "trace.weights, pair_shares(trace.weights, pair_sides(passed))",
     ]
 
 
@@ -241,7 +241,7 @@ LESSONS: dict[str, tuple[tuple[str, ...], dict[str, Lines]]] = {
         },
     ),
     "self_and_cross": (
-        ("crossing", "other_keys", "read_and_write", "query_changes", "pair_shares", "pair_sides"),
+        ("crossing", "other_keys", "read_and_write", "query_changes"),
         {"three": _three, "keys": _other_keys, "whole": _whole, "model": _pair},
     ),
     "word_order": (

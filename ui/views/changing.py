@@ -98,8 +98,8 @@ def _clicked(real: RealHead) -> None:
 
 
 def _show_tokens(real: RealHead) -> None:
-    """The text, whose tokens can be clicked to be replaced or hidden."""
-    if not real.capture.input_ids or real.kind in ("decoder", "cross"):
+    """The text, whose tokens can be clicked to be replaced or hidden; what a decoder has written is given as it is."""
+    if not real.capture.input_ids or real.kind == "decoder":
         return
     tokens = real.capture.tokens(real.kind)[1]
     places = range(len(tokens))
@@ -120,7 +120,7 @@ def _show_tokens(real: RealHead) -> None:
         mask = getattr(real.capture.model.tokenizer, "mask_token", None)
         if mask:
             st.button("Mask", key=state.button("mask", 0), on_click=edit_list.replace_token, args=(at, mask))
-        hiding = {"key": state.button("hide", 0), "on_click": edit_list.hide_token, "args": (at,)}
+        hiding = {"key": state.button("hide", 0), "on_click": edit_list.hide_token, "args": (at, real.capture.kinds)}
         st.button("Hide", help="No query may attend to it, in any head.", **hiding)
 
 

@@ -17,6 +17,7 @@ from core.capturing.certifying import Certificate
 from core.capturing.weights_only import WeightsOnly
 from core.exporting.exhibit import Exhibit
 from core.exporting.kept_heads import KeptHead
+from core.models.catalogue import CATALOGUE
 from core.models.inputs import TooLongError, target_ids, text_inputs
 from core.models.modules import Kind
 from ui import links, shown, state, stores
@@ -170,6 +171,7 @@ def choose_request(*, more: bool = False, writes: bool = False) -> Asked | None:
             request = stores.TextRequest(chosen, text)
             if more and model is not None and model.captures:
                 request = _with_second_text(request, model, problem)
+    _say_what_for(chosen.name, problem)
     if model is None or request is None:
         return None
     return Asked(request, model, {"model": model_place, "text": problem, "image": problem}, places)
@@ -206,6 +208,13 @@ def choose_text(
         if more:
             _name_missing(asked.request.model)
     return None if passed is None else (*passed, places)
+
+
+def _say_what_for(model: str, place: DeltaGenerator) -> None:
+    """What a model of the catalogue was trained for that answers any text as if it were of that kind."""
+    for entry in CATALOGUE:
+        if entry.name == model and entry.kind == "encoder-decoder":
+            place.caption(plain(entry.description))
 
 
 def _text_field(model: str) -> str:
@@ -341,7 +350,7 @@ def _say_written(request: stores.TextRequest, model: Model) -> None:
         text = model.text_of(written.ids)
         shown_of_it = quoted(text if len(text) <= WRITTEN else f"{text[:WRITTEN]}…") if written.ids else "nothing"
         ended = "" if written.has_ended else f" It was not gone on with after {len(written.ids)} tokens."
-        st.caption(f"The model writes {shown_of_it}.{ended}")
+        st.caption(f"The model writes {shown_of_it}.{ended} In the row of each token it chooses the next one.")
 
 
 def _exposed(request: stores.TextRequest) -> tuple[stores.TextRequest, WeightsOnly]:
