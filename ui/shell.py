@@ -51,6 +51,7 @@ links.read(page.url_path)
 state.carry_over(page, goes_back=links.is_going_back(), instead=scene.WRITERS if page == GENERATION else {})
 on_page = shown.begin(page.title, page.url_path)
 is_for_the_desk = page in (GALLERY, TALK, EXHIBIT)
+opens_file = any(key in st.session_state for key in (state.EXHIBIT, state.EXHIBIT_IS_NEW))
 stage = None if is_for_the_desk else presenting.begin()
 keys = st.container(key=state.STAGE_PLACE, gap=None)  # before the page: it stays while that changes
 if stage is not None and state.ON_THE_WAY in st.query_params:
@@ -62,7 +63,11 @@ if stage is not None and state.ON_THE_WAY in st.query_params:
 notes = st.empty()
 going = st.session_state.pop(state.GOING, None)
 wants_to_share = show_actions(
-    page.url_path, [one.url_path for one in PAGES], going=going, can_present=not is_for_the_desk
+    page.url_path,
+    [one.url_path for one in PAGES],
+    going=going,
+    can_present=not is_for_the_desk,
+    has_pictures=not is_for_the_desk or (page == EXHIBIT and opens_file),
 )
 if going is not None:
     st.stop()  # the browser is on its way, and would be overtaken by this page's address

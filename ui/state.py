@@ -102,7 +102,7 @@ PART_OF_PAIR = "across"
 
 # What if: which part of the page; the changes, a new one, and a token that is to be another
 VIEW = "view"
-EDITS = "edit"
+EDITS, EDITS_LIST = "edit", "edits_list"
 NEW_EDIT, NEW_PLACE, NEW_TEXT, NEW_FACTOR, NEW_MASK, NEW_SPAN = (
     "change",
     "where",
@@ -113,7 +113,7 @@ NEW_EDIT, NEW_PLACE, NEW_TEXT, NEW_FACTOR, NEW_MASK, NEW_SPAN = (
 )
 NEW_SOFTMAX, NEW_PATTERN, NEW_CELLS = "new_softmax", "new_pattern", "new_cells"
 PAINTING = "paint"
-TOKEN_AT, NEW_TOKEN = "token", "new_token"
+TOKEN_AT, NEW_TOKEN, TOKEN_LINE = "token", "new_token", "token_line"
 WRITES_ON = "writes"
 
 # What if: comparing
