@@ -50,9 +50,10 @@ pipeline_tag: translation
 A small encoder-decoder that turns written dates into ISO dates, by characters: it reads "the 3rd of march 1987" and writes
 "1987-03-03". It was trained for one purpose, to show cross-attention that can be checked by eye, and is good for nothing else.
 
-- **Limits**: dates only. Given any other text it writes some date anyway, and says nothing of it. {FIRST:%Y} to {LAST:%Y}, English
-  names, at most 63 characters, printable ASCII. The day comes before the month where both are numbers: 3/4/1987 is 3 April. Two
-  digits of a year are read as POSIX does: 69 to 99 are 1969 to 1999, 00 to 68 are 2000 to 2068.
+- **Limits**: dates only. Given any other text it writes something like a date anyway, and nothing tells that it is none. {FIRST:%Y} to
+  {LAST:%Y} in the Gregorian calendar, English names, printable ASCII, at most 63 characters (it learned from
+  dates of about 40 at most). The day comes before the month where both are numbers: 3/4/1987 is 3 April. Two digits of a year
+  are read as POSIX does: 69 to 99 are 1969 to 1999, 00 to 68 are 2000 to 2068.
 - **Network**: BART (`BartForConditionalGeneration`), encoder of 2 layers, decoder of 1, 4 heads of 32 dimensions in each, {run.numbers:,}
   numbers in float32. sha256 of model.safetensors: `{run.sha256}`
 - **Tokens**: a token a character. What is read ends with `</s>`; the decoder starts with `<s>`.
@@ -62,7 +63,8 @@ A small encoder-decoder that turns written dates into ISO dates, by characters: 
 
 `python -m training --seed {run.seed} --steps {run.steps}` in the repository makes it anew: {run.steps:,} steps of {BATCH} dates, AdamW with a
 learning rate of {LEARNING_RATE} at most, next-character cross-entropy and nothing else: no loss told the attention where to look.
-It took {run.minutes:.0f} minutes with {run.threads} of torch's threads on a shared machine of two cores. Mean loss of the first 100 steps {np.mean(run.losses[:100]):.4f}, of the last 100 {np.mean(run.losses[-100:]):.5f}.
+It took {run.minutes:.0f} minutes on a machine of two cores, of which torch was given {run.threads} and others had their share.
+Mean loss of the first 100 steps {np.mean(run.losses[:100]):.4f}, of the last 100 {np.mean(run.losses[-100:]):.5f}.
 PyTorch {torch.__version__.partition("+")[0]}, transformers {transformers.__version__}, Python {platform.python_version()}.
 
 **Data.** `training/dates.py` writes dates: all {len(training) + len(held_out):,} days from {FIRST} to {LAST} (forms with two-digit years: 1969 to 2068) in

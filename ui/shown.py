@@ -55,7 +55,7 @@ class Shown:
     of        the head that the page is about; None where it is about none of a model
     beside    further heads of models that it shows, by what they are called
     about     what is known of all this already, where it comes from a file
-    head      the head that it is about where that is none of a model; it is made when somebody takes it away
+    head      the head that it is about where no pass over `of` alone has it; it is made when somebody takes it away
     asked     what its views were asked to show, as the frozen choices and requests that say it
     """
 

@@ -160,6 +160,10 @@ BIAS_KIND, ALIBI_HEADS, ALIBI_HEAD = "bias_kind", "alibi_heads", "alibi_head"
 VECTOR_SIZE, LENGTH, GAIN, FORGET = "vector_size", "length", "gain", "forget"
 WITHOUT_FIRST = "without_first"
 
+# Generation: how many tokens, how each is chosen, the step that is looked at, and what is shown of it
+NEW_TOKENS, CHAT, CHOICE, HEAT, TOP_K, TOP_P = "new", "chat", "choice", "heat", "top_k", "top_p"
+STEP, STEP_SHOWS, STEP_TELLS = "step", "rows", "beside"
+
 # What if: worked examples
 EXAMPLE = "example"
 
@@ -168,6 +172,7 @@ IN_ADDRESS = frozenset(
     (
         *(TEXT, PAIR, TARGET, TRUNCATE, MODEL, DTYPE, DEVICE, KIND, LAYER, HEAD, QUERY, KEY, SOURCE, STAGE, WEIGHTS),
         *(TARGET_AS, TARGET_IDS),
+        *(NEW_TOKENS, CHAT, CHOICE, HEAT, TOP_K, TOP_P, STEP, STEP_SHOWS, STEP_TELLS),
         *(
             SCALING,
             MASK,
@@ -204,6 +209,7 @@ WHOLE_NUMBERS = (
     *(QUERIES, KEYS, D_K, D_V, SEED, TOY_SIZE, MASK_SIZE, SPAN),
     *(FROM_LAYER, TO_LAYER, BACK, BLOCK_LENGTH),
     *(BLOCK_SIZE, ORDER_SEED, ALIBI_HEAD),
+    *(NEW_TOKENS, TOP_K),
 )
 
 

@@ -28,8 +28,9 @@ from core.capturing.estimates import (
     passing_bytes,
     reading_operations,
 )
-from core.capturing.generating import Generating
+from core.capturing.generating import Generating, Generation
 from core.capturing.layers import missing_layers as layers_without_attention
+from core.capturing.sampling import Sampling
 from core.capturing.speeds import Run, Speeds
 from core.capturing.weights_only import WeightsOnly, attention_weights
 from core.errors import InputError
@@ -49,7 +50,13 @@ from core.heads.examples import (
     needs_previous,
     patch_pronoun,
 )
-from core.heads.likeness import RandomPairs, head_changes, heads_like, random_pairs_divergence
+from core.heads.likeness import (
+    RandomPairs,
+    head_changes,
+    heads_like,
+    random_pairs_divergence,
+    weight_differences,
+)
 from core.heads.metrics import head_metrics
 from core.heads.patching import Patching
 from core.heads.patterns import match_heads
@@ -73,7 +80,7 @@ from core.lessons.scaling import (
 from core.models.conversion import Report
 from core.models.devices import called
 from core.models.images import read_image
-from core.models.inputs import all_inputs, text_inputs
+from core.models.inputs import all_inputs, chat_ids, text_inputs
 from core.models.modules import Kind
 from core.models.projections import head_weights
 from ui import settings
@@ -198,6 +205,15 @@ class PatchRequest:
     through: tuple[int, int] | None = None
 
 
+@dataclass(frozen=True)
+class WritingRequest:
+    """What a model writes after a text, or as the answer to it as a message."""
+
+    text: TextRequest
+    chat: bool
+    sampling: Sampling
+
+
 # --- what is kept
 
 
@@ -312,6 +328,46 @@ class Growing:
             return True
 
 
+class Writing:
+    """A text that a model writes, kept as far as it has come: whoever wants more tokens goes on from there."""
+
+    def __init__(self, generating: Generating, *, nbytes: int) -> None:
+        """nbytes: of the longest text that it may become"""
+        self.generating = generating
+        self.nbytes = nbytes
+        self.lock = Lock()
+
+    def first(self, new_tokens: int) -> FirstTokens:
+        return FirstTokens(self, new_tokens)
+
+
+class FirstTokens:
+    """So many tokens of what a model writes, one a piece; fewer where it ends before."""
+
+    def __init__(self, writing: Writing, new_tokens: int) -> None:
+        self._writing, self._most = writing, new_tokens
+
+    @property
+    def done(self) -> int:
+        return min(self._writing.generating.done, self._most)
+
+    @property
+    def total(self) -> int:
+        return self._most if self._writing.generating.ended is None else self.done
+
+    @property
+    def share(self) -> float:
+        return self.done / self._most
+
+    def go_on(self) -> bool:
+        """Have one more token written; False if there is none left. Sessions that want the same take turns."""
+        with self._writing.lock:
+            return self.done < self._most and self._writing.generating.go_on()
+
+    def so_far(self) -> Generation:
+        return self._writing.generating.so_far(self._most)
+
+
 memory = Memory(settings.current().memory)
 turns = Turns(memory)
 
@@ -329,6 +385,8 @@ likenesses = Store(16)
 random_pairs = Store(16)
 changes = Store(16)  # of every head, between two passes
 continuations = Store(32)
+writings = LargeStore(memory, "writings")
+full_passes = Store(32)  # of the rows of a text that was written one number
 written = Store(32)  # by decoders, for a pass over what they have written themselves
 growing = LargeStore(memory, "growing")
 patchings = LargeStore(memory, "patchings")
@@ -386,8 +444,13 @@ def reading_seconds(pass_: Capture) -> float:
     """About, for one more pass over what has been read; 0 where nothing tells."""
     if not pass_.input_ids:
         return 0.0
-    cost = reading_operations(pass_.model, len(pass_.input_ids), target_tokens=max(1, len(pass_.target_ids)))
-    return speeds.seconds(pass_.model.label, "reading", cost)[0]
+    return seconds_to_read(pass_.model, len(pass_.input_ids), max(1, len(pass_.target_ids)))
+
+
+def seconds_to_read(network: Model, tokens: int, target_tokens: int = 1) -> float:
+    """About, for one pass over so many tokens."""
+    cost = reading_operations(network, tokens, target_tokens=target_tokens)
+    return speeds.seconds(network.label, "reading", cost)[0]
 
 
 def needed_bytes(of: ModelChoice, tokens: int, target_tokens: int = 1) -> int:
@@ -573,6 +636,45 @@ def writes_on(request: TextRequest, on_progress: Callable[[int], None] | None = 
         return writing.write(NEW_TOKENS, on_progress).token_ids
 
     return continuations.get(request, write)
+
+
+# --- a text that is written
+
+MOST_NEW_TOKENS = 200
+
+
+def written_after(request: WritingRequest) -> Writing:
+    """Raises InputError for a model that writes nothing, for texts as `captured` does, and where the memory would not do."""
+
+    def begin() -> Writing:
+        network, text = model(request.text.model), request.text
+        if request.chat:  # what is cut off its end would be where the answer begins
+            limits: dict[str, Any] = _limits(text) | {"truncate": False}
+            inputs = all_inputs(network, input_ids=chat_ids(network, text.text), **limits)
+        else:
+            inputs = all_inputs(network, text.text, **_limits(text))
+        generating = Generating(network, inputs, request.sampling, max_tokens=longest_text(MAX_TOKENS))
+        read = inputs["input_ids"].shape[1]
+        encodes = network.is_encoder_decoder
+        tokens, target = (read, MOST_NEW_TOKENS) if encodes else (read + MOST_NEW_TOKENS, 1)
+        logits = 4 * MOST_NEW_TOKENS * network.network.config.get_text_config().vocab_size
+        nbytes = 2 * kept_bytes(network, tokens, target_tokens=target) + logits
+        memory.check(nbytes)
+        return Writing(generating, nbytes=nbytes)
+
+    return writings.get(request, begin)
+
+
+def full_pass_difference(
+    request: WritingRequest, generation: Generation, on_progress: Callable[[int], None] | None = None
+) -> float:
+    """The largest difference of a weight, in any head, between the rows of all steps and one full pass."""
+
+    def compare() -> float:
+        whole, steps = generation.full_pass(on_progress), generation.capture_of(-1)
+        return max(float(weight_differences(steps, whole, kind).max()) for kind in steps.kinds)
+
+    return full_passes.get((request, len(generation.steps)), compare)
 
 
 # --- what if something were taken away, or put in from another text

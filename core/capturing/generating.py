@@ -238,6 +238,7 @@ class Generating:
         self._begun = tuple(self._inputs[self._grows][0].tolist())
         self._settings = getattr(model.network, "generation_config", None)
         self._steps: list[Step] = []
+        self._latest: Generation | None = None
         self._cache: Any = None
         self._encoded: torch.Tensor | None = None
         self.ended: Ended | None = None
@@ -250,15 +251,13 @@ class Generating:
     def so_far(self, new_tokens: int | None = None) -> Generation:
         """What has been written; new_tokens: no more than the first so many."""
         steps = tuple(self._steps[:new_tokens])
-        return Generation(
-            self._model,
-            self._sampling,
-            tuple(self._inputs["input_ids"][0].tolist()),
-            self._begun,
-            steps,
-            self.ended if len(steps) == len(self._steps) else None,
-            self._edits,
-        )
+        ended = self.ended if len(steps) == len(self._steps) else None
+        latest = self._latest  # the same object as long as nothing is new: what it has put together need not be again
+        if latest is None or (len(latest.steps), latest.ended) != (len(steps), ended):
+            read = tuple(self._inputs["input_ids"][0].tolist())
+            latest = Generation(self._model, self._sampling, read, self._begun, steps, ended, self._edits)
+            self._latest = latest
+        return latest
 
     def go_on(self, on_progress: Callable[[int], None] | None = None) -> bool:
         """Write one more token; False where the text has ended.

@@ -40,6 +40,8 @@ def token_view(
     pinned: Collection[int] = (),
     limit: float | None = None,
     percent: bool = True,
+    written_from: int | None = None,
+    special: Collection[int] = (),
     on_token: Callable[[int], None] | None = None,
     key: str,
 ) -> int | None:
@@ -54,6 +56,8 @@ def token_view(
     pinned                     positions in the whole text: of queries for "from", of keys for "to"; others are passed over
     limit                      the weight with the strongest shade; if None, the largest that is shown at the moment
     percent                    whether 0.413 reads "41.3 %"
+    written_from               the first query that the model has written itself: from there on they are underlined
+    special                    positions of queries that are special tokens: they are boxed
     on_token                   called with the position of a clicked token before the page runs again, when widgets that
                                stand above the view (the list of pins) can still be changed
     Raises ValueError for shapes that do not fit, more than 256 tokens, and an unknown direction.
@@ -74,8 +78,9 @@ def token_view(
             on_token(token)
 
     data = {
-        "queries": _spelled(query_tokens, rows_from),
-        "keys": None if is_one_text else _spelled(key_tokens, columns_from),
+        "queries": _spelled(query_tokens, rows_from)
+        | {"marks": _marks(len(query_tokens), rows_from, written_from, special)},
+        "keys": None if is_one_text else _spelled(key_tokens, columns_from) | {"marks": ""},
         "weights": base64.b64encode(numbers.tobytes()).decode("ascii"),
         "direction": direction,
         "lines": bool(lines),
@@ -84,6 +89,14 @@ def token_view(
         "percent": bool(percent),
     }
     return position(_VIEW(key=key, data=data, on_token_change=clicked).token)
+
+
+def _marks(count: int, start: int, written_from: int | None, special: Collection[int]) -> str:
+    """For each token a letter: s(pecial), w(ritten) or neither."""
+    return "".join(
+        "s" if place in special else "w" if written_from is not None and place >= written_from else "."
+        for place in range(start, start + count)
+    )
 
 
 def _checked(

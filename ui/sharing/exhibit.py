@@ -72,7 +72,7 @@ def full_address(shown: Shown) -> dict[str, tuple[str, ...]]:
 
 def head_names(shown: Shown) -> list[str]:
     """What the heads that go into the file are called."""
-    return list(_requests(shown)) or (["the head"] if shown.head is not None else [])
+    return ["the head"] if shown.head is not None else list(_requests(shown))
 
 
 def _requests(shown: Shown) -> dict[str, stores.HeadRequest]:
@@ -89,7 +89,7 @@ def _fits(of: stores.HeadRequest) -> bool:
 
 
 def _heads(shown: Shown) -> dict[str, KeptHead]:
-    if shown.of is None and shown.head is not None:
+    if shown.head is not None:
         return {"the head": shown.head()}
     return {
         name: KeptHead.of(stores.captured(of.text), of.layer, of.head, of.kind) for name, of in _requests(shown).items()

@@ -19,7 +19,7 @@ def about(shown: Shown) -> dict[str, str]:
     found = {"page": shown.title}
     if shown.of is not None:
         found |= _of_model(shown.of)
-    elif shown.head is not None:
+    if shown.head is not None:
         found["numbers"] = shown.head().says
     for name, other in shown.beside.items():
         found |= {f"{name}, {fact}": text for fact, text in _of_model(other).items() if found.get(fact) != text}

@@ -12,7 +12,7 @@ from core.capturing.edits import Edits, Place
 from core.figures.atlas import metric_grid
 from core.figures.charts import bars
 from core.figures.labels import visible
-from core.figures.movers import before_and_after
+from core.figures.shares import share_bars
 from core.heads.aligning import Alignment
 from core.heads.comparing import HeadPair
 from ui import presenting, shown, state, stores
@@ -207,7 +207,7 @@ def _show_outcome(before: Capture, after: Capture) -> None:
     if before.logits is not None:
         st.markdown("**What comes next**, the largest movers")
         table = movers(next_token(before, after), before)
-        figure = before_and_after(table["token"].tolist(), table["before"].to_numpy(), table["after"].to_numpy())
+        figure = share_bars(table["token"].tolist(), {name: table[name].to_numpy() for name in ("before", "after")})
         alt = "Bars: the probabilities of the next tokens before and after."
     elif before.vectors is not None and len(before.vectors) <= LABELLED:
         st.markdown("**How far each token's vector has turned**, 1 − cosine")

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from core import AttentionTrace
 from core.attention.stages import BY_KEY
 from core.exporting.kept_heads import KeptHead
 from core.exporting.tables import Side, Table, stage_table
@@ -49,6 +50,16 @@ def of_view(viewed: Viewed) -> Numbers:
     return Numbers(rows * columns, make, told)
 
 
+def of_weights(trace: AttentionTrace, queries: Sequence[str], keys: Sequence[str], first: int) -> Numbers:
+    """The weights of some rows of a head, the first of which is the query `first`."""
+
+    def make() -> tuple[Table, ...]:
+        sides = (Side("query", tuple(queries), start=first), Side("key", tuple(keys)))
+        return (table_of("weights", "Weights", np.where(trace.mask, trace.weights, np.nan), *sides),)
+
+    return Numbers(trace.weights.size, make, {"stage": "weights"})
+
+
 def of_pair(pair: HeadPair, part: str, name: str, queries: Sequence[str], keys: Sequence[str]) -> Numbers:
     """One of the three pictures of two heads: "first", "second" or "difference"."""
     rows, columns = pair.shape
@@ -76,7 +87,7 @@ def of_grid(values: NDArray[np.floating], name: str) -> Numbers:
     return Numbers(held.size, lambda: (table_of("heads", name, held, Side("layer"), Side("head")),), {"numbers": name})
 
 
-def of_tokens(tokens: Sequence[str], columns: Mapping[str, Sequence[float]]) -> Numbers:
+def of_tokens(tokens: Sequence[str], columns: Mapping[str, Sequence[float] | NDArray[np.floating]]) -> Numbers:
     """A few numbers for each of some tokens."""
     values = np.array(list(columns.values()), dtype=np.float64).T
     sides = (Side("token", tuple(tokens)), Side("number", tuple(columns), start=None))

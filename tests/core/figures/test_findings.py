@@ -18,8 +18,8 @@ from core.figures.findings import finding, strongest
 from core.figures.heatmap import Axis, heatmap
 from core.figures.ledger import waterfall
 from core.figures.log_bars import log_bars
-from core.figures.movers import before_and_after
 from core.figures.patches import on_image
+from core.figures.shares import share_bars
 from core.figures.side_by_side import side_by_side, small
 from core.figures.stages import stage_figure
 from core.figures.wiring import wiring
@@ -206,9 +206,9 @@ def test_bars_name_the_largest_and_the_smallest():
 
 
 def test_movers_name_the_largest_change():
-    figure = before_and_after([" Paris", " the"], np.array([0.772, 0.1]), np.array([0.141, 0.3]))
+    figure = share_bars([" Paris", " the"], {"before": np.array([0.772, 0.1]), "after": np.array([0.141, 0.3])})
     assert finding(figure) == "Largest change: ·Paris from 0.772 to 0.141; then ·the from 0.1 to 0.3."
-    assert finding(before_and_after(["a"], np.array([0.5]), np.array([0.5]))) == "Nothing has changed."
+    assert finding(share_bars(["a"], {"before": np.array([0.5]), "after": np.array([0.5])})) == "Nothing has changed."
 
 
 def test_a_waterfall_ends_at_the_weight():

@@ -1,8 +1,8 @@
-"""Numbers before and after something was changed, as pairs of bars one below the other."""
+"""Shares of some tokens as bars one below the other, of one kind or of several to compare."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import plotly.graph_objects as go
@@ -13,11 +13,14 @@ from .labels import axis_labels
 from .palette import ABOVE, TOTAL
 from .theme import enlarged
 
-ROW = 34  # pixels of a pair of bars
+ROW = 34  # pixels of the bars of a token
 
 
-def before_and_after(names: Sequence[str], before: NDArray[np.floating], after: NDArray[np.floating]) -> go.Figure:
-    """Shares from 0 to 1, each with its number. Names are tokens, written as they are, also when one occurs twice."""
+def share_bars(names: Sequence[str], groups: Mapping[str, NDArray[np.floating]]) -> go.Figure:
+    """Shares from 0 to 1, each with its number. Names are tokens, written as they are, also when one occurs twice.
+
+    groups  one or two: what the bars of a kind are called -> a share for each token
+    """
     places, labels = list(range(len(names))), axis_labels(names)
     bars = [
         go.Bar(
@@ -32,16 +35,17 @@ def before_and_after(names: Sequence[str], before: NDArray[np.floating], after: 
             cliponaxis=False,
             hovertemplate="%{customdata}: <b>%{x:.4%}</b>",
         )
-        for name, values, colour in (("before", before, TOTAL), ("after", after, ABOVE))
+        for (name, values), colour in zip(groups.items(), (TOTAL, ABOVE), strict=False)
     ]
     layout = plain_layout(enlarged(60) + enlarged(ROW) * len(names)) | {
         "barmode": "group",
         "bargap": 0.25,
         "dragmode": False,
+        "showlegend": len(groups) > 1,
     }
     layout["legend"] = {"traceorder": "normal"}
     layout["margin"] |= {"r": enlarged(48), "b": enlarged(28)}
-    highest = max(float(before.max(initial=0)), float(after.max(initial=0)))
+    highest = max(float(np.max(values, initial=0)) for values in groups.values())
     layout["xaxis"] = {"range": [0, highest * 1.12 or 1], "tickformat": ".0%", "nticks": 5}
     layout["yaxis"] |= {
         "tickmode": "array",

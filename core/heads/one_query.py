@@ -1,0 +1,28 @@
+"""One query in all heads at once: where each of them looks from there."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ..attention.trace import part_of
+from ..capturing.capture import Capture
+from ..capturing.rows import row_blocks
+from ..models.modules import Kind
+
+
+def one_query(capture: Capture, query: int, kind: Kind | None = None) -> NDArray[np.float32]:
+    """The weights of one query in every head: [layers, heads, keys], rows that sum to 1, less with a sink.
+
+    Raises InputError where there is no such query.
+    """
+    queries, keys = capture.shape(kind)
+    part_of(range(query, query + 1), queries, "query")
+    found = np.zeros((capture.layers(kind), capture.heads(kind), keys), dtype=np.float32)
+    with torch.inference_mode():
+        for layer, call in enumerate(capture.each_layer(kind)):
+            for rows in row_blocks(call, rows=range(query, query + 1)):
+                weights = rows.weights[:, 0].numpy(force=True)
+                found[layer, : len(weights), : weights.shape[1]] = weights
+    return found

@@ -1,0 +1,374 @@
+"""A text that a model writes, step by step: where the new token's query looks, what else could have been written, and what the
+cache of keys and values saves."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import streamlit as st
+
+from core import Capture, Generation
+from core.capturing.sampling import at_temperatures
+from core.exporting.kept_heads import KeptHead
+from core.figures.atlas import metric_grid
+from core.figures.charts import Series, lines
+from core.figures.heatmap import WIDTH, Axis, heatmap
+from core.figures.labels import escaped, visible
+from core.figures.shares import share_bars
+from core.heads.one_query import one_query
+from core.heads.views import around
+from core.models.modules import Kind
+from core.models.words import special_ids
+from ui import presenting, shown, state, stores
+from ui.components import pin
+from ui.components.arrows import arrow_keys
+from ui.components.token_view import token_view
+from ui.controls.menu import menu
+from ui.controls.sampling import choose_sampling
+from ui.markdown import quoted
+from ui.progress import fill, run
+from ui.views.certificate import show_certificate
+from ui.views.heads_grid import choose
+from ui.views.numbers import of_grid, of_tokens, of_weights
+from ui.views.pictures import show_chart, show_heatmap
+from ui.views.scene import Asked, number_picker, opening_head, read_or_say
+
+OPENING_TOKENS = 20
+IN_TEXT = 192  # tokens of a long text that are shown as text
+CANDIDATES = 8
+CURVES = 5  # candidates whose probability is drawn over the temperature
+TEMPERATURES = tuple(np.round(np.linspace(0.1, 3.0, 30), 2).tolist())
+HEIGHT, LEAST_HEIGHT, PER_ROW, AXIS = 520, 280, 22, 90  # of the large picture in pixels
+SHOWS = {"steps": "Every step", "layer": "Heads of the layer", "heads": "All heads"}
+TELLS = {"next": "Candidates", "heat": "Temperature", "cache": "Cache"}
+ENDED = {
+    "end": "The model ended its text here.",
+    "limit": "The model can read no more: the text is as long as it may be.",
+    None: "",
+}
+
+
+def show_generation(asked: Asked) -> None:
+    """The fields, the text as it is written, and one of its steps."""
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        most = st.number_input(
+            "New tokens",
+            1,
+            stores.MOST_NEW_TOKENS,
+            OPENING_TOKENS,
+            key=state.NEW_TOKENS,
+            bind="query-params",
+            width=120,
+        )
+        sampling = choose_sampling()
+        chat = asked.model.chats and st.toggle(
+            "As a message",
+            key=state.CHAT,
+            bind="query-params",
+            help="The text is a message, and the model answers it, in the chat template that it was trained with.",
+        )
+
+    def begin(text: stores.TextRequest) -> tuple[stores.WritingRequest, stores.FirstTokens]:
+        request = stores.WritingRequest(text, bool(chat), sampling)
+        return request, stores.written_after(request).first(most)
+
+    begun = read_or_say(asked, begin)
+    if begun is None:
+        return
+    request, tokens = begun
+    shown.now().asked.append(request)
+
+    def draw(last: bool) -> None:
+        if last:
+            _show_steps(request, tokens.so_far(), asked)
+        else:
+            st.code(tokens.so_far().text, language=None, wrap_lines=True)
+
+    seconds = stores.seconds_to_read(asked.model, len(tokens.so_far().input_ids))
+    fill(tokens, (request, most), "Writing", draw, unit="token", seconds=seconds)
+
+
+def _show_steps(request: stores.WritingRequest, generation: Generation, asked: Asked) -> None:
+    """All that there is to see of one step, chosen here."""
+    whole = generation.capture_of(-1)
+    kind, layer, head = _choose_head(request, whole, asked)
+    step = _choose_step(generation)
+    capture = generation.capture_of(step)
+    shown.now().head = partial(KeptHead.of, capture, layer, head, kind)
+    pin.listen(partial(_clicked, generation, whole, kind))
+    query = capture.shape(kind)[0] - 1
+    every_head = one_query(capture, query, kind)
+    row = every_head[layer, head]
+    with st.container():
+        key = number_picker("Key", state.KEY, len(row), int(row.argmax()))
+    _say_row(generation, step, capture.tokens(kind), row, key)
+    _as_text(generation, whole, kind, (layer, head), query)
+    large, small = st.columns([7, 5], gap="medium")
+    with large:
+        shows = menu("Shown", state.STEP_SHOWS, SHOWS, look="buttons", label_visibility="collapsed")
+        place = (layer, head)
+        if shows == "steps":
+            _every_step(generation, whole, kind, place, (query, key))
+        elif shows == "layer":
+            _heads_of_layer(capture, kind, place, every_head[layer], key)
+        else:
+            _all_heads(capture, kind, place, every_head[:, :, key], key)
+    with small, presenting.aside():
+        tells = menu("Told", state.STEP_TELLS, TELLS, look="buttons", label_visibility="collapsed")
+        {"next": _candidates, "heat": _over_temperature, "cache": _cache}[tells](generation, step)
+    show_certificate(capture.certificate(layer, head, kind))
+    _compare_with_full_pass(request, generation)
+
+
+def _choose_head(request: stores.WritingRequest, whole: Capture, asked: Asked) -> tuple[Kind, int, int]:
+    """Kind of attention, layer and head: those in which the growing text has its queries."""
+    kinds: dict[Kind, str] = {kind: kind for kind in ("cross", "decoder", "self") if kind in whole.kinds}
+    kind = menu("Attention", state.KIND, kinds, look="buttons") if len(kinds) > 1 else next(iter(kinds))
+    opening_layer, opening_at = opening_head(request.text.model.name)
+    with asked.places[0]:
+        layer = number_picker("Layer", state.LAYER, whole.layers(kind), opening_layer)
+    with asked.places[1]:
+        head = number_picker("Head", state.HEAD, whole.heads(kind), opening_at)
+    shown.now().of = stores.HeadRequest(request.text, kind, layer, head)
+    return kind, layer, head
+
+
+def _choose_step(generation: Generation) -> int:
+    """Which token is being written, from 0: along a line, and with the arrow keys."""
+    steps = {str(number): f"{number} · {visible(token)}" for number, token in enumerate(generation.tokens, start=1)}
+    count = len(steps)
+    step = 0
+    if count > 1:
+        step = int(menu("Step, and the token that is written in it", state.STEP, steps, look="line")) - 1
+    arrow_keys(
+        state.picture("row"),
+        f"Walk through the steps with the arrow keys. Chosen: {step + 1} of {count}.",
+        (0, step),
+        (1, count),
+        lambda _, column: go_to_step(column),
+        words="← → walk through the steps",
+    )
+    return step
+
+
+def go_to_step(step: int) -> None:
+    """Choose a step, from 0, before the page runs."""
+    st.session_state[state.STEP] = str(step + 1)
+
+
+def _say_row(
+    generation: Generation, step: int, tokens: tuple[tuple[str, ...], tuple[str, ...]], row: np.ndarray, key: int
+) -> None:
+    queries, keys = tokens
+    written, looks, at = quoted(generation.tokens[step]), quoted(queries[-1]), quoted(keys[key])
+    presenting.title(f"Step {step + 1} of {len(generation.steps)}: {written}")
+    with presenting.told("number"):
+        st.markdown(f"{written} is written after {looks}, which gives **{row[key]:.1%}** of its attention to {at}.")
+
+
+def _as_text(generation: Generation, whole: Capture, kind: Kind, place: tuple[int, int], query: int) -> None:
+    """The text as text, shaded by where the step's query looks; a click on a token goes to the step that it decides."""
+    queries, keys = whole.tokens(kind)
+    rows = around(query, len(queries), IN_TEXT)
+    columns = rows if kind != "cross" else around(0, len(keys), IN_TEXT)
+    trace = whole.trace(*place, kind, rows=rows)
+    weights = np.where(trace.mask, trace.weights, np.nan)[:, columns.start : columns.stop]
+    begun = len(generation.begun)
+    ids = whole.target_ids or whole.input_ids
+    special = special_ids(whole.model.tokenizer)
+    token_view(
+        queries[rows.start : rows.stop],
+        keys[columns.start : columns.stop],
+        weights,
+        rows_from=rows.start,
+        columns_from=columns.start,
+        pinned=[query],
+        written_from=begun,
+        special=[position for position in rows if ids[position] in special],
+        on_token=lambda position: go_to_step(max(0, min(position - begun + 1, len(generation.steps) - 1))),
+        key=state.TOKEN_VIEW,
+    )
+    read = f"{len(queries):,} tokens" if len(queries) <= IN_TEXT else f"{len(rows)} of {len(queries):,} tokens"
+    st.caption(
+        f"{read}; what the model has written is underlined. {ENDED[generation.ended]} Click a token to see where it looks "
+        f"while the next one is written."
+    )
+
+
+def _every_step(
+    generation: Generation, whole: Capture, kind: Kind, place: tuple[int, int], cell: tuple[int, int]
+) -> None:
+    """The rows of all steps of the chosen head."""
+    queries, keys = whole.tokens(kind)
+    first = len(generation.begun) - 1
+    trace = whole.trace(*place, kind, rows=range(first, len(queries)))
+    height = _height(len(generation.steps))
+    figure = heatmap(
+        trace.weights,
+        Axis("query", queries[first:], cell[0] - first, _notes(generation), first),
+        Axis("key", keys, cell[1]),
+        name="weight",
+        scale="share",
+        forbidden=~trace.mask,
+        height=height,
+        width=presenting.width(WIDTH, 0.52),
+    )
+    presenting.lit(figure, cell[0] - first, cell[1])
+    name = f"head {place[0]}.{place[1]}"
+    show_heatmap(
+        figure,
+        "row",
+        f"The rows of {name}, one for each step, by keys.",
+        title=f"Every step in {name}",
+        numbers=of_weights(trace, queries[first:], keys, first),
+    )
+
+
+def _notes(generation: Generation) -> list[str]:
+    return [f"<br>writes {escaped(token)}" for token in generation.tokens]
+
+
+def _heads_of_layer(capture: Capture, kind: Kind, place: tuple[int, int], weights: np.ndarray, key: int) -> None:
+    """The step's row in each head of the chosen layer."""
+    keys = capture.tokens(kind)[1]
+    figure = heatmap(
+        weights,
+        Axis("head", tuple(f"{place[0]}.{head}" for head in range(len(weights))), place[1]),
+        Axis("key", keys, key),
+        name="weight",
+        scale="share",
+        height=_height(len(weights)),
+        width=presenting.width(WIDTH, 0.52),
+    )
+    show_heatmap(
+        figure, "row", f"The step's row in every head of layer {place[0]}, by keys.", title="This step in every head"
+    )
+
+
+def _all_heads(capture: Capture, kind: Kind, place: tuple[int, int], weights: np.ndarray, key: int) -> None:
+    """How much of the step's attention every head gives to the chosen key."""
+    figure = metric_grid(
+        weights, "weight", signed=False, chosen=place, left_out=None, height=presenting.height(460, 0.7)
+    )
+    at = visible(capture.tokens(kind)[1][key])
+    show_heatmap(
+        figure,
+        "row",
+        "Every head's weight on the chosen key: a grid of layers by heads.",
+        title=f"Weight on “{at}” in every head",
+        numbers=of_grid(weights.astype(np.float64), "weight on the chosen key"),
+    )
+    st.caption(f"The share that each head gives to {quoted(capture.tokens(kind)[1][key])} in this step.")
+
+
+def _height(rows: int) -> int:
+    return presenting.height(max(LEAST_HEIGHT, min(PER_ROW * rows + AXIS, HEIGHT)), 0.66)
+
+
+# --- beside it
+
+
+def _candidates(generation: Generation, step: int) -> None:
+    """The most probable tokens, and with which probability each is chosen."""
+    found = generation.candidates(step, CANDIDATES)
+    groups = {"probability": np.array([one.probability for one in found])}
+    if not generation.sampling.is_greedy:
+        groups["as drawn"] = np.array([one.chance for one in found])
+    tokens = [one.token for one in found]
+    show_chart(
+        share_bars(tokens, groups),
+        "candidates",
+        "Bars: the most probable next tokens.",
+        title=f"What could be written in step {step + 1}",
+        numbers=of_tokens(tokens, {"logit": [one.logit for one in found], **groups}),
+    )
+    if generation.sampling.is_greedy:
+        st.caption(f"{quoted(generation.tokens[step])} is the most probable one, and so it is written.")
+    else:
+        left = sum(one.chance > 0 for one in found)
+        st.caption(
+            f"{quoted(generation.tokens[step])} was drawn. “As drawn”: after temperature, top-k and top-p, which leave "
+            f"{left if left < len(found) else 'all'} of these."
+        )
+
+
+def _over_temperature(generation: Generation, step: int) -> None:
+    """How the probabilities of the best candidates change with the temperature."""
+    found = generation.candidates(step, CURVES)[:CURVES]
+    curves = at_temperatures(generation.steps[step].scores, [one.token_id for one in found], TEMPERATURES)
+    series = [
+        Series(f"{place}. {visible(one.token)}", TEMPERATURES, curves[:, place - 1])
+        for place, one in enumerate(found, start=1)
+    ]
+    show_chart(
+        lines(series, x="temperature", y="probability", height=presenting.height(340, 0.6)),
+        "temperature",
+        "Curves: how probable the best candidates are at each temperature.",
+        title=f"Temperature in step {step + 1}",
+    )
+    st.caption("The logits are divided by the temperature. Near 0 the best token takes all; the hotter, the more even.")
+
+
+def _cache(generation: Generation, step: int) -> None:
+    """What came from the cache and what was computed, its bytes, and the multiplications that it saves."""
+    one = generation.steps[step]
+    costs = np.array([generation.multiplications(number) for number in range(len(generation.steps))], dtype=np.float64)
+    numbers = np.arange(1, len(costs) + 1)
+    series = [
+        Series("with the cache", numbers, costs[:, 0], kind="measured"),
+        Series("everything anew", numbers, costs[:, 1], kind="measured"),
+    ]
+    show_chart(
+        lines(series, x="step", y="multiplications", log_y=True, height=presenting.height(300, 0.6)),
+        "cache",
+        "Curves: the multiplications of every step, with the cache and without.",
+        title="Multiplications of every step",
+        numbers=of_tokens(generation.tokens, {"with the cache": costs[:, 0], "everything anew": costs[:, 1]}),
+    )
+    with_cache, without = (int(number) for number in costs[step])
+    tokens = "1 token was" if one.computed == 1 else f"{one.computed:,} tokens were"
+    st.markdown(
+        f"Step {step + 1}: {tokens} computed, **{one.cached:,}** came from the cache, which then holds "
+        f"**{one.cache_bytes / 1e6:,.2f} MB** of keys and values. {with_cache:,} multiplications; {without:,} if everything "
+        f"were read anew."
+    )
+    total = costs.sum(axis=0)
+    st.caption(f"All steps together: {1 - total[0] / total[1]:.1%} of the multiplications are saved.")
+
+
+def _compare_with_full_pass(request: stores.WritingRequest, generation: Generation) -> None:
+    """The rows of all steps beside those of one pass over the whole text."""
+    last = generation.steps[-1]
+    model = stores.model(request.text.model)
+    difference = run(
+        lambda on_progress: stores.full_pass_difference(request, generation, on_progress),
+        ("full pass", request, len(generation.steps)),
+        "Comparing with one full pass",
+        model.attention_calls or 1,
+        announce=partial(
+            stores.announced,
+            request.text.model,
+            len(generation.input_ids) if model.is_encoder_decoder else last.cached + last.computed,
+            target_tokens=last.cached + last.computed if model.is_encoder_decoder else 1,
+        ),
+    )
+    if difference is not None:
+        st.caption(
+            f"The rows of all {len(generation.steps)} steps, beside one pass over the whole text without a cache: the largest "
+            f"difference of a weight in any head is {difference:.1e}."
+        )
+
+
+def _clicked(generation: Generation, whole: Capture, kind: Kind) -> None:
+    """A click on a row chooses its step, on a head that head, on a column its key."""
+    clicked = pin.clicked()
+    if head := pin.clicked_in("layer", "head", (whole.layers(kind), whole.heads(kind))):
+        choose(*head)
+        return
+    if "head" in clicked and len(clicked["head"]) == 1:
+        st.session_state[state.HEAD] = min(clicked["head"].start, whole.heads(kind) - 1)
+    if "query" in clicked and len(clicked["query"]) == 1:
+        go_to_step(max(0, min(clicked["query"].start - len(generation.begun) + 1, len(generation.steps) - 1)))
+    if "key" in clicked and len(clicked["key"]) == 1:
+        st.session_state[state.KEY] = min(clicked["key"].start, whole.shape(kind)[1] - 1)
