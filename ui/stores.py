@@ -77,7 +77,6 @@ from core.lessons.scaling import (
     stack_gradients,
     sweep,
 )
-from core.lessons.self_and_cross import read_and_write
 from core.models.conversion import Report
 from core.models.devices import called
 from core.models.images import read_image
@@ -213,14 +212,6 @@ class WritingRequest:
     text: TextRequest
     chat: bool
     sampling: Sampling
-
-
-@dataclass(frozen=True)
-class ReadAndWritten:
-    """What an encoder-decoder reads, and what it has written so far."""
-
-    read: str
-    written: str
 
 
 # --- what is kept
@@ -869,8 +860,3 @@ def gradients_in_stack(layers: int, width: int, around: Around) -> tuple[StackGr
 
 def scores_of_all_heads(request: KindRequest, on_progress: Callable[[int], None] | None = None) -> ModelScores:
     return scores.get(request, lambda: model_scores(captured(request.text), request.kind, on_progress=on_progress))
-
-
-@st.cache_resource(max_entries=6, show_spinner=False)
-def untrained(request: ReadAndWritten) -> Capture:
-    return read_and_write(request.read, request.written)

@@ -6,23 +6,18 @@ written so far, then at what the encoder has read.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import torch
-from numpy.typing import ArrayLike, NDArray
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import WhitespaceSplit
-from transformers import BartConfig, BartForConditionalGeneration, PreTrainedTokenizerFast
+from numpy.typing import ArrayLike
 
 from ..attention.masks import causal, everything, grid
-from ..attention.sources import embed, split_words
+from ..attention.sources import embed
 from ..attention.trace import Array, AttentionTrace, attend
-from ..capturing.capture import Capture, capture
 from ..errors import InputError
-from ..models.loading import load_model
 from .many_heads import LayerWeights, random_layer
 
 Place = Literal["encoder", "decoder", "cross"]
@@ -120,89 +115,92 @@ def _embedded(texts: dict[Text, str], which: Text, d_model: int) -> tuple[tuple[
         raise InputError(str(error), field=which) from None
 
 
-# --- a small encoder-decoder with the architecture of BART (Lewis et al. 2019, https://arxiv.org/abs/1910.13461) and random
-# weights. What is drawn from it shows how its parts are wired, and nothing about language: no weight was ever trained.
+# --- a trained model that reads a date as somebody wrote it, and writes it as YYYY-MM-DD, both by characters
 
-D_MODEL = 32
-LAYERS, HEADS = 2, 4
-MAX_WORDS = 64
-START = "<start>"
+DATES_MODEL = "written-dates"
+ALIGNING_HEAD = (0, 0)  # (layer, head) of its cross-attention that follows the true alignment best, by its card
+DATE = "the 3rd of march 1987"
+MONTHS = ("january", "february", "march", "april", "may", "june")
+MONTHS += ("july", "august", "september", "october", "november", "december")
+
+Span = tuple[int, int]  # start, stop
 
 
-def read_and_write(read: str, written: str, *, seed: int = 0) -> Capture:
-    """One pass of the untrained model: its encoder reads one text, its decoder has written the other so far.
+@dataclass(frozen=True)
+class Look:
+    """Where one query of cross-attention looks while it decides which character comes next.
 
-    The kinds of attention of the capture are "encoder", "decoder" and "cross". The decoder's tokens begin with a start mark.
-    The same seed gives the same weights, and a word of the written text the same vector whatever is read.
-
-    Raises InputError (field "read" or "written") for a text without words or with more than MAX_WORDS.
+    writes  that character
+    key     the place of the key with the largest weight
+    weight  that weight
+    origin  which keys the character was read from, where the text itself tells
+    share   of the query's weight on these keys; None where they are not known
     """
-    writing, reading = _words(written, "written"), _words(read, "read")
-    # The words written come first: their numbers, and so their vectors, do not depend on what is read.
-    vocabulary = {word: number for number, word in enumerate(dict.fromkeys((START, *writing, *reading)))}
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=_word_by_word(vocabulary), unk_token=START, bos_token=START, pad_token=START
-    )
-    model = load_model(_network(seed), tokenizer=tokenizer)
-    return capture(model, " ".join(reading), target=" ".join(writing))
+
+    writes: str
+    key: int
+    weight: float
+    origin: Span | None
+    share: float | None
 
 
-def query_changes(before: Capture, after: Capture) -> NDArray[np.floating]:
-    """The largest change of a number in the queries of the cross-attention, for each layer: [layers].
+def looks(weights: Array, queries: Sequence[str], keys: Sequence[str]) -> tuple[Look, ...]:
+    """A look for each character that the decoder has written.
 
-    The decoder must have written the same in both passes.
+    weights        [queries, keys] of one head of cross-attention
+    queries, keys  their tokens: the start token and what was written after it, and what was read
+
+    The query that decides a character is the one before it: the start token decides the first. So the last query, which
+    decides what has not been written, has no look. Raises InputError (field "target") where nothing was written.
     """
-    return np.array(
-        [
-            max(
-                float(np.abs(after.trace(layer, head, "cross").query - before.trace(layer, head, "cross").query).max())
-                for head in range(before.heads("cross"))
-            )
-            for layer in range(before.layers("cross"))
-        ]
-    )
+    written = queries[1:]
+    if not written:
+        raise InputError("The model has written nothing here. Give it a date.", field="target")
+    found = []
+    for row, writes, origin in zip(weights[:-1], written, origins(keys, "".join(written)), strict=True):
+        key = int(row.argmax())
+        share = None if origin is None else float(row[slice(*origin)].sum())
+        found.append(Look(writes, key, float(row[key]), origin, share))
+    return tuple(found)
 
 
-def _words(text: str, field: str) -> tuple[str, ...]:
-    words = split_words(text)
-    if not 1 <= len(words) <= MAX_WORDS:
-        raise InputError(
-            f"This text has {len(words)} words and punctuation marks; the small model takes 1 to {MAX_WORDS}. "
-            f"Change it.",
-            field=field,
-        )
-    return words
+def mean_share(looks: Sequence[Look]) -> float | None:
+    """The mean of the shares that are known; None where none is."""
+    shares = [look.share for look in looks if look.share is not None]
+    return float(np.mean(shares)) if shares else None
 
 
-def _word_by_word(vocabulary: dict[str, int]) -> Tokenizer:
-    tokenizer = Tokenizer(WordLevel(vocabulary, unk_token=START))
-    tokenizer.pre_tokenizer = WhitespaceSplit()
-    return tokenizer
+def origins(tokens: Sequence[str], answer: str) -> tuple[Span | None, ...]:
+    """Which tokens of a written date each character of the answer YYYY-MM-DD comes from: of a number the digit, of the name of
+    a month the name, of the century of a two-digit year both its digits.
 
+    tokens  one for each character; longer ones stand for themselves and mean nothing
 
-def _network(seed: int) -> BartForConditionalGeneration:
-    network = BartForConditionalGeneration(
-        BartConfig(
-            vocab_size=1 + 2 * MAX_WORDS,
-            d_model=D_MODEL,
-            encoder_layers=LAYERS,
-            decoder_layers=LAYERS,
-            encoder_attention_heads=HEADS,
-            decoder_attention_heads=HEADS,
-            encoder_ffn_dim=2 * D_MODEL,
-            decoder_ffn_dim=2 * D_MODEL,
-            max_position_embeddings=1 + MAX_WORDS,
-            pad_token_id=0,
-            bos_token_id=0,
-            eos_token_id=0,
-            decoder_start_token_id=0,
-            forced_eos_token_id=None,
-        )
-    )
-    # Its own generator: the global one is shared by all threads. Variance 1/d_model keeps queries and keys at variance 1.
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for parameter in network.parameters():
-            if parameter.ndim == 2:
-                parameter.normal_(0, D_MODEL**-0.5, generator=generator)
-    return network
+    Told only where one piece of the text, a number or a name, can mean this part of the date, and nothing else: None for the
+    hyphens, for days in words, for the 5s of 5.5.1987, and all through for an answer that is no date.
+    """
+    found: list[Span | None] = [None] * len(answer)
+    if not re.fullmatch(r"[0-9]{4}-(0[1-9]|1[0-2])-[0-9]{2}", answer):
+        return tuple(found)
+    text = "".join(token if len(token) == 1 else "\n" for token in tokens)
+    pieces = {piece.start(): piece.group().lower() for piece in re.finditer("[0-9]+|[A-Za-z]+", text)}
+    year, month, day = answer.split("-")
+    name = MONTHS[int(month) - 1]
+
+    def standing(*spellings: str) -> list[int]:
+        return [start for start, piece in pieces.items() if piece in spellings]
+
+    meant = {
+        (0, 4): standing(year) or standing(year[2:]),
+        (5, 7): standing(name, name[:3]) or standing(month, month.lstrip("0")),
+        (8, 10): standing(day, day.lstrip("0")),
+    }
+    starts = [start for part in meant.values() for start in part]
+    for (first, end), part in meant.items():
+        if len(part) == 1 and starts.count(part[0]) == 1:
+            start, piece = part[0], pieces[part[0]]
+            for place in range(first, end):
+                digit = len(piece) - (end - place)  # counted from the right: numbers lack digits at the left
+                is_digit = piece.isdecimal() and digit >= 0
+                found[place] = (start + digit, start + digit + 1) if is_digit else (start, start + len(piece))
+    return tuple(found)

@@ -7,19 +7,25 @@ from numpy.typing import NDArray
 from core.figures.borders import with_borders
 from core.figures.charts import bars
 from core.figures.heatmap import Axis, heatmap
-from core.figures.side_by_side import side_by_side, small
+from core.figures.labels import visible
 from core.figures.wiring import wiring
 from core.heads.pairs import crossing_shares, pair_shares, pair_sides
 from core.lessons.self_and_cross import (
+    ALIGNING_HEAD,
     BLOCKS,
+    DATE,
+    DATES_MODEL,
     Crossing,
+    Look,
     Place,
     crossing,
+    looks,
+    mean_share,
     other_keys,
-    query_changes,
 )
-from ui import state, stores
+from ui import shown, state, stores
 from ui.controls.menu import menu
+from ui.markdown import quoted
 from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, show_lesson
 from ui.views.pictures import show_chart, show_heatmap
 from ui.views.scene import number_picker
@@ -99,41 +105,51 @@ def other_texts(part: Part) -> None:
         )
 
 
-def whole_model(part: Part) -> None:
+def a_date(part: Part) -> None:
     picture, knobs = picture_and_knobs(part)
+    layer, opening = ALIGNING_HEAD
     with knobs:
-        place = block_picker()
-        read, instead, written = text_read(), text_instead(), text_written()
-        before, after = (stores.untrained(stores.ReadAndWritten(text, written)) for text in (read, instead))
-        layer = st.segmented_control(
-            "Layer",
-            range(before.layers(place)),
-            default=0,
-            required=True,
-            key=state.LAYER_OF_TWO,
-            bind="query-params",
-        )
-    query_tokens, key_tokens = before.tokens(place)
-    heads = range(before.heads(place))
-    traces = [before.trace(layer, head, place) for head in heads]
+        text = st.text_input("Date", DATE, key=state.DATE, bind="query-params", max_chars=400)
+        st.caption("The model was trained on dates only. To any other text it answers with some date as well.")
+        request = stores.TextRequest(stores.ModelChoice(DATES_MODEL), text, target=stores.Generated())
+        capture = stores.captured(request)
+        head = number_picker("Head", state.HEAD, capture.heads("cross"), opening)
+        queries, keys = capture.tokens("cross")
+        weights = capture.trace(layer, head, "cross").weights
+        found = looks(weights, queries, keys)
+        place = place_picker(found)
+    shown.now().asked.append(request)
+    shown.now().of = stores.HeadRequest(request, "cross", layer, head)
+    look = found[place]
     with picture:
-        figure = side_by_side(
-            [small(trace.weights, trace.mask) for trace in traces],
-            [f"head {head}" for head in heads],
-            query_tokens,
-            key_tokens,
-            across=2,
-            line_height=190,
-            column_labels=True,
+        figure = heatmap(
+            weights[: len(found)],
+            Axis("query", [f"{query} → {one.writes}" for query, one in zip(queries, found, strict=False)], place),
+            Axis("key", keys, look.key),
+            name="weight",
+            scale="share",
+            limit=1.0,
         )
-        show_heatmap(figure, "heads", "The weights of every head.", compact=True)
-        changes = ", ".join(
-            f"layer {which} **{change:.2g}**" for which, change in enumerate(query_changes(before, after))
+        show_heatmap(
+            figure, "alignment", "The weights, what is written down the side and what is read along the bottom."
         )
-        st.markdown(
-            f"If the other text is read, the queries of the second blocks change by at most: {changes}. "
-            f"Largest difference from the network's own attention: **{before.agreement(layer, place):.1e}**."
+        writes = quoted(look.writes)
+        said = (
+            f"The model writes {quoted(''.join(queries[1:]))}. The row of {quoted(queries[place])} writes {writes} and "
         )
+        said += f"looks most at {quoted(keys[look.key])}: **{look.weight:.1%}**."
+        if look.origin is not None:
+            origin = quoted("".join(keys[slice(*look.origin)]))
+            said += f" This {writes} comes from {origin}, which gets **{look.share:.1%}**."
+        if (mean := mean_share(found)) is not None:
+            said += f" On average what a character comes from gets **{mean:.1%}**."
+        st.markdown(said)
+
+
+def place_picker(found: tuple[Look, ...]) -> int:
+    """Which of the characters that were written is looked at; as it opens, the last digit of the year."""
+    places = {str(place): f"{place}: {visible(look.writes)}" for place, look in enumerate(found)}
+    return int(menu("Character that it writes", state.DIGIT, places, opening=str(min(3, len(found) - 1))))
 
 
 def in_a_model(part: Part) -> None:
@@ -199,11 +215,11 @@ PARTS = (
         other_texts,
     ),
     Part(
-        "whole",
-        "A whole model",
-        "BART's architecture, random weights: no trained encoder-decoder is there without a network. The queries of layer 0 "
-        "ignore what is read; those of layer 1 carry what layer 0 brought.",
-        whole_model,
+        "date",
+        "A date, by hand",
+        "A trained model reads a date and writes it as YYYY-MM-DD, by characters. The row that decides a character is the one "
+        "before it. Nobody told this head where to look.",
+        a_date,
     ),
     Part(
         "model",

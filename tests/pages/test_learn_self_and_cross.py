@@ -4,7 +4,8 @@ from functools import partial
 
 import pytest
 
-from core.lessons.self_and_cross import other_keys
+from core import generate, load_model
+from core.lessons.self_and_cross import ALIGNING_HEAD, DATES_MODEL, looks, mean_share, other_keys
 from tests.pages.lessons import open_lesson, said
 from ui import state
 
@@ -32,7 +33,7 @@ def test_the_change_is_cores():
     [
         ("Three blocks", state.READ),
         ("Other keys", state.READ_INSTEAD),
-        ("A whole model", state.WRITTEN),
+        ("A date, by hand", state.DATE),
         ("In a real model", state.SECOND_TEXT),
     ],
 )
@@ -40,3 +41,41 @@ def test_a_blank_text_is_no_traceback(part, field):
     page = opened(part, **{field: " "})
     assert not page.exception
     assert len(page.error) == 1
+
+
+def of_a_date(text, head=ALIGNING_HEAD[1]):
+    passed = generate(load_model(DATES_MODEL), text, 64).capture_of(-1)
+    return looks(passed.trace(ALIGNING_HEAD[0], head, "cross").weights, *passed.tokens("cross"))
+
+
+def test_the_alignment_of_a_date_is_cores():
+    page = opened("A date, by hand", **{state.DATE: "Sat 21 Nov 2026", state.DIGIT: "5", state.HEAD: "1"})
+    found = of_a_date("Sat 21 Nov 2026", 1)
+    words = said(page).replace("\\", "")
+    assert "The model writes “2026-11-21”. The row of “-” writes “1” and looks most at “v”" in words
+    assert f": **{found[5].weight:.1%}**. This “1” comes from “Nov”, which gets **{found[5].share:.1%}**." in words
+    assert f"On average what a character comes from gets **{mean_share(found):.1%}**." in words
+    assert not page.error
+
+
+def test_of_what_is_no_date_no_origin_is_said():
+    page = opened("A date, by hand", **{state.DATE: "hello <b>world", state.DIGIT: "2"})
+    words = said(page)
+    assert f": **{of_a_date('hello <b>world')[2].weight:.1%}**." in words
+    assert "comes from" not in words
+    assert "On average" not in words
+    assert any("trained on dates only" in caption.value for caption in page.caption)
+
+
+@pytest.mark.parametrize("text", ["3 march 1987 " * 6, "x" * 401])
+def test_a_text_that_is_too_long_for_the_model_of_dates_is_no_traceback(text):
+    page = opened("A date, by hand", **{state.DATE: text})
+    assert not page.exception
+    assert "at most 64" in page.error[0].value
+
+
+def test_a_head_of_the_larger_model_is_not_asked_of_the_smaller_one():
+    page = opened("In a real model", **{state.LAYER: "4", state.HEAD: "11"})
+    page.segmented_control(state.PART).set_value("date").run()
+    assert not page.exception
+    assert "On average" in said(page)

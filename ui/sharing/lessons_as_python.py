@@ -132,13 +132,8 @@ def _other_keys(said: Said) -> list[str]:
     return [f"other_keys({said(state.READ)!r}, {said(state.READ_INSTEAD)!r}, {said(state.WRITTEN)!r})"]
 
 
-def _whole(said: Said) -> list[str]:
-    before, after = (
-        f"read_and_write({said(read)!r}, {said(state.WRITTEN)!r})" for read in (state.READ, state.READ_INSTEAD)
-    )
-    kind, layer = said(state.BLOCK), said(state.LAYER_OF_TWO)
-    traces = f"[before.trace({layer!r}, head, {kind!r}) for head in range(before.heads({kind!r}))]"
-    return [f"before, after = {before}, {after}", "query_changes(before, after)", traces]
+def _date(_: Said) -> list[str]:
+    return ["trace.weights[:-1], looks(trace.weights, *passed.tokens('cross'))"]
 
 
 def _pair(said: Said) -> list[str]:
@@ -241,8 +236,8 @@ LESSONS: dict[str, tuple[tuple[str, ...], dict[str, Lines]]] = {
         },
     ),
     "self_and_cross": (
-        ("crossing", "other_keys", "read_and_write", "query_changes"),
-        {"three": _three, "keys": _other_keys, "whole": _whole, "model": _pair},
+        ("crossing", "other_keys", "looks"),
+        {"three": _three, "keys": _other_keys, "date": _date, "model": _pair},
     ),
     "word_order": (
         (*("shuffle", "sinusoid_scores", "shift", "rotary_scores", "alibi_head", "t5_buckets", "relative_positions"),),

@@ -1,23 +1,35 @@
 """Self- and cross-attention: who gives queries, keys and values, and what that means for shapes, masks and changes."""
 
+import re
+from datetime import date
+from pathlib import Path
+from random import Random
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import core.models
+from core import generate, load_model
 from core.attention.sources import split_words
 from core.errors import InputError
 from core.lessons.many_heads import random_layer
 from core.lessons.self_and_cross import (
+    ALIGNING_HEAD,
     BLOCKS,
-    MAX_WORDS,
+    DATE,
+    DATES_MODEL,
     cross,
     crossing,
+    looks,
+    mean_share,
+    origins,
     other_keys,
-    query_changes,
-    read_and_write,
 )
+from tests.core.tiny_models import eager
+from training import dates
 
 READ, INSTEAD, WRITTEN = "Le chat est sur le tapis.", "Il pleut.", "The cat is on"
 TEXTS = st.lists(st.sampled_from(("le", "chat", "cat", "on", ".")), min_size=1, max_size=6).map(" ".join)
@@ -83,75 +95,84 @@ def test_blank_texts_are_named(texts, field):
     assert caught.value.field == field
 
 
-# --- the small untrained encoder-decoder: wired like BART, and captured like any other model
+# --- the trained model of dates: where each character of its answer comes from, and whether a head looks there
 
 
-@pytest.fixture(scope="module")
-def passed():
-    return read_and_write(READ, WRITTEN)
+def characters(text):
+    return (*text, "</s>")
 
 
-def test_three_kinds_of_attention_and_their_shapes(passed):
-    assert passed.kinds == ("encoder", "decoder", "cross")
-    shapes = {kind: passed.trace(0, 0, kind).shape for kind in passed.kinds}
-    assert shapes == {"encoder": (7, 7), "decoder": (5, 5), "cross": (5, 7)}
-    assert passed.tokens("cross") == (
-        ("<start>", "The", "cat", "is", "on"),
-        ("Le", "chat", "est", "sur", "le", "tapis", "."),
-    )
+def test_origins_are_those_with_which_the_dates_were_written():
+    """The training knows them, because it has put the dates together; here they are found again in the text alone."""
+    random, known, places = Random(0), 0, 0
+    for form in dates.KNOWN + dates.HELD_OUT:
+        for _ in range(40):
+            written = dates.draw(random, dates.split()[1], (form,))
+            found = origins(characters(written.text), written.answer)
+            wrong = [pair for pair in zip(found, written.spans, strict=True) if pair[0] not in (None, pair[1])]
+            assert not wrong, (written, found)
+            known += sum(span is not None for span in found)
+            places += len(dates.DIGITS)
+    assert 0.75 < known / places < 0.95  # of days in words and the like nothing is said
 
 
-def test_only_the_decoders_first_block_is_masked(passed):
-    for kind in passed.kinds:
-        for layer in range(passed.layers(kind)):
-            mask = passed.trace(layer, 0, kind).mask
-            expected = np.tri(5, dtype=bool) if kind == "decoder" else np.ones_like(mask)
-            np.testing.assert_array_equal(mask, expected)
+@pytest.mark.parametrize(
+    ("text", "answer", "expected"),
+    [
+        ("the 3rd of MARCH 2003", "2003-03-03", ["2", "0", "0", "3", None, "MARCH", "MARCH", None, "3", "3"]),
+        ("21.11.26", "2026-11-21", ["26", "26", "2", "6", None, "1", "1", None, "2", "1"]),
+        ("5.5.1987", "1987-05-05", ["1", "9", "8", "7", *[None] * 6]),  # which 5 is the day, a text does not say
+        (
+            "18 March 1723",
+            "2013-03-18",
+            [*[None] * 5, "March", "March", None, "1", "8"],
+        ),  # another year than it was told
+        ("1987 1987", "1987-01-02", [None] * 10),
+        ("hello world", "2177-12-02", [None] * 10),
+        ("5 May", "66", [None] * 2),
+        ("", "0000-00-00", [None] * 10),
+    ],
+)
+def test_only_what_a_text_tells_is_known(text, answer, expected):
+    found = origins(characters(text), answer)
+    assert [None if span is None else text[slice(*span)] for span in found] == expected
 
 
-def test_it_agrees_with_the_network(passed):
-    eager = passed.model.network
-    eager.set_attn_implementation("eager")
-    try:
-        with torch.inference_mode():
-            found = eager(
-                input_ids=torch.tensor([passed.input_ids]),
-                decoder_input_ids=torch.tensor([passed.target_ids]),
-                output_attentions=True,
-            )
-    finally:
-        eager.set_attn_implementation("headlight")
-    theirs = {"encoder": found.encoder_attentions, "decoder": found.decoder_attentions, "cross": found.cross_attentions}
-    for kind, layers in theirs.items():
-        assert max(passed.agreement(layer, kind) for layer in range(2)) < 1e-6
-        for layer, weights in enumerate(layers):
-            for head in range(passed.heads(kind)):
-                ours = passed.trace(layer, head, kind).weights
-                np.testing.assert_allclose(ours, weights[0, head].numpy(), atol=1e-6)
+def test_a_token_of_several_letters_keeps_the_others_in_their_places():
+    tokens = ("<s>", "3", " ", "<unk>", "m", "a", "y")
+    assert origins(tokens, "1987-05-03")[5:] == ((4, 7), (4, 7), None, (1, 2), (1, 2))
 
 
-def test_another_text_reaches_the_queries_only_from_the_second_layer_on(passed):
-    changes = query_changes(passed, read_and_write(INSTEAD, WRITTEN))
-    assert changes[0] == 0
-    assert changes[1] > 0.1
+def test_the_row_before_a_character_decides_it():
+    weights = np.array([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6], [0.0, 0.0, 1.0]])
+    first, second = looks(weights, ("<s>", "x", "y"), ("a", "b", "</s>"))
+    assert (first.writes, first.key, first.weight, first.share) == ("x", 0, 0.7, None)
+    assert (second.writes, second.key, second.weight, second.share) == ("y", 2, 0.6, None)
+    assert mean_share((first, second)) is None
 
 
-def test_the_same_texts_give_the_same_numbers(passed):
-    again = read_and_write(READ, WRITTEN)
-    np.testing.assert_allclose(
-        again.trace(1, 3, "cross").weights, passed.trace(1, 3, "cross").weights, rtol=0, atol=1e-6
-    )
+def test_a_pass_in_which_nothing_was_written_is_named():
+    with pytest.raises(InputError, match="written nothing"):
+        looks(np.ones((1, 2)) / 2, ("<s>",), ("a", "</s>"))
 
 
-@pytest.mark.parametrize("text", ["", "   ", "a " * (MAX_WORDS + 1)])
-@pytest.mark.parametrize("field", ["read", "written"])
-def test_texts_that_cannot_be_used_are_named(text, field):
-    with pytest.raises(InputError) as caught:
-        read_and_write(**{"read": READ, "written": WRITTEN} | {field: text})
-    assert caught.value.field == field
+class TestTrainedOnDates:
+    def test_its_head_looks_where_a_date_comes_from(self):
+        """In transformers' own eager weights, with the spans that the training has put there."""
+        passed = generate(load_model(DATES_MODEL), DATE, 64).capture_of(-1)
+        layer, head = ALIGNING_HEAD
+        written = dates.write(date(1987, 3, 3), "the {dth} of {month} {yyyy}")
+        found = looks(passed.trace(layer, head, "cross").weights, *passed.tokens("cross"))
+        ids, target = torch.tensor([passed.input_ids]), torch.tensor([passed.target_ids])
+        read = eager(passed.model.network, input_ids=ids, decoder_input_ids=target)
+        weights = read.cross_attentions[layer][0, head].numpy()
+        assert "".join(look.writes for look in found) == written.answer
+        for place in dates.DIGITS:
+            assert found[place].origin == written.spans[place]
+            assert found[place].share == pytest.approx(weights[place, slice(*written.spans[place])].sum(), abs=2e-5)
+            assert found[place].weight == pytest.approx(weights[place].max(), abs=2e-5)
+        assert mean_share(found) == pytest.approx(np.mean([found[place].share for place in dates.DIGITS]))
 
-
-def test_the_longest_texts_fit():
-    longest = " ".join(f"w{number}" for number in range(MAX_WORDS))
-    passed = read_and_write(longest.replace("w", "v"), longest)
-    assert passed.trace(1, 0, "cross").shape == (MAX_WORDS + 1, MAX_WORDS)
+    def test_it_is_the_head_that_the_card_calls_the_best(self):
+        card = (Path(core.models.__file__).parent / "written_dates" / "README.md").read_text("utf-8")
+        assert re.search(r"Best is head (\d+)\.(\d+)", card).groups() == tuple(map(str, ALIGNING_HEAD))
