@@ -1,13 +1,10 @@
 """What attention does while a model writes, one token after another."""
 
-import streamlit as st
-
 from ui.views.generation import show_generation
 from ui.views.heading import show_heading
 from ui.views.scene import choose_request
 
-with st.container():
-    show_heading("Generation", "A model writes, token by token. Walk through its steps to see where each one looks.")
-asked = choose_request()
+show_heading("Generation", "A model writes, token by token. Walk through its steps to see where each one looks.")
+asked = choose_request(writes=True)
 if asked is not None:
     show_generation(asked)

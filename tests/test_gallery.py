@@ -111,6 +111,7 @@ def test_every_view_is_a_card_whose_link_says_all():
         assert f"{state.VERSION}={links.VERSION}" in link.query_string
     shown = [picture.proto.imgs[0].alt for picture in app.get("image")]
     assert shown == [view.alt for view in VIEWS]
+    assert not [switch for switch in app.toggle if switch.key == state.TABLES]  # these pictures have no tables
 
 
 def test_each_sentence_is_one_glance():

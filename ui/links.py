@@ -166,7 +166,7 @@ def _asked_target() -> dict[str, list[str]]:
 def asked(key: str) -> list[str] | None:
     """What the address asks for under this name, told once; None where it asks for nothing."""
     if state.ASKED not in st.session_state:  # a page that runs by itself
-        st.session_state[state.ASKED] = here()
+        st.session_state[state.ASKED] = here() | _asked_target()
     return st.session_state[state.ASKED].pop(key, None)
 
 

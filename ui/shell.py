@@ -14,7 +14,7 @@ from ui import lessons, links, presenting, shown, state, stores, visitors  # noq
 from ui.components.cells import read_cells  # noqa: E402
 from ui.components.stage import stage_keys  # noqa: E402
 from ui.sharing.dialog import open_dialog  # noqa: E402
-from ui.views import talking  # noqa: E402
+from ui.views import scene, talking  # noqa: E402
 from ui.views.actions import IN_A_FRAME, STYLE, show_actions  # noqa: E402
 
 embedded = bool(st.context.is_embedded)  # ?embed=true: in a frame on somebody else's page
@@ -48,9 +48,10 @@ page = st.navigation({"": [*PAGES[: -len(LEARN)], OLD_ATLAS], "Learn": LEARN}, p
 if (page == GALLERY and links.are_of_old_start()) or (page == HEADS and links.are_of_old_heads()):
     st.switch_page(STEPS, query_params=links.here())
 links.read(page.url_path)
-state.carry_over(page, goes_back=links.is_going_back())
+state.carry_over(page, goes_back=links.is_going_back(), instead=scene.WRITERS if page == GENERATION else {})
 on_page = shown.begin(page.title, page.url_path)
 is_for_the_desk = page in (GALLERY, TALK, EXHIBIT)
+opens_file = any(key in st.session_state for key in (state.EXHIBIT, state.EXHIBIT_IS_NEW))
 stage = None if is_for_the_desk else presenting.begin()
 keys = st.container(key=state.STAGE_PLACE, gap=None)  # before the page: it stays while that changes
 if stage is not None and state.ON_THE_WAY in st.query_params:
@@ -62,7 +63,11 @@ if stage is not None and state.ON_THE_WAY in st.query_params:
 notes = st.empty()
 going = st.session_state.pop(state.GOING, None)
 wants_to_share = show_actions(
-    page.url_path, [one.url_path for one in PAGES], going=going, can_present=not is_for_the_desk
+    page.url_path,
+    [one.url_path for one in PAGES],
+    going=going,
+    can_present=not is_for_the_desk,
+    has_pictures=not is_for_the_desk or (page == EXHIBIT and opens_file),
 )
 if going is not None:
     st.stop()  # the browser is on its way, and would be overtaken by this page's address

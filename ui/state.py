@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 
 import streamlit as st
@@ -97,10 +98,11 @@ AT_LEAST, FROM_LAYER, TO_LAYER, ORDER, RANKED = "least", "from_layer", "to_layer
 LOOK_FOR, BACK, STRIPES, BLOCK_LENGTH, PAIRS = "pattern_of", "back", "stripes", "block_length", "pairs"
 SHOWN_AS, QUANTITY, LEAVE_OUT, RENORMALISE, BY_WORD = "as", "what", "without", "renormalise", "by_word"
 MEAN_OF, PINNED_TOKENS, DIRECTION = "mean_of", "pins", "look"
+PART_OF_PAIR = "across"
 
 # What if: which part of the page; the changes, a new one, and a token that is to be another
 VIEW = "view"
-EDITS = "edit"
+EDITS, EDITS_LIST = "edit", "edits_list"
 NEW_EDIT, NEW_PLACE, NEW_TEXT, NEW_FACTOR, NEW_MASK, NEW_SPAN = (
     "change",
     "where",
@@ -111,7 +113,7 @@ NEW_EDIT, NEW_PLACE, NEW_TEXT, NEW_FACTOR, NEW_MASK, NEW_SPAN = (
 )
 NEW_SOFTMAX, NEW_PATTERN, NEW_CELLS = "new_softmax", "new_pattern", "new_cells"
 PAINTING = "paint"
-TOKEN_AT, NEW_TOKEN = "token", "new_token"
+TOKEN_AT, NEW_TOKEN, TOKEN_LINE = "token", "new_token", "token_line"
 WRITES_ON = "writes"
 
 # What if: comparing
@@ -171,7 +173,7 @@ EXAMPLE = "example"
 IN_ADDRESS = frozenset(
     (
         *(TEXT, PAIR, TARGET, TRUNCATE, MODEL, DTYPE, DEVICE, KIND, LAYER, HEAD, QUERY, KEY, SOURCE, STAGE, WEIGHTS),
-        *(TARGET_AS, TARGET_IDS),
+        *(TARGET_AS, TARGET_IDS, PART_OF_PAIR),
         *(NEW_TOKENS, CHAT, CHOICE, HEAT, TOP_K, TOP_P, STEP, STEP_SHOWS, STEP_TELLS),
         *(
             SCALING,
@@ -213,8 +215,10 @@ WHOLE_NUMBERS = (
 )
 
 
-def carry_over(page: st.Page, *, goes_back: bool) -> None:
+def carry_over(page: st.Page, *, goes_back: bool, instead: Mapping[str, str]) -> None:
     """Take what pages share along to the next page, and write it into its address. Who goes back finds what was there.
+
+    instead  the models that the page has no use for, and those that it opens in their place
 
     Streamlit does so with what somebody has chosen in a bound widget, but not with what a link had chosen there.
     """
@@ -225,6 +229,8 @@ def carry_over(page: st.Page, *, goes_back: bool) -> None:
     if page.url_path == START:
         return  # it has no fields
     carried = {key: str(st.session_state[key]) for key in SHARED if st.session_state.get(key) not in (None, "")}
+    if carried.get(MODEL) in instead:
+        carried = {MODEL: instead[carried[MODEL]]} | {key: carried[key] for key in (TEXT,) if key in carried}
     if carried:
         # Streamlit refuses where these widgets are bound already, and then it writes the address by itself.
         with suppress(StreamlitAPIException):

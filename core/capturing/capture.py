@@ -18,6 +18,7 @@ from ..attention.trace import AttentionTrace, attend
 from ..errors import InputError, WeightsOnlyError
 from ..models.calls import Call, wide
 from ..models.inputs import (
+    SIDES,
     TokenNumbers,
     all_inputs,
     image_inputs,
@@ -47,6 +48,8 @@ class Capture:
     logits   [vocabulary] of the next token, of models with a language-model head
     vectors  [tokens, d_model] what the last layer gives for every token, of models without one
     edits    what was changed in this pass; a trace of it is the edited computation
+    sides    of a pair of texts, [tokens] of 0 (first text), 1 (second text) and -1 (special tokens around them); empty where
+             one text was read, or the tokenizer does not tell
     """
 
     model: Model
@@ -57,6 +60,7 @@ class Capture:
     grid: tuple[int, int] | None = None
     vectors: NDArray[np.floating] | None = None
     edits: Edits = field(default_factory=Edits)
+    sides: tuple[int, ...] = ()
 
     def __repr__(self) -> str:
         """In one line, without its numbers."""
@@ -280,6 +284,7 @@ def read(
         grid=None if ids else patch_grid(model, calls[0].key.shape[2]),
         vectors=None if last is None or model.has_language_model_head else _numpy(last[0]),
         edits=edits,
+        sides=tuple(inputs[SIDES][0].tolist()) if SIDES in inputs else (),
     )
 
 

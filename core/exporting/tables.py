@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import csv
-import html
 import io
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
@@ -18,6 +16,7 @@ from ..attention.head import Head
 from ..attention.matrix_files import MAX_SCORES
 from ..attention.stages import BY_KEY
 from ..errors import InputError
+from ..figures.readings import Reading, readings
 from .about import About
 
 MAX_CSV_CELLS = 2**20  # such as 1,024 × 1,024: more is neither opened nor read as text
@@ -170,55 +169,19 @@ def to_npz(tables: Sequence[Table], about: About) -> bytes:
 
 def tables_of(figure: go.Figure) -> tuple[Table, ...]:
     """The numbers that a figure draws, where nobody has said which exact ones it stands for."""
-    found: list[Table] = []
-    traces: Any = figure.data
-    for trace in traces:
-        if trace.type == "heatmap":
-            found += _of_heatmap(figure, trace, f"picture{len(found) or ''}")
-    by_place = [trace for trace in traces if trace.type != "heatmap" and _has_points(trace)]
-    return (*found, *(_of_points(trace, f"line{number or ''}") for number, trace in enumerate(by_place)))
-
-
-def _of_heatmap(figure: go.Figure, trace: Any, key: str) -> list[Table]:
-    if trace.z is None or (trace.showscale is False and trace.name is None):  # the grey of masked pairs
-        return []
-    values = np.array(trace.z, dtype=np.result_type(np.asarray(trace.z).dtype, np.float32))
-    layout: Any = figure.layout
-    meta = layout.meta or {}
-    rows, columns = (
-        Side(str(meta.get(name, name)), _ticks(layout, trace[f"{axis}axis"] or axis, count))
-        for name, axis, count in zip(("rows", "columns"), "yx", values.shape, strict=True)
+    return tuple(
+        _as_drawn(one, f"{'line' if one.drawn.ndim == 1 else 'picture'}{number or ''}")
+        for number, one in enumerate(readings(figure))
     )
-    name = str(trace.name or "numbers")
-    return [Table(key=key, name=name, values=values, missing=~np.isfinite(values), rows=rows, columns=columns)]
 
 
-def _ticks(layout: Any, axis: str, count: int) -> tuple[str, ...] | None:
-    """What an axis writes at each of its places, if it writes something at every one."""
-    ticks = layout[axis.replace("x", "xaxis").replace("y", "yaxis")].ticktext
-    return tuple(html.unescape(str(text)) for text in ticks) if ticks is not None and len(ticks) == count else None
-
-
-def _has_points(trace: Any) -> bool:
-    """Whether it has numbers of its own along both axes: a place in the legend has none, a frame or a label those of others."""
-    if trace.hoverinfo == "skip":
-        return False
-    if trace.x is None or trace.y is None or len(trace.x) != len(trace.y):
-        return False
-    return any(place is not None for place in (*trace.x, *trace.y))
-
-
-def _of_points(trace: Any, key: str) -> Table:
-    """Points as rows of x and y; an axis that holds words names the rows."""
-    sides = {"x": list(trace.x), "y": list(trace.y)}
-    words = [axis for axis, held in sides.items() if any(isinstance(one, str) for one in held)]
-    labels = tuple(html.unescape(str(one)) for one in sides[words[0]]) if words else None
-    numbers = [
-        [np.nan if one is None else float(one) for one in held] for axis, held in sides.items() if axis not in words
-    ]
-    values = np.array(numbers, dtype=np.float64).reshape(-1, len(sides["x"])).T
-    columns = Side("axis", tuple(axis for axis in sides if axis not in words), start=None)
-    name = html.unescape(str(trace.name or "points"))
-    return Table(
-        key=key, name=name, values=values, missing=~np.isfinite(values), rows=Side("point", labels), columns=columns
-    )
+def _as_drawn(one: Reading, key: str) -> Table:
+    """Cells with the names of both sides; or points, a row each, whose names or places stand before their number."""
+    name = one.part or one.value
+    rows = None if one.x is not None else [", ".join(names) for names in one.rows]
+    if one.drawn.ndim == 1:
+        values = np.stack([one.drawn] if one.x is None else [one.x, one.drawn], axis=1)
+        sides = Side("point", rows), Side("axis", (*one.headings, one.value)[-values.shape[1] :], start=None)
+    else:
+        values, sides = one.drawn, (Side(one.headings[0], rows), Side(one.headings[1], one.columns))
+    return Table(key=key, name=name, values=values, missing=~np.isfinite(values), rows=sides[0], columns=sides[1])

@@ -125,9 +125,10 @@ def _of_changes(found: Sequence[Reading]) -> str:
 
 def _of_steps(found: Sequence[Reading]) -> str:
     """A sum step by step: its largest part, and what has been reached on the way."""
-    (one,) = found
+    one, sums = found
     part = "".join(f"Largest part: {one.named(place)}. " for place in farthest(one.values, 1))
-    return f"{part}{one.closing}."
+    reached = ", ".join(f"{sums.names(place)[0]} {sums.said(place)}" for place in range(len(sums.values)))
+    return f"{part}{reached}."
 
 
 def _of_lines(found: Sequence[Reading]) -> str:

@@ -172,7 +172,7 @@ def pooled_heatmap(
         "dragmode": False if compact else "zoom",
         "modebar": {"orientation": "v"},  # beside the cells, not on them
         "xaxis": _shown_axis(shape[1], columns, size, max_across, titled=not compact)
-        | {"tickangle": _ANGLE if columns.tokens is not None else 0},
+        | {"tickangle": _angle(shape[1], columns)},
         "yaxis": _shown_axis(shape[0], rows, size, max_down, titled=not compact) | {"range": [shape[0] - 0.5, -0.5]},
         "xaxis2": _hidden_axis(drawn.columns, drawn.column_block, shape[1], columns, "x"),
         "yaxis2": _hidden_axis(drawn.rows, drawn.row_block, shape[0], rows, "y"),
@@ -370,7 +370,8 @@ def _pin(shape: tuple[int, int], row: int | None, column: int | None) -> list[di
     ]
 
 
-_ANGLE = -45  # of the labels below the columns
+_ANGLE = -45  # of the labels below the columns that are no single characters
+SINGLE, MARK = 2, 4  # letters at most of what stands for a single character, and of a mark among them, such as </s>
 
 
 def _margins(shape: tuple[int, int], rows: Axis, columns: Axis, size: int, *, titled: bool) -> dict[str, float]:
@@ -380,14 +381,10 @@ def _margins(shape: tuple[int, int], rows: Axis, columns: Axis, size: int, *, ti
     turns the labels, turned labels need other room.
     """
     title = enlarged(26) if titled else 0
-    slant = math.sin(math.radians(abs(_ANGLE)))
+    slant = math.sin(math.radians(abs(_angle(shape[1], columns))))
     letter = size * LETTER
     beside = letter * max(map(_width, _texts(shape[0], rows)))
-    below = (
-        letter * max(map(_width, _texts(shape[1], columns))) * slant + size
-        if columns.tokens is not None
-        else size * 1.4
-    )
+    below = letter * _widest(shape[1], columns) * slant + size if slant else size * 1.4
     return {"l": 8 + title + beside, "b": 6 + title + below}
 
 
@@ -395,8 +392,11 @@ def _fitting(room: float, count: int, columns: Axis, size: int, *, max_labels: i
     """How many labels fit below the columns without lying over each other."""
     if columns.tokens is None:
         max_labels, needed = MAX_NUMBERS, (len(str(columns.start + count - 1)) + 1) * size * LETTER
+    elif angle := _angle(count, columns):
+        needed = size / math.sin(math.radians(abs(angle)))
     else:
-        needed = size / math.sin(math.radians(abs(_ANGLE)))
+        single = [width for width in map(_width, _texts(count, columns)) if width <= SINGLE]
+        needed = (max(single) + 0.5) * size * LETTER
     return max(1, min(max_labels, int(room / needed)))
 
 
@@ -414,6 +414,20 @@ def _width(text: str) -> float:
     """How many letters wide a label is, about: full-width letters and pictures count twice."""
     shown = html.unescape(text)
     return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in shown)
+
+
+def _widest(count: int, axis: Axis) -> float:
+    """Of an axis' labels, in letters."""
+    return max(map(_width, _texts(count, axis)))
+
+
+def _angle(count: int, columns: Axis) -> int:
+    """Of the labels below the columns: numbers stand upright, and so do single characters, with a mark here and there."""
+    if columns.tokens is None:
+        return 0
+    widths = [_width(text) for text in _texts(count, columns)]
+    are_single = sum(width > SINGLE for width in widths) <= len(widths) / 10 and max(widths) <= MARK
+    return 0 if are_single else _ANGLE
 
 
 def _texts(count: int, axis: Axis) -> list[str]:

@@ -1,10 +1,13 @@
-"""Reading a figure: its numbers and what each of them stands for, from its own arrays and names."""
+"""Reading a figure: its numbers and what each of them stands for, from its own arrays and names.
+
+What is said of a figure in words and what is saved of it as tables are both made from this.
+"""
 
 from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -26,8 +29,11 @@ class Reading:
     part      which part of the figure they are; "" where there is one
     headings  what the names of a place are names of: ("query", "key")
     value     what the numbers are
-    values    [n], NaN where there is none
-    names     of the number at a place
+    drawn     [rows] or [rows, columns], NaN where there is none
+    rows      the names of each row, one for each heading but that of the columns
+    columns   the name of each column
+    x         [rows], where the numbers of a curve are; its rows have no names
+    is_mask   whether they say which pairs are forbidden, and none is stronger than another
     opening   what is said before the numbers: the size of a matrix
     closing   what is said after them: how many cells are masked
     prefix    before a number: "10^" where the numbers are exponents
@@ -37,11 +43,26 @@ class Reading:
     part: str
     headings: Names
     value: str
-    values: NDArray[np.floating]
-    names: Callable[[int], Names]
+    drawn: NDArray[np.floating]
+    rows: Sequence[Names] = ()
+    columns: Names = ()
+    x: NDArray[np.floating] | None = None
+    is_mask: bool = False
     opening: str = ""
     closing: str = ""
     prefix: str = ""
+
+    @property
+    def values(self) -> NDArray[np.floating]:
+        """[n], those that can be compared, row by row."""
+        return self.drawn[:0].ravel() if self.is_mask else self.drawn.ravel()
+
+    def names(self, place: int) -> Names:
+        """Of the number at a place among `values`."""
+        if self.x is not None:
+            return (written(self.x[place]),)
+        row, column = divmod(place, max(1, len(self.columns)))
+        return (*self.rows[row], *self.columns[column : column + 1])
 
     def said(self, place: int) -> str:
         """The number at a place."""
@@ -70,7 +91,7 @@ def readings(figure: go.Figure) -> list[Reading]:
     found: list[Reading] = []
     for trace in traces:
         if trace.type == "waterfall":
-            found.append(_steps(trace, [other for other in traces if other.type == "bar"]))
+            found += _steps(trace, [other for other in traces if other.type == "bar"])
             break
         if trace.type == "bar":
             found.append(_bars(drawn, trace))
@@ -99,18 +120,14 @@ def _cells(figure: Any, matrices: Sequence[Any], meta: dict[str, Any]) -> list[R
         opening = f"{len(numbers)} pictures of {opening}"
     forbidden = _grey_cells(figure, numbers, grey)
     closing = f"{forbidden:,} {_grey_name(figure)}" if forbidden else ""
-
-    def named(place: int) -> Names:
-        row, column = divmod(place, shape[1])
-        return rows[row], columns[column]
-
+    said = {"rows": [(name,) for name in rows], "columns": columns, "opening": opening}
     if not numbers:
-        allowed = int((np.asarray(first.z, dtype=float) == 1).sum())
-        closing = f"{allowed:,} may attend, {forbidden:,} masked"
-        return [Reading("cells", "", headings, "", np.empty(0), named, opening, closing)]
+        allowed = _numeric(first.z)
+        closing = f"{int((allowed == 1).sum()):,} may attend, {forbidden:,} masked"
+        return [Reading("cells", "", headings, "allowed", allowed, is_mask=True, closing=closing, **said)]
     kind: Kind = "heads" if headings == ("layer", "head") else "cells"
     return [
-        Reading(kind, trace.name or "", headings, _value_name(trace), _flat(trace.z), named, opening, closing)
+        Reading(kind, trace.name or "", headings, _value_name(trace), _numeric(trace.z), closing=closing, **said)
         for trace in numbers
     ]
 
@@ -118,75 +135,75 @@ def _cells(figure: Any, matrices: Sequence[Any], meta: dict[str, Any]) -> list[R
 def _small_pictures(trace: Any, rows: Names, columns: Names, headings: Names) -> Reading:
     """A grid of small pictures in one heatmap: of each its largest weight, NaN where all of it is masked or left out."""
     cells = weights_of(np.asarray(trace.z), (len(rows), len(columns)))
-    largest = np.nanmax(np.nan_to_num(cells, nan=-1.0), axis=(2, 3)).ravel()
+    largest = np.nanmax(np.nan_to_num(cells, nan=-1.0), axis=(2, 3))
     return Reading(
         "heads",
         "",
         headings,
         "largest weight",
         np.where(largest < 0, np.nan, largest),
-        lambda place: (rows[place // len(columns)], columns[place % len(columns)]),
-        f"{len(rows)} by {len(columns)} heads, by their largest weight",
+        [(name,) for name in rows],
+        columns,
+        opening=f"{len(rows)} by {len(columns)} heads, by their largest weight",
     )
 
 
 def _matrix(trace: Any) -> Reading:
     """One matrix of the equation. Its axes are not named: rows and columns are counted."""
-    blocks, shape = (trace.meta["row_block"], trace.meta["column_block"]), np.shape(trace.z)
-    values = np.asarray(trace.z, dtype=float)
-    is_mask = trace.meta["permission"]
-
-    def named(place: int) -> Names:
-        spans = zip(divmod(place, shape[1]), blocks, strict=True)
-        row, column = (str(at) if block == 1 else f"{at * block} to {(at + 1) * block - 1}" for at, block in spans)
-        return row, column
-
-    forbidden = int((values == 0).sum())
+    values, is_mask = _numeric(trace.z), trace.meta["permission"]
+    rows, columns = (
+        [str(at) if block == 1 else f"{at * block} to {(at + 1) * block - 1}" for at in range(length)]
+        for length, block in zip(values.shape, (trace.meta["row_block"], trace.meta["column_block"]), strict=True)
+    )
     return Reading(
         "matrix",
         _plain_words(trace.hovertemplate.split(":")[0]),
         ("row", "column"),
         "value",
-        np.empty(0) if is_mask else values.ravel(),
-        named,
-        closing=f"forbids {forbidden:,} of {values.size:,} drawn pairs" if is_mask else "without numbers",
+        values,
+        [(name,) for name in rows],
+        tuple(columns),
+        is_mask=is_mask,
+        closing=f"forbids {int((values == 0).sum()):,} of {values.size:,} drawn pairs"
+        if is_mask
+        else "without numbers",
     )
 
 
 def _bars(figure: Any, trace: Any) -> Reading:
     lying = trace.orientation == "h"
     places, values = (trace.y, trace.x) if lying else (trace.x, trace.y)
-    names = _given(trace.customdata, places)
-    axis = figure.layout.yaxis if lying else figure.layout.xaxis
+    along, measured = (figure.layout.yaxis, figure.layout.xaxis)[:: 1 if lying else -1]
     numbers, part = _numeric(values), _plain_words(trace.name or "")
     if trace.text is not None:  # a logarithmic axis has no place for 0, which is only written
         numbers = np.where(np.array(trace.text) == "0", 0.0, numbers)
-    value = _title(figure.layout.xaxis if lying else figure.layout.yaxis) or part or "value"
-    return Reading("bars", part, (_title(axis),), value, numbers, lambda place: (names[place],))
+    value = _title(measured) or part or "value"
+    return Reading("bars", part, (_title(along),), value, numbers, _given(trace.customdata, places))
 
 
-def _steps(trace: Any, shares: Sequence[Any]) -> Reading:
+def _steps(trace: Any, shares: Sequence[Any]) -> list[Reading]:
     """A waterfall: what its steps add; then the sums on the way, and the bars beside it."""
-    values, names = _numeric(trace.y), [str(name) for name in trace.customdata]
-    is_sum = np.array(trace.measure) == "total"
+    values, names, is_sum = _numeric(trace.y), _given(trace.customdata, trace.x), np.array(trace.measure) == "total"
     reached = [(names[place], values[place]) for place in np.flatnonzero(is_sum)]
-    reached += [bar for share in shares for bar in zip(share.x, _numeric(share.y), strict=True)]
-    closing = ", ".join(f"{name} {written(value)}" for name, value in reached)
-    added = np.where(is_sum, np.nan, values)
-    return Reading("steps", "", ("",), "adds", added, lambda place: (names[place],), closing=closing)
+    reached += [((name,), value) for share in shares for name, value in zip(share.x, _numeric(share.y), strict=True)]
+    return [
+        Reading("steps", "", ("",), "adds", values[~is_sum], [names[place] for place in np.flatnonzero(~is_sum)]),
+        Reading(
+            "steps", "sums", ("sum",), "value", np.array([value for _, value in reached]), [name for name, _ in reached]
+        ),
+    ]
 
 
 def _points(figure: Any, trace: Any) -> Reading:
     """A curve; or points that are heads of layers, whose numbers they carry."""
     axis = figure.layout.yaxis
-    part, value = trace.name or "", _title(axis) or trace.name or "value"
-    values, x = _numeric(trace.y), _numeric(trace.x)
+    part, value, values = trace.name or "", _title(axis) or trace.name or "value", _numeric(trace.y)
     if trace.customdata is not None:
         heads = [(str(layer), str(head)) for layer, head in trace.customdata]
-        return Reading("heads", part, ("layer", "head"), value, values, heads.__getitem__)
+        return Reading("heads", part, ("layer", "head"), value, values, heads)
     heading = re.sub(r" *\(.*?\)", "", _title(figure.layout.xaxis))
     prefix = "10^" if axis.tickprefix == "10<sup>" else ""
-    return Reading("line", part, (heading,), value, values, lambda place: (written(x[place]),), prefix=prefix)
+    return Reading("line", part, (heading,), value, values, x=_numeric(trace.x), prefix=prefix)
 
 
 # --- what things are called
@@ -216,11 +233,11 @@ def _lengths(figure: Any, shape: Sequence[int], blocks: tuple[int, int]) -> tupl
 def _grey_cells(figure: Any, numbers: Sequence[Any], grey: Sequence[Any]) -> int:
     """How many drawn cells are grey: drawn so, or empty over a grey ground."""
     if grey:
-        return int((_flat(grey[0].z) == 0).sum())
+        return int((_numeric(grey[0].z) == 0).sum())
     is_on_grey = figure.layout.plot_bgcolor == FORBIDDEN or any(
         shape.fillcolor == FORBIDDEN for shape in figure.layout.shapes
     )
-    return sum(int(np.isnan(_flat(trace.z)).sum()) for trace in numbers) if is_on_grey else 0
+    return sum(int(np.isnan(_numeric(trace.z)).sum()) for trace in numbers) if is_on_grey else 0
 
 
 def _grey_name(figure: Any) -> str:
@@ -244,16 +261,14 @@ def _plain_words(text: str) -> str:
     return html.unescape(re.sub(r"</?[a-z]+>", "", text)).strip()
 
 
-def _given(labels: Any, places: Iterable[Any]) -> list[str]:
-    return [_plain_words(str(name)) for name in (places if labels is None else labels)]
-
-
-def _flat(values: Any) -> NDArray[np.floating]:
-    return np.asarray(values, dtype=float).ravel()
+def _given(labels: Any, places: Iterable[Any]) -> list[Names]:
+    return [(_plain_words(str(name)),) for name in (places if labels is None else labels)]
 
 
 def _numeric(values: Any) -> NDArray[np.floating]:
-    return np.array([np.nan if value is None else float(value) for value in values])
+    """As exact as they were given: what is saved has no more digits than that. NaN where nothing is given."""
+    given = np.asarray(values)
+    return given.astype(np.float64 if given.dtype == object else np.result_type(given.dtype, np.float32))
 
 
 # --- numbers

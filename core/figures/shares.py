@@ -37,14 +37,15 @@ def share_bars(names: Sequence[str], groups: Mapping[str, NDArray[np.floating]])
         )
         for (name, values), colour in zip(groups.items(), (TOTAL, ABOVE), strict=False)
     ]
-    layout = plain_layout(enlarged(60) + enlarged(ROW) * len(names)) | {
+    legend = enlarged(34) if len(groups) > 1 else 8
+    layout = plain_layout(enlarged(26) + legend + enlarged(ROW) * len(names)) | {
         "barmode": "group",
         "bargap": 0.25,
         "dragmode": False,
         "showlegend": len(groups) > 1,
     }
     layout["legend"] = {"traceorder": "normal"}
-    layout["margin"] |= {"r": enlarged(48), "b": enlarged(28)}
+    layout["margin"] |= {"t": legend, "r": enlarged(48), "b": enlarged(28)}
     highest = max(float(np.max(values, initial=0)) for values in groups.values())
     layout["xaxis"] = {"range": [0, highest * 1.12 or 1], "tickformat": ".0%", "nticks": 5}
     layout["yaxis"] |= {

@@ -193,9 +193,11 @@ def _answers(model: Model, logits: Tensor, wanted: tuple[int, int] | None) -> tu
     one, other = wanted or (int(best) for best in logits.argmax(dim=-1))
     if one == other:
         name = token_texts(model.tokenizer, [one])[0]
+        advice = "Give texts with different answers"
+        if model.is_encoder_decoder:
+            advice = "Give a target that stops where the answers to the two texts begin to differ"
         raise InputError(
-            f"Both texts have the same answer, “{name}”. Give texts with different answers, or say which two tokens to "
-            f"compare.",
+            f"Both texts have the same answer, “{name}”. {advice}, or say which two tokens to compare.",
             field="source",
         )
     return one, other

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..attention.head import MAX_CELLS
-from ..attention.ledger import strongest_of
+from ..attention.ledger import strongest_in, strongest_of
 from ..attention.pooling import Pooled, Pooling
 from ..attention.trace import Array
 from ..capturing.capture import Capture
@@ -28,10 +28,12 @@ from ..errors import InputError
 from ..models.modules import Kind
 from ..models.projections import head_weights
 from ..models.words import merge_keys, merge_queries, word_starts, word_texts
+from .pairs import pair_ranges
 from .quantities import text_of
 
 Quantity = Literal["weights", "values", "outputs", "raw", "scaled", "masked"]
 LeftOut = Literal["first", "special"]
+Part = Literal["all", "first to second", "second to first"]
 
 SCORES = ("raw", "scaled", "masked")
 
@@ -45,6 +47,7 @@ class View:
     left_out     which tokens are left out as keys: the first one, special tokens, or both
     renormalise  divide what remains of a row by its sum, so that it is again a share, where a token is left out
     by_word      words for tokens: keys are summed, queries averaged (Clark et al. 2019, section 4.1)
+    part         of a pair of texts, only what goes from one to the other: its numbers stay what they are in the whole
     """
 
     heads: tuple[tuple[int, int], ...]
@@ -52,6 +55,7 @@ class View:
     left_out: frozenset[LeftOut] = frozenset()
     renormalise: bool = False
     by_word: bool = False
+    part: Part = "all"
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +84,8 @@ class Labels:
 class Viewed:
     """A view of one kind of attention in a capture. What it looks like is worked out when first asked for.
 
-    Raises InputError where there is no such head, for scores of words, and as in `head_weights` for "outputs".
+    Raises InputError where there is no such head, for scores of words, for a part where no two texts are known (field
+    "pair"), and as in `head_weights` for "outputs".
     """
 
     capture: Capture
@@ -96,6 +101,8 @@ class Viewed:
             raise InputError(
                 "Scores of several tokens have no common score; choose weights to see words.", field="quantity"
             )
+        if self.view.part != "all" and self.texts is None:
+            raise InputError("It is not known which tokens belong to which of two texts.", field="pair")
 
     @cached_property
     def hidden(self) -> NDArray[np.bool_]:
@@ -117,23 +124,61 @@ class Viewed:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(rows, columns): queries and keys, tokens or words."""
+        """(rows, columns): queries and keys, tokens or words, also where only a part of them is seen."""
         return len(self.labels.queries), len(self.labels.keys)
 
+    @cached_property
+    def texts(self) -> tuple[range, range] | None:
+        """Where the first and the second of two texts stand among the rows and columns; None where that is not known."""
+        found = pair_ranges(self.capture) if self.kind == "self" else None
+        if found is None or self._starts is None:
+            return found
+        starts = self._starts[0]
+        first, second = (
+            range(int(np.searchsorted(starts, text.start)), int(np.searchsorted(starts, text.stop))) for text in found
+        )
+        return first, second
+
+    @property
+    def rows(self) -> range:
+        """Those of the part that is seen."""
+        return self._part_of(0)
+
+    @property
+    def columns(self) -> range:
+        """Those of the part that is seen."""
+        return self._part_of(1)
+
+    def _part_of(self, axis: int) -> range:
+        if self.view.part == "all" or self.texts is None:
+            return range(self.shape[axis])
+        return self.texts[axis if self.view.part == "first to second" else 1 - axis]
+
+    def inside(self) -> Array:
+        """[rows] the share of each row's attention that lies in the part that is seen, with nothing left out."""
+        plain = View(heads=self.view.heads, by_word=self.view.by_word)
+        found = Viewed(self.capture, self.kind, plain).window(self.rows, self.columns)
+        return np.nan_to_num(found.cells.values).sum(axis=1, dtype=np.float64)
+
     def overview(self, max_cells: int = MAX_CELLS, on_progress: Callable[[int], None] | None = None) -> Seen:
-        """The whole view in at most `max_cells` rows and columns: each cell has the number farthest from 0 among its own.
+        """All that is seen, in at most `max_cells` rows and columns: each cell has the number farthest from 0 among its own.
 
         on_progress: called now and then with how many of the rows are done; what it raises stops the work
         """
-        return self._seen(range(self.shape[0]), range(self.shape[1]), max_cells, on_progress)
+        return self._seen(self.rows, self.columns, max_cells, on_progress)
 
     def window(self, rows: range, columns: range) -> Seen:
         """A part of the view, every number of it exact."""
         return self._seen(rows, columns, max(len(rows), len(columns)))
 
     def strongest(self, whole: Seen) -> tuple[int, int]:
-        """The (query, key) worth looking at first, as in `strongest_of`."""
-        return strongest_of(whole.cells, lambda rows, columns: self.window(rows, columns).cells.values)
+        """The (query, key) worth looking at first, as in `strongest_of`; of a part, without special tokens, the largest."""
+
+        def exact(rows: range, columns: range) -> Array:
+            return self.window(rows, columns).cells.values
+
+        is_part = self.view.part != "all"
+        return strongest_in(self.rows, self.columns, exact) if is_part else strongest_of(whole.cells, exact)
 
     @cached_property
     def _starts(self) -> tuple[NDArray[np.integer], NDArray[np.integer]] | None:

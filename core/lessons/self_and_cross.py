@@ -12,13 +12,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ..attention.masks import causal, everything, grid
 from ..attention.sources import embed
 from ..attention.trace import Array, AttentionTrace, attend
-from ..capturing.capture import Capture
-from ..capturing.rows import row_blocks
 from ..errors import InputError
 from .many_heads import LayerWeights, random_layer
 
@@ -115,72 +113,6 @@ def _embedded(texts: dict[Text, str], which: Text, d_model: int) -> tuple[tuple[
         return embed(texts[which], d_model=d_model)
     except InputError as error:
         raise InputError(str(error), field=which) from None
-
-
-# --- a pair of texts inside one self-attention
-
-
-@dataclass(frozen=True)
-class Shares:
-    """Of the weight that the words of one text give: how much stays in that text, crosses to the other, and goes to the
-    special tokens around them. The three add up to 1."""
-
-    own: float
-    other: float
-    special: float
-
-
-def pair_shares(weights: Array, sides: NDArray[np.int_]) -> tuple[Shares, Shares]:
-    """Where the weight of each text of a pair goes, averaged over its words.
-
-    weights   [n, n], one head's weights over both texts
-    sides     [n] of 0 (first text), 1 (second text) and -1 (special token)
-    """
-    given = _given(weights, sides)
-    first, second = (
-        Shares(
-            own=float(given[sides == side, side].mean()),
-            other=float(given[sides == side, 1 - side].mean()),
-            special=float(given[sides == side, -1].mean()),
-        )
-        for side in (0, 1)
-    )
-    return first, second
-
-
-def _given(weights: Array, sides: NDArray[np.int_]) -> Array:
-    """What each query gives to the first text, to the second and to special tokens: [..., queries, keys] to
-    [..., queries, 3]. Keys left off at the end get nothing."""
-    belongs = sides[: weights.shape[-1], None] == np.array([0, 1, -1])
-    return weights.astype(np.float64) @ belongs
-
-
-def pair_sides(capture: Capture, first: str, second: str) -> NDArray[np.int_]:
-    """Which text each token of a captured pair belongs to: [tokens] of 0 (first text), 1 (second text), -1 (special token).
-
-    Raises InputError (field "pair") if the second text is blank, or if the model puts anything but one special token before,
-    between and after the texts, as BERT does: [CLS] first [SEP] second [SEP].
-    """
-    tokenizer = capture.model.tokenizer
-    if tokenizer is None or not second.strip():
-        raise InputError("The second text is blank. Type at least one word.", field="pair")
-    lengths = [len(tokenizer(text, add_special_tokens=False)["input_ids"]) for text in (first, second)]
-    sides = np.repeat([-1, 0, -1, 1, -1], [1, lengths[0], 1, lengths[1], 1])
-    if len(sides) != len(capture.input_ids):
-        raise InputError(
-            f"{capture.model.name} does not put its special tokens around a pair as BERT does.", field="pair"
-        )
-    return sides
-
-
-def crossing_shares(capture: Capture, sides: NDArray[np.int_]) -> Array:
-    """The part of every head's weight that crosses from text to text, the mean of both directions: [layers, heads]."""
-    crossing = []
-    for call in capture.each_layer():
-        given = np.concatenate([_given(rows.weights.numpy(force=True), sides) for rows in row_blocks(call)], axis=1)
-        there, back = (given[:, sides == side, 1 - side].mean(axis=1) for side in (0, 1))
-        crossing.append((there + back) / 2)
-    return np.array(crossing)
 
 
 # --- a trained model that reads a date as somebody wrote it, and writes it as YYYY-MM-DD, both by characters

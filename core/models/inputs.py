@@ -19,6 +19,7 @@ from .model import Model, read_by
 from .tokens import token_texts
 
 TokenNumbers = Sequence[int] | NDArray[np.integer]
+SIDES = "sides"  # beside what a network reads: of two texts, which one each token belongs to
 NAMED = 5  # pieces of a text that a tokenizer does not know; the others are counted
 
 
@@ -44,7 +45,10 @@ def text_inputs(
     max_tokens: int | None = None,
     truncate: bool = False,
 ) -> dict[str, torch.Tensor]:
-    """`input_ids` [1, tokens] and what else the tokenizer makes of a text. The arguments are those of `capture`."""
+    """`input_ids` [1, tokens] and what else the tokenizer makes of a text. The arguments are those of `capture`.
+
+    Of two texts also `sides` [1, tokens], where the tokenizer tells them: see `Capture`.
+    """
     if model.reads_images:
         field = "text" if input_ids is None else "input_ids"
         raise InputError(f"{model.name} reads images, not texts. Give it an image.", field=field)
@@ -335,7 +339,11 @@ def _encode(
     if encoded["input_ids"].shape[1] == 0:
         raise InputError("The text has no tokens. Type at least one word.", field="text")
     _check_known(model, model.network, encoded["input_ids"][0].tolist())
-    return {name: encoded[name] for name in ("input_ids", "token_type_ids") if name in encoded}
+    inputs = {name: encoded[name] for name in ("input_ids", "token_type_ids") if name in encoded}
+    if pair and encoded.is_fast:
+        sides = [-1 if side is None else side for side in encoded.sequence_ids(0)]
+        inputs[SIDES] = torch.tensor([sides])
+    return inputs
 
 
 def _known(network: PreTrainedModel) -> int | None:

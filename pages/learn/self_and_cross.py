@@ -9,6 +9,7 @@ from core.figures.charts import bars
 from core.figures.heatmap import Axis, heatmap
 from core.figures.labels import visible
 from core.figures.wiring import wiring
+from core.heads.pairs import crossing_shares, pair_shares, pair_sides
 from core.lessons.self_and_cross import (
     ALIGNING_HEAD,
     BLOCKS,
@@ -18,12 +19,9 @@ from core.lessons.self_and_cross import (
     Look,
     Place,
     crossing,
-    crossing_shares,
     looks,
     mean_share,
     other_keys,
-    pair_shares,
-    pair_sides,
 )
 from ui import shown, state, stores
 from ui.controls.menu import menu
@@ -160,7 +158,7 @@ def in_a_model(part: Part) -> None:
         first = st.text_input("First text", FIRST, key=state.FIRST_TEXT, bind="query-params", max_chars=400)
         second = st.text_input("Second text", SECOND, key=state.SECOND_TEXT, bind="query-params", max_chars=400)
         capture = stores.captured(stores.TextRequest(stores.ModelChoice(ENCODER), first, second))
-        sides = pair_sides(capture, first, second)
+        sides = pair_sides(capture)
         for_layer, for_head = st.columns(2, wrap=False)
         with for_layer:
             layer = number_picker("Layer", state.LAYER, capture.layers(), OPENING_HEAD[0])

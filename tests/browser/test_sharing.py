@@ -127,7 +127,11 @@ def test_heads_are_saved_with_all_their_metrics_and_shown_from_the_file(
     assert np.array_equal(metrics["metrics.values"][:, place], expected["entropy"].to_numpy(np.float64))
     assert "head 1.10" in metrics["metrics.rows"]
 
-    app = drop(visit("/exhibit"), saved(app, "Exhibit", folder))
+    file = saved(app, "Exhibit", folder)
+    app = visit("/exhibit")
+    assert app.widget(state.TABLES).count() == 0  # there is no picture yet
+    drop(app, file).widget(state.TABLES).locator("label").click()
+    assert app.idle().page.get_by_role("table").count() == 2
     drawn = app.picture("kept 0").values
     assert np.allclose(drawn, trace.weights, atol=1e-6)
     assert app.picture("kept 1").values.shape == (6, 12)

@@ -103,6 +103,7 @@ def test_changes_by_fields_by_clicks_on_cells_and_on_tokens(visit, minilm):
         app.shows(before_and_after(plain.trace(layer, head), changed.trace(layer, head))).idle()
 
     app = visit(link())
+    place = app.widget(state.picture("compared first")).bounding_box()
     app.choose(state.NEW_EDIT, "Scale the scores").idle().number(state.NEW_FACTOR, 3).idle()
     app.choose(state.NEW_PLACE, "all heads").idle()
     button(app, "Add").click()
@@ -124,6 +125,7 @@ def test_changes_by_fields_by_clicks_on_cells_and_on_tokens(visit, minilm):
     button(app, "Mask").click()
     says_lines(app, "scale 3", "paint 3>0 3>6 at 5.11", 'token 4 "[MASK]"')
     shows(5, 11, scale_by=3, pattern=painted, replace_tokens={4: "[MASK]"})
+    assert app.widget(state.picture("compared first")).bounding_box() == place  # whatever is listed or chosen above
 
     app.click_cell("atlas", 2, 7)
     app.until(lambda: (app.value(state.LAYER), app.value(state.HEAD)) == ("2", "7"), "the head is not chosen")

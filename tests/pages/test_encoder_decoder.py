@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from ui import state
 READ = "5 17 8 5 17 8 9 41"
 ALONE, END = (48, 48), 43  # what the tiny T5 writes by itself after this, and the token with which it then ends
 KINDS = {"encoder": "encoder_attentions", "decoder": "decoder_attentions", "cross": "cross_attentions"}
+DATES = "written-dates"
 PAGES = {"step_by_step": "As it is", "heads": "head"}
 
 
@@ -100,6 +102,73 @@ def test_the_address_says_how_the_target_is_given(t5, said, written) -> None:
     np.testing.assert_allclose(drawn(app, "head"), eager_weights(t5, "cross", written, 0, 0), atol=2e-5)
     assert ("The model writes" in words(app.caption)) == (written == ALONE)
     assert not app.warning
+
+
+def page_and_link(file: str) -> None:
+    """What the shell does with a page, and then its link."""
+    import runpy
+
+    import streamlit as st
+
+    from ui import shown
+    from ui.sharing.link import link_to
+
+    on_page = shown.begin("", "heads")
+    runpy.run_path(file)
+    st.session_state["link"] = link_to(on_page, "/heads")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [{}, {state.TARGET_AS: "text"}, {state.TARGET: "1987"}, {state.TARGET_AS: "numbers", state.TARGET_IDS: "9, 8"}],
+)
+def test_a_link_says_what_was_read_and_how_the_target_was_given(said) -> None:
+    """Also what the page opens with, which may change: a date, for a model that reads nothing else."""
+    app = AppTest.from_function(page_and_link, default_timeout=60, args=(str(ROOT / "pages/heads.py"),))
+    app.query_params.update({state.MODEL: DATES, state.KIND: "cross"} | said)
+    ran(app)
+    link = {name: words[0] for name, words in parse_qs(urlsplit(app.session_state["link"]).query).items()}
+    assert link[state.TEXT] == "the 3rd of march 1987"
+    assert link[state.TARGET_AS] == said.get(state.TARGET_AS, "text" if said else "generated")
+    assert {name: link.get(name) for name in (state.TARGET, state.TARGET_IDS)} == {
+        name: said.get(name) for name in (state.TARGET, state.TARGET_IDS)
+    }
+    there = opened("heads", link.pop(state.MODEL), **link)
+    np.testing.assert_array_equal(drawn(there, "head"), drawn(app, "head"))
+
+
+def test_what_was_typed_stays_when_the_model_is_changed_and_what_was_not_follows_it() -> None:
+    app = AppTest.from_file(str(ROOT / "ui/shell.py"), default_timeout=60)
+    ran(app.switch_page("../pages/heads.py"))
+    text = app.text_area(state.TEXT)
+    assert text.value.startswith("The animal")
+    app.selectbox(state.MODEL).set_value(DATES)
+    assert ran(app).text_area(state.TEXT).value == "the 3rd of march 1987"
+    assert "dates only" in words(app.caption)
+    app.text_area(state.TEXT).set_value("no date")
+    assert "The model writes" in words(ran(app).caption)
+    app.selectbox(state.MODEL).set_value("all-MiniLM-L6-v2")
+    assert ran(app).text_area(state.TEXT).value == "no date"
+
+
+def test_the_way_that_is_chosen_is_that_of_the_address() -> None:
+    """Also after an older link, which named none."""
+    app = opened("heads", DATES, kind="cross", **{state.TARGET: "19"})
+    assert app.query_params[state.TARGET_AS] == "text"
+    app.selectbox(state.TARGET_AS).set_value("generated")
+    ran(app)
+    assert state.TARGET_AS not in app.query_params
+    assert "The model writes" in words(app.caption)
+
+
+def test_hiding_a_token_hides_it_where_the_text_is_looked_at() -> None:
+    """Not the token at the same place in what the decoder has written, where there may be none."""
+    app = opened("what_if", DATES, kind="cross", text="the 3rd of march 1987")
+    app.session_state[state.TOKEN_AT] = 15
+    ran(app)
+    app.button(state.button("hide", 0)).click()
+    assert not ran(app).error
+    assert app.query_params[state.EDITS] == ["block key 15 at encoder", "block key 15 at cross"]
 
 
 @pytest.mark.parametrize(

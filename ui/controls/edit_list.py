@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import streamlit as st
@@ -10,6 +11,7 @@ from core import Capture, InputError
 from core.capturing.capture import check_edits
 from core.capturing.edit_lines import divided, edits_of, line, painted, painting
 from core.capturing.edits import EVERYWHERE, Edits, Place, every
+from core.models.modules import Kind
 from ui import links, state
 from ui.markdown import plain
 
@@ -48,9 +50,14 @@ def replace_token(position: int, text: str) -> None:
     add(line("token", text, position))
 
 
-def hide_token(position: int) -> None:
-    """No query of any head may attend to it."""
-    add(line("key", str(position), EVERYWHERE))
+def hide_token(position: int, kinds: Sequence[Kind]) -> None:
+    """No query of any head may attend to it.
+
+    kinds  of attention that the model has; what a decoder has written is another text, with positions of its own
+    """
+    for kind in kinds:
+        if kind != "decoder":
+            add(line("key", str(position), EVERYWHERE if len(kinds) == 1 else Place(kind=kind)))
 
 
 def paint(place: Place, query: int, key: int) -> None:

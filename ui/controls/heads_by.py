@@ -27,6 +27,7 @@ PATTERNS = {
     "blocks": "Blocks",
     "pairs": "Drawn pairs",
 }
+OF_TWO_TEXTS = {name: words for name, words in PATTERNS.items() if name != "blocks"}  # which are parts of one text
 
 
 @dataclass(frozen=True)
@@ -81,11 +82,14 @@ class HeadsBy:
     drawn_as: str
 
 
-def heads_by(offered: Mapping[str, Metric], opening: str, *, patterns: bool, probes: bool, deepest: int) -> HeadsBy:
+def heads_by(
+    offered: Mapping[str, Metric], opening: str, *, patterns: bool, one_text: bool, probes: bool, deepest: int
+) -> HeadsBy:
     """The menu and the popover.
 
     offered   by name, `opening` the one that the page opens with
     patterns  whether heads can also be compared with a pattern
+    one_text  whether queries and keys are the tokens of one text
     probes    whether metrics can also be measured on random tokens
     deepest   the last layer
     """
@@ -102,7 +106,7 @@ def heads_by(offered: Mapping[str, Metric], opening: str, *, patterns: bool, pro
         # A container, whatever comes and goes in it: what moves is made anew, and Streamlit now and then forgets that it
         # belongs to the address.
         with st.container():
-            by = _by_pattern(in_sight) if name == PATTERN else _by_metric(offered[name], probes)
+            by = _by_pattern(in_sight, one_text) if name == PATTERN else _by_metric(offered[name], probes)
     return HeadsBy(by, bounds, drawn_as)
 
 
@@ -139,9 +143,9 @@ def _by_metric(metric: Metric, probes: bool) -> ByMetric:
     return ByMetric(metric, on, ("on this text",) if on != usual else ())
 
 
-def _by_pattern(in_sight: DeltaGenerator) -> ByPattern:
+def _by_pattern(in_sight: DeltaGenerator, one_text: bool) -> ByPattern:
     """in_sight: outside the popover"""
-    name = menu("Pattern", state.LOOK_FOR, PATTERNS)
+    name = menu("Pattern", state.LOOK_FOR, PATTERNS if one_text else OF_TWO_TEXTS)
     if name == "diagonal":
         back = st.number_input("Positions back", -64, 4096, 1, key=state.BACK, bind="query-params")
         return ByPattern(name, str(back), (f"diagonal, {back} back",))

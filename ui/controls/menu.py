@@ -38,6 +38,7 @@ def menu(
     elif look == "buttons":
         st.segmented_control(label, list(choices), required=True, **options)
     else:
+        st.session_state[key] = value  # with other choices along it a line is a new widget, and would begin anew
         st.select_slider(label, list(choices), **options)
     return value
 

@@ -16,10 +16,8 @@ def choose_sampling() -> Sampling:
     choice = menu("Next token", state.CHOICE, CHOICES, look="buttons")
     if choice == "greedy":
         return Sampling()
-    temperature = st.number_input(
-        "Temperature", 0.1, 5.0, 1.0, step=0.1, key=state.HEAT, bind="query-params", width=120
-    )
-    top_k = st.number_input("top-k (0: all)", 0, 1_000, 0, key=state.TOP_K, bind="query-params", width=120)
-    top_p = st.number_input("top-p", 0.05, 1.0, 1.0, step=0.05, key=state.TOP_P, bind="query-params", width=120)
-    seed = st.number_input("Seed", 0, 9999, 0, key=state.SEED, bind="query-params", width=120)
+    temperature = st.number_input("Temperature", 0.1, 5.0, 1.0, step=0.1, key=state.HEAT, bind="query-params")
+    top_k = st.number_input("top-k (0: all)", 0, 1_000, 0, key=state.TOP_K, bind="query-params")
+    top_p = st.number_input("top-p", 0.05, 1.0, 1.0, step=0.05, key=state.TOP_P, bind="query-params")
+    seed = st.number_input("Seed", 0, 9999, 0, key=state.SEED, bind="query-params")
     return Sampling(temperature, top_k or None, None if top_p == 1 else top_p, seed)

@@ -41,6 +41,8 @@ HOMES = {
     "head_contributions": "heads.contributions",
     "knows_paris": "heads.examples",
     "needs_previous": "heads.examples",
+    "pair_shares": "heads.pairs",
+    "pair_sides": "heads.pairs",
     "pairs": "heads.patterns",
     "patch_effects": "heads.patching",
     "patch_pronoun": "heads.examples",

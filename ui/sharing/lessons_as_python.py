@@ -143,7 +143,7 @@ def _pair(said: Said) -> list[str]:
         "model = load_model('all-MiniLM-L6-v2')",
         f"passed = capture(model, {first!r}, pair={second!r})",
         f"trace = passed.trace(layer={layer!r}, head={head!r})",
-        f"trace.weights, pair_shares(trace.weights, pair_sides(passed, {first!r}, {second!r}))",
+        "trace.weights, pair_shares(trace.weights, pair_sides(passed))",
     ]
 
 
@@ -236,7 +236,7 @@ LESSONS: dict[str, tuple[tuple[str, ...], dict[str, Lines]]] = {
         },
     ),
     "self_and_cross": (
-        ("crossing", "other_keys", "looks", "pair_shares", "pair_sides"),
+        ("crossing", "other_keys", "looks"),
         {"three": _three, "keys": _other_keys, "date": _date, "model": _pair},
     ),
     "word_order": (

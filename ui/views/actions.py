@@ -21,11 +21,14 @@ STYLE = (
 IN_A_FRAME = f".st-key-{state.ACTIONS} {{ display: none; }} .stMainBlockContainer {{ padding-top: 1rem; }}"
 
 
-def show_actions(page: str, paths: Sequence[str], *, going: tuple[int, str] | None, can_present: bool) -> bool:
+def show_actions(
+    page: str, paths: Sequence[str], *, going: tuple[int, str] | None, can_present: bool, has_pictures: bool
+) -> bool:
     """The buttons; gives whether somebody wants to share the page.
 
-    page, paths  the path of this page and those of all
-    going        where the browser goes from here, see `presenting.go_to`
+    page, paths   the path of this page and those of all
+    going         where the browser goes from here, see `presenting.go_to`
+    has_pictures  whether tables can stand below them
     """
     with st.container(key=state.ACTIONS, horizontal=True, vertical_alignment="center", width="content"):
         browser(page, paths, talking.kept(), talking.found, going)
@@ -38,10 +41,11 @@ def show_actions(page: str, paths: Sequence[str], *, going: tuple[int, str] | No
                 help="Without controls, in large letters. Esc leaves, ? tells the keys.",
                 on_click=presenting.enter,
             )
-        st.toggle(
-            "Tables",
-            key=state.TABLES,
-            bind="query-params",
-            help="A table of its strongest values below every picture",
-        )
+        if has_pictures:
+            st.toggle(
+                "Tables",
+                key=state.TABLES,
+                bind="query-params",
+                help="A table of its strongest values below every picture",
+            )
         return st.button("Share", key=state.SHARE, icon=":material/ios_share:", type="tertiary")

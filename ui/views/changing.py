@@ -32,7 +32,12 @@ from ui.views.tables import small_number
 
 NAMES = ("As it is", "Changed")
 HEIGHT = 330
-LISTED = 175  # pixels of the list and of the fields beside it: what is below stays in its place
+# The list is as high as the fields beside it, and scrolls: what is below stays in its place, whatever is added. So does it when
+# a token is chosen, whose buttons stand in a line that is as high before.
+STYLE = (
+    f".st-key-{state.EDITS_LIST} {{ contain: size; min-height: 7.5rem; overflow-y: auto; }}"
+    f".st-key-{state.TOKEN_LINE} {{ min-height: 2.5rem; }}"
+)
 LABELLED = 256  # tokens with a bar each
 CLICKED = 128  # tokens of a text that can be clicked; of a longer one they are chosen from a box
 
@@ -40,8 +45,9 @@ CLICKED = 128  # tokens of a text that can be clicked; of a longer one they are 
 def show_changing(real: RealHead) -> None:
     """The chosen head before and after the changes on the list, and what the model does with them."""
     pin.listen(lambda: _clicked(real))  # before the pictures: whoever sees one may click at once
+    st.html(f"<style>{STYLE}</style>")
     listed, controls = st.columns([4, 8], gap="medium")
-    with listed, st.container(height=LISTED, border=False, gap="xsmall"):
+    with listed, st.container(key=state.EDITS_LIST, height="stretch", gap="xsmall"):
         edits = edit_list.shown_edits(real.capture)
     head = f"Layer {real.layer}, head {real.head} of {real.request.model}"
     presenting.title(plain(f"{head}: {', '.join(edit_list.switched_on())}" if edits else head))
@@ -54,7 +60,7 @@ def show_changing(real: RealHead) -> None:
             _say_what_came_of_it(real, changed)
         with pictures:
             cell = _show_before_and_after(real, changed)
-    with controls, st.container(height=LISTED, border=False, gap="xsmall"):
+    with controls, st.container(gap="xsmall"):
         choose_new_edit(real, cell)
         _show_tokens(real)
     presenting.walk_through(
@@ -98,29 +104,37 @@ def _clicked(real: RealHead) -> None:
 
 
 def _show_tokens(real: RealHead) -> None:
-    """The text, whose tokens can be clicked to be replaced or hidden."""
-    if not real.capture.input_ids or real.kind in ("decoder", "cross"):
+    """The text, whose tokens can be clicked to be replaced or hidden; what a decoder has written is given as it is."""
+    if not real.capture.input_ids or real.kind == "decoder":
         return
     tokens = real.capture.tokens(real.kind)[1]
     places = range(len(tokens))
     if st.session_state.get(state.TOKEN_AT) not in places:
         st.session_state[state.TOKEN_AT] = None
     label = "Another token in the place of"
+    line = st.container(key=state.TOKEN_LINE, horizontal=True, vertical_alignment="center", gap="small")
     if len(tokens) <= CLICKED:
-        at = st.pills(label, places, key=state.TOKEN_AT, format_func=lambda place: plain(visible(tokens[place])))
+        at = st.pills(
+            label,
+            places,
+            key=state.TOKEN_AT,
+            format_func=lambda place: plain(visible(tokens[place])),
+            label_visibility="collapsed",
+        )
     else:
-        at = st.selectbox(label, places, index=None, key=state.TOKEN_AT, width=220)
-    if at is None:
-        return
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.markdown(f"{quoted(tokens[at])}, token {at}:", width="content")
+        at = st.selectbox(label, places, index=None, key=state.TOKEN_AT, width=220, label_visibility="collapsed")
+    with line:
+        if at is None:
+            st.markdown(f":small[{label}]")
+            return
+        st.markdown(f":small[In the place of] {quoted(tokens[at])}:small[, token {at}:]", width="content")
         word = st.text_input("Another token", key=state.NEW_TOKEN, width=150, label_visibility="collapsed")
         named = {"key": state.button("replace", 0), "on_click": _replace_token, "args": (at,)}
         st.button("Replace", disabled=not word.strip(), **named)
         mask = getattr(real.capture.model.tokenizer, "mask_token", None)
         if mask:
             st.button("Mask", key=state.button("mask", 0), on_click=edit_list.replace_token, args=(at, mask))
-        hiding = {"key": state.button("hide", 0), "on_click": edit_list.hide_token, "args": (at,)}
+        hiding = {"key": state.button("hide", 0), "on_click": edit_list.hide_token, "args": (at, real.capture.kinds)}
         st.button("Hide", help="No query may attend to it, in any head.", **hiding)
 
 

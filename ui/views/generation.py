@@ -3,14 +3,17 @@ cache of keys and values saves."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from core import Capture, Generation
-from core.capturing.sampling import at_temperatures
+from core.capturing.sampling import Sampling, at_temperatures
 from core.exporting.kept_heads import KeptHead
+from core.exporting.tables import Side
 from core.figures.atlas import metric_grid
 from core.figures.charts import Series, lines
 from core.figures.heatmap import WIDTH, Axis, heatmap
@@ -40,7 +43,7 @@ CANDIDATES = 8
 CURVES = 5  # candidates whose probability is drawn over the temperature
 TEMPERATURES = tuple(np.round(np.linspace(0.1, 3.0, 30), 2).tolist())
 HEIGHT, LEAST_HEIGHT, PER_ROW, AXIS = 520, 280, 22, 90  # of the large picture in pixels
-SHOWS = {"steps": "Every step", "layer": "Heads of the layer", "heads": "All heads"}
+SHOWS = {"text": "Text", "steps": "Every step", "layer": "Heads of the layer", "heads": "All heads"}
 TELLS = {"next": "Candidates", "heat": "Temperature", "cache": "Cache"}
 ENDED = {
     "end": "The model ended its text here.",
@@ -51,26 +54,12 @@ ENDED = {
 
 def show_generation(asked: Asked) -> None:
     """The fields, the text as it is written, and one of its steps."""
-    with st.container(horizontal=True, vertical_alignment="bottom"):
-        most = st.number_input(
-            "New tokens",
-            1,
-            stores.MOST_NEW_TOKENS,
-            OPENING_TOKENS,
-            key=state.NEW_TOKENS,
-            bind="query-params",
-            width=120,
-        )
-        sampling = choose_sampling()
-        chat = asked.model.chats and st.toggle(
-            "As a message",
-            key=state.CHAT,
-            bind="query-params",
-            help="The text is a message, and the model answers it, in the chat template that it was trained with.",
-        )
+    line = st.container(horizontal=True, vertical_alignment="bottom")
+    with line:
+        most, sampling, chat = _choose_writing(asked)
 
     def begin(text: stores.TextRequest) -> tuple[stores.WritingRequest, stores.FirstTokens]:
-        request = stores.WritingRequest(text, bool(chat), sampling)
+        request = stores.WritingRequest(text, chat, sampling)
         return request, stores.written_after(request).first(most)
 
     begun = read_or_say(asked, begin)
@@ -81,7 +70,7 @@ def show_generation(asked: Asked) -> None:
 
     def draw(last: bool) -> None:
         if last:
-            _show_steps(request, tokens.so_far(), asked)
+            _show_steps(request, tokens.so_far(), asked, line)
         else:
             st.code(tokens.so_far().text, language=None, wrap_lines=True)
 
@@ -89,32 +78,52 @@ def show_generation(asked: Asked) -> None:
     fill(tokens, (request, most), "Writing", draw, unit="token", seconds=seconds)
 
 
-def _show_steps(request: stores.WritingRequest, generation: Generation, asked: Asked) -> None:
-    """All that there is to see of one step, chosen here."""
+def _choose_writing(asked: Asked) -> tuple[int, Sampling, bool]:
+    """How many tokens are written, how each is chosen, and whether the text is a message."""
+    with st.popover("How it writes", icon=":material/tune:"):
+        most = st.number_input(
+            "New tokens", 1, stores.MOST_NEW_TOKENS, OPENING_TOKENS, key=state.NEW_TOKENS, bind="query-params"
+        )
+        sampling = choose_sampling()
+        chat = asked.model.chats and st.toggle(
+            "The text is a message",
+            key=state.CHAT,
+            bind="query-params",
+            help="The model answers it, in the chat template that it was trained with.",
+        )
+    return most, sampling, bool(chat)
+
+
+def _show_steps(request: stores.WritingRequest, generation: Generation, asked: Asked, line: DeltaGenerator) -> None:
+    """All that there is to see of one step, chosen in the line above."""
     whole = generation.capture_of(-1)
-    kind, layer, head = _choose_head(request, whole, asked)
-    step = _choose_step(generation)
+    with line:
+        kind, layer, head = _choose_head(request, whole, asked)
+        step = _choose_step(generation)
     capture = generation.capture_of(step)
-    shown.now().head = partial(KeptHead.of, capture, layer, head, kind)
-    pin.listen(partial(_clicked, generation, whole, kind))
     query = capture.shape(kind)[0] - 1
     every_head = one_query(capture, query, kind)
     row = every_head[layer, head]
-    with st.container():
+    with line, st.container(width=110):
         key = number_picker("Key", state.KEY, len(row), int(row.argmax()))
-    _say_row(generation, step, capture.tokens(kind), row, key)
-    _as_text(generation, whole, kind, (layer, head), query)
+    shown.now().head = partial(KeptHead.of, capture, layer, head, kind)
+    with st.container(gap=None):  # the listener takes no room
+        pin.listen(partial(_clicked, generation, whole, kind))
+        _say_row(generation, step, capture.tokens(kind), row, key)
     large, small = st.columns([7, 5], gap="medium")
     with large:
         shows = menu("Shown", state.STEP_SHOWS, SHOWS, look="buttons", label_visibility="collapsed")
         place = (layer, head)
-        if shows == "steps":
+        if shows == "text":
+            _as_text(generation, whole, kind, place, query)
+        elif shows == "steps":
             _every_step(generation, whole, kind, place, (query, key))
         elif shows == "layer":
             _heads_of_layer(capture, kind, place, every_head[layer], key)
         else:
             _all_heads(capture, kind, place, every_head[:, :, key], key)
-    with small, presenting.aside():
+        _walk(generation, step)
+    with small:
         tells = menu("Told", state.STEP_TELLS, TELLS, look="buttons", label_visibility="collapsed")
         {"next": _candidates, "heat": _over_temperature, "cache": _cache}[tells](generation, step)
     show_certificate(capture.certificate(layer, head, kind))
@@ -135,12 +144,17 @@ def _choose_head(request: stores.WritingRequest, whole: Capture, asked: Asked) -
 
 
 def _choose_step(generation: Generation) -> int:
-    """Which token is being written, from 0: along a line, and with the arrow keys."""
+    """Which token is being written, from 0."""
     steps = {str(number): f"{number} · {visible(token)}" for number, token in enumerate(generation.tokens, start=1)}
-    count = len(steps)
-    step = 0
-    if count > 1:
-        step = int(menu("Step, and the token that is written in it", state.STEP, steps, look="line")) - 1
+    if len(steps) == 1:
+        return 0
+    with st.container(width="stretch"):
+        return int(menu("Step, and the token that it writes", state.STEP, steps, look="line")) - 1
+
+
+def _walk(generation: Generation, step: int) -> None:
+    """The arrow keys lead through the steps."""
+    count = len(generation.steps)
     arrow_keys(
         state.picture("row"),
         f"Walk through the steps with the arrow keys. Chosen: {step + 1} of {count}.",
@@ -149,7 +163,6 @@ def _choose_step(generation: Generation) -> int:
         lambda _, column: go_to_step(column),
         words="← → walk through the steps",
     )
-    return step
 
 
 def go_to_step(step: int) -> None:
@@ -189,10 +202,10 @@ def _as_text(generation: Generation, whole: Capture, kind: Kind, place: tuple[in
         on_token=lambda position: go_to_step(max(0, min(position - begun + 1, len(generation.steps) - 1))),
         key=state.TOKEN_VIEW,
     )
-    read = f"{len(queries):,} tokens" if len(queries) <= IN_TEXT else f"{len(rows)} of {len(queries):,} tokens"
+    shortened = f" {len(rows)} of {len(queries):,} tokens are shown." if len(queries) > IN_TEXT else ""
     st.caption(
-        f"{read}; what the model has written is underlined. {ENDED[generation.ended]} Click a token to see where it looks "
-        f"while the next one is written."
+        f"Underlined: written by the model. {ENDED[generation.ended]}{shortened} Click a token to see where it looks while the "
+        f"next one is written."
     )
 
 
@@ -203,30 +216,29 @@ def _every_step(
     queries, keys = whole.tokens(kind)
     first = len(generation.begun) - 1
     trace = whole.trace(*place, kind, rows=range(first, len(queries)))
-    height = _height(len(generation.steps))
     figure = heatmap(
         trace.weights,
-        Axis("query", queries[first:], cell[0] - first, _notes(generation), first),
+        Axis("step", generation.tokens, cell[0] - first, _notes(queries[first:]), 1),
         Axis("key", keys, cell[1]),
         name="weight",
         scale="share",
         forbidden=~trace.mask,
-        height=height,
+        height=_height(len(generation.steps)),
         width=presenting.width(WIDTH, 0.52),
     )
     presenting.lit(figure, cell[0] - first, cell[1])
-    name = f"head {place[0]}.{place[1]}"
     show_heatmap(
         figure,
         "row",
-        f"The rows of {name}, one for each step, by keys.",
-        title=f"Every step in {name}",
-        numbers=of_weights(trace, queries[first:], keys, first),
+        f"The rows of head {place[0]}.{place[1]}, one for each step by what it writes, by keys.",
+        title=f"Every step in head {place[0]}.{place[1]}",
+        numbers=of_weights(trace, Side("step", generation.tokens, start=1), Side("key", keys)),
     )
+    st.caption("A row for each step, named after the token that it writes. Its query is the token before.")
 
 
-def _notes(generation: Generation) -> list[str]:
-    return [f"<br>writes {escaped(token)}" for token in generation.tokens]
+def _notes(queries: Sequence[str]) -> list[str]:
+    return [f"<br>query {escaped(token)}" for token in queries]
 
 
 def _heads_of_layer(capture: Capture, kind: Kind, place: tuple[int, int], weights: np.ndarray, key: int) -> None:
@@ -368,7 +380,7 @@ def _clicked(generation: Generation, whole: Capture, kind: Kind) -> None:
         return
     if "head" in clicked and len(clicked["head"]) == 1:
         st.session_state[state.HEAD] = min(clicked["head"].start, whole.heads(kind) - 1)
-    if "query" in clicked and len(clicked["query"]) == 1:
-        go_to_step(max(0, min(clicked["query"].start - len(generation.begun) + 1, len(generation.steps) - 1)))
+    if "step" in clicked and len(clicked["step"]) == 1:
+        go_to_step(max(0, min(clicked["step"].start - 1, len(generation.steps) - 1)))
     if "key" in clicked and len(clicked["key"]) == 1:
         st.session_state[state.KEY] = min(clicked["key"].start, whole.shape(kind)[1] - 1)

@@ -14,13 +14,15 @@ from streamlit.delta_generator import DeltaGenerator
 
 from core import Capture, InputError
 from core.capturing.layers import layer_labels
+from core.figures.borders import with_borders
 from core.figures.heatmap import WIDTH
 from core.figures.seen import seen_figure
+from core.heads.pairs import pair_ranges
 from core.heads.patterns import read_pairs, write_pairs
 from core.heads.quantities import Taken
-from core.heads.views import SCORES, Labels, LeftOut, Quantity, Seen, View, Viewed, around
+from core.heads.views import SCORES, Labels, LeftOut, Part, Quantity, Seen, View, Viewed, around
 from core.models.modules import Kind
-from ui import presenting, shown, state, stores
+from ui import links, presenting, shown, state, stores
 from ui.components import pin
 from ui.components.token_view import token_view
 from ui.controls.heads_by import PATTERN
@@ -61,6 +63,8 @@ WORDS_ABOUT = {
     "(Kobayashi et al. 2020)",
 }
 LEFT_OUT: dict[LeftOut, str] = {"first": "First token", "special": "Special tokens"}
+PARTS: dict[str, Part] = {"both": "all", "there": "first to second", "back": "second to first"}
+PART_NAMES = {"both": "Both texts", "there": "First → second", "back": "Second → first"}
 DIRECTIONS = {"from": "what it attends to", "to": "what attends to it"}
 HEIGHT, LEAST_HEIGHT = 560, 400  # of the heatmap in pixels: short texts leave room for what is below
 PER_ROW, AXIS = 22, 80
@@ -114,7 +118,8 @@ def _show_view(of: stores.KindRequest, capture: Capture, shown_as: str, view: Vi
         if shown_as != "picture":
             _list_pins(labels)
         _say_cell(exact(range(cell[0], cell[0] + 1), range(cell[1], cell[1] + 1)), viewed, cell)
-        if shown_as == "heatmap" and max(size) > LOUPE and not presenting.is_on():
+        is_long = max(size) > LOUPE and view.part == "all"
+        if shown_as == "heatmap" and is_long and not presenting.is_on():
             _loupe(viewed, cell)
     with picture:
         if shown_as == "picture":
@@ -169,6 +174,10 @@ def _choose_view(of: stores.KindRequest, capture: Capture, layer: int, head: int
     with row:
         looks_there = {word: LOOKS[word] for word in (OF_TEXTS if capture.grid is None else OF_IMAGES)}
         shown_as = menu("Shown as", state.SHOWN_AS, looks_there, look="buttons", label_visibility="collapsed")
+    if pair_ranges(capture) is not None:
+        part = PARTS[menu("Of the pair", state.PART_OF_PAIR, PART_NAMES, look="buttons", label_visibility="collapsed")]
+    else:
+        part = PARTS[links.chosen(state.PART_OF_PAIR, {"both": PART_NAMES["both"]}, opening="both", what="Of the pair")]
     with row, st.popover("What is shown", icon=":material/tune:"):
         quantity = QUANTITIES[menu("Numbers", state.QUANTITY, NUMBERS)]
         offered = {word: name for word, name in LEFT_OUT.items() if word == "first" or not capture.model.reads_images}
@@ -198,6 +207,7 @@ def _choose_view(of: stores.KindRequest, capture: Capture, layer: int, head: int
         left_out=frozenset() if are_scores else frozenset(word for word in LEFT_OUT if word in left_out),
         renormalise=bool(renormalise and left_out) and not are_scores,
         by_word=bool(by_word) and not are_scores,
+        part=part,
     )
     return shown_as, view
 
@@ -208,7 +218,7 @@ def _figure(
     queries: Sequence[str],
     keys: Sequence[str],
     *,
-    pinned: tuple[int, int],
+    pinned: tuple[int, int] | None,
     marked: Sequence[int] = (),
     height: int,
 ) -> go.Figure:
@@ -228,11 +238,17 @@ def _figure(
 
 
 def _heatmap(viewed: Viewed, whole: Seen, cell: tuple[int, int]) -> None:
-    labels = viewed.labels
-    marked = [place for place in _pinned_tokens(len(labels.queries)) if place != cell[0]]
-    height = presenting.height(max(LEAST_HEIGHT, min(PER_ROW * len(labels.queries) + AXIS, HEIGHT)), 0.8)
-    figure = _figure(viewed, whole, labels.queries, labels.keys, pinned=cell, marked=marked, height=height)
-    presenting.lit(figure, *cell)
+    labels, rows, columns = viewed.labels, viewed.rows, viewed.columns
+    queries, keys = labels.queries[rows.start : rows.stop], labels.keys[columns.start : columns.stop]
+    marked = [place - rows.start for place in _pinned_tokens(len(labels.queries)) if place in rows and place != cell[0]]
+    height = presenting.height(max(LEAST_HEIGHT, min(PER_ROW * len(rows) + AXIS, HEIGHT)), 0.8)
+    pinned = (cell[0] - rows.start, cell[1] - columns.start) if cell[0] in rows and cell[1] in columns else None
+    figure = _figure(viewed, whole, queries, keys, pinned=pinned, marked=marked, height=height)
+    if viewed.texts is not None and viewed.view.part == "all":
+        border = [viewed.texts[1].start]
+        with_borders(figure, rows=border, columns=border)
+    if pinned is not None:
+        presenting.lit(figure, *pinned)
     show_heatmap(
         figure,
         "head",
@@ -263,9 +279,9 @@ def _loupe(viewed: Viewed, cell: tuple[int, int]) -> None:
 def _text(viewed: Viewed, cell: tuple[int, int], *, lines: bool) -> None:
     labels = viewed.labels
     direction = menu("Pointing at a token shows", state.DIRECTION, DIRECTIONS, look="buttons")
-    rows = around(cell[0], len(labels.queries), IN_TEXT)
-    one_text = labels.queries == labels.keys
-    columns = rows if one_text else around(cell[1], len(labels.keys), IN_TEXT)
+    rows = _in_text(viewed.rows, cell[0])
+    one_text = labels.queries == labels.keys and viewed.view.part == "all"
+    columns = rows if one_text else _in_text(viewed.columns, cell[1])
     looking_from = direction == "from"
     token_view(
         labels.queries[rows.start : rows.stop],
@@ -280,11 +296,17 @@ def _text(viewed: Viewed, cell: tuple[int, int], *, lines: bool) -> None:
         on_token=_toggle_pin,
         key=state.TOKEN_VIEW,
     )
-    if len(labels.queries) > IN_TEXT or len(labels.keys) > IN_TEXT:
+    if len(viewed.rows) > IN_TEXT or len(viewed.columns) > IN_TEXT:
         st.caption(
             f"{labels.unit.capitalize()}s {rows.start} to {rows.stop - 1} of {len(labels.queries):,}, around the chosen pair. "
             f"Choose another query to move on."
         )
+
+
+def _in_text(seen: range, place: int) -> range:
+    """Of what is seen, as much around a place as can be read as text."""
+    found = around(min(max(place, seen.start), seen.stop - 1) - seen.start, len(seen), IN_TEXT)
+    return range(seen.start + found.start, seen.start + found.stop)
 
 
 def _list_pins(labels: Labels) -> None:
@@ -322,6 +344,12 @@ def _remarks(viewed: Viewed, whole: Seen) -> None:
         st.caption(
             f":material/visibility_off: {int(hidden.sum())} of {len(hidden)} tokens are left out as keys; {rest}. "
             f"Left out of a row: {whole.removed.mean():.1%} on average, {whole.removed.min():.1%} to {whole.removed.max():.1%}."
+        )
+    if view.part != "all":
+        inside = viewed.inside()
+        st.caption(
+            f"Only what goes from the {view.part.replace(' to ', ' text to the ')}: {inside.mean():.1%} of the attention of "
+            f"these {viewed.labels.unit}s on average, {inside.min():.1%} to {inside.max():.1%}. The rest goes elsewhere."
         )
     if view.by_word:
         st.caption("Words: summed over a word's tokens as keys, averaged over them as queries.")

@@ -69,6 +69,7 @@ def show_grid(request: stores.KindRequest, taken: Taken, chosen: tuple[int, int]
             _offered(request, taken, measured),
             most_telling(measured, known_probe(request)),
             patterns=taken.model.captures,  # a match is corrected for chance, which depends on the mask
+            one_text=text_of(taken, request.kind).same,
             probes=_can_be_probed(request, taken),
             deepest=taken.layers(request.kind) - 1,
         )

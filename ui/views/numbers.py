@@ -32,12 +32,15 @@ def of_stages(scene: Scene, stages: Sequence[str]) -> Numbers:
 
 
 def of_view(viewed: Viewed) -> Numbers:
-    """A whole view of the page Heads."""
-    view, (rows, columns) = viewed.view, viewed.shape
+    """A view of the page Heads, as far as it is seen."""
+    view, rows, columns = viewed.view, viewed.rows, viewed.columns
 
     def make() -> tuple[Table, ...]:
-        cells = viewed.window(range(rows), range(columns)).cells
-        sides = (Side("query", viewed.labels.queries), Side("key", viewed.labels.keys))
+        cells = viewed.window(rows, columns).cells
+        sides = (
+            Side("query", viewed.labels.queries[rows.start : rows.stop], start=rows.start),
+            Side("key", viewed.labels.keys[columns.start : columns.stop], start=columns.start),
+        )
         return (table_of(view.quantity, view.quantity, cells.values, *sides),)
 
     told = {
@@ -47,15 +50,15 @@ def of_view(viewed: Viewed) -> Numbers:
         "what remains sums to 1": "yes" if view.renormalise else "no",
         "rows and columns": f"{viewed.labels.unit}s",
     }
-    return Numbers(rows * columns, make, told)
+    told |= {} if view.part == "all" else {"part": view.part}
+    return Numbers(len(rows) * len(columns), make, told)
 
 
-def of_weights(trace: AttentionTrace, queries: Sequence[str], keys: Sequence[str], first: int) -> Numbers:
-    """The weights of some rows of a head, the first of which is the query `first`."""
+def of_weights(trace: AttentionTrace, rows: Side, columns: Side) -> Numbers:
+    """The weights of some rows of a head."""
 
     def make() -> tuple[Table, ...]:
-        sides = (Side("query", tuple(queries), start=first), Side("key", tuple(keys)))
-        return (table_of("weights", "Weights", np.where(trace.mask, trace.weights, np.nan), *sides),)
+        return (table_of("weights", "Weights", np.where(trace.mask, trace.weights, np.nan), rows, columns),)
 
     return Numbers(trace.weights.size, make, {"stage": "weights"})
 

@@ -17,6 +17,7 @@ from core.capturing.certifying import Certificate
 from core.capturing.weights_only import WeightsOnly
 from core.exporting.exhibit import Exhibit
 from core.exporting.kept_heads import KeptHead
+from core.models.catalogue import CATALOGUE
 from core.models.inputs import TooLongError, target_ids, text_inputs
 from core.models.modules import Kind
 from ui import links, shown, state, stores
@@ -79,17 +80,22 @@ class Scene:
 # cross-attention looks most at the characters that a digit comes from.
 OPENING_HEADS = {"all-MiniLM-L6-v2": (5, 11), "SmolLM2-135M-Instruct": (13, 8), "written-dates": (0, 0)}
 
+# Models that read and write nothing, and those that open in their place where something is to be written.
+WRITERS = {"all-MiniLM-L6-v2": "SmolLM2-135M-Instruct"}
+
 
 def opening_head(name: str) -> tuple[int, int]:
     return OPENING_HEADS.get(name, (0, 0))
 
 
-def model_picker() -> tuple[stores.ModelChoice, DeltaGenerator]:
-    """The chosen model, and the place where its size is said."""
+def model_picker(*, writes: bool = False) -> tuple[stores.ModelChoice, DeltaGenerator]:
+    """The chosen model, and the place where its size is said. writes: it opens with one that writes."""
+    opening = WRITERS.get(offered()[0], offered()[0]) if writes else offered()[0]
     with st.container(horizontal=True, vertical_alignment="bottom", gap="xsmall"):
         name = st.selectbox(
             "Model",
             offered(),
+            index=offered().index(opening),
             key=state.MODEL,
             bind="query-params",
             accept_new_options=True,
@@ -138,10 +144,11 @@ class Asked:
     places: list[DeltaGenerator]
 
 
-def choose_request(*, more: bool = False) -> Asked | None:
+def choose_request(*, more: bool = False, writes: bool = False) -> Asked | None:
     """The model and what it is to read; None after saying what is wrong.
 
     more: also ask for the second text that some models read
+    writes: while nobody has chosen, open with a model that writes
     """
     progress = st.empty()  # above the text, which on a phone fills most of the first screen
     words, which = st.columns(2)
@@ -152,7 +159,7 @@ def choose_request(*, more: bool = False) -> Asked | None:
         model_place = st.container(width="stretch")
         places = [st.container(width=92), st.container(width=92)]
     with model_place:
-        chosen, size_place = model_picker()
+        chosen, size_place = model_picker(writes=writes)
     model = read_model(chosen, progress, model_place)
     if model is not None:
         show_size(size_place, model)
@@ -164,6 +171,7 @@ def choose_request(*, more: bool = False) -> Asked | None:
             request = stores.TextRequest(chosen, text)
             if more and model is not None and model.captures:
                 request = _with_second_text(request, model, problem)
+    _say_what_for(chosen.name, problem)
     if model is None or request is None:
         return None
     return Asked(request, model, {"model": model_place, "text": problem, "image": problem}, places)
@@ -200,6 +208,13 @@ def choose_text(
         if more:
             _name_missing(asked.request.model)
     return None if passed is None else (*passed, places)
+
+
+def _say_what_for(model: str, place: DeltaGenerator) -> None:
+    """What a model of the catalogue was trained for that answers any text as if it were of that kind."""
+    for entry in CATALOGUE:
+        if entry.name == model and entry.kind == "encoder-decoder":
+            place.caption(plain(entry.description))
 
 
 def _text_field(model: str) -> str:
@@ -335,7 +350,7 @@ def _say_written(request: stores.TextRequest, model: Model) -> None:
         text = model.text_of(written.ids)
         shown_of_it = quoted(text if len(text) <= WRITTEN else f"{text[:WRITTEN]}…") if written.ids else "nothing"
         ended = "" if written.has_ended else f" It was not gone on with after {len(written.ids)} tokens."
-        st.caption(f"The model writes {shown_of_it}.{ended}")
+        st.caption(f"The model writes {shown_of_it}.{ended} In the row of each token it chooses the next one.")
 
 
 def _exposed(request: stores.TextRequest) -> tuple[stores.TextRequest, WeightsOnly]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import plotly.graph_objects as go
 import streamlit as st
 from numpy.linalg import norm
 
@@ -9,9 +10,11 @@ from core import Ledger
 from core.attention.formulas import added, formula
 from core.attention.ledger import OutputSum
 from core.attention.stages import BY_KEY, Stage, number
+from core.figures.borders import with_borders
 from core.figures.heatmap import WIDTH
 from core.figures.ledger import passed_on, waterfall
 from core.figures.stages import colour_limit, stage_figure
+from core.heads.pairs import pair_ranges
 from core.heads.views import around
 from ui import presenting
 from ui import shown as on_page
@@ -91,6 +94,7 @@ def _show_stage(scene: Scene, changed: Scene | None, stage: Stage, ledger: Ledge
                 height=presenting.height(430, 0.64),
                 width=presenting.width(WIDTH, 0.7) if changed is None else presenting.width(ONE_OF_TWO, 0.38),
             )
+            _part_texts(figure, stage, scene)
             presenting.lit(figure, *_lit(stage, cell))
             show_heatmap(
                 figure,
@@ -105,6 +109,14 @@ def _show_stage(scene: Scene, changed: Scene | None, stage: Stage, ledger: Ledge
         _show_loupe(shown, stage, cell)
     if stage.key == "output":
         _show_sum(shown, shown.head.sum_of(ledger.query, TERMS))
+
+
+def _part_texts(figure: go.Figure, stage: Stage, scene: Scene) -> None:
+    """A border where the second of two texts begins."""
+    texts = None if scene.real is None else pair_ranges(scene.real.capture)
+    if texts is not None:
+        border = [texts[1].start]
+        with_borders(figure, rows=border, columns=border if stage.columns == "key" else [])
 
 
 def _lit(stage: Stage, cell: tuple[int, int]) -> tuple[int, int | None]:

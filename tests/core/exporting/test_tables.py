@@ -5,17 +5,19 @@ import io
 import json
 
 import numpy as np
-import plotly.graph_objects as go
 import pytest
 
 from core import attend
 from core.attention.head import Head
+from core.attention.ledger import explain
 from core.attention.masks import causal, grid
 from core.attention.stages import STAGES
 from core.errors import InputError
 from core.exporting.about import versions
 from core.exporting.tables import MAX_CSV_CELLS, Side, Table, stage_table, tables_of, to_csv, to_npz
+from core.figures.charts import Series, bars, lines
 from core.figures.heatmap import Axis, heatmap
+from core.figures.ledger import waterfall
 
 TOKENS = ("=1+1", " the", 'a,"b"\n', "##ing", "</script>")
 ABOUT = {"model": "a model", "layer.head": "1.10", "text": '=HYPERLINK("x")\nsecond, line', "dtype": "float32"}
@@ -116,6 +118,24 @@ def test_what_a_figure_draws_can_be_taken_from_it():
     assert np.array_equal(table.missing, hidden)
     assert np.array_equal(table.values[~hidden], values[~hidden])
     assert table.rows.texts(2) == ["<b> (0)", "$ (1)"]
-    bars = go.Figure([go.Bar(x=["one", "two"], y=[1.5, 2.5], name="b"), go.Scatter(x=[None], y=[None])])
-    (table,) = tables_of(bars)
-    assert (table.rows.texts(2), table.values.tolist()) == (["one", "two"], [[1.5], [2.5]])
+    (table,) = tables_of(bars(["one", "<b>", "one"], {"b": [1.5, np.nan, 2.5]}, y="share"))
+    assert table.rows.texts(3) == ["one", "<b>", "one"]
+    assert (table.values[[0, 2]].tolist(), table.missing.tolist()) == ([[1.5], [2.5]], [[False], [True], [False]])
+    places = np.array([1234.5, 98765.25])
+    (table,) = tables_of(lines([Series("here", places, [0.25, -1.0])], x="distance", y="score"))
+    assert table.columns.named(2) == ["distance", "score"]
+    assert np.array_equal(table.values, np.stack([places, [0.25, -1.0]], axis=1))
+
+
+def test_a_waterfall_is_saved_with_its_sums(trace):
+    cell = explain(trace, 2, 1)
+    steps, sums = tables_of(waterfall(cell))
+    np.testing.assert_allclose(steps.values[: len(cell.products), 0], cell.products)
+    assert sums.values[sums.rows.texts(len(sums.values)).index("weight"), 0] == pytest.approx(cell.weight)
+
+
+def test_a_mask_is_saved_as_what_may_attend():
+    allowed = grid(causal, 4, 4)
+    axes = Axis("query"), Axis("key")
+    (table,) = tables_of(heatmap(allowed.astype(float), *axes, name="mask", scale="permission", forbidden=~allowed))
+    assert np.array_equal(table.values == 1, allowed)

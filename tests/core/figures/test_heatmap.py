@@ -215,3 +215,16 @@ def test_a_forbidden_cell_has_a_waterfall_without_infinity(trace):
     assert "shifted" not in bars.customdata
     assert list(share.y) == [0, 0]
     assert not passed_on(cell).data[1].y.any()
+
+
+def test_single_characters_stand_upright_and_close_together():
+    def labels(tokens: list[str]) -> tuple[int, int]:
+        figure = heatmap(
+            np.zeros((3, len(tokens))), Axis("query"), Axis("key", tokens), name="w", scale="share", width=520
+        )
+        return figure.layout.xaxis.tickangle, len(figure.layout.xaxis.ticktext)
+
+    characters = [*"the 3rd of march 1987", "</s>"]
+    assert labels(characters) == (0, len(characters))
+    assert labels([*"ab", "</s>", "[PAD]"])[0] == labels(["the", "cat"] * 11)[0] == -45
+    assert labels(["the", "cat"] * 15)[1] < 30

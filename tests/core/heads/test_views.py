@@ -226,3 +226,30 @@ def test_a_mean_can_be_watched_and_stopped(smollm):
 
     with pytest.raises(InterruptedError):
         viewed.overview(on_progress=stop)
+
+
+# --- two texts
+
+
+@pytest.mark.parametrize("part", ["first to second", "second to first"])
+def test_a_part_of_a_pair_keeps_its_numbers_and_says_what_share_they_are(minilm, part):
+    first, second = "The cat sat down", "a kitten was sleeping"
+    taken = capture(minilm, first, pair=second)
+    weights = taken.trace(1, 1).weights
+    sides = np.array(taken.sides)
+    one, other = (0, 1) if part == "first to second" else (1, 0)
+    expected = weights[sides == one][:, sides == other]
+    view = Viewed(taken, "self", View(heads=((1, 1),), part=part))
+    np.testing.assert_allclose(view.overview().cells.values, expected, atol=1e-6)
+    np.testing.assert_allclose(view.inside(), expected.sum(axis=1), atol=1e-6)
+    query, key = view.strongest(view.overview())
+    assert weights[query, key] == pytest.approx(expected.max(), abs=1e-6)
+    words = Viewed(taken, "self", View(heads=((1, 1),), part=part, by_word=True))
+    assert [words.labels.queries[row] for row in words.rows] == (first if one == 0 else second).lower().split()
+    np.testing.assert_allclose(words.inside().mean(), words.overview().cells.values.sum(axis=1).mean(), atol=1e-6)
+
+
+def test_a_part_of_one_text_is_refused(minilm):
+    with pytest.raises(InputError, match="not known which tokens") as caught:
+        Viewed(capture(minilm, "The cat sat"), "self", View(heads=((0, 0),), part="first to second"))
+    assert caught.value.field == "pair"

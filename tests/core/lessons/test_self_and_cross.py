@@ -23,13 +23,10 @@ from core.lessons.self_and_cross import (
     DATES_MODEL,
     cross,
     crossing,
-    crossing_shares,
     looks,
     mean_share,
     origins,
     other_keys,
-    pair_shares,
-    pair_sides,
 )
 from tests.core.tiny_models import eager
 from training import dates
@@ -96,53 +93,6 @@ def test_blank_texts_are_named(texts, field):
     with pytest.raises(InputError, match="blank") as caught:
         other_keys(*texts)
     assert caught.value.field == field
-
-
-def test_shares_of_a_small_pair():
-    sides = np.array([-1, 0, -1, 1, 1, -1])
-    weights = np.zeros((6, 6))
-    weights[1] = [0.1, 0.2, 0.1, 0.3, 0.2, 0.1]
-    weights[3] = [0, 1, 0, 0, 0, 0]
-    weights[4] = [0, 0, 0, 0.5, 0.5, 0]
-    first, second = pair_shares(weights, sides)
-    assert (first.own, first.other, first.special) == pytest.approx((0.2, 0.5, 0.3))
-    assert (second.own, second.other, second.special) == pytest.approx((0.5, 0.5, 0))
-
-
-class TestRealPairs:
-    FIRST, SECOND = "The cat sat on the mat.", "A kitten is sitting on a rug."
-
-    @pytest.fixture
-    def passed(self, minilm):
-        from core import capture
-
-        return capture(minilm, self.FIRST, pair=self.SECOND)
-
-    def test_the_sides_are_those_of_the_tokenizer(self, minilm, passed):
-        sides = pair_sides(passed, self.FIRST, self.SECOND)
-        theirs = minilm.tokenizer(self.FIRST, self.SECOND).sequence_ids()
-        assert sides.tolist() == [-1 if side is None else side for side in theirs]
-
-    def test_shares_add_up_and_words_of_a_kind_find_each_other(self, passed):
-        sides = pair_sides(passed, self.FIRST, self.SECOND)
-        weights = passed.trace(1, 1).weights
-        for shares in pair_shares(weights, sides):
-            assert shares.own + shares.other + shares.special == pytest.approx(1, abs=1e-6)
-        tokens = passed.tokens()[0]
-        across = np.where(sides == 1, weights, 0)
-        assert tokens[across[tokens.index("cat")].argmax()] == "kitten"
-        assert tokens[across[tokens.index("mat")].argmax()] == "rug"
-        assert weights[tokens.index("cat"), tokens.index("kitten")] == pytest.approx(0.60, abs=0.01)
-
-    def test_the_last_layer_crosses_most(self, passed):
-        shares = crossing_shares(passed, pair_sides(passed, self.FIRST, self.SECOND))
-        assert shares.shape == (6, 12)
-        assert shares.mean(axis=1).argmax() == 5
-
-    def test_a_blank_second_text_is_named(self, passed):
-        with pytest.raises(InputError, match="second text is blank") as caught:
-            pair_sides(passed, self.FIRST, " ")
-        assert caught.value.field == "pair"
 
 
 # --- the trained model of dates: where each character of its answer comes from, and whether a head looks there

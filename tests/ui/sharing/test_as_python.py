@@ -28,6 +28,7 @@ from ui import lessons, state
 from ui.sharing.as_python import HOMES
 from ui.sharing.lessons_as_python import LESSONS
 
+DATES = {"model": "written-dates", "text": "21st of nov, 2026"}
 HOSTILE = "It's \"quoted\"'''); import os # <b>$x$\\"
 
 
@@ -108,6 +109,8 @@ def same(found: NDArray, drawn: NDArray) -> None:
         ("Changed", {"source": "own", "mask": "own", "grid": "1,0,1,0\n1,1,0,0\n0,0,0,1"}),
         ("As it is", {"text": HOSTILE, "pair": "and 'this'", "layer": "2", "head": "3", "query": "1", "key": "2"}),
         ("Changed", {"layer": "1", "head": "0", "mask": "causal", "stage": "raw"}),
+        ("As it is", DATES | {"kind": "cross", "head": "3"}),
+        ("As it is", DATES | {"kind": "decoder", "target": "1987"}),
     ],
 )
 def test_a_head_step_by_step(picture: str, address: dict[str, str], tmp_path: Path) -> None:
@@ -127,6 +130,7 @@ def test_a_head_step_by_step(picture: str, address: dict[str, str], tmp_path: Pa
         ("previous", {"text": "to be or not to be"}),
         ("induction", {"metric": "induction"}),
         ("Match", {"metric": "pattern", "pattern_of": "pairs", "pairs": "7-2, 3-1"}),
+        ("largest", DATES | {"metric": "largest", "kind": "cross", "target_as": "numbers", "target_ids": "9 8 7"}),
     ],
 )
 def test_all_heads_and_one_of_them(number: str, address: dict[str, str], tmp_path: Path) -> None:

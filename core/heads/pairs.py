@@ -1,0 +1,82 @@
+"""Two texts in one self-attention: which token belongs to which, and how much attention goes from one to the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..attention.trace import Array
+from ..capturing.capture import Capture
+from ..capturing.rows import row_blocks
+from ..errors import InputError
+
+
+def pair_sides(capture: Capture) -> NDArray[np.int_]:
+    """Which text each token of a captured pair belongs to: [tokens] of 0 (first text), 1 (second text), -1 (special token).
+
+    Raises InputError (field "pair") where no second text was read, or the tokenizer does not tell the two apart.
+    """
+    sides = np.array(capture.sides, dtype=np.int_)
+    if not (sides == 1).any():
+        tokenizer = capture.model.tokenizer
+        tells = tokenizer is not None and tokenizer.is_fast
+        if tells:
+            raise InputError("The second text is blank. Type at least one word.", field="pair")
+        raise InputError(f"{capture.model.name} does not tell two texts apart. Choose another model.", field="model")
+    return sides
+
+
+def pair_ranges(capture: Capture) -> tuple[range, range] | None:
+    """The positions of the first and of the second text; None where there are not two that are known to follow each other."""
+    found = [np.flatnonzero(np.array(capture.sides) == side) for side in (0, 1)]
+    if not all(len(places) and places[-1] - places[0] == len(places) - 1 for places in found):
+        return None
+    first, second = (range(int(places[0]), int(places[-1]) + 1) for places in found)
+    return first, second
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Of the weight that the words of one text give: how much stays in that text, crosses to the other, and goes to the
+    special tokens around them. The three add up to 1."""
+
+    own: float
+    other: float
+    special: float
+
+
+def pair_shares(weights: Array, sides: NDArray[np.int_]) -> tuple[Shares, Shares]:
+    """Where the weight of each text of a pair goes, averaged over its words.
+
+    weights   [n, n], one head's weights over both texts
+    sides     [n] of 0 (first text), 1 (second text) and -1 (special token)
+    """
+    given = _given(weights, sides)
+    first, second = (
+        Shares(
+            own=float(given[sides == side, side].mean()),
+            other=float(given[sides == side, 1 - side].mean()),
+            special=float(given[sides == side, -1].mean()),
+        )
+        for side in (0, 1)
+    )
+    return first, second
+
+
+def _given(weights: Array, sides: NDArray[np.int_]) -> Array:
+    """What each query gives to the first text, to the second and to special tokens: [..., queries, keys] to
+    [..., queries, 3]. Keys left off at the end get nothing."""
+    belongs = sides[: weights.shape[-1], None] == np.array([0, 1, -1])
+    return weights.astype(np.float64) @ belongs
+
+
+def crossing_shares(capture: Capture, sides: NDArray[np.int_]) -> Array:
+    """The part of every head's weight that crosses from text to text, the mean of both directions: [layers, heads]."""
+    crossing = []
+    for call in capture.each_layer():
+        given = np.concatenate([_given(rows.weights.numpy(force=True), sides) for rows in row_blocks(call)], axis=1)
+        there, back = (given[:, sides == side, 1 - side].mean(axis=1) for side in (0, 1))
+        crossing.append((there + back) / 2)
+    return np.array(crossing)
