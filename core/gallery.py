@@ -13,6 +13,7 @@ from .attention.sources import toy_sentence
 from .attention.trace import Array, AttentionTrace, attend
 from .capturing.capture import Capture, capture
 from .capturing.edits import Edits
+from .capturing.generating import Generation, generate
 from .heads.comparing import HeadPair
 from .heads.examples import FRANCE, KNOWS_PARIS, LANGUAGE_MODEL, PARIS, PRONOUN_HEAD, SENTENCE_MODEL, TIRED, WIDE
 from .heads.metrics import head_metrics
@@ -37,12 +38,14 @@ ORDER, SHUFFLE = "the dog bites the man", 29
 MASKED, FILL = "The cat sat. A dog ran.", -5.0
 IN_BLOCKS, BLOCK, BLOCK_WIDTH = "Blocks of keys give the very same result as all keys.", 3, 6
 FAR, WIDTH = 64, 576
+NEW, IS_AT_FRANCE = 6, (4, 3)
+YEAR = slice(0, 4)  # of what a date is written as
 READ, WRITTEN = "Le chat est sur le tapis.", "The cat is on"
 QUERY, KEY, VALUE = [[1, 0], [0, 1]], [[1, 0], [0, 1], [1, 1]], [[1], [2], [3]]
 
 
 class Passes:
-    """Passes of the two pretrained models that come along: each model is read once, and each text by each of them."""
+    """Passes of the models that come along: each model is read once, and each text by each of them."""
 
     def __init__(self) -> None:
         self._models: dict[str, Model] = {}
@@ -147,6 +150,33 @@ def rotary_bands(passes: Passes) -> word_order.Bands:
     trace, rotation = passed.trace(layer, head), word_order.rotary_of(passed, layer)
     assert rotation is not None
     return word_order.bands(trace.query[query], trace.key[key], query - key, rotation)
+
+
+def generation(passes: Passes) -> tuple[float]:
+    """In the step that writes the first new token."""
+    query, key = IS_AT_FRANCE
+    return (float(paris_written(passes).capture_of(0).trace(*KNOWS_PARIS).weights[query, key]),)
+
+
+def paris_written(passes: Passes) -> Generation:
+    return generate(passes.model(LANGUAGE_MODEL), FRANCE, NEW)
+
+
+def date(passes: Passes) -> tuple[float]:
+    """The mean over the four digits of the year: what each row gives to the digit that it writes."""
+    passed = date_read(passes)
+    found = self_and_cross.looks(aligned(passed).weights, *passed.tokens("cross"))
+    share = self_and_cross.mean_share(found[YEAR])
+    assert share is not None
+    return (share,)
+
+
+def date_read(passes: Passes) -> Capture:
+    return generate(passes.model(self_and_cross.DATES_MODEL), self_and_cross.DATE, 64).capture_of(-1)
+
+
+def aligned(passed: Capture) -> AttentionTrace:
+    return passed.trace(*self_and_cross.ALIGNING_HEAD, "cross")
 
 
 # --- what holds for any attention

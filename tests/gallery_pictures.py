@@ -18,7 +18,7 @@ from core import gallery, head_metrics
 from core.attention.trace import AttentionTrace
 from core.figures.palette import ABOVE, BELOW, DIVERGING, INK, PIN, SEQUENTIAL, SERIES
 from core.gallery import Passes
-from core.heads.examples import LANGUAGE_MODEL, PRONOUN_HEAD, SENTENCE_MODEL, TIRED, WIDE
+from core.heads.examples import KNOWS_PARIS, LANGUAGE_MODEL, PRONOUN_HEAD, SENTENCE_MODEL, TIRED, WIDE
 from core.heads.patching import patch_effects
 from core.lessons import blocks, long_range, masking, self_and_cross, softmax, word_order
 
@@ -218,6 +218,36 @@ def grouped(draw: ImageDraw.ImageDraw, passes: Passes) -> None:
         heat(draw, (left, 156, left + step + 32, 256), colours(traces[head].key[:, :16], signed=True), square=False)
 
 
+def generation(draw: ImageDraw.ImageDraw, passes: Passes) -> None:
+    """A row for each new token, with the token that it writes beside it; what is not there yet is left out."""
+    written = gallery.paris_written(passes)
+    trace = written.capture_of(-1).trace(*KNOWS_PARIS)
+    query, key = gallery.IS_AT_FRANCE
+    left, top, right, bottom = WHOLE
+    cells = weights(trace)[query:]
+    cells[~trace.mask[query:]] = CLEAR
+    place = heat(draw, (left + 60, top, right, bottom - 24), cells, frame=(0, key), square=False)
+    x0, y0, _, y1 = place(0, 0)
+    draw.text((x0 - 8, (y0 + y1) / 2), "Paris", font=FONT, fill=INK, anchor="rm")
+    x0, _, x1, y1 = place(len(cells) - 1, key)
+    draw.text(((x0 + x1) / 2, y1 + 4), "France", font=FONT, fill=INK, anchor="ma")
+
+
+def date(draw: ImageDraw.ImageDraw, passes: Passes) -> None:
+    """What is written down the side, what is read below."""
+    passed = gallery.date_read(passes)
+    (_, *written), keys = passed.tokens("cross")
+    left, top, right, bottom = WHOLE
+    cells = weights(gallery.aligned(passed))[: len(written)]
+    place = heat(draw, (left + 16, top, right, bottom - 24), cells, square=False)
+    for row, character in enumerate(written):
+        x0, y0, _, y1 = place(row, 0)
+        draw.text((x0 - 6, (y0 + y1) / 2), character, font=FONT, fill=INK, anchor="rm")
+    for column, character in enumerate(keys[:-1]):
+        x0, _, x1, y1 = place(len(cells) - 1, column)
+        draw.text(((x0 + x1) / 2, y1 + 4), character, font=FONT, fill=INK, anchor="ma")
+
+
 def rotary(draw: ImageDraw.ImageDraw, passes: Passes) -> None:
     bars(draw, WHOLE, gallery.rotary_bands(passes).parts.tolist(), most=0.0)
 
@@ -290,7 +320,20 @@ def own_matrices(draw: ImageDraw.ImageDraw, _: Passes) -> None:
 PAINT: dict[str, Callable[[ImageDraw.ImageDraw, Passes], None]] = {
     painter.__name__: painter
     for painter in (
-        *(pronoun, induction, previous, sink, paris, patching, two_sentences, two_heads, unscaled, grouped),
+        *(
+            pronoun,
+            induction,
+            previous,
+            sink,
+            paris,
+            generation,
+            date,
+            patching,
+            two_sentences,
+            two_heads,
+            unscaled,
+            grouped,
+        ),
         *(rotary, entropy, saturation, leak, order, in_blocks, gradients, costs, crossing, own_matrices),
     )
 }

@@ -15,7 +15,7 @@ from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
 
 from ..errors import InputError
 from .images import MAX_PIXELS, pixel_values
-from .model import Model
+from .model import Model, read_by
 from .tokens import token_texts
 
 TokenNumbers = Sequence[int] | NDArray[np.integer]
@@ -52,11 +52,8 @@ def text_inputs(
     if model.reads_images:
         field = "text" if input_ids is None else "input_ids"
         raise InputError(f"{model.name} reads images, not texts. Give it an image.", field=field)
-    if model.network.main_input_name != "input_ids":
-        raise InputError(
-            f"{model.name} reads {model.network.main_input_name.replace('_', ' ')}, not texts. Choose another model.",
-            field="model",
-        )
+    if (given := read_by(type(model.network))) != "texts":
+        raise InputError(f"{model.name} reads {given}, not texts. Choose another model.", field="model")
     limit = _limit(model, max_tokens)
     return (
         _encode(model, text, pair, limit, truncate)

@@ -40,7 +40,7 @@ from .catalogue import CATALOGUE, CatalogueEntry
 from .conversion import Report, converted, file_sha256
 from .devices import ON_DISK, checked_device, checked_device_map, checked_dtype
 from .images import ImageSettings, image_settings
-from .model import Model
+from .model import Model, read_by
 from .modules import asks_the_registry
 from .sizes import Fits, ModelSize, require_room, size_of_files, size_of_gguf, size_on_hub
 
@@ -104,6 +104,7 @@ def load_model(
 
     source = _locate(name, look_in, report, fits)
     config = _config(source)
+    _refuse_audio(source, config)
     files = _weight_files(source)
     size = _size_of_files(source, files)
     fits(size)
@@ -235,7 +236,7 @@ def _from_hub(name: str, report: Report, fits: Fits, weights: bool) -> _Source:
         report(f"Asking the Hugging Face hub for {name}", None)
         folder = Path(snapshot_download(name, allow_patterns=list(SMALL_FILES), ignore_patterns=_SUBFOLDERS))
         source = _Source(name, name, folder, revision=folder.name)
-        _config(source)
+        _refuse_audio(source, _config(source))
         if not weights:
             return source
         if not _has(source, *_WEIGHTS) and (size := _size_on_hub(source)) is not None:
@@ -308,6 +309,12 @@ def _config(source: _Source) -> PreTrainedConfig:
     if other := getattr(config, "transformers_weights", None):
         _refuse(source, f"names {other!r} as its weights. Rename that file to model.safetensors and remove the name")
     return config
+
+
+def _refuse_audio(source: _Source, config: PreTrainedConfig) -> None:
+    kind = _class_for(source, config)
+    if read_by(kind) == "audio":
+        _refuse(source, f"is a {kind.__name__}, which reads audio, not texts")
 
 
 def _weight_files(source: _Source) -> list[Path]:

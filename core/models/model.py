@@ -131,6 +131,15 @@ class Model:
         return round(len(attention_modules(self.network)) * passes) or None
 
 
+def read_by(kind: type[PreTrainedModel]) -> str:
+    """What models of this class are given, in words: "texts", "images", "audio" ..."""
+    if kind.main_input_name == "input_ids":
+        return "texts"
+    known = kind.input_modalities
+    others = [given for given in ((known,) if isinstance(known, str) else known) if given != "text"]
+    return {"image": "images"}.get(others[0], others[0]) if others else kind.main_input_name.replace("_", " ")
+
+
 def _positions_before_the_first(network: PreTrainedModel) -> int:
     """RoBERTa and its kin keep the table of positions up to the padding token's id unused: 514 rows are 512 tokens."""
     for name, module in network.named_modules():

@@ -21,6 +21,7 @@ WORDS = {
     "induction": r"“·green” gives ([\d.]+%) of its attention to “·doors”",
     "previous": r"Mostly the previous token \(([\d.]+%)\)",
     "paris": r"“·Paris”: ([\d.]+%) → ([\d.]+%)",
+    "generation": r"“·Paris” is written after “·is”, which gives ([\d.]+%) of its attention to “·France”",
     "patching": r"moves the answer by ([\d.]+%)",
     "two_sentences": r"“it” → “animal”: This text ([\d.]+%); Other text ([\d.]+%)",
     "two_heads": r"The rows are ([\d.]+) nats apart[\s\S]*ln 2 = ([\d.]+)",
@@ -55,10 +56,16 @@ def between_the_ends(app: App, _: str) -> tuple[float]:
     return (float(lines["attention"][1][-1] - lines["RNN"][1][-1]),)
 
 
+def rows_of_the_year(app: App, _: str) -> tuple[float]:
+    """The rows that write 1987 come first, and the four characters come last, before the end of the text."""
+    return (float(np.diag(app.picture("head").values[:4, -5:-1]).mean()),)
+
+
 # Where the number is in a picture
 DRAWN: dict[str, Callable[[App, str], tuple[float, ...]]] = {
     "sink": of_all_heads,
     "entropy": smallest_and_largest,
+    "date": rows_of_the_year,
     "rotary": sum_of_bands,
     "gradients": between_the_ends,
 }

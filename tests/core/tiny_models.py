@@ -84,6 +84,19 @@ TINY = {
     "ViT": lambda: t.ViTModel(t.ViTConfig(**VIT)),
 }
 
+# Further models of those architectures' families, which read a text and write another.
+MORE_READERS_AND_WRITERS = {
+    "mT5": lambda: t.MT5ForConditionalGeneration(t.MT5Config(**T5, decoder_start_token_id=0)),
+    "mBART": lambda: t.MBartForConditionalGeneration(t.MBartConfig(**SEQ2SEQ)),
+    "Pegasus": lambda: t.PegasusForConditionalGeneration(t.PegasusConfig(**SEQ2SEQ)),
+    "M2M100": lambda: t.M2M100ForConditionalGeneration(t.M2M100Config(**SEQ2SEQ)),
+    "Blenderbot": lambda: t.BlenderbotForConditionalGeneration(t.BlenderbotConfig(**SEQ2SEQ)),
+    # Its encoder looks at neighbours only, which is computed in another way.
+    "LongT5": lambda: t.LongT5ForConditionalGeneration(
+        t.LongT5Config(**T5, decoder_start_token_id=0, local_radius=3, global_block_size=4)
+    ),
+}
+
 FALCON = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 64}
 XLNET = {"d_model": 32, "n_layer": 2, "n_head": 4, "d_inner": 48, "vocab_size": 64}
 GPT_NEO = {"hidden_size": 32, "num_layers": 2, "num_heads": 4, "vocab_size": 64, "max_position_embeddings": 64}
@@ -117,6 +130,14 @@ WITHOUT_WEIGHTS = {
         t.RwkvConfig(hidden_size=32, num_hidden_layers=2, vocab_size=64, attention_hidden_size=32)
     ),
     "FNet": lambda: t.FNetModel(t.FNetConfig(hidden_size=32, num_hidden_layers=2, vocab_size=64, intermediate_size=48)),
+    "LED, windows only": lambda: t.LEDForConditionalGeneration(
+        t.LEDConfig(
+            **{name: size for name, size in SEQ2SEQ.items() if name != "max_position_embeddings"},
+            max_encoder_position_embeddings=64,
+            max_decoder_position_embeddings=64,
+            attention_window=4,
+        )
+    ),
     "Longformer, windows only": lambda: t.LongformerModel(t.LongformerConfig(**SMALL, attention_window=4)),
     "ProphetNet, scores instead": lambda: t.ProphetNetModel(
         t.ProphetNetConfig(

@@ -9,6 +9,7 @@ from pathlib import Path
 from core import gallery as measured
 from core.gallery import Passes
 from core.heads.examples import FRANCE, KNOWS_PARIS, LANGUAGE_MODEL, PRONOUN_HEAD, SENTENCE_MODEL, TIRED, WIDE
+from core.lessons.self_and_cross import ALIGNING_HEAD, DATE, DATES_MODEL
 from ui import state
 
 PICTURES = Path(__file__).parent / "pictures"
@@ -114,6 +115,29 @@ VIEWS = (
         address=_head(LANGUAGE_MODEL, FRANCE, KNOWS_PARIS) | {state.EDITS: f"mute {KNOWS_PARIS}"},
         measure=measured.paris,
         alt="Two bars: the probability of “Paris” with the head, and the much smaller one without it.",
+    ),
+    View(
+        word="generation",
+        title="While “Paris” is written",
+        claim="90.3% on “France”",
+        sentence="The model writes on, step by step. In the first step that head looks back at the country.",
+        where=f"Head {KNOWS_PARIS} of {LANGUAGE_MODEL}, from “is”",
+        page="generation",
+        address=_head(LANGUAGE_MODEL, FRANCE, KNOWS_PARIS)
+        | {state.NEW_TOKENS: str(measured.NEW), state.STEP: "1", state.KEY: str(measured.IS_AT_FRANCE[1])},
+        measure=measured.generation,
+        alt="A row of attention weights for each new token; in the first one “France” is bright.",
+    ),
+    View(
+        word="date",
+        title="Reading a date, digit by digit",
+        claim="98.2% on its own digit",
+        sentence="A model that writes dates anew: while it writes the year, each row looks at the digit it copies.",
+        where=f"Head {_name(ALIGNING_HEAD)} of {DATES_MODEL}, cross-attention",
+        page="heads",
+        address=_head(DATES_MODEL, DATE, ALIGNING_HEAD) | {state.KIND: "cross", state.TARGET_AS: "generated"},
+        measure=measured.date,
+        alt="Attention weights of the characters of 1987-03-03 on “the 3rd of march 1987”: bright steps at the year.",
     ),
     View(
         word="patching",

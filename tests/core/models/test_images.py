@@ -10,12 +10,13 @@ import torch
 import transformers as t
 from PIL import Image
 
-from core import capture, load_model
+from core import capture, generate, load_model
 from core.errors import InputError, WeightsOnlyError
 from core.models import images
 from core.models.images import ImageSettings, image_settings, read_image
 from core.models.inputs import image_inputs
-from tests.core.tiny_models import VIT, eager, randomised, tiny
+from core.models.model import read_by
+from tests.core.tiny_models import SEQ2SEQ, VIT, eager, number_words, randomised, tiny
 
 SIZE = {"image_size": 12, "patch_size": 4}
 PICTURE = np.random.default_rng(0).integers(0, 256, (50, 70, 3), dtype=np.uint8)
@@ -282,15 +283,22 @@ def test_texts_and_pictures_are_not_confused(vit, minilm):
     assert caught.value.field == "image"
 
 
-def test_a_model_of_sounds_says_what_it_reads():
-    config = t.WhisperConfig(
-        d_model=32,
-        encoder_layers=1,
-        decoder_layers=1,
-        encoder_attention_heads=2,
-        decoder_attention_heads=2,
-        vocab_size=64,
-    )
-    config.pad_token_id = config.bos_token_id = config.eos_token_id = config.decoder_start_token_id = 0
-    with pytest.raises(InputError, match="reads input features, not texts"):
-        capture(load_model(t.WhisperModel(config)), input_ids=[3, 4])
+def test_a_model_of_sounds_is_refused_by_name(tmp_path):
+    sizes = {name: size for name, size in SEQ2SEQ.items() if name != "max_position_embeddings"}
+    network = t.WhisperForConditionalGeneration(t.WhisperConfig(**sizes, num_mel_bins=8, max_source_positions=16))
+    for read in (capture, generate):
+        with pytest.raises(InputError, match=r"^WhisperForConditionalGeneration reads audio, not texts") as caught:
+            read(load_model(network, tokenizer=number_words()), "3 4")
+        assert caught.value.field == "model"
+    network.save_pretrained(tmp_path)
+    (tmp_path / "model.safetensors").unlink()  # it is refused before its weights are looked for
+    with pytest.raises(
+        InputError, match="is a WhisperForConditionalGeneration, which reads audio, not texts"
+    ) as caught:
+        load_model(tmp_path)
+    assert caught.value.field == "model"
+
+
+def test_what_is_neither_text_nor_picture_is_named():
+    kinds = (t.BartModel, t.LlavaForConditionalGeneration, t.ViTModel, t.Wav2Vec2Model, t.VideoMAEModel, t.EncodecModel)
+    assert [read_by(kind) for kind in kinds] == ["texts", "texts", "images", "audio", "video", "input values"]
