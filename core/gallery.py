@@ -39,7 +39,7 @@ MASKED, FILL = "The cat sat. A dog ran.", -5.0
 IN_BLOCKS, BLOCK, BLOCK_WIDTH = "Blocks of keys give the very same result as all keys.", 3, 6
 FAR, WIDTH = 64, 576
 NEW, IS_AT_FRANCE = 6, (4, 3)
-YEAR = slice(0, 4)  # of what a date is written as
+YEAR, EIGHT_AT_SEVEN = slice(0, 4), (3, 20)  # of what a date is written as; the row of 8 writes 7
 READ, WRITTEN = "Le chat est sur le tapis.", "The cat is on"
 QUERY, KEY, VALUE = [[1, 0], [0, 1]], [[1, 0], [0, 1], [1, 1]], [[1], [2], [3]]
 

@@ -135,7 +135,8 @@ VIEWS = (
         sentence="A model that writes dates anew: while it writes the year, each row looks at the digit it copies.",
         where=f"Head {_name(ALIGNING_HEAD)} of {DATES_MODEL}, cross-attention",
         page="heads",
-        address=_head(DATES_MODEL, DATE, ALIGNING_HEAD) | {state.KIND: "cross", state.TARGET_AS: "generated"},
+        address=_head(DATES_MODEL, DATE, ALIGNING_HEAD, measured.EIGHT_AT_SEVEN)
+        | {state.KIND: "cross", state.TARGET_AS: "generated"},
         measure=measured.date,
         alt="Attention weights of the characters of 1987-03-03 on “the 3rd of march 1987”: bright steps at the year.",
     ),
