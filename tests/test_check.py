@@ -57,10 +57,11 @@ def test_a_browser_on_path_is_found(machine: Machine, name: str) -> None:
     assert check.find_browser() == path
 
 
-def test_chromium_goes_before_chrome(machine: Machine) -> None:
-    machine.has("google-chrome")
-    chromium = machine.has("chromium")
-    assert check.find_browser() == chromium
+def test_the_one_that_takes_least_goes_first(machine: Machine) -> None:
+    for name in reversed(check.BROWSERS):
+        path = machine.has(name)
+        assert check.find_browser() == path
+    assert check.BROWSERS[:2] == ("chromium-headless-shell", "chromium")
 
 
 def test_a_browser_that_does_not_start_is_passed_over(machine: Machine) -> None:
@@ -83,14 +84,15 @@ def test_a_chosen_browser_that_does_not_start_is_an_error(machine: Machine, monk
         check.find_browser()
 
 
-def test_root_installs_the_package(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("package", ["chromium-headless-shell", "chromium"])
+def test_root_installs_the_package(machine: Machine, monkeypatch: pytest.MonkeyPatch, package: str) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    machine.has("apt-get", f'[ "$4" = chromium ] && {machine.installing("chromium")}')
-    assert check.install_browser(sys.executable) == str(machine.folder / "chromium")
+    machine.has("apt-get", f'[ "$4" = {package} ] && {machine.installing(package)}')
+    assert check.install_browser(sys.executable) == str(machine.folder / package)
+    tried = ["libatomic1", "chromium-headless-shell", "chromium"]
     assert machine.calls == [
         "apt-get update",
-        "apt-get install --yes --no-install-recommends libatomic1",
-        "apt-get install --yes --no-install-recommends chromium",
+        *(f"apt-get install --yes --no-install-recommends {name}" for name in tried[: tried.index(package) + 1]),
     ]
 
 
@@ -109,7 +111,7 @@ def test_sudo_is_used_only_if_a_person_agrees(
     browser = "chromium" if used else "playwright-chromium"
     assert check.install_browser(python) == str(machine.folder / browser)
     assert ("sudo apt-get update" in machine.calls) == used
-    assert "Install libatomic1 and chromium with sudo apt-get?" in capsys.readouterr().out
+    assert "Install libatomic1 and Chromium with sudo apt-get?" in capsys.readouterr().out
 
 
 def test_sudo_is_not_used_where_nobody_can_be_asked(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

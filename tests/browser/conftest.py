@@ -1,4 +1,4 @@
-"""One browser and one server for all tests, a page for each, and servers that nobody has visited yet."""
+"""One browser and one server for all tests, visitors, and servers that nobody has visited yet."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 from check import find_browser
 from tests.browser.driver import BROWSER_ARGUMENTS, App, Server
+from tests.browser.visits import Visits
 
 
 @pytest.fixture(scope="session")
@@ -40,22 +41,16 @@ def fresh_server() -> Iterator[Callable[[], Server]]:
         server.stop()
 
 
+@pytest.fixture(scope="session")
+def visits(browser: Browser) -> Visits:
+    return Visits(browser)
+
+
 @pytest.fixture
-def visit(browser: Browser, server: Server) -> Iterator[Callable[..., App]]:
+def visit(visits: Visits, server: Server) -> Iterator[Callable[..., App]]:
     """Opens pages, each as a visitor of its own; in the end nothing may have gone wrong on any of them."""
-    contexts = []
-    apps: list[App] = []
-
-    def open_page(path: str = "/step_by_step", *, at: Server = server, width: int = 1280, height: int = 900) -> App:
-        contexts.append(browser.new_context(viewport={"width": width, "height": height}))
-        apps.append(App(contexts[-1], at))
-        return apps[-1].open(path)
-
-    yield open_page
-    problems = [problem for app in apps for problem in app.problems]
-    for context in contexts:
-        context.close()
-    assert not problems, "\n".join(problems)
+    with visits.to(server) as visit:
+        yield visit
 
 
 @pytest.fixture

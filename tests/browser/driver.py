@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 from urllib.error import URLError
 from urllib.parse import urlsplit
 from urllib.request import urlopen
@@ -35,6 +35,8 @@ BROWSER_ARGUMENTS = (
     "--disable-sync",
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost",  # nothing but this machine is found
 )
+# Of a browser context: nothing glides or blinks, which would be drawn sixty times a second by the processor.
+STILL: dict[str, Any] = {"reduced_motion": "reduce"}
 PATIENCE = 60.0  # seconds; only a failing test waits that long
 
 # The stages of a trace by the names of their pictures, spelled out here so that the app's own table is tested too.
@@ -129,6 +131,24 @@ _READ = """
     if (charts.length !== 1 || !charts[0].layout) return [key, null];
     return [key, { data: plain(charts[0].data), layout: plain(charts[0].layout) }];
 }))
+"""
+
+# What a widget shows; null while it is being drawn.
+_VALUE = """
+(widget) => {
+    const chosen = widget.querySelector("[role=radio][aria-checked=true]");
+    if (chosen) return chosen.innerText;
+    const field = widget.querySelector("input[type=checkbox]") ?? widget.querySelector("input, textarea");
+    if (!field) return null;
+    if (field.type === "checkbox") return field.checked ? "True" : "False";
+    return field.value || field.placeholder;
+}
+"""
+_VALUES = f"""
+(keys) => Object.fromEntries(keys.flatMap((key) => {{
+    const widget = document.querySelector(`.st-key-${{key}}`);
+    return widget ? [[key, ({_VALUE})(widget)]] : [];
+}}))
 """
 
 # The middle of a cell on the screen once nothing lies over it; null while the picture is being drawn anew.
@@ -255,6 +275,20 @@ class App:
         self.page.on("request", lambda request: self._requested(request.url))
         self.page.on("websocket", self._connected)
 
+    def arrive(self, server: Server) -> Self:
+        """Begin as a visitor of this server to whom nothing has happened yet."""
+        self.server = server
+        self.problems.clear()
+        self.sent.clear()
+        return self
+
+    def leave(self) -> None:
+        """Leave nothing behind for the next visitor."""
+        self.page.evaluate("localStorage.clear(); sessionStorage.clear()")
+        self.page.context.clear_cookies()
+        self.page.mouse.move(0, 0)
+        self.page.goto("about:blank")
+
     def _dialog(self, dialog) -> None:
         self.problems.append(f"a dialog opened: {dialog.message}")
         dialog.dismiss()
@@ -274,14 +308,21 @@ class App:
         if parts.scheme != "data" and parts.netloc != f"localhost:{self.server.port}":
             self.problems.append(f"a request left for {url}")
 
-    def open(self, path: str = "/step_by_step") -> App:
+    def open(self, path: str = "/step_by_step") -> Self:
         self.page.goto(self.server.address + path, wait_until="commit")
         self.page.locator("[class*=st-key-]").first.wait_for(
             state="attached", timeout=PATIENCE * 1000
         )  # before, nothing runs either
         return self.idle()
 
-    def idle(self, calm: float = 0.3) -> App:
+    def go(self, path: str) -> Self:
+        """To another address in the same session, as the browser's own buttons go: for a fraction of what opening it takes."""
+        arrive = "path => { history.pushState(null, '', path); dispatchEvent(new PopStateEvent('popstate')); }"
+        self.page.evaluate(arrive, path)
+        self.until(lambda: self.address.partition("?")[0] == path.partition("?")[0], f"{path} does not open")
+        return self.idle()
+
+    def idle(self, calm: float = 0.3) -> Self:
         """Wait until nothing runs any more, and has not for `calm` seconds."""
         self.page.evaluate("window.quietSince = undefined")
         self.page.wait_for_function(_IDLE, arg=calm * 1000, timeout=PATIENCE * 1000, polling=50)
@@ -356,19 +397,11 @@ class App:
 
     def value(self, key: str) -> str:
         """What a widget shows: typed text, the chosen option, or what stands for an empty choice."""
-        widget = self.widget(key)
-        checked = widget.locator("[role=radio][aria-checked=true]")
-        if checked.count():
-            return checked.inner_text()
-        switch = widget.locator("input[type=checkbox]")
-        if switch.count():
-            return str(switch.is_checked())
-        field = widget.locator("input, textarea").first
-        return field.input_value() or field.get_attribute("placeholder") or ""
+        return self.widget(key).evaluate(f"widget => ({_VALUE})(widget)")
 
     def values(self, keys: Iterable[str]) -> dict[str, str]:
-        """What all those of these widgets that are on the page show."""
-        return {key: self.value(key) for key in keys if self.widget(key).count()}
+        """What all those of these widgets that are on the page show at this moment."""
+        return self.page.evaluate(_VALUES, list(keys))
 
     # --- pictures, by their names
 

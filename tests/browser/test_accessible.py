@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import expect
 
 from core import attend
 from core.attention.sources import random_matrices
 from core.figures.palette import TEXT, TEXT_ON_DARK
 from tests.browser.driver import App, Server
+from tests.browser.visits import Visits
 from tests.source_files import ROOT
 from ui import state
 
@@ -31,13 +32,12 @@ PAGES = sorted(
 
 
 @pytest.fixture(scope="module")
-def app(browser: Browser, server: Server) -> Iterator[App]:
+def app(visits: Visits, server: Server) -> Iterator[App]:
     """One visitor, who goes from page to page."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
-    app = App(context, server)
-    yield app
-    context.close()
-    assert not app.problems, "\n".join(app.problems)
+    with visits.to(server) as visit:
+        app = visit("/")
+        yield app
+        app.page.emulate_media(color_scheme="null")
 
 
 def found(app: App, rules: dict[str, Any]) -> list[str]:

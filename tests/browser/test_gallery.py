@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser
 
 from tests.browser.driver import App, Server
+from tests.browser.visits import Visits
 from tests.test_gallery import BY_WORD, NAMES, disagreement
 from ui import state
 
@@ -72,20 +72,17 @@ DRAWN: dict[str, Callable[[App, str], tuple[float, ...]]] = {
 
 
 @pytest.fixture(scope="module")
-def app(browser: Browser, server: Server) -> Iterator[App]:
+def app(visits: Visits, server: Server) -> Iterator[App]:
     """One page for all: every link that it opens is a session of its own. The browser finds no machine but this one."""
-    context = browser.new_context(viewport={"width": 1280, "height": 720})
-    app = App(context, server)
-    yield app
-    problems = app.problems  # among them every request that was meant for another machine
-    context.close()
-    assert problems == []
+    with visits.to(
+        server
+    ) as visit:  # in the end there was no problem, such as a request that was meant for another machine
+        yield visit("/")
 
 
 @pytest.fixture(scope="module")
 def links(app: App) -> dict[str, str]:
     """The links of the cards by their words, as the start page has them."""
-    app.open("/")
     found = {}
     for word in NAMES:
         card = app.widget(state.card(word))
@@ -95,13 +92,11 @@ def links(app: App) -> dict[str, str]:
     return found
 
 
-def test_what_is_meant_for_another_machine_is_seen_and_stopped(browser, server):
-    context = browser.new_context()
-    app = App(context, server).open("/")
-    reached = app.page.evaluate("fetch('http://example.com/').then(() => true, () => false)")
-    context.close()
-    assert not reached
+def test_what_is_meant_for_another_machine_is_seen_and_stopped(visit):
+    app = visit("/")
+    assert not app.page.evaluate("fetch('http://example.com/').then(() => true, () => false)")
     assert any("a request left for http://example.com/" in problem for problem in app.problems)
+    app.problems.clear()
 
 
 def number(words: str) -> float:

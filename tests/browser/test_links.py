@@ -59,35 +59,27 @@ def test_links_reproduce_each_session(visit, fresh_server, smollm):
     np.testing.assert_allclose(found["Value"].values, taken.trace(4, 2).value, rtol=1e-6)
     sessions.append((app.address, everything(app)))
 
-    app = visit()
+    app.open()
     app.press(state.SOURCE, "My own matrices").idle().switch(state.SCALING).idle().write(
         state.OWN["value"], "1\n2\n3\n-4.5"
     ).idle()
     sessions.append((app.address, everything(app)))
 
-    app = visit()
-    app.write(state.PAIR, "Is it tired?").idle().choose(state.HEAD, 4).idle()
-    sessions.append((app.address, everything(app)))
-
-    fresh.wait()
-    for address, expected in sessions:
-        same(expected, visit(address, at=fresh))
+    (address, expected), (other_address, other_expected) = sessions
+    again = visit(address, at=fresh.wait())
+    same(expected, again)
+    same(other_expected, again.open(other_address))
 
 
 def test_changing_and_going_back_leaves_a_right_address(visit):
     app = visit()
     app.choose(state.HEAD, 3).idle().choose(state.MODEL, "SmolLM2-135M-Instruct").idle()
     app.choose(state.MODEL, "all-MiniLM-L6-v2").idle()
-    same(everything(app), visit(app.address))
+    copy = visit(app.address)
+    same(everything(app), copy)
     app.write(state.TEXT, "Hi there").idle().click_cell("As it is", 3, 1).idle()
     app.write(state.TEXT, "Now a somewhat longer sentence again").idle()
-    same(everything(app), visit(app.address))
-
-
-def test_another_page_is_a_first_request_too(visit, fresh_server, minilm):
-    app = visit("/heads?head=2", at=fresh_server().wait())
-    taken = capture(minilm, "The animal didn't cross the street because it was too tired.")
-    app.shows_trace(taken.trace(5, 2))
+    same(everything(app), copy.open(app.address))
 
 
 def test_what_a_link_chose_goes_along_to_other_pages(visit, minilm):
@@ -106,7 +98,7 @@ def test_links_from_before_open_what_they_meant(visit, minilm):
     assert parse_qs(urlsplit(app.address).query).get("embed") == ["true"]
     assert not app.alerts()
 
-    app = visit("/heads?layer=1&head=3&stage=Raw+scores&mask=Causal+window&size=2&scaling=false")
+    app.open("/heads?layer=1&head=3&stage=Raw+scores&mask=Causal+window&size=2&scaling=false")
     trace = taken.trace(1, 3)
     changed = trace.changed(scale=1.0, mask=MASKS["causal-window"].grid(2, *trace.shape))
     app.shows_trace(changed).shows({AS_IT_IS: trace.raw, CHANGED: changed.raw}).idle()
@@ -114,7 +106,7 @@ def test_links_from_before_open_what_they_meant(visit, minilm):
     assert parse_qs(urlsplit(app.address).query)["mask"] == ["causal-window"]
     assert not app.alerts()
 
-    app = visit("/atlas?layer=2&head=3&metric=Mean+distance&what=Weights+%C3%97+value&without=First+token")
+    app.open("/atlas?layer=2&head=3&metric=Mean+distance&what=Weights+%C3%97+value&without=First+token")
     view = View(heads=((2, 3),), quantity="values", left_out=frozenset({"first"}))
     app.shows({"head": Viewed(taken, "self", view).overview().cells.values}).idle()
     said = parse_qs(urlsplit(app.address).query)

@@ -61,19 +61,10 @@ def with_presenting(view: str) -> str:
     return f"/{view}{'&' if '?' in view else '?'}present=true"
 
 
-def put_at(app: App, path: str) -> None:
-    """To another link in the same session, as the browser's own buttons go."""
-    app.page.evaluate(
-        "path => { history.pushState(null, '', path); dispatchEvent(new PopStateEvent('popstate')); }", path
-    )
-    app.until(lambda: app.address.partition("?")[0] == path.partition("?")[0], "the page does not open")
-    app.idle()
-
-
 def test_in_one_screen_with_large_letters(visit: Callable[..., App]) -> None:
     app, wrong = visit(with_presenting(VIEWS[0])), {}
     for view in VIEWS:
-        put_at(app, with_presenting(view))
+        app.go(with_presenting(view))
         for (width, height), least in SIZES.items():
             app.page.set_viewport_size({"width": width, "height": height})
             app.idle(0.8)  # the page draws again once it knows the new size

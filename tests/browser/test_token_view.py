@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from playwright.sync_api import Browser, Locator
+from playwright.sync_api import Locator
 
 from core.figures.labels import visible
 from tests.browser.driver import App, Server
 from tests.browser.token_view_app import TEXTS, tokens, weights
+from tests.browser.visits import Visits
 from tests.source_files import ROOT
 from ui.components.token_view import token_view
 
@@ -138,20 +139,10 @@ def view_server() -> Iterator[ViewServer]:
 
 
 @pytest.fixture
-def show(browser: Browser, view_server: ViewServer) -> Iterator[Callable[..., View]]:
+def show(visits: Visits, view_server: ViewServer) -> Iterator[Callable[..., View]]:
     """Opens token views; in the end nothing may have gone wrong on any of them."""
-    contexts, views = [], []
-
-    def open_view(path: str = "/", *, width: int = 1280, **options) -> View:
-        contexts.append(browser.new_context(viewport={"width": width, "height": 900}, **options))
-        views.append(View(contexts[-1], view_server))
-        return views[-1].open(path)
-
-    yield open_view
-    problems = [problem for view in views for problem in view.problems]
-    for context in contexts:
-        context.close()
-    assert not problems, "\n".join(problems)
+    with visits.to(view_server, View) as show:
+        yield show
 
 
 # --- shades and numbers
@@ -207,7 +198,7 @@ def test_a_pinned_token_and_the_one_pointed_at(show):
     view = show("/?mask=causal")
     drawn = weights(COUNT, COUNT, is_causal=True)
     view.tokens.nth(9).click()
-    view.idle()
+    view.until(lambda: view.read()[9]["selected"] == "true", "the token is not pinned")
     view.tokens.nth(2).hover()
     sentence = f"“dog” (9) attends to “sat” (2): {100 * drawn[9, 2]:#.3g} %."
     assert sentence in view.note

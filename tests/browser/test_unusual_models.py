@@ -113,8 +113,10 @@ def test_a_picture_from_its_upload_to_the_attention_of_a_patch(
 
 
 def test_patches_lie_on_the_picture_in_its_proportions(visit: Callable[..., App], vit: Path, house: Path) -> None:
+    app = visit("/")
     for width in (1280, 700):
-        app = visit(f"/heads?metric=sink&model={vit}&as={PICTURE}", width=width)
+        app.page.set_viewport_size({"width": width, "height": 900})
+        app.open(f"/heads?metric=sink&model={vit}&as={PICTURE}")
         upload(app, house).picture("patches")
         key = state.picture("patches")
         picture, patches = (app.page.evaluate(_BOX, [key, layer]) for layer in (".imagelayer", ".heatmaplayer"))

@@ -51,6 +51,11 @@ def _head(model: str, text: str, place: tuple[int, int], cell: tuple[int, int] |
     return said if cell is None else said | {state.QUERY: str(cell[0]), state.KEY: str(cell[1])}
 
 
+def _by(metric: str) -> dict[str, str]:
+    """All heads by a metric, measured on the text, in an address."""
+    return {state.METRIC: metric, state.MEASURED_ON: "text"}
+
+
 def _matrix(rows: list[list[int]]) -> str:
     return "\n".join(" ".join(map(str, row)) for row in rows)
 
@@ -79,7 +84,7 @@ VIEWS = (
         where=f"Head {_name(measured.INDUCTION_HEAD)} of {LANGUAGE_MODEL}",
         page="heads",
         address=_head(LANGUAGE_MODEL, measured.REPEATED, measured.INDUCTION_HEAD, measured.GREEN_AT_DOORS)
-        | {state.METRIC: "induction", state.MEASURED_ON: "text"},
+        | _by("induction"),
         measure=measured.induction,
         alt="Attention weights with a bright stripe, one place after each word's first occurrence.",
     ),
@@ -90,7 +95,7 @@ VIEWS = (
         sentence="A head that knows one thing: the bright line runs just beside the diagonal.",
         where=f"Head {_name(measured.BACK)} of {SENTENCE_MODEL}",
         page="heads",
-        address=_head(SENTENCE_MODEL, TIRED, measured.BACK) | {state.METRIC: "previous", state.MEASURED_ON: "text"},
+        address=_head(SENTENCE_MODEL, TIRED, measured.BACK) | _by("previous"),
         measure=measured.previous,
         alt="Attention weights: a bright line one place below the diagonal.",
     ),
@@ -101,7 +106,7 @@ VIEWS = (
         sentence="Heads that find nothing to look for look at the first token: in most places the grid is bright.",
         where=f"The mean of all heads of {LANGUAGE_MODEL}",
         page="heads",
-        address=_head(LANGUAGE_MODEL, TIRED, (18, 8)) | {state.METRIC: "sink", state.MEASURED_ON: "text"},
+        address=_head(LANGUAGE_MODEL, TIRED, (18, 8)) | _by("sink"),
         measure=measured.sink,
         alt="A grid of all heads, most of them bright: their share on the first token.",
     ),
@@ -217,7 +222,7 @@ VIEWS = (
         sentence="Some heads look at a single token, others spread out: entropy tells them apart.",
         where=f"All heads of {LANGUAGE_MODEL}",
         page="heads",
-        address=_head(LANGUAGE_MODEL, TIRED, (0, 1)) | {state.METRIC: "entropy", state.MEASURED_ON: "text"},
+        address=_head(LANGUAGE_MODEL, TIRED, (0, 1)) | _by("entropy"),
         measure=measured.entropy,
         alt="A grid of all heads, coloured by the entropy of their attention.",
     ),

@@ -87,7 +87,7 @@ def test_the_network_itself_stays_as_it_is(smollm):
     over = threading.Event()
 
     def read():
-        while not over.is_set():
+        while not over.wait(0.1):
             found.append(capture(smollm, text).logits)
 
     reader = threading.Thread(target=read)
