@@ -42,6 +42,7 @@ TEXT_FIELDS = ("text_area", "text_input")
 # Opened once each, so that every field for text is there: what a page opens with, and its further sources, parts and views.
 MORE = {
     "step_by_step": ({}, OWN, {state.SOURCE: "toy"}, {state.MODEL: "SmolLM2-135M-Instruct"}),
+    "generation": ({state.MODEL: "written-dates"},),
     "what_if": ({}, {state.VIEW: "patch"}, {state.VIEW: "compare"}, {state.VIEW: "matter"}),
 }
 

@@ -228,9 +228,11 @@ def carry_over(page: st.Page, *, goes_back: bool, instead: Mapping[str, str]) ->
         return
     if page.url_path == START:
         return  # it has no fields
+    if st.session_state.get(MODEL) in instead:
+        st.session_state[MODEL] = instead[st.session_state[MODEL]]
+        for key in (PAIR, KIND, LAYER, HEAD, QUERY, KEY):  # they were said of the other model
+            st.session_state.pop(key, None)
     carried = {key: str(st.session_state[key]) for key in SHARED if st.session_state.get(key) not in (None, "")}
-    if carried.get(MODEL) in instead:
-        carried = {MODEL: instead[carried[MODEL]]} | {key: carried[key] for key in (TEXT,) if key in carried}
     if carried:
         # Streamlit refuses where these widgets are bound already, and then it writes the address by itself.
         with suppress(StreamlitAPIException):

@@ -9,7 +9,15 @@ from urllib.parse import parse_qs, urlsplit
 from tests.browser.driver import App
 
 SIZES = {(1280, 720): 18, (1920, 1080): 20}  # the window -> pixels of the smallest letters
-VIEWS = ("step_by_step", "heads", "what_if?edit=mute+5.11", "softmax", "masking", "self_and_cross?part=model")
+VIEWS = (
+    "step_by_step",
+    "heads",
+    "what_if?edit=mute+5.11",
+    "softmax",
+    "masking",
+    "self_and_cross?part=model",
+    "generation?model=written-dates&rows=steps",
+)
 
 # What is wrong on the screen: controls, scroll bars, letters that are small, cut, or on other letters.
 WRONG = """

@@ -86,7 +86,7 @@ def test_work_that_failed_leaves_nothing_behind(store: Store | LargeStore) -> No
 
 def test_all_that_is_large_shares_the_memory_of_the_settings() -> None:
     large = [store for store in vars(stores).values() if isinstance(store, LargeStore)]
-    assert len(large) == 4
+    assert len(large) == 5
     assert {id(store._memory) for store in large} == {id(stores.memory)}
     assert stores.memory.most == settings.current().memory
 

@@ -15,6 +15,7 @@ import streamlit as st
 
 import core
 from core.attention.matrix_files import read_mask, read_matrix
+from core.capturing.sampling import Sampling
 from core.heads.views import View
 from ui import shown as pages
 from ui import state, stores
@@ -69,7 +70,9 @@ def show_as_python(shown: pages.Shown) -> None:
 
 def lines_of(shown: pages.Shown) -> str | None:
     """A program whose last line gives what the page shows; None where there is none."""
-    makers = {"step_by_step": _steps, "heads": _heads, "what_if": _what_if} | dict.fromkeys(LESSONS, _lesson)
+    makers = {"step_by_step": _steps, "heads": _heads, "what_if": _what_if, "generation": _written} | dict.fromkeys(
+        LESSONS, _lesson
+    )
     lines = makers[shown.page](shown) if shown.page in makers else None
     return with_imports(lines) if lines else None
 
@@ -376,6 +379,38 @@ def _example() -> list[str] | None:
         "induction": [decoder, f"needs_previous(model, {probed})"],
         "pronoun": [encoder, "patch_pronoun(model)"],
     }.get(_said(state.EXAMPLE))
+
+
+# --- Generation
+
+
+def _written(shown: pages.Shown) -> list[str] | None:
+    """The text that is written, and the head in the chosen step."""
+    asked, of = _asked(shown, stores.WritingRequest), shown.of
+    if asked is None or of is None:
+        return None
+    text, usual = asked.text, Sampling()
+    said = {name: getattr(asked.sampling, name) for name in ("temperature", "top_k", "top_p", "seed")}
+    more = {name: value for name, value in said.items() if value != getattr(usual, name)}
+    cut = {} if text.keep is None else {"max_tokens": text.keep, "truncate": True}
+    new_tokens = _said(state.NEW_TOKENS)
+    written = _call("generate", "model", "text", new_tokens=new_tokens, **more, chat=asked.chat or None, **cut)
+    kind = None if of.kind == "self" else of.kind
+    tokens = _call("passed.tokens", *([] if kind is None else [repr(kind)]))
+    return [
+        _model(text.model),
+        f"text = {text.text!r}",
+        f"written = {written}",
+        "written.text",
+        "",
+        f"passed = written.capture_of({int(_said(state.STEP) or 1) - 1})",
+        f"trace = {_call('passed.trace', layer=of.layer, head=of.head, kind=kind)}",
+        f"cell = (len(trace.weights) - 1, {_said(state.KEY)!r})"
+        if _said(state.KEY) is not None
+        else "cell = (len(trace.weights) - 1, trace.weights[-1].argmax())",
+        "",
+        _figure("trace", "weights", tokens),
+    ]
 
 
 # --- Learn

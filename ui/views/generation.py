@@ -183,12 +183,19 @@ def _say_row(
 def _as_text(generation: Generation, whole: Capture, kind: Kind, place: tuple[int, int], query: int) -> None:
     """The text as text, shaded by where the step's query looks; a click on a token goes to the step that it decides."""
     queries, keys = whole.tokens(kind)
+    last = generation.tokens[-1:]  # nothing has read it yet: it looks nowhere, and nobody at it
     rows = around(query, len(queries), IN_TEXT)
     columns = rows if kind != "cross" else around(0, len(keys), IN_TEXT)
     trace = whole.trace(*place, kind, rows=rows)
     weights = np.where(trace.mask, trace.weights, np.nan)[:, columns.start : columns.stop]
+    if rows.stop == len(queries):
+        beside = 0 if kind == "cross" else 1
+        weights = np.pad(weights, ((0, 1), (0, beside)), constant_values=np.nan)
+        queries, keys = (*queries, *last), keys if kind == "cross" else (*keys, *last)
+        rows = range(rows.start, rows.stop + 1)
+        columns = columns if kind == "cross" else rows
     begun = len(generation.begun)
-    ids = whole.target_ids or whole.input_ids
+    ids = (*(whole.target_ids or whole.input_ids), generation.token_ids[-1])
     special = special_ids(whole.model.tokenizer)
     token_view(
         queries[rows.start : rows.stop],
@@ -202,7 +209,7 @@ def _as_text(generation: Generation, whole: Capture, kind: Kind, place: tuple[in
         on_token=lambda position: go_to_step(max(0, min(position - begun + 1, len(generation.steps) - 1))),
         key=state.TOKEN_VIEW,
     )
-    shortened = f" {len(rows)} of {len(queries):,} tokens are shown." if len(queries) > IN_TEXT else ""
+    shortened = f" {len(rows)} of {len(queries):,} tokens are shown." if len(queries) > IN_TEXT + 1 else ""
     st.caption(
         f"Underlined: written by the model. {ENDED[generation.ended]}{shortened} Click a token to see where it looks while the "
         f"next one is written."

@@ -90,12 +90,13 @@ def opening_head(name: str) -> tuple[int, int]:
 
 def model_picker(*, writes: bool = False) -> tuple[stores.ModelChoice, DeltaGenerator]:
     """The chosen model, and the place where its size is said. writes: it opens with one that writes."""
-    opening = WRITERS.get(offered()[0], offered()[0]) if writes else offered()[0]
+    opening = offered()[0]
+    if writes and opening in WRITERS and state.MODEL not in st.session_state and state.MODEL not in st.query_params:
+        st.session_state[state.MODEL] = WRITERS[opening]
     with st.container(horizontal=True, vertical_alignment="bottom", gap="xsmall"):
         name = st.selectbox(
             "Model",
             offered(),
-            index=offered().index(opening),
             key=state.MODEL,
             bind="query-params",
             accept_new_options=True,

@@ -1,0 +1,135 @@
+"""The page "Generation": what it says of a step is what the model did in it, and what cannot be written is said."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from core import generate, load_model
+from core.capturing.sampling import Sampling
+from tests.core.tiny_models import CAUSAL_WEIGHTS, number_words, randomised, tiny
+from tests.pages.test_what_if import choose, opened, words
+from ui import state, stores
+
+DATES, DATE = "written-dates", "the 3rd of march 1987"
+
+
+@pytest.fixture(scope="module")
+def dates():
+    return load_model(DATES)
+
+
+def page(**said: str) -> AppTest:
+    return opened("generation", **{state.MODEL: DATES, state.TEXT: DATE} | said)
+
+
+def said_of(row: np.ndarray, keys: tuple[str, ...]) -> str:
+    return f"gives **{row.max():.1%}** of its attention to “{keys[row.argmax()]}”"
+
+
+def test_each_step_says_where_the_query_before_its_token_looks(dates):
+    written = generate(dates, DATE)
+    assert written.text.startswith("1987-03-03")
+    for step, word in ((1, "1"), (4, "7"), (10, "3")):
+        app = page(step=str(step), head="1")
+        last = written.capture_of(step - 1)
+        row, keys = last.trace(0, 1, "cross").weights[-1], last.tokens("cross")[1]
+        assert f"“{word}” is written after" in words(app)
+        assert said_of(row, keys) in words(app)
+    app = page(step="3", kind="decoder")
+    row = written.capture_of(2).trace(0, 0, "decoder").weights[-1]
+    assert said_of(row, ("<s>", "1", "9")) in words(app)
+
+
+def test_the_rows_are_those_of_one_full_pass():
+    said = words(page(new="5"))
+    assert "The rows of all 5 steps" in said
+    difference = float(said.split("in any head is ")[1].split()[0].rstrip("."))
+    assert difference < 2e-5
+    assert "Agrees with the model" in str([badge.proto for badge in page(new="5").get("badge")]) or "Agrees" in said
+
+
+def test_more_tokens_go_on_from_those_that_are_there(dates):
+    app = page(new="2", temperature="1")
+    request = stores.WritingRequest(stores.TextRequest(stores.ModelChoice(DATES), DATE), False, Sampling())
+    writing = stores.written_after(request)
+    assert writing.first(2).done == 2
+    before = writing.generating.so_far().steps[:2]
+    app = choose(app, state.NEW_TOKENS, 40)
+    assert writing.generating.so_far().steps[:2] == before
+    assert "The model ended its text here." in words(app)
+    assert writing.first(40).total == writing.first(40).done == len(generate(dates, DATE, 40).token_ids)
+
+
+def test_drawn_tokens_are_those_of_the_seed(dates):
+    hot = {"choice": "drawn", "heat": "4.0", "top_k": "5", "top_p": "0.9", "seed": "7"}
+    theirs = generate(dates, DATE, 12, 4.0, 7, top_k=5, top_p=0.9)
+    app = page(new="12", **hot)
+    assert f"“{theirs.tokens[0]}” was drawn" in words(app)
+    request = stores.WritingRequest(
+        stores.TextRequest(stores.ModelChoice(DATES), DATE), False, Sampling(4.0, 5, 0.9, 7)
+    )
+    assert stores.written_after(request).first(12).so_far().token_ids == theirs.token_ids
+
+
+def test_what_a_step_took_from_the_cache_and_what_it_saves(dates):
+    written = generate(dates, DATE)
+    one, (with_cache, without) = written.steps[3], written.multiplications(3)
+    said = words(page(step="4", beside="cache"))
+    assert f"1 token was computed, **{one.cached}** came from the cache" in said
+    assert f"**{one.cache_bytes / 1e6:,.2f} MB**" in said
+    assert f"{with_cache:,} multiplications; {without:,} if everything were read anew" in said
+
+
+@pytest.mark.parametrize("rows", ["text", "steps", "layer", "heads"])
+def test_every_view_of_a_step(rows):
+    assert "is written after" in words(page(rows=rows, beside="heat", step="2"))
+
+
+def test_what_cannot_be_written_is_said_beside_its_field(tmp_path):
+    assert "The text is blank" in words(page(text="  "))
+    assert "at most 64 can be read" in words(page(text="5" * 80))
+    assert "predicts no next token" in words(page(model="all-MiniLM-L6-v2", text="a cat"))
+    for name, network in (("gptj", CAUSAL_WEIGHTS["GPT-J"]()), ("bert", tiny("BERT"))):
+        randomised(network).save_pretrained(tmp_path / name)
+        number_words().save_pretrained(tmp_path / name)
+    assert "keeps its queries, keys and values to itself" in words(page(model=str(tmp_path / "gptj"), text="5 6"))
+    assert "writes nothing" in words(page(model=str(tmp_path / "bert"), text="5 6"))
+
+
+def test_a_text_that_is_no_date_is_answered_and_the_page_says_what_the_model_is_for():
+    said = words(page(text="no date at all"))
+    assert "is written after" in said
+    assert "dates" in said
+
+
+def test_numbers_of_an_address_that_are_out_of_range_are_passed_over():
+    app = page(choice="drawn", seed="123456", heat="-3", top_p="7", top_k="1e99", new="100000", step="77")
+    assert "is written after" in words(app)
+    assert "“77”" in "".join(warning.value for warning in app.warning)
+
+
+def test_who_comes_with_a_model_that_only_reads_finds_one_that_writes(smollm):  # noqa: ARG001 - it is loaded here
+    app = opened("heads", model="all-MiniLM-L6-v2", text="The capital of France is")
+    app = app.switch_page("../pages/generation.py").run()
+    assert not app.exception
+    assert app.get_by_key(state.MODEL).value == "SmolLM2-135M-Instruct"
+    assert "is written after" in words(app)
+
+
+def test_the_choices_are_the_sampling():
+    def script():
+        import streamlit as st
+
+        from ui.controls.sampling import choose_sampling
+
+        st.session_state["found"] = choose_sampling()
+
+    app = AppTest.from_function(script).run()
+    assert app.session_state["found"] == Sampling()
+    app.get_by_key(state.CHOICE).set_value("drawn").run()
+    assert app.session_state["found"] == Sampling(1.0)
+    app.get_by_key(state.TOP_K).set_value(3).run()
+    app.get_by_key(state.TOP_P).set_value(0.5).run()
+    assert app.session_state["found"] == Sampling(1.0, 3, 0.5)
