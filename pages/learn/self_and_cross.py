@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 from core.figures.borders import with_borders
 from core.figures.charts import bars
-from core.figures.heatmap import Axis, heatmap
+from core.figures.heatmap import WIDTH, Axis, heatmap
 from core.figures.labels import visible
 from core.figures.wiring import wiring
 from core.heads.pairs import crossing_shares, pair_shares, pair_sides
@@ -23,7 +23,7 @@ from core.lessons.self_and_cross import (
     mean_share,
     other_keys,
 )
-from ui import shown, state, stores
+from ui import presenting, shown, state, stores
 from ui.controls.menu import menu
 from ui.markdown import quoted
 from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, show_lesson
@@ -129,6 +129,7 @@ def a_date(part: Part) -> None:
             name="weight",
             scale="share",
             limit=1.0,
+            width=presenting.width(WIDTH, 0.9),
         )
         show_heatmap(
             figure, "alignment", "The weights, what is written down the side and what is read along the bottom."
