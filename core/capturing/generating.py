@@ -239,6 +239,7 @@ class Generating:
         self._settings = getattr(model.network, "generation_config", None)
         self._steps: list[Step] = []
         self._latest: Generation | None = None
+        self._caches = True
         self._cache: Any = None
         self._encoded: torch.Tensor | None = None
         self.ended: Ended | None = None
@@ -281,7 +282,7 @@ class Generating:
             kind = self._kind_of(call)
             new_keys = 0 if kind == "cross" and cached else call.query.shape[2] if cached else call.key.shape[2]
             rows.setdefault(kind, []).append(new_rows(call, new_keys))
-        self._cache = None if self._edits else getattr(returned, "past_key_values", None)
+        self._cache = None if self._edits or not self._caches else getattr(returned, "past_key_values", None)
         self._encoded = getattr(returned, "encoder_last_hidden_state", None)
         token = self._sampling.draw(scores, self.done)
         self._steps.append(
@@ -312,16 +313,20 @@ class Generating:
         self, grown: Sequence[int], cached: int, on_progress: Callable[[int], None] | None
     ) -> tuple[list[Call], Any]:
         unread = {self._grows: torch.tensor([grown[cached:]])}
-        if self._edits:
+        if self._edits or not self._caches:
             _, calls, returned = edited_pass(self._model, self._inputs | unread, self._edits, on_progress)
             return calls, returned
-        options: dict[str, Any] = {"use_cache": True}
         if not cached:
-            unread = self._inputs | unread
-        else:
-            options["past_key_values"] = self._cache
-            if self._encoded is not None:
-                options["encoder_outputs"] = BaseModelOutput(last_hidden_state=self._encoded)
+            try:
+                return record(self._model, self._inputs | unread, on_progress, use_cache=True)
+            except InputError:
+                raise
+            except ValueError:  # the encoder of Switch Transformers refuses a cache, and with it the whole model
+                self._caches = False
+                return self._pass(grown, cached, on_progress)
+        options: dict[str, Any] = {"use_cache": True, "past_key_values": self._cache}
+        if self._encoded is not None:
+            options["encoder_outputs"] = BaseModelOutput(last_hidden_state=self._encoded)
         return record(self._model, unread, on_progress, **options)
 
     def _scores(self, logits: NDArray[np.floating]) -> NDArray[np.floating]:

@@ -7,6 +7,7 @@ import copy
 import numpy as np
 import pytest
 import torch
+import transformers as t
 from torch.utils.flop_counter import FlopCounterMode
 
 from core import Edits, capture, generate, load_model
@@ -16,7 +17,7 @@ from core.capturing.sampling import Sampling
 from core.errors import InputError
 from core.heads.likeness import weight_differences
 from core.models.inputs import all_inputs
-from tests.core.tiny_models import CAUSAL_WEIGHTS, TINY, eager, number_words, tiny
+from tests.core.tiny_models import CAUSAL_WEIGHTS, T5, TINY, eager, number_words, randomised, tiny
 
 FRANCE = "The capital of France is"
 NEW = 6
@@ -73,6 +74,17 @@ def test_rows_of_all_steps_are_those_of_one_pass_in_eager_code(name):
                     assert last.certificate(layer, head, kind).holds
         np.testing.assert_allclose(last.logits, whole.logits[0, -1].numpy(), atol=2e-5)
         assert largest(last, written.full_pass()) < 2e-5
+
+
+def test_a_model_that_refuses_a_cache_reads_everything_anew():
+    sizes = {name: size for name, size in T5.items() if name != "num_layers"}
+    experts = {"num_experts": 2, "num_layers": 2, "num_sparse_encoder_layers": 1, "num_sparse_decoder_layers": 1}
+    config = t.SwitchTransformersConfig(**sizes, **experts, decoder_start_token_id=0, eos_token_id=None)
+    model = load_model(randomised(t.SwitchTransformersForConditionalGeneration(config)), tokenizer=number_words())
+    written = generate(model, numbers(6), 4)
+    assert [(step.cached, step.cache_bytes) for step in written.steps] == [(0, 0)] * 4
+    assert largest(written.capture_of(-1), written.full_pass()) == 0
+    assert len(written.capture_of(2).target_ids) == 3
 
 
 @pytest.mark.parametrize("name", ["Mistral", "T5", "GPT-2"])
