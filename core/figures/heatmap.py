@@ -160,6 +160,7 @@ def pooled_heatmap(
     if not has_legend and rows.pinned is columns.pinned is None:
         traces.append(go.Scatter(x=[None], y=[None], hoverinfo="skip"))  # axes with nothing on them show no labels
     max_across = _fitting(room, shape[1], columns, size, max_labels=12 if compact else MAX_LABELS)
+    across = _shown_axis(shape[1], columns, size, max_across, titled=not compact) | {"tickangle": _ANGLE}
     top = enlarged(LEGEND) * legend_lines if has_legend else enlarged(8)
     max_down = MAX_NUMBERS if rows.tokens is None else _fitting_down(height - margins["b"] - top, size)
     layout = {
@@ -171,8 +172,7 @@ def pooled_heatmap(
         "legend": {"itemclick": False},
         "dragmode": False if compact else "zoom",
         "modebar": {"orientation": "v"},  # beside the cells, not on them
-        "xaxis": _shown_axis(shape[1], columns, size, max_across, titled=not compact)
-        | {"tickangle": _angle(shape[1], columns)},
+        "xaxis": across if _angle(shape[1], columns) else _side_by_side(across, room / shape[1], size),
         "yaxis": _shown_axis(shape[0], rows, size, max_down, titled=not compact) | {"range": [shape[0] - 0.5, -0.5]},
         "xaxis2": _hidden_axis(drawn.columns, drawn.column_block, shape[1], columns, "x"),
         "yaxis2": _hidden_axis(drawn.rows, drawn.row_block, shape[0], rows, "y"),
@@ -451,6 +451,35 @@ def _shown_axis(count: int, axis: Axis, size: int, max_labels: int, *, titled: b
         "showgrid": False,
         "zeroline": False,
     }
+
+
+def _side_by_side(axis: dict[str, Any], column: float, size: int) -> dict[str, Any]:
+    """An axis whose labels stand upright, without marks such as </s> that would lie on the labels beside them.
+
+    column  how many pixels wide one is
+    """
+    kept: list[tuple[int, str]] = []
+    for place, text in zip(axis["tickvals"], axis["ticktext"], strict=True):
+        if kept and _overlap(kept[-1], (place, text), column, size):
+            _, before = kept[-1]
+            if "<b>" in before or ("<b>" not in text and _letters(text) > _letters(before)):
+                continue
+            kept.pop()
+        kept.append((place, text))
+    return axis | {
+        "tickvals": [place for place, _ in kept],
+        "ticktext": [text for _, text in kept],
+        "tickangle": 0,
+    }
+
+
+def _overlap(one: tuple[int, str], other: tuple[int, str], column: float, size: int) -> bool:
+    needed = (_letters(one[1]) + _letters(other[1]) + 0.5) / 2 * size * LETTER
+    return needed > (other[0] - one[0]) * column
+
+
+def _letters(label: str) -> float:
+    return _width(label.removeprefix("<b>").removesuffix("</b>"))
 
 
 def _hidden_axis(places: NDArray[np.floating], block: int, count: int, axis: Axis, shown: str) -> dict[str, object]:

@@ -354,8 +354,8 @@ function side(spelled, label, isColumn) {
         const mark = quiet ? [make("span", "quiet", [text.slice(0, quiet)])] : [];
         const token = make("span", "token", [...mark, text.slice(quiet)]);
         token.setAttribute("role", "option");
-        token.classList.toggle("special", spelled.marks[place] === "s");
-        token.classList.toggle("written", spelled.marks[place] === "w");
+        token.classList.toggle("special", spelled.marks?.[place] === "s");
+        token.classList.toggle("written", spelled.marks?.[place] === "w");
         token.dir = "auto";
         token.tabIndex = place === 0 ? 0 : -1;
         if (!isColumn && place) list.append({ j: "", b: document.createElement("wbr"), s: " " }[spelled.before[place]]);

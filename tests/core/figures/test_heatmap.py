@@ -218,13 +218,14 @@ def test_a_forbidden_cell_has_a_waterfall_without_infinity(trace):
 
 
 def test_single_characters_stand_upright_and_close_together():
-    def labels(tokens: list[str]) -> tuple[int, int]:
-        figure = heatmap(
-            np.zeros((3, len(tokens))), Axis("query"), Axis("key", tokens), name="w", scale="share", width=520
-        )
+    def labels(tokens: list[str], width: int = 520, pinned: int | None = None) -> tuple[int, int]:
+        keys = Axis("key", tokens, pinned)
+        figure = heatmap(np.zeros((3, len(tokens))), Axis("query"), keys, name="w", scale="share", width=width)
         return figure.layout.xaxis.tickangle, len(figure.layout.xaxis.ticktext)
 
     characters = [*"the 3rd of march 1987", "</s>"]
-    assert labels(characters) == (0, len(characters))
+    assert labels(characters) == (0, len(characters) - 1)  # the mark would lie on the last character
+    assert labels(characters, width=900) == (0, len(characters))
+    assert labels(characters, pinned=21) == (0, len(characters) - 1)  # now the character gives way
     assert labels([*"ab", "</s>", "[PAD]"])[0] == labels(["the", "cat"] * 11)[0] == -45
     assert labels(["the", "cat"] * 15)[1] < 30
