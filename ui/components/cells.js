@@ -52,6 +52,7 @@ export default function ({ parentElement, data, setTriggerValue }) {
     };
     // A figure's text is written for one theme, and Streamlit does not run the page when that changes.
     const tellTheme = () => {
+        if (!said.isConnected) return; // what has left the page has no colour
         const theme = isDark(getComputedStyle(said).color) ? "dark" : "light"; // said is written in the background's colour
         if (theme !== data.theme && theme !== told) setTriggerValue("theme", theme);
         told = theme === data.theme ? null : theme;
