@@ -523,7 +523,7 @@ def generated(request: TextRequest, on_progress: Callable[[int], None] | None = 
 
     def write() -> Written:
         from_nothing = _inputs(replace(writing(request), target=None))
-        found = Generating(model(request.model), from_nothing).write(min(most, *limits, most), on_progress)
+        found = Generating(model(request.model), from_nothing).write(min([most, *limits]), on_progress)
         has_ended = found.ended == "end"
         return Written(found.token_ids[:-1] if has_ended else found.token_ids, has_ended)
 

@@ -115,7 +115,7 @@ def _show_steps(request: stores.WritingRequest, generation: Generation, asked: A
         shows = menu("Shown", state.STEP_SHOWS, SHOWS, look="buttons", label_visibility="collapsed")
         place = (layer, head)
         if shows == "text":
-            _as_text(generation, whole, kind, place, query)
+            _as_text(generation, whole, kind, place, (query, key))
         elif shows == "steps":
             _every_step(generation, whole, kind, place, (query, key))
         elif shows == "layer":
@@ -180,36 +180,34 @@ def _say_row(
         st.markdown(f"{written} is written after {looks}, which gives **{row[key]:.1%}** of its attention to {at}.")
 
 
-def _as_text(generation: Generation, whole: Capture, kind: Kind, place: tuple[int, int], query: int) -> None:
+def _as_text(generation: Generation, whole: Capture, kind: Kind, place: tuple[int, int], cell: tuple[int, int]) -> None:
     """The text as text, shaded by where the step's query looks; a click on a token goes to the step that it decides."""
     queries, keys = whole.tokens(kind)
-    last = generation.tokens[-1:]  # nothing has read it yet: it looks nowhere, and nobody at it
-    rows = around(query, len(queries), IN_TEXT)
-    columns = rows if kind != "cross" else around(0, len(keys), IN_TEXT)
-    trace = whole.trace(*place, kind, rows=rows)
-    weights = np.where(trace.mask, trace.weights, np.nan)[:, columns.start : columns.stop]
-    if rows.stop == len(queries):
-        beside = 0 if kind == "cross" else 1
-        weights = np.pad(weights, ((0, 1), (0, beside)), constant_values=np.nan)
-        queries, keys = (*queries, *last), keys if kind == "cross" else (*keys, *last)
-        rows = range(rows.start, rows.stop + 1)
-        columns = columns if kind == "cross" else rows
+    read = len(queries)
+    queries = (*queries, generation.tokens[-1])  # which nothing has read yet: it looks nowhere, and nobody at it
+    keys = keys if kind == "cross" else queries
+    rows = around(cell[0], len(queries), IN_TEXT)
+    columns = around(cell[1], len(keys), IN_TEXT) if kind == "cross" else rows
+    trace = whole.trace(*place, kind, rows=range(rows.start, min(rows.stop, read)))
+    weights = np.full((len(rows), len(keys)), np.nan)
+    weights[: trace.shape[0], : trace.shape[1]] = np.where(trace.mask, trace.weights, np.nan)
     begun = len(generation.begun)
-    ids = (*(whole.target_ids or whole.input_ids), generation.token_ids[-1])
+    ids = (*generation.begun, *generation.token_ids)
     special = special_ids(whole.model.tokenizer)
     token_view(
         queries[rows.start : rows.stop],
         keys[columns.start : columns.stop],
-        weights,
+        weights[:, columns.start : columns.stop],
         rows_from=rows.start,
         columns_from=columns.start,
-        pinned=[query],
+        pinned=[cell[0]],
         written_from=begun,
         special=[position for position in rows if ids[position] in special],
         on_token=lambda position: go_to_step(max(0, min(position - begun + 1, len(generation.steps) - 1))),
         key=state.TOKEN_VIEW,
     )
-    shortened = f" {len(rows)} of {len(queries):,} tokens are shown." if len(queries) > IN_TEXT + 1 else ""
+    longest = max(len(queries), len(keys))
+    shortened = f" At most {IN_TEXT} of {longest:,} tokens are shown, around those chosen." if longest > IN_TEXT else ""
     st.caption(
         f"Underlined: written by the model. {ENDED[generation.ended]}{shortened} Click a token to see where it looks while the "
         f"next one is written."
