@@ -14,6 +14,7 @@ from tests.source_files import EVERYTHING, OURS, PRODUCT, ROOT, imports, python_
 APP = ROOT / "requirements.txt"
 MODELS = ROOT / "requirements-models.txt"
 DEV = ROOT / "requirements-dev.txt"
+CORPUS = ROOT / "requirements-corpus.txt"
 
 complete = pytest.mark.skipif(not python_files("tests/browser"), reason="until all is written, not all of it is used")
 
@@ -83,11 +84,18 @@ def test_third_party_imports_are_found_at_any_depth() -> None:
 
 
 def test_the_app_installs_what_it_imports() -> None:
-    assert imported_in(*PRODUCT) <= pins(text(APP)).keys()
+    assert imported_in(*PRODUCT) <= pins(text(APP)).keys() | pins(text(CORPUS)).keys()
+
+
+def test_what_only_runs_over_a_corpus_need_is_imported_by_these_alone() -> None:
+    running = {Path("core/corpus", f"{name}.py") for name in ("profiles", "reading", "running")}
+    extra = pins(text(CORPUS)).keys()
+    users = {path for path in python_files(*PRODUCT) if distributions(third_party(text(path))) & extra}
+    assert users <= running
 
 
 def test_the_checks_install_what_they_import() -> None:
-    assert imported_in(*EVERYTHING) <= pins(text(APP)).keys() | pins(text(DEV)).keys()
+    assert imported_in(*EVERYTHING) <= pins(text(APP)).keys() | pins(text(DEV)).keys() | pins(text(CORPUS)).keys()
 
 
 @complete
@@ -104,7 +112,7 @@ def test_check_needs_nothing_installed() -> None:
     assert third_party(text(Path("check.py"))) == set()
 
 
-@pytest.mark.parametrize("file", [APP, DEV, MODELS], ids=lambda file: file.name)
+@pytest.mark.parametrize("file", [APP, CORPUS, DEV, MODELS], ids=lambda file: file.name)
 def test_the_pins_are_what_is_installed(file: Path) -> None:
     wanted = pins(text(file))
     assert {name: metadata.version(name).partition("+")[0] for name in wanted} == wanted

@@ -194,6 +194,17 @@ METRICS = (
         measure=lambda block: block.largest,
     ),
     Metric(
+        name="elsewhere",
+        label="Largest elsewhere",
+        formula=r"\max_{k \ne 0,\, k \ne q,\, k \notin \text{special}} w_{qk}",
+        low="0",
+        high="1",
+        words="The largest weight on a token that is neither the first, nor the query itself, nor special.",
+        source="defined here: what is left of the largest weight without the places where attention rests",
+        measure=lambda block: block.elsewhere,
+        needs=("one text",),
+    ),
+    Metric(
         name="locality",
         label="Near tokens",
         formula=rf"\sum_{{|q - k| \le {LOCAL}}} w_{{qk}}",
@@ -256,16 +267,22 @@ def measure(blocks: Iterable[Rows | GivenRows], text: Text, queries: int) -> Mea
             values = block.weights.new_full((len(METRICS), heads, queries), torch.nan)
             received = torch.zeros(heads, len(text.special), dtype=torch.float64)
             attending = torch.zeros(heads)
-        part = values[:, :, rows.start : rows.stop]
-        for into, metric in zip(part, METRICS, strict=True):
-            if text.offers.issuperset(metric.needs):
-                into[:] = metric.measure(block)
-        part.masked_fill_(block.choices == 0, torch.nan)
+        values[:, :, rows.start : rows.stop] = measure_block(block)
         received[:, : block.weights.shape[2]] += block.weights.sum(dim=1)
         attending += (block.choices > 0).sum(dim=1)
     if values is None:
         raise ValueError("There are no rows to measure.")
     return Measured(values, received / attending[:, None])
+
+
+def measure_block(block: Block) -> Tensor:
+    """Every metric for every query of a block: [metrics, heads, rows] in the order of `METRICS`, NaN where there is nothing
+    to measure."""
+    values = block.weights.new_full((len(METRICS), *block.weights.shape[:2]), torch.nan)
+    for into, metric in zip(values, METRICS, strict=True):
+        if block.text.offers.issuperset(metric.needs):
+            into[:] = metric.measure(block)
+    return values.masked_fill_(block.choices == 0, torch.nan)
 
 
 def _columns(layer: int, measured: Measured) -> dict[str, NDArray]:

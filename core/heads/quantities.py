@@ -125,6 +125,17 @@ class Block:
         return self.weights.amax(-1)
 
     @cached_property
+    def elsewhere(self) -> Tensor:
+        """The largest weight on a key other than the first, the query itself and special tokens; NaN for queries that may
+        attend to no such key."""
+        keys = self.weights.shape[2]
+        key = torch.arange(keys)
+        own = key == torch.arange(self.rows.start, self.rows.stop)[:, None]
+        others = ~own & (key > 0) & (self.text.groups[:keys, 1] == 0)
+        there = (self.rows.allowed & others).any(-1)
+        return torch.where(there, (self.weights * others).amax(-1), torch.nan)
+
+    @cached_property
     def entropy(self) -> Tensor:
         """-Σ w ln w, in nats."""
         # ln w = score - ln Σ e^score; the logarithm of a sum per row is cheaper than that of every weight.

@@ -1,0 +1,114 @@
+"""Passages: texts cut into pieces that a model reads at once, each of which can be read again alone, with the same tokens."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from transformers import PreTrainedTokenizerBase
+
+from ..models.model import Model
+from ..models.tokens import token_texts
+from ..models.words import GOES_ON, token_classes, word_starts
+from .texts import Place, Problem, Relation, Text
+
+# What a token is; each is one of these, the first that fits.
+CLASSES = ("special", "punctuation", "number", "blank", "word", "word part")
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A piece of a text.
+
+    start      where in the text it begins, in characters
+    words, relations  of an annotated one: see `Text`
+    """
+
+    place: Place
+    start: int
+    text: str
+    words: tuple[tuple[int, int], ...] = ()
+    relations: tuple[Relation, ...] = ()
+
+    @property
+    def id(self) -> int:
+        """64 bits that follow from where it stands alone: in the order of these, passages are drawn at random."""
+        place = f"{self.place.file}\0{self.place.row}\0{self.start}"
+        return int.from_bytes(hashlib.blake2b(place.encode(), digest_size=8).digest(), "little")
+
+
+def cut(text: Text, count: Callable[[str], int], most: int) -> Iterator[Passage | Problem]:
+    """A text in passages of at most `most` tokens, between words where there is one; blanks at their ends are left out.
+
+    count  how many tokens a text has for the model, special ones included
+    """
+    if text.words:  # a sentence whose words are known by their places stays whole
+        if (tokens := count(text.text)) > most:
+            yield Problem(text.place, f"The sentence has {tokens:,} tokens; at most {most:,} are read.")
+        else:
+            yield Passage(text.place, 0, text.text, text.words, text.relations)
+        return
+    start = 0
+    while (start := _after_blanks(text.text, start)) < len(text.text):
+        end = _reach(text.text, start, count, most)
+        if end == start:
+            yield Problem(text.place, f"Not one character at {start:,} fits into {most:,} tokens.")
+            return
+        yield Passage(text.place, start, text.text[start:end].rstrip())
+        start = end
+
+
+def _after_blanks(text: str, start: int) -> int:
+    found = re.compile(r"\S").search(text, start)
+    return len(text) if found is None else found.start()
+
+
+def _reach(text: str, start: int, count: Callable[[str], int], most: int) -> int:
+    """Where the longest passage from `start` on ends: after a word, or within one that is too long by itself."""
+    window = text[start : start + 16 * most]
+    ends = [word.end() for word in re.finditer(r"\S+", window)]
+    fitting = _most_that_fit(lambda words: count(window[: ends[words - 1]]), len(ends), most)
+    if fitting:
+        return start + ends[fitting - 1]
+    return start + _most_that_fit(lambda letters: count(window[:letters]), min(len(window), ends[0]), most)
+
+
+def _most_that_fit(count: Callable[[int], int], largest: int, most: int) -> int:
+    """The largest number of pieces, from 0 to `largest`, that have at most `most` tokens; more pieces have more tokens.
+
+    Each guess follows from how many tokens the last one had.
+    """
+    fits, over = 0, largest + 1
+    guess = min(largest, most)
+    while over - fits > 1:
+        tokens = count(guess)
+        fits, over = (guess, over) if tokens <= most else (fits, guess)
+        guess = min(max(guess * most // max(tokens, 1), fits + 1), over - 1)
+    return fits
+
+
+def counter(model: Model) -> Callable[[str], int]:
+    """How many tokens this model makes of a text."""
+    tokenizer = model.tokenizer
+    if tokenizer is None:
+        raise ValueError("A model without a tokenizer reads no corpus.")
+    return lambda text: len(tokenizer(text, verbose=False)["input_ids"])
+
+
+def classes_of(tokenizer: PreTrainedTokenizerBase | None, ids: tuple[int, ...]) -> NDArray[np.intp]:
+    """The class of every token, as its place in CLASSES: [tokens]."""
+    known = token_classes(tokenizer, ids)
+    begins = np.isin(np.arange(len(ids)), word_starts(tokenizer, ids))
+    texts = [text.removeprefix(GOES_ON).strip() for text in token_texts(tokenizer, ids)]
+    fitting = (
+        known.special,
+        known.punctuation,
+        np.array([bool(re.fullmatch(r"\d[\d.,]*", text)) for text in texts]),
+        np.array([not text for text in texts]),
+        begins,
+    )
+    return np.select(fitting, range(len(fitting)), default=len(fitting))

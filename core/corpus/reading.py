@@ -1,0 +1,284 @@
+"""Texts out of files: which files there are, the texts in each with the place where they stand, and what could not be read.
+
+Row by row and never a whole file in memory, where its format allows it. A row that cannot be read is told, and those after it
+are read; of a file that ends in the middle, what stands before that.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import IO, Literal, NamedTuple
+
+import conllu
+import pyarrow as pa
+from conllu.exceptions import ParseException
+from pyarrow import fs
+from pyarrow.parquet import ParquetFile
+
+from ..errors import InputError
+from .texts import Place, Problem, Relation, Text
+
+By = Literal["document", "paragraph", "line"]  # what one text is in a file of plain text
+MAX_CHARACTERS = 64_000_000  # of one text: a longer one has to be given in parts
+COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
+
+
+@dataclass(frozen=True)
+class Files:
+    """The files of a corpus: what lies below `folder`, an address that pyarrow opens (a local path, s3://, gs://, hdfs://).
+
+    names   below the folder, sorted; a text's place is told by them, so that a corpus may be moved
+    bytes   of each of them
+    """
+
+    folder: str
+    names: tuple[str, ...]
+    bytes: tuple[int, ...]
+
+
+class Reading(NamedTuple):
+    """How texts are read: `column` of JSONL, CSV and Parquet; `by`, of plain text."""
+
+    column: str = "text"
+    by: By = "document"
+
+
+# --- which files
+
+
+def find_files(data: str) -> Files:
+    """The files that a path, a folder or a pattern (*, **, ?) names, those of known formats.
+
+    Raises InputError (field "data") where there are none.
+    """
+    start = re.search(r"[*?]", data)
+    folder, pattern = (data, "") if start is None else _split(data, start.start())
+    try:
+        system, root = open_folder(folder)
+        info = system.get_file_info(root)
+        if info.type == fs.FileType.NotFound:
+            raise InputError(f"There is nothing at {folder!r}. Give a file, a folder or a pattern.", field="data")
+        if info.type == fs.FileType.File:
+            folder, _, name = folder.replace("\\", "/").rpartition("/")
+            if _format(name) is None:
+                raise InputError(f"{name!r} is of no format that can be read. {_FORMATS}", field="data")
+            return Files(folder or ".", (name,), (info.size or 0,))
+        inside = system.get_file_info(fs.FileSelector(root, recursive=True))
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(f"{folder!r} cannot be read: {_first_line(error)}.", field="data") from error
+    wanted = re.compile(_regular(pattern)) if pattern else None
+    found = {
+        str(PurePosixPath(one.path).relative_to(PurePosixPath(root))): one.size or 0
+        for one in inside
+        if one.type == fs.FileType.File
+    }
+    names = [name for name in sorted(found) if wanted is None or wanted.fullmatch(name)]
+    known = [name for name in names if _format(name) is not None]
+    if not known:
+        others = f", only {len(names)} of others, such as {names[0]!r}" if names else ""
+        raise InputError(f"{data!r} names no file of a format that can be read{others}. {_FORMATS}", field="data")
+    return Files(folder, tuple(known), tuple(found[name] for name in known))
+
+
+def open_folder(folder: str) -> tuple[fs.FileSystem, str]:
+    """The file system of a folder, and the folder's path in it. Raises OSError or ArrowException."""
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", folder):
+        return fs.FileSystem.from_uri(folder)
+    return fs.LocalFileSystem(), str(PurePosixPath(fs.LocalFileSystem().normalize_path(folder or ".")))
+
+
+def _split(data: str, star: int) -> tuple[str, str]:
+    """A pattern as the folder before its first wildcard and the rest."""
+    cut = data.rfind("/", 0, star)
+    return (data[:cut] or "/", data[cut + 1 :]) if cut >= 0 else (".", data)
+
+
+def _regular(pattern: str) -> str:
+    parts = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    return "".join(parts.get(part, re.escape(part)) for part in re.split(r"(\*\*/|\*\*|\*|\?)", pattern))
+
+
+def _format(name: str) -> str | None:
+    path = PurePosixPath(name)
+    ending = PurePosixPath(path.stem).suffix if path.suffix.lower() in COMPRESSED else path.suffix
+    return ending.lower() if ending.lower() in READERS else None
+
+
+# --- the texts of a file
+
+
+def read_texts(files: Files, name: str, reading: Reading) -> Iterator[Text | Problem]:
+    """The texts of one file in their order, and in their places what could not be read."""
+    row = 0
+    try:
+        system, root = open_folder(files.folder)
+        path = f"{root}/{name}"
+        read = READERS[_format(name) or ""]
+        for row, found in read(system, path, reading):
+            place = Place(name, row)
+            if isinstance(found, str):
+                if found.strip():
+                    yield _checked(place, found)
+            elif isinstance(found, _Sentence):
+                yield Text(place, found.text, found.words, found.relations)
+            else:
+                yield Problem(place, found.why)
+    except (OSError, ValueError, EOFError, pa.ArrowException, csv.Error) as error:
+        after = f" after row {row:,}" if row else ""
+        yield Problem(Place(name, 0), f"The file cannot be read{after}: {_first_line(error)}.")
+
+
+def _checked(place: Place, text: str) -> Text | Problem:
+    if len(text) > MAX_CHARACTERS:
+        advice = "Split it, or read plain text by paragraph or line."
+        return Problem(place, f"The text has {len(text):,} characters; at most {MAX_CHARACTERS:,} are read. {advice}")
+    return Text(place, text)
+
+
+@dataclass(frozen=True)
+class _Unread:
+    """A row that could not be read."""
+
+    why: str
+
+
+@dataclass
+class _Sentence:
+    """A sentence of CoNLL-U while it is put together."""
+
+    text: str = ""
+    words: tuple[tuple[int, int], ...] = ()
+    relations: tuple[Relation, ...] = ()
+
+
+Found = tuple[int, "str | _Sentence | _Unread"]
+Reader = Callable[[fs.FileSystem, str, Reading], Iterable[Found]]
+
+
+def _open(system: fs.FileSystem, path: str) -> IO[str]:
+    """A file of text, unpacked where its name says that it is packed; a byte that is no UTF-8 raises ValueError."""
+    return io.TextIOWrapper(system.open_input_stream(path), encoding="utf-8-sig", newline=None)
+
+
+def _plain(system: fs.FileSystem, path: str, reading: Reading) -> Iterator[Found]:
+    with _open(system, path) as lines:
+        if reading.by == "line":
+            yield from enumerate(lines, start=1)
+        elif reading.by == "paragraph":
+            yield from enumerate(_paragraphs(lines), start=1)
+        else:
+            yield 1, lines.read(MAX_CHARACTERS + 1)
+
+
+def _paragraphs(lines: Iterable[str]) -> Iterator[str]:
+    """Runs of lines with an empty line between."""
+    held: list[str] = []
+    for line in lines:
+        if line.strip():
+            held.append(line)
+        elif held:
+            yield "".join(held)
+            held = []
+    if held:
+        yield "".join(held)
+
+
+def _json_lines(system: fs.FileSystem, path: str, reading: Reading) -> Iterator[Found]:
+    with _open(system, path) as lines:
+        for row, line in enumerate(lines, start=1):
+            if line.strip():
+                yield row, _field(line, reading.column)
+
+
+def _field(line: str, column: str) -> str | _Unread:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        return _Unread(f"The line is no JSON: {_first_line(error)}.")
+    if not isinstance(record, dict):
+        return _Unread(f"The line is no JSON object but {type(record).__name__}.")
+    return _text_in(record, column)
+
+
+def _text_in(record: dict, column: str) -> str | _Unread:
+    if column not in record:
+        return _Unread(f"There is no column {column!r}, only {', '.join(map(repr, list(record)[:8]))}.")
+    return record[column] if isinstance(record[column], str) else _Unread(f"{column!r} holds no text.")
+
+
+def _csv(system: fs.FileSystem, path: str, reading: Reading) -> Iterator[Found]:
+    separator = "\t" if _format(path) == ".tsv" else ","
+    csv.field_size_limit(MAX_CHARACTERS)
+    with _open(system, path) as lines:
+        for row, record in enumerate(csv.DictReader(lines, delimiter=separator, strict=True), start=1):
+            yield row, _text_in(record, reading.column)
+
+
+def _parquet(system: fs.FileSystem, path: str, reading: Reading) -> Iterator[Found]:
+    with system.open_input_file(path) as opened:
+        file = ParquetFile(opened)
+        if reading.column not in file.schema_arrow.names:
+            names = ", ".join(map(repr, file.schema_arrow.names[:8]))
+            raise ValueError(f"There is no column {reading.column!r}, only {names}")
+        row = 0
+        for batch in file.iter_batches(batch_size=256, columns=[reading.column]):
+            for text in batch.column(0).to_pylist():
+                row += 1
+                yield row, text if isinstance(text, str) else _Unread(f"{reading.column!r} holds no text.")
+
+
+# --- CoNLL-U
+
+
+def _conllu(system: fs.FileSystem, path: str, _reading: Reading) -> Iterator[Found]:
+    """https://universaldependencies.org/format.html: a word a line, ten columns, sentences parted by empty lines."""
+    with _open(system, path) as lines:
+        for row, block in enumerate(_paragraphs(lines), start=1):
+            try:
+                yield row, _sentence(block)
+            except (ParseException, IndexError, KeyError) as error:
+                yield row, _Unread(f"The sentence is no CoNLL-U: {_first_line(error)}.")
+
+
+def _sentence(block: str) -> _Sentence:
+    found, position_of, heads = _Sentence(), {}, []
+    for token in conllu.parse(block)[0]:
+        if not isinstance(token["id"], int):
+            continue  # a multi-word token such as 3-4, whose words follow, or an empty node such as 8.1
+        position_of[token["id"]] = len(found.words)
+        found.words += ((len(found.text), len(found.text) + len(token["form"])),)
+        found.text += token["form"] if (token["misc"] or {}).get("SpaceAfter") == "No" else f"{token['form']} "
+        heads.append((token["id"], token["head"], token["deprel"]))
+    found.text = found.text.rstrip()
+    found.relations = tuple(
+        # Subtypes such as nsubj:pass are what they are subtypes of.
+        Relation(position_of[number], position_of[head], relation.partition(":")[0])
+        for number, head, relation in heads
+        if head
+    )
+    return found
+
+
+READERS: dict[str, Reader] = {
+    ".txt": _plain,
+    ".md": _plain,
+    ".text": _plain,
+    ".jsonl": _json_lines,
+    ".ndjson": _json_lines,
+    ".json": _json_lines,
+    ".csv": _csv,
+    ".tsv": _csv,
+    ".parquet": _parquet,
+    ".conllu": _conllu,
+}
+_FORMATS = f"Formats are told by the ending: {', '.join(READERS)}, the texts also packed ({', '.join(COMPRESSED)})."
+
+
+def _first_line(error: BaseException) -> str:
+    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)[:300].rstrip(". ")

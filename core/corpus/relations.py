@@ -1,0 +1,134 @@
+"""How much of a head's attention goes along grammatical relations, and how much its distances alone would put there.
+
+Words attend as in Clark et al. 2019 (https://arxiv.org/abs/1906.04341, section 4.1): to a word the sum over its tokens, from a
+word their mean. A head that always looks at the previous word also looks at many subjects: its baseline for a relation is what
+it gives, on average over all pairs of words, at the distances at which that relation stands.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+from ..errors import InputError
+from .passages import Passage
+from .sums import ExactSum
+
+FARTHEST = 64  # words to either side that are told apart; those beyond count as if they stood there
+DIRECTIONS = ("to the head", "to the dependent")
+
+
+@dataclass(eq=False)
+class Relations:
+    """H heads. Directions as in DIRECTIONS: from the dependent to its head, and back.
+
+    attention  relation -> sums of the attention along it: [H, 2]
+    offsets    (relation, key word - query word on the way to the head) -> how many there are
+    by_offset  sums of the attention between any two words by key word - query word, from -FARTHEST on: [H, 2 FARTHEST + 1]
+    pairs      how many pairs these are: [2 FARTHEST + 1]
+    """
+
+    heads: int
+    by_offset: ExactSum
+    pairs: NDArray[np.int64]
+    attention: dict[str, ExactSum] = field(default_factory=dict)
+    offsets: Counter[tuple[str, int]] = field(default_factory=Counter)
+
+    @classmethod
+    def empty(cls, heads: int) -> Relations:
+        span = 2 * FARTHEST + 1
+        return cls(heads, ExactSum.zeros(heads, span), np.zeros(span, np.int64))
+
+    def add(self, passage: Passage, tokens: WordTokens, attention: NDArray[np.float64]) -> None:
+        """What heads do in an annotated passage: attention [H, words, words]. Words without tokens are left out."""
+        there = tokens.there
+        offset = _near(np.subtract.outer(np.arange(len(there)), np.arange(len(there))).T) + FARTHEST
+        both = np.logical_and.outer(there, there) & ~np.eye(len(there), dtype=bool)
+        sums = np.zeros((len(self.pairs), self.heads))
+        np.add.at(sums, offset[both], attention[:, both].T)
+        self.by_offset.add(sums.T)
+        np.add.at(self.pairs, offset[both], 1)
+        found: dict[str, NDArray] = {}
+        for relation in passage.relations:
+            one, other = relation.dependent, relation.head
+            if one != other and there[one] and there[other]:
+                along = found.setdefault(relation.name, np.zeros((self.heads, 2)))
+                along += np.stack([attention[:, one, other], attention[:, other, one]], axis=1)
+                self.offsets[relation.name, int(_near(other - one))] += 1
+        for name, along in found.items():
+            self.attention.setdefault(name, ExactSum.zeros(self.heads, 2)).add(along)
+
+    def merge(self, other: Relations) -> None:
+        self.by_offset.merge(other.by_offset)
+        self.pairs += other.pairs
+        self.offsets += other.offsets
+        for name, along in other.attention.items():
+            self.attention.setdefault(name, ExactSum.zeros(self.heads, 2)).merge(along)
+
+    def table(self) -> pd.DataFrame:
+        """A row a relation, direction and place of a head: what it gives along the relation, on average, and its baseline.
+
+        Columns: place, relation, direction, count, attention, baseline; both numbers in [0, 1].
+        """
+        with np.errstate(invalid="ignore"):
+            usual = self.by_offset.values / self.pairs  # NaN where no two words have that distance
+        tables = []
+        for name in sorted(self.attention):
+            of = {offset: number for (relation, offset), number in self.offsets.items() if relation == name}
+            count = sum(of.values())
+            for way, sign in enumerate((1, -1)):
+                numbers = np.array([*of.values()])
+                baseline = usual[:, [sign * offset + FARTHEST for offset in of]] @ numbers / count
+                columns: dict[str, Any] = {"place": np.arange(self.heads), "relation": name}
+                columns |= {"direction": DIRECTIONS[way], "count": count}
+                columns |= {"attention": self.attention[name].values[:, way] / count, "baseline": baseline}
+                tables.append(pd.DataFrame(columns))
+        return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+
+
+def _near(offset: Any) -> Any:
+    return np.clip(offset, -FARTHEST, FARTHEST)
+
+
+@dataclass(frozen=True, eq=False)
+class WordTokens:
+    """Which tokens of a passage make up which of its words, as two matrices.
+
+    sums   [tokens, words] 1 where a token belongs to a word
+    means  [words, tokens] the same, each word's row divided by how many it has
+    """
+
+    sums: Tensor
+    means: Tensor
+
+    @property
+    def there(self) -> NDArray[np.bool_]:
+        """Which words have any token."""
+        return self.sums.any(dim=0).numpy(force=True)
+
+    @classmethod
+    def of(cls, tokenizer: PreTrainedTokenizerBase | None, passage: Passage, tokens: int) -> WordTokens:
+        """Raises InputError for a tokenizer that does not tell where in a text its tokens stand."""
+        if tokenizer is None or not tokenizer.is_fast:
+            raise InputError(
+                "The tokenizer of this model does not tell where in a text its tokens stand, so that annotated words "
+                "cannot be found again. Choose another model.",
+                field="model",
+            )
+        sums = torch.zeros(tokens, len(passage.words))
+        word_at = {place: word for word, span in enumerate(passage.words) for place in range(*span)}
+        places = tokenizer(passage.text, return_offsets_mapping=True, verbose=False)["offset_mapping"]
+        for token, (start, end) in enumerate(places):
+            # Some count the blank before a word to its first token.
+            word = next((word_at[place] for place in range(start, end) if place in word_at), None)
+            if word is not None:
+                sums[token, word] = 1
+        return cls(sums, (sums / sums.sum(dim=0).clamp_min(1)).T)

@@ -1,0 +1,82 @@
+"""Sums that are the same to the last bit whatever the order in which their parts are added.
+
+Floating point rounds after each addition, so that shards of a corpus which are added in another order give another last digit.
+Whole numbers do not: every number is cut to a multiple of 2^-62 once, and from there on nothing is rounded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+_BITS = 62  # of the part below 1: two of them together still fit into 64
+
+
+@dataclass(eq=False)
+class ExactSum:
+    """Sums of finite numbers, one for each place of an array: `whole` + `part` / 2^62, with 0 ≤ part < 2^62.
+
+    Up to 2^63 in size, far beyond any sum over a corpus. What is added is cut to a multiple of 2^-62, about 2e-19.
+    """
+
+    whole: NDArray[np.int64]
+    part: NDArray[np.int64]
+
+    @classmethod
+    def zeros(cls, *shape: int) -> ExactSum:
+        return cls(np.zeros(shape, np.int64), np.zeros(shape, np.int64))
+
+    def add(self, numbers: ArrayLike) -> None:
+        """Add a number to each sum; they have to be finite."""
+        numbers = np.asarray(numbers, np.float64)
+        whole = np.floor(numbers)
+        self._carry(whole.astype(np.int64), ((numbers - whole) * 2.0**_BITS).astype(np.int64))
+
+    def merge(self, other: ExactSum) -> None:
+        """Add another's sums to these."""
+        self._carry(other.whole, other.part)
+
+    def _carry(self, whole: NDArray[np.int64], part: NDArray[np.int64]) -> None:
+        self.whole += whole
+        self.part += part
+        self.whole += self.part >> _BITS
+        self.part &= (1 << _BITS) - 1
+
+    @property
+    def values(self) -> NDArray[np.float64]:
+        """The sums as floating point, rounded once."""
+        return self.whole + self.part * 2.0**-_BITS
+
+    def exact(self) -> NDArray[np.object_]:
+        """The sums as fractions, not rounded at all."""
+        return np.vectorize(_fraction, otypes=[object])(self.whole, self.part)
+
+
+def _fraction(whole: int, part: int) -> Fraction:
+    return int(whole) + Fraction(int(part), 1 << _BITS)
+
+
+def mean_and_spread(
+    count: NDArray[np.int64], total: ExactSum, squares: ExactSum
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean and standard deviation of `count` numbers from their sum and that of their squares; NaN where there are none.
+
+    The difference of two large numbers that a variance is, is taken before anything is rounded.
+    """
+
+    def mean(number: int, one: Fraction) -> float:
+        return float(one / int(number)) if number else np.nan
+
+    def spread(number: int, one: Fraction, two: Fraction) -> float:
+        if not number:
+            return np.nan
+        return float(max(two / int(number) - (one / int(number)) ** 2, Fraction(0))) ** 0.5
+
+    ones, twos = total.exact(), squares.exact()
+    return (
+        np.vectorize(mean, otypes=[np.float64])(count, ones),
+        np.vectorize(spread, otypes=[np.float64])(count, ones, twos),
+    )

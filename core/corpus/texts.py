@@ -1,0 +1,41 @@
+"""What a text of a corpus is, where it stands, and what cannot be read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a text stands. `row` counts from 1: lines of text and JSONL, records of CSV, rows of Parquet, sentences of CoNLL-U,
+    paragraphs; 0 is the file as a whole."""
+
+    file: str
+    row: int
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A word and its head in a sentence: positions of words from 0, and the name of the relation between them."""
+
+    dependent: int
+    head: int
+    name: str
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text, and of an annotated one where its words are, (start, end) in characters, and what joins them."""
+
+    place: Place
+    text: str
+    words: tuple[tuple[int, int], ...] = ()
+    relations: tuple[Relation, ...] = ()
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What could not be read or measured, and why, in words."""
+
+    place: Place
+    why: str
