@@ -8,6 +8,7 @@
     sample.parquet      a row a head and query of those drawn at random, with all metrics and all of its weights
     passages.parquet    the passages in which these stand, with their tokens
     problems.parquet    what could not be read
+    map.parquet         a row a head: where it lies on the map of all heads, its cluster, the heads like it (`profiles.HeadMap`)
 
 Every file says in its metadata, under "headlight", what was run: see `About`.
 """
@@ -109,8 +110,11 @@ def tables(tally: Tally, tokens_of: dict[int, tuple[str, ...]]) -> Iterator[tupl
 
 
 def write(table: pa.Table, system: fs.FileSystem, path: str, about: About) -> None:
-    """Heads lie together in small groups of rows, so that one of them can be read without the others."""
-    metadata = {METADATA: json.dumps(asdict(about)).encode()}
+    """Heads lie together in small groups of rows, so that one of them can be read without the others.
+
+    What the table says in its own metadata is kept.
+    """
+    metadata = {**(table.schema.metadata or {}), METADATA: json.dumps(asdict(about)).encode()}
     pq.write_table(
         table.replace_schema_metadata(metadata),
         path,
