@@ -34,6 +34,7 @@ from .tally import BINS, Tally
 
 FORMAT = 1  # raised when a file means something else than before
 METADATA = b"headlight"
+LAST = "metrics"  # is written when all others are there: a folder with it is a finished run
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,6 @@ def tables(tally: Tally, tokens_of: dict[int, tuple[str, ...]]) -> Iterator[tupl
     tokens_of  the tokens of `tally.shown_passages` as texts, by their ids
     """
     layer, head = np.array(tally.settings.heads).reshape(-1, 2).T
-    yield "metrics", _metrics(tally, layer, head)
     yield "classes", _classes(tally, layer, head)
     yield "distances", _distances(tally, layer, head)
     yield "relations", _relations(tally, layer, head)
@@ -107,6 +107,11 @@ def tables(tally: Tally, tokens_of: dict[int, tuple[str, ...]]) -> Iterator[tupl
             why=[one.why for one in tally.problems],
         ),
     )
+    yield LAST, _metrics(tally, layer, head)
+
+
+def file_of(table: str) -> str:
+    return f"{table}.parquet"
 
 
 def write(table: pa.Table, system: fs.FileSystem, path: str, about: About) -> None:

@@ -6,7 +6,7 @@ the tally of the whole to the last bit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import ceil, log, log2
@@ -43,6 +43,7 @@ class Settings:
     strongest   how many queries are kept of each head and metric of `examples_of`, those where it is largest
     sample      how many queries drawn at random are kept, of every head
     examples_of names of metrics
+    revision, shape   of the model: as in `core.models.model.Model`; (layers, heads) that it has
     """
 
     kind: Kind
@@ -51,6 +52,8 @@ class Settings:
     strongest: int = 50
     sample: int = 200
     examples_of: tuple[str, ...] = EXAMPLES_OF
+    revision: str = ""
+    shape: tuple[int, int] = (0, 0)
 
     @property
     def distances(self) -> NDArray[np.int64]:
@@ -224,10 +227,15 @@ class Tally:
         first = np.arange(part[..., 0].size).reshape(part.shape[:2])[..., None] * BINS
         np.add.at(self.histogram.reshape(-1), (first + part)[there], 1)
 
-    def fail(self, problem: Problem) -> None:
+    def fail(self, passage: Passage, why: str) -> None:
+        """Count a passage that could not be read, and list it."""
+        self.ids.add(passage.id)
+        self.note([Problem(passage.place, why)])
+
+    def note(self, problems: Sequence[Problem]) -> None:
         """Count what could not be read, and list it."""
-        self.problem_count += 1
-        self.problems = _listed([*self.problems, problem])
+        self.problem_count += len(problems)
+        self.problems = _listed([*self.problems, *problems])
 
     # --- putting together
 

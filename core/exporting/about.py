@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from importlib.metadata import version
 
 About = Mapping[str, str]
-
-PACKAGES = ("torch", "transformers", "numpy", "plotly")
-
-
-def versions() -> dict[str, str]:
-    """The versions of Headlight and of what its numbers depend on, by name."""
-    package = sys.modules[__name__.partition(".")[0]]  # whatever it is installed as
-    return {"headlight": package.__version__} | {name: version(name) for name in PACKAGES}
 
 
 def now() -> str:

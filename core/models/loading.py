@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
@@ -118,6 +118,23 @@ def load_model(
         image_settings=_image_settings(source),
         size=size,
     )
+
+
+def load_outline(name_or_path: str | os.PathLike[str]) -> Model:
+    """A model without its weights: its configuration and its tokenizer, for whoever has to know what it reads.
+
+    Its network is on torch's meta device, takes no memory and computes nothing. Raises InputError as `load_model` does.
+    """
+    source = _locate(_checked_name(name_or_path), PLACES, lambda _words, _done: None, lambda _size: None, weights=False)
+    config = _config(source)
+    _refuse_audio(source, config)
+    kind: Any = _class_for(source, config)
+    try:
+        with _BUILDING, torch.device("meta"):
+            network = kind(config)
+    except Exception as error:  # as in _network
+        _refuse(source, f"could not be built as {kind.__name__}: {_first_line(error)}", error)
+    return replace(_in_memory(network, _tokenizer(source)), name=source.name, revision=source.revision or "")
 
 
 def model_size(name_or_path: str | os.PathLike[str]) -> ModelSize:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 
 from core.capturing.edit_lines import lines_of
-from core.exporting.about import About, now, versions
+from core.exporting.about import About, now
+from core.versions import versions
 from ui import stores
 from ui.shown import Shown
+
+PACKAGES = ("torch", "transformers", "numpy", "plotly")  # on which numbers and pictures depend
 
 _UNFIT = re.compile(r"[^A-Za-z0-9.]+")
 
@@ -23,7 +26,7 @@ def about(shown: Shown) -> dict[str, str]:
         found["numbers"] = shown.head().says
     for name, other in shown.beside.items():
         found |= {f"{name}, {fact}": text for fact, text in _of_model(other).items() if found.get(fact) != text}
-    return found | {f"version of {name}": version for name, version in versions().items()} | {"date": now()}
+    return found | {f"version of {name}": version for name, version in versions(*PACKAGES).items()} | {"date": now()}
 
 
 def _of_model(of: stores.HeadRequest) -> dict[str, str]:

@@ -1,0 +1,51 @@
+"""Two small runs to look at: both models over texts that every Python brings along, its own documentation.
+
+The language reference as `pydoc` shows it and the docstrings of the standard library, under the licence of Python itself (PSF
+License 2.0, https://docs.python.org/3/license.html). Nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import sysconfig
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from ..errors import InputError
+from .running import Progress, run
+
+TOKENS = {"all-MiniLM-L6-v2": 200_000, "SmolLM2-135M-Instruct": 30_000}
+LEAST = 200  # characters of a docstring that is taken
+
+
+def example(out: str, *, on_progress: Callable[[Progress], None] = lambda _progress: None) -> None:
+    """Run both models, each into a folder of its name inside `out`; one that is finished already is left as it is."""
+    with TemporaryDirectory() as folder:
+        corpus = Path(folder, "python-documentation.jsonl")
+        with corpus.open("w", encoding="utf-8") as lines:
+            lines.writelines(json.dumps({"text": text}) + "\n" for text in documentation())
+        for model, tokens in TOKENS.items():
+            try:
+                run(model, str(corpus), str(Path(out, model)), tokens=tokens, on_progress=on_progress)
+            except InputError as error:
+                if "finished run" not in str(error):
+                    raise
+
+
+def documentation() -> Iterator[str]:
+    """Topics of the language reference, then docstrings of the standard library, in a fixed order."""
+    from pydoc_data.topics import topics
+
+    yield from (topics[name] for name in sorted(topics))
+    for file in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
+        try:
+            module = ast.parse(file.read_text("utf-8"))
+        except (SyntaxError, ValueError):
+            continue
+        for node in ast.walk(module):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                text = ast.get_docstring(node)
+                if text is not None and len(text) >= LEAST:
+                    yield text

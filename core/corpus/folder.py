@@ -1,0 +1,112 @@
+"""The folder of a run: what is being worked on, the parts that are done, and in the end the finished tables."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyarrow import fs
+
+from ..errors import InputError
+from ..models.sizes import gigabytes
+from . import parts, storing
+from .reading import open_folder
+
+PARTS, JOB = "parts", "job.json"
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """A run in progress.
+
+    address  as it was given, made absolute where it is local
+    """
+
+    address: str
+    system: fs.FileSystem
+    path: str
+
+    @classmethod
+    def of(cls, out: str) -> RunFolder:
+        """Make the folder. Raises InputError (field "out") where that is not possible, or a finished run is in it."""
+        address = out if re.match(r"\w[\w+.-]*://", out) else str(Path(out).expanduser().absolute())
+        try:
+            system, path = open_folder(address)
+            system.create_dir(f"{path}/{PARTS}", recursive=True)
+            parts.put(b"", system, f"{path}/{PARTS}/writable")
+            system.delete_file(f"{path}/{PARTS}/writable")
+        except (OSError, pa.ArrowException) as error:
+            raise InputError(f"{out!r} cannot be written to: {error}. Choose another folder.", field="out") from error
+        found = cls(address, system, path)
+        if found._has(storing.file_of(storing.LAST)):
+            raise InputError(f"There is a finished run in {out!r}. Choose another folder, or delete it.", field="out")
+        return found
+
+    @property
+    def parts(self) -> str:
+        """The folder of the parts, as a path in the file system, and as an address for other machines."""
+        return f"{self.path}/{PARTS}"
+
+    @property
+    def parts_address(self) -> str:
+        return f"{self.address}/{PARTS}"
+
+    def begin(self, job: str, bytes_needed: int) -> None:
+        """Say what is run here. Raises InputError (field "out") where another run has been begun, or there is no room."""
+        if self._has(JOB):
+            with self.system.open_input_stream(f"{self.path}/{JOB}") as stream:
+                if stream.read().decode() != job:
+                    raise InputError(
+                        f"In {self.address!r} a run with other settings, or over other texts, has been begun. Go on with "
+                        f"that one, or choose another folder.",
+                        field="out",
+                    )
+        else:
+            parts.put(job.encode(), self.system, f"{self.path}/{JOB}")
+        if isinstance(self.system, fs.LocalFileSystem):
+            free = shutil.disk_usage(self.path).free
+            if free < bytes_needed:
+                raise InputError(
+                    f"{self.address!r} needs about {gigabytes(bytes_needed)} of room, and {gigabytes(free)} are free. "
+                    f"Make room, or keep fewer examples.",
+                    field="out",
+                )
+
+    def left(self, wanted: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        """Which of the wanted passages, given as sorted ids, are in no part yet: ids, sorted.
+
+        A part that has passages in common with others was left by something that ended between two steps, and so was one that
+        cannot be read. Of the first the larger one stays; the others go.
+        """
+        done = np.empty(0, np.uint64)
+        for ids, name in sorted(self._held(), key=lambda one: (-len(one[0]), one[1])):
+            if np.isin(ids, done).any() or not np.isin(ids, wanted).all():
+                self.system.delete_file(f"{self.parts}/{name}")
+            else:
+                done = np.union1d(done, ids)
+        return np.setdiff1d(wanted, done)
+
+    def _held(self) -> Iterable[tuple[NDArray[np.uint64], str]]:
+        for name in parts.names_in(self.system, self.parts):
+            try:
+                yield parts.passages_in(self.system, self.parts, name), name
+            except (OSError, ValueError, KeyError):
+                self.system.delete_file(f"{self.parts}/{name}")
+
+    def finish(self, tables: Iterable[tuple[str, pa.Table]], about: storing.About) -> None:
+        """Write the tables, the one that says that all are there last, and delete what they were made from."""
+        for name, table in tables:
+            unfinished = f"{self.path}/{name}.unfinished"
+            storing.write(table, self.system, unfinished, about)
+            self.system.move(unfinished, f"{self.path}/{storing.file_of(name)}")
+        self.system.delete_dir(self.parts)
+        self.system.delete_file(f"{self.path}/{JOB}")
+
+    def _has(self, name: str) -> bool:
+        return self.system.get_file_info(f"{self.path}/{name}").type == fs.FileType.File

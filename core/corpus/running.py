@@ -1,0 +1,466 @@
+"""A run: a model reads a whole corpus on Ray Data, and what its heads did is kept.
+
+Ray Data hands out files, moves passages to workers that hold the model once each, starts dead workers anew and spreads over a
+cluster. What is ours is that nothing depends on how it does so: passages are told by where they stand, tallies of them add up
+to the same result in any order, and a run is over when every passage has been counted once.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import socket
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, cast
+
+import numpy as np
+import psutil
+import pyarrow as pa
+import ray
+from numpy.typing import NDArray
+from ray.data import ActorPoolStrategy, DataContext, Dataset
+from ray.exceptions import RayError
+
+from ..errors import InputError
+from ..heads.metrics import NAMES
+from ..models.devices import DTYPES
+from ..models.inputs import text_inputs
+from ..models.loading import load_outline, model_size
+from ..models.model import Model
+from ..models.sizes import free_bytes, gigabytes
+from ..models.tokens import token_texts
+from ..versions import versions
+from . import parts, storing
+from .folder import RunFolder
+from .job import Census, Job
+from .profiles import map_of
+from .reading import By, Files, Reading, find_files, open_folder
+from .tally import EXAMPLES_OF, Settings, Tally
+from .texts import Place, Problem
+from .workers import Failed, Measurer, count_passages, read_shards
+
+SHARD = 128  # passages that are measured in one go, at most: a stopped run loses no more of each worker
+AT_ONCE = 16  # parts that are put together to one
+READ_AT_ONCE = 2**20  # bytes of small files that one task reads
+ROUNDS = 5  # in which what has been lost on the way is done again
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is: what it does, tokens that are done, of how many, and seconds that are left, None where not known."""
+
+    doing: str
+    tokens: int = 0
+    of: int = 0
+    left: float | None = None
+
+
+def run(
+    model: str,
+    data: str,
+    out: str,
+    *,
+    column: str = "text",
+    by: By = "document",
+    heads: Sequence[tuple[int, int]] | None = None,
+    tokens: int | None = None,
+    passage_tokens: int = 128,
+    strongest: int = 50,
+    sample: int = 200,
+    examples_of: Sequence[str] = EXAMPLES_OF,
+    address: str | None = None,
+    workers: int | None = None,
+    cpus: float = 1,
+    gpus: float = 0,
+    dtype: str = "float32",
+    device: str = "cpu",
+    on_progress: Callable[[Progress], None] = lambda _progress: None,
+) -> storing.About:
+    """What the heads of a model do over a corpus, kept in the folder `out` (`core.corpus.opened` opens it).
+
+    model        as for `load_model`: a name or a folder, which every machine has to have
+    data         a file, a folder or a pattern; local or on object storage (`core.corpus.reading`)
+    column, by   of which column the texts of JSONL, CSV and Parquet are, and what a text is in plain text
+    heads        (layer, head) of those wanted; None: all
+    tokens       read passages drawn at random that have at most so many tokens together; None: all
+    passage_tokens  how many tokens of a text are read at once, special ones included
+    strongest, sample, examples_of   see `core.corpus.tally.Settings`
+    address      of a Ray cluster: "auto", "host:6379" from one of its machines, "ray://host:10001" from anywhere, in which case
+                 model, data and out are looked for there; None: Ray in this machine
+    workers      how many hold the model; None: as many as there are processors
+    cpus, gpus   of each worker; a part of a GPU is allowed
+    on_progress  called now and then; what it raises ends the run, which can be gone on with
+
+    A run that was stopped goes on when it is called again with the same arguments and folder. Raises InputError: field "data"
+    (nothing to read), "column", "model", "out" (not to be written, no room, another run there), "address" (no answer),
+    "heads", "examples_of", "workers" (not enough memory), "tokens".
+    """
+    if address is not None and address.startswith("ray://"):
+        given = {name: value for name, value in locals().items() if name not in ("address", "on_progress")}
+        return _run_there(address, given, on_progress)
+    began = time.monotonic()
+    files = find_files(data)
+    job = Job(
+        os.path.abspath(model) if os.path.isdir(model) else model,
+        dtype,
+        device,
+        files.folder if "://" in files.folder else os.path.abspath(files.folder),
+        Reading(column, by),
+        None if heads is None else tuple(sorted(set(heads))),
+        tokens,
+        passage_tokens,
+        strongest,
+        sample,
+        tuple(examples_of),
+    )
+    outline = _checked(job)
+    job = replace(job, passage_tokens=min(passage_tokens, outline.max_tokens or passage_tokens))
+    files = replace(files, folder=job.folder)
+    place = RunFolder.of(out)
+    bytes_kept = _bytes_kept(job, outline)
+    with _ray(address, workers, cpus) as count:
+        if address is None:
+            _require_memory(job, bytes_kept, count)
+        on_progress(Progress("Counting the passages"))
+        census, problems = _census(job, files)
+        _require_texts(census, problems)
+        wanted = census.limited(tokens)
+        place.begin(job.json(wanted.corpus), (AT_ONCE + 2 * count) * bytes_kept)
+        for _ in range(ROUNDS):
+            left = place.left(wanted.ids)
+            if not len(left):
+                break
+            _measure(_Round(job, files, wanted, left, place), Pool(count, cpus, gpus), on_progress)
+        if len(left := place.left(wanted.ids)):
+            raise InputError(f"{len(left):,} passages could not be measured: workers died on them.", field="data")
+        on_progress(Progress("Putting everything together", wanted.total, wanted.total))
+        tally = _together(place)
+    tally.note(problems)
+    layers, a_layer = tally.settings.shape
+    about = storing.About(
+        model=outline.name,
+        revision=tally.settings.revision,
+        dtype=dtype,
+        device=device,
+        captures=outline.captures,
+        kind=tally.settings.kind,
+        layers=layers,
+        heads=a_layer,
+        wanted=len(tally.settings.heads),
+        data=data,
+        column=column,
+        by=by,
+        files=len(files.names),
+        passages=len(tally.ids),
+        tokens=tally.tokens_read,
+        corpus=wanted.corpus,
+        unread=tally.problem_count,
+        limit=tokens,
+        passage_tokens=job.passage_tokens,
+        strongest=strongest,
+        sample=sample,
+        examples_of=job.examples_of,
+        versions=versions("torch", "transformers", "numpy", "ray"),
+        seconds=time.monotonic() - began,
+    )
+    place.finish(_tables(tally, outline), about)
+    return about
+
+
+def _tables(tally: Tally, model: Model) -> Iterator[tuple[str, pa.Table]]:
+    """All tables of a finished run; `storing.LAST` last."""
+    tokens_of = {
+        number: token_texts(model.tokenizer, text_inputs(model, passage.text)["input_ids"][0].tolist())
+        for number, passage in tally.shown_passages.items()
+    }
+    made: dict[str, pa.Table] = {}
+    for name, table in storing.tables(tally, tokens_of):
+        made[name] = table
+        if name == storing.LAST:
+            yield "map", map_of(*(made[name].to_pandas() for name in ("metrics", "classes", "distances"))).table()
+        yield name, table
+
+
+# --- before the work
+
+
+def _checked(job: Job) -> Model:
+    """The model without its weights. Raises InputError for what can be known to be wrong before anything runs."""
+    lowest = {"passage_tokens": 8, "strongest": 1, "sample": 1}
+    for name, least in lowest.items():
+        if getattr(job, name) < least:
+            raise InputError(f"{name} is {getattr(job, name)}; it has to be at least {least}.", field=name)
+    if job.tokens is not None and job.tokens < job.passage_tokens:
+        raise InputError(
+            f"{job.tokens} tokens are less than one passage has ({job.passage_tokens}). Ask for more.", field="tokens"
+        )
+    if unknown := [name for name in job.examples_of if name not in NAMES]:
+        raise InputError(f"There is no metric {unknown[0]!r}. There are: {', '.join(NAMES)}.", field="examples_of")
+    if job.dtype not in DTYPES:
+        raise InputError(f"{job.dtype!r} is not a dtype. Choose one of {', '.join(DTYPES)}.", field="dtype")
+    outline = load_outline(job.model)
+    if outline.reads_images:
+        raise InputError(f"{outline.name} reads images, not texts. Choose another model.", field="model")
+    if outline.tokenizer is None:
+        raise InputError(f"{outline.name} came without a tokenizer: it reads no texts.", field="model")
+    return outline
+
+
+def _require_texts(census: Census, problems: Sequence[Problem]) -> None:
+    if len(census.ids):
+        return
+    first = (
+        f" The first of {len(problems):,} problems, in {problems[0].place.file}: {problems[0].why}" if problems else ""
+    )
+    is_column = bool(problems) and all("column" in problem.why for problem in problems)
+    raise InputError(f"There is no text in it.{first}", field="column" if is_column else "data")
+
+
+def _bytes_kept(job: Job, outline: Model) -> int:
+    """About how much a tally takes, in memory and as a file."""
+    config = outline.network.config.get_text_config()
+    layers, a_layer = getattr(config, "num_hidden_layers", 12), getattr(config, "num_attention_heads", 12)
+    heads = job.heads or tuple((layer, head) for layer in range(layers) for head in range(a_layer))
+    return Settings("self", heads, job.passage_tokens, job.strongest, job.sample, job.examples_of).nbytes
+
+
+def _require_memory(job: Job, bytes_kept: int, workers: int) -> None:
+    # A worker holds what it keeps, and twice while that is put in order; Python and torch come on top.
+    needed = model_size(job.model).needed(job.dtype) + 3 * bytes_kept + 4 * 10**8
+    free = free_bytes("cpu")
+    if workers * needed > free:
+        most = int(free // needed)
+        advice = f"Take {most} of them." if most else "Keep fewer examples, or take a smaller model."
+        raise InputError(
+            f"{workers} workers need about {gigabytes(workers * needed)} of memory, and {gigabytes(free)} are free. {advice}",
+            field="workers",
+        )
+
+
+# --- Ray
+
+
+@contextmanager
+def _ray(address: str | None, workers: int | None, cpus: float) -> Iterator[int]:
+    """Ray, in this machine or the cluster at an address; gives how many workers there are to be.
+
+    Where it runs in this process already, that one is used and left running.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
+    ours = not ray.is_initialized()
+    count = workers or psutil.cpu_count(logical=False) or 1
+    quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
+    try:
+        if ours and address is None:
+            ray.init("local", num_cpus=count, include_dashboard=False, **quiet)
+        elif ours and address is not None:
+            _require_answer(address)
+            ray.init(address, **quiet)
+    except (OSError, RuntimeError, ValueError, RayError) as error:
+        reason = next(iter(str(error).splitlines()), type(error).__name__)[:300]
+        raise InputError(f"No Ray cluster answers at {address!r}: {reason}", field="address") from error
+    context, log = DataContext.get_current(), logging.getLogger("ray.data")
+    before = context.enable_progress_bars, context.target_max_block_size, log.level
+    # A row each, so that shards go to whoever is free.
+    context.enable_progress_bars, context.target_max_block_size = False, 1
+    log.setLevel(logging.ERROR)
+    try:
+        there = ray.cluster_resources().get("CPU", 1)
+        yield count if address is None or workers else max(1, int(there // max(cpus, 0.01)))
+    finally:
+        context.enable_progress_bars, context.target_max_block_size, level = before
+        log.setLevel(level)
+        if ours:
+            ray.shutdown()
+
+
+def _require_answer(address: str) -> None:
+    """Raises OSError where nobody listens at host:port: Ray itself would ask again and again for minutes."""
+    if found := re.fullmatch(r"(?:ray://)?(\[.*\]|[^:]+):(\d+)", address):
+        socket.create_connection((found[1].strip("[]"), int(found[2])), timeout=10).close()
+
+
+def _run_there(address: str, given: dict[str, Any], on_progress: Callable[[Progress], None]) -> storing.About:
+    """A run that is driven from within a cluster: Ray Data cannot be driven through Ray's client."""
+    with _ray(address, given["workers"], given["cpus"]):
+        start_board: Any = ray.remote(num_cpus=0)(_Board)
+        start_run: Any = ray.remote(num_cpus=0, max_retries=0)(_run_and_tell)
+        board = start_board.remote()
+        run_there = start_run.remote(given, board)
+        try:
+            while not ray.wait([run_there], timeout=1)[0]:
+                if (progress := cast("Progress | None", ray.get(board.last.remote()))) is not None:
+                    on_progress(progress)
+            ended = cast("storing.About | Failed", ray.get(run_there))
+        except RayError as error:
+            said = str(error).strip().splitlines()[-1][:300]
+            raise InputError(
+                f"The run on the cluster failed: {said}. Every machine there needs this program.", field="address"
+            ) from error
+        except BaseException:
+            ray.cancel(run_there)
+            raise
+    if isinstance(ended, Failed):
+        raise InputError(ended.message, field=ended.field)
+    return ended
+
+
+class _Board:
+    """Where a run within a cluster says how far it is."""
+
+    def __init__(self) -> None:
+        self._last: Progress | None = None
+
+    def say(self, progress: Progress) -> None:
+        self._last = progress
+
+    def last(self) -> Progress | None:
+        return self._last
+
+
+def _run_and_tell(given: dict[str, Any], board: Any) -> storing.About | Failed:
+    try:
+        return run(**given, on_progress=board.say.remote)
+    except InputError as error:  # which does not travel as it is
+        return Failed(str(error), error.field)
+
+
+def _dataset(items: Sequence[Any]) -> Dataset:
+    return ray.data.from_items([json.dumps(item) for item in items], override_num_blocks=len(items))
+
+
+def _groups(files: Files) -> list[list[str]]:
+    """Files that one task reads one after the other: many small ones, or a large one."""
+    groups: list[list[str]] = [[]]
+    size = 0
+    for name, count in zip(files.names, files.bytes, strict=True):
+        if groups[-1] and size + count > READ_AT_ONCE:
+            groups.append([])
+            size = 0
+        groups[-1].append(name)
+        size += count
+    return groups
+
+
+def _census(job: Job, files: Files) -> tuple[Census, list[Problem]]:
+    """All passages, and what could not be read."""
+    # Reading takes no processor of its own: while workers hold all of them, it would never begin.
+    counted = _dataset(_groups(files)).flat_map(partial(count_passages, job=job, files=files), num_cpus=0)
+    numbers, problems = [np.empty((0, 3), np.uint64)], []
+    for row in counted.iter_rows():
+        numbers.append(np.frombuffer(row["numbers"], np.uint64).reshape(-1, 3))
+        problems += [Problem(Place(**given["place"]), given["why"]) for given in json.loads(row["problems"])]
+    ids, tokens, hashes = np.concatenate(numbers).T
+    return Census.of(ids, tokens.astype(np.int64), hashes), problems
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Workers, each with so many processors and GPUs."""
+
+    size: int
+    cpus: float
+    gpus: float
+
+
+@dataclass(frozen=True, eq=False)
+class _Round:
+    """What one run of Ray Data has to do: of all `wanted` passages those that are `left`, as sorted ids."""
+
+    job: Job
+    files: Files
+    wanted: Census
+    left: NDArray[np.uint64]
+    place: RunFolder
+
+
+def _measure(task: _Round, pool: Pool, on_progress: Callable[[Progress], None]) -> None:
+    """Measure the passages that are left. Raises what a worker found to be wrong."""
+    whole = task.wanted.total
+    done = whole - int(task.wanted.tokens[np.isin(task.wanted.ids, task.left)].sum())
+    on_progress(Progress("Starting the workers", done, whole))
+    most = int(np.clip(len(task.left) // (4 * pool.size), 1, SHARD))
+    reading = partial(read_shards, job=task.job, files=task.files, wanted=task.left, most=most)
+    measured = (
+        _dataset(_groups(task.files))
+        .flat_map(reading, num_cpus=0)
+        .map_batches(
+            Measurer,
+            fn_constructor_args=(task.job, task.place.parts_address, max(1, round(pool.cpus))),
+            batch_size=1,
+            compute=ActorPoolStrategy(size=pool.size),
+            num_cpus=pool.cpus,
+            num_gpus=pool.gpus,
+        )
+    )
+    merging, clock = _Merging(task.place), _Clock(done, whole)
+    for row in measured.iter_rows():
+        if row["failed"]:
+            failed = Failed(**json.loads(row["failed"]))
+            raise InputError(failed.message, field=failed.field)
+        done += int(row["tokens"])
+        on_progress(Progress("Measuring", done, whole, clock.left(done)))
+        merging.step()
+    merging.end()
+
+
+class _Clock:
+    """Foretells when all is done, from the first result on: before it, workers have been starting."""
+
+    def __init__(self, done: int, of: int) -> None:
+        self._first, self._of = (time.monotonic(), done), of
+        self._started = False
+
+    def left(self, done: int) -> float | None:
+        now = time.monotonic()
+        if not self._started:
+            self._first, self._started = (now, done), True
+            return None
+        began, before = self._first
+        return (self._of - done) * (now - began) / (done - before) if done > before else None
+
+
+class _Merging:
+    """Puts parts together while others are being made, so that there are never many."""
+
+    def __init__(self, place: RunFolder) -> None:
+        self._place = place
+        self._merge = ray.remote(num_cpus=0)(_merge)
+        self._busy: dict[ray.ObjectRef, list[str]] = {}
+
+    def step(self) -> None:
+        ended, _ = ray.wait([*self._busy], num_returns=len(self._busy), timeout=0) if self._busy else ([], [])
+        for one in ended:
+            del self._busy[one]
+        taken = {name for names in self._busy.values() for name in names}
+        names = [name for name in parts.names_in(self._place.system, self._place.parts) if name not in taken]
+        for start in range(0, len(names) - AT_ONCE + 1, AT_ONCE):
+            chosen = names[start : start + AT_ONCE]
+            self._busy[self._merge.remote(self._place.parts_address, chosen)] = chosen
+
+    def end(self) -> None:
+        """Wait for what has been begun."""
+        ray.wait([*self._busy], num_returns=len(self._busy)) if self._busy else None
+
+
+def _merge(address: str, names: Sequence[str]) -> None:
+    parts.merged(*open_folder(address), names)
+
+
+def _together(place: RunFolder) -> Tally:
+    """All parts as one: on the workers of the cluster, as long as there are many."""
+    merge = ray.remote(num_cpus=0)(_merge)
+    while len(names := parts.names_in(place.system, place.parts)) > AT_ONCE:
+        chosen = [names[start : start + AT_ONCE] for start in range(0, len(names), AT_ONCE)]
+        ray.get([merge.remote(place.parts_address, group) for group in chosen if len(group) > 1])
+    tally = parts.load(place.system, place.parts, names[0])
+    for name in names[1:]:
+        tally.merge(parts.load(place.system, place.parts, name))
+    return tally

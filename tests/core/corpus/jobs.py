@@ -1,0 +1,22 @@
+"""A job to test with."""
+
+from core.corpus.job import Job
+from core.corpus.reading import Reading
+from core.corpus.tally import EXAMPLES_OF
+
+
+def job_of(model: str, folder: str = ".", **changes) -> Job:
+    settings = {
+        "model": model,
+        "dtype": "float32",
+        "device": "cpu",
+        "folder": folder,
+        "reading": Reading(),
+        "heads": None,
+        "tokens": None,
+        "passage_tokens": 128,
+        "strongest": 50,
+        "sample": 200,
+        "examples_of": EXAMPLES_OF,
+    }
+    return Job(**settings | changes)
