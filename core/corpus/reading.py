@@ -126,7 +126,8 @@ def read_texts(files: Files, name: str, reading: Reading) -> Iterator[Text | Pro
                 if found.strip():
                     yield _checked(place, found)
             elif isinstance(found, _Sentence):
-                yield Text(place, found.text, found.words, found.relations)
+                if found.words:  # and not remarks alone
+                    yield Text(place, found.text, found.words, found.relations)
             else:
                 yield Problem(place, found.why)
     except (OSError, ValueError, EOFError, pa.ArrowException, csv.Error) as error:

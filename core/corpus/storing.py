@@ -102,9 +102,9 @@ def tables(tally: Tally, tokens_of: dict[int, tuple[str, ...]]) -> Iterator[tupl
     yield (
         "problems",
         _table(
-            file=[one.place.file for one in tally.problems],
+            file=pa.array([one.place.file for one in tally.problems], pa.string()),
             row=pa.array([one.place.row for one in tally.problems], pa.int64()),
-            why=[one.why for one in tally.problems],
+            why=pa.array([one.why for one in tally.problems], pa.string()),
         ),
     )
     yield LAST, _metrics(tally, layer, head)
@@ -159,7 +159,7 @@ def _classes(tally: Tally, layer: NDArray, head: NDArray) -> pa.Table:
     heads, count = len(layer), len(CLASSES)
     queries = tally.queries[:, :, None]
     with np.errstate(invalid="ignore"):
-        attention, chance = (one.values / queries for one in (tally.attention, tally.chance))
+        attention, chance = tally.attention.values / queries, _known(tally.chance.values) / queries
     return _table(
         layer=np.repeat(layer, count**2),
         head=np.repeat(head, count**2),
@@ -171,11 +171,16 @@ def _classes(tally: Tally, layer: NDArray, head: NDArray) -> pa.Table:
     )
 
 
+def _known(chance: NDArray[np.float64]) -> NDArray[np.float64]:
+    """NaN where a model says nothing of its mask: what even attention would give sums to as many as there are queries."""
+    return chance if chance.any() else np.full_like(chance, np.nan)
+
+
 def _distances(tally: Tally, layer: NDArray, head: NDArray) -> pa.Table:
     ranges = tally.settings.distances
     queries = tally.queries.sum(axis=1)[:, None]
     with np.errstate(invalid="ignore"):
-        attention, chance = (one.values / queries for one in (tally.by_distance, tally.distance_chance))
+        attention, chance = tally.by_distance.values / queries, _known(tally.distance_chance.values) / queries
     return _table(
         layer=np.repeat(layer, len(ranges)),
         head=np.repeat(head, len(ranges)),
@@ -201,7 +206,7 @@ def _strongest(tally: Tally, layer: NDArray, head: NDArray) -> pa.Table:
     return _table(
         layer=layer[rows.head],
         head=head[rows.head],
-        metric=np.array(tally.settings.examples_of)[rows.metric] if len(rows) else np.empty(0, str),
+        metric=pa.array([tally.settings.examples_of[number] for number in rows.metric], pa.string()),
         score=rows.score,
         passage=rows.passage,
         query=rows.query,
@@ -219,7 +224,7 @@ def _sample(tally: Tally, layer: NDArray, head: NDArray) -> pa.Table:
         passage=np.tile(rows.passage, heads),
         query=np.tile(rows.query, heads),
         **{name: by_head[:, place] for place, name in enumerate(NAMES)},
-        weights=_weights(np.moveaxis(rows.weights, 1, 0).reshape(heads * queries, -1)),
+        weights=_weights(np.moveaxis(rows.weights, 1, 0).reshape(heads * queries, rows.weights.shape[-1])),
     )
 
 
@@ -233,9 +238,9 @@ def _weights(rows: NDArray[np.float32]) -> pa.Array:
 def _passages(passages: dict[int, Passage], tokens_of: dict[int, tuple[str, ...]]) -> pa.Table:
     return _table(
         passage=np.array([*passages], np.uint64),
-        file=[one.place.file for one in passages.values()],
+        file=pa.array([one.place.file for one in passages.values()], pa.string()),
         row=pa.array([one.place.row for one in passages.values()], pa.int64()),
         start=pa.array([one.start for one in passages.values()], pa.int64()),
-        text=[one.text for one in passages.values()],
+        text=pa.array([one.text for one in passages.values()], pa.string()),
         tokens=pa.array([list(tokens_of[number]) for number in passages], pa.list_(pa.string())),
     )

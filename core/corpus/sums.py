@@ -32,7 +32,7 @@ class ExactSum:
     def add(self, numbers: ArrayLike) -> None:
         """Add a number to each sum; they have to be finite."""
         numbers = np.asarray(numbers, np.float64)
-        whole = np.floor(numbers)
+        whole = np.trunc(numbers)  # and not the floor: 1 less something tiny would be rounded
         self._carry(whole.astype(np.int64), ((numbers - whole) * 2.0**_BITS).astype(np.int64))
 
     def merge(self, other: ExactSum) -> None:

@@ -324,8 +324,9 @@ class _Seen:
         tokenizer = taken.model.tokenizer
         heads, count, ranges = len(settings.heads), len(CLASSES), len(settings.distances)
         draw = draws(passage.id, queries)
-        is_full = len(tally.sample) == settings.sample
-        sampled = np.flatnonzero(draw < tally.sample.draw[-1]) if is_full else np.argsort(draw)[: settings.sample]
+        drawn = tally.sample.draw
+        is_full = 0 < len(drawn) == settings.sample
+        sampled = np.flatnonzero(draw < drawn[-1]) if is_full else np.argsort(draw)[: settings.sample]
         words = WordTokens.of(tokenizer, passage, keys) if passage.relations else None
         return cls(
             passage.id,

@@ -155,6 +155,32 @@ def test_two_texts_have_no_neighbours():
     np.testing.assert_allclose(found["entropy"], np.log(5))
 
 
+def test_the_largest_weight_elsewhere():
+    """By its definition, on random rows in which some keys are masked."""
+    chance = np.random.default_rng(3)
+    allowed = np.tril(np.ones((N, N), bool)) & (chance.random((N, N)) < 0.7)
+    np.fill_diagonal(allowed, True)
+    weights = np.where(allowed, chance.random((N, N)) ** 3, 0)
+    weights /= weights.sum(axis=1, keepdims=True)
+    special = [0, 4, 9, 10]
+    found = synthetic(weights, special=special)["elsewhere"]
+    for query in range(N):
+        others = [key for key in range(1, N) if allowed[query, key] and key != query and key not in special]
+        if others:
+            assert found[query] == pytest.approx(weights[query, others].max(), abs=1e-12), query
+        else:
+            assert np.isnan(found[query]), query
+    assert np.isnan(found[:2]).all()
+    assert np.isfinite(found).sum() > N - 6
+    # Where attention rests, however much it is, does not count.
+    resting = np.zeros((N, N))
+    resting[:, 0] = resting[np.arange(N), np.arange(N)] = 0.5
+    resting[0, 0] = 1
+    np.testing.assert_array_equal(synthetic(resting, allowed=np.ones((N, N), bool))["elsewhere"], 0)
+    between = synthetic(weights, special=special, same=False)["elsewhere"]
+    assert np.isnan(between).all()
+
+
 ALL = {"ids": [4, 5, 6, 4, 5, 6], "special": [0], "punctuation": [2], "same": True}
 
 

@@ -1,0 +1,165 @@
+"""A small corpus, a tokenizer that makes tokens of all classes of it, and what heads do in it by a plain loop.
+
+The loop knows nothing of the tally: weights are those of transformers' own eager code, the rest is NumPy by the definitions.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import transformers as t
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
+from tokenizers.pre_tokenizers import BertPreTokenizer
+from tokenizers.processors import TemplateProcessing
+
+from core import capture
+from core.capturing.weights_only import attention_weights
+from core.corpus.passages import Passage
+from core.corpus.tally import Settings, Tally
+from core.corpus.texts import Place
+from tests.core.tiny_models import eager
+
+WORDS = ["the", "cat", "saw", "dog", "barks", "and", "old", "tree", "house", "river", "moon", "walk"]
+PARTS = ["##s", "##ed", "##ing", "##er"]
+MARKS, NUMBERS = [".", ",", "?"], ["7", "42", "1999"]
+VOCABULARY = ["[UNK]", "[CLS]", "[SEP]", *WORDS, *PARTS, *MARKS, *NUMBERS]
+
+
+def reader() -> t.PreTrainedTokenizerFast:
+    """WordPiece over VOCABULARY, with [CLS] and [SEP] around a text."""
+    pieces = Tokenizer(WordPiece({piece: number for number, piece in enumerate(VOCABULARY)}, unk_token="[UNK]"))
+    pieces.pre_tokenizer = BertPreTokenizer()
+    pieces.post_processor = TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)])
+    return t.PreTrainedTokenizerFast(
+        tokenizer_object=pieces, unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]", pad_token="[UNK]"
+    )
+
+
+def passages(count: int, longest: int = 24) -> list[Passage]:
+    """The same ones every time, of 1 to `longest` words, numbers and marks."""
+    chance = random.Random(count)
+    found = []
+    for row in range(1, count + 1):
+        units = [
+            chance.choice(WORDS) + chance.choice(["", "", "s", "ed"])
+            if chance.random() < 0.75
+            else chance.choice(MARKS + NUMBERS)
+            for _ in range(chance.randint(1, longest))
+        ]
+        found.append(Passage(Place(f"{row % 3}.txt", row), 7 * row, " ".join(units)))
+    return found
+
+
+def settings_of(model, **others) -> Settings:
+    config = model.network.config
+    heads = [(layer, head) for layer in range(config.num_hidden_layers) for head in range(config.num_attention_heads)]
+    return Settings(kind="self", **{"heads": tuple(heads), "tokens": 64, "strongest": 5, "sample": 20, **others})
+
+
+def take(model, passage):
+    """Read a passage as a run does."""
+    return (capture if model.captures else attention_weights)(model, passage.text)
+
+
+def tallied(model, texts, settings) -> Tally:
+    tally = Tally.empty(settings)
+    for passage in texts:
+        tally.add(passage, take(model, passage))
+    return tally
+
+
+@dataclass
+class Query:
+    """What all heads do at one query of a passage: weights [heads, keys], numbers by metric [heads]."""
+
+    passage: Passage
+    place: int
+    draw: int
+    of: str  # its class
+    keys: list[str]  # their classes
+    weights: np.ndarray
+    even: np.ndarray  # [keys] what even attention would give
+    numbers: dict[str, np.ndarray]
+
+
+def queries_of(model, texts, *, causal: bool) -> list[Query]:
+    """Every query of some passages."""
+    tokenizer, found = model.tokenizer, []
+    for passage in texts:
+        ids = tokenizer(passage.text)["input_ids"]
+        with torch.inference_mode():
+            layers = eager(model.network, input_ids=torch.tensor([ids])).attentions
+        weights = torch.cat(layers, dim=1)[0].numpy().astype(np.float64)  # [heads, queries, keys]
+        tokens = tokenizer.convert_ids_to_tokens(ids)
+        classes = [class_of(token) for token in tokens]
+        for query in range(len(ids)):
+            allowed = np.arange(len(ids)) <= (query if causal else len(ids))
+            rows = weights[:, query]
+            found.append(
+                Query(
+                    passage,
+                    query,
+                    splitmix(passage.id, query),
+                    classes[query],
+                    classes,
+                    rows,
+                    allowed / allowed.sum(),
+                    numbers(rows, query, ids, classes, allowed),
+                )
+            )
+    return found
+
+
+def class_of(token: str) -> str:
+    if token.startswith("["):
+        return "special"
+    if token.startswith("##"):
+        return "word part"
+    return "punctuation" if token in MARKS else "number" if token in NUMBERS else "word"
+
+
+def splitmix(seed: int, place: int) -> int:
+    """The number after `place` others of the generator splitmix64, as its authors wrote it down."""
+    whole = (1 << 64) - 1
+    z = (seed + (place + 1) * 0x9E3779B97F4A7C15) & whole
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & whole
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & whole
+    return z ^ (z >> 31)
+
+
+def numbers(rows, query, ids, classes, allowed) -> dict[str, np.ndarray]:
+    """Every metric of a query by its definition: name -> [heads], NaN where there is nothing to measure."""
+    nothing = np.full(len(rows), np.nan)
+    place = np.arange(len(ids))
+    special, marks = (np.array([one == name for one in classes]) for name in ("special", "punctuation"))
+
+    def at(key):
+        return rows[:, key] if 0 <= key < len(ids) else nothing
+
+    def on(keys):
+        return rows[:, keys].sum(axis=1) if len(keys) else nothing
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        entropy = np.where(rows > 0, -rows * np.log(rows), 0).sum(axis=1)
+    earlier = [key for key in range(query) if ids[key] == ids[query]]
+    others = allowed & (place > 0) & (place != query) & ~special
+    return {
+        "entropy": entropy,
+        "entropy_share": entropy / np.log(allowed.sum()) if allowed.sum() > 1 else nothing,
+        "sink": rows[:, 0],
+        "self": rows[:, query],
+        "previous": at(query - 1),
+        "next": at(query + 1),
+        "special": rows[:, special].sum(axis=1),
+        "punctuation": on(np.flatnonzero(marks)),
+        "duplicate": on(earlier),
+        "induction": on([key + 1 for key in earlier if key + 1 < query]),
+        "distance": rows @ np.abs(place - query) / rows.sum(axis=1),
+        "largest": rows.max(axis=1),
+        "elsewhere": rows[:, others].max(axis=1) if others.any() else nothing,
+        "locality": rows[:, np.abs(place - query) <= 5].sum(axis=1),
+    }

@@ -1,0 +1,133 @@
+"""Which single queries are kept: what sorting all of them gives, ties by their draw, in whatever order they come."""
+
+import random
+
+import numpy as np
+import pytest
+
+from core.corpus.kept import Sample, Strongest, StrongestSoFar, draws
+from tests.core.corpus.plain import splitmix
+
+HEADS, METRICS, MOST, TOKENS = 3, 2, 4, 5
+
+
+def test_draws_are_those_of_splitmix64():
+    for seed in (0, 1, 2**63 + 12345, 2**64 - 1):
+        assert draws(seed, 50).tolist() == [splitmix(seed, place) for place in range(50)]
+    # The first numbers that the generator gives for the seed 1234567, as they are published for checking.
+    assert draws(1234567, 3).tolist() == [6457827717110365317, 3203168211198807973, 9817491932198370423]
+
+
+def test_draws_are_even_and_follow_from_the_place_alone():
+    drawn = np.concatenate([draws(seed, 200) for seed in range(500)])
+    assert len(np.unique(drawn)) == len(drawn)
+    share = np.histogram(drawn.astype(np.float64), bins=10, range=(0, 2.0**64))[0] / len(drawn)
+    np.testing.assert_allclose(share, 0.1, atol=0.005)
+    assert draws(7, 9).tolist() == draws(7, 200)[:9].tolist()
+
+
+def found_in(passage, scores):
+    """The candidates of one passage: scores [metrics, heads, queries]."""
+    return passage, np.asarray(scores, np.float32)
+
+
+def collected(given, most=MOST):
+    """As a tally does it: each passage is asked for candidates, and these are added."""
+    kept = StrongestSoFar(HEADS, METRICS, most, TOKENS)
+    heads = np.arange(HEADS)
+    for passage, scores in given:
+        draw = draws(passage, scores.shape[2])
+        metric, head, query = kept.candidates(heads, scores, draw)
+        kept.add(
+            Strongest(
+                heads[head].astype(np.int32),
+                metric.astype(np.int16),
+                scores[metric, head, query],
+                draw[query],
+                np.full(len(query), passage, np.uint64),
+                query.astype(np.int32),
+                np.full((len(query), TOKENS), passage, np.float32),
+            )
+        )
+    return kept
+
+
+def sorted_out(given, most=MOST):
+    """The same by sorting everything."""
+    found = []
+    for head in range(HEADS):
+        for metric in range(METRICS):
+            every = [
+                (-float(scores[metric, head, query]), splitmix(passage, query), passage, query)
+                for passage, scores in given
+                for query in range(scores.shape[2])
+                if scores[metric, head, query] > 0
+            ]
+            found += [(head, metric, -score, *rest) for score, *rest in sorted(every)[:most]]
+    return found
+
+
+def as_tuples(rows):
+    columns = (rows.head, rows.metric, rows.score, rows.draw, rows.passage, rows.query)
+    return [*zip(*(column.tolist() for column in columns), strict=True)]
+
+
+@pytest.mark.parametrize("levels", [2, 3, 1000])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_strongest_whatever_the_order(levels, seed):
+    """With few different scores nearly all are ties."""
+    chance = np.random.default_rng([levels, seed])
+    given = []
+    for passage in range(30):
+        scores = chance.integers(0, levels + 1, (METRICS, HEADS, chance.integers(1, 12))) / levels
+        scores[chance.random(scores.shape) < 0.2] = np.nan
+        given.append(found_in(passage, scores))
+    expected = sorted_out(given)
+    for order in range(3):
+        random.Random(order).shuffle(given)
+        rows = collected(given).rows
+        assert as_tuples(rows) == expected
+        np.testing.assert_array_equal(rows.weights[:, 0], rows.passage)
+        kept = collected(given[:9])
+        kept.add(collected(given[9:]).rows)
+        assert as_tuples(kept.rows) == expected
+
+
+def test_what_is_not_above_zero_is_never_kept():
+    given = [found_in(1, np.zeros((METRICS, HEADS, 6))), found_in(2, np.full((METRICS, HEADS, 6), np.nan))]
+    assert len(collected(given).rows) == 0
+
+
+def test_fewer_than_wanted_are_all_kept():
+    given = [found_in(9, np.full((METRICS, HEADS, 2), 0.5))]
+    assert as_tuples(collected(given).rows) == sorted_out(given)
+    assert len(collected(given).rows) == 2 * METRICS * HEADS
+
+
+def test_memory_is_bounded():
+    kept = StrongestSoFar(HEADS, METRICS, MOST, TOKENS)
+    for passage in range(200):
+        rows = collected([found_in(passage, np.full((METRICS, HEADS, 5), passage + 1.0))]).rows
+        kept.add(rows)
+        assert sum(map(len, kept._held)) <= 1.25 * HEADS * METRICS * MOST + len(rows)
+
+
+def test_a_sample_keeps_the_smallest_draws():
+    chance = np.random.default_rng(0)
+    draw = chance.integers(0, 2**63, 40).astype(np.uint64)
+    number = np.arange(40)
+    whole = Sample(
+        draw,
+        number.astype(np.uint64),
+        number.astype(np.int32),
+        np.broadcast_to(number[:, None, None], (40, METRICS, HEADS)).astype(np.float32),
+        np.broadcast_to(number[:, None, None], (40, HEADS, TOKENS)).astype(np.float32),
+    )
+    expected = np.argsort(draw)[:7]
+    for seed in range(3):
+        order = np.random.default_rng(seed).permutation(40)
+        parts = [whole.take(order[start::3]).first(7) for start in range(3)]
+        found = Sample.joined(parts).first(7)
+        for column in (found.passage, found.query, found.values[:, 1, 2], found.weights[:, 1, 3]):
+            assert column.tolist() == expected.tolist()
+    assert len(Sample.joined([Sample.empty(METRICS, HEADS, TOKENS), whole]).first(50)) == 40

@@ -1,0 +1,129 @@
+"""Passages: nothing of a text is lost, none is too long, each can be read again alone."""
+
+import random
+
+import numpy as np
+import pytest
+
+from core import load_model
+from core.corpus.passages import CLASSES, Passage, classes_of, counter, cut
+from core.corpus.texts import Place, Problem, Text
+from tests.core.corpus.plain import reader
+from tests.core.tiny_models import tiny
+
+PLACE = Place("a.txt", 3)
+
+
+def pieces(text, most, count):
+    return [*cut(Text(PLACE, text), count, most)]
+
+
+def check(text, found, most, count):
+    """They are parts of the text, in its order and without a gap, none too long, none that could have taken a word more."""
+    at = 0
+    for passage in found:
+        assert isinstance(passage, Passage)
+        assert text[passage.start : passage.start + len(passage.text)] == passage.text
+        assert not text[at : passage.start].strip()
+        assert passage.text == passage.text.strip()
+        assert 0 < count(passage.text) <= most
+        at = passage.start + len(passage.text)
+        if (rest := text[at:].split()) and text[at].isspace():
+            end = text.index(rest[0], at) + len(rest[0])
+            assert count(text[passage.start : end]) > most
+    assert not text[at:].strip()
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("most", [3, 5, 16, 64])
+def test_nothing_is_lost(seed, most):
+    chance = random.Random(seed)
+    words = [
+        chance.choice(["the", "cat", "cats", "tree.", "7", "moon,old", "walks"]) for _ in range(chance.randint(1, 150))
+    ]
+    text = chance.choice(["", "\n ", "\t"]) + "".join(
+        word + chance.choice([" ", "\n\n", "  ", "\u00a0"]) for word in words
+    )
+    count = counter(load_model(tiny("BERT"), tokenizer=reader())) if most > 5 else (lambda piece: len(piece.split()))
+    check(text, pieces(text, most, count), most, count)
+
+
+def test_a_real_tokenizer(minilm, smollm):
+    text = "Unbelievable! The 東京 café costs €5 😀.\n\ndef f(n):\n    return n\n" * 20
+    for model in (minilm, smollm):
+        found = pieces(text, 40, counter(model))
+        check(text, found, 40, counter(model))
+        assert 5 < len(found) < 40
+        # Each is full but the last: no more than a word's tokens are missing.
+        assert all(counter(model)(passage.text) > 25 for passage in found[:-1])
+
+
+def test_a_word_that_is_too_long_is_cut_within():
+    found = pieces("ab " + "x" * 25 + " cd", 10, len)
+    assert [(passage.start, passage.text) for passage in found] == [
+        (0, "ab"),
+        (3, "x" * 10),
+        (13, "x" * 10),
+        (23, "x" * 5 + " cd"),
+    ]
+
+
+def test_where_not_one_character_fits_the_rest_is_told():
+    found = pieces("ab 東 cd", 3, lambda text: len(text.encode()) if "東" not in text else 9)
+    assert found[0] == Passage(PLACE, 0, "ab")
+    assert found[1] == Problem(PLACE, "Not one character at 3 fits into 3 tokens.")
+    assert len(found) == 2
+
+
+def test_of_blanks_alone_there_is_nothing():
+    assert pieces(" \n\t ", 5, len) == pieces("", 5, len) == []
+
+
+def test_a_sentence_with_words_stays_whole():
+    text = Text(PLACE, "the cat", ((0, 3), (4, 7)))
+    assert [*cut(text, len, 7)] == [Passage(PLACE, 0, "the cat", text.words)]
+    (problem,) = cut(text, len, 6)
+    assert problem == Problem(PLACE, "The sentence has 7 tokens; at most 6 are read.")
+
+
+def test_an_id_follows_from_the_place_alone():
+    """Known ones: a run that goes on has to find what an earlier one has written."""
+    assert Passage(Place("a.txt", 1), 0, "x").id == Passage(Place("a.txt", 1), 0, "y").id == 10460467806572053165
+    places = {(name, row, start) for name in ("a", "a1", "b") for row in range(30) for start in range(30)}
+    assert len({Passage(Place(name, row), start, "").id for name, row, start in places}) == len(places)
+    assert Passage(Place("a1", 1), 1, "").id != Passage(Place("a", 11), 1, "").id
+
+
+def test_classes_of_tokens(minilm, smollm):
+    def named(model, text):
+        ids = tuple(model.tokenizer(text)["input_ids"])
+        tokens = model.tokenizer.convert_ids_to_tokens(ids)
+        return [
+            (token, CLASSES[number]) for token, number in zip(tokens, classes_of(model.tokenizer, ids), strict=True)
+        ]
+
+    assert named(minilm, "Fibonacci, 3 cats.") == [
+        ("[CLS]", "special"),
+        ("fi", "word"),
+        ("##bon", "word part"),
+        ("##ac", "word part"),
+        ("##ci", "word part"),
+        (",", "punctuation"),
+        ("3", "number"),
+        ("cats", "word"),
+        (".", "punctuation"),
+        ("[SEP]", "special"),
+    ]
+    found = dict(named(smollm, "The cat\n\n    42, tokenisation"))
+    blanks = [token for token in found if not token.strip("ĠĊ")]
+    assert len(blanks) > 1
+    assert {found[token] for token in blanks} == {"blank"}
+    assert found[","] == "punctuation"
+    assert {found[digit] for digit in "42"} == {"number"}
+    assert list(found.values())[-1] == "word part"
+    np.testing.assert_array_equal(classes_of(None, (1, 2)), [CLASSES.index("number")] * 2)
+
+
+def test_without_a_tokenizer_nothing_is_read():
+    with pytest.raises(ValueError, match="tokenizer"):
+        counter(load_model(tiny("BERT")))

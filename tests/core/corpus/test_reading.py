@@ -1,0 +1,343 @@
+"""Texts out of files of every format, and what is said of those that cannot be read. Places are those of the files."""
+
+import bz2
+import gzip
+import json
+from itertools import product
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from core import InputError
+from core.corpus import reading as reading_module
+from core.corpus.reading import READERS, Files, Reading, find_files, read_texts
+from core.corpus.texts import Place, Problem, Relation, Text
+
+TEXTS = ["The cat saw.", "Ein Café in 東京 😀", 'two\nlines, "quoted"', "last"]
+
+
+def read(folder, name, column="text", by="document"):
+    return [*read_texts(Files(str(folder), (name,), (0,)), name, Reading(column, by))]
+
+
+def texts_of(found):
+    assert all(isinstance(one, Text) for one in found), found
+    return [(one.place.row, one.text) for one in found]
+
+
+def put(folder, name, content):
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def json_lines(texts, column="text"):
+    return "".join(json.dumps({"id": 1, column: text}, ensure_ascii=False) + "\n" for text in texts)
+
+
+PACKERS = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".zst": lambda data: packed(data, "zstd")}
+
+
+def packed(data, codec):
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, codec) as stream:
+        stream.write(data)
+    return sink.getvalue().to_pybytes()
+
+
+# --- every format
+
+
+@pytest.mark.parametrize(("ending", "packing"), [*product([".jsonl", ".ndjson", ".json", ".txt", ".csv"], PACKERS)])
+def test_packed_or_not(tmp_path, ending, packing):
+    if ending == ".txt":
+        content, expected = TEXTS[2], [(1, TEXTS[2])]
+    elif ending == ".csv":
+        content, expected = (
+            'id,text\n1,one\n2,"two\nlines, ""quoted"""\n3,\n4,東\n',
+            [(1, "one"), (2, TEXTS[2]), (4, "東")],
+        )
+    else:
+        content, expected = json_lines(TEXTS), [*enumerate(TEXTS, start=1)]
+    name = f"a{ending}{packing}"
+    put(tmp_path, name, PACKERS[packing](content.encode()))
+    found = read(tmp_path, name)
+    assert texts_of(found) == expected
+    assert {one.place.file for one in found} == {name}
+
+
+def test_plain_text_by_document_paragraph_and_line(tmp_path):
+    put(tmp_path, "a.md", "\ufeffone\ntwo\r\n\r\n \n\nthree\n")
+    assert texts_of(read(tmp_path, "a.md")) == [(1, "one\ntwo\n\n \n\nthree\n")]
+    assert texts_of(read(tmp_path, "a.md", by="paragraph")) == [(1, "one\ntwo\n"), (2, "three\n")]
+    assert texts_of(read(tmp_path, "a.md", by="line")) == [(1, "one\n"), (2, "two\n"), (6, "three\n")]
+
+
+def test_tabs_part_columns_of_tsv(tmp_path):
+    put(tmp_path, "a.tsv", "body\tid\nthe, cat\t1\n")
+    assert texts_of(read(tmp_path, "a.tsv", "body")) == [(1, "the, cat")]
+
+
+@pytest.mark.parametrize("compression", ["none", "zstd", "snappy"])
+def test_parquet(tmp_path, compression):
+    rows = [f"text {number}" for number in range(600)]
+    rows[5] = None
+    pq.write_table(pa.table({"id": range(600), "text": rows}), tmp_path / "a.parquet", compression=compression)
+    found = read(tmp_path, "a.parquet")
+    assert found[5] == Problem(Place("a.parquet", 6), "'text' holds no text.")
+    assert texts_of(found[:5] + found[6:]) == [
+        (row, text) for row, text in enumerate(rows, start=1) if text is not None
+    ]
+
+
+# --- CoNLL-U
+
+SENTENCES = """\
+# sent_id = 1
+# text = Don't sleep, cats.
+1-2\tDon't\t_\t_\t_\t_\t_\t_\t_\t_
+1\tDo\tdo\tAUX\t_\t_\t3\taux\t_\tSpaceAfter=No
+2\tn't\tnot\tPART\t_\t_\t3\tadvmod\t_\t_
+3\tsleep\tsleep\tVERB\t_\t_\t0\troot\t_\tSpaceAfter=No
+4\t,\t,\tPUNCT\t_\t_\t5\tpunct\t_\t_
+5\tcats\tcat\tNOUN\t_\t_\t3\tvocative:x\t_\tSpaceAfter=No
+6\t.\t.\tPUNCT\t_\t_\t3\tpunct\t_\t_
+
+# no word of it is left
+1\tbroken
+
+1\tKim\tKim\tPROPN\t_\t_\t2\tnsubj:pass\t_\t_
+2\tseen\tsee\tVERB\t_\t_\t0\troot\t_\t_
+2.1\tseen\tsee\tVERB\t_\t_\t_\t_\t2:conj\t_
+3\t東京\t東京\tPROPN\t_\t_\t2\tobj\t_\t_
+"""
+
+
+@pytest.mark.parametrize("packing", PACKERS)
+def test_annotated_sentences(tmp_path, packing):
+    """Words of a multi-word token one by one, empty nodes left out, subtypes as what they are subtypes of."""
+    name = f"a.conllu{packing}"
+    put(tmp_path, name, PACKERS[packing](SENTENCES.encode()))
+    one, broken, other = read(tmp_path, name)
+    assert one.text == "Don't sleep, cats."
+    assert [one.text[start:end] for start, end in one.words] == ["Do", "n't", "sleep", ",", "cats", "."]
+    assert one.relations == (
+        Relation(0, 2, "aux"),
+        Relation(1, 2, "advmod"),
+        Relation(3, 4, "punct"),
+        Relation(4, 2, "vocative"),
+        Relation(5, 2, "punct"),
+    )
+    assert isinstance(broken, Problem)
+    assert broken.place == Place(name, 2)
+    assert other.place == Place(name, 3)
+    assert other.text == "Kim seen 東京"
+    assert [other.text[start:end] for start, end in other.words] == ["Kim", "seen", "東京"]
+    assert other.relations == (Relation(0, 1, "nsubj"), Relation(2, 1, "obj"))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "1\tcat\t_\t_\t_\t_\t9\tnsubj\t_\t_",  # a head that is not there
+        "1\tcat\t_\t_\t_\t_\tx\tnsubj\t_\t_",
+        "1\tcat",
+        "cat",
+        "# a remark alone",
+        "1-2\tcats\t_\t_\t_\t_\t_\t_\t_\t_",
+        "1\tcat\t_\t_\t_\t_\t0\t_\t_\t_",
+        "1\tcat\t_\t_\t_\t_\t_\t_\t_\t_",
+    ],
+)
+def test_a_sentence_that_is_none_does_not_hide_the_next(tmp_path, line):
+    put(tmp_path, "a.conllu", f"{line}\n\n1\tdog\t_\t_\t_\t_\t0\troot\t_\t_\n")
+    *before, last = read(tmp_path, "a.conllu")
+    assert last == Text(Place("a.conllu", 2), "dog", ((0, 3),))
+    assert all(isinstance(one, Problem) or one.text == "cat" for one in before)
+    assert len(before) == ("cat\t" in line or ("#" not in line and "-" not in line))
+
+
+# --- what cannot be read
+
+
+def test_a_broken_line_in_the_middle(tmp_path):
+    good = json_lines(["one"])
+    put(
+        tmp_path, "a.jsonl", good + '{"text": "tw\n' + '["text"]\n' + '{"text": 3}\n' + "\n" + "[" * 99999 + "\n" + good
+    )
+    found = read(tmp_path, "a.jsonl")
+    assert [one.place.row for one in found] == [1, 2, 3, 4, 6, 7]
+    assert texts_of([found[0], found[-1]]) == [(1, "one"), (7, "one")]
+    assert [one.why.split(":")[0] for one in found[1:-1]] == [
+        "The line is no JSON",
+        "The line is no JSON object but list.",
+        "'text' holds no text.",
+        "The line is no JSON",
+    ]
+
+
+def test_a_wrong_column(tmp_path):
+    put(tmp_path, "a.jsonl", json_lines(TEXTS[:2]))
+    put(tmp_path, "a.csv", "id,body\n1,one\n")
+    pq.write_table(pa.table({"body": ["one"]}), tmp_path / "a.parquet")
+    assert [one.why for one in read(tmp_path, "a.jsonl", "words")] == [
+        "There is no column 'words', only 'id', 'text'."
+    ] * 2
+    assert [one.why for one in read(tmp_path, "a.csv")] == ["There is no column 'text', only 'id', 'body'."]
+    (problem,) = read(tmp_path, "a.parquet")
+    assert problem == Problem(Place("a.parquet", 0), "The file cannot be read: There is no column 'text', only 'body'.")
+
+
+def test_what_stands_before_the_end_of_a_file_that_was_cut_off_is_read(tmp_path):
+    packed_up = gzip.compress(json_lines([f"text {number * 7919 % 1000}" for number in range(20_000)]).encode())
+    put(tmp_path, "a.jsonl.gz", packed_up[: len(packed_up) // 2])
+    *before, last = read(tmp_path, "a.jsonl.gz")
+    assert texts_of(before)[:2] == [(1, "text 0"), (2, "text 919")]
+    assert isinstance(last, Problem)
+    assert last.place == Place("a.jsonl.gz", 0)
+    assert last.why.startswith("The file cannot be read")
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"no Parquet at all", b"PAR1" + bytes(100) + b"PAR1"])
+def test_what_is_no_parquet(tmp_path, content):
+    put(tmp_path, "a.parquet", content)
+    (problem,) = read(tmp_path, "a.parquet")
+    assert problem.place == Place("a.parquet", 0)
+    assert problem.why.startswith("The file cannot be read: ")
+
+
+def test_a_parquet_file_that_was_cut_off(tmp_path):
+    pq.write_table(pa.table({"text": [f"text {number}" for number in range(5000)]}), tmp_path / "b.parquet")
+    put(tmp_path, "a.parquet", (tmp_path / "b.parquet").read_bytes()[:-500])
+    (problem,) = read(tmp_path, "a.parquet")
+    assert isinstance(problem, Problem)
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.csv", "a.conllu"])
+def test_what_is_no_utf8(tmp_path, name):
+    put(tmp_path, name, "text\nCafé\n".encode("latin-1"))
+    found = read(tmp_path, name)
+    assert found[-1].place == Place(name, 0)
+    assert "utf-8" in found[-1].why
+
+
+@pytest.mark.parametrize(
+    "name", [f"a{ending}{pack}" for ending in READERS for pack in ("", ".gz") if ending != ".parquet"]
+)
+def test_empty_files_hold_no_texts(tmp_path, name):
+    put(tmp_path, name, gzip.compress(b"") if name.endswith(".gz") else b"")
+    assert read(tmp_path, name) == []
+
+
+def test_what_is_packed_in_name_alone(tmp_path):
+    put(tmp_path, "a.txt.gz", "plain text")
+    (problem,) = read(tmp_path, "a.txt.gz")
+    assert problem.why.startswith("The file cannot be read: ")
+
+
+def test_a_file_that_has_gone(tmp_path):
+    (problem,) = read(tmp_path, "a.txt")
+    assert problem.place == Place("a.txt", 0)
+
+
+def test_csv_with_quotes_that_do_not_end(tmp_path):
+    put(tmp_path, "a.csv", 'text\none\n"two\nthree\n')
+    first, problem = read(tmp_path, "a.csv")
+    assert (first.place.row, first.text) == (1, "one")
+    assert problem.place == Place("a.csv", 0)
+    assert "after row 1" in problem.why
+
+
+def test_a_record_with_too_few_or_too_many_columns(tmp_path):
+    put(tmp_path, "a.csv", "id,text\n1\n2,two,more\n")
+    missing, more = read(tmp_path, "a.csv")
+    assert missing == Problem(Place("a.csv", 1), "'text' holds no text.")
+    assert more.text == "two"
+
+
+def test_texts_that_are_too_long(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading_module, "MAX_CHARACTERS", 10)
+    put(tmp_path, "a.txt", "x" * 11)
+    put(tmp_path, "a.jsonl", json_lines(["y" * 12, "short"]))
+    (problem,) = read(tmp_path, "a.txt")
+    assert problem.why.startswith("The text has 11 characters; at most 10 are read.")
+    problem, text = read(tmp_path, "a.jsonl")
+    assert "12 characters" in problem.why
+    assert text.text == "short"
+
+
+# --- which files
+
+
+@pytest.fixture
+def tree(tmp_path):
+    for name in ("b.txt", "a.jsonl.gz", "image.png", "in/c.TXT", "in/deep/d.csv", "in/e.txt.zip", "README"):
+        put(tmp_path, name, "x" * len(name))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("", ["a.jsonl.gz", "b.txt", "in/c.TXT", "in/deep/d.csv"]),
+        ("/", ["a.jsonl.gz", "b.txt", "in/c.TXT", "in/deep/d.csv"]),
+        ("/in", ["c.TXT", "deep/d.csv"]),
+        ("/*.txt", ["b.txt"]),
+        ("/?.txt", ["b.txt"]),
+        ("/*", ["a.jsonl.gz", "b.txt"]),
+        ("/**", ["a.jsonl.gz", "b.txt", "in/c.TXT", "in/deep/d.csv"]),
+        ("/**/*.csv", ["in/deep/d.csv"]),
+        ("/in/**/*.csv", ["deep/d.csv"]),
+        ("/in/*/*.csv", ["deep/d.csv"]),
+        ("/i*/c.TXT", ["in/c.TXT"]),
+        ("/b.txt", ["b.txt"]),
+        ("/in/c.TXT", ["c.TXT"]),
+    ],
+)
+def test_files_are_found(tree, pattern, expected):
+    found = find_files(f"{tree}{pattern}")
+    assert [*found.names] == expected
+    assert [(tree.joinpath(found.folder, name)).stat().st_size for name in found.names] == [*found.bytes]
+
+
+def test_files_are_found_below_where_one_stands(tree, monkeypatch):
+    monkeypatch.chdir(tree)
+    for data, expected in (("in", ("c.TXT", "deep/d.csv")), ("*.txt", ("b.txt",)), ("b.txt", ("b.txt",)), (".", None)):
+        found = find_files(data)
+        assert found.names == (expected or ("a.jsonl.gz", "b.txt", "in/c.TXT", "in/deep/d.csv"))
+        assert len([*read_texts(found, found.names[0], Reading())]) == 1
+
+
+def test_an_address_of_the_file_system(tree):
+    assert find_files(f"file://{tree}/in").names == ("c.TXT", "deep/d.csv")
+    assert find_files(f"file://{tree}/*.txt").names == ("b.txt",)
+
+
+@pytest.mark.parametrize(
+    ("data", "match"),
+    [
+        ("/nowhere", "There is nothing at"),
+        ("/nowhere/*.txt", "There is nothing at"),
+        ("/image.png", "'image.png' is of no format that can be read"),
+        ("/*.png", "only 1 of others, such as 'image.png'"),
+        ("/*.docx", "names no file of a format that can be read. Formats"),
+    ],
+)
+def test_where_there_are_no_files(tree, data, match):
+    with pytest.raises(InputError, match=match) as error:
+        find_files(f"{tree}{data}")
+    assert error.value.field == "data"
+
+
+def test_an_address_that_nobody_knows():
+    with pytest.raises(InputError, match="cannot be read") as error:
+        find_files("nosuch://bucket/texts")
+    assert error.value.field == "data"
+
+
+def test_a_corpus_may_be_moved(tree, tmp_path_factory):
+    other = tmp_path_factory.mktemp("other")
+    (tree / "b.txt").rename(other / "b.txt")
+    assert [one.place for one in read(other, "b.txt")] == [Place("b.txt", 1)]
