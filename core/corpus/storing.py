@@ -33,6 +33,10 @@ from .tally import BINS, Tally
 
 FORMAT = 1  # raised when a file means something else than before
 METADATA = b"headlight"
+GROUP, ROWS = (
+    2**20,
+    (50, 2_000),
+)  # about how many bytes of a file are read at once, and how many rows at least and at most
 
 
 @dataclass(frozen=True)
@@ -110,13 +114,13 @@ def tables(tally: Tally, tokens_of: dict[int, tuple[str, ...]]) -> Iterator[tupl
 
 def write(table: pa.Table, system: fs.FileSystem, path: str, about: About) -> None:
     """Heads lie together in small groups of rows, so that one of them can be read without the others."""
-    metadata = {METADATA: json.dumps(asdict(about)).encode()}
+    metadata = {**(table.schema.metadata or {}), METADATA: json.dumps(asdict(about)).encode()}
     pq.write_table(
         table.replace_schema_metadata(metadata),
         path,
         filesystem=system,
         compression="zstd",
-        row_group_size=2_000,
+        row_group_size=max(ROWS[0], min(GROUP * max(table.num_rows, 1) // max(table.nbytes, 1), ROWS[1])),
     )
 
 

@@ -10,7 +10,7 @@ from types import MappingProxyType
 import streamlit as st
 from streamlit.errors import StreamlitPageNotFoundError
 
-from ui import state, stores
+from ui import links, state, stores
 from ui.controls.target import in_address
 from ui.controls.what_if import Change
 from ui.views.scene import RealHead
@@ -31,6 +31,13 @@ def link_to_heads(head: stores.HeadRequest, cell: tuple[int, int] | None) -> Non
 def link_to_what_if(head: stores.HeadRequest, changes: Sequence[str] = (), label: str = "What if") -> None:
     """The head where it can be changed; changes: as lines of `core.capturing.edit_lines`."""
     _link("what_if", label, ":material/tune:", head, None, {state.EDITS: list(changes)} if changes else {})
+
+
+def link_to_live(head: stores.HeadRequest, query: int, key: int) -> None:
+    """A head over a text from elsewhere, whatever was chosen before, with a pair of tokens."""
+    with suppress(StreamlitPageNotFoundError):  # a page that runs by itself
+        address = links.lasting(_there(head, (query, key)))
+        st.page_link(PAGES / "heads.py", label="Open live", icon=":material/open_in_new:", query_params=address)
 
 
 def link_to_changing(real: RealHead, change: Change) -> None:
