@@ -111,8 +111,9 @@ def _show(run: Run, places: list[DeltaGenerator]) -> None:
 
 def _opening(run: Run) -> str:
     """The metric by which a head stands out most, of those with examples."""
-    without = [name for name in NAMES if name not in run.about.examples_of]
-    telling = most_telling(run.table.assign(**dict.fromkeys(without, np.nan)))
+    table = run.table.copy()
+    table[[name for name in NAMES if name not in run.about.examples_of]] = np.nan
+    telling = most_telling(table)
     return telling if telling in run.names else run.names[0]
 
 
