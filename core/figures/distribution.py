@@ -70,7 +70,7 @@ def distribution_figure(
         y=[_THIS],
         yaxis="y2",
         mode="markers",
-        marker={"symbol": "diamond", "size": enlarged(10), "color": ABOVE},
+        marker={"symbol": "diamond", "size": enlarged(10), "color": ABOVE, "opacity": 1},
         hoverinfo="skip",
     )
     layout = plain_layout(height)

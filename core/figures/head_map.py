@@ -38,7 +38,6 @@ def head_map(
     for at, number in enumerate(np.unique(cluster).tolist()):
         inside = np.flatnonzero(cluster == number).tolist()
         name = "<br>".join(html.escape(line, quote=False) for line in wrap(str(words[number]), LINE))
-        is_chosen = np.array([heads[place] == chosen for place in inside])
         traces.append(
             go.Scatter(
                 x=x[inside],
@@ -48,13 +47,16 @@ def head_map(
                 marker={
                     "color": SERIES[at % len(SERIES)],
                     "symbol": MARKS[at % len(MARKS)],
-                    "size": np.where(is_chosen, enlarged(17), enlarged(11)),
-                    "line": {"color": PIN, "width": np.where(is_chosen, thick(3), 0)},
+                    "size": enlarged(11),
                 },
                 customdata=[list(heads[place]) for place in inside],
                 hovertemplate=f"head <b>%{{customdata[0]}}.%{{customdata[1]}}</b><br>{name}<extra></extra>",
             )
         )
+    if chosen in heads:
+        at = [heads.index(chosen)]
+        ring = {"symbol": "circle-open", "size": enlarged(22), "color": PIN, "line": {"width": thick(3)}}
+        traces.append(go.Scatter(x=x[at], y=y[at], mode="markers", marker=ring, showlegend=False, hoverinfo="skip"))
     layout = plain_layout(height)
     layout["showlegend"] = True
     layout["margin"] |= {"t": 8, "l": 8, "r": 8}

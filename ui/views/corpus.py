@@ -95,6 +95,7 @@ def _show(run: Run, places: list[DeltaGenerator]) -> None:
     offered = {metric.name: metric for metric in METRICS if metric.name in run.names}
     opening = _opening(run)
     layer, head = _choose_head(run, opening, places)
+    presenting.title(f"Layer {layer}, head {head} of {plain(run.about.model)}, over {run.about.tokens:,} tokens")
     every, one = st.columns([5, 7], gap="medium")
     with every:
         metric = show_corpus_heads(run, layer, head, offered, opening)
@@ -131,7 +132,6 @@ def _choose_head(run: Run, opening: str, places: list[DeltaGenerator]) -> tuple[
 def _tell(run: Run, layer: int, head: int, metric: Metric) -> None:
     """What the page shows, for whoever takes it away."""
     about = run.about
-    presenting.title(f"Layer {layer}, head {head} of {plain(about.model)}, over {about.tokens:,} tokens")
     shown.now().about = {
         "model": about.model,
         "revision": about.revision,

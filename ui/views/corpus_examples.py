@@ -21,8 +21,8 @@ from ui.views.head_links import link_to_live
 
 KEPT = {"strongest": "Strongest", "spread": "From a random sample"}
 BATCH = 10
-TOLD = 2  # while presenting
 TOKENS = 256  # of a longer passage those around the query
+TOLD = 1, 40  # examples while presenting, and tokens of each
 
 
 def show_examples(run: Run, layer: int, head: int, metric: Metric) -> None:
@@ -104,13 +104,13 @@ def _show(run: Run, layer: int, head: int, metric: Metric, examples: list[Exampl
     if examples:
         with presenting.told():
             shade_legend(limit, key=state.SHADES)
-    for number, example in enumerate(examples[: TOLD if presenting.is_on() else None]):
+    for number, example in enumerate(examples[: TOLD[0] if presenting.is_on() else None]):
         with presenting.told():
             score = f"{example.score:.3g} {metric.unit}" if metric.unit else f"{example.score:.1%}"
             with st.container(horizontal=True, vertical_alignment="center"):
                 st.markdown(f"**{first + number + 1}. {metric.label} {score}**", width="content")
                 st.caption(f"{plain(example.file)}, row {example.row}", width="content")
-                if opens:
+                if opens and not presenting.is_on():
                     of = stores.HeadRequest(
                         stores.TextRequest(_model(run), example.text), cast(Kind, run.about.kind), layer, head
                     )
@@ -130,8 +130,9 @@ def _show(run: Run, layer: int, head: int, metric: Metric, examples: list[Exampl
 
 def _around(example: Example) -> tuple[int, tuple[str, ...]]:
     """The part of a long passage that is shown: where it starts, and its tokens."""
-    start = max(0, min(example.query - TOKENS // 2, len(example.tokens) - TOKENS))
-    return start, example.tokens[start : start + TOKENS]
+    most = TOLD[1] if presenting.is_on() else TOKENS
+    start = max(0, min(example.query - most // 2, len(example.tokens) - most))
+    return start, example.tokens[start : start + most]
 
 
 def _model(run: Run) -> stores.ModelChoice:

@@ -11,6 +11,7 @@ from core.corpus.passages import CLASSES
 from core.figures.charts import bars
 from core.figures.distribution import distribution_figure
 from core.figures.heatmap import Axis, heatmap
+from core.figures.theme import letters
 from core.heads.metrics import Metric, in_words
 from ui import presenting, shown, state
 from ui.controls.menu import menu
@@ -136,7 +137,9 @@ def _show_distances(run: Run, layer: int, head: int) -> None:
     ends = [
         _signed(int(last if last > 0 else first)) for first, last in zip(table["first"], table["last"], strict=True)
     ]
-    figure.update_layout(yaxis_tickformat=".0%", xaxis_ticktext=ends, xaxis_tickangle=0)
+    figure.update_layout(
+        yaxis_tickformat=".0%", xaxis_ticktext=ends, xaxis_tickangle=0, xaxis_tickfont_size=letters(12)
+    )
     values = np.stack([*groups.values()], axis=1)
     show_chart(
         figure,

@@ -30,14 +30,16 @@ def show_corpus_heads(run: Run, layer: int, head: int, offered: Mapping[str, Met
     with st.container(horizontal=True, vertical_alignment="bottom"):
         names = {name: metric.label for name, metric in offered.items()}
         metric = offered[menu("All heads by", state.METRIC, names, opening=opening, width=210)]
-        drawn_as = menu("Drawn as", state.HEADS_AS, LOOKS, look="buttons") if run.map is not None else "grid"
+        drawn_as = "grid"
+        if run.map is not None:
+            drawn_as = menu("Drawn as", state.HEADS_AS, LOOKS, look="buttons", label_visibility="collapsed")
     values, chosen = run.means(metric.name), (layer, head)
     pin.listen(lambda: _clicked(values.shape))  # before the pictures: whoever sees one may click at once
     shown.now().lists["Metrics of all heads"] = of_heads(run.table)
     if presenting.is_on():
-        st.markdown(
-            "All heads, near means alike" if drawn_as == "map" else f"All heads by **{plain(metric.label.lower())}**"
-        )
+        by = f" by **{plain(metric.label.lower())}**" if drawn_as == "grid" else ": near means alike"
+        with presenting.told():
+            st.markdown(f"All heads{by}")
     if drawn_as == "map" and run.map is not None:
         _show_map(run, run.map, chosen)
     else:
