@@ -266,6 +266,11 @@ def example(place: int) -> str:
     return f"shaded_{place}"
 
 
+def live(place: int) -> str:
+    """The key of the button that opens that example."""
+    return f"live_{place}"
+
+
 def download(name: str) -> str:
     """The key of a button that saves the file of that name; another file is another button."""
     return f"download_{name.rpartition('.')[2]}_{hash(name) & 0xFFFFFFFF:08x}"

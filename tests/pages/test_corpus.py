@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from unittest import mock
-from urllib.parse import parse_qs
 
 import numpy as np
 import pytest
@@ -49,9 +48,9 @@ def figure(app: AppTest, name: str) -> dict:
     return json.loads(charts[state.picture(name)].proto.spec)
 
 
-def links(app: AppTest) -> list[dict[str, list[str]]]:
-    """What the addresses of the examples say."""
-    return [parse_qs(link.proto.query_string) for link in app.get("page_link") if link.proto.label == "Open live"]
+def live(app: AppTest) -> list:
+    """The buttons that open examples."""
+    return [button for button in app.button if button.label == "Open live"]
 
 
 def test_it_says_what_was_read_and_what_was_not():
@@ -85,14 +84,30 @@ def test_examples_are_those_of_the_run_and_open_live(folder):
     for number, one in enumerate(found, 1):
         assert f"**{number}. Previous token {one.score:.1%}**" in said
         assert f"{FILE}, row {one.row}" in said
-    there = links(app)
-    assert len(there) == 10
-    for one, link in zip(found, there, strict=True):
-        assert link[state.TEXT] == [one.text]
-        assert (link[state.MODEL], link[state.LAYER], link[state.HEAD]) == (["all-MiniLM-L6-v2"], ["2"], ["9"])
-        assert link[state.CELL] == [f"{one.query}-{int(np.argmax(one.weights))}"]
-        assert link[state.VERSION] == ["2"]  # whatever was chosen on the page Heads before
+    assert len(live(app)) == 10
     assert f"11 to {STRONGEST} of the" in words(choose(app, state.BATCH, 2))
+
+
+def test_an_example_opens_live_whatever_text_was_read_before(folder):
+    found = open_run(folder / "sentences").strongest(2, 9, "previous", 2, 3)[0]
+    app = opened("heads", **{state.TEXT: "Something else.", state.LAYER: "1", state.QUERY: "1"})
+    app.switch_page("../pages/corpus.py")
+    app = choose(choose(ran(app), state.METRIC, "previous"), state.RUN, "sentences")
+    app = choose(choose(app, state.LAYER, 2), state.HEAD, 9)
+    live(app)[2].click()
+    app = ran(app)
+    held = {
+        key: app.session_state[key]
+        for key in (state.TEXT, state.MODEL, state.LAYER, state.HEAD, state.QUERY, state.KEY)
+    }
+    assert held == {
+        state.TEXT: found.text,
+        state.MODEL: "all-MiniLM-L6-v2",
+        state.LAYER: 2,
+        state.HEAD: 9,
+        state.QUERY: found.query,
+        state.KEY: int(np.argmax(found.weights)),
+    }
 
 
 def test_the_sample_is_cut_to_quantiles(folder):
@@ -137,7 +152,7 @@ def test_the_map_shows_clusters_with_words():
 def test_heads_that_were_not_looked_at_are_said():
     app = opened("corpus", run="a_few_heads", layer="0", head="0")
     assert "did not look at head 0.0" in words(app)
-    assert not links(app)
+    assert not live(app)
     assert "Layer 1, head 3" in [
         one.value for one in opened("corpus", run="a_few_heads", layer="1", head="3").subheader
     ]
@@ -171,7 +186,7 @@ def test_a_model_that_exposes_weights_only_has_no_chance(tmp_path):
     with mock.patch.object(stores, "corpora", return_value=tmp_path / "corpora"):
         app = opened("corpus")
         assert "exposes its weights only" in words(app)
-        assert len(links(app)) == 10
+        assert len(live(app)) == 10
         assert not [one for one in app.get("button_group") if one.key == state.AGAINST]
         assert "chance" not in json.dumps(figure(choose(app, state.LOOKS_BY, "distance"), "looks")["data"])
 

@@ -17,7 +17,7 @@ from ui.allowed import places_of
 from ui.components.shaded_text import shade_legend, shaded_text
 from ui.controls.menu import menu
 from ui.markdown import plain, show_error
-from ui.views.head_links import link_to_live
+from ui.views.head_links import open_live
 
 KEPT = {"strongest": "Strongest", "spread": "From a random sample"}
 BATCH = 10
@@ -114,7 +114,7 @@ def _show(run: Run, layer: int, head: int, metric: Metric, examples: list[Exampl
                     of = stores.HeadRequest(
                         stores.TextRequest(_model(run), example.text), cast(Kind, run.about.kind), layer, head
                     )
-                    link_to_live(of, example.query, int(np.argmax(example.weights)))
+                    open_live(of, (example.query, int(np.argmax(example.weights))), state.live(number))
             start, tokens = _around(example)
             shaded_text(
                 tokens,

@@ -10,7 +10,7 @@ from types import MappingProxyType
 import streamlit as st
 from streamlit.errors import StreamlitPageNotFoundError
 
-from ui import links, state, stores
+from ui import state, stores
 from ui.controls.target import in_address
 from ui.controls.what_if import Change
 from ui.views.scene import RealHead
@@ -33,11 +33,26 @@ def link_to_what_if(head: stores.HeadRequest, changes: Sequence[str] = (), label
     _link("what_if", label, ":material/tune:", head, None, {state.EDITS: list(changes)} if changes else {})
 
 
-def link_to_live(head: stores.HeadRequest, query: int, key: int) -> None:
-    """A head over a text from elsewhere, whatever was chosen before, with a pair of tokens."""
-    with suppress(StreamlitPageNotFoundError):  # a page that runs by itself
-        address = links.lasting(_there(head, (query, key)))
-        st.page_link(PAGES / "heads.py", label="Open live", icon=":material/open_in_new:", query_params=address)
+def open_live(head: stores.HeadRequest, cell: tuple[int, int], key: str) -> None:
+    """A button of this key that leaves for a head over a text from elsewhere, with a pair of tokens.
+
+    The page has fields for layer and head of its own, and these are chosen there.
+    """
+    words = "The same text in the same head on the page Heads"
+    if st.button("Open live", key=key, icon=":material/open_in_new:", type="tertiary", help=words):
+        for held in (
+            state.TEXT,
+            state.PAIR,
+            state.MODEL,
+            state.DTYPE,
+            state.DEVICE,
+            state.KIND,
+            state.QUERY,
+            state.KEY,
+        ):
+            st.session_state.pop(held, None)  # or Streamlit would prefer it to what a link within the app says
+        said = {name: words for name, words in _there(head, cell).items() if name not in (state.LAYER, state.HEAD)}
+        st.switch_page(PAGES / "heads.py", query_params=said)
 
 
 def link_to_changing(real: RealHead, change: Change) -> None:
