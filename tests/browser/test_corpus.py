@@ -14,6 +14,7 @@ import pytest
 from core import capture
 from core.corpus.opened import Run, open_run
 from tests.browser.driver import App, Server
+from tests.browser.test_accessible import RULES, found
 from tests.browser.visits import Visits
 from tests.core.corpus.made_runs import SENTENCES, add_map, made_run
 from ui import state
@@ -123,12 +124,21 @@ def test_tokens_stay_text_and_a_link_opens_the_same(visit, run):
     app = visit("/corpus?run=sentences&metric=entropy&layer=4&head=0")
     texts = app.page.locator(f"[class*=st-key-{state.example(0)[:-1]}] .tokens")
     app.until(lambda: texts.count() == 10, "there are no ten examples")
-    found = run.strongest(4, 0, "entropy", 0, 10)
+    examples = run.strongest(4, 0, "entropy", 0, 10)
     shown = ["".join(one.split()) for one in texts.all_inner_texts()]
-    assert shown == ["".join(one.tokens) for one in found]
+    assert shown == ["".join(one.tokens) for one in examples]
     assert any("<b>" in text.replace("##", "") or "<" in text for text in shown)
     assert app.page.locator(".tokens b, .tokens i, .tokens em").count() == 0
     assert "<b>" in SENTENCES[2]
     assert app.page.get_by_text("sentences <b>.txt").first.is_visible()
     again = visit(app.address)
     heading(again, 4, 0)
+
+
+@pytest.mark.parametrize("looks", ["kept=spread", "heads_as=map&looks=distance&tables=true", "looks=relation"])
+def test_axe_finds_nothing(visit, looks):
+    app = visit(f"/corpus?metric=previous&layer=2&head=9&{looks}")
+    assert found(app, {"type": "tag", "values": RULES}) == []
+    app.page.emulate_media(color_scheme="dark")
+    assert found(app.idle(), {"type": "rule", "values": ["color-contrast"]}) == []
+    app.page.emulate_media(color_scheme="null")
