@@ -17,9 +17,10 @@ from unittest import mock
 import transformers as t
 from streamlit.testing.v1 import AppTest
 
+from tests.core.corpus.made_runs import add_map, made_run
 from tests.core.tiny_models import SEQ2SEQ, number_words, randomised
 from tests.source_files import ROOT
-from ui import lessons, links, state
+from ui import lessons, links, state, stores
 
 Address = dict[str, str]
 MANY = 12  # numbers in an address that are not listed one by one
@@ -74,10 +75,13 @@ def found_on_every_page() -> dict[str, Found]:
             {state.MODEL: folder, state.TEXT: "5 6", state.VIEW: "matter"},
             {state.SOURCE_TEXT: "The animal didn't cross the street because it was too wide.", state.VIEW: "patch"},
         )
+        run = made_run(Path(folder) / "corpora" / "example", stores.model(stores.ModelChoice("all-MiniLM-L6-v2")))
+        add_map(run)
         # Pictures and what worked examples measure say nothing of addresses, and take half of the time.
         with (
             mock.patch("streamlit.plotly_chart"),
             mock.patch("ui.views.worked_examples.run", return_value=None),
+            mock.patch.object(stores, "corpora", return_value=run.parent),
         ):
             return {title: found_on(page, typed) for title, page in pages().items()}
 
@@ -160,7 +164,13 @@ def _slider(one: Parameter, proto) -> None:
     if proto.options:
         _choice(one, proto, opening=proto.options[int(proto.default[0])])
     else:
-        one.take(proto.label, values=f"{proto.min:g} to {proto.max:g}", opening=f"{proto.default[0]:g}")
+        opening = " and ".join(f"{end:g}" for end in proto.default)
+        several = "two of " * (len(proto.default) > 1)
+        one.take(proto.label, values=f"{several}{proto.min:g} to {proto.max:g}", opening=opening)
+
+
+def _pages(one: Parameter, proto) -> None:
+    one.take("Which ten examples", values="1 to as many as there are", opening=str(proto.default))
 
 
 def _box(one: Parameter, proto) -> None:
@@ -195,6 +205,7 @@ _READ = {
     "Selectbox": _box,
     "ButtonGroup": _buttons,
     "MultiSelect": _several,
+    "Pagination": _pages,
 }
 
 

@@ -33,7 +33,7 @@ def _shown(name: str, value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, tuple):
         return ", ".join(value) or "none"
-    return "none" if value is None else str(value)
+    return str(value) if value not in (None, "") else "none"
 
 
 def written(text: str) -> str:

@@ -110,6 +110,14 @@ def _folders(given: object) -> bool | tuple[str, ...]:
     return listed
 
 
+def _folder(given: object) -> str:
+    """ "none" as ""."""
+    text = str(given).strip()
+    if not isinstance(given, str) or not text:
+        raise ValueError('the path of a folder, or "none"')
+    return "" if text.lower() == "none" else text
+
+
 def _setting(default: Any, read: Callable[[object], Any], words: str) -> Any:
     return field(default=default, metadata={"read": read, "words": words})
 
@@ -134,6 +142,12 @@ class Settings:
     )
     tokens: int | None = _setting(
         None, _or_none(_whole(8, 10**6)), "The longest text in tokens; none: as long as the model and the page allow."
+    )
+    corpora: str = _setting(
+        "corpora",
+        _folder,
+        "The folder of finished corpus runs, beside app.py or with its whole path; visitors read passages of the texts in "
+        "it. none: there is no such folder.",
     )
     upload_mb: int = _setting(20, _whole(1, 1_000), "The largest file that may be uploaded, in megabytes.")
     seconds: int | None = _setting(

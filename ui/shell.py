@@ -33,6 +33,7 @@ HEADS = st.Page(ROOT / "pages/heads.py", title="Heads", icon=":material/apps:")
 EXHIBIT = st.Page(ROOT / "pages/exhibit.py", title="Open a file", icon=":material/folder_open:")
 WHAT_IF = st.Page(ROOT / "pages/what_if.py", title="What if", icon=":material/tune:")
 GENERATION = st.Page(ROOT / "pages/generation.py", title="Generation", icon=":material/edit_note:")
+CORPUS = st.Page(ROOT / "pages/corpus.py", title="Corpus", icon=":material/library_books:")
 TALK = st.Page(ROOT / "pages/talk.py", title="Talk", icon=":material/slideshow:")
 
 
@@ -43,7 +44,7 @@ def lead_on() -> None:
 
 OLD_ATLAS = st.Page(lead_on, title="Atlas", url_path="atlas", visibility="hidden")
 LEARN = [st.Page(lessons.file(name), title=title) for name, title in lessons.LESSONS.items()]
-PAGES = [GALLERY, STEPS, HEADS, WHAT_IF, GENERATION, TALK, EXHIBIT, *LEARN]
+PAGES = [GALLERY, STEPS, HEADS, WHAT_IF, GENERATION, CORPUS, TALK, EXHIBIT, *LEARN]
 page = st.navigation({"": [*PAGES[: -len(LEARN)], OLD_ATLAS], "Learn": LEARN}, position="hidden" if embedded else "top")
 if (page == GALLERY and links.are_of_old_start()) or (page == HEADS and links.are_of_old_heads()):
     st.switch_page(STEPS, query_params=links.here())

@@ -169,6 +169,11 @@ STEP, STEP_SHOWS, STEP_TELLS = "step", "rows", "beside"
 # What if: worked examples
 EXAMPLE = "example"
 
+# Corpus: which run; all heads as a grid or a map; what of the chosen one is shown; which examples
+RUN, HEADS_AS, LOOKS_BY, AGAINST = "run", "heads_as", "looks", "against"
+KEPT, QUANTILES, BATCH = "kept", "quantiles", "batch"
+SHADES = "shades"
+
 # Every name that an address may say: those of docs/links.md
 IN_ADDRESS = frozenset(
     (
@@ -201,6 +206,7 @@ IN_ADDRESS = frozenset(
         *(READ_INSTEAD, FIRST_TEXT, SECOND_TEXT, DATE, DIGIT, ORDER_TEXT, ORDER_FROM, ORDER_SEED, PE_WIDTH, ONWARD),
         *(PE_FROM, BOTH_LATER, ROTARY_BASE, BIAS_KIND, ALIBI_HEADS, ALIBI_HEAD, VECTOR_SIZE, LENGTH, GAIN, FORGET),
         *(WITHOUT_FIRST, EXAMPLE),
+        *(RUN, HEADS_AS, LOOKS_BY, AGAINST, KEPT, QUANTILES, BATCH),
         *OWN.values(),
         *(DTYPE, DEVICE, EDITS, CELL, *HOW),
     )
@@ -212,6 +218,7 @@ WHOLE_NUMBERS = (
     *(FROM_LAYER, TO_LAYER, BACK, BLOCK_LENGTH),
     *(BLOCK_SIZE, ORDER_SEED, ALIBI_HEAD),
     *(NEW_TOKENS, TOP_K),
+    BATCH,
 )
 
 
@@ -247,6 +254,21 @@ def button(name: str, job: int) -> str:
 def card(word: str) -> str:
     """The key of a card of the start page."""
     return f"{CARD}_{word}"
+
+
+def alike(place: int) -> str:
+    """The key of the button for one of the heads that are like the chosen one."""
+    return f"alike_{place}"
+
+
+def example(place: int) -> str:
+    """The key of one of the examples that are shown."""
+    return f"shaded_{place}"
+
+
+def live(place: int) -> str:
+    """The key of the button that opens that example."""
+    return f"live_{place}"
 
 
 def download(name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from threading import Lock
 from typing import Any, Literal
 from weakref import WeakValueDictionary
@@ -33,6 +34,8 @@ from core.capturing.layers import missing_layers as layers_without_attention
 from core.capturing.sampling import Sampling
 from core.capturing.speeds import Run, Speeds
 from core.capturing.weights_only import WeightsOnly, attention_weights
+from core.corpus.opened import Run as CorpusRun
+from core.corpus.opened import open_run
 from core.errors import InputError
 from core.exporting.kept_heads import KeptHead
 from core.figures.side_by_side import small
@@ -212,6 +215,22 @@ class WritingRequest:
     text: TextRequest
     chat: bool
     sampling: Sampling
+
+
+@dataclass(frozen=True)
+class CorpusRequest:
+    """What is looked at of a head over a corpus.
+
+    run       the name of the run's folder
+    kept      whether of the strongest queries, or of the sample, which is cut to a range of quantiles
+    """
+
+    run: str
+    layer: int
+    head: int
+    metric: str
+    kept: Literal["strongest", "spread"]
+    quantiles: tuple[float, float] = (0.0, 1.0)
 
 
 # --- what is kept
@@ -394,6 +413,7 @@ layers_added_up = Store(4)
 distances = Store(8)
 scores = Store(4)
 examples = Store(3)  # all there are, each a few hundred numbers at most
+corpus_runs = Store(4)  # of each a few numbers a head, and where its passages lie
 speeds = Speeds()  # of all models, as learned from their runs; bounded by itself
 
 
@@ -735,6 +755,25 @@ def patch_effects(request: PatchRequest) -> Growing:
             cost=lambda layer: both.layers - layer,
         ),
     )
+
+
+# --- heads over a corpus
+
+
+def corpora() -> Path | None:
+    """The folder of finished runs; None where this host has none."""
+    named = settings.current().corpora
+    return settings.ROOT / named if named else None  # a whole path stays as it is
+
+
+def corpus_run(name: str) -> CorpusRun:
+    """The run of this name, as it lies there now. Raises InputError as `open_run` does."""
+    folder = (corpora() or Path()) / name
+    try:
+        written = (folder / "metrics.parquet").stat().st_mtime_ns
+    except OSError:
+        written = 0
+    return corpus_runs.get((str(folder), written), lambda: open_run(folder))
 
 
 # --- one head, one layer

@@ -35,6 +35,8 @@ from .tally import BINS, Tally
 FORMAT = 1  # raised when a file means something else than before
 METADATA = b"headlight"
 LAST = "metrics"  # is written when all others are there: a folder with it is a finished run
+GROUP = 2**20  # bytes of a file that are read at once, about; rows at least and at most:
+ROWS = (50, 2_000)
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,7 @@ def write(table: pa.Table, system: fs.FileSystem, path: str, about: About) -> No
         path,
         filesystem=system,
         compression="zstd",
-        row_group_size=2_000,
+        row_group_size=max(ROWS[0], min(GROUP * max(table.num_rows, 1) // max(table.nbytes, 1), ROWS[1])),
     )
 
 

@@ -84,6 +84,8 @@ def readings(figure: go.Figure) -> list[Reading]:
     meta = drawn.layout.meta or {}
     traces = [trace for trace in drawn.data if trace.hoverinfo != "skip"]  # legends, levels, printed numbers
     matrices = [trace for trace in traces if trace.type == "heatmap"]
+    if "map" in meta:
+        return [_clusters(traces)]
     if meta.get("subplots"):
         return [_matrix(trace) for trace in matrices]
     if matrices:
@@ -194,10 +196,20 @@ def _steps(trace: Any, shares: Sequence[Any]) -> list[Reading]:
     ]
 
 
+def _clusters(traces: Sequence[Any]) -> Reading:
+    """A map of heads: where a point lies means nothing by itself, how many heads a cluster has does."""
+    counts = np.array([len(trace.x) for trace in traces], np.float64)
+    return Reading(
+        "bars", "", ("cluster",), "heads", counts, _given([trace.name.replace("<br>", " ") for trace in traces], ())
+    )
+
+
 def _points(figure: Any, trace: Any) -> Reading:
     """A curve; or points that are heads of layers, whose numbers they carry."""
     axis = figure.layout.yaxis
     part, value, values = trace.name or "", _title(axis) or trace.name or "value", _numeric(trace.y)
+    if (figure.layout.meta or {}).get("heads_along") == "x":
+        value, values = trace.name or _title(figure.layout.xaxis), _numeric(trace.x)
     if trace.customdata is not None:
         heads = [(str(layer), str(head)) for layer, head in trace.customdata]
         return Reading("heads", part, ("layer", "head"), value, values, heads)

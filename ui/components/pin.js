@@ -1,8 +1,10 @@
+const NEAR = 24; // pixels from a point that still mean it
 export default function ({ setTriggerValue }) {
     // The cell under a point, from nothing but the figure's own layout: charts are drawn anew after every change, so
     // nothing is attached to them. The hidden axes know the middles of all drawn cells.
     const cellAt = (chart, area, event) => {
         const { meta, xaxis, yaxis, xaxis2, yaxis2 } = chart.layout || {};
+        if (meta && meta.map) return headAt(meta.map, area, event, xaxis, yaxis);
         if (!meta || !meta.rows) return null;
         // Several small pictures in one: which of them is all that matters.
         if (meta.subplots) {
@@ -21,6 +23,22 @@ export default function ({ setTriggerValue }) {
         return [
             { axis: meta.rows, middle: rows + (meta.row_from || 0), cells: meta.row_block },
             { axis: meta.columns, middle: columns + (meta.column_from || 0), cells: meta.column_block },
+        ];
+    };
+    // On a map of points the nearest one, if it is near.
+    const headAt = ({ rows, columns, places }, area, event, xaxis, yaxis) => {
+        const box = area.getBoundingClientRect();
+        const along = (value, axis) => (value - axis.range[0]) / (axis.range[1] - axis.range[0]);
+        const away = ([, , x, y]) =>
+            Math.hypot(
+                box.left + along(x, xaxis) * box.width - event.clientX,
+                box.bottom - along(y, yaxis) * box.height - event.clientY,
+            );
+        const best = places.reduce((one, other) => (away(other) < away(one) ? other : one), places[0]);
+        if (!best || away(best) > NEAR) return null;
+        return [
+            { axis: rows, middle: best[0], cells: 1 },
+            { axis: columns, middle: best[1], cells: 1 },
         ];
     };
     // Pressed and let go at the same place is a click; anything else zooms. (Plotly covers the page in between.)

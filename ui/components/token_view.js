@@ -5,8 +5,6 @@
 
 const STRONGEST = 200; // lines at rest: more is a grey area
 const FAINTEST = 0.005; // of the lines of one token
-const NO_BREAK = "\u00a0";
-const CONTRAST = 4.6; // of text on the strongest shade
 const LINE = 28; // pixels from one token to the next in a column, as in the style sheet
 
 const views = new WeakMap();
@@ -98,7 +96,7 @@ class View {
             return (isQuery ? this.queries : this.keys).tokens[place] || null;
         };
         this.hovered = again(hovered);
-        if (again(focused)) this.focus(again(focused));
+        if (again(focused)) focusOn(again(focused));
         this.byKeyboard = byKeyboard;
     }
 
@@ -142,19 +140,11 @@ class View {
             const token = tokenOf(event);
             if (!token || event.ctrlKey || event.metaKey || event.altKey) return;
             const { tokens } = this.queries.tokens.includes(token) ? this.queries : this.keys;
-            const place = tokens.indexOf(token);
-            const moves = {
-                ArrowLeft: () => tokens[place - 1],
-                ArrowRight: () => tokens[place + 1],
-                ArrowUp: () => inNextLine(tokens, place, -1),
-                ArrowDown: () => inNextLine(tokens, place, 1),
-                Home: () => tokens[0],
-                End: () => tokens[tokens.length - 1],
-            };
-            if (event.key in moves) {
+            const next = stepped(event.key, tokens, tokens.indexOf(token));
+            if (next) {
                 this.byKeyboard = true;
                 this.hovered = null;
-                this.focus(moves[event.key]() || token);
+                focusOn(next);
                 this.paint();
             } else if (event.key === "Enter" || event.key === " ") this.choose(token);
             else return;
@@ -166,12 +156,6 @@ class View {
         if (token === this.hovered) return;
         this.hovered = token;
         this.paint();
-    }
-
-    focus(token) {
-        for (const other of token.parentElement.querySelectorAll(".token[tabindex='0']")) other.tabIndex = -1;
-        token.tabIndex = 0;
-        token.focus(); // scrolls it into sight as well
     }
 
     choose(token) {
@@ -333,112 +317,14 @@ class View {
         });
     }
 
-    // Three significant digits.
     say(weight) {
-        if (!this.data.percent) return weight === 0 ? "0" : String(Number(weight.toPrecision(3)));
-        const percent = weight * 100;
-        if (percent === 0) return `0${NO_BREAK}%`;
-        return percent < 0.001 ? `under 0.001${NO_BREAK}%` : `${percent.toPrecision(3)}${NO_BREAK}%`;
+        if (this.data.percent) return percent(weight);
+        return weight === 0 ? "0" : String(Number(weight.toPrecision(3)));
     }
-}
-
-// --- tokens
-
-function side(spelled, label, isColumn) {
-    const list = make("div", "tokens");
-    list.setAttribute("role", "listbox");
-    list.setAttribute("aria-multiselectable", "true");
-    list.setAttribute("aria-label", label);
-    const tokens = spelled.text.map((text, place) => {
-        const quiet = spelled.quiet[place];
-        const mark = quiet ? [make("span", "quiet", [text.slice(0, quiet)])] : [];
-        const token = make("span", "token", [...mark, text.slice(quiet)]);
-        token.setAttribute("role", "option");
-        token.classList.toggle("special", spelled.marks?.[place] === "s");
-        token.classList.toggle("written", spelled.marks?.[place] === "w");
-        token.dir = "auto";
-        token.tabIndex = place === 0 ? 0 : -1;
-        if (!isColumn && place) list.append({ j: "", b: document.createElement("wbr"), s: " " }[spelled.before[place]]);
-        list.append(token);
-        if (!isColumn && spelled.after[place] === "n") list.append(document.createElement("br"));
-        return token;
-    });
-    return { list, tokens, ...spelled };
-}
-
-// The token of the next line above or below whose middle is nearest.
-function inNextLine(tokens, place, step) {
-    const middle = (box) => (box.left + box.right) / 2;
-    const here = tokens[place].getBoundingClientRect();
-    const boxes = tokens.map((token) => token.getBoundingClientRect());
-    const ways = boxes.map((box) => (box.top - here.top) * step);
-    const beyond = ways.map((way) => (way > here.height / 2 ? way : Infinity));
-    const next = Math.min(...beyond);
-    let best;
-    boxes.forEach((box, other) => {
-        if (beyond[other] > next + here.height / 2) return;
-        const way = Math.abs(middle(box) - middle(here));
-        if (best === undefined || way < best.way) best = { way, token: tokens[other] };
-    });
-    return next === Infinity ? undefined : best.token;
-}
-
-// “cat” (7), isolated, so that a text from right to left does not turn the sentence around.
-function name(side, place) {
-    const letters = [...(side.text[place].slice(side.quiet[place]) || side.text[place])];
-    const short = letters.length > 24 ? `${letters.slice(0, 23).join("")}…` : letters.join("");
-    return make("bdi", "", ["“", make("bdi", "", [short]), `”${NO_BREAK}(${side.start + place})`]);
-}
-
-const count = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
-
-// --- colours
-
-// One hue that grows stronger with the weight, just so far that the text on it stays legible.
-function shades(root) {
-    const style = getComputedStyle(root);
-    const themed = (part) => rgb(style.getPropertyValue(`--st-${part}-color`));
-    const [text, background, hue] = [themed("text"), themed("background"), themed("primary")];
-    const mixed = (share) => hue.map((part, place) => part * share + background[place] * (1 - share));
-    let strength = 0.9;
-    while (strength > 0.1 && contrast(text, mixed(strength)) < CONTRAST) strength -= 0.01;
-    return { line: `rgb(${hue})`, at: (share) => `rgba(${hue}, ${(share * strength).toFixed(4)})` };
-}
-
-// Whatever way a theme writes its colours, a pixel painted with one is red, green and blue from 0 to 255.
-function rgb(colour) {
-    const paper = document.createElement("canvas").getContext("2d");
-    paper.fillStyle = colour.trim();
-    paper.fillRect(0, 0, 1, 1);
-    return [...paper.getImageData(0, 0, 1, 1).data.slice(0, 3)];
-}
-
-// WCAG 2.2, relative luminance and contrast ratio.
-function contrast(one, other) {
-    const linear = (part) => (part <= 0.04045 * 255 ? part / 255 / 12.92 : ((part / 255 + 0.055) / 1.055) ** 2.4);
-    const [low, high] = [one, other]
-        .map((colour) => colour.map(linear))
-        .map(([red, green, blue]) => 0.2126 * red + 0.7152 * green + 0.0722 * blue)
-        .sort((a, b) => a - b);
-    return (high + 0.05) / (low + 0.05);
-}
-
-// --- elements
-
-function make(tag, className, children = []) {
-    const element = document.createElement(tag);
-    if (className) element.className = className;
-    element.append(...children); // strings become text, never markup
-    return element;
 }
 
 function drawn(tag, attributes) {
     const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
     for (const [attribute, value] of Object.entries(attributes)) element.setAttribute(attribute, value);
     return element;
-}
-
-function numbers(base64) {
-    const bytes = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
-    return new Float32Array(bytes.buffer);
 }

@@ -9,23 +9,17 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import streamlit as st
 from numpy.typing import ArrayLike, NDArray
-from streamlit.components.v2 import component
 
-from core.figures.labels import visible
+from ui.components.tokens import spelled, token_component
 
 MAX_TOKENS = 256  # a side: more is neither read nor sent comfortably
 
-_HERE = Path(__file__)
-_VIEW = component(
-    "headlight_token_view",
-    css=_HERE.with_suffix(".css").read_text(encoding="utf-8"),
-    js=_HERE.with_suffix(".js").read_text(encoding="utf-8"),
-)
+_VIEW = token_component(Path(__file__))
 
 
 def token_view(
@@ -78,9 +72,9 @@ def token_view(
             on_token(token)
 
     data = {
-        "queries": _spelled(query_tokens, rows_from)
+        "queries": spelled(query_tokens, rows_from)
         | {"marks": _marks(len(query_tokens), rows_from, written_from, special)},
-        "keys": None if is_one_text else _spelled(key_tokens, columns_from) | {"marks": ""},
+        "keys": None if is_one_text else spelled(key_tokens, columns_from) | {"marks": ""},
         "weights": base64.b64encode(numbers.tobytes()).decode("ascii"),
         "direction": direction,
         "lines": bool(lines),
@@ -114,39 +108,3 @@ def _checked(
     if direction not in ("from", "to"):
         raise ValueError(f'direction is {direction!r}; it must be "from" or "to".')
     return numbers
-
-
-def _spelled(tokens: Sequence[str], start: int) -> dict[str, Any]:
-    """What the browser needs to write the tokens as running text.
-
-    text    each token with its blanks made visible
-    quiet   how many characters at its start only stand for a blank or for "joins the token before"
-    before  what goes between it and the token before: nothing, a place where the line may break, or a space
-    after   whether a line ends with it
-    """
-    marks_spaces = any(token.startswith(" ") for token in tokens)
-    return {
-        "start": int(start),
-        "text": [visible(token) for token in tokens],
-        "quiet": [_quiet(token, marks_spaces) for token in tokens],
-        "before": "".join(_before(token, marks_spaces) for token in tokens),
-        "after": "".join("n" if "\n" in token else "." for token in tokens),
-    }
-
-
-def _quiet(token: str, marks_spaces: bool) -> int:
-    if _continues(token, marks_spaces):
-        return 2
-    return len(token) - len(token.lstrip(" ")) if token.strip() else 0
-
-
-def _before(token: str, marks_spaces: bool) -> Literal["j", "b", "s"]:
-    """j(oin), b(reak) or s(pace). Vocabularies that write " the" say where words begin; the others say where they go on."""
-    if token.startswith(" "):
-        return "b"
-    return "j" if marks_spaces or _continues(token, marks_spaces) else "s"
-
-
-def _continues(token: str, marks_spaces: bool) -> bool:
-    """Whether this is the second or a later piece of a word in WordPiece's spelling: "##ing"."""
-    return not marks_spaces and token.startswith("##") and len(token) > 2

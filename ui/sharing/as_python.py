@@ -42,6 +42,7 @@ HOMES = {
     "head_contributions": "heads.contributions",
     "knows_paris": "heads.examples",
     "needs_previous": "heads.examples",
+    "open_run": "corpus.opened",
     "pair_shares": "heads.pairs",
     "pair_sides": "heads.pairs",
     "pairs": "heads.patterns",
@@ -53,6 +54,7 @@ HOMES = {
     "read_matrix": "attention.matrix_files",
     "read_npz": "attention.matrix_files",
     "read_pairs": "heads.patterns",
+    "spread_over_quantiles": "corpus.opened",
     "strongest_pair": "attention.ledger",
     "thumbnails": "heads.thumbnails",
 } | {name: f"lessons.{lesson}" for lesson, (names, _) in LESSONS.items() for name in names}
@@ -70,9 +72,13 @@ def show_as_python(shown: pages.Shown) -> None:
 
 def lines_of(shown: pages.Shown) -> str | None:
     """A program whose last line gives what the page shows; None where there is none."""
-    makers = {"step_by_step": _steps, "heads": _heads, "what_if": _what_if, "generation": _written} | dict.fromkeys(
-        LESSONS, _lesson
-    )
+    makers = {
+        "step_by_step": _steps,
+        "heads": _heads,
+        "what_if": _what_if,
+        "generation": _written,
+        "corpus": _corpus,
+    } | dict.fromkeys(LESSONS, _lesson)
     lines = makers[shown.page](shown) if shown.page in makers else None
     return with_imports(lines) if lines else None
 
@@ -410,6 +416,34 @@ def _written(shown: pages.Shown) -> list[str] | None:
         else "cell = (len(trace.weights) - 1, trace.weights[-1].argmax())",
         "",
         _figure("trace", "weights", tokens),
+    ]
+
+
+# --- Corpus
+
+
+def _corpus(shown: pages.Shown) -> list[str] | None:
+    """The run by its name, wherever it lies, its numbers for the chosen head and metric, and the examples."""
+    asked = _asked(shown, stores.CorpusRequest)
+    if asked is None:
+        return None
+    head, metric = f"layer={asked.layer}, head={asked.head}", repr(asked.metric)
+    lines = [
+        f"run = open_run({f'corpora/{asked.run}'!r})",
+        f"run.means({metric})",
+        "",
+        f"run.distribution({head}, metric={metric}).quantile(0.5)",
+        f"run.classes({head})",
+        "",
+    ]
+    if asked.kept == "strongest":
+        return [*lines, f"run.strongest({head}, metric={metric})"]
+    low, high = asked.quantiles
+    return [
+        *lines,
+        f"sample = run.sample({head})",
+        f"places = spread_over_quantiles(sample.ordered({metric}, {low!r}, {high!r}))",
+        f"sample.examples(places, {metric})",
     ]
 
 

@@ -33,6 +33,28 @@ def link_to_what_if(head: stores.HeadRequest, changes: Sequence[str] = (), label
     _link("what_if", label, ":material/tune:", head, None, {state.EDITS: list(changes)} if changes else {})
 
 
+def open_live(head: stores.HeadRequest, cell: tuple[int, int], key: str) -> None:
+    """A button of this key that leaves for a head over a text from elsewhere, with a pair of tokens.
+
+    The page has fields for layer and head of its own, and these are chosen there.
+    """
+    words = "The same text in the same head on the page Heads"
+    if st.button("Open live", key=key, icon=":material/open_in_new:", type="tertiary", help=words):
+        for held in (
+            state.TEXT,
+            state.PAIR,
+            state.MODEL,
+            state.DTYPE,
+            state.DEVICE,
+            state.KIND,
+            state.QUERY,
+            state.KEY,
+        ):
+            st.session_state.pop(held, None)  # or Streamlit would prefer it to what a link within the app says
+        said = {name: words for name, words in _there(head, cell).items() if name not in (state.LAYER, state.HEAD)}
+        st.switch_page(PAGES / "heads.py", query_params=said)
+
+
 def link_to_changing(real: RealHead, change: Change) -> None:
     """From a head with another scale or mask to what its model then does; a mask that was typed leads nowhere."""
     kind = real.kind if len(real.capture.kinds) > 1 else None

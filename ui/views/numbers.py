@@ -97,6 +97,18 @@ def of_tokens(tokens: Sequence[str], columns: Mapping[str, Sequence[float] | NDA
     return Numbers(values.size, lambda: (table_of("tokens", "Tokens", values, *sides),))
 
 
+def of_table(
+    key: str,
+    name: str,
+    values: NDArray[np.floating],
+    rows: tuple[str, Sequence[str]],
+    columns: tuple[str, Sequence[str]],
+) -> Numbers:
+    """Numbers whose rows and columns have names: (what they are names of, the names)."""
+    sides = [Side(heading, tuple(names), start=None) for heading, names in (rows, columns)]
+    return Numbers(values.size, lambda: (table_of(key, name, values, *sides),))
+
+
 def table_of(key: str, name: str, values: NDArray[np.floating], rows: Side, columns: Side) -> Table:
     """Where there is no number, it is NaN."""
     return Table(key=key, name=name, values=values, missing=np.isnan(values), rows=rows, columns=columns)

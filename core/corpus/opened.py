@@ -1,0 +1,458 @@
+"""A finished run, read again: what is asked for and no more, whatever the size of its files.
+
+Its files are those of `core.corpus.storing`. Opening reads what they say of themselves and one number a head and metric;
+everything else is read when somebody asks, from the groups of rows in which it lies.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from ..errors import InputError
+from ..heads.metrics import NAMES
+from .passages import CLASSES
+from .storing import FORMAT, METADATA, About
+
+# What each file has to have.
+COLUMNS = {
+    "metrics": ("layer", "head", "metric", "count", "mean", "spread", "high", "histogram"),
+    "classes": ("layer", "head", "query_class", "key_class", "queries", "attention", "chance"),
+    "distances": ("layer", "head", "first", "last", "attention", "chance"),
+    "relations": ("layer", "head"),
+    "strongest": ("layer", "head", "metric", "score", "passage", "query", "weights"),
+    "sample": ("layer", "head", "passage", "query", "weights"),
+    "passages": ("passage", "file", "row", "start", "text", "tokens"),
+    "problems": ("file", "row", "why"),
+}
+MAP = "map"  # of a run that has one
+MAP_METADATA = b"map"  # in it: what clusters are called, how far the map can be trusted
+QUANTILES = 50  # bins that a sample is spread over
+
+
+@dataclass(frozen=True, eq=False)
+class Distribution:
+    """A metric of a head over all queries of a corpus.
+
+    count, mean, spread  over so many queries; spread is the standard deviation; all exact
+    high       the upper end of the metric's range, whose lower end is 0
+    histogram  [parts] queries in each of the equal parts of the range
+    """
+
+    count: int
+    mean: float
+    spread: float
+    high: float
+    histogram: NDArray[np.int64]
+
+    @property
+    def edges(self) -> NDArray[np.float64]:
+        """[parts + 1] where the parts begin and end."""
+        return np.linspace(0, self.high, len(self.histogram) + 1)
+
+    def quantile(self, share: float) -> float:
+        """What this share of the queries does not exceed, from 0 to 1; NaN where there are none.
+
+        To within a part of the range: in each part queries are taken to lie evenly.
+        """
+        if not self.count:
+            return float("nan")
+        reached = np.concatenate([[0], self.histogram.cumsum()])
+        wanted = share * reached[-1]
+        part = int(np.clip(np.searchsorted(reached, wanted) - 1, 0, len(self.histogram) - 1))
+        inside = (wanted - reached[part]) / max(int(self.histogram[part]), 1)
+        return float(self.edges[part] + min(max(inside, 0.0), 1.0) * (self.high / len(self.histogram)))
+
+
+@dataclass(frozen=True, eq=False)
+class Example:
+    """A query of the corpus and where a head looks from it.
+
+    score    what the metric is there that it was looked for by
+    values   name of a metric -> what it is there, as far as known
+    query    position of the query among the tokens of its passage
+    weights  [tokens] of the query, all of them
+    tokens, text, file, row, start   of the passage: what the model read, and where it stands
+    """
+
+    score: float
+    values: dict[str, float]
+    query: int
+    weights: NDArray[np.float32]
+    tokens: tuple[str, ...]
+    text: str
+    file: str
+    row: int
+    start: int
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnMap:
+    """All heads of a run on a plane, near each other where they do alike. In the order of `Run.heads`.
+
+    x, y     [heads]
+    cluster  [heads] the number of each one's cluster
+    words    what the heads of each cluster have in common, by its number
+    alike    for each head the places of those that do most alike, the nearest first
+    trustworthiness  how far neighbours on the map are neighbours by what they do, from 0 to 1; None where not known
+    """
+
+    x: NDArray[np.float64]
+    y: NDArray[np.float64]
+    cluster: NDArray[np.int64]
+    words: tuple[str, ...]
+    alike: tuple[tuple[int, ...], ...]
+    trustworthiness: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class Sampled:
+    """The queries that were drawn at random, with what one head does in them.
+
+    values   [queries] a column a metric, NaN where there is nothing to measure
+    """
+
+    run: Run
+    values: pd.DataFrame
+    passages: NDArray[np.uint64]
+    queries: NDArray[np.int32]
+    weights: tuple[NDArray[np.float32], ...]
+
+    def ordered(self, metric: str, low: float = 0.0, high: float = 1.0) -> NDArray[np.intp]:
+        """Their places, those with most of a metric first; only those in a range of quantiles, both from 0 to 1."""
+        values = self.values[metric].to_numpy()
+        known = np.flatnonzero(np.isfinite(values))
+        rising = known[np.argsort(values[known], kind="stable")]
+        middle = (np.arange(len(rising)) + 0.5) / max(len(rising), 1)
+        return rising[(middle >= low) & (middle <= high)][::-1]
+
+    def examples(self, places: Iterable[int], metric: str) -> list[Example]:
+        """Those at these places, with the metric as their score. Raises InputError where the passages cannot be read."""
+        places = [int(place) for place in places]
+        passages = self.run.passages(self.passages[place] for place in places)
+        found = []
+        for place in places:
+            values = {str(name): float(value) for name, value in self.values.iloc[place].items() if np.isfinite(value)}
+            passage = passages[int(self.passages[place])]
+            found.append(Example(values[metric], values, int(self.queries[place]), self.weights[place], **passage))
+        return found
+
+
+def spread_over_quantiles(places: NDArray[np.intp], bins: int = QUANTILES) -> NDArray[np.intp]:
+    """Of places in some order one from the middle of each of so many equal parts; all, where there are fewer."""
+    if len(places) <= bins:
+        return places
+    return places[((np.arange(bins) + 0.5) * len(places) / bins).astype(np.intp)]
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A finished run. Layers and heads are those of the model; a head that was not looked at has NaN.
+
+    All that reads raises InputError (field "run") where a file has become unreadable, and KeyError for what is not there: a
+    head, a metric.
+
+    metrics  a row a head and metric: layer, head, metric, count, mean, spread, high
+    """
+
+    folder: Path
+    about: About
+    metrics: pd.DataFrame
+
+    # --- all heads
+
+    @cached_property
+    def heads(self) -> tuple[tuple[int, int], ...]:
+        """(layer, head) of each that was looked at, in order."""
+        pairs = set(zip(self.metrics["layer"].tolist(), self.metrics["head"].tolist(), strict=True))
+        return tuple(sorted(pairs))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The metrics that were measured and had anything to measure, in the order of `core.heads.metrics.METRICS`."""
+        there = set(self.metrics.loc[self.metrics["count"] > 0, "metric"])
+        return tuple(name for name in NAMES if name in there)
+
+    def means(self, metric: str) -> NDArray[np.float64]:
+        """[layers, heads] of a metric over the corpus."""
+        rows = self.metrics[self.metrics["metric"] == metric]
+        if rows.empty:
+            raise KeyError(metric)
+        grid = np.full((self.about.layers, self.about.heads), np.nan)
+        grid[rows["layer"], rows["head"]] = rows["mean"]
+        return grid
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """A row a head: layer, head, and the mean of every metric, NaN where there is none: as `head_metrics` of one text."""
+        wide = self.metrics.pivot(index=["layer", "head"], columns="metric", values="mean")
+        return wide.reindex(columns=list(NAMES)).reset_index().rename_axis(columns=None)
+
+    @cached_property
+    def map(self) -> DrawnMap | None:
+        """None of a run that has none."""
+        if not (self.folder / f"{MAP}.parquet").is_file():
+            return None
+        with self._readable():
+            file = self._file(MAP)
+            rows = file.read().to_pandas().set_index(["layer", "head"]).loc[list(self.heads)]
+            said = json.loads((file.schema_arrow.metadata or {})[MAP_METADATA])
+            words, trust = tuple(map(str, said["clusters"])), said["trustworthiness"]
+            alike = tuple(tuple(int(place) for place in one) for one in rows["alike"])
+            numbers = (rows[name].to_numpy() for name in ("x", "y", "cluster"))
+            return DrawnMap(*numbers, words=words, alike=alike, trustworthiness=trust)
+
+    @cached_property
+    def problems(self) -> pd.DataFrame:
+        """What could not be read: file, row, why. At most a thousand; `about.unread` counts all."""
+        with self._readable():
+            return self._file("problems").read().to_pandas()
+
+    # --- one head
+
+    def distribution(self, layer: int, head: int, metric: str) -> Distribution:
+        rows = self._of_head("metrics", layer, head, metric=metric).to_pylist()
+        if not rows:
+            raise KeyError((layer, head, metric))
+        one = rows[0]
+        histogram = np.array(one["histogram"], np.int64)
+        return Distribution(one["count"], one["mean"], one["spread"], one["high"], histogram)
+
+    def classes(self, layer: int, head: int) -> pd.DataFrame:
+        """A row a class of query and class of key, in the order of CLASSES: queries, attention, chance."""
+        found = self._of_head("classes", layer, head).to_pandas()
+        order = pd.MultiIndex.from_product([CLASSES, CLASSES], names=["query_class", "key_class"])
+        return found.set_index(["query_class", "key_class"])[["queries", "attention", "chance"]].reindex(order)
+
+    def distances(self, layer: int, head: int) -> pd.DataFrame:
+        """A row a range of key - query: first, last (both included), attention, chance."""
+        return self._of_head("distances", layer, head).to_pandas()[["first", "last", "attention", "chance"]]
+
+    def relations(self, layer: int, head: int) -> pd.DataFrame:
+        """A row a relation and direction of annotated texts, those first that a head follows most beyond its baseline:
+        relation, direction, count, attention, baseline. No rows where no text is annotated."""
+        found = self._of_head("relations", layer, head).to_pandas().drop(columns=["layer", "head"])
+        if found.empty:
+            return found
+        return found.iloc[np.argsort(found["baseline"] - found["attention"], kind="stable")].reset_index(drop=True)
+
+    def strongest(self, layer: int, head: int, metric: str, first: int = 0, last: int | None = None) -> list[Example]:
+        """The queries at which a metric is largest, from the one of rank `first`, the largest being 0, to before `last`.
+
+        None for metrics of which none were kept: see `about.examples_of`.
+        """
+        rows = self._of_head("strongest", layer, head, metric=metric)
+        rows = rows.slice(first, None if last is None else max(last - first, 0)).to_pylist()
+        passages = self.passages(row["passage"] for row in rows)
+        return [
+            Example(
+                row["score"],
+                {metric: row["score"]},
+                row["query"],
+                np.array(row["weights"], np.float32),
+                **passages[row["passage"]],
+            )
+            for row in rows
+        ]
+
+    def count_strongest(self, layer: int, head: int, metric: str) -> int:
+        """How many there are."""
+        return len(self._of_head("strongest", layer, head, ("layer", "head", "metric"), metric=metric))
+
+    def sample(self, layer: int, head: int) -> Sampled:
+        """What a head does in the queries that were drawn at random."""
+        rows = self._of_head("sample", layer, head)
+        values = rows.select([name for name in NAMES if name in rows.column_names]).to_pandas()
+        weights = tuple(np.array(one, np.float32) for one in rows["weights"].to_pylist())
+        return Sampled(self, values, rows["passage"].to_numpy(), rows["query"].to_numpy(), weights)
+
+    # --- reading
+
+    def passages(self, wanted: Iterable[int]) -> dict[int, dict[str, Any]]:
+        """Of these passages by their ids: tokens, text, file, row, start."""
+        places = {int(number): self._place_of_passage[int(number)] for number in wanted}
+        with self._readable():
+            file = self._file("passages")
+            begins = np.cumsum([0, *_group_lengths(file)])
+            found: dict[int, dict[str, Any]] = {}
+            for group in sorted({int(np.searchsorted(begins, place, "right")) - 1 for place in places.values()}):
+                inside = [
+                    place - begins[group] for place in places.values() if begins[group] <= place < begins[group + 1]
+                ]
+                for row in file.read_row_group(group).take(inside).to_pylist():
+                    number = row.pop("passage")
+                    found[number] = row | {"tokens": tuple(row["tokens"])}
+        return found
+
+    @cached_property
+    def _place_of_passage(self) -> dict[int, int]:
+        with self._readable():
+            numbers = self._file("passages").read(columns=["passage"])["passage"].to_pylist()
+        return {number: place for place, number in enumerate(numbers)}
+
+    def _of_head(self, name: str, layer: int, head: int, columns: Sequence[str] | None = None, **more: str) -> pa.Table:
+        """The rows of a head; of a file only those groups of rows are read that can have any."""
+        if (layer, head) not in self.heads:
+            raise KeyError((layer, head))
+        with self._readable():
+            file = self._file(name)
+            parts = [
+                _only(file.read_row_group(group, columns=columns), layer=layer, head=head, **more)
+                for group in _groups(file, layer, head)
+            ]
+            empty = file.schema_arrow.empty_table()
+            return pa.concat_tables(parts) if parts else empty
+
+    def _file(self, name: str) -> pq.ParquetFile:
+        return pq.ParquetFile(self.folder / f"{name}.parquet")
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        with _readable(self.folder):
+            yield
+
+
+def _group_lengths(file: pq.ParquetFile) -> list[int]:
+    return [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)]
+
+
+def _groups(file: pq.ParquetFile, layer: int, head: int) -> list[int]:
+    """Those groups of rows that can have any of a head, by what the file says of their least and largest numbers."""
+    places = {file.schema_arrow.names.index(name): value for name, value in (("layer", layer), ("head", head))}
+    found = []
+    for group in range(file.metadata.num_row_groups):
+        told = [(file.metadata.row_group(group).column(at).statistics, value) for at, value in places.items()]
+        if all(one is None or not one.has_min_max or one.min <= value <= one.max for one, value in told):
+            found.append(group)
+    return found
+
+
+def _only(table: pa.Table, **wanted: int | str) -> pa.Table:
+    """The rows in which columns have these values."""
+    for name, value in wanted.items():
+        table = table.filter(pc.field(name) == value)
+    return table
+
+
+# --- opening
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A folder among others: what run it is, or why it cannot be opened."""
+
+    name: str
+    about: About | None
+    problem: str | None = None
+
+
+def open_run(folder: str | Path) -> Run:
+    """A finished run.
+
+    Raises InputError (field "run") for a folder that is not there, is no run, is not finished, or was written by a version
+    that means something else by it.
+    """
+    folder = Path(folder)
+    about = _about(folder)
+    columns = [name for name in COLUMNS["metrics"] if name != "histogram"]
+    with _readable(folder):
+        metrics = pq.ParquetFile(folder / "metrics.parquet").read(columns=columns).to_pandas()
+    run = Run(folder, about, metrics)
+    _check(run)
+    return run
+
+
+def runs_in(folder: str | Path) -> list[Listed]:
+    """The runs of a folder, each in a folder of its own, by name; none where there is no such folder."""
+    found = []
+    with _readable(Path(folder)):
+        inside = sorted(one for one in Path(folder).glob("[!.]*") if one.is_dir()) if Path(folder).is_dir() else []
+    for one in inside:
+        try:
+            found.append(Listed(one.name, _about(one)))
+        except InputError as error:
+            found.append(Listed(one.name, None, str(error)))
+    return found
+
+
+def _about(folder: Path) -> About:
+    """What the files of a folder say they are; all of them are there and have what is needed."""
+    with _readable(folder):
+        if not folder.is_dir():
+            raise InputError(f"There is no folder {str(folder)!r}. Give the folder of a finished run.", field="run")
+        there = {name for name in COLUMNS if (folder / f"{name}.parquet").is_file()}
+        if not there:
+            raise InputError(
+                f"{folder.name!r} is no finished run: it has no metrics.parquet. `python -m core.corpus run` makes one.",
+                field="run",
+            )
+        if missing := [f"{name}.parquet" for name in COLUMNS if name not in there]:
+            raise InputError(
+                f"{folder.name!r} is not complete: it has no {', '.join(missing)}. Start the run again, it goes on where it "
+                "stopped.",
+                field="run",
+            )
+        schemas = {name: pq.read_schema(folder / f"{name}.parquet") for name in COLUMNS}
+    told = [(schema.metadata or {}).get(METADATA) for schema in schemas.values()]
+    about = _read_about(folder, told[0])
+    if any(one != told[0] for one in told):
+        raise InputError(f"{folder.name!r} mixes files of several runs. Make it anew.", field="run")
+    for name, schema in schemas.items():
+        if lacking := set(COLUMNS[name]).difference(schema.names):
+            raise InputError(
+                f"{name}.parquet in {folder.name!r} has no column {', '.join(sorted(lacking))}. Make the run anew.",
+                field="run",
+            )
+    return about
+
+
+def _read_about(folder: Path, told: bytes | None) -> About:
+    try:
+        format_ = json.loads(told or b"")["format"]
+        if format_ == FORMAT:
+            return About.read(told or b"")
+    except (ValueError, KeyError, TypeError):
+        raise InputError(
+            f"{folder.name!r} is no finished run: its files do not say what was run.", field="run"
+        ) from None
+    raise InputError(
+        f"{folder.name!r} was written by another version of Headlight (format {format_!r}; this one reads {FORMAT}). Make "
+        "the run anew, or open it with that version.",
+        field="run",
+    )
+
+
+def _check(run: Run) -> None:
+    """That the numbers are of heads that the run says there are."""
+    rows, about = run.metrics, run.about
+    inside = rows["layer"].between(0, about.layers - 1) & rows["head"].between(0, about.heads - 1)
+    if rows.empty or not inside.all() or rows.duplicated(["layer", "head", "metric"]).any():
+        raise InputError(
+            f"metrics.parquet in {run.folder.name!r} does not fit a model of {about.layers} layers with {about.heads} heads "
+            "each. Make the run anew.",
+            field="run",
+        )
+
+
+@contextmanager
+def _readable(folder: Path) -> Iterator[None]:
+    """Says in words what keeps files from being read."""
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        why = str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else type(error).__name__
+        raise InputError(
+            f"{folder.name!r} cannot be read: {why}. Start the run again, or make it anew.", field="run"
+        ) from error

@@ -1,0 +1,123 @@
+"""How a number is distributed over many queries, and where its mean lies among those of others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import plotly.graph_objects as go
+from numpy.typing import NDArray
+
+from .charts import plain_layout
+from .palette import ABOVE, BELOW, INK, PIN
+from .theme import enlarged, letters, thick
+
+BARS = 64  # at most: more are narrower than what they show
+LEAST = 1e-4  # the lower end of the axis; a share below it is drawn as a stub
+_THIS, _ALL = 1, 0  # rows of the strip above the bars
+
+
+def distribution_figure(
+    histogram: NDArray[np.integer],
+    high: float,
+    *,
+    label: str,
+    mean: float,
+    quartiles: Sequence[float],
+    means: NDArray[np.floating],
+    heads: Sequence[tuple[int, int]],
+    chosen: tuple[int, int],
+    height: int = 300,
+) -> go.Figure:
+    """Shares of queries as bars on a logarithmic axis, or what is rare would not be seen; above them the middle half with
+    the median and the mean, and the means of all heads.
+
+    histogram  [parts] queries in equal parts from 0 to `high`
+    quartiles  lower, median, upper
+    means      [heads] of all heads, NaN where not known; heads: (layer, head) of each
+    """
+    shares, edges = _drawn(histogram, high)
+    width = edges[1] - edges[0]
+    known = np.isfinite(means)
+    is_chosen = [head == chosen for head, is_known in zip(heads, known, strict=True) if is_known]
+    places = [list(head) for head, is_known in zip(heads, known, strict=True) if is_known]
+    end = max(edges[-1], float(np.nanmax(means, initial=0.0)))
+    bars = go.Bar(
+        x=(edges[:-1] + edges[1:]) / 2,
+        y=np.where(shares > 0, np.maximum(shares, LEAST * 1.25), np.nan),
+        width=width,
+        marker={"color": BELOW, "line": {"width": 0}},
+        customdata=[f"{low:.3g} to {low + width:.3g}" for low in edges[:-1]],
+        hovertemplate="%{customdata}: <b>%{y:.3%}</b> of the queries<extra></extra>",
+        textposition="none",
+    )
+    dots = go.Scatter(
+        x=means[known],
+        y=np.full(int(known.sum()), _ALL),
+        yaxis="y2",
+        mode="markers",
+        name="mean",
+        marker={
+            "symbol": "line-ns",
+            "size": np.where(is_chosen, enlarged(18), enlarged(12)),
+            "line": {"width": np.where(is_chosen, thick(4), thick(1.5)), "color": np.where(is_chosen, PIN, INK)},
+        },
+        customdata=places,
+        hovertemplate="head %{customdata[0]}.%{customdata[1]}: mean <b>%{x:.4g}</b><extra></extra>",
+    )
+    middle = go.Scatter(
+        x=[mean],
+        y=[_THIS],
+        yaxis="y2",
+        mode="markers",
+        marker={"symbol": "diamond", "size": enlarged(10), "color": ABOVE, "opacity": 1},
+        hoverinfo="skip",
+    )
+    layout = plain_layout(height)
+    layout["showlegend"], layout["bargap"] = False, 0
+    layout["margin"] |= {"t": 8}
+    layout["meta"] = {"heads_along": "x"}
+    layout["xaxis"] |= {"title": {"text": label}, "range": [-0.01 * end, end * 1.02 or 1], "nticks": 8}
+    layout["yaxis"] |= {
+        "title": {"text": "share of queries"},
+        "type": "log",
+        "range": [np.log10(LEAST), 0.1],
+        "tickmode": "array",
+        "tickvals": [0.0001, 0.001, 0.01, 0.1, 1],
+        "ticktext": ["0.01%", "0.1%", "1%", "10%", "100%"],
+        "domain": [0, 0.7],
+    }
+    layout["yaxis2"] = {
+        "domain": [0.75, 1],
+        "range": [_ALL - 0.6, _THIS + 0.6],
+        "tickmode": "array",
+        "tickvals": [_ALL, _THIS],
+        "ticktext": ["all heads", "this head"],
+        "showgrid": False,
+        "zeroline": False,
+        "automargin": True,
+        "tickfont": {"size": letters(13)},
+    }
+    low, median, upper = quartiles
+    layout["shapes"] = [
+        _box(low, upper, {"fillcolor": BELOW, "opacity": 0.35, "line": {"width": 0}}),
+        _box(median, median, {"line": {"color": BELOW, "width": thick(3)}}),
+    ]
+    return go.Figure([bars, dots, middle], layout)
+
+
+def _drawn(histogram: NDArray[np.integer], high: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(shares, edges) of as few parts as can be drawn, up to the last in which there is any query."""
+    parts = len(histogram)
+    last = int(np.flatnonzero(histogram)[-1]) + 1 if histogram.any() else parts
+    step = -(-last // BARS)
+    count = -(-last // step)
+    padded = np.zeros(count * step)
+    padded[:last] = histogram[:last]
+    shares = padded.reshape(count, step).sum(axis=1) / max(int(histogram.sum()), 1)
+    return shares, np.arange(count + 1) * step * high / parts
+
+
+def _box(low: float, upper: float, look: dict) -> dict:
+    """A part of the row of this head."""
+    return {"type": "rect", "yref": "y2", "x0": low, "x1": upper, "y0": _THIS - 0.32, "y1": _THIS + 0.32, **look}

@@ -1,0 +1,69 @@
+"""Every head of a model as a point on a map, near each other where they do alike."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from textwrap import wrap
+
+import numpy as np
+import plotly.graph_objects as go
+from numpy.typing import NDArray
+
+from .charts import plain_layout
+from .palette import PIN, SERIES
+from .theme import enlarged, letters, thick
+
+# Clusters are told apart by their colour and, for every kind of colour vision, by their mark.
+MARKS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "hexagon", "triangle-down", "x", "pentagon")
+LINE = 44  # letters of a line of the legend: it is as wide as the map
+
+
+def head_map(
+    x: NDArray[np.floating],
+    y: NDArray[np.floating],
+    cluster: NDArray[np.integer],
+    words: Sequence[str],
+    heads: Sequence[tuple[int, int]],
+    *,
+    chosen: tuple[int, int],
+    height: int,
+) -> go.Figure:
+    """Points of heads, each in the colour and with the mark of its cluster; the chosen one with a ring.
+
+    x, y, cluster  [heads]; heads: (layer, head) of each
+    words          what a cluster is called, by its number
+    """
+    traces = []
+    for at, number in enumerate(np.unique(cluster).tolist()):
+        inside = np.flatnonzero(cluster == number).tolist()
+        name = "<br>".join(html.escape(line, quote=False) for line in wrap(str(words[number]), LINE))
+        traces.append(
+            go.Scatter(
+                x=x[inside],
+                y=y[inside],
+                mode="markers",
+                name=name,
+                marker={
+                    "color": SERIES[at % len(SERIES)],
+                    "symbol": MARKS[at % len(MARKS)],
+                    "size": enlarged(11),
+                },
+                customdata=[list(heads[place]) for place in inside],
+                hovertemplate=f"head <b>%{{customdata[0]}}.%{{customdata[1]}}</b><br>{name}<extra></extra>",
+            )
+        )
+    if chosen in heads:
+        at = [heads.index(chosen)]
+        ring = {"symbol": "circle-open", "size": enlarged(22), "color": PIN, "line": {"width": thick(3)}}
+        traces.append(go.Scatter(x=x[at], y=y[at], mode="markers", marker=ring, showlegend=False, hoverinfo="skip"))
+    layout = plain_layout(height)
+    layout["showlegend"] = True
+    layout["margin"] |= {"t": 8, "l": 8, "r": 8}
+    layout["legend"] = {"y": -0.02, "yanchor": "top", "orientation": "v", "font": {"size": letters(13)}}
+    for axis in ("xaxis", "yaxis"):
+        layout[axis] |= {"showticklabels": False, "showgrid": False, "zeroline": False}
+    layout["yaxis"] |= {"scaleanchor": "x"}  # or what is near would depend on the window
+    places = [[*head, *map(float, place)] for head, *place in zip(heads, x, y, strict=True)]
+    layout["meta"] = {"map": {"rows": "layer", "columns": "head", "places": places}}
+    return go.Figure(traces, layout)

@@ -1,0 +1,144 @@
+"""The page Corpus in a browser: a head is chosen, its examples are filtered, and one is opened live with the same numbers."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from unittest import mock
+from urllib.parse import parse_qs, urlsplit
+
+import numpy as np
+import pytest
+
+from core import capture
+from core.corpus.opened import Run, open_run
+from tests.browser.driver import App, Server
+from tests.browser.test_accessible import RULES, found
+from tests.browser.visits import Visits
+from tests.core.corpus.made_runs import SENTENCES, add_map, made_run
+from ui import state
+
+pytestmark = pytest.mark.browser
+
+GRID = "heads of the corpus"
+
+
+@pytest.fixture(scope="module")
+def run(minilm, tmp_path_factory) -> Run:
+    folder = made_run(tmp_path_factory.mktemp("corpora") / "sentences", minilm)
+    add_map(folder)
+    return open_run(folder)
+
+
+@pytest.fixture(scope="module")
+def visit(visits: Visits, run: Run) -> Iterator[Callable[..., App]]:
+    """On a host whose runs lie elsewhere."""
+    with mock.patch.dict(os.environ, {"HEADLIGHT_CORPORA": str(run.folder.parent)}):
+        server = Server()
+    try:
+        with visits.to(server.wait()) as visit:
+            yield visit
+    finally:
+        server.stop()
+
+
+def heading(app: App, layer: int, head: int) -> None:
+    app.page.get_by_role("heading", name=f"Layer {layer}, head {head}").wait_for()
+    app.idle()
+
+
+def test_a_head_is_chosen_filtered_and_opened_live(visit, run, minilm):
+    app = visit("/corpus?metric=previous")
+    app.shows({GRID: run.means("previous")})
+    app.click_cell(GRID, 2, 9)
+    heading(app, 2, 9)
+    assert app.picture(GRID).pinned == (2, 9)
+    app.page.keyboard.press("ArrowRight")  # whoever has clicked goes on with the keys
+    heading(app, 2, 10)
+    app.choose(state.METRIC, "Largest elsewhere").idle()
+    app.shows({GRID: run.means("elsewhere")})
+
+    app.press(state.KEPT, "From a random sample").idle()
+    upper = app.widget(state.QUANTILES).get_by_role("slider").first
+    upper.focus()
+    for _ in range(4):
+        upper.press("PageUp")
+    asked = parse_qs(urlsplit(app.idle().address).query)
+    low = int(asked[state.QUANTILES][0])
+    assert 0 < low < 100
+    sample = run.sample(2, 10)
+    found = sample.examples(sample.ordered("elsewhere", low / 100, 1)[:1], "elsewhere")[0]
+    first = app.widget(state.example(0))
+    app.until(lambda: first.locator(".token").count() == len(found.tokens), "the first example is another one")
+
+    # What is shaded is what is said, token by token.
+    query = first.locator(".token.pinned")
+    assert query.count() == 1
+    assert f"position {found.query}" in (query.get_attribute("aria-label") or "")
+    best = int(np.argmax(found.weights))
+    label = first.locator(".token").nth(best).get_attribute("aria-label") or ""
+    assert f"{found.weights[best] * 100:.3g}"[:4] in label
+    first.locator(".token").nth(best).hover()
+    note = first.locator(".note")
+    app.until(lambda: "attends to" in note.inner_text(), lambda: note.inner_text())
+    app.page.mouse.move(0, 0)
+    query.focus()
+    query.press("Home")
+    app.until(lambda: f"(0): {percent(found.weights[0])}" in note.inner_text(), lambda: note.inner_text())
+    heading(app, 2, 10)  # the grid has not moved
+
+    app.page.get_by_role("button", name="Open live").first.click()
+    app.page.get_by_role("heading", name="Layer 2, head 10").wait_for(timeout=60_000)
+    taken = capture(minilm, found.text)
+    weights = taken.trace(2, 10).weights
+    app.shows({"head": weights}).idle()
+    assert taken.tokens("self")[1] == found.tokens
+    np.testing.assert_allclose(weights[found.query], found.weights, atol=1e-6)
+    assert app.picture("head").pinned == (found.query, best)
+
+
+def percent(weight: float) -> str:
+    """As the browser says it: three significant digits."""
+    share = 100 * float(weight)
+    return "under 0.001" if share < 0.001 else re.sub(r"e[-+]\d+$", "", f"{share:#.3g}")
+
+
+def test_a_click_on_the_map_opens_the_nearest_head(visit, run):
+    app = visit("/corpus?heads_as=map&layer=0&head=0")
+    heading(app, 0, 0)
+    place = app.page.evaluate(
+        """([key, x, y]) => {
+            const chart = document.querySelector(`.st-key-${key} .js-plotly-plot`);
+            chart.scrollIntoView({ block: "center", behavior: "instant" });
+            const { xaxis, yaxis } = chart._fullLayout, box = chart.getBoundingClientRect();
+            return [box.left + xaxis._offset + xaxis.l2p(x), box.top + yaxis._offset + yaxis.l2p(y)];
+        }""",
+        [state.picture(GRID), float(run.map.x[27]), float(run.map.y[27])],
+    )
+    app.page.mouse.click(place[0] + 2, place[1] - 2)
+    heading(app, *run.heads[27])
+
+
+def test_tokens_stay_text_and_a_link_opens_the_same(visit, run):
+    app = visit("/corpus?run=sentences&metric=entropy&layer=4&head=0")
+    texts = app.page.locator(f"[class*=st-key-{state.example(0)[:-1]}] .tokens")
+    app.until(lambda: texts.count() == 10, "there are no ten examples")
+    examples = run.strongest(4, 0, "entropy", 0, 10)
+    shown = ["".join(one.split()) for one in texts.all_inner_texts()]
+    assert shown == ["".join(one.tokens) for one in examples]
+    assert any("<b>" in text.replace("##", "") or "<" in text for text in shown)
+    assert app.page.locator(".tokens b, .tokens i, .tokens em").count() == 0
+    assert "<b>" in SENTENCES[2]
+    assert app.page.get_by_text("sentences <b>.txt").first.is_visible()
+    again = visit(app.address)
+    heading(again, 4, 0)
+
+
+@pytest.mark.parametrize("looks", ["kept=spread", "heads_as=map&looks=distance&tables=true", "looks=relation"])
+def test_axe_finds_nothing(visit, looks):
+    app = visit(f"/corpus?metric=previous&layer=2&head=9&{looks}")
+    assert found(app, {"type": "tag", "values": RULES}) == []
+    app.page.emulate_media(color_scheme="dark")
+    assert found(app.idle(), {"type": "rule", "values": ["color-contrast"]}) == []
+    app.page.emulate_media(color_scheme="null")

@@ -1,0 +1,221 @@
+"""A finished run that is opened says what the model does, reads no more than is asked for, and says what is wrong with it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from core import InputError, capture
+from core.corpus.opened import COLUMNS, MAP, Distribution, open_run, runs_in, spread_over_quantiles
+from core.corpus.passages import CLASSES
+from core.corpus.storing import METADATA
+from core.heads.metrics import NAMES, head_metrics
+from tests.core.corpus.made_runs import CLUSTERS, FILE, SAMPLE, SENTENCES, STRONGEST, add_map, made_run
+
+LAYER, HEAD = 2, 9
+
+
+@pytest.fixture(scope="module")
+def run(minilm, tmp_path_factory):
+    folder = made_run(tmp_path_factory.mktemp("corpora") / "sentences", minilm)
+    add_map(folder)
+    return open_run(folder)
+
+
+@pytest.fixture(scope="module")
+def passes(minilm):
+    return [capture(minilm, text) for text in SENTENCES]
+
+
+@pytest.fixture
+def copy(run, tmp_path) -> Path:
+    """The run's folder, to be spoilt."""
+    return Path(shutil.copytree(run.folder, tmp_path / "copy"))
+
+
+def every_value(passes, metric: str) -> np.ndarray:
+    """What a metric of the head is at every query of all sentences, computed from the weights themselves."""
+    assert metric == "previous"
+    rows = [one.trace(LAYER, HEAD).weights for one in passes]
+    return np.concatenate([np.diagonal(weights, -1) for weights in rows])
+
+
+def test_means_are_those_of_the_sentences(run, passes):
+    assert run.about.tokens == sum(len(one.input_ids) for one in passes)
+    assert run.heads == tuple((layer, head) for layer in range(6) for head in range(12))
+    lengths = [len(one.input_ids) for one in passes]
+    tables = [head_metrics(one) for one in passes]
+    for name in ("entropy", "sink", "locality"):  # which every query has
+        means = np.average([table[name] for table in tables], axis=0, weights=lengths)
+        assert_allclose(run.means(name).ravel(), means, rtol=1e-5)
+    assert list(run.table.columns) == ["layer", "head", *NAMES]
+    assert_array_equal(run.table["sink"].to_numpy().reshape(6, 12), run.means("sink"))
+    with pytest.raises(KeyError):
+        run.means("no metric")
+
+
+def test_a_distribution_is_that_of_all_queries(run, passes):
+    values = every_value(passes, "previous")
+    found = run.distribution(LAYER, HEAD, "previous")
+    assert found.count == len(values) == found.histogram.sum()
+    assert_allclose([found.mean, found.spread], [values.mean(), values.std()], rtol=1e-5)
+    for share in (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0):
+        exact = np.quantile(values, share, method="inverted_cdf")
+        assert abs(found.quantile(share) - exact) <= found.high / 512 + 1e-9, share
+    with pytest.raises(KeyError):
+        run.distribution(6, 0, "previous")
+
+
+def test_quantiles_lie_within_a_part():
+    found = Distribution(4, 0, 0, 2.0, np.array([2, 0, 0, 2]))
+    assert [found.quantile(share) for share in (0, 0.25, 0.5, 0.75, 1)] == [0, 0.25, 0.5, 1.75, 2]
+    assert np.isnan(Distribution(0, 0, 0, 1.0, np.zeros(4, int)).quantile(0.5))
+
+
+def test_classes_and_distances_add_up(run):
+    table = run.classes(LAYER, HEAD)
+    assert list(table.index.get_level_values(0)[:: len(CLASSES)]) == list(CLASSES)
+    rows = table["attention"].to_numpy().reshape(len(CLASSES), len(CLASSES)).sum(axis=1)
+    assert_allclose(rows[np.isfinite(rows)], 1, rtol=1e-5)
+    assert_allclose(run.distances(LAYER, HEAD)[["attention", "chance"]].sum(), 1, rtol=1e-5)
+    relations = run.relations(LAYER, HEAD)
+    assert set(relations["relation"]) == {"nsubj", "obj"}
+    gains = (relations["attention"] - relations["baseline"]).to_numpy()
+    assert (np.diff(gains) <= 0).all()
+
+
+def test_the_strongest_examples_are_the_rows_of_the_model(run, passes):
+    found = run.strongest(LAYER, HEAD, "previous")
+    assert len(found) == STRONGEST == run.count_strongest(LAYER, HEAD, "previous")
+    assert_allclose([one.score for one in found], np.sort(every_value(passes, "previous"))[::-1][:STRONGEST], rtol=1e-5)
+    for one in found:
+        taken = passes[one.row - 1]
+        assert (one.file, one.text, one.start) == (FILE, SENTENCES[one.row - 1], 0)
+        assert one.tokens == taken.tokens("self")[1]
+        assert_allclose(one.weights, taken.trace(LAYER, HEAD).weights[one.query], atol=1e-6)
+        assert one.score == pytest.approx(one.weights[one.query - 1])
+    part = run.strongest(LAYER, HEAD, "previous", 3, 5)
+    assert [(one.row, one.query) for one in part] == [(one.row, one.query) for one in found[3:5]]
+    assert run.strongest(LAYER, HEAD, "sink") == []  # of which none are kept
+    assert run.strongest(LAYER, HEAD, "previous", 50, 60) == []
+
+
+def test_the_sample_is_ordered_and_cut(run, passes):
+    sample = run.sample(LAYER, HEAD)
+    places = sample.ordered("previous")
+    found = sample.examples(places, "previous")
+    scores = [one.score for one in found]
+    assert scores == sorted(scores, reverse=True)
+    assert SAMPLE - 5 <= len(found) <= SAMPLE  # the first token of a text has none before it
+    for one in found[:5]:
+        assert_allclose(one.weights, passes[one.row - 1].trace(LAYER, HEAD).weights[one.query], atol=1e-6)
+        assert one.values["previous"] == one.score
+        assert one.values["sink"] == pytest.approx(one.weights[0])
+    upper = [one.score for one in sample.examples(sample.ordered("previous", 0.75, 1), "previous")]
+    assert upper == scores[: len(upper)]
+    assert len(upper) == pytest.approx(len(scores) / 4, abs=1)
+    assert len(sample.ordered("previous", 0.4999, 0.5001)) <= 1
+
+
+def test_spread_over_quantiles():
+    assert_array_equal(spread_over_quantiles(np.arange(20), 4), [2, 7, 12, 17])
+    assert_array_equal(spread_over_quantiles(np.arange(3), 4), [0, 1, 2])
+
+
+def test_the_map_names_clusters_and_heads_that_are_alike(run, copy):
+    assert run.map is not None
+    assert run.map.words == CLUSTERS
+    assert run.map.alike[0] == (1, 2, 3)
+    assert run.map.trustworthiness == 0.9
+    assert len(run.map.x) == len(run.heads)
+    (copy / f"{MAP}.parquet").unlink()
+    assert open_run(copy).map is None
+
+
+def test_heads_that_were_not_looked_at_have_no_number(minilm, tmp_path):
+    run = open_run(made_run(tmp_path / "two", minilm, sentences=SENTENCES[:1], heads=((1, 3), (4, 0))))
+    assert run.heads == ((1, 3), (4, 0))
+    assert np.argwhere(np.isfinite(run.means("sink"))).tolist() == [[1, 3], [4, 0]]
+    with pytest.raises(KeyError):
+        run.sample(0, 0)
+
+
+def test_problems_are_listed(run):
+    assert run.problems.values.tolist() == [["broken.txt", 3, "This is no UTF-8."]]
+    assert run.about.unread == 1
+
+
+# --- what is no run
+
+
+def refused(folder: Path) -> str:
+    with pytest.raises(InputError) as found:
+        open_run(folder)
+    assert found.value.field == "run"
+    return str(found.value)
+
+
+def test_what_is_no_run_is_refused(copy, tmp_path):
+    assert "There is no folder" in refused(tmp_path / "nowhere")
+    (tmp_path / "empty").mkdir()
+    assert "is no finished run" in refused(tmp_path / "empty")
+    (copy / "sample.parquet").unlink()
+    assert "it has no sample.parquet" in refused(copy)
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_a_half_written_file_is_refused(copy, name):
+    whole = (copy / f"{name}.parquet").read_bytes()
+    (copy / f"{name}.parquet").write_bytes(whole[: len(whole) // 2])
+    assert "cannot be read" in refused(copy)
+
+
+def rewritten(file: Path, **said: object) -> None:
+    """The file with something else in what it says of itself."""
+    table = pq.read_table(file)
+    about = json.loads(table.schema.metadata[METADATA]) | said
+    pq.write_table(table.replace_schema_metadata({METADATA: json.dumps(about)}), file)
+
+
+def test_another_format_and_a_mixture_are_refused(copy):
+    rewritten(copy / "classes.parquet", tokens=1)
+    assert "mixes files of several runs" in refused(copy)
+    for name in COLUMNS:
+        rewritten(copy / f"{name}.parquet", format=99)
+    assert "format 99; this one reads 1" in refused(copy)
+    for name in COLUMNS:
+        rewritten(copy / f"{name}.parquet", format=1, tokens=1, layers=1)
+    assert "does not fit a model of 1 layers" in refused(copy)
+
+
+def test_files_of_others_are_refused(copy):
+    table = pq.read_table(copy / "metrics.parquet")
+    pq.write_table(table.replace_schema_metadata({}), copy / "metrics.parquet")
+    assert "do not say what was run" in refused(copy)
+    pq.write_table(table.drop_columns(["mean"]), copy / "metrics.parquet")
+    assert "has no column mean" in refused(copy)
+
+
+def test_a_file_that_goes_later_is_said(copy):
+    run = open_run(copy)
+    (copy / "strongest.parquet").unlink()
+    with pytest.raises(InputError, match="cannot be read"):
+        run.strongest(LAYER, HEAD, "previous")
+
+
+def test_the_runs_of_a_folder_are_listed(copy, run):
+    (copy.parent / "broken").mkdir()
+    (copy.parent / ".hidden").mkdir()
+    (copy.parent / "notes.txt").touch()
+    broken, whole = runs_in(copy.parent)
+    assert (broken.name, broken.about) == ("broken", None)
+    assert broken.problem is not None
+    assert "no finished run" in broken.problem
+    assert (whole.name, whole.about, whole.problem) == ("copy", run.about, None)
+    assert runs_in(copy.parent / "nowhere") == []

@@ -1,0 +1,205 @@
+"""The page "Corpus": what it says of a run is what the run holds, and what cannot be shown is said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from core import load_model
+from core.corpus.opened import open_run
+from core.heads.metrics import in_words
+from tests.core.corpus.made_runs import CLUSTERS, FILE, SENTENCES, STRONGEST, add_map, made_run
+from tests.core.tiny_models import CAUSAL_WEIGHTS, number_words, randomised
+from tests.pages.test_what_if import choose, opened, ran, words
+from ui import state, stores
+from ui.sharing.as_python import lines_of
+from ui.shown import Shown
+from ui.views import corpus as page_of_corpus
+
+HERE = {state.LAYER: "2", state.HEAD: "9", state.METRIC: "previous"}
+
+
+@pytest.fixture(scope="module")
+def folder(minilm, tmp_path_factory) -> Path:
+    """A folder with two runs, one of them with a map."""
+    folder = tmp_path_factory.mktemp("corpora")
+    made_run(folder / "a_few_heads", minilm, sentences=SENTENCES[:1], heads=((1, 3), (4, 0)))
+    add_map(made_run(folder / "sentences", minilm))
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _runs(folder):
+    with mock.patch.object(stores, "corpora", return_value=folder):
+        yield
+
+
+def page(**said: str) -> AppTest:
+    return opened("corpus", **{state.RUN: "sentences"} | HERE | said)
+
+
+def figure(app: AppTest, name: str) -> dict:
+    charts = {chart.proto.id.rpartition("-")[2]: chart for chart in app.get("plotly_chart")}
+    return json.loads(charts[state.picture(name)].proto.spec)
+
+
+def live(app: AppTest) -> list:
+    """The buttons that open examples."""
+    return [button for button in app.button if button.label == "Open live"]
+
+
+def test_it_says_what_was_read_and_what_was_not():
+    said = words(page())
+    assert "all-MiniLM-L6-v2 has read" in said.replace("**", "")
+    assert f"in {len(SENTENCES)} passages of 1 file: {FILE}" in said
+    assert "somewhere" not in said  # where on this machine is nobody's business
+    assert [one.label for one in page().expander] == ["1 text could not be read"]
+
+
+def test_a_head_is_told_with_its_numbers(folder):
+    app, run = page(), open_run(folder / "sentences")
+    said, found = words(app), run.distribution(2, 9, "previous")
+    assert in_words(run.table.iloc[2 * 12 + 9].to_dict()) in said
+    assert f"Mean **{found.mean:.1%}**" in said
+    assert f"lie between {found.quantile(0.25):.1%} and {found.quantile(0.75):.1%}" in said
+    assert f"Over {found.count} queries" in said
+    drawn = figure(app, "heads of the corpus")
+    assert drawn["layout"]["meta"]["rows"] == "layer"
+    app = choose(app, state.METRIC, "entropy")
+    assert f"Mean **{run.distribution(2, 9, 'entropy').mean:.3g} nats**" in words(app)
+    for looks in ("distance", "relation"):
+        app = choose(app, state.LOOKS_BY, looks)
+    assert any("baseline" in table.value for table in app.dataframe)
+
+
+def test_examples_are_those_of_the_run_and_open_live(folder):
+    app, found = page(), open_run(folder / "sentences").strongest(2, 9, "previous", 0, 10)
+    said = words(app)
+    assert f"1 to 10 of the {STRONGEST} queries" in said
+    for number, one in enumerate(found, 1):
+        assert f"**{number}. Previous token {one.score:.1%}**" in said
+        assert f"{FILE}, row {one.row}" in said
+    assert len(live(app)) == 10
+    assert f"11 to {STRONGEST} of the" in words(choose(app, state.BATCH, 2))
+
+
+def test_an_example_opens_live_whatever_text_was_read_before(folder):
+    found = open_run(folder / "sentences").strongest(2, 9, "previous", 2, 3)[0]
+    app = opened("heads", **{state.TEXT: "Something else.", state.LAYER: "1", state.QUERY: "1"})
+    app.switch_page("../pages/corpus.py")
+    app = choose(choose(ran(app), state.METRIC, "previous"), state.RUN, "sentences")
+    app = choose(choose(app, state.LAYER, 2), state.HEAD, 9)
+    live(app)[2].click()
+    app = ran(app)
+    held = {
+        key: app.session_state[key]
+        for key in (state.TEXT, state.MODEL, state.LAYER, state.HEAD, state.QUERY, state.KEY)
+    }
+    assert held == {
+        state.TEXT: found.text,
+        state.MODEL: "all-MiniLM-L6-v2",
+        state.LAYER: 2,
+        state.HEAD: 9,
+        state.QUERY: found.query,
+        state.KEY: int(np.argmax(found.weights)),
+    }
+
+
+def test_the_sample_is_cut_to_quantiles(folder):
+    sample = open_run(folder / "sentences").sample(2, 9)
+    app = page(kept="spread")
+    most = sample.examples(sample.ordered("previous")[:1], "previous")[0]
+    assert f"**1. Previous token {most.score:.1%}**" in words(app)
+    app = choose(app, state.QUANTILES, (0, 25))
+    places = sample.ordered("previous", 0, 0.25)
+    best = sample.examples(places[:1], "previous")[0]
+    assert f"**1. Previous token {best.score:.1%}**" in words(app)
+    assert f"of {len(places)}, most first" in words(app)
+    app = choose(app, state.QUANTILES, (0, 0))
+    assert "There are no such queries" in words(app)
+
+
+def test_a_metric_without_strongest_queries_shows_the_sample():
+    said = words(page(metric="sink"))
+    assert "Of this metric the run kept no strongest queries" in said
+    assert "**1. First token" in said
+
+
+def test_heads_like_it_open():
+    app = page()
+    first = next(button for button in app.button if button.key == state.alike(0))
+    assert first.label.startswith("2.10")
+    first.click()
+    app = ran(app)
+    assert (app.session_state[state.LAYER], app.session_state[state.HEAD]) == (2, 10)
+    assert "Layer 2, head 10" in [one.value for one in app.subheader]
+
+
+def test_the_map_shows_clusters_with_words():
+    app = page(heads_as="map")
+    drawn = figure(app, "heads of the corpus")
+    assert [trace["name"] for trace in drawn["data"] if trace.get("showlegend") is not False] == list(CLUSTERS)
+    assert drawn["layout"]["meta"]["map"]["places"][13][:2] == [1, 1]
+    alt = next(chart.proto.alt for chart in app.get("plotly_chart") if "map of all heads" in chart.proto.alt)
+    assert f"argest: cluster {CLUSTERS[1]}: 48" in alt
+
+
+def test_heads_that_were_not_looked_at_are_said():
+    app = opened("corpus", run="a_few_heads", layer="0", head="0")
+    assert "did not look at head 0.0" in words(app)
+    assert not live(app)
+    assert "Layer 1, head 3" in [
+        one.value for one in opened("corpus", run="a_few_heads", layer="1", head="3").subheader
+    ]
+
+
+def test_without_runs_it_says_how_to_make_one(tmp_path):
+    with mock.patch.object(stores, "corpora", return_value=tmp_path / "nowhere"):
+        app = opened("corpus")
+    assert "There is no finished run yet" in words(app)
+    assert [code.value for code in app.code] == [page_of_corpus.COMMAND]
+    with mock.patch.object(stores, "corpora", return_value=None):
+        assert "shows no corpus runs" in words(opened("corpus"))
+
+
+def test_broken_runs_are_named_beside_the_others(folder, tmp_path):
+    (tmp_path / "whole").symlink_to(folder / "sentences")
+    (tmp_path / "half").mkdir()
+    (tmp_path / "half" / "metrics.parquet").write_bytes(b"PAR1")
+    with mock.patch.object(stores, "corpora", return_value=tmp_path):
+        app = opened("corpus")
+    assert "“half” is not complete" in words(app).replace("'half'", "“half”")
+    assert "has read" in words(app)
+
+
+def test_a_model_that_exposes_weights_only_has_no_chance(tmp_path):
+    randomised(CAUSAL_WEIGHTS["GPT-J"]()).save_pretrained(tmp_path / "model")
+    number_words().save_pretrained(tmp_path / "model")
+    made_run(
+        tmp_path / "corpora" / "weights", load_model(str(tmp_path / "model")), sentences=("1 2 3 4 1 2 3", "5 6 7 5 6")
+    )
+    with mock.patch.object(stores, "corpora", return_value=tmp_path / "corpora"):
+        app = opened("corpus")
+        assert "exposes its weights only" in words(app)
+        assert len(live(app)) == 10
+        assert not [one for one in app.get("button_group") if one.key == state.AGAINST]
+        assert "chance" not in json.dumps(figure(choose(app, state.LOOKS_BY, "distance"), "looks")["data"])
+
+
+def test_the_same_in_python():
+    shown = Shown("Corpus", "corpus")
+    shown.asked.append(stores.CorpusRequest("sentences", 2, 9, "previous", "spread", (0.25, 0.5)))
+    lines = lines_of(shown)
+    assert lines is not None
+    assert "from headlight.corpus.opened import open_run" in lines
+    compile(lines, "lines", "exec")
+
+
+def test_a_visitor_can_ask_for_anything():
+    for said in ({state.BATCH: "99"}, {state.QUANTILES: "1e999"}, {state.RUN: "../.."}, {state.LAYER: "77"}):
+        assert "has read" in words(page(**said))

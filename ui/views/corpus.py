@@ -1,0 +1,147 @@
+"""A finished run over a corpus: which one, what it read, all of its heads beside the chosen one, and examples."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+import numpy as np
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from core import InputError
+from core.corpus.opened import Listed, Run, runs_in
+from core.exporting.about import versions
+from core.heads.metrics import METRICS, NAMES, Metric, most_telling
+from ui import presenting, shown, state, stores
+from ui.controls.menu import menu
+from ui.markdown import plain, show_error
+from ui.views.corpus_examples import show_examples
+from ui.views.corpus_head import show_corpus_head
+from ui.views.corpus_heads import show_corpus_heads
+from ui.views.scene import number_picker
+
+COMMAND = "python -m core.corpus example"
+
+
+def show_corpus() -> None:
+    folder = stores.corpora()
+    if folder is None:
+        st.info("This host shows no corpus runs.", icon=":material/library_books:")
+        return
+    try:
+        listed = runs_in(folder)
+    except InputError as error:
+        show_error(error)
+        return
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        run = _choose_run(listed)
+        places = [st.container(width=92), st.container(width=92), st.container(width=540)]
+    _name_broken(listed)
+    if run is not None:
+        with places[2]:
+            _say_what_was_read(run)
+        _list_problems(run)
+        _show(run, places)
+
+
+def _choose_run(listed: list[Listed]) -> Run | None:
+    """The chosen one of those that can be opened; None after saying how to make one, or what is wrong."""
+    there = {one.name: one.name for one in listed if one.about is not None}
+    if not there:
+        with st.container():
+            st.info(
+                "There is no finished run yet. This makes a small one in a few minutes:",
+                icon=":material/library_books:",
+            )
+            st.code(COMMAND, language="bash")
+        return None
+    name = menu("Run", state.RUN, there, width=280)
+    try:
+        return stores.corpus_run(name)
+    except InputError as error:
+        show_error(error)
+        return None
+
+
+def _name_broken(listed: list[Listed]) -> None:
+    if broken := [one for one in listed if one.about is None]:
+        with st.expander(f"{_counted(len(broken), 'folder')} beside the runs cannot be opened"):
+            for one in broken:
+                st.markdown(plain(one.problem or ""))
+
+
+def _say_what_was_read(run: Run) -> None:
+    about = run.about
+    st.markdown(
+        f"**{plain(about.model)}** has read **{about.tokens:,} tokens** in {_counted(about.passages, 'passage')} of "
+        f"{_counted(about.files, 'file')}: {plain(PurePath(about.data).name)}"
+    )
+
+
+def _list_problems(run: Run) -> None:
+    unread = run.about.unread
+    if unread:
+        with st.expander(f"{_counted(unread, 'text')} could not be read"):
+            st.dataframe(run.problems, hide_index=True)
+            if unread > len(run.problems):
+                st.caption(f"The first {len(run.problems):,} of them.")
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
+def _show(run: Run, places: list[DeltaGenerator]) -> None:
+    offered = {metric.name: metric for metric in METRICS if metric.name in run.names}
+    opening = _opening(run)
+    layer, head = _choose_head(run, opening, places)
+    presenting.title(f"Layer {layer}, head {head} of {plain(run.about.model)}, over {run.about.tokens:,} tokens")
+    every, one = st.columns([5, 7], gap="medium")
+    with every:
+        metric = show_corpus_heads(run, layer, head, offered, opening)
+    _tell(run, layer, head, metric)
+    if (layer, head) not in run.heads:
+        one.info(
+            f"This run did not look at head {layer}.{head}, but at {len(run.heads)} others. Choose one in the grid."
+        )
+        return
+    with one:
+        show_corpus_head(run, layer, head, metric)
+    show_examples(run, layer, head, metric)
+
+
+def _opening(run: Run) -> str:
+    """The metric by which a head stands out most, of those with examples."""
+    table = run.table.copy()
+    table[[name for name in NAMES if name not in run.about.examples_of]] = np.nan
+    telling = most_telling(table)
+    return telling if telling in run.names else run.names[0]
+
+
+def _choose_head(run: Run, opening: str, places: list[DeltaGenerator]) -> tuple[int, int]:
+    """It opens with the head that has most of the metric that the page opens with."""
+    means = run.means(opening)
+    best = np.unravel_index(int(np.nanargmax(means)), means.shape)
+    with places[0]:
+        layer = number_picker("Layer", state.LAYER, run.about.layers, int(best[0]))
+    with places[1]:
+        head = number_picker("Head", state.HEAD, run.about.heads, int(best[1]))
+    return layer, head
+
+
+def _tell(run: Run, layer: int, head: int, metric: Metric) -> None:
+    """What the page shows, for whoever takes it away."""
+    about = run.about
+    shown.now().about = {
+        "model": about.model,
+        "revision": about.revision,
+        "dtype": about.dtype,
+        "attention": about.kind,
+        "layer": str(layer),
+        "head": str(head),
+        "layer.head": f"{layer}.{head}",
+        "corpus": f"{PurePath(about.data).name}, {about.tokens:,} tokens in {about.passages:,} passages ({about.corpus})",
+        "metric": metric.label,
+        **{f"version of {name}, when it ran": version for name, version in about.versions.items()},
+        **{f"version of {name}": version for name, version in versions().items()},
+    }

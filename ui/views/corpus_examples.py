@@ -1,0 +1,150 @@
+"""Examples of a head from a corpus as shaded text: where a metric is largest, or one from each part of a random sample."""
+
+from __future__ import annotations
+
+from typing import Literal, cast
+
+import numpy as np
+import streamlit as st
+
+from core import InputError
+from core.corpus.opened import Example, Run, spread_over_quantiles
+from core.heads.metrics import Metric
+from core.models.devices import devices
+from core.models.modules import Kind
+from ui import presenting, shown, state, stores
+from ui.allowed import places_of
+from ui.components.shaded_text import shade_legend, shaded_text
+from ui.controls.menu import menu
+from ui.markdown import plain, show_error
+from ui.views.head_links import open_live
+
+KEPT = {"strongest": "Strongest", "spread": "From a random sample"}
+BATCH = 10
+TOKENS = 256  # of a longer passage those around the query
+TOLD = 1, 40  # examples while presenting, and tokens of each
+
+
+def show_examples(run: Run, layer: int, head: int, metric: Metric) -> None:
+    has_strongest = metric.name in run.about.examples_of
+    kept = {word: name for word, name in KEPT.items() if word != "strongest" or has_strongest}
+    st.subheader(f"Examples by {metric.label.lower()}", anchor=False)
+    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
+        chosen = menu("Examples", state.KEPT, kept, look="buttons", label_visibility="collapsed")
+        low, high = _quantiles() if chosen == "spread" else (0.0, 1.0)
+        pages = st.container(width="content")
+    asked = stores.CorpusRequest(
+        run.folder.name, layer, head, metric.name, cast(Literal["strongest", "spread"], chosen), (low, high)
+    )
+    shown.now().asked.append(asked)
+    try:
+        if chosen == "strongest":
+            count = run.count_strongest(layer, head, metric.name)
+            with pages:
+                first = _batch(count)
+            examples = run.strongest(layer, head, metric.name, first, first + BATCH)
+        else:
+            sample = run.sample(layer, head)
+            places = spread_over_quantiles(sample.ordered(metric.name, low, high))
+            count = len(places)
+            with pages:
+                first = _batch(count)
+            examples = sample.examples(places[first : first + BATCH], metric.name)
+    except InputError as error:
+        show_error(error)
+        return
+    _say_which(run, metric, chosen, count, first, len(examples))
+    _show(run, layer, head, metric, examples, first)
+
+
+def _quantiles() -> tuple[float, float]:
+    low, high = st.slider(
+        "Quantiles of the sample, in %",
+        0,
+        100,
+        (0, 100),
+        key=state.QUANTILES,
+        bind="query-params",
+        width=360,
+        help="0 to 25: the quarter of the queries that have least of it; 50 is the median.",
+    )
+    return low / 100, high / 100
+
+
+def _batch(count: int) -> int:
+    """The rank of the first example that is shown."""
+    batches = max(-(-count // BATCH), 1)
+    if batches == 1 or presenting.is_on():
+        return 0
+    return BATCH * (st.pagination(batches, key=state.BATCH, bind="query-params") - 1)
+
+
+def _say_which(run: Run, metric: Metric, kept: str, count: int, first: int, here: int) -> None:
+    if not count:
+        st.info(
+            "There are no such queries. Widen the quantiles, or choose another metric.", icon=":material/filter_alt:"
+        )
+        return
+    ranks = f"{first + 1} to {first + here}"
+    if kept == "strongest":
+        words = f"{ranks} of the {count} queries of the corpus where this head has most of it."
+    else:
+        words = (
+            f"{ranks} of {count}, most first: one from each of as many equal parts of {run.about.sample} queries drawn at "
+            "random, the same for all heads."
+        )
+    if metric.name not in run.about.examples_of:
+        words += " Of this metric the run kept no strongest queries."
+    st.caption(words)
+
+
+def _show(run: Run, layer: int, head: int, metric: Metric, examples: list[Example], first: int) -> None:
+    limit = max((float(np.max(example.weights, initial=0)) for example in examples), default=1.0)
+    opens = _opens(run)
+    if examples:
+        with presenting.told():
+            shade_legend(limit, key=state.SHADES)
+    for number, example in enumerate(examples[: TOLD[0] if presenting.is_on() else None]):
+        with presenting.told():
+            score = f"{example.score:.3g} {metric.unit}" if metric.unit else f"{example.score:.1%}"
+            with st.container(horizontal=True, vertical_alignment="center"):
+                st.markdown(f"**{first + number + 1}. {metric.label} {score}**", width="content")
+                st.caption(f"{plain(example.file)}, row {example.row}", width="content")
+                if opens and not presenting.is_on():
+                    of = stores.HeadRequest(
+                        stores.TextRequest(_model(run), example.text), cast(Kind, run.about.kind), layer, head
+                    )
+                    open_live(of, (example.query, int(np.argmax(example.weights))), state.live(number))
+            start, tokens = _around(example)
+            shaded_text(
+                tokens,
+                example.weights[start : start + len(tokens)],
+                example.query - start,
+                start=start,
+                limit=limit,
+                key=state.example(number),
+            )
+    if examples and not opens:
+        st.caption(f"This host does not load {plain(run.about.model)}: examples cannot be opened live.")
+
+
+def _around(example: Example) -> tuple[int, tuple[str, ...]]:
+    """The part of a long passage that is shown: where it starts, and its tokens."""
+    most = TOLD[1] if presenting.is_on() else TOKENS
+    start = max(0, min(example.query - most // 2, len(example.tokens) - most))
+    return start, example.tokens[start : start + most]
+
+
+def _model(run: Run) -> stores.ModelChoice:
+    """As it ran, on a device that this machine has."""
+    about = run.about
+    return stores.ModelChoice(about.model, about.dtype, about.device if about.device in devices() else "cpu")
+
+
+def _opens(run: Run) -> bool:
+    """Whether this host loads the model of a run."""
+    try:
+        places_of(run.about.model)
+    except InputError:
+        return False
+    return True

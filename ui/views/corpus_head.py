@@ -1,0 +1,173 @@
+"""One head over a corpus: how a metric of it is distributed, and what it looks at by kind of token, distance and relation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from core.corpus.opened import Run
+from core.corpus.passages import CLASSES
+from core.figures.charts import bars
+from core.figures.distribution import distribution_figure
+from core.figures.heatmap import Axis, heatmap
+from core.figures.theme import letters
+from core.heads.metrics import Metric, in_words
+from ui import presenting, shown, state
+from ui.controls.menu import menu
+from ui.views.numbers import of_table
+from ui.views.pictures import show_chart, show_heatmap
+
+QUARTERS = (0.25, 0.5, 0.75)
+LOOKS = {"kind": "By kind of token", "distance": "By distance", "relation": "By relation"}
+AGAINST = {"share": "Attention", "chance": "More than chance"}
+HEIGHT = 330
+
+
+def show_corpus_head(run: Run, layer: int, head: int, metric: Metric) -> None:
+    words = in_words(run.table.iloc[run.heads.index((layer, head))].to_dict())
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        st.subheader(f"Layer {layer}, head {head}", anchor=False, width="content")
+        st.caption(f"{words} over the corpus", width="stretch")
+    _show_distribution(run, layer, head, metric)
+    relations = run.relations(layer, head)
+    looks = {word: name for word, name in LOOKS.items() if word != "relation" or len(relations)}
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        by = menu("What it looks at", state.LOOKS_BY, looks, look="buttons")
+        against = "share"
+        if by == "kind" and run.about.captures:
+            against = menu("Shown", state.AGAINST, AGAINST, look="buttons", label_visibility="collapsed")
+    with presenting.aside():
+        if by == "kind":
+            _show_classes(run, layer, head, against)
+        elif by == "distance":
+            _show_distances(run, layer, head)
+        else:
+            _show_relations(relations)
+    if not run.about.captures and by != "relation":
+        st.caption(
+            "This model exposes its weights only, not which pairs are masked: what chance would give is not known."
+        )
+
+
+def _show_distribution(run: Run, layer: int, head: int, metric: Metric) -> None:
+    found = run.distribution(layer, head, metric.name)
+    if not found.count:
+        st.info("No query of the corpus has anything to measure for this metric.")
+        return
+    quartiles = [found.quantile(share) for share in QUARTERS]
+    means = run.means(metric.name)
+    unit = f" ({metric.unit})" if metric.unit else ""
+    figure = distribution_figure(
+        found.histogram,
+        found.high,
+        label=f"{metric.label}{unit}",
+        mean=found.mean,
+        quartiles=quartiles,
+        means=np.array([means[place] for place in run.heads]),
+        heads=run.heads,
+        chosen=(layer, head),
+    )
+    counts = found.histogram[:, None].astype(float)
+    ends = tuple(f"{low:.6g} to {high:.6g}" for low, high in zip(found.edges, found.edges[1:], strict=False))
+    show_chart(
+        figure,
+        "distribution",
+        f"How {metric.label} of this head is distributed over the queries of the corpus, and the mean of every head.",
+        title=f"{metric.label} of head {layer}.{head} over the corpus",
+        numbers=of_table("distribution", metric.label, counts, ("range", ends), ("number", ["queries"])),
+    )
+    low, median, upper = (_said(number, metric) for number in quartiles)
+    with presenting.told():
+        st.markdown(
+            f"Mean **{_said(found.mean, metric)}**; half of the queries lie between {low} and {upper}, the median is {median}."
+        )
+    st.caption(
+        f"Over {found.count:,} queries; their standard deviation is {_said(found.spread, metric)}. Bars are on a logarithmic "
+        "axis. The box is the middle half, with the median; the diamond is the mean. Mean and deviation are exact, quartiles "
+        f"to within 1/{len(found.histogram)} of the metric's range."
+    )
+
+
+def _said(number: float, metric: Metric) -> str:
+    return f"{number:.3g} {metric.unit}" if metric.unit else f"{number:.1%}"
+
+
+def _show_classes(run: Run, layer: int, head: int, against: str) -> None:
+    """What a query of each kind gives to the keys of each kind."""
+    table = run.classes(layer, head)
+    attention, chance, queries = (
+        table[name].to_numpy(float).reshape(len(CLASSES), len(CLASSES)) for name in ("attention", "chance", "queries")
+    )
+    there = np.nan_to_num(queries[:, 0]) > 0
+    names = tuple(name for name, is_there in zip(CLASSES, there, strict=True) if is_there)
+    is_share = against == "share"
+    values = (attention if is_share else attention - chance)[np.ix_(there, there)]
+    figure = heatmap(
+        values,
+        Axis("looks from", names),
+        Axis("looks to", names),
+        name="attention" if is_share else "more than chance",
+        scale="share" if is_share else "signed",
+        limit=1.0 if is_share else None,
+        height=HEIGHT,
+        width=presenting.width(620, 0.5),
+    )
+    title = "Attention by kind of token" if is_share else "Attention by kind of token, beyond chance"
+    show_heatmap(
+        figure,
+        "looks",
+        "What a query of each kind gives to keys of each kind, on average over the corpus.",
+        title=title,
+        numbers=of_table("classes", title, values, ("from", names), ("to", names)),
+    )
+    beyond = "" if is_share else " Chance: the same, had each query attended evenly to all that it may attend to."
+    st.caption(f"Each row is the mean over all tokens of a kind as queries; what it gives to each kind of key.{beyond}")
+
+
+def _show_distances(run: Run, layer: int, head: int) -> None:
+    table = run.distances(layer, head)
+    there = (table["attention"].fillna(0) > 0) | (table["chance"].fillna(0) > 0)
+    table = table[there]
+    names = tuple(_range(int(first), int(last)) for first, last in zip(table["first"], table["last"], strict=True))
+    groups = {name: np.asarray(table[name], float) for name in ("attention", "chance")[: 1 + run.about.captures]}
+    figure = bars(
+        names, groups, y="share of attention", x="tokens before (−) and after the query", printed=False, height=HEIGHT
+    )
+    ends = [
+        _signed(int(last if last > 0 else first)) for first, last in zip(table["first"], table["last"], strict=True)
+    ]
+    figure.update_layout(
+        yaxis_tickformat=".0%", xaxis_ticktext=ends, xaxis_tickangle=0, xaxis_tickfont_size=letters(12)
+    )
+    values = np.stack([*groups.values()], axis=1)
+    show_chart(
+        figure,
+        "looks",
+        "How much attention goes to keys at each distance, on average over the corpus, beside what even attention would give.",
+        title="Attention by distance",
+        numbers=of_table("distances", "Distances", values, ("distance", names), ("number", [*groups])),
+    )
+    st.caption("0 is the token itself; 8 stands for 5 to 8 tokens, 16 for 9 to 16, and so on.")
+
+
+def _range(first: int, last: int) -> str:
+    return _signed(first) if first == last else f"{_signed(first)} to {_signed(last)}"
+
+
+def _signed(place: int) -> str:
+    return f"{place:+d}".replace("-", "−") if place else "0"
+
+
+def _show_relations(relations: pd.DataFrame) -> None:
+    shares = {name: st.column_config.NumberColumn(name, format="percent") for name in ("attention", "baseline")}
+    st.dataframe(relations, hide_index=True, height=HEIGHT, column_config=shares)
+    st.caption(
+        "Attention from a word along a grammatical relation, beside the baseline: what this head gives at the same distances "
+        "anyway. Those first that it follows most beyond that."
+    )
+    along = [f"{one} {way}" for one, way in zip(relations["relation"], relations["direction"], strict=True)]
+    values = relations[[*shares]].to_numpy(float)
+    shown.now().lists["Relations"] = of_table(
+        "relations", "Relations", values, ("relation", along), ("number", [*shares])
+    )

@@ -1,0 +1,107 @@
+"""All heads of a run over a corpus: a grid by the mean of a metric, or a map on which near means alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import streamlit as st
+
+from core.corpus.opened import DrawnMap, Run
+from core.figures.atlas import metric_grid
+from core.figures.head_map import head_map
+from core.heads.metrics import Metric, in_words
+from ui import presenting, shown, state
+from ui.components import pin
+from ui.components.arrows import arrow_keys
+from ui.controls.menu import menu
+from ui.markdown import plain
+from ui.views.heads_grid import choose
+from ui.views.numbers import of_grid, of_heads, of_table
+from ui.views.pictures import show_chart, show_heatmap
+
+LOOKS = {"grid": "Grid", "map": "Map"}
+HEIGHT = 400
+LIKE = 5  # heads that are named as being like the chosen one
+
+
+def show_corpus_heads(run: Run, layer: int, head: int, offered: Mapping[str, Metric], opening: str) -> Metric:
+    """Gives the chosen metric of those that are offered by name."""
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        names = {name: metric.label for name, metric in offered.items()}
+        metric = offered[menu("All heads by", state.METRIC, names, opening=opening, width=210)]
+        drawn_as = "grid"
+        if run.map is not None:
+            drawn_as = menu("Drawn as", state.HEADS_AS, LOOKS, look="buttons", label_visibility="collapsed")
+    values, chosen = run.means(metric.name), (layer, head)
+    pin.listen(lambda: _clicked(values.shape))  # before the pictures: whoever sees one may click at once
+    shown.now().lists["Metrics of all heads"] = of_heads(run.table)
+    if presenting.is_on():
+        by = f" by **{plain(metric.label.lower())}**" if drawn_as == "grid" else ": near means alike"
+        with presenting.told():
+            st.markdown(f"All heads{by}")
+    if drawn_as == "map" and run.map is not None:
+        _show_map(run, run.map, chosen)
+    else:
+        figure = metric_grid(values, metric.label, signed=False, chosen=chosen, left_out=None, height=HEIGHT)
+        show_heatmap(
+            figure,
+            "heads of the corpus",
+            f"All heads by {metric.label}, mean over the corpus: a grid of layers by heads.",
+            title=f"All heads by {metric.label}",
+            numbers=of_grid(values, metric.label),
+        )
+    arrow_keys(
+        state.picture("heads of the corpus"),
+        f"Choose a head with the arrow keys. Chosen: layer {layer}, head {head}.",
+        chosen,
+        values.shape,
+        choose,
+    )
+    if drawn_as == "map":
+        st.caption(
+            "Near means alike: heads that do alike over the corpus lie together. How the map is turned means nothing. A click "
+            "opens the head."
+        )
+    else:
+        unit = f" In {metric.unit}." if metric.unit else ""
+        st.caption(f"{metric.words} Mean over all queries of the corpus.{unit} A click opens the head.")
+    if run.map is not None and chosen in run.heads:
+        with st.container(gap=None):
+            _show_alike(run, run.map, chosen)
+    return metric
+
+
+def _clicked(shape: tuple[int, ...]) -> None:
+    found = pin.clicked_in("layer", "head", shape)
+    if found is not None:
+        choose(*found)
+
+
+def _show_map(run: Run, found: DrawnMap, chosen: tuple[int, int]) -> None:
+    figure = head_map(found.x, found.y, found.cluster, found.words, run.heads, chosen=chosen, height=HEIGHT + 140)
+    names = tuple(f"head {layer}.{head}" for layer, head in run.heads)
+    values = np.stack([found.x, found.y, found.cluster.astype(float)], axis=1)
+    show_chart(
+        figure,
+        "heads of the corpus",
+        "A map of all heads, near each other where they do alike, in the colours of their clusters.",
+        title="A map of all heads",
+        numbers=of_table("map", "Map", values, ("head", names), ("number", ["x", "y", "cluster"])),
+    )
+
+
+def _show_alike(run: Run, found: DrawnMap, chosen: tuple[int, int]) -> None:
+    """Those nearest to the chosen head; each opens."""
+    st.markdown(f"**Heads like {chosen[0]}.{chosen[1]}**")
+    place = run.heads.index(chosen)
+    for number, other in enumerate(found.alike[place][:LIKE]):
+        layer, head = run.heads[other]
+        words = in_words(run.table.iloc[other].to_dict())
+        st.button(
+            f"{layer}.{head} · {plain(words)}",
+            key=state.alike(number),
+            type="tertiary",
+            on_click=choose,
+            args=(layer, head),
+        )
