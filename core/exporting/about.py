@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 
 About = Mapping[str, str]
 
+PACKAGES = ("torch", "transformers", "numpy", "plotly")  # on which numbers and pictures depend
+
 
 def now() -> str:
     """The date and time, in UTC."""

@@ -5,12 +5,10 @@ from __future__ import annotations
 import re
 
 from core.capturing.edit_lines import lines_of
-from core.exporting.about import About, now
+from core.exporting.about import PACKAGES, About, now
 from core.versions import versions
 from ui import stores
 from ui.shown import Shown
-
-PACKAGES = ("torch", "transformers", "numpy", "plotly")  # on which numbers and pictures depend
 
 _UNFIT = re.compile(r"[^A-Za-z0-9.]+")
 

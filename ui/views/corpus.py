@@ -10,8 +10,9 @@ from streamlit.delta_generator import DeltaGenerator
 
 from core import InputError
 from core.corpus.opened import Listed, Run, runs_in
-from core.exporting.about import versions
+from core.exporting.about import PACKAGES
 from core.heads.metrics import METRICS, NAMES, Metric, most_telling
+from core.versions import versions
 from ui import presenting, shown, state, stores
 from ui.controls.menu import menu
 from ui.markdown import plain, show_error
@@ -143,5 +144,5 @@ def _tell(run: Run, layer: int, head: int, metric: Metric) -> None:
         "corpus": f"{PurePath(about.data).name}, {about.tokens:,} tokens in {about.passages:,} passages ({about.corpus})",
         "metric": metric.label,
         **{f"version of {name}, when it ran": version for name, version in about.versions.items()},
-        **{f"version of {name}": version for name, version in versions().items()},
+        **{f"version of {name}": version for name, version in versions(*PACKAGES).items()},
     }

@@ -46,7 +46,7 @@ def made_run(
     tally = Tally.empty(Settings(taken[0].kinds[0], heads or every, TOKENS, strongest=STRONGEST, sample=SAMPLE))
     for passage, one in zip(passages, taken, strict=True):
         tally.add(passage, one)
-    tally.fail(Problem(Place("broken.txt", 3), "This is no UTF-8."))
+    tally.note([Problem(Place("broken.txt", 3), "This is no UTF-8.")])
     about = About(
         model=model.name,
         revision=model.revision,

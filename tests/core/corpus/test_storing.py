@@ -63,7 +63,7 @@ def tally():
     found = tallied(model, passages(8), settings_of(model))
     annotated = Passage(Place("a.conllu", 1), 0, "the old cat", ((0, 3), (4, 7), (8, 11)), (Relation(0, 2, "det"),))
     found.merge(tallied(model, [annotated], found.settings))
-    found.fail(Problem(Place("b.txt", 3), "No."))
+    found.note([Problem(Place("b.txt", 3), "No.")])
     return found
 
 

@@ -199,7 +199,7 @@ def test_the_same_to_the_last_bit_in_any_parts_and_order(bert, tmp_path):
             tallies.append(Tally.empty(settings))
             for passage, one in given[part::parts]:
                 tallies[-1].add(passage, one)
-            tallies[-1].fail(Problem(Place("bad.txt", part), "No."))
+            tallies[-1].note([Problem(Place("bad.txt", part), "No.")])
         while len(tallies) > 1:  # two at random, until one is left
             chance.shuffle(tallies)
             tallies[-2].merge(tallies.pop())
@@ -283,8 +283,8 @@ def test_all_problems_are_counted_and_some_are_listed():
     settings = Settings("self", ((0, 0),), 8)
     one, other = Tally.empty(settings), Tally.empty(settings)
     for row in reversed(range(LISTED)):
-        (one if row % 2 else other).fail(Problem(Place("a", row), "No."))
-        (other if row % 2 else one).fail(Problem(Place("b", row), "No."))
+        (one if row % 2 else other).note([Problem(Place("a", row), "No.")])
+        (other if row % 2 else one).note([Problem(Place("b", row), "No.")])
     one.merge(other)
     assert one.problem_count == 2 * LISTED
     assert [problem.place for problem in one.problems] == [Place("a", row) for row in range(LISTED)]
