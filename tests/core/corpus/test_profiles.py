@@ -207,6 +207,16 @@ def test_no_part_drowns_the_others():
         assert np.mean(shares) > 0.8, part
 
 
+def test_in_whatever_units_a_part_is_measured_it_counts_as_much(mixed):
+    metrics, classes, distances = tables(MIXED)
+    distances["attention"] *= 0.01
+    metrics["high"] *= 25
+    metrics["spread"] *= 5  # of the means the square root is taken
+    found = map_of(metrics, classes, distances).heads
+    np.testing.assert_allclose(found[["x", "y"]], mixed.heads[["x", "y"]], atol=2e-3)
+    assert found["alike"].tolist() == mixed.heads["alike"].tolist()
+
+
 def test_of_no_heads_and_of_other_heads_there_is_no_map():
     metrics, classes, distances = tables(MIXED)
     with pytest.raises(ValueError, match="no heads"):
