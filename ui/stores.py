@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,8 +35,8 @@ from core.capturing.layers import missing_layers as layers_without_attention
 from core.capturing.sampling import Sampling
 from core.capturing.speeds import Run, Speeds
 from core.capturing.weights_only import WeightsOnly, attention_weights
+from core.corpus.opened import Listed, open_run, runs_in
 from core.corpus.opened import Run as CorpusRun
-from core.corpus.opened import open_run
 from core.errors import InputError
 from core.exporting.kept_heads import KeptHead
 from core.figures.side_by_side import small
@@ -414,6 +415,7 @@ distances = Store(8)
 scores = Store(4)
 examples = Store(3)  # all there are, each a few hundred numbers at most
 corpus_runs = Store(4)  # of each a few numbers a head, and where its passages lie
+corpus_lists = Store(2)  # what each run of a folder says it is
 speeds = Speeds()  # of all models, as learned from their runs; bounded by itself
 
 
@@ -764,6 +766,15 @@ def corpora() -> Path | None:
     """The folder of finished runs; None where this host has none."""
     named = settings.current().corpora
     return settings.ROOT / named if named else None  # a whole path stays as it is
+
+
+def listed_runs(folder: Path) -> list[Listed]:
+    """The runs of a folder, as they lie there now. Raises InputError for a folder that cannot be read."""
+    try:
+        inside = tuple(sorted((one.name, one.stat().st_mtime_ns) for one in os.scandir(folder)))
+    except OSError:  # nothing there, or nothing that may be looked at: which of them, `runs_in` says
+        return runs_in(folder)
+    return corpus_lists.get((str(folder), inside), lambda: runs_in(folder))
 
 
 def corpus_run(name: str) -> CorpusRun:

@@ -9,7 +9,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core import InputError
-from core.corpus.opened import Listed, Run, runs_in
+from core.corpus.opened import Listed, Run
 from core.exporting.about import PACKAGES
 from core.heads.metrics import METRICS, NAMES, Metric, most_telling
 from core.versions import versions
@@ -30,7 +30,7 @@ def show_corpus() -> None:
         st.info("This host shows no corpus runs.", icon=":material/library_books:")
         return
     try:
-        listed = runs_in(folder)
+        listed = stores.listed_runs(folder)
     except InputError as error:
         show_error(error)
         return
