@@ -11,27 +11,31 @@ import json
 import sysconfig
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from ..errors import InputError
 from .running import Progress, run
+from .storing import LAST, file_of
 
 TOKENS = {"all-MiniLM-L6-v2": 200_000, "SmolLM2-135M-Instruct": 30_000}
 LEAST = 200  # characters of a docstring that is taken
 
 
 def example(out: str, *, on_progress: Callable[[Progress], None] = lambda _progress: None) -> None:
-    """Run both models, each into a folder of its name inside `out`; one that is finished already is left as it is."""
-    with TemporaryDirectory() as folder:
-        corpus = Path(folder, "python-documentation.jsonl")
-        with corpus.open("w", encoding="utf-8") as lines:
-            lines.writelines(json.dumps({"text": text}) + "\n" for text in documentation())
-        for model, tokens in TOKENS.items():
-            try:
-                run(model, str(corpus), str(Path(out, model)), tokens=tokens, on_progress=on_progress)
-            except InputError as error:
-                if "finished run" not in str(error):
-                    raise
+    """Run both models, each into a folder of its name inside `out`, beside the texts; a finished run is left as it is.
+
+    Raises InputError as `run` does.
+    """
+    corpus = Path(out, "python-documentation.jsonl")
+    try:
+        corpus.parent.mkdir(parents=True, exist_ok=True)
+        corpus.write_text("".join(json.dumps({"text": text}) + "\n" for text in documentation()), "utf-8")
+    except OSError as error:
+        raise InputError(
+            f"{out!r} cannot be written to: {error.strerror}. Choose another folder.", field="out"
+        ) from error
+    for model, tokens in TOKENS.items():
+        if not Path(out, model, file_of(LAST)).is_file():
+            run(model, str(corpus), str(Path(out, model)), tokens=tokens, on_progress=on_progress)
 
 
 def documentation() -> Iterator[str]:

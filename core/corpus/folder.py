@@ -100,11 +100,21 @@ class RunFolder:
                 self.system.delete_file(f"{self.parts}/{name}")
 
     def finish(self, tables: Iterable[tuple[str, pa.Table]], about: storing.About) -> None:
-        """Write the tables, the one that says that all are there last, and delete what they were made from."""
-        for name, table in tables:
-            unfinished = f"{self.path}/{name}.unfinished"
-            storing.write(table, self.system, unfinished, about)
-            self.system.move(unfinished, f"{self.path}/{storing.file_of(name)}")
+        """Write the tables, the one that says that all are there last, and delete what they were made from.
+
+        Raises InputError (field "out") where that is not possible; what was measured stays.
+        """
+        try:
+            for name, table in tables:
+                unfinished = f"{self.path}/{name}.unfinished"
+                storing.write(table, self.system, unfinished, about)
+                self.system.move(unfinished, f"{self.path}/{storing.file_of(name)}")
+        except (OSError, pa.ArrowException) as error:
+            raise InputError(
+                f"The tables could not be written to {self.address!r}: {error}. Make room and start again: nothing has to be "
+                f"measured anew.",
+                field="out",
+            ) from error
         self.system.delete_dir(self.parts)
         self.system.delete_file(f"{self.path}/{JOB}")
 

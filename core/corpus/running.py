@@ -14,9 +14,10 @@ import re
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from math import ceil
 from typing import Any, cast
 
 import numpy as np
@@ -48,7 +49,8 @@ from .workers import Failed, Measurer, count_passages, read_shards
 SHARD = 128  # passages that are measured in one go, at most: a stopped run loses no more of each worker
 AT_ONCE = 16  # parts that are put together to one
 READ_AT_ONCE = 2**20  # bytes of small files that one task reads
-ROUNDS = 5  # in which what has been lost on the way is done again
+ROUNDS = 3  # in which what has been lost on the way is done again
+RETRIES = 20  # of a shard whose worker dies, in each round: what kills its worker every time must not go on for ever
 
 
 @dataclass(frozen=True)
@@ -124,8 +126,8 @@ def run(
     files = replace(files, folder=job.folder)
     place = RunFolder.of(out)
     bytes_kept = _bytes_kept(job, outline)
-    with _ray(address, workers, cpus) as count:
-        if address is None:
+    with _ray(address, workers, cpus, gpus) as count:
+        if len(ray.nodes()) == 1:  # what others have free is not known here
             _require_memory(job, bytes_kept, count)
         on_progress(Progress("Counting the passages"))
         census, problems = _census(job, files)
@@ -247,7 +249,7 @@ def _require_memory(job: Job, bytes_kept: int, workers: int) -> None:
 
 
 @contextmanager
-def _ray(address: str | None, workers: int | None, cpus: float) -> Iterator[int]:
+def _ray(address: str | None, workers: int | None, cpus: float, gpus: float) -> Iterator[int]:
     """Ray, in this machine or the cluster at an address; gives how many workers there are to be.
 
     Where it runs in this process already, that one is used and left running.
@@ -255,25 +257,33 @@ def _ray(address: str | None, workers: int | None, cpus: float) -> Iterator[int]
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     ours = not ray.is_initialized()
-    count = workers or psutil.cpu_count(logical=False) or 1
+    cores = psutil.cpu_count(logical=False) or 1
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
     try:
         if ours and address is None:
-            ray.init("local", num_cpus=count, include_dashboard=False, **quiet)
+            # More workers than processors are allowed; each would wait for ever for one that there is not.
+            ray.init("local", num_cpus=max(cores, ceil((workers or 1) * cpus)), include_dashboard=False, **quiet)
         elif ours and address is not None:
             _require_answer(address)
             ray.init(address, **quiet)
     except (OSError, RuntimeError, ValueError, RayError) as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)[:300]
         raise InputError(f"No Ray cluster answers at {address!r}: {reason}", field="address") from error
+    there = ray.cluster_resources()
+    if ours and address is None and (workers or 1) * gpus > there.get("GPU", 0):
+        ray.shutdown()
+        raise InputError(
+            f"The workers need {(workers or 1) * gpus:g} GPUs, and this machine has {there.get('GPU', 0):g}.",
+            field="workers",
+        )
     context, log = DataContext.get_current(), logging.getLogger("ray.data")
     before = context.enable_progress_bars, context.target_max_block_size, log.level
     # A row each, so that shards go to whoever is free.
     context.enable_progress_bars, context.target_max_block_size = False, 1
     log.setLevel(logging.ERROR)
     try:
-        there = ray.cluster_resources().get("CPU", 1)
-        yield count if address is None or workers else max(1, int(there // max(cpus, 0.01)))
+        rooms = [int(there.get(name, 0) // each) for name, each in (("CPU", cpus), ("GPU", gpus)) if each > 0]
+        yield workers or max(1, min(rooms, default=1))
     finally:
         context.enable_progress_bars, context.target_max_block_size, level = before
         log.setLevel(level)
@@ -289,7 +299,7 @@ def _require_answer(address: str) -> None:
 
 def _run_there(address: str, given: dict[str, Any], on_progress: Callable[[Progress], None]) -> storing.About:
     """A run that is driven from within a cluster: Ray Data cannot be driven through Ray's client."""
-    with _ray(address, given["workers"], given["cpus"]):
+    with _ray(address, given["workers"], given["cpus"], given["gpus"]):
         start_board: Any = ray.remote(num_cpus=0)(_Board)
         start_run: Any = ray.remote(num_cpus=0, max_retries=0)(_run_and_tell)
         board = start_board.remote()
@@ -398,16 +408,18 @@ def _measure(task: _Round, pool: Pool, on_progress: Callable[[Progress], None]) 
             compute=ActorPoolStrategy(size=pool.size),
             num_cpus=pool.cpus,
             num_gpus=pool.gpus,
+            max_task_retries=RETRIES,
         )
     )
     merging, clock = _Merging(task.place), _Clock(done, whole)
-    for row in measured.iter_rows():
-        if row["failed"]:
-            failed = Failed(**json.loads(row["failed"]))
-            raise InputError(failed.message, field=failed.field)
-        done += int(row["tokens"])
-        on_progress(Progress("Measuring", done, whole, clock.left(done)))
-        merging.step()
+    with suppress(RayError):  # what it leaves undone is left for the next round
+        for row in measured.iter_rows():
+            if row["failed"]:
+                failed = Failed(**json.loads(row["failed"]))
+                raise InputError(failed.message, field=failed.field)
+            done += int(row["tokens"])
+            on_progress(Progress("Measuring", done, whole, clock.left(done)))
+            merging.step()
     merging.end()
 
 

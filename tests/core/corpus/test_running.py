@@ -1,0 +1,198 @@
+"""Whole runs on Ray: the same as a plain loop over the same texts, whatever is stopped or killed on the way."""
+
+import json
+
+import psutil
+import pyarrow.parquet as pq
+import pytest
+import ray
+
+from core import InputError
+from core.corpus.folder import JOB, PARTS
+from core.corpus.job import passages_of
+from core.corpus.reading import Reading, find_files
+from core.corpus.running import run
+from core.corpus.storing import About, tables
+from core.corpus.tally import Tally
+from core.corpus.texts import Problem
+from core.corpus.workers import settings_of, take
+from core.models.loading import load_model
+from core.models.tokens import token_texts
+from tests.core.corpus.jobs import job_of
+from tests.core.corpus.plain import passages, reader
+from tests.core.tiny_models import WEIGHTS_ONLY, randomised, tiny
+
+pytestmark = pytest.mark.usefixtures("cluster")
+SMALL = {"passage_tokens": 32, "strongest": 3, "sample": 10}
+SENTENCE = """# text = the cats saw
+1\tthe\t_\tDET\t_\t_\t2\tdet\t_\t_
+2\tcats\t_\tNOUN\t_\t_\t3\tnsubj\t_\t_
+3\tsaw\t_\tVERB\t_\t_\t0\troot\t_\t_
+
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """One Ray for all tests of this file: starting it takes longer than they do."""
+    ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("corpus")
+
+
+@pytest.fixture(scope="module")
+def encoder(folder):
+    place = folder / "encoder"
+    tiny("BERT").save_pretrained(place)
+    reader().save_pretrained(place)
+    return str(place)
+
+
+@pytest.fixture(scope="module")
+def texts(folder):
+    """Four files with sixty texts; of one of them a line is no JSON, and one file is none of gzip."""
+    place = folder / "texts"
+    place.mkdir()
+    lines = [json.dumps({"body": passage.text}) + "\n" for passage in passages(60)]
+    for number in range(3):
+        (place / f"{number}.jsonl").write_text("".join(lines[20 * number : 20 * number + 20]))
+    (place / "3.jsonl").write_text('{"body": "the cat"}\n{broken\n{"body": "the dog"}\n')
+    (place / "4.jsonl.gz").write_bytes(b"\x1f\x8b\x08\x00 no gzip")
+    return str(place)
+
+
+def plain_loop(model_folder, data):
+    """Rows of each table, from one tally to which all passages are added one after the other."""
+    job = job_of(model_folder, data, reading=Reading("body"), **SMALL)
+    model, files = load_model(model_folder), find_files(data)
+    tally = Tally.empty(settings_of(job, model))
+    for found in passages_of(files, files.names, job, model):
+        if isinstance(found, Problem):
+            tally.note([found])
+        else:
+            tally.add(found, take(model, found.text, job.passage_tokens))
+    tokens = {
+        number: token_texts(model.tokenizer, model.tokenizer(passage.text)["input_ids"])
+        for number, passage in tally.shown_passages.items()
+    }
+    return {name: repr(table.to_pydict()) for name, table in tables(tally, tokens)}
+
+
+def rows_of(out):
+    return {file.stem: repr(pq.read_table(file).to_pydict()) for file in out.glob("*.parquet") if file.stem != "map"}
+
+
+class Stopped(Exception):
+    """What a person does with Ctrl-C."""
+
+
+def test_a_run_that_is_stopped_and_whose_workers_die_ends_like_a_plain_loop(encoder, texts, tmp_path):
+    out = tmp_path / "run"
+    told = []
+
+    def stop_after_two(progress):
+        told.append(progress)
+        if progress.doing == "Measuring" and len(list((out / PARTS).glob("*.npz"))) > 1:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        run(encoder, texts, str(out), column="body", workers=1, on_progress=stop_after_two, **SMALL)
+    assert (out / JOB).is_file()
+    assert not list(out.glob("*.parquet"))
+
+    killed = []
+
+    def kill_one(progress):
+        told.append(progress)
+        if progress.doing == "Measuring" and not killed:
+            workers = [one for one in psutil.process_iter(["cmdline"]) if is_worker(one)]
+            killed.append(workers[0].pid)
+            workers[0].kill()
+
+    with pytest.raises(InputError, match="other settings") as other:
+        run(encoder, texts, str(out), column="body", workers=1, **SMALL | {"sample": 11})
+    assert other.value.field == "out"
+
+    del told[:]
+    about = run(encoder, texts, str(out), column="body", workers=1, on_progress=kill_one, **SMALL)
+    assert killed
+    assert (
+        next(one.tokens for one in told if one.doing == "Starting the workers") > 0
+    )  # what was done is not done again
+    assert rows_of(out) == plain_loop(encoder, texts)
+    assert not (out / PARTS).exists()
+    assert not (out / JOB).exists()
+
+    problems = pq.read_table(out / "problems.parquet").to_pylist()
+    assert [(one["file"], one["row"]) for one in problems] == [("3.jsonl", 2), ("4.jsonl.gz", 0)]
+    assert About.read(pq.read_schema(out / "metrics.parquet").metadata[b"headlight"]) == about
+    assert (about.unread, about.files) == (2, 5)
+    assert about.passages > 62  # some texts are longer than a passage
+    assert about.revision == load_model(encoder).revision
+
+    with pytest.raises(InputError, match="finished run"):
+        run(encoder, texts, str(out), column="body", **SMALL)
+
+
+def is_worker(process):
+    command = process.info["cmdline"] or [""]
+    return command[0].startswith("ray::MapWorker") and process.ppid() in {
+        child.pid for child in psutil.Process().children(recursive=True)
+    }
+
+
+def test_weights_alone_some_heads_a_limit_and_annotated_texts(tmp_path):
+    place, data = tmp_path / "gptj", tmp_path / "trees"
+    randomised(WEIGHTS_ONLY["GPT-J"]()).save_pretrained(place)
+    reader().save_pretrained(place)
+    data.mkdir()
+    (data / "a.conllu").write_text(30 * SENTENCE)
+    out = tmp_path / "run"
+    about = run(str(place), str(data / "*.conllu"), str(out), heads=[(1, 2)], tokens=60, workers=1, **SMALL)
+    assert not about.captures
+    assert 55 <= about.tokens <= 60  # five tokens a sentence
+    assert (about.layers, about.heads, about.wanted) == (2, 4, 1)
+    metrics = pq.read_table(out / "metrics.parquet").to_pandas()
+    assert set(zip(metrics["layer"], metrics["head"], strict=True)) == {(1, 2)}
+    relations = pq.read_table(out / "relations.parquet").to_pandas()
+    assert set(relations["relation"]) == {"det", "nsubj"}
+    assert set(relations["count"]) == {about.passages}
+    assert pq.read_table(out / "classes.parquet").to_pandas()["chance"].isna().all()
+
+    with pytest.raises(InputError, match=r"no head 2\.0") as no_head:
+        run(str(place), str(data), str(tmp_path / "none"), heads=[(2, 0)], workers=1, **SMALL)
+    assert no_head.value.field == "heads"
+
+
+def test_what_is_wrong_is_said_before_any_worker_starts(encoder, texts, tmp_path, monkeypatch):
+    def refused(field, match, **changes):
+        given = {"model": encoder, "data": texts, "out": str(tmp_path / "run"), "column": "body"} | SMALL | changes
+        with pytest.raises(InputError, match=match) as found:
+            run(**given, on_progress=lambda progress: pytest.fail("it starts") if "workers" in progress.doing else None)
+        assert found.value.field == field
+
+    (tmp_path / "empty.txt").write_text(" \n\n")
+    (tmp_path / "file").write_text("")
+    refused("data", "nothing at", data=str(tmp_path / "nowhere"))
+    refused("data", "no text in it", data=str(tmp_path / "empty.txt"))
+    refused("column", "no column 'text'", column="text")
+    refused("out", "cannot be written", out=str(tmp_path / "file" / "run"))
+    refused("model", "no folder", model=str(tmp_path / "no-model"))
+    refused("examples_of", "no metric 'best'", examples_of=("best",))
+    refused("tokens", "less than one passage", tokens=5)
+    refused("passage_tokens", "at least 8", passage_tokens=2)
+    refused("dtype", "not a dtype", dtype="int3")
+    monkeypatch.setattr("core.corpus.running.free_bytes", lambda _device: 10**6)
+    refused("workers", "workers need about", workers=3)
+
+
+def test_a_disk_without_room_is_said_before_any_worker_starts(encoder, texts, tmp_path, monkeypatch):
+    monkeypatch.setattr("shutil.disk_usage", lambda _path: type("", (), {"free": 1000})())
+    with pytest.raises(InputError, match="of room") as found:
+        run(encoder, texts, str(tmp_path / "run"), column="body", **SMALL)
+    assert found.value.field == "out"
