@@ -123,6 +123,13 @@ def test_the_sample_is_ordered_and_cut(run, passes):
     assert len(sample.ordered("previous", 0.4999, 0.5001)) <= 1
 
 
+def test_every_head_has_all_of_its_rows(run):
+    """Wherever groups of rows begin and end."""
+    for layer, head in run.heads:
+        assert len(run.sample(layer, head).queries) == SAMPLE, (layer, head)
+        assert len(run.classes(layer, head).dropna(subset="queries")) == len(CLASSES) ** 2, (layer, head)
+
+
 def test_spread_over_quantiles():
     assert_array_equal(spread_over_quantiles(np.arange(20), 4), [2, 7, 12, 17])
     assert_array_equal(spread_over_quantiles(np.arange(3), 4), [0, 1, 2])
