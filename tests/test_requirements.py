@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -53,8 +54,12 @@ def third_party(source: str, package: str = "") -> set[str]:
 
 def distributions(modules: set[str]) -> set[str]:
     """Distributions that the modules come from, by the names that pip uses; an unknown module stands for itself."""
-    homes = metadata.packages_distributions()
+    homes = _homes()
     return {re.sub(r"[-_.]+", "-", homes.get(module, [module])[0]).lower() for module in modules}
+
+
+# Every file of every distribution is looked at, which takes a second.
+_homes = cache(metadata.packages_distributions)
 
 
 def imported_in(*places: str) -> set[str]:

@@ -1,0 +1,141 @@
+"""docs/corpus.md and the files of deploy/ say what the code says: flags, commands, versions.
+
+python -m tests.test_corpus_doc --write     writes the table of flags anew
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from argparse import ArgumentParser
+from pathlib import Path
+
+import pytest
+import yaml
+from ray.autoscaler._private.util import prepare_config, validate_config
+
+from core.corpus.__main__ import _parser
+from tests.source_files import ROOT
+from tests.test_requirements import CORPUS, pins
+
+DOC = ROOT / "docs/corpus.md"
+DEPLOY = ROOT / "deploy"
+SAYING = [ROOT / "README.md", DOC, *sorted(DEPLOY.glob("*.yaml"))]
+RAY = pins(CORPUS.read_text("utf-8"))["ray"]
+_TABLE = re.compile(r"(\| flag \|.*?\n\| --- [^\n]*\n)(?:\|[^\n]*\n)+")
+
+
+def flags() -> list[tuple[str, str, str]]:
+    """(flag, what holds without it, what it is) of `run`, in words."""
+    found = []
+    for action in parser_of_run()._actions:
+        if action.dest != "help":
+            words = (action.help or "").replace(" (default: %(default)s)", "")
+            choices = f": {', '.join(action.choices)}" if action.choices else ""
+            default = ", ".join(action.default) if isinstance(action.default, list) else str(action.default)
+            without = "needed" if action.required else "" if action.default is None else default
+            found.append((action.option_strings[0], without, words + choices))
+    return found
+
+
+def parser_of_run() -> ArgumentParser:
+    commands = next(action for action in _parser()._actions if action.dest == "command")
+    return commands.choices["run"]  # type: ignore[index]
+
+
+def table() -> str:
+    return "".join(f"| `{flag}` | {without} | {words} |\n" for flag, without, words in flags())
+
+
+def written(text: str) -> str:
+    return _TABLE.sub(lambda found: found[1] + table(), text)
+
+
+def commands(text: str) -> list[list[str]]:
+    """The arguments of every `python -m core.corpus ...` or `headlight.corpus`; a line that begins with a flag goes on."""
+    joined = re.sub(r"\s*\\?\n[#\s]*(?=--)", " ", text)
+    found = re.findall(r"python -m (?:core|headlight)\.corpus +([^`\n]*)", joined)
+    return [shlex.split(_unquoted(one), comments=True) for one in found]
+
+
+def _unquoted(command: str) -> str:
+    """Without the closing quote of `ray exec '...'`."""
+    return command[:-1] if command.count("'") % 2 else command
+
+
+def test_the_table_of_flags_is_that_of_the_code() -> None:
+    text = DOC.read_text("utf-8")
+    assert written(text) == text, "python -m tests.test_corpus_doc --write renews docs/corpus.md"
+
+
+def test_every_flag_that_is_spoken_of_exists() -> None:
+    ours = {flag for flag, _, _ in flags()}
+    spoken_of = set(re.findall(r"`(--[a-z-]+)", DOC.read_text("utf-8")))
+    assert spoken_of - ours <= {"--build-arg"}  # of docker
+
+
+def test_commands_are_found_over_several_lines() -> None:
+    assert commands("    python -m core.corpus run \\\n        --data a  # why\n") == [["run", "--data", "a"]]
+    assert commands("#  'python -m headlight.corpus run --data a\n#   --out b'") == [
+        ["run", "--data", "a", "--out", "b"]
+    ]
+    assert commands("`python -m core.corpus example` and `python -m core.corpus`") == [["example"]]
+
+
+@pytest.mark.parametrize("file", SAYING, ids=lambda file: file.name)
+def test_every_command_can_be_given(file: Path) -> None:
+    found = commands(file.read_text("utf-8"))
+    assert found
+    for arguments in found:
+        _parser().parse_args(arguments)
+
+
+def test_the_package_that_commands_name_is_installed() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    assert "headlight.corpus" in project["tool"]["setuptools"]["packages"]
+    assert "corpus" in project["project"]["optional-dependencies"]
+
+
+def test_ray_takes_the_cluster() -> None:
+    cluster = yaml.safe_load((DEPLOY / "ray-cluster.yaml").read_text("utf-8"))
+    validate_config(prepare_config(cluster))
+    assert f"schema of Ray {RAY.rpartition('.')[0]}" in (DEPLOY / "ray-cluster.yaml").read_text("utf-8")
+
+
+def test_the_job_runs_the_command_on_machines_of_one_image_and_version() -> None:
+    job = yaml.safe_load((DEPLOY / "kuberay-job.yaml").read_text("utf-8"))
+    assert (job["apiVersion"], job["kind"]) == ("ray.io/v1", "RayJob")
+    (arguments,) = commands(job["spec"]["entrypoint"])
+    cluster = job["spec"]["rayClusterSpec"]
+    groups = [cluster["headGroupSpec"], *cluster["workerGroupSpecs"]]
+    containers = [group["template"]["spec"]["containers"][0] for group in groups]
+    assert cluster["rayVersion"] == RAY
+    assert len({container["image"] for container in containers}) == 1
+    workers = sum(
+        group["replicas"] * int(group["template"]["spec"]["containers"][0]["resources"]["limits"]["cpu"])
+        for group in groups[1:]
+    )
+    asked = _parser().parse_args(arguments)
+    assert asked.workers * asked.cpus == workers
+    shared = containers[0]["volumeMounts"][0]["mountPath"]
+    assert asked.data.startswith(f"{shared}/")
+    assert asked.out.startswith(f"{shared}/")
+
+
+def test_the_image_has_the_version_of_ray_that_is_pinned() -> None:
+    dockerfile = (DEPLOY / "Dockerfile").read_text("utf-8")
+    assert re.findall(r"^ARG RAY=rayproject/ray:([0-9.]+)-", dockerfile, re.M) == [RAY]
+    assert set(re.findall(r"ray\[default\]==([0-9.]+)", DOC.read_text("utf-8"))) == {RAY}
+
+
+def test_a_linter_finds_nothing_in_the_image() -> None:
+    hadolint = Path(sys.executable).with_name("hadolint")
+    found = subprocess.run([hadolint, DEPLOY / "Dockerfile"], capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stdout + found.stderr
+
+
+if __name__ == "__main__" and sys.argv[1:] == ["--write"]:
+    DOC.write_text(written(DOC.read_text("utf-8")), "utf-8")
