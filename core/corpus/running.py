@@ -48,6 +48,7 @@ from .workers import Failed, Measurer, count_passages, read_shards
 
 SHARD = 128  # passages that are measured in one go, at most: a stopped run loses no more of each worker
 AT_ONCE = 16  # parts that are put together to one
+LOOKED_AFTER = 5  # seconds, at the earliest: on object storage a folder takes a while to list
 READ_AT_ONCE = 2**20  # bytes of small files that one task reads
 ROUNDS = 3  # in which what has been lost on the way is done again
 RETRIES = 20  # of a shard whose worker dies, in each round: what kills its worker every time must not go on for ever
@@ -220,7 +221,7 @@ def _require_texts(census: Census, problems: Sequence[Problem]) -> None:
     first = (
         f" The first of {len(problems):,} problems, in {problems[0].place.file}: {problems[0].why}" if problems else ""
     )
-    is_column = bool(problems) and all("column" in problem.why for problem in problems)
+    is_column = any("no column" in problem.why for problem in problems)
     raise InputError(f"There is no text in it.{first}", field="column" if is_column else "data")
 
 
@@ -446,8 +447,12 @@ class _Merging:
         self._place = place
         self._merge = ray.remote(num_cpus=0)(_merge)
         self._busy: dict[ray.ObjectRef, list[str]] = {}
+        self._looked = 0.0
 
     def step(self) -> None:
+        if time.monotonic() - self._looked < LOOKED_AFTER:
+            return
+        self._looked = time.monotonic()
         ended, _ = ray.wait([*self._busy], num_returns=len(self._busy), timeout=0) if self._busy else ([], [])
         for one in ended:
             del self._busy[one]
