@@ -58,10 +58,12 @@ def show_corpus_heads(run: Run, layer: int, head: int, offered: Mapping[str, Met
         values.shape,
         choose,
     )
-    if drawn_as == "map":
+    if drawn_as == "map" and run.map is not None:
+        trust = run.map.trustworthiness
+        kept = "" if trust is None else f" (trustworthiness {trust:.2f} of 1)"
         st.caption(
-            "Near means alike: heads that do alike over the corpus lie together. How the map is turned means nothing. A click "
-            "opens the head."
+            f"Near means alike: heads that do alike over the corpus lie together{kept}. Colours are regions, named by what "
+            "their heads do on average. How the map is turned means nothing. A click opens the head."
         )
     else:
         unit = f" In {metric.unit}." if metric.unit else ""

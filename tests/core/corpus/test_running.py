@@ -20,16 +20,10 @@ from core.models.loading import load_model
 from core.models.tokens import token_texts
 from tests.core.corpus.jobs import job_of
 from tests.core.corpus.plain import passages, reader
-from tests.core.tiny_models import WEIGHTS_ONLY, randomised, tiny
+from tests.core.tiny_models import tiny
 
 pytestmark = pytest.mark.usefixtures("cluster")
 SMALL = {"passage_tokens": 32, "strongest": 3, "sample": 10}
-SENTENCE = """# text = the cats saw
-1\tthe\t_\tDET\t_\t_\t2\tdet\t_\t_
-2\tcats\t_\tNOUN\t_\t_\t3\tnsubj\t_\t_
-3\tsaw\t_\tVERB\t_\t_\t0\troot\t_\t_
-
-"""
 
 
 @pytest.fixture(scope="module")
@@ -144,29 +138,6 @@ def is_worker(process):
     return command[0].startswith("ray::MapWorker") and process.ppid() in {
         child.pid for child in psutil.Process().children(recursive=True)
     }
-
-
-def test_weights_alone_some_heads_a_limit_and_annotated_texts(tmp_path):
-    place, data = tmp_path / "gptj", tmp_path / "trees"
-    randomised(WEIGHTS_ONLY["GPT-J"]()).save_pretrained(place)
-    reader().save_pretrained(place)
-    data.mkdir()
-    (data / "a.conllu").write_text(30 * SENTENCE)
-    out = tmp_path / "run"
-    about = run(str(place), str(data / "*.conllu"), str(out), heads=[(1, 2)], tokens=60, workers=1, **SMALL)
-    assert not about.captures
-    assert 55 <= about.tokens <= 60  # five tokens a sentence
-    assert (about.layers, about.heads, about.wanted) == (2, 4, 1)
-    metrics = pq.read_table(out / "metrics.parquet").to_pandas()
-    assert set(zip(metrics["layer"], metrics["head"], strict=True)) == {(1, 2)}
-    relations = pq.read_table(out / "relations.parquet").to_pandas()
-    assert set(relations["relation"]) == {"det", "nsubj"}
-    assert set(relations["count"]) == {about.passages}
-    assert pq.read_table(out / "classes.parquet").to_pandas()["chance"].isna().all()
-
-    with pytest.raises(InputError, match=r"no head 2\.0") as no_head:
-        run(str(place), str(data), str(tmp_path / "none"), heads=[(2, 0)], workers=1, **SMALL)
-    assert no_head.value.field == "heads"
 
 
 def test_what_is_wrong_is_said_before_any_worker_starts(encoder, texts, tmp_path, monkeypatch):

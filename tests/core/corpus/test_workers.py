@@ -1,0 +1,125 @@
+"""What a worker does, without a cluster around it."""
+
+import json
+
+import numpy as np
+import pytest
+from pyarrow import fs
+
+from core.corpus import parts
+from core.corpus.job import Census
+from core.corpus.reading import find_files
+from core.corpus.workers import Measurer, count_passages, read_shards
+from core.models.loading import load_model
+from tests.core.corpus.jobs import job_of
+from tests.core.corpus.plain import reader
+from tests.core.tiny_models import WEIGHTS_ONLY, randomised, tiny
+
+SENTENCE = """# text = the cats saw
+1\tthe\t_\tDET\t_\t_\t2\tdet\t_\t_
+2\tcats\t_\tNOUN\t_\t_\t3\tnsubj\t_\t_
+3\tsaw\t_\tVERB\t_\t_\t0\troot\t_\t_
+
+"""
+TOKENS = 6  # of it: [CLS] the cat ##s saw [SEP]
+SMALL = {"passage_tokens": 32, "strongest": 3, "sample": 10}
+
+
+@pytest.fixture(scope="module")
+def trees(tmp_path_factory):
+    """Thirty annotated sentences."""
+    folder = tmp_path_factory.mktemp("trees")
+    (folder / "a.conllu").write_text(30 * SENTENCE)
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """Folders of a model that can be captured, and of one that exposes its weights alone."""
+    folder = tmp_path_factory.mktemp("models")
+    tiny("BERT").save_pretrained(folder / "bert")
+    randomised(WEIGHTS_ONLY["GPT-J"]()).save_pretrained(folder / "gptj")
+    for name in ("bert", "gptj"):
+        reader().save_pretrained(folder / name)
+    return folder
+
+
+def counted(job, files):
+    rows = list(count_passages({"item": json.dumps(files.names)}, job, files))
+    return Census.of(*np.concatenate([np.frombuffer(row["numbers"], np.uint64).reshape(-1, 3) for row in rows]).T)
+
+
+def shards_of(job, files, wanted, most):
+    return list(read_shards({"item": json.dumps(files.names)}, job, files, wanted, most))
+
+
+def test_weights_alone_some_heads_a_limit_and_annotated_texts(models, trees, tmp_path):
+    job = job_of(str(models / "gptj"), trees, heads=((1, 2),), **SMALL)
+    files = find_files(trees)
+    census = counted(job, files)
+    assert census.total == 30 * TOKENS
+    wanted = census.limited(60)
+    assert len(wanted.ids) == 60 // TOKENS
+    assert (wanted.ids == np.sort(census.ids)[:10]).all()
+
+    measurer = Measurer(job, str(tmp_path), 1)
+    for shard in shards_of(job, files, wanted.ids, 4):
+        assert measurer({"shard": [shard["shard"]]})["failed"] == [""]
+    system = fs.LocalFileSystem()
+    names = parts.names_in(system, str(tmp_path))
+    assert len(names) == 3  # four, four and two
+    found = parts.load(system, str(tmp_path), parts.merged(system, str(tmp_path), names))
+    assert found.ids == set(wanted.ids.tolist())
+    assert found.tokens_read == wanted.total
+    assert found.settings.heads == ((1, 2),)
+    assert (found.settings.shape, found.settings.revision) == ((2, 4), load_model(job.model).revision)
+    assert (found.chance.values == 0).all()  # which pairs are masked is not exposed
+    table = found.relations.table()
+    assert set(table["relation"]) == {"det", "nsubj"}
+    assert set(table["count"]) == {len(wanted.ids)}
+
+
+def test_a_part_is_the_same_after_it_was_written_and_read(models, trees, tmp_path):
+    job, files = job_of(str(models / "bert"), trees, **SMALL), find_files(trees)
+    (shard,) = shards_of(job, files, counted(job, files).ids, 100)
+    Measurer(job, str(tmp_path), 1)({"shard": [shard["shard"]]})
+    system = fs.LocalFileSystem()
+    (name,) = parts.names_in(system, str(tmp_path))
+    tally = parts.load(system, str(tmp_path), name)
+    other = tmp_path / "again"
+    other.mkdir()
+    assert parts.save(tally, system, str(other)) == name  # its name follows from its passages
+    with np.load(tmp_path / name) as before, np.load(other / name) as after:
+        assert before.files == after.files
+        for one in before.files:
+            np.testing.assert_array_equal(before[one], after[one], one)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "words"),
+    [({"heads": ((2, 0),)}, "heads", "no head 2.0"), ({"dtype": "int3"}, "dtype", "int3")],
+)
+def test_a_worker_that_cannot_work_says_why(models, trees, tmp_path, changes, field, words):
+    told = Measurer(job_of(str(models / "bert"), trees, **SMALL | changes), str(tmp_path), 1)({"shard": ["[]"]})
+    failed = json.loads(told["failed"][0])
+    assert failed["field"] == field
+    assert words in failed["message"]
+
+
+def test_a_worker_that_does_not_see_the_folder_says_so(models, trees, tmp_path):
+    told = Measurer(job_of(str(models / "bert"), trees, **SMALL), str(tmp_path / "elsewhere"), 1)({"shard": ["[]"]})
+    assert "does not see the folder" in json.loads(told["failed"][0])["message"]
+
+
+def test_a_passage_that_cannot_be_read_is_counted_and_listed(models, trees, tmp_path):
+    job, files = job_of(str(models / "bert"), trees, **SMALL), find_files(trees)
+    shards = shards_of(job, files, counted(job, files).ids, 100)
+    passages = json.loads(shards[0]["shard"])
+    passages[3]["text"] = 40 * "the "  # longer than the worker reads
+    Measurer(job, str(tmp_path), 1)({"shard": [json.dumps(passages)]})
+    system = fs.LocalFileSystem()
+    tally = parts.load(system, str(tmp_path), parts.names_in(system, str(tmp_path))[0])
+    assert tally.problem_count == 1
+    assert "at most 32" in tally.problems[0].why
+    assert len(tally.ids) == 30  # it is not tried again and again
+    assert tally.tokens_read == 29 * TOKENS
