@@ -17,15 +17,21 @@ import pytest
 import core
 from check import pip_command
 from tests.source_files import ROOT, python_files
-from tests.test_requirements import APP, imported_in, pins, text
+from tests.test_requirements import APP, CORPUS, imported_in, pins, text
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
 def test_it_asks_for_what_core_imports_from_the_tested_version_to_the_next_large_one() -> None:
-    tested = pins(text(APP))
-    wanted = {f"{name}>={tested[name]},<{int(tested[name].split('.')[0]) + 1}" for name in imported_in("core")}
-    assert set(PROJECT["project"]["dependencies"]) == wanted
+    """What only runs over a corpus need is asked for by those who want them: pip install 'headlight[corpus]'."""
+    app, corpus, imported = pins(text(APP)), pins(text(CORPUS)), imported_in("core")
+    assert set(PROJECT["project"]["dependencies"]) == {ranged(name, app[name]) for name in imported - corpus.keys()}
+    extra = {re.sub(r"\[[a-z,]+\]", "", asked) for asked in PROJECT["project"]["optional-dependencies"]["corpus"]}
+    assert extra == {ranged(name, version) for name, version in corpus.items()}
+
+
+def ranged(name: str, version: str) -> str:
+    return f"{name}>={version},<{int(version.split('.')[0]) + 1}"
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +70,8 @@ def test_all_of_core_lands_under_the_name_headlight_and_nothing_else(python: str
     dates = Path("headlight/models/written_dates")
     model = {dates / path.name for path in (ROOT / "core/models/written_dates").iterdir()}
     assert dates / "model.safetensors" in model
-    assert installed == ours | model | {Path("headlight/__init__.pyi"), Path("headlight/py.typed")}
+    stubs = {Path("headlight/__init__.pyi"), Path("headlight/corpus/__init__.pyi"), Path("headlight/py.typed")}
+    assert installed == ours | model | stubs
     assert f"{dist_info}/METADATA" in files
 
 

@@ -294,9 +294,16 @@ def _ray(address: str | None, workers: int | None, cpus: float, gpus: float) -> 
 
 
 def _require_answer(address: str) -> None:
-    """Raises OSError where nobody listens at host:port: Ray itself would ask again and again for minutes."""
-    if found := re.fullmatch(r"(?:ray://)?(\[.*\]|[^:]+):(\d+)", address):
-        socket.create_connection((found[1].strip("[]"), int(found[2])), timeout=10).close()
+    """Raises OSError where nobody listens at host:port, ValueError for what is no address.
+
+    Ray itself would ask again and again for minutes.
+    """
+    if address == "auto":
+        return
+    found = re.fullmatch(r"(?:ray://)?(\[.*\]|[^:/]+):(\d{1,5})", address)
+    if found is None:
+        raise ValueError('this is no address; write "auto", host:port or ray://host:port')
+    socket.create_connection((found[1].strip("[]"), int(found[2])), timeout=10).close()
 
 
 def _run_there(address: str, given: dict[str, Any], on_progress: Callable[[Progress], None]) -> storing.About:

@@ -54,7 +54,7 @@ def _choose_run(listed: list[Listed]) -> Run | None:
                 "There is no finished run yet. This makes a small one in a few minutes:",
                 icon=":material/library_books:",
             )
-            st.code(COMMAND, language="bash")
+            st.code(COMMAND, language=None)
         return None
     name = menu("Run", state.RUN, there, width=280)
     try:
