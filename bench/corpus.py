@@ -157,9 +157,8 @@ def nodes() -> None:
         ]
         joins = ["start", "--address=127.0.0.1:6399", "--num-cpus=1"]
         try:
-            subprocess.run([ray, *head], check=True, **quiet)
-            while subprocess.run([ray, *joins], **quiet).returncode != 0:
-                time.sleep(5)  # the head is not always there as soon as it says so
+            for command in (head, joins):
+                subprocess.run([ray, *command], check=True, env=quiet["env"])
             for address in ("127.0.0.1:6399", "ray://127.0.0.1:20021"):
                 out = Path(folder, address.replace("/", "-"))
                 start(data, out, ENCODER, "--address", address).wait()
