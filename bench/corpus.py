@@ -139,11 +139,9 @@ def faults() -> None:
 
 def nodes() -> None:
     ray = str(Path(sys.executable).with_name("ray"))
-    quiet = {
-        "stdout": subprocess.DEVNULL,
-        "stderr": subprocess.DEVNULL,
-        "env": {**os.environ, "RAY_USAGE_STATS_ENABLED": "0"},
-    }
+    # The machines of a cluster have the program, and agree on a token.
+    there = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "token", "PYTHONPATH": os.getcwd()}
+    environment = {**os.environ, **there}
     with corpus(files=8, characters=300_000) as data, TemporaryDirectory() as folder:
         alone = Path(folder, "alone")
         start(data, alone).wait()
@@ -158,13 +156,13 @@ def nodes() -> None:
         joins = ["start", "--address=127.0.0.1:6399", "--num-cpus=1"]
         try:
             for command in (head, joins):
-                subprocess.run([ray, *command], check=True, env=quiet["env"])
+                subprocess.run([ray, *command], check=True, env=environment, stdout=subprocess.DEVNULL)
             for address in ("127.0.0.1:6399", "ray://127.0.0.1:20021"):
                 out = Path(folder, address.replace("/", "-"))
                 start(data, out, ENCODER, "--address", address).wait()
                 print(f"two nodes, {address}: {'the same' if contents(out) == contents(alone) else 'ANOTHER RESULT'}")
         finally:
-            subprocess.run([ray, "stop", "--force"], **quiet)
+            subprocess.run([ray, "stop", "--force"], stdout=subprocess.DEVNULL)
 
 
 @contextmanager

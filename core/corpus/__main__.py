@@ -15,7 +15,13 @@ if Path("~/.ray/auth_token").expanduser().is_file():
     os.environ.setdefault("RAY_AUTH_MODE", "token")
 
 from ..errors import InputError
-from .example import example
+
+try:
+    from .example import example
+except ModuleNotFoundError as missing:
+    sys.exit(
+        f"{missing.name} is not installed. Install what runs over a corpus need: pip install -r requirements-corpus.txt"
+    )
 from .reading import By
 from .running import Progress, run
 from .tally import EXAMPLES_OF

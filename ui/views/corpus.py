@@ -21,7 +21,7 @@ from ui.views.corpus_head import show_corpus_head
 from ui.views.corpus_heads import show_corpus_heads
 from ui.views.scene import number_picker
 
-COMMAND = "python -m core.corpus example"
+COMMAND = "pip install -r requirements-corpus.txt\npython -m core.corpus example"
 
 
 def show_corpus() -> None:
@@ -51,7 +51,7 @@ def _choose_run(listed: list[Listed]) -> Run | None:
     if not there:
         with st.container():
             st.info(
-                "There is no finished run yet. This makes a small one in a few minutes:",
+                "There is no finished run yet. These two lines make two small ones in about five minutes:",
                 icon=":material/library_books:",
             )
             st.code(COMMAND, language=None)
