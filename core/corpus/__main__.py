@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
-# Ray 2.60 looks for its token by itself only after it has decided, at import, to do without.
-if Path("~/.ray/auth_token").expanduser().is_file():
+# Ray 2.60 looks for its token by itself only after it has decided, at import, to do without. Where it has been imported, what
+# is set here would reach the servers that it starts, but not itself, and they would not let it in.
+if "ray" not in sys.modules and Path("~/.ray/auth_token").expanduser().is_file():
     os.environ.setdefault("RAY_AUTH_MODE", "token")
 
 from ..errors import InputError

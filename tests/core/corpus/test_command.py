@@ -1,7 +1,10 @@
-"""The command where what it needs is not installed."""
+"""The command where what it needs is not installed, and what importing it leaves behind."""
 
+import os
 import subprocess
 import sys
+
+import pytest
 
 
 def test_without_ray_it_says_what_to_install():
@@ -16,3 +19,19 @@ def test_without_ray_it_says_what_to_install():
     assert done.stderr.strip() == (
         "ray is not installed. Install what runs over a corpus need: pip install -r requirements-corpus.txt"
     )
+
+
+@pytest.mark.parametrize(("before", "mode"), [("", "token"), ("import ray", "None")])
+def test_the_mode_of_tokens_is_set_only_before_ray_has_decided(before, mode, tmp_path):
+    (tmp_path / ".ray").mkdir()
+    (tmp_path / ".ray" / "auth_token").write_text("0" * 64)
+    lines = (
+        "import os, sys",
+        before,
+        "sys.modules['ray.data'] = None",  # the import ends there, which is after the mode and saves seconds
+        "try: import core.corpus.__main__",
+        "except SystemExit: print(os.environ.get('RAY_AUTH_MODE'))",
+    )
+    there = {name: value for name, value in os.environ.items() if name != "RAY_AUTH_MODE"} | {"HOME": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, env=there)
+    assert done.stdout.strip() == mode, done.stderr
