@@ -2,6 +2,8 @@
 
 import copy
 import os
+from functools import cache
+from unittest import mock
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test may wait for a model hub
 if "PYTEST_XDIST_WORKER" in os.environ:
@@ -11,12 +13,22 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 import pytest
 import torch
+from streamlit.components.v2 import manifest_scanner
 
 TEXTS = (
     "The animal didn't cross the street because it was too tired.",
     "def fibonacci(n):\n    return n if n < 2 else fibonacci(n - 1) + fibonacci(n - 2)\n",
     "Ein Café in 東京 costs €5 😀, and the cat saw the other cat; <b>bold</b> $x$ *stars*",
 )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def components_of_packages():
+    """Before each run of a page AppTest reads what all installed packages say of themselves, which takes as long as the page:
+    once is enough."""
+    once = cache(manifest_scanner.scan_component_manifests)
+    with mock.patch.object(manifest_scanner, "scan_component_manifests", once):
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from ui import state
 _HERE = Path(__file__)
 _BROWSER = component(
     "headlight_browser",
-    html='<button class="theme" type="button"></button>',
+    html='<button class="theme" type="button" aria-label="Theme"></button>',
     css=_HERE.with_suffix(".css").read_text(encoding="utf-8"),
     js=_HERE.with_suffix(".js").read_text(encoding="utf-8"),
 )

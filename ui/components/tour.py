@@ -15,7 +15,7 @@ _CARD = component(
     "headlight_tour",
     html='<div class="card" tabindex="-1" role="dialog" aria-label="Tour"><p class="words" aria-live="polite"></p>'
     '<div class="row"><span class="place"></span><button class="leave">Leave (Esc)</button>'
-    '<button class="back">← Back</button><button class="next"></button></div></div>',
+    '<button class="back">← Back</button><button class="next">Next →</button></div></div>',
     css=_HERE.with_suffix(".css").read_text(encoding="utf-8"),
     js=_HERE.with_suffix(".js").read_text(encoding="utf-8"),
 )
