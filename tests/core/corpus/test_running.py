@@ -6,6 +6,7 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 import ray
+import torch
 
 from core import InputError
 from core.corpus.folder import JOB, PARTS
@@ -60,6 +61,15 @@ def texts(folder):
     return str(place)
 
 
+@pytest.fixture
+def one_thread():
+    """As a worker has it: with more the last bits differ."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 def plain_loop(model_folder, data):
     """Rows of each table, from one tally to which all passages are added one after the other."""
     job = job_of(model_folder, data, reading=Reading("body"), **SMALL)
@@ -85,6 +95,7 @@ class Stopped(Exception):
     """What a person does with Ctrl-C."""
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_a_run_that_is_stopped_and_whose_workers_die_ends_like_a_plain_loop(encoder, texts, tmp_path):
     out = tmp_path / "run"
     told = []
