@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from unittest import mock
 
 import pytest
 from playwright.sync_api import Browser, sync_playwright
@@ -10,6 +13,11 @@ from playwright.sync_api import Browser, sync_playwright
 from check import find_browser
 from tests.browser.driver import BROWSER_ARGUMENTS, App, Server
 from tests.browser.visits import Visits
+
+
+def pytest_itemcollected(item: pytest.Function) -> None:
+    if {"browser", "server"} & set(item.fixturenames):
+        item.add_marker(pytest.mark.browser)
 
 
 @pytest.fixture(scope="session")
@@ -21,24 +29,25 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[Server]:
-    server = Server()
+def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the server looks for runs over a corpus: there are none, as where Headlight has just been installed."""
+    return tmp_path_factory.mktemp("corpora")
+
+
+@pytest.fixture(scope="session")
+def server(corpora: Path) -> Iterator[Server]:
+    with mock.patch.dict(os.environ, {"HEADLIGHT_CORPORA": str(corpora)}):
+        server = Server()
     yield server.wait()
     server.stop()
 
 
 @pytest.fixture
-def fresh_server() -> Iterator[Callable[[], Server]]:
-    """Servers just started. Start one early: it gets ready while the test does something else; then `wait` for it."""
-    servers: list[Server] = []
-
-    def start() -> Server:
-        servers.append(Server())
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.stop()
+def fresh_server() -> Iterator[Server]:
+    """Just started: it gets ready while the test does something else; then `wait` for it."""
+    server = Server()
+    yield server
+    server.stop()
 
 
 @pytest.fixture(scope="session")

@@ -4,14 +4,11 @@ import io
 from urllib.parse import quote
 
 import numpy as np
-import pytest
 
 from core import attend, capture
 from tests.browser.driver import AS_IT_IS
 from ui import state
 from ui.views.scene import SENTENCE
-
-pytestmark = pytest.mark.browser
 
 
 def says(app, *words):

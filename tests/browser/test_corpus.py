@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Callable, Iterator
-from unittest import mock
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
@@ -13,34 +13,21 @@ import pytest
 
 from core import capture
 from core.corpus.opened import Run, open_run
-from tests.browser.driver import App, Server
+from tests.browser.driver import App
 from tests.browser.test_accessible import RULES, found
-from tests.browser.visits import Visits
 from tests.core.corpus.made_runs import SENTENCES, add_map, made_run
 from ui import state
 
-pytestmark = pytest.mark.browser
-
+pytestmark = pytest.mark.usefixtures("run")
 GRID = "heads of the corpus"
 
 
 @pytest.fixture(scope="module")
-def run(minilm, tmp_path_factory) -> Run:
-    folder = made_run(tmp_path_factory.mktemp("corpora") / "sentences", minilm)
+def run(minilm, corpora: Path) -> Iterator[Run]:
+    folder = made_run(corpora / "sentences", minilm)
     add_map(folder)
-    return open_run(folder)
-
-
-@pytest.fixture(scope="module")
-def visit(visits: Visits, run: Run) -> Iterator[Callable[..., App]]:
-    """On a host whose runs lie elsewhere."""
-    with mock.patch.dict(os.environ, {"HEADLIGHT_CORPORA": str(run.folder.parent)}):
-        server = Server()
-    try:
-        with visits.to(server.wait()) as visit:
-            yield visit
-    finally:
-        server.stop()
+    yield open_run(folder)
+    shutil.rmtree(folder)
 
 
 def heading(app: App, layer: int, head: int) -> None:

@@ -8,8 +8,6 @@ import pytest
 from core.lessons.self_and_cross import ALIGNING_HEAD
 from ui import state
 
-pytestmark = pytest.mark.browser
-
 
 @pytest.mark.parametrize(
     ("address", "field", "picture"),

@@ -3,8 +3,6 @@
 import re
 from urllib.request import urlopen
 
-import pytest
-
 from ui.early import SCRIPTS, early_scripts
 
 
@@ -17,7 +15,6 @@ def test_the_scripts_are_there_with_all_that_they_import():
         assert set(re.findall(r"""from["']\./([\w.-]+\.js)["']""", head)) <= set(names), name
 
 
-@pytest.mark.browser
 def test_the_page_names_them(server):
     with urlopen(f"{server.address}/heads") as answer:
         links = answer.headers["link"]

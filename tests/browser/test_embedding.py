@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import Browser
 
 from tests.browser.driver import Server
 from ui import state
-
-pytestmark = pytest.mark.browser
 
 
 def test_a_page_in_a_frame_begins_with_its_heading(browser: Browser, server: Server, tmp_path: Path) -> None:

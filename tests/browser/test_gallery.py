@@ -13,8 +13,6 @@ from tests.browser.visits import Visits
 from tests.test_gallery import BY_WORD, NAMES, disagreement
 from ui import state
 
-pytestmark = pytest.mark.browser
-
 # What pages say of the numbers that the cards claim
 WORDS = {
     "pronoun": r"“it” gives ([\d.]+%) of its attention to “animal”",

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from core import generate, load_model
 from ui import state
-
-pytestmark = pytest.mark.browser
 
 DATE = "Sat 21 Nov 1987"
 

@@ -22,16 +22,9 @@ from tests.browser.driver import App
 from ui import state
 from ui.views.scene import SENTENCE
 
-pytestmark = pytest.mark.browser
-
 LAYERS, HEADS = 6, 12
 SHORT = "The cat saw the dog; the untangled dog saw the cat!"
 LONG = "The quick brown fox jumps over the lazy dog, and nobody minds. " * 80  # about 1,100 tokens of SmolLM2
-LINK = (
-    *(state.TEXT, state.MODEL, state.LAYER, state.HEAD, state.METRIC, state.LOOK_FOR, state.PAIRS, state.AT_LEAST),
-    *(state.FROM_LAYER, state.TO_LAYER, state.ATLAS_BY, state.ORDER, state.SHOWN_AS, state.QUERY, state.KEY),
-    *(state.DIRECTION, state.PINNED_TOKENS),
-)
 
 
 @pytest.fixture(scope="module")
@@ -347,44 +340,6 @@ def test_the_text_itself(visit, taken):
     assert sorted((frame["y0"] + frame["y1"]) / 2 for frame in dotted) == [5, 8]
     shapes = app.picture("head").layout["shapes"]
     assert app.open(app.address).picture("head").layout["shapes"] == shapes
-
-
-def test_a_link_with_many_settings(visit, fresh_server, smollm):
-    fresh = fresh_server()
-    app = visit("/heads?model=SmolLM2-135M-Instruct&metric=Match+with+a+pattern&pattern_of=Drawn+pairs")
-    text = "Grüße: the cat saw the dog; 100 %?\nA second line & the end <b>"
-    app.write(state.TEXT, text).idle()
-    taken = capture(smollm, text)
-    match = match_heads(taken, pairs([(7, 2), (9, 4)]))
-    bound = float(np.quantile(match, 0.8).round(2))
-    passes = (match >= bound) & (np.arange(30) <= 20)[:, None]
-    assert 3 < passes.sum() < passes.size
-    app.write(state.PAIRS, "7-2, 9-4").idle()
-    unfolded(app).number(state.AT_LEAST, bound).idle()
-    app.number(state.TO_LAYER, 20).idle().unfold("Measure and filter")
-    app.click_cell("atlas", 4, 2).idle().press(state.ORDER, "Lowest first").idle()
-    app.unfold("What is shown").toggle(state.LEAVE_OUT, "First token").idle().switch(state.RENORMALISE).idle()
-    app.choose(state.MEAN_OF, "4.2").idle().choose(state.MEAN_OF, "7.1").idle().unfold("What is shown").idle()
-    view = View(heads=((4, 2), (7, 1)), left_out=frozenset({"first"}), renormalise=True)
-    viewed = Viewed(taken, "self", view)
-    pictures = {"atlas": np.where(passes, match, np.nan), "head": viewed.overview().cells.values}
-    app.shows(pictures).idle().press(state.SHOWN_AS, "Text").idle()
-    token = app.page.locator(".token").nth(6)
-    app.until(token.is_visible, "the text is not there")
-    token.click()
-    app.until(lambda: "pins=6" in app.address, "the token is not pinned")
-    app.idle().page.mouse.move(5, 5)
-    app.choose(state.QUERY, 8).idle()
-    shown = np.nan_to_num(viewed.window(*map(range, viewed.shape)).cells.values)
-    shades_as(app, shown[6])
-    reading = app.address, unfolded(app).values(LINK), listed(app)
-
-    fresh.wait()
-    again = visit(reading[0], at=fresh).shows({"atlas": pictures["atlas"]})
-    assert unfolded(again.idle()).values(LINK) == reading[1]
-    assert listed(again) == reading[2]
-    shades_as(again, shown[6])
-    assert parse_qs(urlsplit(again.address).query) == parse_qs(urlsplit(reading[0]).query)
 
 
 def seconds_of_work(server) -> float:

@@ -1,4 +1,4 @@
-"""An address copied from one session, opened as the very first request to a fresh server, shows the same."""
+"""An address copied from one session shows the same to another, on a server that has not shown it before."""
 
 from urllib.parse import parse_qs, urlsplit
 
@@ -7,12 +7,13 @@ import pytest
 
 from core import capture
 from core.attention.masks import MASKS
+from core.heads.patterns import match_heads, pairs
 from core.heads.views import View, Viewed
-from tests.browser.driver import AS_IT_IS, CHANGED
+from tests.browser.driver import AS_IT_IS, CHANGED, Server
+from tests.browser.test_heads import listed, shades_as, unfolded
 from ui import state
 from ui.views.scene import SENTENCE
 
-pytestmark = pytest.mark.browser
 WIDGETS = (
     *(
         state.TEXT,
@@ -26,6 +27,12 @@ WIDGETS = (
     ),
     *(state.MASK_SIZE, state.QUERY, state.KEY, state.TOY_TEXT, state.QUERIES, state.KEYS, state.SEED),
     *state.OWN.values(),
+)
+
+OF_HEADS = (
+    *(state.TEXT, state.MODEL, state.LAYER, state.HEAD, state.METRIC, state.LOOK_FOR, state.PAIRS, state.AT_LEAST),
+    *(state.FROM_LAYER, state.TO_LAYER, state.ATLAS_BY, state.ORDER, state.SHOWN_AS, state.QUERY, state.KEY),
+    *(state.DIRECTION, state.PINNED_TOKENS),
 )
 
 
@@ -44,8 +51,15 @@ def same(first, app):
         np.testing.assert_array_equal(values, found[name], err_msg=name)
 
 
-def test_links_reproduce_each_session(visit, fresh_server, smollm):
-    fresh = fresh_server()
+@pytest.fixture(scope="module")
+def other_server():
+    """It gets ready while a test does something else; then `wait` for it."""
+    server = Server()
+    yield server
+    server.stop()
+
+
+def test_links_reproduce_each_session(visit, other_server, smollm):
     sessions = []
 
     app = visit()
@@ -66,9 +80,45 @@ def test_links_reproduce_each_session(visit, fresh_server, smollm):
     sessions.append((app.address, everything(app)))
 
     (address, expected), (other_address, other_expected) = sessions
-    again = visit(address, at=fresh.wait())
+    again = visit(address, at=other_server.wait())
     same(expected, again)
     same(other_expected, again.open(other_address))
+
+
+def test_a_link_with_many_settings(visit, other_server, smollm):
+    app = visit("/heads?model=SmolLM2-135M-Instruct&metric=Match+with+a+pattern&pattern_of=Drawn+pairs")
+    text = "Grüße: the cat saw the dog; 100 %?\nA second line & the end <b>"
+    app.write(state.TEXT, text).idle()
+    taken = capture(smollm, text)
+    match = match_heads(taken, pairs([(7, 2), (9, 4)]))
+    bound = float(np.quantile(match, 0.8).round(2))
+    passes = (match >= bound) & (np.arange(30) <= 20)[:, None]
+    assert 3 < passes.sum() < passes.size
+    app.write(state.PAIRS, "7-2, 9-4").idle()
+    unfolded(app).number(state.AT_LEAST, bound).idle()
+    app.number(state.TO_LAYER, 20).idle().unfold("Measure and filter")
+    app.click_cell("atlas", 4, 2).idle().press(state.ORDER, "Lowest first").idle()
+    app.unfold("What is shown").toggle(state.LEAVE_OUT, "First token").idle().switch(state.RENORMALISE).idle()
+    app.choose(state.MEAN_OF, "4.2").idle().choose(state.MEAN_OF, "7.1").idle().unfold("What is shown").idle()
+    view = View(heads=((4, 2), (7, 1)), left_out=frozenset({"first"}), renormalise=True)
+    viewed = Viewed(taken, "self", view)
+    pictures = {"atlas": np.where(passes, match, np.nan), "head": viewed.overview().cells.values}
+    app.shows(pictures).idle().press(state.SHOWN_AS, "Text").idle()
+    token = app.page.locator(".token").nth(6)
+    app.until(token.is_visible, "the text is not there")
+    token.click()
+    app.until(lambda: "pins=6" in app.address, "the token is not pinned")
+    app.idle().page.mouse.move(5, 5)
+    app.choose(state.QUERY, 8).idle()
+    shown = np.nan_to_num(viewed.window(*map(range, viewed.shape)).cells.values)
+    shades_as(app, shown[6])
+    reading = app.address, unfolded(app).values(OF_HEADS), listed(app)
+
+    again = visit(reading[0], at=other_server.wait()).shows({"atlas": pictures["atlas"]})
+    assert unfolded(again.idle()).values(OF_HEADS) == reading[1]
+    assert listed(again) == reading[2]
+    shades_as(again, shown[6])
+    assert parse_qs(urlsplit(again.address).query) == parse_qs(urlsplit(reading[0]).query)
 
 
 def test_changing_and_going_back_leaves_a_right_address(visit):

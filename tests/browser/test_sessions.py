@@ -16,8 +16,6 @@ from tests.browser.driver import Server
 from tests.hostile import TEXTS, VALUES
 from ui import state
 
-pytestmark = pytest.mark.browser
-
 
 def _run(work: Coroutine[Any, Any, None]) -> None:
     """In a thread of its own: in this one, Playwright may have its loop running."""

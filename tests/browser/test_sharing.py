@@ -20,8 +20,6 @@ from core.heads.metrics import head_metrics
 from tests.browser.driver import AS_IT_IS, App, _array
 from ui import state
 
-pytestmark = pytest.mark.browser
-
 TEXT = "The <b>cat</b> $x$ </script><img onerror=alert(1)>"
 LAYER, HEAD = 5, 11
 

@@ -19,7 +19,6 @@ from ui import state
 from ui.views.scene import SENTENCE
 from ui.views.tour import STOPS
 
-pytestmark = pytest.mark.browser
 TWICE = "the cat saw the other cat"
 
 
@@ -48,9 +47,10 @@ def test_sentence_layer_head_and_model_change_what_is_drawn(app, minilm, smollm,
     app.shows_trace(capture(smollm, TWICE).trace(0, 3))
 
 
-def test_while_a_model_is_converted_the_first_screen_says_so(visit, fresh_server, smollm, tmp_path, monkeypatch):
+def test_while_a_model_is_converted_the_first_screen_says_so(visit, smollm, tmp_path, monkeypatch, request):
     monkeypatch.setenv("HEADLIGHT_CACHE", str(tmp_path))
-    app = visit(at=fresh_server().wait(), width=390, height=844)
+    server = request.getfixturevalue("fresh_server")  # which has the cache only now
+    app = visit(at=server.wait(), width=390, height=844)
     app.choose(state.MODEL, "SmolLM2-135M-Instruct")
     words = app.page.get_by_text(re.compile("converting its weights, once: [0-9]+%"))
     expect(words).to_be_in_viewport()

@@ -22,8 +22,6 @@ from tests.browser.visits import Visits
 from tests.source_files import ROOT
 from ui.components.token_view import token_view
 
-pytestmark = pytest.mark.browser
-
 TEXT = TEXTS["spaces"]
 COUNT = len(TEXT)
 PIN = "rgb(230, 0, 126)"

@@ -11,7 +11,6 @@ from core.heads.effects import head_effects
 from core.heads.patching import patch_effects
 from ui import state
 
-pytestmark = pytest.mark.browser
 FRANCE, ITALY = "The capital of France is", "The capital of Italy is"
 SMOLLM = "SmolLM2-135M-Instruct"
 MUTED = Edits(mute_heads={(23, 4)})
