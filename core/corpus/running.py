@@ -46,7 +46,8 @@ from .tally import EXAMPLES_OF, Settings, Tally
 from .texts import Place, Problem
 from .workers import Failed, Measurer, count_passages, read_shards
 
-SHARD = 128  # passages that are measured in one go, at most: a stopped run loses no more of each worker
+SHARD = 128  # passages that a worker measures in one go, at most: a stopped run loses no more of each
+SHARE, LARGEST = 16, 4  # more than so many workers do more in one go, up to so many times as much
 AT_ONCE = 16  # parts that are put together to one
 LOOKED_AFTER = 5  # seconds, at the earliest: on object storage a folder takes a while to list
 READ_AT_ONCE = 2**20  # bytes of small files that one task reads
@@ -388,6 +389,15 @@ class Pool:
     cpus: float
     gpus: float
 
+    def shard(self, passages: int) -> int:
+        """How many of these a worker measures in one go.
+
+        What it then writes is of the same size however many they are: where hundreds of workers write to one folder, each
+        does so less often. Where few passages are left, every worker still gets several shards.
+        """
+        most = SHARD * min(max(self.size // SHARE, 1), LARGEST)
+        return max(1, min(passages // (4 * self.size), most))
+
 
 @dataclass(frozen=True, eq=False)
 class _Round:
@@ -405,8 +415,7 @@ def _measure(task: _Round, pool: Pool, on_progress: Callable[[Progress], None]) 
     whole = task.wanted.total
     done = whole - int(task.wanted.tokens[np.isin(task.wanted.ids, task.left)].sum())
     on_progress(Progress("Starting the workers", done, whole))
-    most = int(np.clip(len(task.left) // (4 * pool.size), 1, SHARD))
-    reading = partial(read_shards, job=task.job, files=task.files, wanted=task.left, most=most)
+    reading = partial(read_shards, job=task.job, files=task.files, wanted=task.left, most=pool.shard(len(task.left)))
     measured = (
         _dataset(_groups(task.files))
         .flat_map(reading, num_cpus=0)

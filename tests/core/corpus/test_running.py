@@ -12,7 +12,7 @@ from core import InputError
 from core.corpus.folder import JOB, PARTS
 from core.corpus.job import passages_of
 from core.corpus.reading import Reading, find_files
-from core.corpus.running import run
+from core.corpus.running import Pool, run
 from core.corpus.storing import About, tables
 from core.corpus.tally import Tally
 from core.corpus.texts import Problem
@@ -178,3 +178,19 @@ def test_a_disk_without_room_is_said_before_any_worker_starts(encoder, texts, tm
     with pytest.raises(InputError, match="of room") as found:
         run(encoder, texts, str(tmp_path / "run"), column="body", **SMALL)
     assert found.value.field == "out"
+
+
+@pytest.mark.parametrize(
+    ("workers", "passages", "shard"),
+    [
+        (2, 3, 1),  # fewer passages than workers could share
+        (2, 800, 100),  # four shards each
+        (2, 10**6, 128),
+        (31, 10**6, 128),
+        (32, 10**6, 256),
+        (1600, 8_800_000, 512),
+        (1600, 640_000, 100),
+    ],
+)
+def test_many_workers_write_less_often(workers, passages, shard):
+    assert Pool(workers, 1, 0).shard(passages) == shard
