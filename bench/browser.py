@@ -5,6 +5,7 @@
     python -m bench.browser opening    only opening pages, beside the smallest page with a heatmap
     python -m bench.browser changing   only changing something on What if, beside a plain pass over the same text
     python -m bench.browser lessons    only the knobs of the lessons
+    python -m bench.browser corpus     only the page Corpus, on the finished runs that are there
     python -m bench.browser first      only choosing SmolLM2 for the first time
 
 Every figure is the median of several rounds. Times hang on the machine, so the machine is named beside them.
@@ -21,10 +22,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
+import psutil
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from check import find_browser
 from core import capture, load_model
+from core.corpus.opened import runs_in
 from tests.browser.driver import BROWSER_ARGUMENTS, App, Server
 from tests.source_files import ROOT
 from ui import state
@@ -40,6 +43,12 @@ RESTS = """
 () => document.querySelector("[data-testid=stApp]").dataset.testScriptState === "notRunning"
     && document.querySelector("[class*=st-key-picture_]:not(:has(.js-plotly-plot))") === null
 """
+OTHER = """
+([scope, was]) => {
+    const now = document.querySelector(scope)?.innerHTML;
+    return Boolean(now) && now !== was;
+}
+"""
 LESSONS = sorted(page.stem for page in (ROOT / "pages/learn").glob("*.py"))
 
 
@@ -49,6 +58,15 @@ def until_redrawn(page: Page, scope: str, act) -> float:
     started = time.perf_counter()
     act()
     page.wait_for_function(REDRAWN, arg=scope, polling="raf", timeout=60_000)
+    return time.perf_counter() - started
+
+
+def until_other(page: Page, scope: str, act) -> float:
+    """Seconds from an act until another text stands there, or one at all."""
+    was = page.evaluate("(scope) => document.querySelector(scope)?.innerHTML", scope)
+    started = time.perf_counter()
+    act()
+    page.wait_for_function(OTHER, arg=[scope, was], polling="raf", timeout=60_000)
     return time.perf_counter() - started
 
 
@@ -285,7 +303,50 @@ def measure_lessons(browser: Browser, server: Server) -> None:
         print(f"{lesson:<15} {name:<7} {seconds:.2f} s")
 
 
+def measure_corpus(browser: Browser, server: Server) -> None:
+    """Finished runs: opening each for the first time, another head, another filter, and the memory of the server."""
+    runs = runs_in(ROOT / os.environ.get("HEADLIGHT_CORPORA", "corpora"))
+    first, looks = f".st-key-{state.example(0)} .tokens", f".st-key-{state.picture('looks')}"
+
+    def megabytes() -> float:
+        return psutil.Process(server.process_id).memory_info().rss / 1e6
+
+    for run in runs:
+        before = megabytes()
+        app = App(browser.new_context(viewport=SCREEN), server)
+        asked = urlencode({"run": run.name, "metric": "previous", "layer": 0, "head": 0, "kept": "spread"})
+        opens = until_other(
+            app.page, first, lambda app=app, asked=asked: app.page.goto(f"{server.address}/corpus?{asked}")
+        )
+        app.idle()
+        opened = megabytes()
+        walker, upper = (
+            app.widget(state.ARROWS).locator(".keys"),
+            app.widget(state.QUANTILES).get_by_role("slider").nth(1),
+        )
+        walker.focus()
+        charts, examples, filtered = [], [], []
+        for _ in range(ROUNDS):
+            charts.append(until_redrawn(app.page, looks, lambda walker=walker: walker.press("ArrowRight")))
+            app.idle()
+            examples.append(until_other(app.page, first, lambda walker=walker: walker.press("ArrowRight")))
+            app.idle()
+        upper.focus()
+        for _ in range(ROUNDS):
+            filtered.append(until_other(app.page, first, lambda upper=upper: upper.press("PageDown")))
+            app.idle()
+        app.page.context.close()
+        chart, example, filters = map(statistics.median, (charts, examples, filtered))
+        print(
+            f"{run.name}: {opens:.2f} s from its address to the first example; another head {chart:.2f} s to its picture, "
+            f"{example:.2f} s to its first example; another filter {filters:.2f} s\n"
+            f"{run.name}: the server has {before:,.0f} MB, {opened:,.0f} with the run open, {megabytes():,.0f} in the end",
+            flush=True,
+        )
+
+
 MEASURES = {
+    "corpus": measure_corpus,
     "lengths": measure_lengths,
     "changing": measure_changing,
     "opening": measure_opening,
