@@ -43,12 +43,12 @@ RESTS = """
 () => document.querySelector("[data-testid=stApp]").dataset.testScriptState === "notRunning"
     && document.querySelector("[class*=st-key-picture_]:not(:has(.js-plotly-plot))") === null
 """
-OTHER = """
-([scope, was]) => {
-    const now = document.querySelector(scope)?.innerHTML;
-    return Boolean(now) && now !== was;
-}
+# What a component shows that draws itself, and whether that is another text than it was.
+TOKENS = """
+(scope) => [...document.querySelectorAll(`${scope} *`)].map((node) => node.shadowRoot?.querySelector(".tokens")?.innerHTML)
+    .find(Boolean) ?? ""
 """
+OTHER = f"([scope, was]) => {{ const now = ({TOKENS})(scope); return now !== '' && now !== was; }}"
 LESSONS = sorted(page.stem for page in (ROOT / "pages/learn").glob("*.py"))
 
 
@@ -62,8 +62,8 @@ def until_redrawn(page: Page, scope: str, act) -> float:
 
 
 def until_other(page: Page, scope: str, act) -> float:
-    """Seconds from an act until another text stands there, or one at all."""
-    was = page.evaluate("(scope) => document.querySelector(scope)?.innerHTML", scope)
+    """Seconds from an act until other tokens stand within `scope`, or any at all."""
+    was = page.evaluate(TOKENS, scope)
     started = time.perf_counter()
     act()
     page.wait_for_function(OTHER, arg=[scope, was], polling="raf", timeout=60_000)
@@ -306,7 +306,7 @@ def measure_lessons(browser: Browser, server: Server) -> None:
 def measure_corpus(browser: Browser, server: Server) -> None:
     """Finished runs: opening each for the first time, another head, another filter, and the memory of the server."""
     runs = runs_in(ROOT / os.environ.get("HEADLIGHT_CORPORA", "corpora"))
-    first, looks = f".st-key-{state.example(0)} .tokens", f".st-key-{state.picture('looks')}"
+    first, looks = f".st-key-{state.example(0)}", f".st-key-{state.picture('looks')}"
 
     def megabytes() -> float:
         return psutil.Process(server.process_id).memory_info().rss / 1e6
@@ -329,7 +329,7 @@ def measure_corpus(browser: Browser, server: Server) -> None:
         for _ in range(ROUNDS):
             charts.append(until_redrawn(app.page, looks, lambda walker=walker: walker.press("ArrowRight")))
             app.idle()
-            examples.append(until_other(app.page, first, lambda walker=walker: walker.press("ArrowRight")))
+            examples.append(until_other(app.page, first, lambda walker=walker: walker.press("ArrowDown")))
             app.idle()
         upper.focus()
         for _ in range(ROUNDS):
