@@ -24,6 +24,7 @@ st.html(
     "<style>.stMainBlockContainer { padding-top: 4.2rem; padding-bottom: 3rem; }"
     f".st-key-{state.EQUATION} {{ overflow-x: auto; scroll-margin-top: 4rem; }}"
     f".st-key-{state.EQUATION} > * {{ min-width: {EQUATION_WIDTH}px; }}"
+    f"[class*=st-key-{state.alike(0)[:-1]}] p {{ text-align: start; }}"  # a list: on a phone its lines are longer than one
     f"{STYLE}{IN_A_FRAME if embedded else ''}</style>"
 )
 visitors.admit()

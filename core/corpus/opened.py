@@ -378,8 +378,8 @@ def runs_in(folder: str | Path) -> list[Listed]:
     """The runs of a folder, each in a folder of its own, by name; none where there is no such folder."""
     found = []
     with _readable(Path(folder)):
-        inside = sorted(one for one in Path(folder).glob("[!.]*") if one.is_dir()) if Path(folder).is_dir() else []
-    for one in inside:
+        inside = [one for one in Path(folder).glob("[!.]*") if one.is_dir()] if Path(folder).is_dir() else []
+    for one in sorted(inside, key=lambda one: (one.name.casefold(), one.name)):
         try:
             found.append(Listed(one.name, _about(one)))
         except InputError as error:

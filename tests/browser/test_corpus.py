@@ -15,6 +15,7 @@ from core import capture
 from core.corpus.opened import Run, open_run
 from tests.browser.driver import App
 from tests.browser.test_accessible import RULES, found
+from tests.browser.test_presenting import SIZES, WRONG
 from tests.core.corpus.made_runs import SENTENCES, add_map, made_run
 from ui import state
 
@@ -129,3 +130,11 @@ def test_axe_finds_nothing(visit, looks):
     app.page.emulate_media(color_scheme="dark")
     assert found(app.idle(), {"type": "rule", "values": ["color-contrast"]}) == []
     app.page.emulate_media(color_scheme="null")
+
+
+@pytest.mark.parametrize("looks", ["kept=spread&metric=previous&layer=2&head=9", "heads_as=map&looks=distance"])
+def test_presented_it_is_one_screen_with_large_letters(visit, looks):
+    app = visit(f"/corpus?present=true&{looks}")
+    for (width, height), least in SIZES.items():
+        app.page.set_viewport_size({"width": width, "height": height})
+        assert app.idle(0.8).page.evaluate(WRONG, least) == [], f"{width} x {height}"

@@ -220,7 +220,9 @@ def test_the_runs_of_a_folder_are_listed(copy, run):
     (copy.parent / "broken").mkdir()
     (copy.parent / ".hidden").mkdir()
     (copy.parent / "notes.txt").touch()
-    broken, whole = runs_in(copy.parent)
+    (copy.parent / "Empty").mkdir()
+    broken, whole, empty = runs_in(copy.parent)
+    assert empty.name == "Empty"  # in the order of the alphabet, large letters among small ones
     assert (broken.name, broken.about) == ("broken", None)
     assert broken.problem is not None
     assert "no finished run" in broken.problem
