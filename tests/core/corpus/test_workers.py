@@ -4,9 +4,10 @@ import json
 
 import numpy as np
 import pytest
+import torch
 from pyarrow import fs
 
-from core.corpus import parts
+from core.corpus import parts, workers
 from core.corpus.job import Census
 from core.corpus.reading import find_files
 from core.corpus.workers import Measurer, count_passages, read_shards
@@ -68,7 +69,10 @@ def test_weights_alone_some_heads_a_limit_and_annotated_texts(models, trees, tmp
     system = fs.LocalFileSystem()
     names = parts.names_in(system, str(tmp_path))
     assert len(names) == 3  # four, four and two
-    found = parts.load(system, str(tmp_path), parts.merged(system, str(tmp_path), names))
+    whole = parts.merged(system, str(tmp_path), names)
+    assert parts.names_in(system, str(tmp_path)) == [whole]
+    assert parts.merged(system, str(tmp_path), [whole]) == whole  # put together twice it is still there
+    found = parts.load(system, str(tmp_path), whole)
     assert found.ids == set(wanted.ids.tolist())
     assert found.tokens_read == wanted.total
     assert found.settings.heads == ((1, 2),)
@@ -95,6 +99,26 @@ def test_a_part_is_the_same_after_it_was_written_and_read(models, trees, tmp_pat
             np.testing.assert_array_equal(before[one], after[one], one)
 
 
+def test_many_passages_are_told_in_several_rows(models, tmp_path, monkeypatch):
+    (tmp_path / "a.conllu").write_text(7 * SENTENCE + "no columns\n\n" + 4 * SENTENCE)
+    job, files = job_of(str(models / "bert"), str(tmp_path), **SMALL), find_files(str(tmp_path))
+    monkeypatch.setattr(workers, "COUNTED", 5)
+    rows = list(count_passages({"item": json.dumps(files.names)}, job, files))
+    numbers = [np.frombuffer(row["numbers"], np.uint64).reshape(-1, 3) for row in rows]
+    assert [len(one) for one in numbers] == [5, 4, 2]
+    assert [len(json.loads(row["problems"])) for row in rows] == [0, 1, 0]
+    assert len(np.unique(np.concatenate(numbers)[:, 0])) == 11
+
+
+def test_a_worker_computes_with_as_many_threads_as_it_is_told(models, trees, tmp_path):
+    before = torch.get_num_threads()
+    try:
+        Measurer(job_of(str(models / "bert"), trees, **SMALL), str(tmp_path), before + 1)
+        assert torch.get_num_threads() == before + 1
+    finally:
+        torch.set_num_threads(before)
+
+
 @pytest.mark.parametrize(
     ("changes", "field", "words"),
     [({"heads": ((2, 0),)}, "heads", "no head 2.0"), ({"dtype": "int3"}, "dtype", "int3")],
@@ -109,6 +133,17 @@ def test_a_worker_that_cannot_work_says_why(models, trees, tmp_path, changes, fi
 def test_a_worker_that_does_not_see_the_folder_says_so(models, trees, tmp_path):
     told = Measurer(job_of(str(models / "bert"), trees, **SMALL), str(tmp_path / "elsewhere"), 1)({"shard": ["[]"]})
     assert "does not see the folder" in json.loads(told["failed"][0])["message"]
+
+
+def test_a_worker_that_cannot_write_what_it_found_says_so(models, trees, tmp_path):
+    job, files, folder = job_of(str(models / "bert"), trees, **SMALL), find_files(trees), tmp_path / "parts"
+    folder.mkdir()
+    measurer = Measurer(job, str(folder), 1)
+    folder.rmdir()
+    (shard,) = shards_of(job, files, counted(job, files).ids, 100)
+    failed = json.loads(measurer({"shard": [shard["shard"]]})["failed"][0])
+    assert failed["field"] == "out"
+    assert "could not be written" in failed["message"]
 
 
 def test_a_passage_that_cannot_be_read_is_counted_and_listed(models, trees, tmp_path):
