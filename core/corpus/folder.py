@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,16 +60,17 @@ class RunFolder:
 
     def begin(self, job: str, bytes_needed: int) -> None:
         """Say what is run here. Raises InputError (field "out") where another run has been begun, or there is no room."""
-        if self._has(JOB):
+        with self.in_words():
+            if not self._has(JOB):
+                parts.put(job.encode(), self.system, f"{self.path}/{JOB}")
             with self.system.open_input_stream(f"{self.path}/{JOB}") as stream:
-                if stream.read().decode() != job:
-                    raise InputError(
-                        f"In {self.address!r} a run with other settings, or over other texts, has been begun. Go on with "
-                        f"that one, or choose another folder.",
-                        field="out",
-                    )
-        else:
-            parts.put(job.encode(), self.system, f"{self.path}/{JOB}")
+                begun = stream.read().decode(errors="replace")
+        if begun != job:
+            raise InputError(
+                f"In {self.address!r} a run has been begun with other settings, over other texts, with another model or in "
+                f"other versions. Go on with that one, or choose another folder.",
+                field="out",
+            )
         if isinstance(self.system, fs.LocalFileSystem):
             free = shutil.disk_usage(self.path).free
             if free < bytes_needed:
@@ -82,22 +84,34 @@ class RunFolder:
         """Which of the wanted passages, given as sorted ids, are in no part yet: ids, sorted.
 
         A part that has passages in common with others was left by something that ended between two steps, and so was one that
-        cannot be read. Of the first the larger one stays; the others go.
+        is only half there. Of the first the larger one stays; the others go. Raises InputError (field "out").
         """
         done = np.empty(0, np.uint64)
-        for ids, name in sorted(self._held(), key=lambda one: (-len(one[0]), one[1])):
-            if np.isin(ids, done).any() or not np.isin(ids, wanted).all():
-                self.system.delete_file(f"{self.parts}/{name}")
-            else:
-                done = np.union1d(done, ids)
+        with self.in_words():
+            for ids, name in sorted(self._held(), key=lambda one: (-len(one[0]), one[1])):
+                if np.isin(ids, done).any() or not np.isin(ids, wanted).all():
+                    self.system.delete_file(f"{self.parts}/{name}")
+                else:
+                    done = np.union1d(done, ids)
         return np.setdiff1d(wanted, done)
 
-    def _held(self) -> Iterable[tuple[NDArray[np.uint64], str]]:
+    def _held(self) -> Iterator[tuple[NDArray[np.uint64], str]]:
         for name in parts.names_in(self.system, self.parts):
             try:
                 yield parts.passages_in(self.system, self.parts, name), name
-            except (OSError, ValueError, KeyError):
+            except FileNotFoundError:
+                continue  # a cluster may still be putting parts together for a driver that has died
+            except ValueError:
                 self.system.delete_file(f"{self.parts}/{name}")
+
+    @contextmanager
+    def in_words(self) -> Iterator[None]:
+        """Says as an InputError (field "out") what keeps the folder from being read or written; what is done stays."""
+        try:
+            yield
+        except (OSError, ValueError, pa.ArrowException) as error:
+            why = str(error).strip().splitlines()[-1:] or [type(error).__name__]  # the last line, where a worker met it
+            raise InputError(f"{self.address!r} cannot be used: {why[0][:300]}", field="out") from error
 
     def finish(self, tables: Iterable[tuple[str, pa.Table]], about: storing.About) -> None:
         """Write the tables, the one that says that all are there last, and delete what they were made from.

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..models.model import Model
+from ..versions import versions
 from .passages import Passage, counter, cut
 from .reading import Files, Reading, read_texts
 from .texts import Problem
@@ -18,9 +19,15 @@ from .texts import Problem
 
 @dataclass(frozen=True)
 class Job:
-    """A run that was stopped can be gone on with where this is the same. Fields as the arguments of `core.corpus.run`."""
+    """A run that was stopped can be gone on with where this is the same. Fields as the arguments of `core.corpus.run`, and
+
+    revision  of the model, as in `core.models.model.Model`
+    versions  as `versions_that_count` gives them
+    """
 
     model: str
+    revision: str
+    versions: dict[str, str]
     dtype: str
     device: str
     folder: str
@@ -35,6 +42,11 @@ class Job:
     def json(self, corpus: str) -> str:
         """corpus: as in `Census`"""
         return json.dumps(asdict(self) | {"corpus": corpus}, sort_keys=True, indent=1)
+
+
+def versions_that_count() -> dict[str, str]:
+    """Of what computes, on this machine. That of Python decides no number."""
+    return {name: one for name, one in versions("torch", "transformers", "numpy").items() if name != "Python"}
 
 
 def passages_of(files: Files, names: tuple[str, ...], job: Job, model: Model) -> Iterator[Passage | Problem]:

@@ -9,10 +9,12 @@ import hashlib
 import io
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, fields
 from typing import Any
 from uuid import uuid4
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,15 +52,24 @@ def put(data: bytes | memoryview, system: fs.FileSystem, path: str) -> None:
 
 
 def load(system: fs.FileSystem, folder: str, name: str) -> Tally:
-    """Read a tally again. Raises OSError or ValueError for a file that is none."""
-    with system.open_input_file(f"{folder}/{name}") as file, np.load(file, allow_pickle=False) as arrays:
+    """Read a tally again. Raises OSError, and ValueError for a file that is none."""
+    with _opened(system, folder, name) as arrays:
         return _tally(dict(arrays))
 
 
 def passages_in(system: fs.FileSystem, folder: str, name: str) -> NDArray[np.uint64]:
-    """The ids of the passages in a file, without reading the rest of it. Raises OSError or ValueError."""
-    with system.open_input_file(f"{folder}/{name}") as file, np.load(file, allow_pickle=False) as arrays:
+    """The ids of the passages in a file, without reading the rest of it. Raises as `load` does."""
+    with _opened(system, folder, name) as arrays:
         return arrays["ids"]
+
+
+@contextmanager
+def _opened(system: fs.FileSystem, folder: str, name: str) -> Iterator[Mapping[str, NDArray]]:
+    try:
+        with system.open_input_file(f"{folder}/{name}") as file, np.load(file, allow_pickle=False) as arrays:
+            yield arrays
+    except (EOFError, KeyError, ValueError, BadZipFile) as error:  # a machine whose power fails may leave half a file
+        raise ValueError(f"{name} is no tally: {error}") from error
 
 
 def names_in(system: fs.FileSystem, folder: str) -> list[str]:

@@ -32,14 +32,14 @@ from ..errors import InputError
 from ..heads.metrics import NAMES
 from ..models.devices import DTYPES
 from ..models.inputs import text_inputs
-from ..models.loading import load_outline, model_size
+from ..models.loading import load_outline, model_revision, model_size
 from ..models.model import Model
 from ..models.sizes import free_bytes, gigabytes
 from ..models.tokens import token_texts
 from ..versions import versions
 from . import parts, storing
 from .folder import RunFolder
-from .job import Census, Job
+from .job import Census, Job, versions_that_count
 from .profiles import map_of
 from .reading import By, Files, Reading, find_files, open_folder
 from .tally import EXAMPLES_OF, Settings, Tally
@@ -112,6 +112,8 @@ def run(
     files = find_files(data)
     job = Job(
         os.path.abspath(model) if os.path.isdir(model) else model,
+        "",
+        versions_that_count(),
         dtype,
         device,
         files.folder if "://" in files.folder else os.path.abspath(files.folder),
@@ -124,7 +126,9 @@ def run(
         tuple(examples_of),
     )
     outline = _checked(job)
-    job = replace(job, passage_tokens=min(passage_tokens, outline.max_tokens or passage_tokens))
+    on_progress(Progress("Looking at the model"))
+    longest = min(passage_tokens, outline.max_tokens or passage_tokens)
+    job = replace(job, passage_tokens=longest, revision=model_revision(job.model))
     files = replace(files, folder=job.folder)
     place = RunFolder.of(out)
     bytes_kept = _bytes_kept(job, outline)
@@ -144,7 +148,8 @@ def run(
         if len(left := place.left(wanted.ids)):
             raise InputError(f"{len(left):,} passages could not be measured: workers died on them.", field="data")
         on_progress(Progress("Putting everything together", wanted.total, wanted.total))
-        tally = _together(place)
+        with place.in_words():
+            tally = _together(place)
     tally.note(problems)
     layers, a_layer = tally.settings.shape
     about = storing.About(
@@ -474,7 +479,8 @@ class _Merging:
         for one in ended:
             del self._busy[one]
         taken = {name for names in self._busy.values() for name in names}
-        names = [name for name in parts.names_in(self._place.system, self._place.parts) if name not in taken]
+        with self._place.in_words():
+            names = [name for name in parts.names_in(self._place.system, self._place.parts) if name not in taken]
         for start in range(0, len(names) - AT_ONCE + 1, AT_ONCE):
             chosen = names[start : start + AT_ONCE]
             self._busy[self._merge.remote(self._place.parts_address, chosen)] = chosen

@@ -23,7 +23,7 @@ from ..heads.quantities import Taken
 from ..models.loading import load_model, load_outline
 from ..models.model import Model
 from . import parts
-from .job import Job, passages_of, text_hash
+from .job import Job, passages_of, text_hash, versions_that_count
 from .passages import Passage
 from .reading import Files, open_folder
 from .tally import Settings, Tally
@@ -100,6 +100,7 @@ class Measurer:
             self._system, self._folder = open_folder(folder)
             self._check_folder()
             self._model = load_model(job.model, dtype=job.dtype, device=job.device)
+            self._check_versions()
             self._settings = settings_of(job, self._model)
         except InputError as error:
             self._failed = Failed(str(error), error.field)
@@ -112,6 +113,22 @@ class Measurer:
                 f"A worker does not see the folder {self._folder!r}. It has to be one that all machines share, or an "
                 f"address of object storage.",
                 field="out",
+            )
+
+    def _check_versions(self) -> None:
+        """On another machine, or days later, there may be others."""
+        wanted, here = self._job.versions, versions_that_count()
+        if other := next((name for name in wanted if wanted[name] != here.get(name)), None):
+            raise InputError(
+                f"A worker has {other} {here.get(other)}, and the run was started with {wanted[other]}. All machines need the "
+                f"same versions.",
+                field="address",
+            )
+        if self._model.revision != self._job.revision:
+            raise InputError(
+                f"A worker has other weights of {self._model.name} ({self._model.revision}) than where the run was started "
+                f"({self._job.revision}). All machines need the same.",
+                field="model",
             )
 
     def __call__(self, rows: Row) -> Row:

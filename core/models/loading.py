@@ -114,7 +114,7 @@ def load_model(
         name=source.name,
         network=network if device_map is not None else network.to(devices[0]),
         tokenizer=tokenizer or _tokenizer(source),
-        revision=source.revision or f"sha256 {_sha256(files)}",
+        revision=source.revision or _sha256(files),
         image_settings=_image_settings(source),
         size=size,
     )
@@ -153,6 +153,12 @@ def model_size(name_or_path: str | os.PathLike[str]) -> ModelSize:
         if source.revision is None or (size := _size_on_hub(source)) is None:
             raise
         return size
+
+
+def model_revision(name_or_path: str | os.PathLike[str]) -> str:
+    """What `load_model` will say as `Model.revision`. Reads the weights of a folder once. Raises InputError (field "model")."""
+    source = _locate(_checked_name(name_or_path), PLACES, lambda _words, _done: None, lambda _size: None, weights=False)
+    return source.revision or _sha256(_weight_files(source))
 
 
 # --- where a model is
@@ -465,9 +471,9 @@ def _routes_attention(network: PreTrainedModel) -> bool:
 
 def _sha256(files: list[Path]) -> str:
     if len(files) == 1:
-        return file_sha256(files[0])
+        return f"sha256 {file_sha256(files[0])}"
     lines = "".join(f"{file_sha256(file)}  {file.name}\n" for file in files)
-    return hashlib.sha256(lines.encode()).hexdigest()
+    return f"sha256 {hashlib.sha256(lines.encode()).hexdigest()}"
 
 
 def _first_line(error: BaseException) -> str:

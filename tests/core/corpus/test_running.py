@@ -1,6 +1,7 @@
 """Whole runs on Ray: the same as a plain loop over the same texts, whatever is stopped or killed on the way."""
 
 import json
+from pathlib import Path
 
 import psutil
 import pyarrow.parquet as pq
@@ -122,6 +123,12 @@ def test_a_run_that_is_stopped_and_whose_workers_die_ends_like_a_plain_loop(enco
     with pytest.raises(InputError, match="other settings") as other:
         run(encoder, texts, str(out), column="body", workers=1, **SMALL | {"sample": 11})
     assert other.value.field == "out"
+    weights = Path(encoder, "model.safetensors")
+    was = weights.read_bytes()
+    weights.write_bytes(was[:-1] + b"\x01")
+    with pytest.raises(InputError, match="another model"):
+        run(encoder, texts, str(out), column="body", workers=1, **SMALL)
+    weights.write_bytes(was)
 
     del told[:]
     about = run(encoder, texts, str(out), column="body", workers=1, on_progress=kill_one, **SMALL)

@@ -7,6 +7,7 @@ import pytest
 import torch
 from pyarrow import fs
 
+from core import __version__
 from core.corpus import parts, workers
 from core.corpus.job import Census
 from core.corpus.reading import find_files
@@ -121,7 +122,12 @@ def test_a_worker_computes_with_as_many_threads_as_it_is_told(models, trees, tmp
 
 @pytest.mark.parametrize(
     ("changes", "field", "words"),
-    [({"heads": ((2, 0),)}, "heads", "no head 2.0"), ({"dtype": "int3"}, "dtype", "int3")],
+    [
+        ({"heads": ((2, 0),)}, "heads", "no head 2.0"),
+        ({"dtype": "int3"}, "dtype", "int3"),
+        ({"revision": "sha256 0"}, "model", "other weights of bert"),
+        ({"versions": {"headlight": __version__, "torch": "1.0"}}, "address", "started with 1.0"),
+    ],
 )
 def test_a_worker_that_cannot_work_says_why(models, trees, tmp_path, changes, field, words):
     told = Measurer(job_of(str(models / "bert"), trees, **SMALL | changes), str(tmp_path), 1)({"shard": ["[]"]})

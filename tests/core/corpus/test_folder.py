@@ -1,0 +1,115 @@
+"""The folder of a run: what is left to do after whatever has happened in it, and what it says when it cannot be used."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from core import InputError
+from core.corpus import parts
+from core.corpus.folder import JOB, PARTS, RunFolder
+from core.corpus.storing import LAST, About
+from core.corpus.tally import Settings, Tally
+from tests.core.corpus.test_storing import METADATA, about
+
+WANTED = np.arange(1, 9, dtype=np.uint64)
+
+
+@pytest.fixture
+def place(tmp_path):
+    return RunFolder.of(str(tmp_path / "run"))
+
+
+def add_part(place, *ids):
+    """A part in which passages of these ids are done; its name."""
+    tally = Tally.empty(Settings("self", ((0, 0),), tokens=8, strongest=1, sample=1))
+    tally.ids = set(ids)
+    return parts.save(tally, place.system, place.parts)
+
+
+def left(place):
+    return place.left(WANTED).tolist()
+
+
+def names(place):
+    return set(parts.names_in(place.system, place.parts))
+
+
+def test_what_is_in_a_part_is_done(place):
+    assert left(place) == WANTED.tolist()
+    made = {add_part(place, 2, 1), add_part(place, 7)}
+    assert left(place) == [3, 4, 5, 6, 8]
+    assert names(place) == made
+
+
+def test_of_parts_with_passages_in_common_the_larger_one_counts(place):
+    """As they are where merging ended between writing the whole and deleting what went into it."""
+    add_part(place, 1, 2)
+    add_part(place, 3)
+    whole, other = add_part(place, 1, 2, 3), add_part(place, 4)
+    assert left(place) == [5, 6, 7, 8]
+    assert names(place) == {whole, other}
+
+
+@pytest.mark.parametrize("content", [b"", b"no archive", None])
+def test_a_part_that_cannot_be_read_is_done_again(place, tmp_path, content):
+    good, bad = add_part(place, 1), tmp_path / "run" / PARTS / add_part(place, 2, 3)
+    bad.write_bytes(bad.read_bytes()[:200] if content is None else content)
+    assert left(place) == [2, 3, 4, 5, 6, 7, 8]
+    assert names(place) == {good}
+
+
+def test_a_part_with_passages_that_are_not_wanted_is_done_again(place):
+    good = add_part(place, 1)
+    add_part(place, 2, 99)
+    assert left(place) == [2, 3, 4, 5, 6, 7, 8]
+    assert names(place) == {good}
+
+
+def test_a_run_is_gone_on_with_and_another_one_refused(place, tmp_path):
+    place.begin("one", 0)
+    add_part(place, 1)
+    again = RunFolder.of(str(tmp_path / "run"))
+    again.begin("one", 0)
+    with pytest.raises(InputError, match="other settings") as found:
+        again.begin("two", 0)
+    assert found.value.field == "out"
+    assert left(again) == WANTED.tolist()[1:]
+    with pytest.raises(InputError, match="of room"):
+        again.begin("one", 10**18)
+
+
+TABLES = ("problems", pa.table({"row": [1]})), (LAST, pa.table({"mean": [0.5]}))
+
+
+def test_a_finished_run_has_its_tables_alone(place, tmp_path):
+    place.begin("one", 0)
+    add_part(place, 1)
+    place.finish(TABLES, about())
+    assert {file.name for file in (tmp_path / "run").iterdir()} == {"problems.parquet", f"{LAST}.parquet"}
+    table = pq.read_table(tmp_path / "run" / "problems.parquet")
+    assert table.to_pydict() == {"row": [1]}
+    assert About.read(table.schema.metadata[METADATA]) == about()
+    with pytest.raises(InputError, match="finished run"):
+        RunFolder.of(str(tmp_path / "run"))
+
+
+def test_where_tables_cannot_be_written_what_was_measured_stays(place, tmp_path):
+    place.begin("one", 0)
+    done = add_part(place, 1)
+    (tmp_path / "run" / "problems.parquet" / "in the way").mkdir(parents=True)
+    with pytest.raises(InputError, match="could not be written") as found:
+        place.finish(TABLES, about())
+    assert found.value.field == "out"
+    assert names(place) == {done}
+    assert (tmp_path / "run" / JOB).is_file()
+    assert not (tmp_path / "run" / f"{LAST}.parquet").exists()
+
+
+def test_a_folder_is_told_to_other_processes_from_the_root_on(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert RunFolder.of("run").parts_address == str(tmp_path / "run" / PARTS)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert RunFolder.of("~/run").address == str(tmp_path / "home" / "run")
+    assert RunFolder.of((tmp_path / "other").as_uri()).path == str(tmp_path / "other")
+    assert (tmp_path / "other" / PARTS).is_dir()
