@@ -66,6 +66,12 @@ def test_a_part_with_passages_that_are_not_wanted_is_done_again(place):
     assert names(place) == {good}
 
 
+def test_a_part_that_goes_while_it_is_looked_at_is_not_missed(place, monkeypatch):
+    made = add_part(place, 1)
+    monkeypatch.setattr(parts, "names_in", lambda _system, _folder: ["gone.npz", made])
+    assert left(place) == [2, 3, 4, 5, 6, 7, 8]
+
+
 def test_a_run_is_gone_on_with_and_another_one_refused(place, tmp_path):
     place.begin("one", 0)
     add_part(place, 1)
