@@ -10,8 +10,10 @@ import ray
 import torch
 
 from core import InputError
+from core.corpus import running
 from core.corpus.folder import JOB, PARTS
 from core.corpus.job import passages_of
+from core.corpus.passages import Passage
 from core.corpus.reading import Reading, find_files
 from core.corpus.running import Pool, run
 from core.corpus.storing import About, tables
@@ -26,6 +28,7 @@ from tests.core.tiny_models import tiny
 
 pytestmark = pytest.mark.usefixtures("cluster")
 SMALL = {"passage_tokens": 32, "strongest": 3, "sample": 10}
+TOKENS = 1000  # a part of all that there are
 
 
 @pytest.fixture(scope="module")
@@ -72,15 +75,19 @@ def one_thread():
 
 
 def plain_loop(model_folder, data):
-    """Rows of each table, from one tally to which all passages are added one after the other."""
+    """Rows of each table, from one tally to which passages are added one after the other, as many as are asked for."""
     job = job_of(model_folder, data, reading=Reading("body"), **SMALL)
     model, files = load_model(model_folder), find_files(data)
     tally = Tally.empty(settings_of(job, model))
-    for found in passages_of(files, files.names, job, model):
-        if isinstance(found, Problem):
-            tally.note([found])
-        else:
-            tally.add(found, take(model, found.text, job.passage_tokens))
+    every = list(passages_of(files, files.names, job, model))
+    tally.note([found for found in every if isinstance(found, Problem)])
+    for found in sorted((found for found in every if isinstance(found, Passage)), key=lambda one: one.id):
+        taken = take(model, found.text, job.passage_tokens)
+        if tally.tokens_read + len(taken.input_ids) > TOKENS:
+            break
+        tally.add(found, taken)
+    assert len(tally.ids) + 2 < len(every)
+    assert len(every) > 64  # than there are texts: some are longer than a passage
     tokens = {
         number: token_texts(model.tokenizer, model.tokenizer(passage.text)["input_ids"])
         for number, passage in tally.shown_passages.items()
@@ -97,7 +104,10 @@ class Stopped(Exception):
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_a_run_that_is_stopped_and_whose_workers_die_ends_like_a_plain_loop(encoder, texts, tmp_path):
+def test_a_run_that_is_stopped_and_whose_workers_die_ends_like_a_plain_loop(encoder, texts, tmp_path, monkeypatch):
+    # Many small parts, put together three at a time while others are being made.
+    for name, value in {"SHARD": 6, "AT_ONCE": 3, "LOOKED_AFTER": 0}.items():
+        monkeypatch.setattr(running, name, value)
     out = tmp_path / "run"
     told = []
 
@@ -107,7 +117,7 @@ def test_a_run_that_is_stopped_and_whose_workers_die_ends_like_a_plain_loop(enco
             raise Stopped
 
     with pytest.raises(Stopped):
-        run(encoder, texts, str(out), column="body", workers=1, on_progress=stop_after_two, **SMALL)
+        run(encoder, texts, str(out), column="body", tokens=TOKENS, workers=1, on_progress=stop_after_two, **SMALL)
     assert (out / JOB).is_file()
     assert not list(out.glob("*.parquet"))
 
@@ -121,21 +131,23 @@ def test_a_run_that_is_stopped_and_whose_workers_die_ends_like_a_plain_loop(enco
             workers[0].kill()
 
     with pytest.raises(InputError, match="other settings") as other:
-        run(encoder, texts, str(out), column="body", workers=1, **SMALL | {"sample": 11})
+        run(encoder, texts, str(out), column="body", tokens=TOKENS, workers=1, **SMALL | {"sample": 11})
     assert other.value.field == "out"
     weights = Path(encoder, "model.safetensors")
     was = weights.read_bytes()
     weights.write_bytes(was[:-1] + b"\x01")
     with pytest.raises(InputError, match="another model"):
-        run(encoder, texts, str(out), column="body", workers=1, **SMALL)
+        run(encoder, texts, str(out), column="body", tokens=TOKENS, workers=1, **SMALL)
     weights.write_bytes(was)
 
     del told[:]
-    about = run(encoder, texts, str(out), column="body", workers=1, on_progress=kill_one, **SMALL)
+    about = run(encoder, texts, str(out), column="body", tokens=TOKENS, workers=1, on_progress=kill_one, **SMALL)
     assert killed
-    assert (
-        next(one.tokens for one in told if one.doing == "Starting the workers") > 0
-    )  # what was done is not done again
+    begins = [one for one in told if one.doing == "Starting the workers"]
+    measured = [one for one in told if one.doing == "Measuring"]
+    assert begins[0].tokens > 0  # what was done is not done again
+    assert max(one.tokens for one in measured) == measured[0].of == about.tokens
+    assert measured[-1].left == 0
     assert rows_of(out) == plain_loop(encoder, texts)
     assert not (out / PARTS).exists()
     assert not (out / JOB).exists()
@@ -144,7 +156,7 @@ def test_a_run_that_is_stopped_and_whose_workers_die_ends_like_a_plain_loop(enco
     assert [(one["file"], one["row"]) for one in problems] == [("3.jsonl", 2), ("4.jsonl.gz", 0)]
     assert About.read(pq.read_schema(out / "metrics.parquet").metadata[b"headlight"]) == about
     assert (about.unread, about.files) == (2, 5)
-    assert about.passages > 62  # some texts are longer than a passage
+    assert about.limit == TOKENS
     assert about.revision == load_model(encoder).revision
 
     with pytest.raises(InputError, match="finished run"):
@@ -178,6 +190,13 @@ def test_what_is_wrong_is_said_before_any_worker_starts(encoder, texts, tmp_path
     refused("dtype", "not a dtype", dtype="int3")
     monkeypatch.setattr("core.corpus.running.free_bytes", lambda _device: 10**6)
     refused("workers", "workers need about", workers=3)
+
+
+def test_what_a_worker_finds_wrong_ends_the_run(encoder, texts, tmp_path):
+    with pytest.raises(InputError, match="has no head") as found:
+        run(encoder, texts, str(tmp_path / "run"), column="body", heads=[(2, 0)], workers=1, **SMALL)
+    assert found.value.field == "heads"
+    assert not list((tmp_path / "run" / PARTS).iterdir())
 
 
 def test_a_disk_without_room_is_said_before_any_worker_starts(encoder, texts, tmp_path, monkeypatch):
