@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 import ray
 import torch
+from transformers import BertConfig, BertModel
 
 from core import InputError
 from core.corpus import running
@@ -24,10 +25,12 @@ from core.models.loading import load_model
 from core.models.tokens import token_texts
 from tests.core.corpus.jobs import job_of
 from tests.core.corpus.plain import passages, reader
-from tests.core.tiny_models import tiny
+from tests.core.tiny_models import SMALL as SIZES
+from tests.core.tiny_models import randomised
 
 pytestmark = pytest.mark.usefixtures("cluster")
-SMALL = {"passage_tokens": 32, "strongest": 3, "sample": 10}
+READS = 32  # tokens, the encoder, at most
+SMALL = {"passage_tokens": 40, "strongest": 3, "sample": 10}
 TOKENS = 1000  # a part of all that there are
 
 
@@ -47,7 +50,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def encoder(folder):
     place = folder / "encoder"
-    tiny("BERT").save_pretrained(place)
+    randomised(BertModel(BertConfig(**SIZES, max_position_embeddings=READS))).save_pretrained(place)
     reader().save_pretrained(place)
     return str(place)
 
@@ -76,7 +79,7 @@ def one_thread():
 
 def plain_loop(model_folder, data):
     """Rows of each table, from one tally to which passages are added one after the other, as many as are asked for."""
-    job = job_of(model_folder, data, reading=Reading("body"), **SMALL)
+    job = job_of(model_folder, data, reading=Reading("body"), **SMALL | {"passage_tokens": READS})
     model, files = load_model(model_folder), find_files(data)
     tally = Tally.empty(settings_of(job, model))
     every = list(passages_of(files, files.names, job, model))
@@ -156,7 +159,7 @@ def test_a_run_that_is_stopped_and_whose_workers_die_ends_like_a_plain_loop(enco
     assert [(one["file"], one["row"]) for one in problems] == [("3.jsonl", 2), ("4.jsonl.gz", 0)]
     assert About.read(pq.read_schema(out / "metrics.parquet").metadata[b"headlight"]) == about
     assert (about.unread, about.files) == (2, 5)
-    assert about.limit == TOKENS
+    assert (about.limit, about.passage_tokens) == (TOKENS, READS)
     assert about.revision == load_model(encoder).revision
 
     with pytest.raises(InputError, match="finished run"):
