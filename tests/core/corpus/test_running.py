@@ -26,7 +26,7 @@ from core.models.tokens import token_texts
 from tests.core.corpus.jobs import job_of
 from tests.core.corpus.plain import passages, reader
 from tests.core.tiny_models import SMALL as SIZES
-from tests.core.tiny_models import randomised
+from tests.core.tiny_models import randomised, tiny
 
 pytestmark = pytest.mark.usefixtures("cluster")
 READS = 32  # tokens, the encoder, at most
@@ -187,6 +187,9 @@ def test_what_is_wrong_is_said_before_any_worker_starts(encoder, texts, tmp_path
     refused("column", "no column 'text'", column="text")
     refused("out", "cannot be written", out=str(tmp_path / "file" / "run"))
     refused("model", "no folder", model=str(tmp_path / "no-model"))
+    for name, words in {"ViT": "reads images", "BERT": "without a tokenizer"}.items():
+        tiny(name).save_pretrained(tmp_path / name)
+        refused("model", words, model=str(tmp_path / name))
     refused("examples_of", "no metric 'best'", examples_of=("best",))
     refused("tokens", "less than one passage", tokens=5)
     refused("passage_tokens", "at least 8", passage_tokens=2)
