@@ -304,45 +304,47 @@ def measure_lessons(browser: Browser, server: Server) -> None:
 
 
 def measure_corpus(browser: Browser, server: Server) -> None:
-    """Finished runs: opening each for the first time, another head, another filter, and the memory of the server."""
-    runs = runs_in(ROOT / os.environ.get("HEADLIGHT_CORPORA", "corpora"))
-    first, looks = f".st-key-{state.example(0)}", f".st-key-{state.picture('looks')}"
-
-    def megabytes() -> float:
-        return psutil.Process(server.process_id).memory_info().rss / 1e6
-
-    for run in runs:
-        before = megabytes()
+    """Each finished run: opening it for the first time, another head, another filter, and the memory of the server."""
+    process = psutil.Process(server.process_id)
+    for run in runs_in(ROOT / os.environ.get("HEADLIGHT_CORPORA", "corpora")):
+        before = process.memory_info().rss / 1e6
         app = App(browser.new_context(viewport=SCREEN), server)
-        asked = urlencode({"run": run.name, "metric": "previous", "layer": 0, "head": 0, "kept": "spread"})
-        opens = until_other(
-            app.page, first, lambda app=app, asked=asked: app.page.goto(f"{server.address}/corpus?{asked}")
-        )
-        app.idle()
-        opened = megabytes()
-        walker, upper = (
-            app.widget(state.ARROWS).locator(".keys"),
-            app.widget(state.QUANTILES).get_by_role("slider").nth(1),
-        )
-        walker.focus()
-        charts, examples, filtered = [], [], []
-        for _ in range(ROUNDS):
-            charts.append(until_redrawn(app.page, looks, lambda walker=walker: walker.press("ArrowRight")))
-            app.idle()
-            examples.append(until_other(app.page, first, lambda walker=walker: walker.press("ArrowDown")))
-            app.idle()
-        upper.focus()
-        for _ in range(ROUNDS):
-            filtered.append(until_other(app.page, first, lambda upper=upper: upper.press("PageDown")))
-            app.idle()
-        app.page.context.close()
-        chart, example, filters = map(statistics.median, (charts, examples, filtered))
+        times, opened = walk_corpus(app, run.name, process)
         print(
-            f"{run.name}: {opens:.2f} s from its address to the first example; another head {chart:.2f} s to its picture, "
-            f"{example:.2f} s to its first example; another filter {filters:.2f} s\n"
-            f"{run.name}: the server has {before:,.0f} MB, {opened:,.0f} with the run open, {megabytes():,.0f} in the end",
+            f"{run.name}: {', '.join(f'{what} {seconds:.2f} s' for what, seconds in times.items())}\n"
+            f"{run.name}: the server has {before:,.0f} MB, {opened:,.0f} with the run open, "
+            f"{process.memory_info().rss / 1e6:,.0f} in the end",
             flush=True,
         )
+        app.page.context.close()
+
+
+def walk_corpus(app: App, run: str, process: psutil.Process) -> tuple[dict[str, float], float]:
+    """Seconds of each, and the megabytes of the server once the run is open."""
+    asked = urlencode({"run": run, "metric": "previous", "layer": 0, "head": 0, "kept": "spread"})
+    first, looks = f".st-key-{state.example(0)}", f".st-key-{state.picture('looks')}"
+    opening = until_other(app.page, first, lambda: app.page.goto(f"{app.server.address}/corpus?{asked}"))
+    app.idle()
+    opened = process.memory_info().rss / 1e6
+    grid = app.widget(state.ARROWS).locator(".keys")
+    upper = app.widget(state.QUANTILES).get_by_role("slider").nth(1)
+    pictures, examples, filtered = [], [], []
+    grid.focus()
+    for _ in range(ROUNDS):
+        pictures.append(until_redrawn(app.page, looks, lambda: grid.press("ArrowRight")))
+        app.idle()
+        examples.append(until_other(app.page, first, lambda: grid.press("ArrowDown")))
+        app.idle()
+    upper.focus()
+    for _ in range(ROUNDS):
+        filtered.append(until_other(app.page, first, lambda: upper.press("PageDown")))
+        app.idle()
+    return {
+        "opened, to the first example": opening,
+        "another head, to its picture": statistics.median(pictures),
+        "another head, to its first example": statistics.median(examples),
+        "another filter, to the first example": statistics.median(filtered),
+    }, opened
 
 
 MEASURES = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from collections.abc import Iterable, Iterator
@@ -67,8 +68,8 @@ class RunFolder:
                 begun = stream.read().decode(errors="replace")
         if begun != job:
             raise InputError(
-                f"In {self.address!r} a run has been begun with other settings, over other texts, with another model or in "
-                f"other versions. Go on with that one, or choose another folder.",
+                f"In {self.address!r} another run has been begun, with {_differences(begun, job)}. Go on with that one, or "
+                f"choose another folder.",
                 field="out",
             )
         if isinstance(self.system, fs.LocalFileSystem):
@@ -111,7 +112,11 @@ class RunFolder:
             yield
         except (OSError, ValueError, pa.ArrowException) as error:
             why = str(error).strip().splitlines()[-1:] or [type(error).__name__]  # the last line, where a worker met it
-            raise InputError(f"{self.address!r} cannot be used: {why[0][:300]}", field="out") from error
+            raise InputError(
+                f"{self.address!r} cannot be used: {why[0][:300].rstrip('. ')}. What has been measured stays: start again, it "
+                f"goes on. A file in it that is named here can be deleted; what it held is measured anew.",
+                field="out",
+            ) from error
 
     def finish(self, tables: Iterable[tuple[str, pa.Table]], about: storing.About) -> None:
         """Write the tables, the one that says that all are there last, and delete what they were made from.
@@ -134,3 +139,13 @@ class RunFolder:
 
     def _has(self, name: str) -> bool:
         return self.system.get_file_info(f"{self.path}/{name}").type == fs.FileType.File
+
+
+def _differences(begun: str, job: str) -> str:
+    """In what a run that has been begun differs from the one that is asked for."""
+    try:
+        there, here = json.loads(begun), json.loads(job)
+        names = [name for name in here if there.get(name) != here[name]]
+        return "; ".join(f"{name} {there.get(name)} (here {here[name]})" for name in names)
+    except (ValueError, AttributeError):
+        return f"a {JOB} that cannot be read"

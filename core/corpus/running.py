@@ -126,11 +126,11 @@ def run(
         tuple(examples_of),
     )
     outline = _checked(job)
+    place = RunFolder.of(out)
     on_progress(Progress("Looking at the model"))
     longest = min(passage_tokens, outline.max_tokens or passage_tokens)
     job = replace(job, passage_tokens=longest, revision=model_revision(job.model))
     files = replace(files, folder=job.folder)
-    place = RunFolder.of(out)
     bytes_kept = _bytes_kept(job, outline)
     with _ray(address, workers, cpus, gpus) as count:
         if len(ray.nodes()) == 1:  # what others have free is not known here

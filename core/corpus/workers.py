@@ -99,8 +99,9 @@ class Measurer:
         try:
             self._system, self._folder = open_folder(folder)
             self._check_folder()
-            self._model = load_model(job.model, dtype=job.dtype, device=job.device)
             self._check_versions()
+            self._model = load_model(job.model, dtype=job.dtype, device=job.device)
+            self._check_weights()
             self._settings = settings_of(job, self._model)
         except InputError as error:
             self._failed = Failed(str(error), error.field)
@@ -116,7 +117,7 @@ class Measurer:
             )
 
     def _check_versions(self) -> None:
-        """On another machine, or days later, there may be others."""
+        """On another machine of the cluster there may be others, which give other last bits or do not load the model."""
         wanted, here = self._job.versions, versions_that_count()
         if other := next((name for name in wanted if wanted[name] != here.get(name)), None):
             raise InputError(
@@ -124,6 +125,9 @@ class Measurer:
                 f"same versions.",
                 field="address",
             )
+
+    def _check_weights(self) -> None:
+        """A name or a folder may stand for others on another machine."""
         if self._model.revision != self._job.revision:
             raise InputError(
                 f"A worker has other weights of {self._model.name} ({self._model.revision}) than where the run was started "

@@ -1,5 +1,8 @@
 """The folder of a run: what is left to do after whatever has happened in it, and what it says when it cannot be used."""
 
+import json
+import shutil
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -59,6 +62,15 @@ def test_a_part_that_cannot_be_read_is_done_again(place, tmp_path, content):
     assert names(place) == {good}
 
 
+def test_a_part_that_is_broken_inside_is_named(place, tmp_path):
+    bad = tmp_path / "run" / PARTS / add_part(place, 1)
+    content = bytearray(bad.read_bytes())
+    content[len(content) // 2] ^= 1
+    bad.write_bytes(content)
+    with pytest.raises(InputError, match=rf"{bad.name} is no tally.*can be deleted"), place.in_words():
+        parts.load(place.system, place.parts, bad.name)
+
+
 def test_a_part_with_passages_that_are_not_wanted_is_done_again(place):
     good = add_part(place, 1)
     add_part(place, 2, 99)
@@ -73,16 +85,28 @@ def test_a_part_that_goes_while_it_is_looked_at_is_not_missed(place, monkeypatch
 
 
 def test_a_run_is_gone_on_with_and_another_one_refused(place, tmp_path):
-    place.begin("one", 0)
+    one = json.dumps({"tokens": 8, "versions": {"torch": "1"}})
+    place.begin(one, 0)
     add_part(place, 1)
     again = RunFolder.of(str(tmp_path / "run"))
-    again.begin("one", 0)
-    with pytest.raises(InputError, match="other settings") as found:
-        again.begin("two", 0)
+    again.begin(one, 0)
+    with pytest.raises(InputError, match=r"with versions {'torch': '1'} \(here {'torch': '2'}\)\.") as found:
+        again.begin(one.replace("1", "2"), 0)
     assert found.value.field == "out"
     assert left(again) == WANTED.tolist()[1:]
     with pytest.raises(InputError, match="of room"):
-        again.begin("one", 10**18)
+        again.begin(one, 10**18)
+    (tmp_path / "run" / JOB).write_bytes(b"\xff")
+    with pytest.raises(InputError, match=r"with a job\.json that cannot be read"):
+        again.begin(one, 0)
+
+
+def test_a_folder_that_cannot_be_read_is_said(place, tmp_path):
+    shutil.rmtree(tmp_path / "run" / PARTS)
+    (tmp_path / "run" / PARTS).write_text("no folder")
+    with pytest.raises(InputError, match="cannot be used") as found:
+        left(place)
+    assert found.value.field == "out"
 
 
 TABLES = ("problems", pa.table({"row": [1]})), (LAST, pa.table({"mean": [0.5]}))

@@ -33,7 +33,7 @@ from transformers import (
 from core.errors import InputError
 from core.models.calls import IMPLEMENTATION
 from core.models.catalogue import CATALOGUE
-from core.models.loading import load_model, model_size
+from core.models.loading import load_model, model_revision, model_size
 from core.models.model import Model
 from tests.core.models.test_sizes import announce
 
@@ -121,6 +121,7 @@ def test_minilm_is_the_official_file(minilm: Model) -> None:
 def test_smollm2_says_that_it_was_quantised(smollm: Model) -> None:
     hash_of_the_gguf = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
     assert smollm.revision == f"sha256 {hash_of_the_gguf} (GGUF, Q4_1)"
+    assert model_revision(smollm.name) == smollm.revision
     assert (smollm.dtype, smollm.max_tokens, smollm.captures, smollm.takes_pairs) == ("float32", 8192, True, False)
     assert not smollm.is_encoder_decoder
     assert not smollm.network.training
@@ -340,6 +341,7 @@ def test_the_revision_of_several_files(tmp_path: Path) -> None:
     assert len(files) > 1
     printed = subprocess.run(["sha256sum", *files], cwd=tmp_path, capture_output=True, check=True).stdout
     assert load_model(tmp_path).revision == "sha256 " + hashlib.sha256(printed).hexdigest()
+    assert model_revision(tmp_path) == load_model(tmp_path).revision
 
 
 def test_what_is_said_while_loading(tmp_path: Path) -> None:
