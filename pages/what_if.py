@@ -3,7 +3,7 @@
 import streamlit as st
 
 from ui import state
-from ui.controls.menu import menu
+from ui.controls.fields import menu
 from ui.views.changing import show_changing
 from ui.views.comparing import show_comparison
 from ui.views.effects import show_effects

@@ -31,18 +31,21 @@ def components_of_packages():
         yield
 
 
-@pytest.fixture(scope="session")
-def minilm():
+@cache
+def loaded(name):
     from core import load_model
 
-    return load_model("all-MiniLM-L6-v2")
+    return load_model(name)
+
+
+@pytest.fixture(scope="session")
+def minilm():
+    return loaded("all-MiniLM-L6-v2")
 
 
 @pytest.fixture(scope="session")
 def smollm():
-    from core import load_model
-
-    return load_model("SmolLM2-135M-Instruct")
+    return loaded("SmolLM2-135M-Instruct")
 
 
 @pytest.fixture(scope="session")

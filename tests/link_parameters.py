@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import tempfile
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import transformers as t
@@ -21,8 +22,10 @@ from tests.core.corpus.made_runs import add_map, made_run
 from tests.core.tiny_models import SEQ2SEQ, number_words, randomised
 from tests.source_files import ROOT
 from ui import lessons, links, state, stores
+from ui.links import Form
 
 Address = dict[str, str]
+SPELLED = {2: "two"}
 MANY = 12  # numbers in an address that are not listed one by one
 
 
@@ -105,108 +108,55 @@ def found_on(page: Path, typed: Sequence[Address]) -> Found:
 def opened(page: Path, address: Address, found: Found) -> tuple[list[Address], set[str]]:
     """Run the page and note what is there. Gives what could be chosen on it, and the names of its fields."""
     offered: list[Address] = []
+    names: set[str] = set()
+    links_field = links.field
 
-    def chosen(key: str, choices: Mapping[str, str], *, opening: str, what: str, **more) -> str:
-        found.setdefault(key, Parameter()).take(what, words=choices, opening=opening)
-        offered.extend({key: word} for word in choices if not word.isdecimal() and word != opening)
-        return links_chosen(key, choices, opening=opening, what=what, **more)
+    def field(key: str, form: Form, opening: Any, what: str) -> Any:
+        names.add(key)
+        if not isinstance(form, links.Lines):  # they have a page of their own in the docs
+            note(found.setdefault(key, Parameter()), form, opening, what)
+        offered.extend({key: word} for word in words_to_try(form, opening))
+        return links_field(key, form, opening, what)
 
-    def chosen_several(key: str, choices: Mapping[str, str], *, what: str, **more) -> list[str]:
-        found.setdefault(key, Parameter()).take(what, words=choices, values="several of")
-        return links_chosen_several(key, choices, what=what, **more)
-
-    links_chosen, links_chosen_several = links.chosen, links.chosen_several
-    with mock.patch.object(links, "chosen", chosen), mock.patch.object(links, "chosen_several", chosen_several):
+    with mock.patch.object(links, "field", field):
         app = AppTest.from_file(str(page), default_timeout=60)
         for name, value in address.items():
             app.query_params[name] = value
         app.run()
     assert not app.exception, (page, address, app.exception)
-    names = set()
-    for proto in bound(app):
-        names.add(proto.query_param_key)
-        kind, name = type(proto).__name__, proto.query_param_key
-        _READ[kind](found.setdefault(name, Parameter()), proto)
-        if kind in _SWITCHES:
-            offered.append({name: str(not _is_on(proto)).lower()})
     return offered, names
 
 
-def bound(app: AppTest) -> Iterator:
-    """What stands on the page and is bound to its address, as Streamlit sends it to the browser."""
-    everything = (getattr(node, "proto", None) for node in app._tree)
-    return (proto for proto in everything if getattr(proto, "query_param_key", ""))
+def words_to_try(form: Form, opening: Any) -> list[str]:
+    match form:
+        case links.Choice(choices):
+            return [str(word) for word in choices if not str(word).isdecimal() and word != opening]
+        case links.Switch():
+            return [str(not opening).lower()]
+    return []
 
 
-# --- what the fields that Streamlit binds say of themselves
-
-
-def _text(one: Parameter, proto) -> None:
-    one.take(proto.label, values="text")
-
-
-def _is_on(proto) -> bool:
-    return proto.default_expanded if type(proto).__name__ == "Expandable" else proto.default
-
-
-def _switch(one: Parameter, proto) -> None:
-    on = _is_on(proto)
-    one.take(proto.label, words={"true": "on", "false": "off"}, opening=str(on).lower())
-
-
-def _number(one: Parameter, proto) -> None:
-    opening = f"{proto.default:g}" if proto.HasField("default") else ""
-    limits = f"{proto.min:g} to {proto.max:g}" if proto.has_min and proto.has_max else "a number"
-    one.take(proto.label, values=limits, opening=opening)
-
-
-def _slider(one: Parameter, proto) -> None:
-    if proto.options:
-        _choice(one, proto, opening=proto.options[int(proto.default[0])])
-    else:
-        opening = " and ".join(f"{end:g}" for end in proto.default)
-        several = "two of " * (len(proto.default) > 1)
-        one.take(proto.label, values=f"{several}{proto.min:g} to {proto.max:g}", opening=opening)
-
-
-def _pages(one: Parameter, proto) -> None:
-    one.take("Which ten examples", values="1 to as many as there are", opening=str(proto.default))
-
-
-def _box(one: Parameter, proto) -> None:
-    if proto.accept_new_options:
-        one.take(proto.label, values=f"text, such as {', '.join(proto.options)}")
-    else:
-        _choice(one, proto, opening=proto.options[proto.default] if proto.HasField("default") else "")
-
-
-def _buttons(one: Parameter, proto) -> None:
-    options = [option.content for option in proto.options]
-    _choice(one, proto, opening=options[proto.default[0]] if proto.default else "", options=options)
-
-
-def _several(one: Parameter, proto) -> None:
-    _choice(one, proto, values="several of")
-
-
-def _choice(one: Parameter, proto, *, opening: str = "", options: list[str] | None = None, values: str = "") -> None:
-    words = {option: option for option in options or proto.options}
-    one.take(proto.label, words=words, opening=opening, values=values)
-
-
-_SWITCHES = ("Checkbox", "Expandable")
-_READ = {
-    "TextInput": _text,
-    "TextArea": _text,
-    "Checkbox": _switch,
-    "Expandable": _switch,
-    "NumberInput": _number,
-    "Slider": _slider,
-    "Selectbox": _box,
-    "ButtonGroup": _buttons,
-    "MultiSelect": _several,
-    "Pagination": _pages,
-}
+def note(one: Parameter, form: Form, opening: Any, what: str) -> None:
+    opens = ", ".join(form.say(opening)) if opening is not None else ""
+    match form:
+        case links.Number() if what == "Which ten examples":
+            one.take(what, values="1 to as many as there are", opening=opens)
+        case links.Text(such_as=such_as):
+            one.take(what, values=f"text, such as {', '.join(such_as)}" if such_as else "text")
+        case links.Number(low, high):
+            limits = "a number" if low is None or high is None else f"{low:g} to {high:g}"
+            one.take(what, values=limits, opening=opens)
+        case links.Numbers(of, count):
+            opens = " and ".join(word for number in opening for word in of.say(number))
+            one.take(what, values=f"{SPELLED[count]} of {of.low:g} to {of.high:g}", opening=opens)
+        case links.Switch():
+            one.take(what, words={"true": "on", "false": "off"}, opening=opens)
+        case links.Several(choices):
+            one.take(what, words={str(word): called for word, called in choices.items()}, values="several of")
+        case links.Choice(choices):
+            one.take(what, words={str(word): called for word, called in choices.items()}, opening=opens)
+        case links.Place(count):
+            one.take(what, words={str(place): str(place) for place in range(count)})
 
 
 # --- in words

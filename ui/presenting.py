@@ -6,7 +6,6 @@ and what a view puts into `told`.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
@@ -20,6 +19,7 @@ import streamlit as st
 from core.figures.spotlight import Spot, with_spotlight
 from core.figures.theme import Lettering, lettering
 from ui import links, state
+from ui.links import Choice, Switch
 
 WINDOW = (1280, 720)  # pixels, until the browser has said how large it is
 LETTERS = 18  # pixels of the smallest letters, in the smallest window
@@ -55,8 +55,7 @@ _STAGE: ContextVar[Stage | None] = ContextVar("stage", default=None)
 
 def begin() -> Stage | None:
     """Begin a run of a page; None while nobody presents. Every run has a thread of its own, and so a context of its own."""
-    words = {"false": "No", "true": "Yes"}
-    wanted = links.chosen(state.PRESENT, words, opening="false", what="Presenting") == "true"
+    wanted = links.field(state.PRESENT, Switch(), False, "Presenting")
     stage = Stage(st.session_state.get(state.WINDOW, WINDOW)) if wanted else None
     _STAGE.set(stage)
     lettering.set(Lettering(letters_in(stage.window)) if stage is not None else Lettering())
@@ -66,17 +65,12 @@ def begin() -> Stage | None:
 
 
 def enter() -> None:
-    st.session_state[state.PRESENT] = "true"
+    st.session_state[state.PRESENT] = True
 
 
 def leave() -> None:
-    st.session_state[state.PRESENT], st.session_state[state.TALK_AT] = "false", "0"
+    st.session_state[state.PRESENT], st.session_state[state.TALK_AT], st.session_state[state.SPOT] = False, 0, "none"
     st.session_state[state.REHEARSING] = False
-
-
-def go_to(link: str) -> None:
-    """The browser goes to a link below the app's own address as it goes back: what opens there opens as the link says."""
-    st.session_state[state.GOING] = (time.time_ns() // 1_000_000, link)
 
 
 def letters_in(window: tuple[int, int]) -> int:
@@ -143,7 +137,7 @@ def walk_through(place: tuple[int, int], shape: tuple[int, ...], on_step: Callab
 
 def spot() -> Spot:
     """What of the large picture is lit."""
-    return links.chosen(state.SPOT, SPOTS, opening="none", what="Spotlight")
+    return links.field(state.SPOT, Choice(SPOTS), "none", "Spotlight")
 
 
 def lit(figure: go.Figure, row: int | None, column: int | None) -> go.Figure:

@@ -12,7 +12,7 @@ if str(ROOT) not in sys.path:
 from core.figures.equation import WIDTH as EQUATION_WIDTH  # noqa: E402
 from ui import lessons, links, presenting, shown, state, stores, visitors  # noqa: E402 - only now can it be found
 from ui.components.cells import read_cells  # noqa: E402
-from ui.components.stage import stage_keys  # noqa: E402
+from ui.components.stage import no_stage, stage_keys  # noqa: E402
 from ui.sharing.dialog import open_dialog  # noqa: E402
 from ui.views import scene, talking  # noqa: E402
 from ui.views.actions import IN_A_FRAME, STYLE, show_actions  # noqa: E402
@@ -36,42 +36,35 @@ WHAT_IF = st.Page(ROOT / "pages/what_if.py", title="What if", icon=":material/tu
 GENERATION = st.Page(ROOT / "pages/generation.py", title="Generation", icon=":material/edit_note:")
 CORPUS = st.Page(ROOT / "pages/corpus.py", title="Corpus", icon=":material/library_books:")
 TALK = st.Page(ROOT / "pages/talk.py", title="Talk", icon=":material/slideshow:")
-
-
-def lead_on() -> None:
-    """The atlas is now the page "Heads"."""
-    st.switch_page(HEADS, query_params=links.here())
-
-
-OLD_ATLAS = st.Page(lead_on, title="Atlas", url_path="atlas", visibility="hidden")
+OLD_ATLAS = st.Page(lambda: None, title="Atlas", url_path="atlas", visibility="hidden")  # now the page "Heads"
 LEARN = [st.Page(lessons.file(name), title=title) for name, title in lessons.LESSONS.items()]
 PAGES = [GALLERY, STEPS, HEADS, WHAT_IF, GENERATION, CORPUS, TALK, EXHIBIT, *LEARN]
 page = st.navigation({"": [*PAGES[: -len(LEARN)], OLD_ATLAS], "Learn": LEARN}, position="hidden" if embedded else "top")
-if (page == GALLERY and links.are_of_old_start()) or (page == HEADS and links.are_of_old_heads()):
-    st.switch_page(STEPS, query_params=links.here())
-links.read(page.url_path)
-state.carry_over(page, goes_back=links.is_going_back(), instead=scene.WRITERS if page == GENERATION else {})
-on_page = shown.begin(page.title, page.url_path)
+if page == OLD_ATLAS:
+    links.lead_on(HEADS.url_path)
+elif page == GALLERY and links.asks_for_something():  # it has no fields; once the first page was Step by step
+    links.lead_on(STEPS.url_path)
 is_for_the_desk = page in (GALLERY, TALK, EXHIBIT)
 opens_file = any(key in st.session_state for key in (state.EXHIBIT, state.EXHIBIT_IS_NEW))
-stage = None if is_for_the_desk else presenting.begin()
+is_leaving = links.going() is not None
+if not is_leaving:
+    came_by_menu = links.read(page.url_path)
+    if came_by_menu and page == GENERATION:
+        scene.open_with_a_writer()
+on_page = shown.begin(page.title, page.url_path)
+stage = None if is_for_the_desk or is_leaving else presenting.begin()
 keys = st.container(key=state.STAGE_PLACE, gap=None)  # before the page: it stays while that changes
-if stage is not None and state.ON_THE_WAY in st.query_params:
+if stage is None:
     with keys:
-        stage_keys(
-            stage, page.url_path, talking.held(), talking.begin(), rehearsing=talking.is_rehearsing(), on_the_way=True
-        )
-    st.stop()
+        no_stage()
 notes = st.empty()
-going = st.session_state.pop(state.GOING, None)
 wants_to_share = show_actions(
     page.url_path,
     [one.url_path for one in PAGES],
-    going=going,
     can_present=not is_for_the_desk,
     has_pictures=not is_for_the_desk or (page == EXHIBIT and opens_file),
 )
-if going is not None:
+if is_leaving:
     st.stop()  # the browser is on its way, and would be overtaken by this page's address
 with stores.turns.page():
     page.run()
@@ -79,7 +72,7 @@ if stage is not None:
     at = talking.begin()
     with keys:
         stage_keys(stage, page.url_path, talking.held(), at, rehearsing=talking.is_rehearsing())
-links.write(notes)
+links.write(page.url_path, notes, is_whole=bool(on_page.pictures or on_page.lists))
 read_cells()
 if wants_to_share:
     open_dialog(on_page)

@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import suppress
-
-import streamlit as st
-from streamlit.errors import StreamlitAPIException
-
 # What pages share: the text, the model, a head and a cell of it
 TEXT, PAIR, TARGET, TRUNCATE = "text", "pair", "target", "cut"
 TARGET_AS, TARGET_IDS = "target_as", "target_ids"  # how the target is given, and its token numbers
@@ -16,14 +10,13 @@ SHOWN_IMAGE = "shown_image"  # the uploaded file's name and bytes, on all pages
 MODEL, KIND, LAYER, HEAD = "model", "kind", "layer", "head"
 DTYPE, DEVICE = "dtype", "device"
 QUERY, KEY = "query", "key"
-CELL = "at"  # both together, in links from page to page: see ui/views/head_links.py
-SHARED = (TEXT, PAIR, TARGET, TARGET_AS, TARGET_IDS, MODEL, DTYPE, DEVICE, KIND, LAYER, HEAD, QUERY, KEY)
-PAGE = "page_before"
-START = ""  # what stands there for the first page
 
-# The address: what it asks for and nobody has read yet, what of that is not there, what the page says, whatever it has
-# said, and whether what fields took of it has still to be looked at
-ASKED, IN_VAIN, SAID, KNOWN, UNCHECKED = "asked", "in_vain", "said", "known", "unchecked"
+# The address: the page that it was last read for, what was read, names of others in it, what no field has taken yet, what is
+# not there, whether the page that somebody has come to is still being drawn, and what that then says
+PAGE, CAME_BY, FOREIGN, ASKED, IN_VAIN = "page_before", "came_by", "foreign", "asked", "in_vain"
+ARRIVING, ADDRESS = "arriving", "address"
+CHOSEN = "chosen"  # by name in the address, what was last chosen: it outlives its field
+FOLLOWER, SESSION, RUN_NUMBER = "follower", "session", "run_number"  # see ui/address.py
 
 # The start page: all cards, and what each of their names begins with
 CARDS, CARD = "cards", "card"
@@ -39,19 +32,14 @@ STAGE_PLACE, STAGE_KEYS, STAGE_PRESSES, TOLD, ASIDE = "stage_place", "stage_keys
 
 # A talk: its views, the one that is shown, where to go next, whether all are opened in turn, which of them had a message
 TALK, TALK_AT, GOING, REHEARSING, REHEARSED = "held_talk", "talk", "going", "rehearsing", "rehearsed"
-ON_THE_WAY = "on_the_way"  # in an address: to a view of another page, see ui/components/stage.js
 ADD_TO_TALK, START_TALK, PREPARE_TALK, SAVE_TALK = "add_to_talk", "start_talk", "prepare_talk", "save_talk"
 TALK_FILE, NEW_VIEW, TALK_SAID = "talk_file", "new_view", "talk_said"
+# Its file; the one that the browser keeps for sure; one that it keeps and that cannot be read, and why; why it keeps none
+TALK_TEXT, TALK_KEPT, TALK_UNREAD, TALK_LOST = "talk_text", "talk_kept", "talk_unread", "talk_lost"
+SAVE_UNREAD, FORGET_UNREAD = "save_unread", "forget_unread"
 TABLES = "tables"  # whether each picture has a table of its strongest values below it
 VERSION = "version"  # of an address that says all
-HOW = (
-    TABLES,
-    VERSION,
-    PRESENT,
-    TALK_AT,
-    ON_THE_WAY,
-    SPOT,
-)  # what an address says of any page: how it is shown, not what
+HOW = (TABLES, VERSION, PRESENT, TALK_AT, SPOT)  # what an address says of any page: how it is shown, not what
 SHARED_PICTURE, SHARED_LIST, GROUND = "shared_picture", "shared_list", "ground"
 SAVE_PICTURE, SAVE_EXHIBIT, COPY_LINK = "save_picture", "save_exhibit", "copy_link"
 
@@ -208,42 +196,9 @@ IN_ADDRESS = frozenset(
         *(WITHOUT_FIRST, EXAMPLE),
         *(RUN, HEADS_AS, LOOKS_BY, AGAINST, KEPT, QUANTILES, BATCH),
         *OWN.values(),
-        *(DTYPE, DEVICE, EDITS, CELL, *HOW),
+        *(DTYPE, DEVICE, EDITS, *HOW),
     )
 )
-
-# Fields for whole numbers: an address may not ask them for infinity, see ui/links.py.
-WHOLE_NUMBERS = (
-    *(QUERIES, KEYS, D_K, D_V, SEED, TOY_SIZE, MASK_SIZE, SPAN),
-    *(FROM_LAYER, TO_LAYER, BACK, BLOCK_LENGTH),
-    *(BLOCK_SIZE, ORDER_SEED, ALIBI_HEAD),
-    *(NEW_TOKENS, TOP_K),
-    BATCH,
-)
-
-
-def carry_over(page: st.Page, *, goes_back: bool, instead: Mapping[str, str]) -> None:
-    """Take what pages share along to the next page, and write it into its address. Who goes back finds what was there.
-
-    instead  the models that the page has no use for, and those that it opens in their place
-
-    Streamlit does so with what somebody has chosen in a bound widget, but not with what a link had chosen there.
-    """
-    before = st.session_state.get(PAGE)
-    st.session_state[PAGE] = page.url_path
-    if goes_back or before is None or before == page.url_path or any(key in st.query_params for key in SHARED):
-        return
-    if page.url_path == START:
-        return  # it has no fields
-    if st.session_state.get(MODEL) in instead:
-        st.session_state[MODEL] = instead[st.session_state[MODEL]]
-        for key in (PAIR, KIND, LAYER, HEAD, QUERY, KEY):  # they were said of the other model
-            st.session_state.pop(key, None)
-    carried = {key: str(st.session_state[key]) for key in SHARED if st.session_state.get(key) not in (None, "")}
-    if carried:
-        # Streamlit refuses where these widgets are bound already, and then it writes the address by itself.
-        with suppress(StreamlitAPIException):
-            st.switch_page(page, query_params=carried)
 
 
 def button(name: str, job: int) -> str:
@@ -264,11 +219,6 @@ def alike(place: int) -> str:
 def example(place: int) -> str:
     """The key of one of the examples that are shown."""
     return f"shaded_{place}"
-
-
-def live(place: int) -> str:
-    """The key of the button that opens that example."""
-    return f"live_{place}"
 
 
 def download(name: str) -> str:

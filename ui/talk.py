@@ -1,4 +1,7 @@
-"""A talk: a list of views, each a page with what its address says, a title and speaker's notes; as a file and back."""
+"""A talk: a list of views, each a page with what its address says, a title and speaker's notes; as a file and back.
+
+Whatever can be put into a talk can be read again from its file: one function checks both.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +9,15 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
-from urllib.parse import parse_qs, urlencode, urlsplit
+from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
 
 from core import InputError
 from ui import state
 
 FORMAT, VERSION = "headlight-talk", 1
-MAX_BYTES, MAX_VIEWS = 2**20, 100
+MAX_BYTES, MAX_VIEWS = 4 * 2**20, 100  # of its file: a browser keeps as much
 MAX_TITLE, MAX_NOTES, MAX_LINK = 200, 10_000, 20_000  # letters
-NOT_OF_A_VIEW = (
-    state.PRESENT,
-    state.TALK_AT,
-    state.ON_THE_WAY,
-    "embed",
-    "embed_options",
-)  # they say how a view is shown, not what
+NOT_OF_A_VIEW = (state.PRESENT, state.TALK_AT, "embed", "embed_options")  # how a view is shown, not what
 
 
 @dataclass(frozen=True)
@@ -40,13 +37,12 @@ class View:
     def link(self) -> str:
         """Path and query below the app's own address."""
         query = urlencode(self.parameters, doseq=True)
-        return f"{self.page}?{query}" if query else self.page
+        return f"{quote(self.page)}?{query}" if query else quote(self.page)
 
     def presented(self, place: int) -> str:
         """The same link, to present it at this place of a talk, from 0; the address counts from 1, as people do."""
-        return (
-            f"{self.page}?{urlencode({**self.parameters, state.PRESENT: 'true', state.TALK_AT: place + 1}, doseq=True)}"
-        )
+        shown = {**self.parameters, state.PRESENT: "true", state.TALK_AT: place + 1}
+        return f"{quote(self.page)}?{urlencode(shown, doseq=True)}"
 
 
 @dataclass(frozen=True)
@@ -54,10 +50,8 @@ class Talk:
     views: tuple[View, ...] = ()
 
     def with_view(self, view: View) -> Talk:
-        """Raises InputError where there are too many."""
-        if len(self.views) >= MAX_VIEWS:
-            raise InputError(f"A talk has at most {MAX_VIEWS} views. Remove one first.", field="talk")
-        return Talk((*self.views, view))
+        """Raises InputError where there are too many, or together they are too large."""
+        return _checked(Talk((*self.views, view)))
 
     def without(self, place: int) -> Talk:
         return Talk((*self.views[:place], *self.views[place + 1 :]))
@@ -69,19 +63,47 @@ class Talk:
         return Talk(tuple(rest))
 
     def changed(self, place: int, *, title: str | None = None, notes: str | None = None) -> Talk:
+        """Raises InputError where the talk then is too large."""
         view = self.views[place]
         view = replace(
             view,
             title=view.title if title is None else title[:MAX_TITLE],
             notes=view.notes if notes is None else notes[:MAX_NOTES],
         )
-        return Talk((*self.views[:place], view, *self.views[place + 1 :]))
+        return _checked(Talk((*self.views[:place], view, *self.views[place + 1 :])))
+
+    def merged(self, other: Talk, base: Talk) -> Talk:
+        """What two have made of `base`: the other's talk, without the views that are gone here, and with those that are new
+        here, each behind the one that it stands behind here. A view that both have changed is there twice."""
+        if self == base or other == base:
+            return other if self == base else self
+        views = [view for view in other.views if view in self.views or view not in base.views]
+        for place, view in enumerate(self.views):
+            if view not in base.views and view not in views:
+                before = next((one for one in reversed(self.views[:place]) if one in views), None)
+                views.insert(0 if before is None else views.index(before) + 1, view)
+        return Talk(tuple(views))
+
+
+def _checked(talk: Talk) -> Talk:
+    """The talk, if its file could be read again. Raises InputError where it has become too large."""
+    if len(talk.views) > MAX_VIEWS:
+        raise InputError(f"A talk has at most {MAX_VIEWS} views. Remove one first.", field="talk")
+    if (size := len(to_file(talk))) > MAX_BYTES:
+        raise InputError(
+            f"The talk would have {size:,} bytes; at most {MAX_BYTES:,} are kept. Shorten texts or notes, or remove a view.",
+            field="talk",
+        )
+    return talk
 
 
 def view_of(title: str, page: str, parameters: Mapping[str, Sequence[str]], notes: str = "") -> View:
-    """A view of what an address says now, without how it is shown. Raises InputError where it is too long."""
+    """A view of what an address says, without how it is shown. Raises InputError where it is too long or no text."""
     kept = {name: tuple(words) for name, words in parameters.items() if name not in NOT_OF_A_VIEW}
-    view = View(title[:MAX_TITLE], page, kept, notes)
+    texts = (title, page, notes, *kept, *(word for words in kept.values() for word in words))
+    if not all(map(_is_unicode, texts)):
+        raise InputError("The view has half of a letter in it. Write it anew.", field="talk")
+    view = View(title[:MAX_TITLE], page, kept, notes[:MAX_NOTES])
     if len(view.link) > MAX_LINK:
         raise InputError(
             f"The address of this view has {len(view.link):,} letters; at most {MAX_LINK:,} fit into a talk. Shorten its text.",
@@ -92,9 +114,13 @@ def view_of(title: str, page: str, parameters: Mapping[str, Sequence[str]], note
 
 def view_at(title: str, link: str) -> View:
     """A view from a link that somebody has copied, with or without the app's own address. Raises InputError."""
-    parts = urlsplit(link.strip())
-    page = parts.path.rstrip("/").rpartition("/")[2]
-    return view_of(title or page or "Gallery", page, parse_qs(parts.query, keep_blank_values=True))
+    try:
+        parts = urlsplit(link.strip())
+        parameters = parse_qs(parts.query, keep_blank_values=True, max_num_fields=MAX_LINK)
+    except ValueError as error:
+        raise InputError(f"This is no link: {error}. Copy one with “Share”.", field="talk") from None
+    page = unquote(parts.path.rstrip("/").rpartition("/")[2])
+    return view_of(title or page or "Gallery", page, parameters)
 
 
 # --- as a file
@@ -160,27 +186,22 @@ def _view(one: Any, place: int) -> View:
 
     if not isinstance(one, dict):
         raise refuse("is not an object with “title”, “page”, “parameters” and “notes”.")
-    for name, most in (("title", MAX_TITLE), ("page", 60), ("notes", MAX_NOTES)):
-        text = one.get(name, "")
+    title, page, notes = (one.get(name, "") for name in ("title", "page", "notes"))
+    for name, text, most in (("title", title, MAX_TITLE), ("page", page, MAX_LINK), ("notes", notes, MAX_NOTES)):
         if not isinstance(text, str) or len(text) > most:
             raise refuse(f"has a “{name}” that is no text of at most {most:,} letters.")
-        if not _is_unicode(text):
-            raise refuse(f"has a “{name}” with half of a letter in it.")
-    page = one.get("page", "")
-    if page and not page.replace("_", "").isalnum():
-        raise refuse("has a “page” that is no name of a page: letters, digits and _ only.")
+    if "/" in page:
+        raise refuse("has a “page” that is no name of a page: the part of an address between the last “/” and “?”.")
     parameters = one.get("parameters", {})
     if not isinstance(parameters, dict):
         raise refuse("has “parameters” that are not an object of names and lists of texts.")
     for name, words in parameters.items():
-        if not isinstance(words, list) or not all(isinstance(word, str) and _is_unicode(word) for word in words):
+        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
             raise refuse(f"has a parameter “{name[:40]}” that is not a list of texts.")
-        if not name.isascii() or not name.replace("_", "").isalnum() or len(name) > 40:
-            raise refuse(f"has a parameter “{name[:40]}”, which is no name: letters, digits and _ only.")
     try:
-        return view_of(one.get("title", ""), page, parameters, one.get("notes", ""))
+        return view_of(title, page, parameters, notes)
     except InputError as error:
-        raise refuse(f"is too long. {error}") from None
+        raise refuse(f"cannot be used. {error}") from None
 
 
 def _is_unicode(text: str) -> bool:

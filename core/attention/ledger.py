@@ -158,8 +158,8 @@ def sum_of(trace: AttentionTrace, query: int, most: int = 8) -> OutputSum:
 def strongest_pair(trace: AttentionTrace) -> tuple[int, int]:
     """A (query, key) worth looking at first: the largest weight between two different positions away from both ends.
 
-    The ends are where special tokens stand and where many heads park their attention; a small trace has only ends, and
-    there the largest weight of all is taken.
+    The ends are where special tokens stand and where many heads park their attention. Where almost nothing lies between them,
+    it is the largest weight between two different positions, and else the largest of all.
     """
     return strongest_cell(trace.weights)
 
@@ -168,15 +168,18 @@ def strongest_cell(weights: NDArray[np.floating]) -> tuple[int, int]:
     """The same for any table [queries, keys] of numbers, also one whose cells stand for several; NaN is no number."""
     weights = np.where(np.isnan(weights), -np.inf, weights)
     queries, keys = weights.shape
-    inner = weights[1:-1, 1:-1].copy()
-    if inner.size < 2:
-        return _largest(weights)
+    apart = weights.copy()
     if queries == keys:
-        np.fill_diagonal(inner, -np.inf)
-    query, key = _largest(inner)
-    return query + 1, key + 1
+        np.fill_diagonal(apart, -np.inf)
+    inner = np.full_like(apart, -np.inf)
+    inner[1:-1, 1:-1] = apart[1:-1, 1:-1]
+    cells = [(table, _largest(table)) for table in (inner, apart, weights)]
+    least = LEAST * max(weights.max(), 0)
+    enough = (cell for table, cell in cells if table[cell] > -np.inf and (table[cell] >= least or least == 0))
+    return next(enough, cells[-1][1])
 
 
+LEAST = 0.01  # of the largest number of a table: less is nothing to look at first
 Part = Callable[[range, range], NDArray[np.floating]]  # the numbers of some rows and columns of a table
 
 

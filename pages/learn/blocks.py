@@ -12,6 +12,7 @@ from core.figures.heatmap import Axis, heatmap
 from core.figures.labels import thinned
 from core.lessons.blocks import Blocks, differences, in_blocks
 from ui import state
+from ui.controls.fields import whole_number
 from ui.controls.toy import sentence_knob
 from ui.markdown import quoted
 from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, real_head, show_lesson
@@ -53,7 +54,7 @@ def show_blocks(
     with knobs:
         left, right = st.columns(2, wrap=False)
         with left:
-            block_size = st.number_input("Keys in a block", 1, 512, 3, key=state.BLOCK_SIZE, bind="query-params")
+            block_size = whole_number("Keys in a block", state.BLOCK_SIZE, 3, 1, 512)
         with right:
             query = number_picker("Query", state.ROW, trace.shape[0], opening)
         row = trace.rows(range(query, query + 1))

@@ -8,24 +8,20 @@ from core.figures.heatmap import Axis, heatmap
 from core.figures.palette import INK
 from core.lessons.long_range import MAX_QUERIES, costs, even_distance
 from ui import state, stores
+from ui.controls.fields import menu, numbered, slider, switch, whole_slider
 from ui.progress import run
 from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, show_lesson
 from ui.views.pictures import show_chart, show_heatmap
 from ui.views.scene import choose_text
 
+VECTOR_SIZES = numbered((16, 64, 128, 256, 576, 1024, 4096))
 LENGTHS = np.unique(np.geomspace(1, 8192, 40).round().astype(int))
 
 
 def steps_and_operations(part: Part) -> None:
     picture, knobs = picture_and_knobs(part)
     with knobs:
-        width = st.select_slider(
-            "Numbers in a vector (d)",
-            [16, 64, 128, 256, 576, 1024, 4096],
-            576,
-            key=state.VECTOR_SIZE,
-            bind="query-params",
-        )
+        width = menu("Numbers in a vector (d)", state.VECTOR_SIZE, VECTOR_SIZES, opening=576, look="line")
     found = costs(LENGTHS, width)
     with picture:
         left, right = st.columns(2)
@@ -52,9 +48,9 @@ def steps_and_operations(part: Part) -> None:
 def gradients(part: Part) -> None:
     picture, knobs = picture_and_knobs(part)
     with knobs:
-        length = st.slider("Tokens", 16, 128, 64, 16, key=state.LENGTH, bind="query-params")
-        gain = st.slider("RNN: recurrent weights ×", 0.5, 4.0, 1.0, 0.5, key=state.GAIN, bind="query-params")
-        forget = st.slider("LSTM: added to the forget gate", 0.0, 5.0, 0.0, 0.5, key=state.FORGET, bind="query-params")
+        length = whole_slider("Tokens", state.LENGTH, 64, 16, 128, 16)
+        gain = slider("RNN: recurrent weights ×", state.GAIN, 1.0, 0.5, 4.0, 0.5)
+        forget = slider("LSTM: added to the forget gate", state.FORGET, 0.0, 0.0, 5.0, 0.5)
         measured = stores.gradient_reach(length, gain, forget)
     with picture:
         curves = [
@@ -79,7 +75,7 @@ def in_a_model(part: Part) -> None:
     kind = capture.kinds[0]
     picture, knobs = picture_and_knobs(part)
     with knobs:
-        without_first = st.toggle("Leave out the first token", key=state.WITHOUT_FIRST, bind="query-params")
+        without_first = switch("Leave out the first token", state.WITHOUT_FIRST)
         of = stores.KindRequest(request, kind)
         distances = run(
             lambda on_progress: stores.mean_distances(of, without_first, on_progress),

@@ -12,23 +12,21 @@ from core.figures.side_by_side import side_by_side, small
 from core.heads.contributions import lengths
 from core.lessons.many_heads import PAIR, PAIR_WORDS, ManyHeads, fetch, heads_of_a_sentence, strongest_word
 from ui import presenting, state, stores
-from ui.controls.menu import menu
+from ui.controls.fields import menu, numbered, slider, text_line
 from ui.markdown import quoted
 from ui.progress import run
 from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, show_lesson
 from ui.views.pictures import show_chart, show_heatmap
 from ui.views.scene import SENTENCE, choose_text, number_picker, opening_head
 
-HEAD_COUNTS = (1, 2, 4, 8, 12)
+HEAD_COUNTS = numbered((1, 2, 4, 8, 12))
 STRONGEST = "strongest"  # stands for a word in the address
 ACROSS = {1: 2, 2: 2, 4: 4, 8: 4, 9: 5, 12: 6}  # small pictures in a line, by the number of heads
 
 
 def sentence_and_heads() -> tuple[tuple[str, ...], ManyHeads]:
-    text = st.text_input("Sentence", SENTENCE, key=state.TOY_TEXT, bind="query-params")
-    count = st.segmented_control(
-        "Heads", HEAD_COUNTS, default=4, required=True, key=state.HEAD_COUNT, bind="query-params"
-    )
+    text = text_line("Sentence", state.TOY_TEXT, SENTENCE)
+    count = menu("Heads", state.HEAD_COUNT, HEAD_COUNTS, opening=4, look="buttons")
     return heads_of_a_sentence(text, count)
 
 
@@ -138,9 +136,7 @@ def show_lengths(
 def why_several(part: Part) -> None:
     picture, knobs = picture_and_knobs(part)
     with knobs:
-        share = st.slider(
-            "One head: its weight on the left word", 0.0, 1.0, 0.5, 0.1, key=state.HEAD_SHARE, bind="query-params"
-        )
+        share = slider("One head: its weight on the left word", state.HEAD_SHARE, 0.5, 0.0, 1.0, 0.1)
         fetched = fetch(share)
     with picture:
         for title, brought, borders, heads in (

@@ -16,8 +16,8 @@ from core.figures.heatmap import WIDTH, Axis, heatmap
 from core.figures.theme import enlarged
 from core.lessons.masking import fill, lowest_number, weight_on_forbidden, without_care
 from ui import presenting, state
+from ui.controls.fields import menu, whole_slider
 from ui.controls.mask_choice import pick_mask
-from ui.controls.menu import menu
 from ui.controls.toy import sentence_knob
 from ui.markdown import plain, quoted
 from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, real_head, show_lesson
@@ -82,7 +82,7 @@ def nothing_left(part: Part) -> None:
     with knobs:
         words = sentence_knob(SENTENCE)
         count = len(words.key_tokens)
-        padded = st.slider("Padded at the start", 1, 8, 2, key=state.PADDED, bind="query-params")
+        padded = whole_slider("Padded at the start", state.PADDED, 2, 1, 8)
     mask = m.grid(m.both(m.causal, m.padding(np.arange(count) >= padded)), count, count)
     trace = toy(words, mask)
     tokens = ["[PAD]" if place < padded else word for place, word in enumerate(words.key_tokens)]

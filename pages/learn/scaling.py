@@ -28,11 +28,12 @@ from core.lessons.scaling import (
     softmax_jacobian,
 )
 from ui import state, stores
-from ui.controls.menu import menu
+from ui.controls.fields import menu, numbered, slider, switch, whole_slider
 from ui.progress import run
 from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, real_head, show_lesson
 from ui.views.pictures import show_chart, show_heatmap
 
+KEY_COUNTS, HEAD_SIZES, STACK_WIDTHS = numbered((8, 64, 256)), numbered(POWERS_OF_TWO), numbered(WIDTHS)
 UNSCALED, SCALED = "unscaled", "scaled by 1/√d_k"
 
 
@@ -57,7 +58,7 @@ def show_against_d_k(series: list[Series], name: str, y: str, alt: str, *, log_y
 def dot_products(part: Part) -> None:
     picture, knobs = picture_and_knobs(part)
     with knobs:
-        n = st.slider("Dimensions n", 1, 8, 6, key=state.TERMS, bind="query-params")
+        n = whole_slider("Dimensions n", state.TERMS, 6, 1, 8)
         grown = growing_product(n)
     with picture:
         names = [f"{query} × {query + 2}" for query in range(1, n + 1)]
@@ -71,7 +72,7 @@ def spread(part: Part) -> None:
     picture, knobs = picture_and_knobs(part)
     with knobs:
         distribution = menu("Entries of q and k", state.DISTRIBUTION, {name: name for name in DISTRIBUTIONS})
-        deviation = st.slider("Their standard deviation", 0.5, 2.0, 1.0, 0.5, key=state.DEVIATION, bind="query-params")
+        deviation = slider("Their standard deviation", state.DEVIATION, 1.0, 0.5, 2.0, 0.5)
     with picture:
         sweep = stores.scaling_sweep(64, distribution, deviation)
         theory = Series("theory: √d_k", sweep.d_k, sweep.theory, kind="theory")
@@ -87,12 +88,8 @@ def spread(part: Part) -> None:
 def saturation(part: Part) -> None:
     picture, knobs = picture_and_knobs(part)
     with knobs:
-        keys = st.segmented_control(
-            "Keys", (8, 64, 256), default=64, required=True, key=state.KEY_COUNT, bind="query-params"
-        )
-        divisor = st.slider(
-            "Divide the scores 14 and 10 by", 1.0, 8.0, 2.0, 0.5, key=state.DIVISOR, bind="query-params"
-        )
+        keys = menu("Keys", state.KEY_COUNT, KEY_COUNTS, opening=64, look="buttons")
+        divisor = slider("Divide the scores 14 and 10 by", state.DIVISOR, 2.0, 1.0, 8.0, 0.5)
         example = divided((14, 10), divisor)
         groups = {"as they are": example.weights, "divided": example.divided_weights}
         names = [
@@ -122,8 +119,8 @@ def gradient(part: Part) -> None:
 
 def jacobian(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
     with knobs:
-        d_k = st.select_slider("d_k", POWERS_OF_TWO, 64, key=state.HEAD_SIZE, bind="query-params")
-        scaled = st.toggle("Scaled by 1/√d_k", False, key=state.SCALED, bind="query-params")
+        d_k = menu("d_k", state.HEAD_SIZE, HEAD_SIZES, opening=64, look="line")
+        scaled = switch("Scaled by 1/√d_k", state.SCALED)
     scores = example_row(d_k, scaled=scaled)
     weights = softmax(scores)
     with picture:
@@ -187,12 +184,10 @@ SETUPS = {
 def depth(part: Part) -> None:
     picture, knobs = picture_and_knobs(part)
     with knobs:
-        layers = st.slider("Layers", 1, MAX_LAYERS, MAX_LAYERS, key=state.DEPTH, bind="query-params")
+        layers = whole_slider("Layers", state.DEPTH, MAX_LAYERS, 1, MAX_LAYERS)
         around = menu("Around each attention", state.AROUND, AROUND, opening="before")
         st.caption(SETUPS[around])
-        width = st.segmented_control(
-            "d_k = width", WIDTHS, default=64, required=True, key=state.STACK_WIDTH, bind="query-params"
-        )
+        width = menu("d_k = width", state.STACK_WIDTH, STACK_WIDTHS, opening=64, look="buttons")
     unscaled, scaled = stores.gradients_in_stack(layers, width, AROUND[around])
     with picture:
         for place, (name, label) in zip(

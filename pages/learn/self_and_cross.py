@@ -24,7 +24,7 @@ from core.lessons.self_and_cross import (
     other_keys,
 )
 from ui import presenting, shown, state, stores
-from ui.controls.menu import menu
+from ui.controls.fields import menu, text_line
 from ui.markdown import quoted
 from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, show_lesson
 from ui.views.pictures import show_chart, show_heatmap
@@ -41,15 +41,15 @@ def block_picker() -> Place:
 
 
 def text_read() -> str:
-    return st.text_input("Text that is read", READ, key=state.READ, bind="query-params", max_chars=400)
+    return text_line("Text that is read", state.READ, READ, max_chars=400)
 
 
 def text_instead() -> str:
-    return st.text_input("Or this one", INSTEAD, key=state.READ_INSTEAD, bind="query-params", max_chars=400)
+    return text_line("Or this one", state.READ_INSTEAD, INSTEAD, max_chars=400)
 
 
 def text_written() -> str:
-    return st.text_input("Text written so far", WRITTEN, key=state.WRITTEN, bind="query-params", max_chars=400)
+    return text_line("Text written so far", state.WRITTEN, WRITTEN, max_chars=400)
 
 
 def show_weights(one: Crossing, name: str, height: int) -> None:
@@ -109,9 +109,9 @@ def a_date(part: Part) -> None:
     picture, knobs = picture_and_knobs(part)
     layer, opening = ALIGNING_HEAD
     with knobs:
-        text = st.text_input("Date", DATE, key=state.DATE, bind="query-params", max_chars=400)
+        date = text_line("Date", state.DATE, DATE, max_chars=400)
         st.caption("The model was trained on dates only. To any other text it answers with some date as well.")
-        request = stores.TextRequest(stores.ModelChoice(DATES_MODEL), text, target=stores.Generated())
+        request = stores.TextRequest(stores.ModelChoice(DATES_MODEL), date, target=stores.Generated())
         capture = stores.captured(request)
         head = number_picker("Head", state.HEAD, capture.heads("cross"), opening)
         queries, keys = capture.tokens("cross")
@@ -156,8 +156,8 @@ def place_picker(found: tuple[Look, ...]) -> int:
 def in_a_model(part: Part) -> None:
     picture, knobs = picture_and_knobs(part)
     with knobs:
-        first = st.text_input("First text", FIRST, key=state.FIRST_TEXT, bind="query-params", max_chars=400)
-        second = st.text_input("Second text", SECOND, key=state.SECOND_TEXT, bind="query-params", max_chars=400)
+        first = text_line("First text", state.FIRST_TEXT, FIRST, max_chars=400)
+        second = text_line("Second text", state.SECOND_TEXT, SECOND, max_chars=400)
         capture = stores.captured(stores.TextRequest(stores.ModelChoice(ENCODER), first, second))
         sides = pair_sides(capture)
         for_layer, for_head = st.columns(2, wrap=False)

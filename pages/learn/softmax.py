@@ -23,6 +23,7 @@ from core.lessons.softmax import (
     softmax_steps,
 )
 from ui import presenting, state
+from ui.controls.fields import slider, switch, text_line, whole_slider
 from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, real_head, show_lesson
 from ui.views.pictures import show_chart
 from ui.views.tables import numbers, small_number, table
@@ -32,8 +33,8 @@ MAX_PRINTED = 8  # bars side by side that have room for their numbers
 
 def scores_knob() -> NDArray[np.floating]:
     """One row of scores, typed."""
-    text = st.text_input("Scores", "1.0, 0.5, 2.5, -0.1", key=state.SCORES, bind="query-params", max_chars=400)
-    row = read_matrix(text, field="scores")
+    typed = text_line("Scores", state.SCORES, "1.0, 0.5, 2.5, -0.1", max_chars=400)
+    row = read_matrix(typed, field="scores")
     if row.shape[0] != 1 or row.shape[1] > 16:
         raise InputError("Write one row of at most 16 numbers.", field="scores")
     return row[0]
@@ -43,8 +44,8 @@ def scores_to_weights(part: Part) -> None:
     picture, knobs = picture_and_knobs(part)
     with knobs:
         row = scores_knob()
-        temperature = st.slider("Temperature", 0.1, 5.0, 1.0, 0.1, key=state.TEMPERATURE, bind="query-params")
-        shift = st.slider("Add to every score", -5.0, 5.0, 0.0, 0.5, key=state.SHIFT, bind="query-params")
+        temperature = slider("Temperature", state.TEMPERATURE, 1.0, 0.1, 5.0, 0.1)
+        shift = slider("Add to every score", state.SHIFT, 0.0, -5.0, 5.0, 0.5)
         steps = softmax_steps(row, temperature=temperature, shift=shift)
         before = softmax_steps(row, temperature=temperature)
     names = _names(row)
@@ -97,8 +98,8 @@ def overflow(part: Part) -> None:
     picture, knobs = picture_and_knobs(part)
     with knobs:
         row = scores_knob()
-        factor = st.slider("Multiply them by", 1, 320, 40, key=state.FACTOR, bind="query-params")
-        nothing = st.toggle("Every score −∞ (all masked)", key=state.NOTHING, bind="query-params")
+        factor = whole_slider("Multiply them by", state.FACTOR, 40, 1, 320)
+        nothing = switch("Every score −∞ (all masked)", state.NOTHING)
         scores = np.full_like(row, -np.inf) if nothing else row * factor
         formats = in_formats(scores)
     with picture:

@@ -23,8 +23,8 @@ from core.lessons.word_order import (
     t5_buckets,
 )
 from ui import state
-from ui.components.pin import pinned
-from ui.controls.menu import menu
+from ui.controls.fields import menu, numbered, text_line, whole_number, whole_slider
+from ui.controls.pinned import pinned
 from ui.markdown import plain, quoted
 from ui.views.lesson import IN_A_MODEL, Part, Traced, picture_and_knobs, real_head, show_lesson
 from ui.views.pictures import show_chart, show_heatmap
@@ -40,16 +40,18 @@ ORDER_FROM = {  # word in the address -> name in core
     "alibi": "ALiBi",
     "causal": "Causal mask",
 }
+WIDTHS = numbered((8, 16, 32, 64, 128))
+BASES = numbered((100, 1_000, 10_000, 100_000, 1_000_000))
 BIASES = {"alibi": "ALiBi", "t5-encoder": "T5, encoder", "t5-decoder": "T5, decoder"}
 
 
 def shuffled(part: Part) -> None:
     picture, knobs = picture_and_knobs(part)
     with knobs:
-        text = st.text_input("Sentence", "the dog bites the man", key=state.ORDER_TEXT, bind="query-params")
+        sentence = text_line("Sentence", state.ORDER_TEXT, "the dog bites the man")
         source = menu("What tells the order", state.ORDER_FROM, ORDER_FROM)
-        seed = st.number_input("Shuffle", 0, 9999, 29, key=state.ORDER_SEED, bind="query-params")
-        read = shuffle(text, ORDER_FROM[source], seed=seed)
+        seed = whole_number("Shuffle", state.ORDER_SEED, 29, 0, 9999)
+        read = shuffle(sentence, ORDER_FROM[source], seed=seed)
     with picture:
         readings = (("as typed", read.before, read.tokens), ("shuffled", read.after, read.shuffled_tokens))
         for column, (name, trace, tokens) in zip(st.columns(2), readings, strict=True):
@@ -74,7 +76,7 @@ def shuffled(part: Part) -> None:
 
 
 def width_knob() -> int:
-    return st.select_slider("Dimensions (d)", [8, 16, 32, 64, 128], 32, key=state.PE_WIDTH, bind="query-params")
+    return menu("Dimensions (d)", state.PE_WIDTH, WIDTHS, opening=32, look="line")
 
 
 def sinusoids(part: Part) -> None:
@@ -100,8 +102,8 @@ def sinusoids(part: Part) -> None:
 def shift_by_k(part: Part) -> None:
     picture, knobs = picture_and_knobs(part)
     with knobs:
-        k = st.slider("Tokens onward (k)", 0, 100, 5, key=state.ONWARD, bind="query-params")
-        position = st.slider("From position p", 0, 100, 10, key=state.PE_FROM, bind="query-params")
+        k = whole_slider("Tokens onward (k)", state.ONWARD, 5, 0, 100)
+        position = whole_slider("From position p", state.PE_FROM, 10, 0, 100)
         width = width_knob()
     moved = shift(position, k, width)
     with picture:
@@ -131,10 +133,8 @@ def shift_by_k(part: Part) -> None:
 def rotary(part: Part) -> None:
     picture, knobs = picture_and_knobs(part)
     with knobs:
-        both = st.slider("Move both by (tokens)", 0, 2000, 500, 50, key=state.BOTH_LATER, bind="query-params")
-        base = st.select_slider(
-            "Base", [100, 1000, 10_000, 100_000, 1_000_000], 10_000, key=state.ROTARY_BASE, bind="query-params"
-        )
+        both = whole_slider("Move both by (tokens)", state.BOTH_LATER, 500, 0, 2000, 50)
+        base = menu("Base", state.ROTARY_BASE, BASES, opening=10_000, look="line")
     found = rotary_scores(width=64, count=POSITIONS, shift=both, base=base)
     with picture:
         curves = [
@@ -158,8 +158,8 @@ def biases(part: Part) -> None:
 
 def alibi(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
     with knobs:
-        heads = st.slider("Heads", 1, 32, 8, key=state.ALIBI_HEADS, bind="query-params")
-        head = st.number_input("Head", 0, 31, 1, key=state.ALIBI_HEAD, bind="query-params")
+        heads = whole_slider("Heads", state.ALIBI_HEADS, 8, 1, 32)
+        head = whole_number("Head", state.ALIBI_HEAD, 1, 0, 31)
         trace = alibi_head(SHOWN_TOKENS, heads, head)
     with picture:
         left, right = st.columns(2)

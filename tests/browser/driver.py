@@ -69,24 +69,25 @@ class Server:
             probe.bind(("localhost", 0))
             self.port = probe.getsockname()[1]
         self.address = f"http://localhost:{self.port}"
+        self._script = script
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - lives as long as the process that writes to it
-        self._process = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "streamlit",
-                "run",
-                script,
-                "--server.headless",
-                "true",
-                "--server.port",
-                str(self.port),
-            ],
+        self._process = self._start()
+
+    def _start(self) -> subprocess.Popen:
+        options = ("--server.headless", "true", "--server.port", str(self.port))
+        return subprocess.Popen(
+            [sys.executable, "-m", "streamlit", "run", self._script, *options],
             cwd=ROOT,
             env=os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
             stdout=self._log,
             stderr=subprocess.STDOUT,
         )
+
+    def start_again(self) -> Server:
+        """As somebody does who has changed something: open pages stay, their sessions are gone."""
+        self._end()
+        self._process = self._start()
+        return self.wait()
 
     def wait(self) -> Server:
         """Until it answers. The health check starts no session, so the first session is still to come."""
@@ -107,13 +108,16 @@ class Server:
         return self._log.read()
 
     def stop(self) -> None:
+        self._end()
+        self._log.close()
+
+    def _end(self) -> None:
         self._process.terminate()
         try:
             self._process.wait(10)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._log.close()
 
 
 # --- pictures
@@ -199,9 +203,9 @@ class Picture:
 
     @property
     def values(self) -> NDArray[np.floating]:
-        """The drawn numbers [rows, columns], NaN where a cell is drawn as forbidden or not at all."""
-        heatmap = next(trace for trace in self.data if trace["type"] == "heatmap")
-        return _array(heatmap["z"])
+        """The drawn numbers: of a heatmap [rows, columns], NaN where a cell is forbidden or not drawn at all; else of bars."""
+        heatmap = next((trace for trace in self.data if trace["type"] == "heatmap"), None)
+        return _array(self.data[0]["y"]) if heatmap is None else _array(heatmap["z"])
 
     @property
     def places(self) -> tuple[NDArray[np.floating], NDArray[np.floating]]:

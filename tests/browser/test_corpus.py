@@ -76,7 +76,7 @@ def test_a_head_is_chosen_filtered_and_opened_live(visit, run, minilm):
     app.until(lambda: f"(0): {percent(found.weights[0])}" in note.inner_text(), lambda: note.inner_text())
     heading(app, 2, 10)  # the grid has not moved
 
-    app.page.get_by_role("button", name="Open live").first.click()
+    app.page.get_by_role("link", name="Open live").first.click()
     app.page.get_by_role("heading", name="Layer 2, head 10").wait_for(timeout=60_000)
     taken = capture(minilm, found.text)
     weights = taken.trace(2, 10).weights

@@ -9,6 +9,7 @@ from core import capture
 from core.attention.masks import MASKS
 from core.heads.patterns import match_heads, pairs
 from core.heads.views import View, Viewed
+from tests.browser.addresses import drawn_by
 from tests.browser.driver import AS_IT_IS, CHANGED, Server
 from tests.browser.test_heads import listed, shades_as, unfolded
 from ui import state
@@ -148,11 +149,10 @@ def test_links_from_before_open_what_they_meant(visit, minilm):
     assert parse_qs(urlsplit(app.address).query).get("embed") == ["true"]
     assert not app.alerts()
 
-    app.open("/heads?layer=1&head=3&stage=Raw+scores&mask=Causal+window&size=2&scaling=false")
+    app.open("/step_by_step?layer=1&head=3&stage=Raw+scores&mask=Causal+window&size=2&scaling=false")
     trace = taken.trace(1, 3)
     changed = trace.changed(scale=1.0, mask=MASKS["causal-window"].grid(2, *trace.shape))
     app.shows_trace(changed).shows({AS_IT_IS: trace.raw, CHANGED: changed.raw}).idle()
-    assert urlsplit(app.address).path == "/step_by_step"
     assert parse_qs(urlsplit(app.address).query)["mask"] == ["causal-window"]
     assert not app.alerts()
 
@@ -185,3 +185,73 @@ def test_going_back_takes_choices_back(visit):
         app.until(lambda expected=expected: parse_qs(urlsplit(app.address).query) == expected, f"not {expected}")
         app.idle()
     assert app.value(state.MASK) == "Mask as given"
+
+
+VIEWS = (
+    "/heads?metric=induction&model=SmolLM2-135M-Instruct&layer=18&head=6",
+    "/what_if?model=SmolLM2-135M-Instruct&text=The+capital+of+France+is&layer=23&head=4&edit=mute+23.4",
+    "/heads?metric=sink&layer=0&head=2",
+)
+
+
+def test_wherever_one_goes_in_the_history_the_page_shows_its_address(visit):
+    """Pages share fields, and one visit to a view is one entry."""
+    app = visit(VIEWS[0]).shows(drawn_by(VIEWS[0]))
+    entries = app.page.evaluate("history.length")
+    for view in VIEWS[1:]:
+        app.go(view).shows(drawn_by(view))
+        assert said(app) == said_by(view)
+    assert app.page.evaluate("history.length") == entries + 2
+    app.page.get_by_role("link", name="Step by step").click()
+    app.until(lambda: "/step_by_step?" in app.address, "the page does not open")
+    steps = app.idle().address
+    assert app.page.evaluate("history.length") == entries + 3
+    for act, view in ((app.page.go_back, VIEWS[2]), (app.page.go_back, VIEWS[1]), (app.page.go_back, VIEWS[0])):
+        act()
+        app.until(lambda view=view: said(app) == said_by(view), lambda view=view: f"not {view}")
+        app.idle().shows(drawn_by(view))
+        assert not app.alerts()
+    for _ in range(3):
+        app.page.go_forward()  # faster than the pages come
+    app.until(lambda: app.address == steps, "forward leads elsewhere")
+    app.idle().shows(drawn_by(steps))
+
+
+def said(app):
+    return said_by(app.address)
+
+
+def said_by(address):
+    """All but what the page opens with."""
+    found = parse_qs(urlsplit(address).query)
+    return {name: words for name, words in found.items() if (name, words) != ("metric", ["induction"])}
+
+
+def test_a_click_beside_going_back_does_not_part_page_and_address(visit):
+    """Then Streamlit runs the page for the click alone."""
+    app = visit("/step_by_step?source=random&seed=1")
+    app.go("/step_by_step?source=random&seed=2&stage=raw")
+    for _ in range(3):
+        app.page.evaluate("history.back(); document.querySelector('.st-key-tables input').click()")
+        app.page.wait_for_timeout(200)
+        app.idle().shows(drawn_by(app.address))
+        app.go("/step_by_step?source=random&seed=3&stage=scaled").shows(drawn_by(app.address))
+
+
+def test_a_page_that_is_open_while_the_server_starts_anew_shows_its_address(visits):
+    """Its session is gone, and Streamlit remembers only the address with which it was opened."""
+    server = Server().wait()
+    with visits.to(server) as visit:
+        app = visit("/step_by_step?source=random&seed=1")
+        app.number(state.SEED, 2).idle()
+        address = app.address
+        server.start_again()
+        app.page.get_by_test_id("stConnectionStatus").wait_for(state="hidden")
+        app.until(
+            lambda: app.page.evaluate("document.querySelector('.stApp').dataset.testConnectionState") == "CONNECTED", ""
+        )
+        app.page.wait_for_timeout(1000)
+        app.idle().shows(drawn_by("/step_by_step?source=random&seed=2"))
+        assert app.address == address
+        app.problems.clear()  # the connection was lost
+    server.stop()

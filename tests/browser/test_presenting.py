@@ -128,8 +128,6 @@ def test_ten_views_without_a_network(visit: Callable[..., App]) -> None:
         app.until(lambda place=place: bar.inner_text() == f"{place + 1} / 10", f"view {place + 1} does not open")
         if place in (0, 1, 2, 9):
             said = asked | {"present": ["true"], "talk": [str(place + 1)]}
-            if place == 2:
-                said["metric"] = ["previous"]
             app.until(lambda said=said: parse_qs(urlsplit(app.address).query) == said, lambda said=said: f"not {said}")
             told = " ".join(app.page.locator("[class*=st-key-told]").all_inner_texts())
             layer, head = asked["layer"][0], asked.get("head", ["11"])[0]

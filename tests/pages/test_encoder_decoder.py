@@ -38,8 +38,7 @@ def t5(tmp_path_factory) -> str:
 def opened(page: str, model: str, **said: object) -> AppTest:
     app = AppTest.from_file(str(ROOT / "ui/shell.py"), default_timeout=60)
     app.switch_page(f"../pages/{page}.py")
-    # The version tells a link of today's from one to what the page Heads was once.
-    for key, value in ({state.MODEL: model, state.TEXT: READ, state.VERSION: 2} | said).items():
+    for key, value in ({state.MODEL: model, state.TEXT: READ} | said).items():
         app.query_params[key] = str(value)
     return ran(app)
 
@@ -94,7 +93,7 @@ def test_every_kind_of_attention_over_what_the_model_writes(t5, page, kind) -> N
         ({state.TARGET_AS: "text", state.TARGET: "9 31"}, (9, 31)),
         ({state.TARGET_AS: "text"}, ()),
         ({state.TARGET_AS: "numbers", state.TARGET_IDS: "0, 9 31"}, (0, 9, 31)),
-        ({state.TARGET_AS: "generated", state.TARGET: "9 31"}, ALONE),
+        ({state.TARGET_AS: "generated"}, ALONE),
     ],
 )
 def test_the_address_says_how_the_target_is_given(t5, said, written) -> None:
@@ -102,6 +101,12 @@ def test_the_address_says_how_the_target_is_given(t5, said, written) -> None:
     np.testing.assert_allclose(drawn(app, "head"), eager_weights(t5, "cross", written, 0, 0), atol=2e-5)
     assert ("The model writes" in words(app.caption)) == (written == ALONE)
     assert not app.warning
+
+
+def test_a_target_beside_one_that_is_generated_is_said_not_to_be_shown(t5) -> None:
+    app = opened("heads", t5, kind="cross", target_as="generated", target="9 31")
+    np.testing.assert_allclose(drawn(app, "head"), eager_weights(t5, "cross", ALONE, 0, 0), atol=2e-5)
+    assert "target “9 31”, of which this page shows nothing" in words(app.warning)
 
 
 def page_and_link(file: str) -> None:
@@ -154,10 +159,10 @@ def test_what_was_typed_stays_when_the_model_is_changed_and_what_was_not_follows
 def test_the_way_that_is_chosen_is_that_of_the_address() -> None:
     """Also after an older link, which named none."""
     app = opened("heads", DATES, kind="cross", **{state.TARGET: "19"})
-    assert app.query_params[state.TARGET_AS] == "text"
+    assert app.session_state[state.ADDRESS][state.TARGET_AS] == ["text"]
     app.selectbox(state.TARGET_AS).set_value("generated")
     ran(app)
-    assert state.TARGET_AS not in app.query_params
+    assert state.TARGET_AS not in app.session_state[state.ADDRESS]
     assert "The model writes" in words(app.caption)
 
 
@@ -168,7 +173,7 @@ def test_hiding_a_token_hides_it_where_the_text_is_looked_at() -> None:
     ran(app)
     app.button(state.button("hide", 0)).click()
     assert not ran(app).error
-    assert app.query_params[state.EDITS] == ["block key 15 at encoder", "block key 15 at cross"]
+    assert app.session_state[state.ADDRESS][state.EDITS] == ["block key 15 at encoder", "block key 15 at cross"]
 
 
 @pytest.mark.parametrize(

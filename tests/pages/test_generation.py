@@ -112,6 +112,7 @@ def test_numbers_of_an_address_that_are_out_of_range_are_passed_over():
 
 def test_who_comes_with_a_model_that_only_reads_finds_one_that_writes(smollm):  # noqa: ARG001 - it is loaded here
     app = opened("heads", model="all-MiniLM-L6-v2", text="The capital of France is")
+    app.query_params.clear()  # as a click on the menu does
     app = app.switch_page("../pages/generation.py").run()
     assert not app.exception
     assert app.get_by_key(state.MODEL).value == "SmolLM2-135M-Instruct"

@@ -55,8 +55,7 @@ def words(app: AppTest) -> str:
 
 
 def address(app: AppTest, key: str = state.EDITS) -> list[str]:
-    said = app.query_params.get(key, [])
-    return [said] if isinstance(said, str) else said
+    return app.session_state[state.ADDRESS].get(key, [])
 
 
 def listed(app: AppTest) -> list[str]:

@@ -42,16 +42,16 @@ RANDOM = {state.SOURCE: "random"}
 @pytest.mark.parametrize(
     ("page", "said", "named"),
     [
-        ("step_by_step", RANDOM | {state.SEED: "-1"}, "seed “-1”"),
-        ("step_by_step", RANDOM | {state.D_K: "banana"}, "dk “banana”"),
-        ("step_by_step", RANDOM | {state.SCALING: "maybe"}, "scaling “maybe”"),
+        ("step_by_step", RANDOM | {state.SEED: "-1"}, "Seed “-1”, which is not a whole number from 0 to 9,999"),
+        ("step_by_step", RANDOM | {state.D_K: "banana"}, "d_k “banana”, which is no number"),
+        ("step_by_step", RANDOM | {state.SCALING: "maybe"}, "Scaling “maybe”, where true or false is meant"),
         ("step_by_step", RANDOM | {"foo": "1"}, "“foo”, which no page knows"),
         ("step_by_step", RANDOM | {"lyaer": "1"}, "“lyaer”, which no page knows (but “layer”)"),
         ("step_by_step", RANDOM | {state.VERSION: "3"}, "version “3” of links, of which version 2 is the newest"),
         ("step_by_step", RANDOM | {state.VERSION: "banana"}, "version “banana” of links"),
-        ("learn/softmax", {state.TEMPERATURE: "99"}, "temperature “99”"),
-        ("learn/many_heads", {state.HEAD_COUNT: "3"}, "heads “3”"),
-        ("learn/word_order", {state.PART: "sinusoids", state.PE_WIDTH: "33"}, "pe_width “33”"),
+        ("learn/softmax", {state.TEMPERATURE: "99"}, "Temperature “99”, which is not a number from 0.1 to 5"),
+        ("learn/many_heads", {state.HEAD_COUNT: "3"}, "Heads “3”"),
+        ("learn/word_order", {state.PART: "sinusoids", state.PE_WIDTH: "33"}, "Dimensions (d) “33”"),
     ],
 )
 def test_what_is_asked_for_in_vain_is_named(page, said, named):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, quote, unquote, urljoin, urlsplit
 
 import pytest
 
 from core import InputError
-from ui.talk import MAX_BYTES, MAX_VIEWS, Talk, View, from_file, to_file, view_at
+from ui.talk import MAX_BYTES, MAX_NOTES, MAX_VIEWS, Talk, View, from_file, to_file, view_at
 
 VIEW = {
     "title": "First",
@@ -60,8 +60,8 @@ def test_a_link_leads_to_the_view_and_says_how_it_is_shown():
         (file(views=[VIEW | {"page": "//evil.example"}]), "“page”"),
         (file(views=[VIEW | {"parameters": []}]), "“parameters”"),
         (file(views=[VIEW | {"parameters": {"layer": "5"}}]), "“layer”"),
-        (file(views=[VIEW | {"parameters": {"<script>": ["5"]}}]), "<script>"),
         (file(views=[VIEW | {"parameters": {"text": ["x" * 20_001]}}]), "letters"),
+        (file(views=[VIEW | {"parameters": {"text": ["\udc00"]}}]), "half of a letter"),
         (b" " * (MAX_BYTES + 1), "bytes"),
     ],
 )
@@ -85,3 +85,91 @@ def test_views_are_moved_removed_and_renamed():
     assert [view.title for view in three.without(1).changed(0, title="x" * 500).views] == ["x" * 200, "c"]
     with pytest.raises(InputError, match="at most 100"):
         Talk(tuple(View("", "") for _ in range(MAX_VIEWS))).with_view(View("", ""))
+
+
+# --- what can be put into a talk can be read again
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "https://example.org/heads?utm-source=x&a.b=1&größe=2&%20=3",
+        f"heads?{'n' * 300}=1",
+        "https://example.org/heads.html?layer=1",
+        "https://example.org/my%20page?text=a%2Fb",
+        "/größe/",
+        "https://example.org",
+    ],
+)
+def test_a_link_that_is_accepted_comes_back_and_leads_to_the_same(link):
+    view = view_at("", link)
+    (again,) = from_file(to_file(Talk().with_view(view)))[0].views
+    assert again == view
+    there = urlsplit(urljoin("https://example.org/", view.presented(0)))
+    asked = urlsplit(urljoin("https://example.org/", link))
+    assert there.path.rstrip("/") == quote(unquote(asked.path)).rstrip("/")
+    assert parse_qs(there.query) == parse_qs(asked.query) | {"present": ["true"], "talk": ["1"]}
+
+
+@pytest.mark.parametrize(
+    "views",
+    [
+        [View(f"{place}", "heads", {"text": ("x" * 18_000,)}) for place in range(60)],
+        [View(f"{place}", "heads", {}, "Я" * 6_000) for place in range(100)],
+    ],
+)
+def test_a_talk_of_more_than_a_megabyte_comes_back(views):
+    talk = Talk()
+    for view in views:
+        talk = talk.with_view(view)
+    assert len(to_file(talk)) > 1_000_000
+    assert from_file(to_file(talk)) == (talk, [])
+
+
+def test_a_talk_never_becomes_larger_than_can_be_read():
+    large, talk = View("", "heads", {"text": ("x" * 18_000,)}, "🙂" * MAX_NOTES), Talk()
+    while len(to_file(talk)) + len(to_file(Talk((large,)))) < MAX_BYTES:
+        talk = talk.with_view(large)
+    assert from_file(to_file(talk))[0] == talk
+    with pytest.raises(InputError, match="Shorten texts or notes"):
+        talk.with_view(large)
+    bare = Talk((*talk.views, *[View("", "heads", large.parameters)] * 3))
+    with pytest.raises(InputError, match="Shorten texts or notes"):
+        bare.changed(0, notes="🙂" * MAX_NOTES)
+
+
+@pytest.mark.parametrize("link", ["http://[x", "http://[::1", f"heads?{'&' * 21_000}"])
+def test_what_is_no_link_is_said(link):
+    with pytest.raises(InputError, match="no link") as error:
+        view_at("", link)
+    assert error.value.field == "talk"
+
+
+# --- two windows
+
+
+def talk_of(*titles: str) -> Talk:
+    return Talk(tuple(View(title, "") for title in titles))
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "both"),
+    [
+        ("abc", "ab", "abc"),  # only here something was done
+        ("ab", "abd", "abd"),  # only there
+        ("abc", "abd", "abcd"),
+        ("ca", "abd", "cad"),  # what is gone here is gone
+        ("abc", "a", "ac"),  # and there
+        ("aB", "ab*", "aB*"),
+        ("aB", "aß", "aBß"),  # both have changed the same view: both are kept
+        ("", "abd", "d"),
+        ("ba", "ab", "ba"),
+    ],
+)
+def test_what_was_done_in_two_windows_is_all_there(mine, theirs, both):
+    base = talk_of("a", "b")
+    assert talk_of(*mine).merged(talk_of(*theirs), base) == talk_of(*both)
+
+
+def test_a_talk_that_came_from_nowhere_is_joined():
+    assert talk_of("x").merged(talk_of("a", "b"), Talk()) == talk_of("x", "a", "b")

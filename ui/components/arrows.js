@@ -6,7 +6,8 @@ export default function ({ parentElement, data, setTriggerValue }) {
     keys.setAttribute("aria-label", data.label);
     // Keys are pressed faster than the page runs, which sees only the last of several. So the walk is kept here, and what
     // the page says counts once it has seen the last press.
-    const walk = (keys.walk ??= { presses: data.presses });
+    const walk = (keys.walk ??= {});
+    if (walk.session !== data.session) Object.assign(walk, { session: data.session, presses: data.presses });
     if (walk.presses <= data.presses) Object.assign(walk, { place: data.place, presses: data.presses });
     if (data.line && keys.share !== data.line.share) {
         const box = document.querySelector(data.line.box);

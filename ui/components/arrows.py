@@ -9,6 +9,8 @@ import streamlit as st
 from streamlit.components.v2 import component
 
 from ui import presenting, state
+from ui.address import session
+from ui.components.messages import sent
 from ui.components.stage import read_step
 
 _HERE = Path(__file__)
@@ -42,7 +44,7 @@ def arrow_keys(
         return
 
     def stepped() -> None:
-        found = read_step(st.session_state[state.ARROWS].step, shape)
+        found = read_step(sent(state.ARROWS, "step"), shape)
         if found is not None:
             row, column, st.session_state[state.PRESSES] = found
             on_step(row, column)
@@ -55,5 +57,6 @@ def arrow_keys(
         "shape": list(shape),
         "line": None if line is None else {"box": f".st-key-{line[0]}", "share": line[1]},
         "presses": st.session_state.get(state.PRESSES, 0),
+        "session": session(),
     }
     _KEYS(key=state.ARROWS, data=data, on_step_change=stepped)

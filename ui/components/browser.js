@@ -9,6 +9,9 @@ const ICONS = {
     Dark: "M20 15A9 9 0 0 1 9 4a9 9 0 1 0 11 11z",
 };
 let gone = 0; // the last view that was gone to
+let known; // the talk that this window has written or told of
+let session; // that it was told to
+let refused; // the talk that there is no room for
 
 export default function ({ parentElement, data, setTriggerValue }) {
     const here = window.location.pathname;
@@ -34,15 +37,38 @@ export default function ({ parentElement, data, setTriggerValue }) {
         for (const path of data.paths) store.setItem(THEME(base + path), JSON.stringify(next));
         window.location.reload(); // what the page shows is in its address
     };
-    if (data.kept === null) {
-        const kept = store.getItem(KEPT);
-        if (kept) setTriggerValue("found", kept);
-    } else if (store.getItem(KEPT) !== data.kept) {
-        store.setItem(KEPT, data.kept);
-    }
+    if (data.session !== session) [session, known] = [data.session, undefined];
+    keep(store, data, setTriggerValue);
+    const changed = (event) => { if (event.key === KEPT) keep(store, data, setTriggerValue); };
+    window.addEventListener("storage", changed); // by another window
     if (data.going && data.going[0] !== gone) {
         gone = data.going[0];
-        window.history.pushState(null, "", base + data.going[1]);
+        const [, link, instead] = data.going;
+        const frame = [...new URLSearchParams(window.location.search)].filter(([name]) => /^embed(_options)?$/i.test(name));
+        const there = new URL(base + link, window.location.origin);
+        for (const [name, word] of frame) there.searchParams.append(name, word);
+        window.history[instead ? "replaceState" : "pushState"](null, "", there);
         window.dispatchEvent(new PopStateEvent("popstate"));
+    }
+    return () => window.removeEventListener("storage", changed);
+}
+
+// The talk is kept for all windows: what this one has neither written nor told of, another one has written.
+function keep(store, { hasTalk, keep }, setTriggerValue) {
+    const kept = store.getItem(KEPT);
+    const isTyping = document.activeElement?.matches?.("input, textarea");
+    if (kept !== null && kept !== known && kept !== keep?.text) {
+        if (hasTalk && !keep && isTyping) return; // it can wait: what is being typed would be lost
+        setTriggerValue("found", { text: kept, base: known ?? null });
+        known = kept;
+    } else if (keep && keep.name !== refused) {
+        try {
+            store.setItem(KEPT, keep.text);
+            known = keep.text;
+            setTriggerValue("kept", keep.name);
+        } catch (error) {
+            refused = keep.name;
+            setTriggerValue("lost", String(error.message));
+        }
     }
 }

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
 import streamlit as st
 from streamlit.components.v2 import component
 
 from ui import state
+from ui.address import session
+from ui.components.messages import sent
 
 _HERE = Path(__file__)
 _BROWSER = component(
@@ -18,21 +22,58 @@ _BROWSER = component(
     js=_HERE.with_suffix(".js").read_text(encoding="utf-8"),
 )
 
+LONGEST = 200  # letters of what a browser complains of
 
-def browser(
-    page: str, paths: Sequence[str], kept: str | None, on_found: Callable[[str], None], going: tuple[int, str] | None
-) -> None:
-    """A button that switches between the system's theme, the light and the dark one.
+
+@dataclass(frozen=True)
+class Keeping:
+    """What the browser is to keep of a talk, and who is told what has come of it.
+
+    text      None: the session holds no talk yet
+    is_kept   whether the browser has said that it keeps just this
+    on_found  told (text, base): what the browser keeps, where this session has not written it, and on top of which text of this
+              window that was written; None: of none
+    on_kept   told the text that is kept
+    on_lost   told why it cannot be kept
+    """
+
+    text: str | None
+    is_kept: bool
+    on_found: Callable[[str, str | None], None]
+    on_kept: Callable[[str], None]
+    on_lost: Callable[[str], None]
+
+
+def browser(page: str, paths: Sequence[str], talk: Keeping) -> None:
+    """A button that switches between the system's theme, the light and the dark one; and what the browser keeps.
 
     page, paths  the path of this page and those of all, below the app's own address
-    kept         what the browser keeps from now on; None: nothing yet, and on_found is called with what it has kept
-    going        (number, link) of a view to go to, once for each number; None: nowhere
     """
 
     def found() -> None:
-        text = st.session_state[state.BROWSER].found
-        if isinstance(text, str):
-            on_found(text)
+        match sent(state.BROWSER, "found"):
+            case {"text": str(text), "base": (str() | None) as base}:
+                talk.on_found(text, base)
 
-    data = {"page": page, "paths": list(paths), "kept": kept, "going": None if going is None else list(going)}
-    _BROWSER(key=state.BROWSER, data=data, on_found_change=found)
+    def kept() -> None:
+        if talk.text is not None and sent(state.BROWSER, "kept") == _name(talk.text):
+            talk.on_kept(talk.text)
+
+    def lost() -> None:
+        if isinstance(why := sent(state.BROWSER, "lost"), str):
+            talk.on_lost(why[:LONGEST])
+
+    data = {
+        "session": session(),
+        "page": page,
+        "paths": list(paths),
+        "hasTalk": talk.text is not None,
+        "keep": None if talk.text is None or talk.is_kept else {"text": talk.text, "name": _name(talk.text)},
+        "going": st.session_state.pop(state.GOING, None),
+    }
+    _BROWSER(key=state.BROWSER, data=data, on_found_change=found, on_kept_change=kept, on_lost_change=lost)
+
+
+def _name(text: str) -> str:
+    """A short name of a text, that no other has."""
+    return sha256(text.encode()).hexdigest()

@@ -7,23 +7,57 @@ const LEGEND = [
     [". or B", "a black screen"],
     ["Esc", "leave"],
 ];
-const walk = {}; // outlives the page: keys are pressed faster than it runs, and views come and go
+const ACTS = {
+    PageDown: () => turn(1), PageUp: () => turn(-1), Escape: leave, "?": explain, s: light, n: showNotes,
+    ".": blacken, b: blacken,
+};
+const PATIENCE = 15000; // milliseconds that keys wait for a view
+const TALK = "headlight-talk"; // where the browser keeps it: see browser.js
 
-export default function ({ parentElement, data, setTriggerValue }) {
-    const [bar, place, notes, legend, black, curtain] = ["bar", "place", "notes", "legend", "black", "curtain"].map(
-        (name) => parentElement.querySelector(`.${name}`),
-    );
-    const here = window.location.pathname;
-    const base = here.endsWith(`/${data.page}`) ? here.slice(0, here.length - data.page.length) : "/";
-    // What the page says counts once it has seen the last press, and shows the view that was asked for last.
-    if (data.at !== walk.at) walk.presses = undefined;
-    if (walk.presses === undefined || walk.presses <= data.presses) {
-        Object.assign(walk, { place: data.place, shape: data.shape, presses: data.presses, spot: data.spot });
+// The walk outlives views and pages: keys are pressed faster than these come.
+//   mode      "desk", "entering", "stage", "leaving"
+//   waiting   keys that have been pressed and not been done
+//   presses   those that the page is told of; what it says counts once it has seen the last
+//   wanted    the view of the talk that was gone to, until it is there
+//   since     when somebody last went to a view or pressed Present
+const walk = { mode: "desk", waiting: [], presses: 0, since: 0 };
+let data, parts, setTriggerValue; // of the page as it was drawn last
+
+export default function (component) {
+    ({ data, setTriggerValue } = component);
+    const names = ["bar", "place", "notes", "legend", "black", "curtain"];
+    parts = Object.fromEntries(names.map((name) => [name, component.parentElement.querySelector(`.${name}`)]));
+    walk.early ??= walk.waiting.push(...(window.headlightKeys?.take() ?? []).filter(isOurs));
+    takeIn();
+    show();
+    parts.bar.querySelector(".help").onclick = () => pressed("?");
+    parts.bar.querySelector(".leave").onclick = () => pressed("Escape");
+    parts.black.onclick = blacken;
+    if (data.rehearsing && data.at !== null) rehearse();
+    measure();
+    act();
+}
+
+// --- what the page says
+
+function takeIn() {
+    if (data.session !== walk.session) Object.assign(walk, { session: data.session, presses: data.presses });
+    const isUpToDate = walk.presses <= data.presses;
+    if (isUpToDate) {
+        if (data.presenting && walk.mode !== "leaving") walk.mode = "stage";
+        if (!data.presenting && walk.mode !== "entering") walk.mode = "desk";
     }
-    if (walk.wanted === undefined || walk.wanted === data.at) Object.assign(walk, { at: data.at, wanted: undefined });
-    place.textContent = data.at === null ? "" : `${data.at + 1} / ${data.links.length}`;
-    notes.textContent = data.notes + (data.next && `\n\nNext: ${data.next}`);
-    notes.hidden = !walk.showsNotes || data.at === null;
+    if (walk.mode === "desk") walk.waiting.length = 0;
+    if (!data.presenting) return;
+    // After a reload the browser still has the talk of which this is a view.
+    walk.isThere = data.at === (walk.wanted ?? data.at) && !(data.awaitsTalk && window.localStorage.getItem(TALK));
+    if (walk.isThere && (isUpToDate || data.at !== walk.at)) {
+        Object.assign(walk, { at: data.at, wanted: undefined, place: data.place, shape: data.shape, spot: data.spot });
+    }
+}
+
+function show() {
+    const { bar, place, notes, legend, black, curtain } = parts;
     const list = legend.querySelector("dl");
     if (!list.childElementCount) {
         for (const [keys, words] of LEGEND) {
@@ -31,101 +65,143 @@ export default function ({ parentElement, data, setTriggerValue }) {
             list.append(Object.assign(document.createElement("dd"), { textContent: words }));
         }
     }
-
-    const measure = () => {
-        const size = [window.innerWidth, window.innerHeight];
-        if (size.some((length, axis) => length !== data.window[axis])) setTriggerValue("window", size);
-    };
-    const resized = () => {
-        clearTimeout(walk.resizing);
-        walk.resizing = setTimeout(measure, 250);
-    };
-
-    // As the browser's own "back" does: within the session, and nothing is loaded anew. Streamlit takes away from the address
-    // what the page before has bound to fields, so to another page it goes in two steps: there, and once that is known, on.
-    const open = (path, how) => {
-        window.history[how](null, "", base + path);
-        window.dispatchEvent(new PopStateEvent("popstate"));
-    };
-    const goTo = (view) => {
-        if (view < 0 || view >= data.links.length) return;
-        walk.wanted = view;
-        const [page] = data.links[view].split("?");
-        const there = page === data.page ? data.links[view] : `${page}?present=true&talk=${view + 1}&on_the_way=true`;
-        open(there, "pushState");
-    };
-    if (data.onTheWay && data.at !== null && walk.wanted === undefined) open(data.links[data.at], "replaceState");
-    const stepTo = (to) => {
-        if (!walk.place || to.every((at, axis) => at === walk.place[axis])) return;
-        walk.place = to;
-        walk.presses += 1;
-        setTriggerValue("step", { place: to, presses: walk.presses });
-    };
-    const step = ([down, right]) => {
-        if (!walk.place) return;
-        const by = [down, right];
-        stepTo(walk.place.map((at, axis) => Math.max(0, Math.min(at + by[axis], walk.shape[axis] - 1))));
-    };
-    const turn = (by) => { // what a clicker sends
-        if (data.at !== null) return goTo((walk.wanted ?? walk.at) + by);
-        if (!walk.place) return;
-        const [rows, columns] = walk.shape;
-        const next = Math.max(0, Math.min(walk.place[0] * columns + walk.place[1] + by, rows * columns - 1));
-        stepTo([Math.floor(next / columns), next % columns]);
-    };
-    const light = () => {
-        walk.spot = data.spots[(data.spots.indexOf(walk.spot) + 1) % data.spots.length];
-        setTriggerValue("spot", walk.spot);
-    };
-    const leave = () => {
-        if (!legend.hidden || !black.hidden) {
-            legend.hidden = black.hidden = true;
-            return;
-        }
-        Object.keys(walk).forEach((name) => delete walk[name]);
-        setTriggerValue("leave", true);
-    };
-    const explain = () => { legend.hidden = !legend.hidden; };
-    const showNotes = () => {
-        walk.showsNotes = !walk.showsNotes;
-        notes.hidden = !walk.showsNotes || data.at === null;
-    };
-    const blacken = () => { black.hidden = !black.hidden; };
-    const ACTS = {
-        PageDown: () => turn(1), PageUp: () => turn(-1), Escape: leave, "?": explain, s: light, n: showNotes,
-        ".": blacken, b: blacken,
-    };
-    const press = (event) => {
-        if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
-        const at = event.composedPath()[0];
-        if (at.matches?.("input, textarea, select, [contenteditable=true]")) return;
-        const by = STEPS[event.key];
-        const act = by ? () => step(by) : ACTS[event.key.length === 1 ? event.key.toLowerCase() : event.key];
-        if (!act) return;
-        event.preventDefault();
-        act();
-    };
-    bar.querySelector(".help").onclick = explain;
-    bar.querySelector(".leave").onclick = leave;
-    black.onclick = blacken;
-
+    bar.hidden = !data.presenting;
     curtain.hidden = !data.rehearsing;
-    if (data.rehearsing && data.at !== null && !data.onTheWay) rehearse(data, walk, curtain, goTo, setTriggerValue);
-    measure();
-    document.addEventListener("keydown", press);
-    window.addEventListener("resize", resized);
-    return () => {
-        document.removeEventListener("keydown", press);
-        window.removeEventListener("resize", resized);
-    };
+    if (!data.presenting) {
+        for (const part of [notes, legend, black]) part.hidden = true;
+        return;
+    }
+    place.textContent = data.at === null ? "" : `${data.at + 1} / ${data.links.length}`;
+    notes.textContent = data.notes + (data.next && `\n\nNext: ${data.next}`);
+    notes.hidden = !walk.showsNotes || data.at === null;
 }
 
-// Every view is opened once, so that nothing is worked out or loaded for the first time on stage.
-function rehearse(data, walk, curtain, goTo, setTriggerValue) {
-    curtain.textContent = `Preparing view ${data.at + 1} of ${data.links.length}`;
+function measure() {
+    const size = [window.innerWidth, window.innerHeight];
+    if (data.presenting && size.some((length, axis) => length !== data.window[axis])) setTriggerValue("window", size);
+}
+
+// --- keys, in the order in which they are pressed, each once what it acts on is there
+
+document.addEventListener("keydown", (event) => {
+    const isOld = performance.now() - walk.since > PATIENCE;
+    if (walk.mode === "desk" || (walk.mode === "entering" && isOld)) return;
+    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.composedPath()[0].matches?.("input, textarea, select, [contenteditable=true]")) return;
+    const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+    if (!isOurs(key)) return;
+    event.preventDefault();
+    if (walk.mode !== "leaving") pressed(key);
+});
+document.addEventListener(
+    "click",
+    (event) => {
+        if (!data || !event.target.closest?.(data.enters)) return;
+        Object.assign(walk, { mode: "entering", waiting: [], wanted: undefined, since: performance.now() });
+    },
+    true,
+);
+window.addEventListener("resize", () => {
+    clearTimeout(walk.resizing);
+    walk.resizing = setTimeout(measure, 250);
+});
+
+function isOurs(key) {
+    return key in STEPS || key in ACTS;
+}
+
+function pressed(key) {
+    walk.waiting.push(key);
+    act();
+}
+
+function act() {
+    while (walk.waiting.length && canAct(walk.waiting[0])) {
+        const key = walk.waiting.shift();
+        if (STEPS[key]) step(STEPS[key]);
+        else ACTS[key]();
+    }
+}
+
+function canAct(key) {
+    if (walk.mode !== "stage" || !data.presenting) return false;
+    const turnsOver = walk.at !== null && walk.wanted !== undefined && key.startsWith("Page");
+    return walk.isThere || turnsOver || performance.now() - walk.since > PATIENCE;
+}
+
+// Of several messages the page may see only the last: each says all that has come of the keys.
+function tell(leaves = false) {
+    walk.presses += 1;
+    setTriggerValue("press", { place: walk.place, spot: walk.spot, leaves, presses: walk.presses });
+}
+
+function goTo(view) {
+    if (view < 0 || view >= data.links.length) return;
+    const how = walk.wanted === undefined ? "pushState" : "replaceState"; // who turns over a view has not been there
+    Object.assign(walk, { wanted: view, isThere: false, since: performance.now() });
+    const here = window.location.pathname;
+    const base = here.endsWith(`/${data.page}`) ? here.slice(0, here.length - data.page.length) : "/";
+    // As the browser's own "back" does: within the session, and nothing is loaded anew.
+    window.history[how](null, "", base + data.links[view]);
+    window.dispatchEvent(new PopStateEvent("popstate"));
+}
+
+function stepTo(to) {
+    if (to.every((at, axis) => at === walk.place[axis])) return;
+    walk.place = to;
+    tell();
+}
+
+function step(by) {
+    if (walk.place) stepTo(walk.place.map((at, axis) => Math.max(0, Math.min(at + by[axis], walk.shape[axis] - 1))));
+}
+
+// What a clicker sends.
+function turn(by) {
+    if (walk.at !== null) return goTo((walk.wanted ?? walk.at) + by);
+    if (!walk.place) return;
+    const [rows, columns] = walk.shape;
+    const next = Math.max(0, Math.min(walk.place[0] * columns + walk.place[1] + by, rows * columns - 1));
+    stepTo([Math.floor(next / columns), next % columns]);
+}
+
+function light() {
+    walk.spot = data.spots[(data.spots.indexOf(walk.spot) + 1) % data.spots.length];
+    tell();
+}
+
+function leave() {
+    const { legend, black } = parts;
+    if (!legend.hidden || !black.hidden) {
+        legend.hidden = black.hidden = true;
+        return;
+    }
+    // The rest was for the desk, where these keys do nothing.
+    Object.assign(walk, { mode: "leaving", waiting: [], showsNotes: false, wanted: undefined });
+    tell(true);
+}
+
+function explain() {
+    parts.legend.hidden = !parts.legend.hidden;
+}
+
+function showNotes() {
+    walk.showsNotes = !walk.showsNotes;
+    parts.notes.hidden = !walk.showsNotes || walk.at === null;
+}
+
+function blacken() {
+    parts.black.hidden = !parts.black.hidden;
+}
+
+// --- every view opened once, so that nothing is worked out or loaded for the first time on stage
+
+function rehearse() {
+    parts.curtain.textContent = `Preparing view ${data.at + 1} of ${data.links.length}`;
     if (walk.rehearsed === data.at) return;
     walk.rehearsed = data.at;
     if (data.at === 0) walk.troubled = [];
+    const { at, links } = data;
     const isDrawn = () =>
         document.querySelector("[data-stale=true]") === null
         && document.querySelector("[class*=st-key-picture_]:not(:has(.js-plotly-plot))") === null;
@@ -133,10 +209,9 @@ function rehearse(data, walk, curtain, goTo, setTriggerValue) {
     const look = setInterval(() => {
         if (!isDrawn() && performance.now() - since < 10000) return;
         clearInterval(look);
-        if (document.querySelector(".stMain .stAlert")) walk.troubled.push(data.at);
-        if (data.at + 1 < data.links.length) return goTo(data.at + 1);
-        const troubled = walk.troubled;
-        Object.keys(walk).forEach((name) => delete walk[name]);
-        setTriggerValue("rehearsed", troubled);
+        if (document.querySelector(".stMain .stAlert")) walk.troubled.push(at);
+        if (at + 1 < links.length) return goTo(at + 1);
+        Object.assign(walk, { mode: "leaving", wanted: undefined, rehearsed: undefined });
+        setTriggerValue("rehearsed", walk.troubled);
     }, 200);
 }

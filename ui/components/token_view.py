@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import streamlit as st
 from numpy.typing import ArrayLike, NDArray
 
+from ui.components.messages import sent
 from ui.components.tokens import spelled, token_component
 
 MAX_TOKENS = 256  # a side: more is neither read nor sent comfortably
@@ -60,14 +60,14 @@ def token_view(
     is_one_text = list(query_tokens) == list(key_tokens) and rows_from == columns_from
     start, count = (rows_from, len(query_tokens)) if direction == "from" else (columns_from, len(key_tokens))
 
-    def position(sent: object) -> int | None:
+    def position(came: object) -> int | None:
         """What came from a browser, if it can be a click on this text."""
-        if isinstance(sent, int) and not isinstance(sent, bool) and start <= sent < start + count:
-            return sent
+        if isinstance(came, int) and not isinstance(came, bool) and start <= came < start + count:
+            return came
         return None
 
     def clicked() -> None:
-        token = position(st.session_state[key].token)
+        token = position(sent(key, "token"))
         if on_token is not None and token is not None:
             on_token(token)
 

@@ -9,7 +9,8 @@ export default function ({ parentElement, data, setTriggerValue }) {
     next.textContent = data.stop + 1 < data.count ? "Next →" : "Done";
     back.disabled = data.stop === 0;
     // Keys are pressed faster than the page runs, which sees only the last of several: where the visitor is, is known here.
-    const walk = (card.walk ??= { stop: data.stop, presses: data.presses });
+    const walk = (card.walk ??= {});
+    if (walk.session !== data.session) Object.assign(walk, { session: data.session, presses: data.presses });
     if (walk.presses <= data.presses) Object.assign(walk, { stop: data.stop, presses: data.presses });
     const go = (stop) => {
         walk.stop = stop;

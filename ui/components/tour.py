@@ -9,6 +9,8 @@ import streamlit as st
 from streamlit.components.v2 import component
 
 from ui import state
+from ui.address import session
+from ui.components.messages import sent
 
 _HERE = Path(__file__)
 _CARD = component(
@@ -28,10 +30,10 @@ def tour_card(words: str, stop: int, count: int, scroll_to: str, on_go: Callable
     on_go      called with another stop, with `count` after the last, or with None by somebody who leaves
     """
 
-    def went() -> None:
-        sent = st.session_state[state.TOUR_CARD].go
-        if isinstance(sent, Mapping):
-            match sent.get("stop"), sent.get("presses"):
+    def moved() -> None:
+        went = sent(state.TOUR_CARD, "go")
+        if isinstance(went, Mapping):
+            match went.get("stop"), went.get("presses"):
                 case (None | int()) as to, int(presses) if to is None or 0 <= to <= count:
                     st.session_state[state.TOUR_PRESSES] = presses
                     on_go(to)
@@ -41,6 +43,7 @@ def tour_card(words: str, stop: int, count: int, scroll_to: str, on_go: Callable
         "stop": stop,
         "count": count,
         "presses": st.session_state.get(state.TOUR_PRESSES, 0),
+        "session": session(),
         "scroll": f".st-key-{scroll_to}",
     }
-    _CARD(key=state.TOUR_CARD, data=data, on_go_change=went)
+    _CARD(key=state.TOUR_CARD, data=data, on_go_change=moved)

@@ -13,6 +13,7 @@ from core.capturing.edit_lines import divided, edits_of, line, painted, painting
 from core.capturing.edits import EVERYWHERE, Edits, Place, every
 from core.models.modules import Kind
 from ui import links, state
+from ui.links import Lines
 from ui.markdown import plain
 
 OFF = "off "  # before a line that is switched off
@@ -35,10 +36,8 @@ class Line:
 
 def lines() -> list[Line]:
     """The lines that the address asks for, or that this session has."""
-    wanted = links.asked(state.EDITS)
-    if wanted is not None:
-        _keep([one for one in map(Line.read, wanted) if one.words.strip()])
-    return [Line.read(text) for text in st.session_state.get(state.EDITS, ())]
+    said = map(Line.read, links.field(state.EDITS, Lines(MAX_LINES), [], "Changes"))
+    return [one for one in said if one.words.strip()]
 
 
 def add(words: str) -> None:
@@ -87,7 +86,6 @@ def switched_on() -> list[str]:
 def shown_edits(capture: Capture) -> Edits:
     """The list on the page; gives what is switched on and can be done in this pass. What cannot be done is kept, and said."""
     found, there = [], lines()
-    links.remember(state.EDITS, [str(one) for one in there])
     for number, one in enumerate(there):
         edits, problem = _applied(one, capture)
         if problem is None and one.is_on:

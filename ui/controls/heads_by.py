@@ -13,8 +13,8 @@ from streamlit.delta_generator import DeltaGenerator
 
 from core.heads.metrics import Metric
 from core.heads.probing import SCORES
-from ui import links, state
-from ui.controls.menu import menu
+from ui import state
+from ui.controls.fields import menu, number, text_line, whole_number
 from ui.markdown import plain
 
 PATTERN = "pattern"
@@ -97,15 +97,12 @@ def heads_by(
     names |= {PATTERN: "Match with a pattern"} if patterns else {}
     with st.container(horizontal=True):
         name = menu("Heads by", state.METRIC, names, opening=opening, label_visibility="collapsed")
-        links.remember(state.METRIC, [name])  # also the one that it opens with, or an old link could not be told apart
         popover = st.popover("Measure and filter", icon=":material/tune:")
     in_sight = st.container()
     with popover:  # its fields are there whether it is open or not, and keep their places in the address
         drawn_as = menu("Drawn as", state.ATLAS_BY, DRAWN_AS, look="buttons")
         bounds = _bounds(deepest)
-        # A container, whatever comes and goes in it: what moves is made anew, and Streamlit now and then forgets that it
-        # belongs to the address.
-        with st.container():
+        with st.container():  # whatever comes and goes in it, nothing else moves: what moves is made anew
             by = _by_pattern(in_sight, one_text) if name == PATTERN else _by_metric(offered[name], probes)
     return HeadsBy(by, bounds, drawn_as)
 
@@ -113,17 +110,11 @@ def heads_by(
 def _bounds(deepest: int) -> Bounds:
     least, first, last = st.columns(3)
     with least:
-        at_least = st.number_input(
-            "At least", value=None, step=0.1, placeholder="any", key=state.AT_LEAST, bind="query-params"
-        )
+        at_least = number("At least", state.AT_LEAST, None, step=0.1, placeholder="any")
     with first:
-        from_layer = st.number_input(
-            "From layer", 0, 999, None, placeholder="0", key=state.FROM_LAYER, bind="query-params"
-        )
+        from_layer = whole_number("From layer", state.FROM_LAYER, None, 0, 999, placeholder="0")
     with last:
-        to_layer = st.number_input(
-            "To layer", 0, 999, None, placeholder=str(deepest), key=state.TO_LAYER, bind="query-params"
-        )
+        to_layer = whole_number("To layer", state.TO_LAYER, None, 0, 999, placeholder=str(deepest))
     return Bounds(at_least, from_layer, to_layer)
 
 
@@ -147,24 +138,24 @@ def _by_pattern(in_sight: DeltaGenerator, one_text: bool) -> ByPattern:
     """in_sight: outside the popover"""
     name = menu("Pattern", state.LOOK_FOR, PATTERNS if one_text else OF_TWO_TEXTS)
     if name == "diagonal":
-        back = st.number_input("Positions back", -64, 4096, 1, key=state.BACK, bind="query-params")
+        back = whole_number("Positions back", state.BACK, 1, -64, 4096)
         return ByPattern(name, str(back), (f"diagonal, {back} back",))
     if name == "stripes":
-        text = st.text_input("Key positions", "0, 1", key=state.STRIPES, bind="query-params", max_chars=400)
+        text = text_line("Key positions", state.STRIPES, "0, 1", max_chars=400)
         return ByPattern(name, text, (f"stripes at keys {text}",))
     if name == "blocks":
-        size = st.number_input("Tokens a block", 2, 4096, 4, key=state.BLOCK_LENGTH, bind="query-params")
+        size = whole_number("Tokens a block", state.BLOCK_LENGTH, 4, 2, 4096)
         return ByPattern(name, str(size), (f"blocks of {size} tokens",))
     if name == "pairs":
         # Clicks write into this field, and a browser does not hear of it while a field is folded up: with the next click it
         # would send back what the field held before.
-        text = in_sight.text_input(
-            "Pairs, query-key",
-            "7-2",
-            key=state.PAIRS,
-            bind="query-params",
-            max_chars=2000,
-            help="While this is chosen, a click on the large picture adds its cell or takes it away.",
-        )
+        with in_sight:
+            text = text_line(
+                "Pairs, query-key",
+                state.PAIRS,
+                "7-2",
+                max_chars=2000,
+                help="While this is chosen, a click on the large picture adds its cell or takes it away.",
+            )
         return ByPattern(name, text, ("drawn pairs",))
     return ByPattern(name, "", ("the first token",))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from core.attention import masks as m
 from ui import state
 from ui.components import pin
-from ui.controls.menu import menu
+from ui.controls.fields import menu, text_line, whole_number
 
 OPENING, CUSTOM = "causal", "own"
 CHOICES = {word: named.name for word, named in m.MASKS.items()} | {CUSTOM: "My own"}
@@ -21,13 +21,12 @@ def pick_mask(queries: int, keys: int) -> NDArray[np.bool_]:
     named = m.MASKS["none" if name == CUSTOM else name]
     size = 0
     if named.number is not None:
-        size = st.number_input(named.number.capitalize(), 1, 12, 4, key=state.SPAN, bind="query-params")
+        size = whole_number(named.number.capitalize(), state.SPAN, 4, 1, 12)
     drawn = named.grid(size, queries, keys)
-    text = st.text_input(
+    text = text_line(
         "Or rows of 1 (may attend) and 0",
+        state.CELLS,
         placeholder=m.to_rows(drawn),
-        key=state.CELLS,
-        bind="query-params",
         max_chars=200,
         on_change=_by_cells,
     )

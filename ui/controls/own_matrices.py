@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from core import AttentionTrace, InputError, attend
 from core.attention.matrix_files import check_scores, read_mask, read_matrix, read_npz
 from ui import settings, state
+from ui.controls.fields import text_area
 from ui.markdown import show_error
 
 # Small enough to follow by hand: three queries, four keys, two dimensions.
@@ -42,11 +43,10 @@ def own_matrices() -> AttentionTrace | None:
         with uploads[name]:
             file = st.file_uploader(name.capitalize(), type=["csv", "txt", "npy"], key=state.FILES[name])
         with column:
-            text = st.text_area(
+            text = text_area(
                 f"{name.capitalize()} (file in use)" if file or archive else name.capitalize(),
+                state.OWN[name],
                 EXAMPLE[name],
-                key=state.OWN[name],
-                bind="query-params",
                 height=122,
                 help=HINTS[name],
                 disabled=bool(file or archive),

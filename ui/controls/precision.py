@@ -9,7 +9,8 @@ from core import Model
 from core.models.devices import devices
 from core.models.sizes import gigabytes
 from ui import links, settings, state
-from ui.controls.menu import menu
+from ui.controls.fields import menu
+from ui.links import Choice
 from ui.markdown import plain
 
 WORDS = {"cpu": "CPU", "cuda": "GPU", "mps": "Apple GPU"}
@@ -20,8 +21,8 @@ def choose_precision() -> tuple[str, str, DeltaGenerator]:
     """(dtype, device, the place for `show_size`)."""
     there = {device: WORDS.get(device, device.replace("cuda:", "GPU ")) for device in devices()}
     dtypes = {dtype: dtype for dtype in settings.current().dtypes}
-    dtype = links.chosen(state.DTYPE, dtypes, opening=next(iter(dtypes)), what=PRECISION)
-    device = links.chosen(state.DEVICE, there, opening="cpu", what=DEVICE)
+    dtype = links.field(state.DTYPE, Choice(dtypes), next(iter(dtypes)), PRECISION)
+    device = links.field(state.DEVICE, Choice(there), "cpu", DEVICE)
     label = dtype if device == "cpu" else f"{dtype}, {there[device]}"
     with st.popover(label, type="tertiary", help="Precision and device"):  # the menus are there, open or not
         menu(PRECISION, state.DTYPE, dtypes, look="buttons")

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import streamlit as st
-
 from core import Model
 from core.models.inputs import read_token_numbers
 from ui import state
-from ui.controls.menu import menu
+from ui.controls.fields import menu, text_line
 from ui.stores import Generated, Target
 
 WAYS = {"generated": "Generated", "text": "Text", "numbers": "Token numbers"}
@@ -24,12 +22,9 @@ def choose_target(model: Model) -> Target:
     offered = {way: words for way, words in WAYS.items() if way != "generated" or model.has_language_model_head}
     way = menu("Target", state.TARGET_AS, offered, width=150, help=HELP)
     if way == "text":
-        return st.text_input("Its text", key=state.TARGET, bind="query-params", placeholder="nothing yet", width=170)
+        return text_line("Its text", state.TARGET, placeholder="nothing yet", width=170)
     if way == "numbers":
-        typed = st.text_input(
-            "Its numbers", key=state.TARGET_IDS, bind="query-params", placeholder="such as 5, 17, 8", width=170
-        )
-        return read_token_numbers(typed)
+        return read_token_numbers(text_line("Its numbers", state.TARGET_IDS, placeholder="such as 5, 17, 8", width=170))
     return Generated()
 
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import streamlit as st
-
 from core import InputError
 from core.attention.sources import Matrices, toy_sentence
 from ui import state
+from ui.controls.fields import text_line
 
 MAX_WORDS = 12
 
 
 def sentence_knob(default: str, *, d_head: int = 8) -> Matrices:
     """The sentence that is typed, as an untrained head of this width reads it. Raises InputError beyond MAX_WORDS words."""
-    text = st.text_input("Sentence", default, key=state.SENTENCE, bind="query-params", max_chars=200)
+    text = text_line("Sentence", state.SENTENCE, default, max_chars=200)
     matrices = toy_sentence(text, d_head=d_head)
     words = len(matrices.key_tokens)
     if words > MAX_WORDS:

@@ -17,7 +17,7 @@ from core.capturing.edit_lines import line
 from core.capturing.edits import Place
 from core.models.modules import Kind
 from ui import shown, state
-from ui.controls.menu import menu
+from ui.controls.fields import menu, switch, text_area, whole_number
 from ui.markdown import show_error
 
 AS_GIVEN, CUSTOM = "given", "own"
@@ -68,17 +68,11 @@ def choose_change(head: Head) -> tuple[Change, Head] | None:
     """The change that the switches ask for, and the head so changed; None if they leave it as it is, or after saying beside
     them what is wrong."""
     with st.container(horizontal=True, vertical_alignment="center"):
-        scaling = st.toggle(
-            "Scaling",
-            True,
-            key=state.SCALING,
-            bind="query-params",
-            help="Off: the raw scores go into the softmax as they are.",
-        )
+        scaling = switch("Scaling", state.SCALING, True, help="Off: the raw scores go into the softmax as they are.")
         name = menu("Mask", state.MASK, CHOICES, label_visibility="collapsed", width=200)
         number = 0
         if name in m.MASKS and (label := m.MASKS[name].number):
-            number = st.number_input(label, 1, 4096, 3, key=state.MASK_SIZE, bind="query-params", width=130)
+            number = whole_number(label, state.MASK_SIZE, 3, 1, 4096, width=130)
     rows = _own_mask(head.shape) if name == CUSTOM else ""
     change = Change(scaling, name, number, rows)
     if change in (Change(True, AS_GIVEN, 0), Change(True, CUSTOM, 0)):
@@ -93,9 +87,8 @@ def choose_change(head: Head) -> tuple[Change, Head] | None:
 
 
 def _own_mask(shape: tuple[int, int]) -> str:
-    return st.text_area(
+    return text_area(
         "A row for each query: 1 where it may attend, 0 where not. Empty: as given.",
+        state.MASK_GRID,
         placeholder=to_csv(np.tri(*shape)) if max(shape) <= MAX_TYPED else "",
-        key=state.MASK_GRID,
-        bind="query-params",
     ).strip()

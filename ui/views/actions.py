@@ -8,6 +8,7 @@ import streamlit as st
 
 from ui import presenting, state
 from ui.components.browser import browser
+from ui.controls.fields import switch
 from ui.views import talking
 
 # In the line of the pages' names, and out of the page's flow, so that pages begin where they did.
@@ -21,17 +22,14 @@ STYLE = (
 IN_A_FRAME = f".st-key-{state.ACTIONS} {{ display: none; }} .stMainBlockContainer {{ padding-top: 1rem; }}"
 
 
-def show_actions(
-    page: str, paths: Sequence[str], *, going: tuple[int, str] | None, can_present: bool, has_pictures: bool
-) -> bool:
+def show_actions(page: str, paths: Sequence[str], *, can_present: bool, has_pictures: bool) -> bool:
     """The buttons; gives whether somebody wants to share the page.
 
     page, paths   the path of this page and those of all
-    going         where the browser goes from here, see `presenting.go_to`
     has_pictures  whether tables can stand below them
     """
     with st.container(key=state.ACTIONS, horizontal=True, vertical_alignment="center", width="content"):
-        browser(page, paths, talking.kept(), talking.found, going)
+        browser(page, paths, talking.keeping())
         if can_present:
             st.button(
                 "Present",
@@ -42,10 +40,5 @@ def show_actions(
                 on_click=presenting.enter,
             )
         if has_pictures:
-            st.toggle(
-                "Tables",
-                key=state.TABLES,
-                bind="query-params",
-                help="A table of its strongest values below every picture",
-            )
+            switch("Tables", state.TABLES, help="A table of its strongest values below every picture")
         return st.button("Share", key=state.SHARE, icon=":material/ios_share:", type="tertiary")

@@ -19,6 +19,7 @@ from ui import presenting, shown, state, stores
 from ui.components import pin
 from ui.components.arrows import arrow_keys
 from ui.controls import edit_list
+from ui.controls.fields import switch
 from ui.markdown import plain, quoted, show_error
 from ui.progress import run
 from ui.views.certificate import show_certificate
@@ -276,7 +277,7 @@ def _show_continuations(real: RealHead, changed: RealHead) -> None:
     if real.capture.logits is None:
         return
     words = f"What the model writes on: {stores.NEW_TOKENS} tokens, always the most probable one"
-    if not st.toggle(words, key=state.WRITES_ON, bind="query-params"):
+    if not switch(words, state.WRITES_ON):
         return
     for column, name, one in zip(st.columns(2), NAMES, (real, changed), strict=True):
         with column:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,7 +10,6 @@ import pandas as pd
 import streamlit as st
 from numpy.typing import NDArray
 from streamlit.delta_generator import DeltaGenerator
-from streamlit.errors import StreamlitAPIException
 
 from core import Capture, InputError, Model
 from core.attention.ledger import Part as Numbers
@@ -26,7 +24,8 @@ from core.models.modules import Kind
 from ui import presenting, shown, state, stores
 from ui.allowed import model_help, offered
 from ui.components import pin
-from ui.controls.menu import menu
+from ui.controls.fields import menu, suggested, text_area
+from ui.controls.pinned import pinned_among
 from ui.markdown import plain, quoted, show_error
 from ui.progress import run
 from ui.views.numbers import of_pair
@@ -101,7 +100,7 @@ def _other_head(real: RealHead, _: DeltaGenerator) -> RealHead:
 
 
 def _other_text(real: RealHead, problem: DeltaGenerator) -> RealHead | None:
-    text = st.text_area("Other text", OTHER_SENTENCE, key=state.OTHER_TEXT, bind="query-params", height=68)
+    text = text_area("Other text", state.OTHER_TEXT, OTHER_SENTENCE, height=68)
     with problem:
         passed = run_pass(replace(real.request, text=text), real.capture.model, None, False)
     return None if passed is None else replace(real, request=passed[0], capture=passed[1])
@@ -109,15 +108,7 @@ def _other_text(real: RealHead, problem: DeltaGenerator) -> RealHead | None:
 
 def _other_model(real: RealHead, problem: DeltaGenerator) -> RealHead | None:
     others = [name for name in offered() if name != real.request.model.name]
-    name = st.selectbox(
-        "Other model",
-        others,
-        key=state.OTHER_MODEL,
-        bind="query-params",
-        accept_new_options=True,
-        width=240,
-        help=model_help(),
-    )
+    name = suggested("Other model", state.OTHER_MODEL, others, others[0], width=240, help=model_help())
     chosen = replace(real.request.model, name=name)
     model = read_model(chosen, problem.empty(), problem)
     if model is None:
@@ -216,7 +207,7 @@ def show_pictures(paired: Paired, found: Compared, *, is_one_text: bool) -> tupl
     strongest = (_largest if differs else strongest_of)(looked_at(found), part)
     with below:
         boxes = (state.QUERY, state.KEY) if is_one_text else (state.PLACE_OF_QUERY, state.PLACE_OF_KEY)
-        cell = pin.pinned_among(pair.shape, strongest, part, boxes)
+        cell = pinned_among(pair.shape, strongest, part, boxes)
         _say_cell(paired, cell)
     limits = strongest_colours(_parts(found))
     with pictures:
@@ -397,7 +388,4 @@ def _choose_row(listed: pd.DataFrame) -> None:
     if rows and rows[0] < len(listed):
         layer, head = (int(listed[name].iloc[rows[0]]) for name in ("layer", "head"))
         st.session_state[state.COMPARE_WITH] = "head"
-        for key, place in ((state.OTHER_LAYER, layer), (state.OTHER_HEAD, head)):
-            st.session_state[key] = place
-            with suppress(StreamlitAPIException):  # it writes this by itself where the box is there already
-                st.query_params[key] = str(place)
+        st.session_state[state.OTHER_LAYER], st.session_state[state.OTHER_HEAD] = layer, head

@@ -14,7 +14,7 @@ from core.exporting.about import PACKAGES
 from core.heads.metrics import METRICS, NAMES, Metric, most_telling
 from core.versions import versions
 from ui import presenting, shown, state, stores
-from ui.controls.menu import menu
+from ui.controls.fields import menu
 from ui.markdown import plain, show_error
 from ui.views.corpus_examples import show_examples
 from ui.views.corpus_head import show_corpus_head

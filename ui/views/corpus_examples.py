@@ -15,9 +15,9 @@ from core.models.modules import Kind
 from ui import presenting, shown, state, stores
 from ui.allowed import places_of
 from ui.components.shaded_text import shade_legend, shaded_text
-from ui.controls.menu import menu
+from ui.controls.fields import menu, page_of, part_of
 from ui.markdown import plain, show_error
-from ui.views.head_links import open_live
+from ui.views.head_links import link_to_text
 
 KEPT = {"strongest": "Strongest", "spread": "From a random sample"}
 BATCH = 10
@@ -58,13 +58,11 @@ def show_examples(run: Run, layer: int, head: int, metric: Metric) -> None:
 
 
 def _quantiles() -> tuple[float, float]:
-    low, high = st.slider(
+    low, high = part_of(
         "Quantiles of the sample, in %",
+        state.QUANTILES,
         0,
         100,
-        (0, 100),
-        key=state.QUANTILES,
-        bind="query-params",
         width=360,
         help="0 to 25: the quarter of the queries that have least of it; 50 is the median.",
     )
@@ -76,7 +74,7 @@ def _batch(count: int) -> int:
     batches = max(-(-count // BATCH), 1)
     if batches == 1 or presenting.is_on():
         return 0
-    return BATCH * (st.pagination(batches, key=state.BATCH, bind="query-params") - 1)
+    return BATCH * (page_of(state.BATCH, batches, "Which ten examples") - 1)
 
 
 def _say_which(run: Run, metric: Metric, kept: str, count: int, first: int, here: int) -> None:
@@ -114,7 +112,7 @@ def _show(run: Run, layer: int, head: int, metric: Metric, examples: list[Exampl
                     of = stores.HeadRequest(
                         stores.TextRequest(_model(run), example.text), cast(Kind, run.about.kind), layer, head
                     )
-                    open_live(of, (example.query, int(np.argmax(example.weights))), state.live(number))
+                    link_to_text(of, (example.query, int(np.argmax(example.weights))))
             start, tokens = _around(example)
             shaded_text(
                 tokens,

@@ -14,7 +14,7 @@ from core.figures.heatmap import Axis, heatmap
 from core.figures.theme import letters
 from core.heads.metrics import Metric, in_words
 from ui import presenting, shown, state
-from ui.controls.menu import menu
+from ui.controls.fields import menu
 from ui.views.numbers import of_table
 from ui.views.pictures import show_chart, show_heatmap
 

@@ -14,7 +14,7 @@ from core.heads.metrics import Metric, in_words
 from ui import presenting, shown, state
 from ui.components import pin
 from ui.components.arrows import arrow_keys
-from ui.controls.menu import menu
+from ui.controls.fields import menu
 from ui.markdown import plain
 from ui.views.heads_grid import choose
 from ui.views.numbers import of_grid, of_heads, of_table

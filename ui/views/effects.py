@@ -9,7 +9,7 @@ from core import Capture, InputError
 from core.figures.charts import bars
 from core.figures.labels import visible
 from ui import presenting, shown, state, stores
-from ui.controls.menu import menu
+from ui.controls.fields import menu
 from ui.markdown import plain, quoted, show_error
 from ui.progress import fill
 from ui.views.filling import fill_grid, show_strongest

@@ -10,6 +10,7 @@ from core.figures.equation import TERMS, equation, middle_of
 from ui import links, state
 from ui.components import pin
 from ui.components.arrows import arrow_keys
+from ui.links import Choice
 from ui.views.head_links import link_to_heads
 from ui.views.numbers import of_stages
 from ui.views.pictures import show_chart
@@ -22,9 +23,7 @@ OPENING = "weights"
 
 def opened_stage() -> str:
     """The key of the stage that is open."""
-    return links.chosen(
-        state.STAGE, NAMES, opening=OPENING, what="Stage", formerly={"Q, K, V": "query", "inputs": "query"}
-    )
+    return links.field(state.STAGE, Choice(NAMES, {"Q, K, V": "query", "inputs": "query"}), OPENING, "Stage")
 
 
 def show_equation(scene: Scene, cell: tuple[int, int], opened: str) -> None:

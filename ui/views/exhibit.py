@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from urllib.parse import urlencode
 
 import streamlit as st
 
@@ -12,32 +12,16 @@ from core.exporting.kept_heads import KeptHead, Origin
 from core.figures.labels import visible
 from ui import lessons, shown, state, stores
 from ui.controls.target import from_address
+from ui.links import go_to
 from ui.markdown import plain, show_error
 from ui.progress import following, in_turn
 from ui.views.certificate import show_certificate
 from ui.views.pictures import show_chart
 from ui.views.scene import run_pass
 
-PAGES = Path(__file__).parents[2] / "pages"
 STEPS = "step_by_step"
-FILES = {name: PAGES / f"{name}.py" for name in (STEPS, "heads", "what_if")} | {
-    name: lessons.file(name) for name in lessons.LESSONS
-}
+LIVE = (STEPS, "heads", "what_if", *lessons.LESSONS)  # pages that show a view of a file anew
 LONGEST = 400  # letters of a text
-# Whoever opens a file, or its view on another page, wants what it says and not what the session held there before.
-_HELD = (
-    state.SCALING,
-    state.MASK_SIZE,
-    state.MASK_GRID,
-    state.TEXT,
-    state.PAIR,
-    state.TARGET,
-    state.TARGET_AS,
-    state.TARGET_IDS,
-    state.MODEL,
-    state.TRUNCATE,
-)
-_HELD_PLACES = (state.LAYER, state.HEAD, state.QUERY, state.KEY)
 
 
 def show_opening() -> None:
@@ -71,9 +55,8 @@ def _open_steps() -> None:
 
 
 def _leave(page: str, address: dict[str, list[str]]) -> None:
-    for key in (*_HELD, *_HELD_PLACES):
-        st.session_state.pop(key, None)
-    st.switch_page(FILES[page], query_params=address)
+    go_to(f"{page}?{urlencode(address, doseq=True)}")
+    st.rerun()
 
 
 def _show(exhibit: Exhibit) -> None:
@@ -109,7 +92,7 @@ def _show_doors(exhibit: Exhibit) -> None:
     with st.container(horizontal=True):
         if kept is not None and st.button("Its head, step by step", key=state.OPEN_STEPS, icon=":material/steps:"):
             _open_steps()
-        if exhibit.page in FILES and st.button("Open it live", key=state.OPEN_LIVE, icon=":material/play_arrow:"):
+        if exhibit.page in LIVE and st.button("Open it live", key=state.OPEN_LIVE, icon=":material/play_arrow:"):
             if (upload := exhibit.uploads.get(state.IMAGE)) is not None:
                 st.session_state[state.SHOWN_IMAGE] = (upload.name, upload.data)
             _leave(exhibit.page, {name: list(words) for name, words in exhibit.address.items()})

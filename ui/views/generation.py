@@ -27,7 +27,7 @@ from ui import presenting, shown, state, stores
 from ui.components import pin
 from ui.components.arrows import arrow_keys
 from ui.components.token_view import token_view
-from ui.controls.menu import menu
+from ui.controls.fields import menu, switch, whole_number
 from ui.controls.sampling import choose_sampling
 from ui.markdown import quoted
 from ui.progress import fill, run
@@ -81,14 +81,11 @@ def show_generation(asked: Asked) -> None:
 def _choose_writing(asked: Asked) -> tuple[int, Sampling, bool]:
     """How many tokens are written, how each is chosen, and whether the text is a message."""
     with st.popover("How it writes", icon=":material/tune:"):
-        most = st.number_input(
-            "New tokens", 1, stores.MOST_NEW_TOKENS, OPENING_TOKENS, key=state.NEW_TOKENS, bind="query-params"
-        )
+        most = whole_number("New tokens", state.NEW_TOKENS, OPENING_TOKENS, 1, stores.MOST_NEW_TOKENS)
         sampling = choose_sampling()
-        chat = asked.model.chats and st.toggle(
+        chat = asked.model.chats and switch(
             "The text is a message",
-            key=state.CHAT,
-            bind="query-params",
+            state.CHAT,
             help="The model answers it, in the chat template that it was trained with.",
         )
     return most, sampling, bool(chat)

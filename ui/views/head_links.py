@@ -20,7 +20,7 @@ PAGES = Path(__file__).parents[2] / "pages"
 
 def link_to_steps(head: stores.HeadRequest, cell: tuple[int, int] | None) -> None:
     """The head stage by stage; cell: the (query, key) that is chosen."""
-    _link("step_by_step", "Its steps", ":material/steps:", head, cell)
+    _link("step_by_step", "Its steps", ":material/steps:", head, cell, {state.SOURCE: ["real"]})
 
 
 def link_to_heads(head: stores.HeadRequest, cell: tuple[int, int] | None) -> None:
@@ -33,26 +33,9 @@ def link_to_what_if(head: stores.HeadRequest, changes: Sequence[str] = (), label
     _link("what_if", label, ":material/tune:", head, None, {state.EDITS: list(changes)} if changes else {})
 
 
-def open_live(head: stores.HeadRequest, cell: tuple[int, int], key: str) -> None:
-    """A button of this key that leaves for a head over a text from elsewhere, with a pair of tokens.
-
-    The page has fields for layer and head of its own, and these are chosen there.
-    """
-    words = "The same text in the same head on the page Heads"
-    if st.button("Open live", key=key, icon=":material/open_in_new:", type="tertiary", help=words):
-        for held in (
-            state.TEXT,
-            state.PAIR,
-            state.MODEL,
-            state.DTYPE,
-            state.DEVICE,
-            state.KIND,
-            state.QUERY,
-            state.KEY,
-        ):
-            st.session_state.pop(held, None)  # or Streamlit would prefer it to what a link within the app says
-        said = {name: words for name, words in _there(head, cell).items() if name not in (state.LAYER, state.HEAD)}
-        st.switch_page(PAGES / "heads.py", query_params=said)
+def link_to_text(head: stores.HeadRequest, cell: tuple[int, int]) -> None:
+    """The head over a text from elsewhere, with a pair of its tokens."""
+    _link("heads", "Open live", ":material/open_in_new:", head, cell)
 
 
 def link_to_changing(real: RealHead, change: Change) -> None:
@@ -76,17 +59,16 @@ def _link(
 
 
 def _there(head: stores.HeadRequest, cell: tuple[int, int] | None) -> dict[str, str | list[str]]:
-    """What the address says, so that the page opens with this head, whatever was chosen there before.
+    """What the address says, so that the page opens with this head and this pair, whatever was chosen there before; nothing
+    stands for what a field opens with.
 
     An image is in no address, and comes along by itself.
     """
     text = head.text
-    said: dict[str, str | list[str]] = {state.SOURCE: "real", state.TEXT: text.text}
+    said: dict[str, str | list[str]] = {state.TEXT: text.text, state.PAIR: text.pair or ""}
     said |= {state.MODEL: text.model.name, state.DTYPE: text.model.dtype, state.DEVICE: text.model.device}
     said |= {state.KIND: head.kind}
     said |= {state.LAYER: str(head.layer), state.HEAD: str(head.head)}
-    said |= in_address(text.target) | ({state.PAIR: text.pair} if text.pair else {})
-    said |= {state.TRUNCATE: "true"} if text.keep is not None else {}
-    # Not under the names of their fields: what a session holds in these, even nothing, Streamlit prefers to a link within the
-    # app. All else that is named here the session holds anyway, or no field is bound to it.
-    return said if cell is None else said | {state.CELL: f"{cell[0]}-{cell[1]}"}
+    said |= in_address(text.target) | {state.TRUNCATE: "" if text.keep is None else "true"}
+    query, key = ("", "") if cell is None else map(str, cell)
+    return said | {state.QUERY: query, state.KEY: key}

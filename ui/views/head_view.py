@@ -25,8 +25,10 @@ from core.models.modules import Kind
 from ui import links, presenting, shown, state, stores
 from ui.components import pin
 from ui.components.token_view import token_view
+from ui.controls.fields import menu, menu_of_several, numbered, switch
 from ui.controls.heads_by import PATTERN
-from ui.controls.menu import menu, menu_of_several
+from ui.controls.pinned import pinned_among
+from ui.links import Choice
 from ui.markdown import plain, quoted, show_error
 from ui.progress import run
 from ui.views.certificate import show_certificate
@@ -114,7 +116,7 @@ def _show_view(of: stores.KindRequest, capture: Capture, shown_as: str, view: Vi
     labels, size = viewed.labels, viewed.shape
     picture = st.container()
     with st.container():
-        cell = pin.pinned_among(size, viewed.strongest(whole), exact)
+        cell = pinned_among(size, viewed.strongest(whole), exact)
         if shown_as != "picture":
             _list_pins(labels)
         _say_cell(exact(range(cell[0], cell[0] + 1), range(cell[1], cell[1] + 1)), viewed, cell)
@@ -177,27 +179,29 @@ def _choose_view(of: stores.KindRequest, capture: Capture, layer: int, head: int
     if pair_ranges(capture) is not None:
         part = PARTS[menu("Of the pair", state.PART_OF_PAIR, PART_NAMES, look="buttons", label_visibility="collapsed")]
     else:
-        part = PARTS[links.chosen(state.PART_OF_PAIR, {"both": PART_NAMES["both"]}, opening="both", what="Of the pair")]
+        part = PARTS[links.field(state.PART_OF_PAIR, Choice({"both": PART_NAMES["both"]}), "both", "Of the pair")]
     with row, st.popover("What is shown", icon=":material/tune:"):
         quantity = QUANTITIES[menu("Numbers", state.QUANTITY, NUMBERS)]
         offered = {word: name for word, name in LEFT_OUT.items() if word == "first" or not capture.model.reads_images}
         left_out = menu_of_several("Leave out as keys", state.LEAVE_OUT, offered, disabled=quantity in SCORES)
-        renormalise = st.toggle(
+        renormalise = switch(
             "What remains of a row sums to 1",
-            key=state.RENORMALISE,
-            bind="query-params",
+            state.RENORMALISE,
             disabled=not left_out or quantity in SCORES,
         )
-        by_word = not capture.model.reads_images and st.toggle(
+        by_word = not capture.model.reads_images and switch(
             "Words instead of tokens",
-            key=state.BY_WORD,
-            bind="query-params",
+            state.BY_WORD,
             help="Summed over the tokens of a word as key, averaged over the tokens of a word as query: no attention is lost.",
             disabled=quantity in SCORES,
         )
         every = [f"{at}.{one}" for at in range(capture.layers(of.kind)) for one in range(capture.heads(of.kind))]
-        several = st.multiselect(
-            "Mean of these heads", every, key=state.MEAN_OF, bind="query-params", placeholder="only the chosen head"
+        several = menu_of_several(
+            "Mean of these heads",
+            state.MEAN_OF,
+            {name: name for name in every},
+            look="box",
+            placeholder="only the chosen head",
         )
     heads = tuple((int(at), int(one)) for at, _, one in (name.partition(".") for name in several)) or ((layer, head),)
     are_scores = quantity in SCORES  # nothing is left out of them, and words have none
@@ -311,12 +315,9 @@ def _in_text(seen: range, place: int) -> range:
 
 def _list_pins(labels: Labels) -> None:
     """Comes before what shows the pins, or those of an address would be missing from the first run."""
-    st.multiselect(
-        f"Pinned {labels.unit}s",
-        range(max(len(labels.queries), len(labels.keys))),
-        key=state.PINNED_TOKENS,
-        bind="query-params",
-        placeholder="none: click one in the text",
+    places = numbered(range(max(len(labels.queries), len(labels.keys))))
+    menu_of_several(
+        f"Pinned {labels.unit}s", state.PINNED_TOKENS, places, look="box", placeholder="none: click one in the text"
     )
 
 

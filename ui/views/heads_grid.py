@@ -20,8 +20,8 @@ from core.heads.probing import SCORES
 from core.heads.quantities import Taken, text_of
 from ui import presenting, shown, state, stores
 from ui.components.arrows import arrow_keys
+from ui.controls.fields import menu
 from ui.controls.heads_by import ByMetric, ByPattern, heads_by
-from ui.controls.menu import menu
 from ui.markdown import plain, show_error
 from ui.progress import run
 from ui.views.numbers import of_grid, of_heads

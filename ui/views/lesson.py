@@ -10,7 +10,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from core import AttentionTrace, InputError
 from ui import presenting, state, stores
-from ui.controls.menu import menu
+from ui.controls.fields import menu
 from ui.lessons import after
 from ui.markdown import show_error
 from ui.views.heading import show_heading

@@ -9,7 +9,7 @@ from core.capturing.edit_lines import line
 from core.capturing.edits import EVERYWHERE, Place
 from ui import state
 from ui.controls import edit_list
-from ui.controls.menu import menu
+from ui.controls.fields import menu, number, switch, text_line, whole_number
 from ui.markdown import quoted
 from ui.views.scene import SENTENCE, RealHead
 
@@ -42,10 +42,9 @@ def choose_new_edit(real: RealHead, cell: tuple[int, int]) -> None:
         words = "" if said is None else line(what, said, _place(real, where))
         adding = {"key": state.button("add", 0), "on_click": edit_list.add, "args": (words,), "disabled": said is None}
         st.button("Add", icon=":material/add:", **adding)
-        st.toggle(
+        switch(
             "Paint",
-            key=state.PAINTING,
-            bind="query-params",
+            state.PAINTING,
             help="A click on a cell of the pictures gives the query's attention to that key; several keys of a row share it. A "
             "second click takes a key away.",
         )
@@ -59,15 +58,7 @@ def _details(what: str, real: RealHead, cell: tuple[int, int]) -> str | None:
     """What the change says besides its place; None while something is missing."""
     match what:
         case "scale":
-            factor = st.number_input(
-                "times",
-                value=2.0,
-                step=0.5,
-                key=state.NEW_FACTOR,
-                bind="query-params",
-                width=130,
-                label_visibility="collapsed",
-            )
+            factor = number("times", state.NEW_FACTOR, 2.0, step=0.5, width=130, label_visibility="collapsed")
             return f"{factor:.10g}"
         case "softmax":
             return menu("Softmax", state.NEW_SOFTMAX, SOFTMAX_NAMES, width=230, label_visibility="collapsed")
@@ -77,8 +68,8 @@ def _details(what: str, real: RealHead, cell: tuple[int, int]) -> str | None:
             label = m.MASKS[word].number
             if label is None:
                 return word
-            size = {"key": state.NEW_SPAN, "bind": "query-params", "width": 110, "label_visibility": "collapsed"}
-            return f"{word} {st.number_input(label, 1, 4096, 4, **size)}"
+            size = whole_number(label, state.NEW_SPAN, 4, 1, 4096, width=110, label_visibility="collapsed")
+            return f"{word} {size}"
         case "key":
             st.markdown(quoted(real.capture.tokens(real.kind)[1][cell[1]]), width="content")
             return str(cell[1])
@@ -90,21 +81,14 @@ def _details(what: str, real: RealHead, cell: tuple[int, int]) -> str | None:
             return menu("Attend to", state.NEW_PATTERN, PATTERN_NAMES, width=180, label_visibility="collapsed")
         case "mean" | "patch":
             label = "Reference text" if what == "mean" else "Other text, with as many tokens"
-            text = st.text_input(
-                label,
-                SENTENCE,
-                key=state.NEW_TEXT,
-                bind="query-params",
-                width=330,
-                label_visibility="collapsed",
-                placeholder=label,
+            text = text_line(
+                label, state.NEW_TEXT, SENTENCE, width=330, label_visibility="collapsed", placeholder=label
             )
             return text.strip() or None
         case "paint":
-            cells = st.text_input(
+            cells = text_line(
                 "query>key=share, with blanks between",
-                key=state.NEW_CELLS,
-                bind="query-params",
+                state.NEW_CELLS,
                 placeholder=f"{cell[0]}>{cell[1]}=0.5 {cell[0]}>0=0.5",
                 width=330,
                 label_visibility="collapsed",

@@ -9,6 +9,7 @@ from core import InputError
 from core.heads.patching import Patching
 from core.models.tokens import token_texts
 from ui import presenting, state, stores
+from ui.controls.fields import switch, text_line
 from ui.markdown import quoted, show_error
 from ui.progress import run
 from ui.views.filling import fill_grid, show_strongest
@@ -34,10 +35,9 @@ def show_patching(real: RealHead) -> None:
     if real.request.image is not None or real.request.pair:
         st.info("Patching compares two texts. Choose a model that reads them, and leave the second text empty.")
         return
-    source = st.text_input(
+    source = text_line(
         "Other text, of as many tokens",
-        key=state.SOURCE_TEXT,
-        bind="query-params",
+        state.SOURCE_TEXT,
         placeholder="… Italy is, where the text says … France is",
     )
     problem = st.container()
@@ -92,10 +92,9 @@ def show_patching(real: RealHead) -> None:
 
 def _choose_path(real: RealHead) -> tuple[int, int] | None:
     """The later head through which the others may act; None: any way."""
-    only = st.toggle(
+    only = switch(
         f"Only through the chosen head, {real.layer}.{real.head}",
-        key=state.THROUGH_HEAD,
-        bind="query-params",
+        state.THROUGH_HEAD,
         disabled=real.layer == 0,
         help="Path patching. The chosen head needs layers below it.",
     )

@@ -8,7 +8,8 @@ from core import HeadWeights, InputError, head_weights
 from core.capturing.capture import Capture
 from core.figures.heatmap import Axis, heatmap
 from core.models.modules import Kind
-from ui import state
+from ui import links, state
+from ui.links import Switch
 from ui.markdown import show_error
 from ui.views.pictures import show_heatmap
 
@@ -17,13 +18,9 @@ ONE_OF_FOUR = 190  # pixels: how wide each picture is in a window 1024 wide
 
 def show_head_weights(capture: Capture, layer: int, head: int, kind: Kind) -> None:
     """W_Q, W_K, W_V and W_O as pictures; read only when somebody opens them."""
-    opened = st.expander(
-        "The head's own weight matrices",
-        key=state.WEIGHTS,
-        icon=":material/grid_view:",
-        on_change="rerun",
-        bind="query-params",
-    )
+    words = "The head's own weight matrices"
+    links.field(state.WEIGHTS, Switch(), False, words)
+    opened = st.expander(words, key=state.WEIGHTS, icon=":material/grid_view:", on_change="rerun")
     if not opened.open:
         return
     with opened:

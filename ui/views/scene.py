@@ -22,11 +22,12 @@ from core.models.inputs import TooLongError, target_ids, text_inputs
 from core.models.modules import Kind
 from ui import links, shown, state, stores
 from ui.allowed import model_help, offered, places_of
-from ui.controls.menu import menu
+from ui.controls.fields import menu, pick_place, suggested, text_area, text_line, tick, whole_number
 from ui.controls.own_matrices import own_matrices
 from ui.controls.precision import choose_precision, show_size
 from ui.controls.target import choose_target
 from ui.controls.what_if import Change
+from ui.links import Choice
 from ui.markdown import plain, quoted, show_error
 from ui.progress import following, in_turn, run
 from ui.views.weights_only import show_weights
@@ -84,24 +85,32 @@ OPENING_HEADS = {"all-MiniLM-L6-v2": (5, 11), "SmolLM2-135M-Instruct": (13, 8), 
 WRITERS = {"all-MiniLM-L6-v2": "SmolLM2-135M-Instruct"}
 
 
+def open_with_a_writer() -> None:
+    """Whoever comes by the menu with a model that writes nothing finds one that does, and of it what it opens with."""
+    chosen = st.session_state[state.CHOSEN]
+    if (name := chosen.get(state.MODEL, offered()[0])) in WRITERS:
+        chosen[state.MODEL] = WRITERS[name]
+        for key in (state.PAIR, state.KIND, state.LAYER, state.HEAD, state.QUERY, state.KEY):
+            chosen.pop(key, None)
+
+
+def forget_places() -> None:
+    """What was chosen among the tokens of a text that is now another."""
+    for key in (state.QUERY, state.KEY, state.PINNED_TOKENS):
+        st.session_state.pop(key, None)
+        st.session_state[state.CHOSEN].pop(key, None)
+
+
 def opening_head(name: str) -> tuple[int, int]:
     return OPENING_HEADS.get(name, (0, 0))
 
 
 def model_picker(*, writes: bool = False) -> tuple[stores.ModelChoice, DeltaGenerator]:
     """The chosen model, and the place where its size is said. writes: it opens with one that writes."""
-    opening = offered()[0]
-    if writes and opening in WRITERS and state.MODEL not in st.session_state and state.MODEL not in st.query_params:
-        st.session_state[state.MODEL] = WRITERS[opening]
+    names = offered()
+    opening = WRITERS.get(names[0], names[0]) if writes else names[0]
     with st.container(horizontal=True, vertical_alignment="bottom", gap="xsmall"):
-        name = st.selectbox(
-            "Model",
-            offered(),
-            key=state.MODEL,
-            bind="query-params",
-            accept_new_options=True,
-            help=model_help(),
-        )
+        name = suggested("Model", state.MODEL, names, opening, help=model_help(), on_change=forget_places)
         dtype, device, size_place = choose_precision()
     return stores.ModelChoice(name, dtype, device), size_place
 
@@ -223,7 +232,7 @@ def _text_field(model: str) -> str:
     opening = OPENING_TEXTS.get(model, SENTENCE)
     if st.session_state.get(state.TEXT) in {SENTENCE, *OPENING_TEXTS.values()} - {opening}:
         st.session_state[state.TEXT] = opening
-    return st.text_area("Text", opening, key=state.TEXT, bind="query-params", height=68)
+    return text_area("Text", state.TEXT, opening, height=68, on_change=forget_places)
 
 
 def _name_missing(chosen: stores.ModelChoice) -> None:
@@ -256,7 +265,7 @@ def _with_second_text(request: stores.TextRequest, model: Model, problem: DeltaG
     None after saying what is wrong with it.
     """
     if model.takes_pairs:
-        pair = st.text_input("Second text (optional)", key=state.PAIR, bind="query-params", width=170)
+        pair = text_line("Second text (optional)", state.PAIR, width=170, on_change=forget_places)
         return replace(request, pair=pair or None)
     if not model.is_encoder_decoder:
         return request
@@ -277,9 +286,7 @@ def read_or_say(asked: Asked, read: Callable[[stores.TextRequest], Read]) -> Rea
                 return read(asked.request)
             except TooLongError as error:
                 show_error(error)
-                if not st.checkbox(
-                    f"Keep only the first {error.limit:,} tokens", key=state.TRUNCATE, bind="query-params"
-                ):
+                if not tick(f"Keep only the first {error.limit:,} tokens", state.TRUNCATE):
                     return None
                 return read(replace(asked.request, keep=error.limit))
         except InputError as error:
@@ -389,7 +396,7 @@ def choose_place(request: stores.TextRequest, capture: Capture | WeightsOnly, pl
     if len(kinds) > 1:
         kind = menu("Attention", state.KIND, kinds, look="buttons")
     else:
-        kind = links.chosen(state.KIND, kinds, opening=capture.kinds[0], what="Attention")
+        kind = links.field(state.KIND, Choice(kinds), capture.kinds[0], "Attention")
     opening_layer, opening_at = opening_head(request.model.name)
     with places[0]:
         layer = number_picker("Layer", state.LAYER, capture.layers(kind), opening_layer)
@@ -402,18 +409,17 @@ def choose_place(request: stores.TextRequest, capture: Capture | WeightsOnly, pl
 def number_picker(label: str, key: str, count: int, opening: int) -> int:
     """A choice from 0 to count - 1. Left empty it is `opening`: the address leaves empty choices out, so what an empty
     one means may depend on the model."""
-    links.expect_place(key, count, label)
     opening = min(opening, count - 1)
-    chosen = st.selectbox(label, range(count), index=None, placeholder=str(opening), key=key, bind="query-params")
+    chosen = pick_place(label, key, count, str(opening))
     return opening if chosen is None else chosen
 
 
 def toy() -> Scene | None:
     words, width, seed = st.columns([6, 2, 2])
     with words:
-        text = st.text_input("Sentence", SENTENCE, key=state.TOY_TEXT, bind="query-params")
+        text = text_line("Sentence", state.TOY_TEXT, SENTENCE, on_change=forget_places)
     with width:
-        d_head = st.number_input("Dimensions (d_k)", 1, 256, 8, key=state.TOY_SIZE, bind="query-params")
+        d_head = whole_number("Dimensions (d_k)", state.TOY_SIZE, 8, 1, 256)
     with seed:
         seed_number = _seed()
     with words:
@@ -426,7 +432,7 @@ def random() -> Scene | None:
     picked = []
     for column, (label, key, default) in zip(columns, sizes, strict=False):
         with column:
-            picked.append(st.number_input(label, 1, 512, default, key=key, bind="query-params"))
+            picked.append(whole_number(label, key, default, 1, 512))
     with columns[4]:
         distribution = menu("Numbers", state.DISTRIBUTION, {name: name for name in DISTRIBUTIONS})
     with columns[5]:
@@ -435,7 +441,7 @@ def random() -> Scene | None:
 
 
 def _seed() -> int:
-    return st.number_input("Seed", 0, 9999, 0, key=state.SEED, bind="query-params")
+    return whole_number("Seed", state.SEED, 0, 0, 9999)
 
 
 def _scene(make: Callable) -> Scene | None:

@@ -19,6 +19,7 @@ from core.heads.views import around
 from ui import presenting
 from ui import shown as on_page
 from ui.components import pin
+from ui.controls.pinned import pinned_among
 from ui.markdown import plain, quoted
 from ui.views import numbers
 from ui.views.certificate import show_certificate
@@ -46,7 +47,7 @@ def show_stages(scene: Scene, changed: Scene | None) -> Ledger:
     picture, explanation = st.columns(_shares(changed), gap="medium")
     with explanation:
         strongest = shown.head.strongest(shown.overview)
-        cell = pin.pinned_among(
+        cell = pinned_among(
             shown.head.shape, strongest, lambda rows, columns: shown.head.window("weights", rows, columns).values
         )
     ledger = shown.head.explain(*cell)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import streamlit as st
 
 from core import InputError
-from ui import links, presenting, state
+from ui import links, state
+from ui.components.browser import Keeping
+from ui.links import Number, go_to
 from ui.markdown import plain, show_error
 from ui.shown import Shown
-from ui.talk import MAX_BYTES, Talk, from_file, to_file, view_at, view_of
-
-NEW = "new_link"
+from ui.talk import Talk, from_file, to_file, view_at, view_of
 
 
 def held() -> Talk:
@@ -19,29 +19,58 @@ def held() -> Talk:
 
 def hold(talk: Talk) -> None:
     st.session_state[state.TALK] = talk
+    st.session_state[state.TALK_TEXT] = to_file(talk).decode()
 
 
-def kept() -> str | None:
-    """What the browser keeps; None while this session has not held a talk."""
-    return to_file(held()).decode() if state.TALK in st.session_state else None
+# --- what the browser keeps
 
 
-def found(text: str) -> None:
-    """The browser has kept a talk of an earlier session."""
-    if state.TALK not in st.session_state:
-        try:
-            hold(from_file(text.encode(errors="replace"))[0])
-        except InputError:
-            hold(Talk())
+def keeping() -> Keeping:
+    """While it keeps a talk that cannot be read, nothing is put in its place."""
+    text = None if state.TALK_UNREAD in st.session_state else st.session_state.get(state.TALK_TEXT)
+    return Keeping(text, text == st.session_state.get(state.TALK_KEPT), _found, _kept, _lost)
+
+
+def _found(text: str, base: str | None) -> None:
+    """A talk of an earlier session, or of another window."""
+    try:
+        theirs = from_file(text.encode(errors="replace"))[0]
+    except InputError as error:
+        st.session_state[state.TALK_UNREAD] = (text, str(error))
+        return
+    mine = st.session_state.get(state.TALK)
+    before = Talk() if base is None else from_file(base.encode())[0]
+    hold(theirs if mine is None else mine.merged(theirs, before))
+    st.session_state[state.TALK_KEPT] = text
+    if mine is not None and held() != mine:
+        _say("Another window has changed this talk. What was done in both is here.")
+
+
+def _kept(text: str) -> None:
+    st.session_state[state.TALK_KEPT] = text
+    st.session_state.pop(state.TALK_LOST, None)
+
+
+def _lost(why: str) -> None:
+    st.session_state[state.TALK_LOST] = why
+
+
+def _forget_unread() -> None:
+    del st.session_state[state.TALK_UNREAD]
+    hold(held())
+
+
+def _say(words: str) -> None:
+    """On the page Talk, when that is next shown."""
+    st.session_state.setdefault(state.TALK_SAID, []).append(words)
 
 
 def begin() -> int | None:
     """Which view of the talk is shown, from 0, as the address says; None while it is none."""
     count = len(held().views)
-    places = {str(place): str(place) for place in range(1, count + 1)} | {"0": "none"}
     if count == 0:
         return None  # the browser may still have it: the address keeps its place
-    place = int(links.chosen(state.TALK_AT, places, opening="0", what="View of the talk"))
+    place = links.field(state.TALK_AT, Number(0, count, whole=True), 0, "View of the talk")
     return place - 1 if place else None
 
 
@@ -58,7 +87,10 @@ def add_to_talk(shown: Shown) -> None:
         except InputError as error:
             show_error(error)
             return
-        st.success(f"View {len(held().views)} of the talk. Title and notes are on the page Talk.")
+        st.toast(
+            f"View {len(held().views)} of the talk. Title and notes are on the page Talk.", icon=":material/check:"
+        )
+        st.rerun()  # the whole page, which hands it to the browser
 
 
 # --- the page
@@ -66,6 +98,7 @@ def add_to_talk(shown: Shown) -> None:
 
 def show_talk() -> None:
     talk = held()
+    _say_what_is_kept()
     if (troubled := st.session_state.pop(state.REHEARSED, None)) is not None:
         _say_what_was_prepared(talk, troubled)
     with st.container(horizontal=True):
@@ -101,14 +134,38 @@ def show_talk() -> None:
     _show_reading()
 
 
+def _say_what_is_kept() -> None:
+    for message in st.session_state.pop(state.TALK_SAID, ()):
+        st.warning(plain(message), icon=":material/info:")
+    if (unread := st.session_state.get(state.TALK_UNREAD)) is not None:
+        text, why = unread
+        st.error(
+            f"The talk that this browser keeps cannot be read. {plain(why)} It stays there, and nothing is put in its place, "
+            "until you forget it. Save the file first: it holds all views and notes.",
+            icon=":material/error:",
+        )
+        with st.container(horizontal=True):
+            st.download_button(
+                "Save the file as it is", text, "talk-as-kept.json", "application/json", key=state.SAVE_UNREAD
+            )
+            st.button("Forget it", key=state.FORGET_UNREAD, on_click=_forget_unread)
+    if (why := st.session_state.get(state.TALK_LOST)) is not None:
+        st.warning(
+            f"This browser does not keep the talk ({plain(why)}). Save it, or a reload loses it.",
+            icon=":material/save:",
+        )
+
+
 def _show_view(talk: Talk, place: int) -> None:
     view = talk.views[place]
     with st.container(border=True, horizontal=True, vertical_alignment="bottom"):
         named = (state.button("title", place), state.button("notes", place))
         for key, words in zip(named, (view.title, view.notes), strict=True):
-            st.session_state[key] = words  # the list is what counts: its views change places
-        st.text_input(f"View {place + 1}", key=named[0], on_change=_edit, args=(place,), width=300)
-        st.text_area("Notes", key=named[1], on_change=_edit, args=(place,), height=68, width="stretch")
+            if st.session_state.get(key) != words:  # the list is what counts: its views change places
+                st.session_state[key] = words
+        changing = {"on_change": _edit, "args": (place,)}
+        st.text_input(f"View {place + 1}", view.title, key=named[0], width=300, **changing)
+        st.text_area("Notes", view.notes, key=named[1], height=68, width="stretch", **changing)
         for name, icon, by in (("Up", "arrow_upward", -1), ("Down", "arrow_downward", 1)):
             st.button(
                 "",
@@ -130,22 +187,18 @@ def _show_view(talk: Talk, place: int) -> None:
 
 def _edit(place: int) -> None:
     title, notes = (st.session_state[state.button(name, place)] for name in ("title", "notes"))
-    hold(held().changed(place, title=title, notes=notes))
+    try:
+        hold(held().changed(place, title=title, notes=notes))
+    except InputError as error:
+        _say(str(error))
 
 
 def _show_reading() -> None:
     with st.expander("Open a saved talk, or add a view by its link"):
-        problem = st.empty()
-        file = st.file_uploader("A talk that was saved here", ["json"], key=state.TALK_FILE, on_change=_read)
+        st.file_uploader("A talk that was saved here", ["json"], key=state.TALK_FILE, on_change=_read)
         st.text_input(
             "The link of a view", key=state.NEW_VIEW, on_change=_add_link, placeholder="https://…/heads?layer=5&head=11"
         )
-        said = st.session_state.pop(state.TALK_SAID, ())
-        with problem.container():
-            for message in said:
-                st.warning(plain(message), icon=":material/info:")
-            if file is not None and file.size > MAX_BYTES:
-                st.caption("Too large.")
 
 
 def _read() -> None:
@@ -155,10 +208,11 @@ def _read() -> None:
     try:
         talk, remarks = from_file(file.getvalue())
     except InputError as error:
-        st.session_state[state.TALK_SAID] = (str(error),)
+        _say(str(error))
         return
     hold(talk)
-    st.session_state[state.TALK_SAID] = tuple(remarks)
+    for remark in remarks:
+        _say(remark)
 
 
 def _add_link() -> None:
@@ -168,7 +222,7 @@ def _add_link() -> None:
     try:
         hold(held().with_view(view_at("", link)))
     except InputError as error:
-        st.session_state[state.TALK_SAID] = (str(error),)
+        _say(str(error))
         return
     st.session_state[state.NEW_VIEW] = ""
 
@@ -176,7 +230,7 @@ def _add_link() -> None:
 def _go(*, rehearsing: bool = False) -> None:
     """Open the first view, presented."""
     st.session_state[state.REHEARSING] = rehearsing
-    presenting.go_to(held().views[0].presented(0))
+    go_to(held().views[0].presented(0))
 
 
 def _say_what_was_prepared(talk: Talk, troubled: list[int]) -> None:

@@ -10,6 +10,7 @@ from core.attention.ledger import strongest_cell
 from core.capturing.weights_only import WeightsOnly
 from core.figures.heatmap import Axis, heatmap
 from ui.components import pin
+from ui.controls.pinned import pinned_among
 from ui.markdown import plain, quoted
 from ui.views.pictures import show_heatmap
 
@@ -34,7 +35,7 @@ def show_weights(exposed: WeightsOnly, layer: int, head: int, *, in_column: bool
     with beside:
         if not in_column:
             st.subheader(f"Layer {layer}, head {head}", anchor=False)
-        query, key = pin.pinned_among(
+        query, key = pinned_among(
             weights.shape,
             strongest_cell(weights),
             lambda rows, columns: weights[rows.start : rows.stop, columns.start : columns.stop],

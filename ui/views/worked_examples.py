@@ -27,7 +27,7 @@ from core.heads.examples import (
     pronoun_steps,
 )
 from ui import presenting, state, stores
-from ui.controls.menu import menu
+from ui.controls.fields import menu
 from ui.markdown import quoted
 from ui.progress import OnProgress, run
 from ui.views.tables import numbers, table

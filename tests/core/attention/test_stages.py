@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 
+from core import capture
 from core.attention import formulas
 from core.attention.head import Head
 from core.attention.ledger import strongest_pair
 from core.attention.stages import BY_KEY, STAGES, number
-from core.attention.trace import attend
+from core.attention.trace import AttentionTrace, attend
+from tests.conftest import TEXTS
 
 
 @pytest.fixture
@@ -77,3 +79,36 @@ def test_strongest_pair_is_away_from_the_ends_and_the_diagonal():
         candidates = [(trace.weights[q, k], (q, k)) for q in range(1, n - 1) for k in range(1, n - 1) if q != k]
         assert max(candidates)[1] == (query, key)
     assert strongest_pair(attend([[1.0]], [[1.0]], [[1.0]])) == (0, 0)
+
+
+def causal(rows: list[list[float]]) -> AttentionTrace:
+    """A causal head with these weights, as far as a softmax gives them."""
+    scores = np.log(np.maximum(rows, 1e-300))
+    size = len(rows)
+    return attend(scores, np.eye(size), np.eye(size), mask=np.tri(size), scale=1.0)
+
+
+@pytest.mark.parametrize(
+    ("rows", "pair"),
+    [
+        # All looks at the first token: what lies between the ends has no weight, and its first cell is even masked.
+        ([[1, 0, 0, 0], [1, 0, 0, 0], [0.9, 1e-9, 0.1, 0], [0.99, 0, 0.01, 0]], (1, 0)),
+        # Nothing but the diagonal: then that.
+        ([[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]], (0, 0)),
+        # A small weight is one.
+        ([[1, 0, 0, 0], [1, 0, 0, 0], [0.97, 0.03, 0, 0], [1, 0, 0, 0]], (2, 1)),
+    ],
+)
+def test_the_strongest_pair_has_weight(rows, pair):
+    trace = causal(rows)
+    assert strongest_pair(trace) == pair
+    assert trace.mask[pair]
+
+
+@pytest.mark.parametrize("scale", [None, 1.0])
+def test_the_strongest_pair_of_a_head_that_looks_nowhere_else_than_at_the_first_token(smollm, scale):
+    trace = capture(smollm, TEXTS[0]).trace(18, 8)
+    trace = trace if scale is None else trace.changed(scale=scale)
+    query, key = strongest_pair(trace)
+    assert query != key
+    assert trace.weights[query, key] > 0.01

@@ -16,7 +16,7 @@ TEXT = "The capital of France is"  # seven tokens for MiniLM
 def a_page(text):
     import streamlit as st
 
-    from ui import links, state, stores
+    from ui import links, stores
     from ui.controls import edit_list
 
     links.read("a page")
@@ -26,8 +26,7 @@ def a_page(text):
         stores.TextRequest(stores.ModelChoice("all-MiniLM-L6-v2"), st.text_input("Text", text, key="text"))
     )
     st.session_state["found"] = edit_list.shown_edits(capture)
-    links.write(st.empty())
-    st.session_state[state.PAGE] = "a page"
+    links.write("a page", st.empty(), is_whole=True)
 
 
 def opened(*lines, text=TEXT):
@@ -54,8 +53,7 @@ def edits(page):
 
 
 def address(page):
-    said = page.query_params.get(state.EDITS, [])
-    return [said] if isinstance(said, str) else said
+    return page.session_state[state.ADDRESS].get(state.EDITS, [])
 
 
 def boxes(page):
@@ -188,7 +186,7 @@ def test_markup_in_a_line_is_text():
 
 
 def test_an_address_has_its_bounds():
-    page = opened(*(f"block pair {number}>0" for number in range(2 * MAX_LINES)), "", "off ", "mute 1")
+    page = opened("", "off ", *(f"block pair {number}>0" for number in range(2 * MAX_LINES)), "mute 1")
     assert len(page.checkbox) == MAX_LINES
     assert all(words for words, _ in boxes(page))
     assert boxes(page)[-1] == ("mute 1", True)
