@@ -36,6 +36,8 @@ ADD_TO_TALK, START_TALK, PREPARE_TALK, SAVE_TALK = "add_to_talk", "start_talk", 
 TALK_FILE, NEW_VIEW, TALK_SAID = "talk_file", "new_view", "talk_said"
 # Its file; the one that the browser keeps for sure; one that it keeps and that cannot be read, and why; why it keeps none
 TALK_TEXT, TALK_KEPT, TALK_UNREAD, TALK_LOST = "talk_text", "talk_kept", "talk_unread", "talk_lost"
+TALK_NUMBER = "talk_number"
+NEW_VIEW_FORM = "new_view_form"
 SAVE_UNREAD, FORGET_UNREAD = "save_unread", "forget_unread"
 TABLES = "tables"  # whether each picture has a table of its strongest values below it
 VERSION = "version"  # of an address that says all

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from secrets import token_hex
 from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
 
@@ -26,12 +27,14 @@ class View:
 
     page        its path, below the app's own address; "" for the start page
     parameters  what its address says: name -> words
+    mark        tells it from all others while the talk is open, wherever it is moved to and however it is changed
     """
 
     title: str
     page: str
     parameters: Mapping[str, Sequence[str]] = field(default_factory=dict)
     notes: str = ""
+    mark: str = field(default_factory=lambda: token_hex(4), compare=False, repr=False)
 
     @property
     def link(self) -> str:
@@ -61,6 +64,10 @@ class Talk:
         rest = list(self.without(place).views)
         rest.insert(max(0, min(place + by, len(rest))), self.views[place])
         return Talk(tuple(rest))
+
+    def place(self, mark: str) -> int | None:
+        """Where the view of this mark is; None where it is gone."""
+        return next((place for place, view in enumerate(self.views) if view.mark == mark), None)
 
     def changed(self, place: int, *, title: str | None = None, notes: str | None = None) -> Talk:
         """Raises InputError where the talk then is too large."""

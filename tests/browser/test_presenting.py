@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from urllib.parse import parse_qs, urlsplit
 
+from tests.browser.addresses import drawn_by
 from tests.browser.driver import App
 
 SIZES = {(1280, 720): 18, (1920, 1080): 20}  # the window -> pixels of the smallest letters
@@ -76,72 +77,134 @@ def test_in_one_screen_with_large_letters(visit: Callable[..., App]) -> None:
 
 
 def test_keys_move_and_none_is_lost(visit: Callable[..., App]) -> None:
+    """All are pressed faster than pages run, also before there is a stage at all."""
     app = visit("/step_by_step?stage=query")
-    app.page.get_by_role("button", name="Present").click()
-    app.idle()
-    for key in ("ArrowRight", "ArrowRight", "ArrowLeft", "ArrowRight", "PageDown", "PageDown"):
-        app.page.keyboard.press(key)  # faster than the page runs
-    app.until(lambda: "stage=mask&" in app.address + "&", "six presses are not four stages on")
-    app.idle()
+
+    def says(expected: str) -> None:
+        app.until(lambda: said(app) == parse_qs(expected), lambda: f"not {expected}")
+        app.idle()
+
+    def present(*keys: str) -> None:
+        app.page.get_by_role("button", name="Present").click()
+        press(app, *keys)
+
+    present("ArrowRight", "ArrowRight", "ArrowLeft", "ArrowRight", "PageDown", "PageDown", "s")
+    says("stage=mask&present=true&spot=row")
     assert "Mask" in app.page.locator("[class*=st-key-told]").all_inner_texts()[1]
-    app.page.keyboard.press("s")
-    app.until(lambda: "spot=row" in app.address, "the row is not lit")
-    app.page.keyboard.press("?")
+    press(app, "?")
     assert app.page.get_by_role("dialog", name="Keys").is_visible()
-    app.page.keyboard.press("Escape")
-    assert "present=true" in app.address
-    app.page.keyboard.press("Escape")
-    app.until(lambda: "present" not in app.address, "Esc does not leave")
-    app.idle()
+    press(app, "Escape", "s", "Escape", "s")  # the last one is for the desk, where it does nothing
+    says("stage=mask")
     assert app.widget("text").get_by_role("textbox").is_visible()
-    app.open("/heads?present=true&layer=0&head=0")
-    for key in ("ArrowDown", "ArrowDown", "ArrowRight", "PageDown"):
+    present("s", "Escape", "s")
+    says("stage=mask")
+    app.page.goto(f"{app.server.address}/heads?present=true&layer=0&head=0", wait_until="commit")
+    app.page.wait_for_function("window.headlight")
+    press(app, "ArrowDown", "ArrowDown", "ArrowRight", "PageDown")
+    says("layer=2&head=2&present=true")
+    assert not app.alerts()
+
+
+def press(app: App, *keys: str) -> None:
+    for key in keys:
         app.page.keyboard.press(key)
-    app.until(lambda: "layer=2" in app.address and "head=2" in app.address, "four presses are not head 2.2")
 
 
-def test_ten_views_without_a_network(visit: Callable[..., App]) -> None:
-    """A talk is made, prepared, and replayed; every request that leaves is noted as a problem by the driver."""
+def said(app: App) -> dict[str, list[str]]:
+    return parse_qs(urlsplit(app.address).query)
+
+
+VIEWS_OF_A_TALK = (
+    "heads?metric=previous&model=SmolLM2-135M-Instruct&layer=18&head=6",
+    "what_if?model=SmolLM2-135M-Instruct&text=The+capital+of+France+is&layer=23&head=4&edit=mute+23.4",
+    "heads?metric=sink&layer=0&head=2",
+    "step_by_step?layer=1",  # head, stage and text as they open
+    "softmax?scores=3%2C+1",
+)
+
+
+def test_a_talk_without_a_network(visit: Callable[..., App]) -> None:
+    """It is made, prepared, and replayed, and each view is what was saved; every request that leaves is noted as a problem by
+    the driver."""
     app = visit("/talk")
-    views = [
-        ("step_by_step", {"stage": ["raw"], "layer": ["2"], "head": ["3"]}),
-        ("step_by_step", {"layer": ["1"]}),  # head, stage and text as they open
-        ("heads", {"layer": ["3"], "head": ["2"]}),
-        *(("softmax", {"scores": [f"{place}, 1"]}) for place in range(6)),
-        ("step_by_step", {"stage": ["scaled"], "layer": ["4"], "head": ["5"]}),
-    ]
-    talk = [
-        {"title": f"View {place}", "page": page, "parameters": parameters, "notes": f"Say {place}."}
-        for place, (page, parameters) in enumerate(views)
-    ]
-    whole = {"format": "headlight-talk", "version": 1, "views": talk}
-    app.page.locator("summary").click()
-    app.widget("talk_file").locator("input").set_input_files(
-        {"name": "talk.json", "mimeType": "application/json", "buffer": json.dumps(whole).encode()}
-    )
-    app.idle()
+    add_views(app, *VIEWS_OF_A_TALK)
     app.page.get_by_role("button", name="Prepare").click()
-    app.page.get_by_text("All 10 views are prepared").wait_for(timeout=60_000)
+    app.page.get_by_text(f"All {len(VIEWS_OF_A_TALK)} views are prepared").wait_for(timeout=60_000)
     app.page.get_by_role("button", name="Start").click()
+    entries = app.page.evaluate("history.length")
+    shows_view(app, 0)
+    for key, place in (("PageDown", 1), ("PageDown", 2), ("PageUp", 1), ("PageUp", 0)):
+        press(app, key)
+        shows_view(app, place)
+    press(app, "PageDown", "PageDown", "PageUp", "PageDown", "PageDown", "ArrowRight")  # faster than the views come
+    app.until(lambda: "stage=value" in app.address, "the arrow key is lost")
+    assert app.page.evaluate("history.length") <= entries + 7
+    press(app, "ArrowLeft", "n")
+    shows_view(app, 3)
+    assert "Next: softmax" in app.widget("stage_keys").locator(".notes").inner_text()
+    app.page.reload(wait_until="commit")  # the browser keeps the talk, and keys wait for it
+    app.page.wait_for_function("window.headlight")
+    press(app, "PageDown")
+    shows_view(app, 4)
+    app.page.go_back()
+    shows_view(app, 3)
+
+
+def add_views(app: App, *links: str) -> None:
+    app.page.locator("summary").click()
+    for link in links:
+        count = len(titles(app))
+        app.write("new_view", f"https://example.org/below/{link}")
+        app.until(lambda count=count: len(titles(app)) == count + 1, f"{link} is not added")
+        app.idle()
+
+
+def shows_view(app: App, place: int) -> None:
     bar = app.widget("stage_keys").locator(".place")
-    for place, (_, asked) in enumerate(views):
-        app.until(lambda place=place: bar.inner_text() == f"{place + 1} / 10", f"view {place + 1} does not open")
-        if place in (0, 1, 2, 9):
-            said = asked | {"present": ["true"], "talk": [str(place + 1)]}
-            app.until(lambda said=said: parse_qs(urlsplit(app.address).query) == said, lambda said=said: f"not {said}")
-            told = " ".join(app.page.locator("[class*=st-key-told]").all_inner_texts())
-            layer, head = asked["layer"][0], asked.get("head", ["11"])[0]
-            assert f"Layer {layer}, head {head}" in told
-        if place == 5:
-            for key in ("PageDown", "PageDown", "PageUp", "PageUp"):  # faster than the pages open
-                app.page.keyboard.press(key)
-        app.page.keyboard.press("PageDown")
-    app.until(lambda: bar.inner_text() == "10 / 10", "the last view does not open")
+    number = f"{place + 1} / {len(VIEWS_OF_A_TALK)}"
+    app.until(lambda: bar.count() == 1 and bar.inner_text() == number, f"view {place + 1} does not open")
+    view = VIEWS_OF_A_TALK[place]
+    app.shows(drawn_by(view)).idle()
+    assert said(app) == parse_qs(f"{view.partition('?')[2]}&present=true&talk={place + 1}")
+    assert not app.alerts()
+
+
+def test_a_talk_is_never_lost(visit: Callable[..., App]) -> None:
+    app = visit("/softmax?scores=2%2C+1")
+    app.page.get_by_role("button", name="Share").click()
+    app.page.get_by_role("button", name="Add this view to the talk").click()
+    app.page.get_by_text("View 1 of the talk").wait_for()
+    app.open("/talk")  # a new session, at once
+    assert titles(app) == ["Softmax"]
+    add_views(app, "softmax?scores=2%2C+1", "https://example.org/my%20page?utm-source=a&größe=2")
+
+    other = App(app.page.context, app.server).open("/talk")  # another window of the same browser
+    assert titles(other) == ["Softmax", "softmax", "my page"]
+    other.page.locator("[class*=st-key-remove_] button").first.click()
+    app.until(lambda: titles(app) == ["softmax", "my page"], lambda: f"{titles(app)}: the other window is not heard of")
     app.idle()
-    app.page.keyboard.press("n")
-    assert "Say 9." in app.widget("stage_keys").locator(".notes").inner_text()
-    app.page.reload()  # the browser keeps the talk
-    app.until(lambda: bar.count() == 1 and bar.inner_text() == "10 / 10", "a reload loses the talk")
+    assert any("Another window has changed this talk" in alert for alert in app.alerts())
+    other.page.close()
+
+    app.page.evaluate("localStorage.setItem('headlight-talk', '{\"format\": \"nonsense\"}')")
+    app.open("/talk")
+    assert any("cannot be read" in alert for alert in app.alerts())
+    app.page.locator("summary").click()
+    app.write("new_view", "http://[x")
+    app.page.get_by_text("This is no link").wait_for()
+    app.write("new_view", "/heads?layer=1").idle()
+    assert titles(app) == ["heads"]
+    assert "nonsense" in app.page.evaluate("localStorage.getItem('headlight-talk')")
+    with app.page.expect_download() as download:
+        app.page.get_by_role("button", name="Save the file as it is").click()
+    assert download.value.path().read_text() == '{"format": "nonsense"}'
+    app.page.get_by_role("button", name="Forget it").click()
+    app.until(lambda: "heads" in app.page.evaluate("localStorage.getItem('headlight-talk')"), "it is not kept")
+    assert titles(app.open("/talk")) == ["heads"]
+
+
+def titles(app: App) -> list[str]:
+    return app.page.locator("[class*=st-key-title_] input").evaluate_all("fields => fields.map(field => field.value)")
 
 
 def test_the_theme_switch(visit: Callable[..., App]) -> None:

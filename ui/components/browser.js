@@ -11,11 +11,12 @@ const ICONS = {
 let gone = 0; // the last view that was gone to
 let known; // the talk that this window has written or told of
 let session; // that it was told to
+let told; // the number of the session's talk when it was told of another
+let latest; // what the page last said
 let refused; // the talk that there is no room for
 
 export default function ({ parentElement, data, setTriggerValue }) {
-    const here = window.location.pathname;
-    const base = here.endsWith(`/${data.page}`) ? here.slice(0, here.length - data.page.length) : "/";
+    const base = window.headlight.base(data.page) ?? "/";
     const store = window.localStorage;
     const button = parentElement.querySelector(".theme");
     const theme = WORDS[store.getItem(OWN)] ? store.getItem(OWN) : "System";
@@ -37,30 +38,31 @@ export default function ({ parentElement, data, setTriggerValue }) {
         for (const path of data.paths) store.setItem(THEME(base + path), JSON.stringify(next));
         window.location.reload(); // what the page shows is in its address
     };
-    if (data.session !== session) [session, known] = [data.session, undefined];
-    keep(store, data, setTriggerValue);
-    const changed = (event) => { if (event.key === KEPT) keep(store, data, setTriggerValue); };
-    window.addEventListener("storage", changed); // by another window
+    if (data.session !== session) [session, known, told] = [data.session, undefined, undefined];
+    latest = { data, setTriggerValue };
+    keep();
     if (data.going && data.going[0] !== gone) {
         gone = data.going[0];
         const [, link, instead] = data.going;
-        const frame = [...new URLSearchParams(window.location.search)].filter(([name]) => /^embed(_options)?$/i.test(name));
         const there = new URL(base + link, window.location.origin);
-        for (const [name, word] of frame) there.searchParams.append(name, word);
-        window.history[instead ? "replaceState" : "pushState"](null, "", there);
-        window.dispatchEvent(new PopStateEvent("popstate"));
+        for (const [name, word] of new URLSearchParams(window.location.search)) {
+            if (/^embed(_options)?$/i.test(name)) there.searchParams.append(name, word);
+        }
+        window.headlight.go(there, instead);
     }
-    return () => window.removeEventListener("storage", changed);
 }
 
 // The talk is kept for all windows: what this one has neither written nor told of, another one has written.
-function keep(store, { hasTalk, keep }, setTriggerValue) {
-    const kept = store.getItem(KEPT);
-    const isTyping = document.activeElement?.matches?.("input, textarea");
+function keep() {
+    const { data: { hasTalk, keep, talkNumber }, setTriggerValue } = latest;
+    const store = window.localStorage, kept = store.getItem(KEPT);
+    const field = document.hasFocus() && document.activeElement;
+    const isTyping = field && field.matches("input, textarea") && field.value !== "";
+    if (told === talkNumber) return; // it has not heard yet what the browser keeps
     if (kept !== null && kept !== known && kept !== keep?.text) {
         if (hasTalk && !keep && isTyping) return; // it can wait: what is being typed would be lost
         setTriggerValue("found", { text: kept, base: known ?? null });
-        known = kept;
+        [known, told] = [kept, talkNumber];
     } else if (keep && keep.name !== refused) {
         try {
             store.setItem(KEPT, keep.text);
@@ -72,3 +74,5 @@ function keep(store, { hasTalk, keep }, setTriggerValue) {
         }
     }
 }
+
+window.addEventListener("storage", (event) => { if (latest && event.key === KEPT) keep(); }); // by another window

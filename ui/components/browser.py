@@ -29,6 +29,7 @@ LONGEST = 200  # letters of what a browser complains of
 class Keeping:
     """What the browser is to keep of a talk, and who is told what has come of it.
 
+    number    grows with all that the session holds or hears of a talk
     text      None: the session holds no talk yet
     is_kept   whether the browser has said that it keeps just this
     on_found  told (text, base): what the browser keeps, where this session has not written it, and on top of which text of this
@@ -37,6 +38,7 @@ class Keeping:
     on_lost   told why it cannot be kept
     """
 
+    number: int
     text: str | None
     is_kept: bool
     on_found: Callable[[str, str | None], None]
@@ -68,6 +70,7 @@ def browser(page: str, paths: Sequence[str], talk: Keeping) -> None:
         "page": page,
         "paths": list(paths),
         "hasTalk": talk.text is not None,
+        "talkNumber": talk.number,
         "keep": None if talk.text is None or talk.is_kept else {"text": talk.text, "name": _name(talk.text)},
         "going": st.session_state.pop(state.GOING, None),
     }

@@ -27,7 +27,7 @@ export default function (component) {
     ({ data, setTriggerValue } = component);
     const names = ["bar", "place", "notes", "legend", "black", "curtain"];
     parts = Object.fromEntries(names.map((name) => [name, component.parentElement.querySelector(`.${name}`)]));
-    walk.early ??= walk.waiting.push(...(window.headlightKeys?.take() ?? []).filter(isOurs));
+    walk.waiting.push(...window.headlight.takeKeys().filter(isOurs));
     takeIn();
     show();
     parts.bar.querySelector(".help").onclick = () => pressed("?");
@@ -137,13 +137,10 @@ function tell(leaves = false) {
 
 function goTo(view) {
     if (view < 0 || view >= data.links.length) return;
-    const how = walk.wanted === undefined ? "pushState" : "replaceState"; // who turns over a view has not been there
+    const turnsOver = walk.wanted !== undefined; // a view that is not there yet, and so was not visited
+    walk.base = window.headlight.base(data.page) ?? walk.base ?? "/";
     Object.assign(walk, { wanted: view, isThere: false, since: performance.now() });
-    const here = window.location.pathname;
-    const base = here.endsWith(`/${data.page}`) ? here.slice(0, here.length - data.page.length) : "/";
-    // As the browser's own "back" does: within the session, and nothing is loaded anew.
-    window.history[how](null, "", base + data.links[view]);
-    window.dispatchEvent(new PopStateEvent("popstate"));
+    window.headlight.go(walk.base + data.links[view], turnsOver);
 }
 
 function stepTo(to) {

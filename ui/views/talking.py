@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import streamlit as st
 
 from core import InputError
@@ -20,6 +22,11 @@ def held() -> Talk:
 def hold(talk: Talk) -> None:
     st.session_state[state.TALK] = talk
     st.session_state[state.TALK_TEXT] = to_file(talk).decode()
+    _count()
+
+
+def _count() -> None:
+    st.session_state[state.TALK_NUMBER] = st.session_state.get(state.TALK_NUMBER, 0) + 1
 
 
 # --- what the browser keeps
@@ -28,7 +35,8 @@ def hold(talk: Talk) -> None:
 def keeping() -> Keeping:
     """While it keeps a talk that cannot be read, nothing is put in its place."""
     text = None if state.TALK_UNREAD in st.session_state else st.session_state.get(state.TALK_TEXT)
-    return Keeping(text, text == st.session_state.get(state.TALK_KEPT), _found, _kept, _lost)
+    number = st.session_state.get(state.TALK_NUMBER, 0)
+    return Keeping(number, text, text == st.session_state.get(state.TALK_KEPT), _found, _kept, _lost)
 
 
 def _found(text: str, base: str | None) -> None:
@@ -37,6 +45,7 @@ def _found(text: str, base: str | None) -> None:
         theirs = from_file(text.encode(errors="replace"))[0]
     except InputError as error:
         st.session_state[state.TALK_UNREAD] = (text, str(error))
+        _count()
         return
     mine = st.session_state.get(state.TALK)
     before = Talk() if base is None else from_file(base.encode())[0]
@@ -61,8 +70,17 @@ def _forget_unread() -> None:
 
 
 def _say(words: str) -> None:
-    """On the page Talk, when that is next shown."""
+    """On the page Talk, until somebody next changes the talk there."""
     st.session_state.setdefault(state.TALK_SAID, []).append(words)
+
+
+def _change(change: Callable[[], Talk]) -> None:
+    """Hold what the talk becomes, or say what is wrong."""
+    st.session_state[state.TALK_SAID] = []
+    try:
+        hold(change())
+    except InputError as error:
+        _say(str(error))
 
 
 def begin() -> int | None:
@@ -98,9 +116,10 @@ def add_to_talk(shown: Shown) -> None:
 
 def show_talk() -> None:
     talk = held()
-    _say_what_is_kept()
-    if (troubled := st.session_state.pop(state.REHEARSED, None)) is not None:
-        _say_what_was_prepared(talk, troubled)
+    with st.container():  # what is said, and the views, move nothing else when they come and go
+        _say_what_is_kept()
+        if (troubled := st.session_state.pop(state.REHEARSED, None)) is not None:
+            _say_what_was_prepared(talk, troubled)
     with st.container(horizontal=True):
         empty = not talk.views
         st.button(
@@ -124,18 +143,19 @@ def show_talk() -> None:
             icon=":material/download:",
             disabled=empty,
         )
-    for place in range(len(talk.views)):
-        _show_view(talk, place)
-    if empty:
-        st.info(
-            "No views yet. Open a page as you want to show it, press Share, and add it to the talk.",
-            icon=":material/slideshow:",
-        )
+    with st.container():
+        for place in range(len(talk.views)):
+            _show_view(talk, place)
+        if empty:
+            st.info(
+                "No views yet. Open a page as you want to show it, press Share, and add it to the talk.",
+                icon=":material/slideshow:",
+            )
     _show_reading()
 
 
 def _say_what_is_kept() -> None:
-    for message in st.session_state.pop(state.TALK_SAID, ()):
+    for message in st.session_state.get(state.TALK_SAID, ()):
         st.warning(plain(message), icon=":material/info:")
     if (unread := st.session_state.get(state.TALK_UNREAD)) is not None:
         text, why = unread
@@ -157,74 +177,88 @@ def _say_what_is_kept() -> None:
 
 
 def _show_view(talk: Talk, place: int) -> None:
+    """Its fields and buttons go by its mark: what a browser says of a view holds for it, wherever it has gone meanwhile."""
     view = talk.views[place]
     with st.container(border=True, horizontal=True, vertical_alignment="bottom"):
-        named = (state.button("title", place), state.button("notes", place))
-        for key, words in zip(named, (view.title, view.notes), strict=True):
-            if st.session_state.get(key) != words:  # the list is what counts: its views change places
-                st.session_state[key] = words
-        changing = {"on_change": _edit, "args": (place,)}
-        st.text_input(f"View {place + 1}", view.title, key=named[0], width=300, **changing)
-        st.text_area("Notes", view.notes, key=named[1], height=68, width="stretch", **changing)
+        changing = {"on_change": _edit, "args": (view.mark,)}
+        st.text_input(f"View {place + 1}", view.title, key=_key("title", view.mark), width=300, **changing)
+        st.text_area("Notes", view.notes, key=_key("notes", view.mark), height=68, width="stretch", **changing)
         for name, icon, by in (("Up", "arrow_upward", -1), ("Down", "arrow_downward", 1)):
             st.button(
                 "",
-                key=state.button(name.lower(), place),
+                key=_key(name.lower(), view.mark),
                 icon=f":material/{icon}:",
                 help=name,
-                on_click=lambda by=by: hold(held().moved(place, by)),
+                on_click=_move,
+                args=(view.mark, by),
                 disabled=not 0 <= place + by < len(talk.views),
             )
         st.button(
             "",
-            key=state.button("remove", place),
+            key=_key("remove", view.mark),
             icon=":material/delete:",
             help="Remove",
-            on_click=lambda: hold(held().without(place)),
+            on_click=_remove,
+            args=(view.mark,),
         )
         st.caption(plain(f"/{view.link}"[:120]))
 
 
-def _edit(place: int) -> None:
-    title, notes = (st.session_state[state.button(name, place)] for name in ("title", "notes"))
-    try:
-        hold(held().changed(place, title=title, notes=notes))
-    except InputError as error:
-        _say(str(error))
+def _key(name: str, mark: str) -> str:
+    return state.button(name, int(mark, 16))
+
+
+def _edit(mark: str) -> None:
+    title, notes = (st.session_state.get(_key(name, mark)) for name in ("title", "notes"))
+    if (place := held().place(mark)) is not None:
+        _change(lambda: held().changed(place, title=title, notes=notes))
+
+
+def _move(mark: str, by: int) -> None:
+    if (place := held().place(mark)) is not None:
+        _change(lambda: held().moved(place, by))
+
+
+def _remove(mark: str) -> None:
+    if (place := held().place(mark)) is not None:
+        _change(lambda: held().without(place))
 
 
 def _show_reading() -> None:
     with st.expander("Open a saved talk, or add a view by its link"):
         st.file_uploader("A talk that was saved here", ["json"], key=state.TALK_FILE, on_change=_read)
-        st.text_input(
-            "The link of a view", key=state.NEW_VIEW, on_change=_add_link, placeholder="https://…/heads?layer=5&head=11"
-        )
+        # A form: outside of one, a browser that has not yet heard that the field is empty again would add the link twice.
+        with st.form(state.NEW_VIEW_FORM, border=False), st.container(horizontal=True, vertical_alignment="bottom"):
+            st.text_input(
+                "The link of a view", key=state.NEW_VIEW, placeholder="https://…/heads?layer=5&head=11", width="stretch"
+            )
+            st.form_submit_button("Add", on_click=_add_link)
 
 
 def _read() -> None:
     file = st.session_state[state.TALK_FILE]
     if file is None:
         return
-    try:
+
+    def read() -> Talk:
         talk, remarks = from_file(file.getvalue())
-    except InputError as error:
-        _say(str(error))
-        return
-    hold(talk)
-    for remark in remarks:
-        _say(remark)
+        for remark in remarks:
+            _say(remark)
+        return talk
+
+    _change(read)
 
 
 def _add_link() -> None:
     link = st.session_state[state.NEW_VIEW]
-    if not link.strip():
-        return
-    try:
-        hold(held().with_view(view_at("", link)))
-    except InputError as error:
-        _say(str(error))
-        return
-    st.session_state[state.NEW_VIEW] = ""
+
+    def add() -> Talk:
+        talk = held().with_view(view_at("", link))
+        st.session_state[state.NEW_VIEW] = ""  # what could not be added stays there, to be put right
+        return talk
+
+    if link.strip():
+        _change(add)
 
 
 def _go(*, rehearsing: bool = False) -> None:
