@@ -1,7 +1,7 @@
 """Visitors without a browser: they speak Streamlit's own protocol over its WebSocket, so that only the server is measured.
 
 A visitor opens a page, takes in what the server sends, changes fields, presses buttons and hands over files. Like a browser
-one keeps the elements that are on the page, answers with the ids of its widgets, and follows the address.
+one keeps the elements that are on the page, and answers with the ids of its widgets and the address that it came with.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from http.cookies import SimpleCookie
 from types import TracebackType
 from typing import Any
 from urllib.error import HTTPError
-from urllib.parse import parse_qs, urlencode
+from urllib.parse import urlencode
 from urllib.request import Request, urlopen
 
 from streamlit.proto.Alert_pb2 import Alert
@@ -67,10 +67,9 @@ class Visitor:
 
     def __init__(self, address: str) -> None:
         self.answer = Answer()
-        self.query: dict[str, list[str]] = {}
         self.pages: list[Any] = []  # of the app, as its menu names them
         self._address = address
-        self._page, self._session, self._run = "", "", 0
+        self._page, self._query, self._session, self._run = "", "", "", 0
         self._elements: dict[tuple[int, ...], tuple[int, Any]] = {}  # by place: in which run it came, and what it is
         self._touched: dict[str, WidgetState] = {}
         self._urls: Any = None
@@ -114,8 +113,6 @@ class Visitor:
         else:
             setattr(shown, _VALUES[kind], value)
         self._touched[widget.id] = shown
-        if name := widget.query_param_key:
-            self.query[name] = [str(value)]
         return await self._act()
 
     async def press(self, button: Any) -> Answer:
@@ -183,10 +180,10 @@ class Visitor:
         message = BackMsg()
         asked = message.rerun_script
         if query is None:
-            asked.page_script_hash, asked.query_string = self._page, urlencode(self.query, doseq=True)
+            asked.page_script_hash, asked.query_string = self._page, self._query
         else:
             asked.page_name, asked.query_string = page, query
-            self.query = parse_qs(query, keep_blank_values=True)
+            self._query = query
         asked.widget_states.widgets.extend([*self._touched.values(), *pressed])
         self.answer = Answer()
         await self._socket.send(message.SerializeToString())
@@ -213,8 +210,6 @@ class Visitor:
             self._page, self.pages = message.navigation.page_script_hash, list(message.navigation.app_pages)
         elif kind == "file_urls_response":
             self._urls = message.file_urls_response.file_urls[0]
-        elif kind == "page_info_changed":
-            self.query = parse_qs(message.page_info_changed.query_string, keep_blank_values=True)
         elif not self.answer.begun:
             return  # it belongs to what the visitor did before
         elif kind == "delta" and message.delta.WhichOneof("type") == "new_element":
