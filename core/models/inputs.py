@@ -13,7 +13,7 @@ from jinja2 import TemplateError
 from numpy.typing import ArrayLike, NDArray
 from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
 
-from ..errors import InputError
+from ..errors import InputError, shortened
 from .images import MAX_PIXELS, pixel_values
 from .model import Model, read_by
 from .tokens import token_texts
@@ -21,6 +21,7 @@ from .tokens import token_texts
 TokenNumbers = Sequence[int] | NDArray[np.integer]
 SIDES = "sides"  # beside what a network reads: of two texts, which one each token belongs to
 NAMED = 5  # pieces of a text that a tokenizer does not know; the others are counted
+MOST_PARTS = 20  # tokens of a text that should be one; the others are counted
 
 
 class TooLongError(InputError):
@@ -108,10 +109,11 @@ def _one_token(model: Model, text: str, before: str) -> int:
         found = model.tokenizer(spelled, add_special_tokens=False)["input_ids"]
         if len(found) == 1:
             return found[0]
-    parts = " | ".join(token_texts(model.tokenizer, found)) or "none"
+    parts = " | ".join(token_texts(model.tokenizer, found[:MOST_PARTS])) or "none"
+    further = " | …" if len(found) > MOST_PARTS else ""
     raise InputError(
-        f"“{text}” is {len(found)} tokens for {model.name} ({parts}); a token can be replaced by one other. Choose a shorter "
-        f"word.",
+        f"“{shortened(text)}” is {len(found):,} tokens for {model.name} ({parts}{further}); a token can be replaced by one "
+        f"other. Choose a shorter word.",
         field="replace_tokens",
     )
 
@@ -217,7 +219,7 @@ def _unknown_pieces(tokenizer: PreTrainedTokenizerBase, target: str) -> list[str
 def _unknown(model: Model, pieces: Sequence[str]) -> InputError:
     """What is said of a target with these pieces."""
     further = f" and {len(pieces) - NAMED} more" if len(pieces) > NAMED else ""
-    named = ", ".join(f"“{piece}”" for piece in pieces[:NAMED])
+    named = ", ".join(f"“{shortened(piece)}”" for piece in pieces[:NAMED])
     return InputError(
         f"{model.name} has no token for {named}{further}. Write the target without, or give token numbers.",
         field="target",
