@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from jinja2 import TemplateError
 from numpy.typing import ArrayLike, NDArray
 from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
 
 from ..errors import InputError, shortened
+from .chat_templates import written_message
 from .images import MAX_PIXELS, pixel_values
 from .model import Model, read_by
+from .texts import check_text
 from .tokens import token_texts
 
 TokenNumbers = Sequence[int] | NDArray[np.integer]
@@ -104,6 +105,7 @@ def _one_token(model: Model, text: str, before: str) -> int:
     """The number of the token that `text` is, with a blank before it first where `before` begins with one."""
     if model.tokenizer is None:
         raise InputError(f"{model.name} came without a tokenizer: it knows no texts.", field="replace_tokens")
+    check_text(text, "replace_tokens")
     found: list[int] = []
     for spelled in ([f" {text}"] if before.startswith(" ") and not text.startswith(" ") else []) + [text]:
         found = model.tokenizer(spelled, add_special_tokens=False)["input_ids"]
@@ -169,22 +171,15 @@ def target_ids(
 def chat_ids(model: Model, message: str) -> tuple[int, ...]:
     """The tokens of a conversation that begins with this message and whose answer comes next, in the model's own template.
 
-    Raises InputError (field "chat") for a model without such a template, or where the template refuses.
+    Raises InputError (field "chat") for a model without such a template, and as `written_message` does.
     """
     if model.tokenizer is None or not model.chats:
         raise InputError(f"{model.name} has no chat template. Let it continue the text as it is.", field="chat")
     if not message.strip():
         raise InputError("The text is blank. Type at least one word.", field="text")
-    try:
-        written = model.tokenizer.apply_chat_template(
-            [{"role": "user", "content": message}], add_generation_prompt=True, tokenize=False
-        )
-    except TemplateError as error:
-        raise InputError(
-            f"The chat template of {model.name} refuses this text: {error}. Let it continue the text as it is.",
-            field="chat",
-        ) from None
-    return tuple(model.tokenizer(str(written), add_special_tokens=False)["input_ids"])
+    check_text(message, "text")
+    written = written_message(model.name, model.tokenizer, message)
+    return tuple(model.tokenizer(written, add_special_tokens=False)["input_ids"])
 
 
 def _written(model: Model, target: str) -> tuple[int, ...]:
@@ -195,6 +190,7 @@ def _written(model: Model, target: str) -> tuple[int, ...]:
             f"{model.name} came without a tokenizer: it cannot read a target text. Give token numbers instead.",
             field="target",
         )
+    check_text(target, "target")
     ids = tuple(tokenizer(text_target=target, add_special_tokens=False, verbose=False)["input_ids"])
     if tokenizer.unk_token_id in ids:
         pieces = dict.fromkeys(piece for piece in _unknown_pieces(tokenizer, target) if piece != tokenizer.unk_token)
@@ -330,6 +326,8 @@ def _encode(
         raise InputError("The text is blank. Type at least one word.", field="text")
     if pair is not None and not model.takes_pairs:
         raise InputError(f"{model.name} takes one text, not a pair. Leave the second text empty.", field="pair")
+    for given, field in ((text, "text"), (pair or "", "pair")):
+        check_text(given, field)
     encoded = model.tokenizer(text, pair or None, return_tensors="pt", verbose=False)
     count = encoded["input_ids"].shape[1]
     if limit is not None and count > limit:
