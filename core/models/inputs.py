@@ -16,7 +16,7 @@ from ..errors import InputError, shortened
 from .chat_templates import written_message
 from .images import MAX_PIXELS, pixel_values
 from .model import Model, read_by
-from .texts import check_text
+from .texts import tokenizing
 from .tokens import token_texts
 
 TokenNumbers = Sequence[int] | NDArray[np.integer]
@@ -105,10 +105,10 @@ def _one_token(model: Model, text: str, before: str) -> int:
     """The number of the token that `text` is, with a blank before it first where `before` begins with one."""
     if model.tokenizer is None:
         raise InputError(f"{model.name} came without a tokenizer: it knows no texts.", field="replace_tokens")
-    check_text(text, "replace_tokens")
     found: list[int] = []
     for spelled in ([f" {text}"] if before.startswith(" ") and not text.startswith(" ") else []) + [text]:
-        found = model.tokenizer(spelled, add_special_tokens=False)["input_ids"]
+        with tokenizing(model.name, replace_tokens=text):
+            found = model.tokenizer(spelled, add_special_tokens=False)["input_ids"]
         if len(found) == 1:
             return found[0]
     parts = " | ".join(token_texts(model.tokenizer, found[:MOST_PARTS])) or "none"
@@ -177,9 +177,9 @@ def chat_ids(model: Model, message: str) -> tuple[int, ...]:
         raise InputError(f"{model.name} has no chat template. Let it continue the text as it is.", field="chat")
     if not message.strip():
         raise InputError("The text is blank. Type at least one word.", field="text")
-    check_text(message, "text")
-    written = written_message(model.name, model.tokenizer, message)
-    return tuple(model.tokenizer(written, add_special_tokens=False)["input_ids"])
+    with tokenizing(model.name, text=message):
+        written = written_message(model.name, model.tokenizer, message)
+        return tuple(model.tokenizer(written, add_special_tokens=False)["input_ids"])
 
 
 def _written(model: Model, target: str) -> tuple[int, ...]:
@@ -190,8 +190,8 @@ def _written(model: Model, target: str) -> tuple[int, ...]:
             f"{model.name} came without a tokenizer: it cannot read a target text. Give token numbers instead.",
             field="target",
         )
-    check_text(target, "target")
-    ids = tuple(tokenizer(text_target=target, add_special_tokens=False, verbose=False)["input_ids"])
+    with tokenizing(model.name, target=target):
+        ids = tuple(tokenizer(text_target=target, add_special_tokens=False, verbose=False)["input_ids"])
     if tokenizer.unk_token_id in ids:
         pieces = dict.fromkeys(piece for piece in _unknown_pieces(tokenizer, target) if piece != tokenizer.unk_token)
         if pieces:
@@ -326,9 +326,8 @@ def _encode(
         raise InputError("The text is blank. Type at least one word.", field="text")
     if pair is not None and not model.takes_pairs:
         raise InputError(f"{model.name} takes one text, not a pair. Leave the second text empty.", field="pair")
-    for given, field in ((text, "text"), (pair or "", "pair")):
-        check_text(given, field)
-    encoded = model.tokenizer(text, pair or None, return_tensors="pt", verbose=False)
+    with tokenizing(model.name, text=text, pair=pair or ""):
+        encoded = model.tokenizer(text, pair or None, return_tensors="pt", verbose=False)
     count = encoded["input_ids"].shape[1]
     if limit is not None and count > limit:
         if not truncate:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tokenizers import Regex
+from tokenizers.pre_tokenizers import Split
 from transformers import BertConfig, BertModel
 
 from core import Edits, capture, load_model
@@ -139,3 +141,14 @@ def test_of_a_text_that_should_be_one_token_only_the_first_are_named(bart) -> No
     with pytest.raises(InputError, match=r"is 9,000 tokens .*5 \| 5 \| …\)") as caught:
         capture(bart, "5", edits=Edits(replace_tokens={0: "5 " * 9_000}))
     assert len(str(caught.value)) < 400
+
+
+def test_a_tokenizer_that_panics_is_told() -> None:
+    """Its regular expressions come with the model: this one tries every way to cut a row of letters."""
+    hostile = number_words()
+    hostile.backend_tokenizer.pre_tokenizer = Split(Regex("(a+)+$"), "isolated")
+    model, text = load_model(tiny("BART"), tokenizer=hostile), "a" * 40 + "!"
+    for given in ({"text": text}, {"text": "5", "target": text}):
+        with pytest.raises(InputError, match=r"tokenizer of .* fails on this text: .*retry-limit") as caught:
+            capture(model, **given)
+        assert caught.value.field == "model"
