@@ -1,40 +1,62 @@
 """Everything in tests/hostile.py through every way in, and whether anything breaks.
 
-    python -m bench.hostile             all of it, about half an hour on 2 idle cores
+    python -m bench.hostile             all of it, about 35 minutes on 2 idle cores
     python -m bench.hostile texts       every text into every field for text, on every page
     python -m bench.hostile addresses   every bad value under every name of docs/links.md, alone and all at once
     python -m bench.hostile files       every file into every field that takes one, and models whose files lie
+    python -m bench.hostile long        10,000 hostile characters in every field, name of an address, change, file and header
     python -m bench.hostile browser     texts with markup and scripts on every page, in a real Chromium
+    python -m bench.hostile parsers     10,000 hostile characters to everything that reads others' texts, without a server
 
-The first three speak the server's own protocol (bench/sessions.py). Something is broken where a page shows an exception or
+The first four speak the server's own protocol (bench/sessions.py). Something is broken where a page shows an exception or
 does not end, or where the server's log has a traceback; in the browser, where a script of the text has run, a dialog has
-opened, the console has an error, or anything was asked of another host.
+opened, the console has an error, or anything was asked of another host; where 10,000 characters are sent, where they take more
+processor time than there is for them. Beside each server somebody else changes a light page and asks for its health all the
+time (bench/bystander.py): how long that took at most is said at the end of each way.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import re
+import socket
 import sys
 import tempfile
+import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, urlencode
 
+import psutil
 from playwright.sync_api import sync_playwright
 from websockets.exceptions import WebSocketException
 
+from bench.bystander import Bystander
 from bench.sessions import Left, Visitor, key_of
 from check import find_browser
+from core import load_model
+from core.models.catalogue import CATALOGUE
+from core.models.inputs import chat_ids, text_inputs
+from core.models.words import token_classes, word_starts
 from tests.browser.driver import BROWSER_ARGUMENTS, App, Server
 from tests.core.tiny_models import number_words, randomised, tiny
-from tests.hostile import MARKUP, RAN, TEXTS, VALUES, files, write_lying_models
+from tests.hostile import MARKUP, RAN, TEXTS, VALUES, TooSlow, files, long_texts, processor_time, write_lying_models
+from tests.parsers import EDITS, PARSERS, Parser
 from tests.source_files import text
 from ui import state
+from ui.controls.edit_list import MAX_LINES
 
 PATIENCE = 90.0
+# Of processor time. A parser has it for itself; the server's is that of a whole page, and of the bystander's meanwhile.
+PARSER_SECONDS, SERVER_SECONDS = 0.5, 5.0
+TOKENS = "HEADLIGHT_TOKENS", "256"  # long texts are to be read, and not to be computed for long
+EACH = 6  # long texts for each field; which ones they are goes round
+HEADERS = ("Cookie", "Range", "Accept-Encoding", "If-None-Match", "If-Modified-Since", "Origin", "X-Forwarded-For")
 # Names in addresses, and the titles of the pages that know them.
 NAMES = re.findall(r"^\| `(\w+)` \| ([^|]+) \|", text(Path("docs/links.md")), re.M)
 OWN = {state.SOURCE: "own"}
@@ -48,29 +70,48 @@ MORE = {
 
 
 class Tally:
-    """What was tried and what broke."""
+    """What was tried and what broke.
 
-    def __init__(self) -> None:
+    seconds  of processor time for one try, or None
+    """
+
+    def __init__(self, process: int, seconds: float | None = None) -> None:
         self.tried: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
         self.broken: list[str] = []
+        self._process, self._seconds = psutil.Process(process), seconds
+        self._most: dict[str, tuple[float, str]] = {}
 
     async def run(self, what: str, name: str, visitor: Visitor, act: Awaitable[Any]) -> None:
         """Do one thing on a page and wait until the page has ended."""
         self.tried[what] += 1
+        before = self.processor_time()
         try:
             await act
             answer = await visitor.finished(PATIENCE)
         except (TimeoutError, Left, KeyError, WebSocketException, ValueError) as error:
             self.broken.append(f"{name}: {type(error).__name__} {str(error)[:200]}")
             return
+        self.spent(what, name, self.processor_time() - before)
         self.refused[what] += bool(visitor.complaints())
         self.broken += [f"{name}: {exception[:200]}" for exception in answer.exceptions]
         self.broken += [f"{name}: markup in an HTML element" for one in visitor.on_page("html") if RAN in one.body]
 
+    def spent(self, what: str, name: str, seconds: float) -> None:
+        """Note the processor time of one try."""
+        self._most[what] = max(self._most.get(what, (0.0, "")), (seconds, name))
+        if self._seconds is not None and seconds > self._seconds:
+            self.broken.append(f"{name}: {seconds:.1f} s of processor time")
+
+    def processor_time(self) -> float:
+        times = self._process.cpu_times()
+        return times.user + times.system + times.children_user + times.children_system
+
     def report(self, log: str) -> None:
         for what, count in self.tried.items():
-            print(f"{what}: {count} tried, {self.refused[what]} refused with a message")
+            seconds, name = self._most.get(what, (0.0, ""))
+            most = f", {seconds:.2f} s of processor time at most ({name})" if name else ""
+            print(f"{what}: {count} tried, {self.refused[what]} refused with a message{most}")
         print(f"{len(self.broken)} broken, {log.count('Traceback')} tracebacks in the server's log", flush=True)
         for broken in list(dict.fromkeys(self.broken))[:40]:
             print(f"    {broken}")
@@ -160,6 +201,119 @@ async def try_files(server: Server, tally: Tally) -> None:
                 await tally.run("models", name, visitor, visitor.change(state.MODEL, str(lying)))
 
 
+# --- ten thousand characters
+
+
+async def try_long(server: Server, tally: Tally) -> None:
+    texts = cycle(long_texts())
+    for page in (await pages(server)).values():
+        for query in MORE.get(page, ({},)):
+            await long_fields(server, tally, page, query, texts)
+        print(f"    /{page}: every field and every upload", flush=True)
+    await long_addresses(server, tally, texts)
+    print("    every name of an address", flush=True)
+    await long_changes(server, tally)
+    print("    changes of a what-if", flush=True)
+    await long_headers(server, tally)
+    print(f"    {', '.join(HEADERS)}", flush=True)
+
+
+async def long_fields(server: Server, tally: Tally, page: str, query: dict[str, str], texts: Iterator[str]) -> None:
+    async with visiting(server, page, query) as visitor:
+        uploads = [(key_of(field.id), field.type[0]) for field in visitor.on_page("file_uploader")]
+        for key in text_fields(visitor):
+            for long in islice(texts, EACH):
+                if key in text_fields(visitor):
+                    await tally.run("long texts", f"/{page}, {key}, {_named(long)}", visitor, visitor.change(key, long))
+    for key, ending in uploads:
+        for long in islice(texts, EACH):
+            async with visiting(server, page, query) as visitor:
+                given = visitor.upload(key, f"long{ending}", long.encode())
+                await tally.run("long files", f"/{page}, {key}, {_named(long)}", visitor, given)
+
+
+async def long_addresses(server: Server, tally: Tally, texts: Iterator[str]) -> None:
+    by_title = await pages(server)
+    for key, titles in NAMES:
+        for title in by_title.keys() & {title.strip() for title in titles.split(",")}:
+            long = next(texts)
+            query = urlencode({key: long, state.SOURCE: "real"})
+            async with Visitor(server.address) as visitor:
+                act = visitor.open(by_title[title], query)
+                await tally.run("long addresses", f"/{by_title[title]}?{key}={_named(long)}", visitor, act)
+
+
+async def long_changes(server: Server, tally: Tally) -> None:
+    """Every beginning of a change with some texts; and as many lines as a page takes."""
+    for beginning in EDITS:
+        for long in islice(long_texts(beginning), 0, None, 9):
+            for lines in ([long], [f"{long}{number}" for number in range(MAX_LINES)]):
+                async with Visitor(server.address) as visitor:
+                    act = visitor.open("what_if", urlencode({"edit": lines}, doseq=True))
+                    await tally.run("long changes", f"{len(lines)} times {_named(long)}", visitor, act)
+
+
+async def long_headers(server: Server, tally: Tally) -> None:
+    """Sent as they are, and refused or answered by the server before any page is asked."""
+    for header in HEADERS:
+        for long in long_texts(*{"Cookie": ("", "_streamlit_xsrf=2|"), "Range": ("", "bytes=")}.get(header, ("",))):
+            value = quote(long, safe=" !\"#$&'()*+,-./:;<=>?@[]^_`{|}~")
+            tally.tried["long headers"] += 1
+            begun = tally.processor_time()
+            if not await asyncio.to_thread(_sent, server.port, header, value):
+                tally.broken.append(f"{header}: {_named(long)}: no answer")
+            tally.spent("long headers", f"{header}: {_named(long)}", tally.processor_time() - begun)
+
+
+def _sent(port: int, header: str, value: str) -> bool:
+    """Whether the server answers a request for the page with this header."""
+    request = f"GET / HTTP/1.1\r\nHost: localhost:{port}\r\n{header}: {value}\r\nConnection: close\r\n\r\n"
+    with socket.create_connection(("localhost", port), PATIENCE) as connection:
+        connection.settimeout(PATIENCE)
+        connection.sendall(request.encode("latin-1"))
+        return connection.recv(12).startswith(b"HTTP/1.1 ")
+
+
+def _named(long: str) -> str:
+    return f"{long[:24]!r}...{long[-6:]!r}"
+
+
+def try_parsers() -> None:
+    """Each by itself, in this process."""
+    broken = 0
+    for name, parser in (PARSERS | _parsers_of_models()).items():
+        count, most, slowest = 0, 0.0, ""
+        for long in parser.texts():
+            count, begun = count + 1, time.process_time()
+            try:
+                with processor_time(PARSER_SECONDS):
+                    parser.refuse_or_read(long)
+            except TooSlow:
+                broken += 1
+            seconds = time.process_time() - begun
+            most, slowest = max((most, slowest), (seconds, _named(long)))
+        print(f"    {name}: {count} texts, {1000 * most:.0f} ms at most ({slowest})", flush=True)
+    print(f"{broken} took more than {PARSER_SECONDS} s of processor time")
+
+
+def _parsers_of_models() -> dict[str, Parser]:
+    """What cuts a text into tokens, tells words and writes messages, for each model that comes along."""
+    found = {}
+    for entry in CATALOGUE:
+        model = load_model(entry.name)
+
+        def into_words(long: str, model: Any = model) -> None:
+            ids = model.tokenizer(long, verbose=False)["input_ids"][: model.max_tokens]
+            word_starts(model.tokenizer, ids)
+            token_classes(model.tokenizer, ids)
+
+        found[f"tokens of {entry.name}"] = Parser(lambda long, model=model: text_inputs(model, long, max_tokens=256))
+        found[f"words of {entry.name}"] = Parser(into_words)
+        if model.chats:
+            found[f"messages to {entry.name}"] = Parser(lambda long, model=model: chat_ids(model, long))
+    return found
+
+
 def try_browser(server: Server, tally: Tally) -> None:
     fields = asyncio.run(_text_fields(server))
     with sync_playwright() as playwright:
@@ -200,20 +354,32 @@ def main() -> None:
         "texts": try_texts,
         "addresses": try_addresses,
         "files": try_files,
+        "long": try_long,
         "browser": try_browser,
     }
     for name, way in ways.items():
-        if only not in (None, name):
-            continue
-        server, tally = Server().wait(), Tally()
-        try:
-            if asyncio.iscoroutinefunction(way):
-                asyncio.run(way(server, tally))
-            else:
-                way(server, tally)
-        finally:
-            tally.report(server.log())
-            server.stop()
+        if only in (None, name):
+            with_a_server(name, way)
+    if only in (None, "parsers"):
+        print("parsers:")
+        try_parsers()
+
+
+def with_a_server(name: str, way: Callable[[Server, Tally], Any]) -> None:
+    """One way to break a server of its own, and what it did to somebody else on it."""
+    print(f"{name}:", flush=True)
+    is_long = name == "long"
+    if is_long:
+        os.environ.setdefault(*TOKENS)
+    server = Server().wait()
+    tally, bystander = Tally(server.process_id, SERVER_SECONDS if is_long else None), Bystander(server.address)
+    try:
+        with bystander:
+            asyncio.run(way(server, tally)) if asyncio.iscoroutinefunction(way) else way(server, tally)
+    finally:
+        tally.report(server.log())
+        print(bystander.waits, flush=True)
+        server.stop()
 
 
 if __name__ == "__main__":

@@ -15,3 +15,8 @@ class InputError(ValueError):
 
 class WeightsOnlyError(InputError):
     """The architecture does not expose queries, keys and values, so no stage before the weights can be shown."""
+
+
+def shortened(text: str, longest: int = 80) -> str:
+    """Of what somebody typed, as much as a message can hold."""
+    return text if len(text) <= longest else text[: longest - 1] + "…"

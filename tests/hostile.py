@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import io
 import json
+import signal
 import struct
 import zipfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +48,67 @@ TEXTS = {
     "the separators of links": "a&b=c#d?e+f%20%zz;g",
 }
 MARKUP = ("script", "image", "drawing", "frame", "out of an attribute", "Plotly's markup", "Markdown links", "Markdown")
+
+LONG = 10_000  # characters
+# What a long text is made of. A parser that goes back over what it has read takes the square or the cube of its length.
+AGAIN = (
+    *(" ", "\t", "\n", "\u00a0", "a", "ab ", "A1-", "9", "0.", "1 ", "1,", "1-2,", "1>2 ", "1>2=.1 ", "at ", " over "),
+    *(
+        ".",
+        "-",
+        ",",
+        ";",
+        ":",
+        "=",
+        ">",
+        "<",
+        "<b>",
+        "<br>",
+        "&",
+        "&#9",
+        "%3",
+        "+",
+        "_",
+        "/",
+        "://",
+        "www.",
+        "@",
+        "$",
+        "*",
+    ),
+    *("#", "`", "'", '"', '\\"', "\\", "\\u00", "(", "((a", "[", "{", "{{", "{%", "[UNK]", "##a", "<|im_start|>", "w'"),
+    *("\u0301", "\u0301\u0327", "😀\u200d", "🇩", "\u202e", "\x00", "東", "İ", "ﷺ"),
+)
+
+
+def long_texts(*beginnings: str) -> Iterator[str]:
+    """LONG characters each, after every beginning: one thing again and again, with an end that comes as a surprise."""
+    for beginning in beginnings or ("",):
+        for again in AGAIN:
+            half = again * (LONG // 2 // len(again))
+            yield f"{beginning}{half}at{half}!"
+            yield f'{beginning}{half}{half}"x'
+
+
+class TooSlow(BaseException):
+    """No Exception, which a parser might catch."""
+
+
+@contextmanager
+def processor_time(seconds: float) -> Iterator[None]:
+    """Raises TooSlow once this process has computed for so long, also within a regular expression. Main thread only."""
+
+    def ring(*_: object) -> None:
+        raise TooSlow(f"more than {seconds} s of processor time")
+
+    before = signal.signal(signal.SIGVTALRM, ring)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
 
 # Values in an address, as they stand there.
 VALUES = {

@@ -11,11 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..errors import InputError
+from ..errors import InputError, shortened
 
 MAX_CELLS = 512 * 1024
 MAX_TEXT_BYTES = 16 * 2**20  # MAX_CELLS numbers at full precision, 24 characters each, and their separators
 MAX_FILE_BYTES = 32 * 2**20  # query, key, value, mask and bias of MAX_CELLS float64 each
+MAX_HEADER_BYTES = (
+    1_000  # of an NPY file, which takes 118 for a matrix; NumPy takes the square of it to refuse a bad one
+)
 MAX_SCORES = 4_096 * 4_096  # those of the longest text on the pages: 128 MB of float64 a stage, and a trace keeps four
 
 NPZ_NAMES = {
@@ -259,7 +262,8 @@ def _read_npy(data: bytes, source: _Input, kinds: str) -> NDArray[np.float64]:
 def _npy_header(stream: io.BytesIO, source: _Input) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     try:
-        shape, fortran_order, dtype = readers[np.lib.format.read_magic(stream)](stream)
+        read = readers[np.lib.format.read_magic(stream)]
+        shape, fortran_order, dtype = read(stream, max_header_size=MAX_HEADER_BYTES)
         if bool in map(type, shape):  # which NumPy takes for a whole number, until it is to make an array of it
             raise ValueError
         return shape, fortran_order, dtype
@@ -368,4 +372,4 @@ def _unpack(archive: zipfile.ZipFile, member: zipfile.ZipInfo, source: _Input) -
 
 
 def _shorten(text: str, longest: int = 20) -> str:
-    return repr(text if len(text) <= longest else text[: longest - 1] + "…")
+    return repr(shortened(text, longest))

@@ -18,6 +18,7 @@ MAX_WIDTH = 1024
 MAX_SEED = 2**32 - 1
 MAX_SENTENCE_WORDS = 512
 MAX_SENTENCE_CHARACTERS = 100_000
+MAX_WORD_CHARACTERS = 1_000  # putting accents in order (NFC) takes the square of their number
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,6 +189,11 @@ def _sentence_words(text: str) -> tuple[str, ...]:
     words = split_words(text)
     if not words:
         raise InputError("The text is blank. Type at least one word.", field="text")
+    if (longest := max(map(len, words))) > MAX_WORD_CHARACTERS:
+        raise InputError(
+            f"One word of the text has {longest:,} characters; in a toy sentence at most {MAX_WORD_CHARACTERS:,}. Shorten it.",
+            field="text",
+        )
     if len(words) > MAX_SENTENCE_WORDS:
         raise InputError(
             f"The text has {len(words):,} words and punctuation marks; a toy sentence takes at most "

@@ -317,10 +317,10 @@ def check_edits(capture: Capture, edits: Edits) -> None:
     if edits.mean_heads:
         _other_inputs(capture.model, edits.mean_over, "mean_over")
     kinds: dict[int, Kind] = {id(call.module): kind for kind, calls in capture.calls.items() for call in calls}
-    editor = Editor(edits, lambda call: kinds[id(call.module)], _outputs(capture), _outputs(capture))
+    editor = Editor(edits, lambda call: kinds[id(call.module)])
     for calls in capture.calls.values():
         for call in calls:
-            editor.plan(call)
+            editor.check(call)
     editor.finish()
 
 

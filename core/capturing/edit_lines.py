@@ -7,36 +7,37 @@ before it where a model has several: "cross 5.11"; ".11" is that head of every l
     mean 23.4 over "a text"                   softmax hardmax at 5               block key 3 at 5.11
     patch 23.4 from "a text of the same length"                                  block pair 10>2
     pattern previous at 5.11                  paint 10>2=0.7 10>3=0.3 at 5.11    token 3 "dog"
+
+Lines come from anybody's link. They are cut at words, quotes and signs and never searched for a pattern, so that reading one
+takes time in proportion to its length, and that length has a limit.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import get_args
+from math import isfinite
+from string import ascii_lowercase
+from typing import Any, NamedTuple, get_args
 
-from ..errors import InputError
+from ..errors import InputError, shortened
 from ..models.modules import Kind
 from .edits import EVERYWHERE, Edits, Place
 
-_LINE = re.compile(r"^(?P<verb>\w+)\s+(?P<what>.*?)(?:\s+at\s+(?P<place>[a-z]*\s*[\d.]*))?$", re.DOTALL)
-_PLACE = re.compile(r"^(?:all|(?:(?P<kind>[a-z]+)\s*)?(?P<layer>\d+)?(?:\.(?P<head>\d+))?)$")
-_QUOTED = re.compile(r'^(?P<first>.*?)\s*(?:(?:over|from)\s*)?(?P<text>"(?:[^"\\]|\\.)*")$', re.DOTALL)
-_CELL = re.compile(r"^(\d+)>(\d+)(?:=([\d.eE+-]+))?$")
+MAX_LINE = 20_000  # characters: as many as a view of a talk has
+MAX_CELLS = 500  # painted in one line: more than the address of a link holds
 
 
 def edits_of(line: str) -> Edits:
     """The change that a line says. Raises InputError for a line that says none, or one that no model could do."""
-    found = _LINE.match(line.strip())
-    read = None if found is None else VERBS.get(found["verb"])
-    if found is None or read is None:
-        raise InputError(f"“{line}” is no change: it begins with one of {', '.join(VERBS)}.", field="edits")
-    with _told(line, found["verb"]):
-        if found["place"] is not None and found["verb"] in _WITHOUT_TAIL:
-            raise ValueError(found["place"])
-        return read(found["what"].strip(), _place(found["place"] or ""))
+    said = _said(line)
+    if said is None or said.verb not in VERBS:
+        raise InputError(f"“{shortened(line)}” is no change: it begins with one of {', '.join(VERBS)}.", field="edits")
+    with _told(line, said.verb):
+        if said.place is not None and said.verb in _WITHOUT_TAIL:
+            raise ValueError(said.place)
+        return VERBS[said.verb](said.what, _place(said.place or ""))
 
 
 def lines_of(edits: Edits) -> tuple[str, ...]:
@@ -77,24 +78,20 @@ def painted(line: str) -> tuple[Place, dict[int, dict[int, float | None]]] | Non
 
     Raises InputError for a line whose cells or place cannot be read; shares need not sum to 1.
     """
-    found = _LINE.match(line.strip())
-    if found is None or found["verb"] != "paint":
+    said = _said(line)
+    if said is None or said.verb != "paint":
         return None
     with _told(line, "paint"):
-        return _place(found["place"] or ""), _cells(found["what"])
+        return _place(said.place or ""), _cells(said.what)
 
 
 def divided(line: str) -> str | None:
     """A painted line with each row divided by its sum; None for other lines, and where that would not put it right."""
     try:
-        said = painted(line)
-        if said is None:
+        cells = painted(line)
+        if cells is None:
             return None
-        whole = {query: _shared(row) for query, row in said[1].items()}
-        found = painting(
-            said[0],
-            {query: {key: share / sum(row.values()) for key, share in row.items()} for query, row in whole.items()},
-        )
+        found = painting(cells[0], {query: _divided(_shared(row)) for query, row in cells[1].items()})
         edits_of(found)
     except (InputError, ZeroDivisionError):
         return None
@@ -114,6 +111,41 @@ def painting(place: Place, rows: Mapping[int, Mapping[int, float | None]]) -> st
 # --- parts of a line
 
 
+class _Said(NamedTuple):
+    """A line in its parts: "scale", "2", "5.11". place: None where there is none at its end."""
+
+    verb: str
+    what: str
+    place: str | None
+
+
+def _said(line: str) -> _Said | None:
+    """None for less than two words. Raises InputError for a line that is too long."""
+    if len(line) > MAX_LINE:
+        raise InputError(
+            f"A change has at most {MAX_LINE:,} characters, and this one has {len(line):,}. Shorten its text.",
+            field="edits",
+        )
+    verb, *rest = line.split(None, 1) or [""]
+    return _Said(verb, *_what_and_place(rest[0].rstrip())) if rest else None
+
+
+def _what_and_place(rest: str) -> tuple[str, str | None]:
+    """What follows the first word, without the place at its end; and that place: "5.11", or in two words "cross 5.11"."""
+    for words in (2, 1):
+        what, *tail = rest.rsplit(None, words + 1)
+        if len(tail) == words + 1 and tail[0] == "at" and _looks_like_a_place(*tail[1:]):
+            return what, " ".join(tail[1:])
+    return rest, None
+
+
+def _looks_like_a_place(*words: str) -> bool:
+    """Letters and then numbers, which may have a word of their own."""
+    *kinds, numbers = words
+    numbers = numbers if kinds else numbers.lstrip(ascii_lowercase)
+    return not "".join(kinds).strip(ascii_lowercase) and all(sign == "." or sign.isdecimal() for sign in numbers)
+
+
 @contextmanager
 def _told(line: str, verb: str) -> Iterator[None]:
     """Whatever is wrong with a line is said as an InputError."""
@@ -123,19 +155,24 @@ def _told(line: str, verb: str) -> Iterator[None]:
         if isinstance(error, InputError):
             raise
         raise InputError(
-            f"“{line}” cannot be read as a change. Write it as in “{_EXAMPLES[verb]}”.", field="edits"
+            f"“{shortened(line)}” cannot be read as a change. Write it as in “{_EXAMPLES[verb]}”.", field="edits"
         ) from None
 
 
 def _place(text: str) -> Place:
-    found = _PLACE.match(text.strip())
-    kind = found["kind"] if found else None
-    if found is None or kind not in (None, *get_args(Kind)):
+    text = text.strip()
+    numbers = text.lstrip(ascii_lowercase)
+    kind = text[: len(text) - len(numbers)]
+    layer, *head = numbers.strip().split(".", 1)
+    if text == "all":
+        return EVERYWHERE
+    if kind not in ("", *get_args(Kind)) or not all(number.isdecimal() for number in (layer or "0", *head)):
         raise InputError(
-            f"“{text}” is no place: write a layer such as 5, or a layer and a head such as 5.11.", field="edits"
+            f"“{shortened(text)}” is no place: write a layer such as 5, or a layer and a head such as 5.11.",
+            field="edits",
         )
-    layer, head = (None if found[name] is None else int(found[name]) for name in ("layer", "head"))
-    return Place(layer, head, kind)  # pyright: ignore[reportArgumentType] - just looked up
+    known: Any = kind or None  # just looked up
+    return Place(int(layer) if layer else None, int(head[0]) if head else None, known)
 
 
 def _at(place: Place) -> str:
@@ -163,28 +200,46 @@ def _sorted(places: frozenset[Place]) -> list[Place]:
 
 
 def _with_text(what: str) -> tuple[str, str]:
-    found = _QUOTED.match(what)
-    if found is None:
-        raise ValueError(what)
-    text = json.loads(found["text"])
+    first, quote, rest = what.partition('"')
+    text = json.loads(quote + rest)
     text.encode()  # half of a pair of surrogates is no text
-    return found["first"], text
+    first = first.rstrip()
+    return first[: -len("over")] if first.endswith(("over", "from")) else first, text
 
 
 def _cells(what: str) -> dict[int, dict[int, float | None]]:
+    if (count := what.count(">")) > MAX_CELLS:
+        raise InputError(
+            f"One change paints at most {MAX_CELLS} cells, and this one {count:,}. Paint further ones in another change.",
+            field="edits",
+        )
     rows: dict[int, dict[int, float | None]] = {}
     for word in what.split():
-        if (cell := _CELL.match(word)) is None:
+        query, _, rest = word.partition(">")
+        key, equals, share = rest.partition("=")
+        if not (query.isdecimal() and key.isdecimal()):
             raise ValueError(word)
-        rows.setdefault(int(cell[1]), {})[int(cell[2])] = None if cell[3] is None else float(cell[3])
+        rows.setdefault(int(query), {})[int(key)] = _share(share) if equals else None
     if not rows:
         raise ValueError(what)
     return rows
 
 
+def _share(text: str) -> float:
+    share = float(text)
+    if not isfinite(share) or "_" in text:  # which float() takes
+        raise ValueError(text)
+    return share
+
+
 def _shared(row: dict[int, float | None]) -> dict[int, float]:
     """Shares where none are said: as much for each."""
     return {key: 1 / len(row) if share is None else share for key, share in row.items()}
+
+
+def _divided(row: dict[int, float]) -> dict[int, float]:
+    total = sum(row.values())
+    return {key: share / total for key, share in row.items()}
 
 
 def _mean(what: str, _: Place) -> Edits:

@@ -6,7 +6,7 @@ nowhere in the model itself, which stays as it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import reduce
 from numbers import Integral
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..attention.masks import MASKS, Predicate
-from ..errors import InputError
+from ..errors import InputError, shortened
 from ..models.calls import Call
 from ..models.modules import Kind
 from .edited import EditedCall, HeadEdit, Pattern
@@ -32,7 +32,10 @@ PATTERNS: dict[str, Callable[[NDArray[np.integer]], NDArray[np.integer]] | None]
     "first": lambda query: np.zeros_like(query),
     "self": lambda query: query,
 }
-FARTHEST = 2**31  # positions that no text has: a mask's number beyond is as good as this
+FARTHEST, DIGITS = (
+    2**31,
+    11,
+)  # a position that no text has: a mask's number beyond, or of as many digits, is as good as this
 SUM = 1e-6  # by how much the shares of a painted row may miss 1
 
 
@@ -229,7 +232,9 @@ def _factor(value: Any) -> float:
 
 def _softmax(value: Any) -> Softmax:
     if value not in SOFTMAXES:
-        raise InputError(f"There is no softmax {value!r}: choose {', '.join(SOFTMAXES)}.", field="softmax")
+        raise InputError(
+            f"There is no softmax {shortened(repr(value))}: choose {', '.join(SOFTMAXES)}.", field="softmax"
+        )
     return value
 
 
@@ -245,8 +250,11 @@ def _predicate(value: str, keys: int) -> Predicate:
     needs = named is not None and named.number is not None
     if named is None or needs != number.isdecimal():
         words = ", ".join(word if of.number is None else f"{word} 4" for word, of in MASKS.items())
-        raise InputError(f"There is no mask {str(value)!r}: choose one of {words}, with any number.", field="mask")
-    return named.predicate(min(int(number), FARTHEST) if needs else 0, keys)
+        raise InputError(
+            f"There is no mask {shortened(repr(str(value)))}: choose one of {words}, with any number.", field="mask"
+        )
+    digits = number.lstrip("0")[:DIGITS] or "0"
+    return named.predicate(min(int(digits), FARTHEST) if needs else 0, keys)
 
 
 def _positions(value: Any) -> tuple[int, ...]:
@@ -267,7 +275,8 @@ def _pattern(value: Any) -> Any:
     if isinstance(value, str):
         if value not in PATTERNS:
             raise InputError(
-                f"There is no pattern {value!r}: choose {', '.join(PATTERNS)}, or paint one.", field="pattern"
+                f"There is no pattern {shortened(repr(value))}: choose {', '.join(PATTERNS)}, or paint one.",
+                field="pattern",
             )
         return value
     rows = {}
@@ -348,6 +357,7 @@ class Editor:
         self._layers: dict[Kind, int] = {}
         self._shapes: dict[Kind, tuple[int, int]] = {}  # heads; the largest layer is not known before the end
         self._first: Kind | None = None
+        self._farthest = list(_farthest(self.edits))
 
     def edit(self, call: Call) -> Call:
         """The call with the edits that are made in it, and what its heads then give.
@@ -359,14 +369,28 @@ class Editor:
 
     def plan(self, call: Call) -> Call:
         """The call with the edits that are made in it, not computed yet."""
+        kind, layer, first = self.check(call)
+        planned = {
+            head: edit
+            for head in range(call.query.shape[1])
+            if (edit := self._of_head(call, kind, layer, head, first)) is not None
+        }
+        return EditedCall.of(call, planned) if planned else call
+
+    def check(self, call: Call) -> tuple[Kind, int, Kind]:
+        """Take note of the next call: its kind, its layer, and the kind of the pass's first call.
+
+        Raises InputError for positions that are not there.
+        """
         kind, heads = self.kind_of(call), call.query.shape[1]
         first = self._first = self._first or kind
         layer = self._layers.get(kind, 0)
         self._layers[kind], self._shapes[kind] = layer + 1, (heads, layer + 1)
-        planned = {
-            head: edit for head in range(heads) if (edit := self._of_head(call, kind, layer, head, first)) is not None
-        }
-        return EditedCall.of(call, planned) if planned else call
+        for place, query, key in self._farthest:
+            if place.covers(kind, layer, place.head or 0, first) and (place.head or 0) < heads:
+                _refuse_beyond(call.key.shape[2], "key", key)
+                _refuse_beyond(call.query.shape[2], "query", query)
+        return kind, layer, first
 
     def finish(self) -> None:
         """After the pass: raises InputError for layers, heads and kinds of attention that there were not."""
@@ -395,12 +419,10 @@ class Editor:
         def covered(places: frozenset[Place]) -> bool:
             return any(place.covers(kind, layer, head, first) for place in places)
 
-        edits, (queries, keys) = self.edits, (call.query.shape[2], call.key.shape[2])
+        edits, keys = self.edits, call.key.shape[2]
         blocked_keys = sum(at(edits.block_keys), ())
         blocked_pairs = sum(at(edits.block_pairs), ())
         pattern, painted = _patterns(at(edits.pattern))
-        _refuse_beyond(keys, "key", (*blocked_keys, *(key for _, key in (*blocked_pairs, *painted))))
-        _refuse_beyond(queries, "query", tuple(query for query, _ in (*blocked_pairs, *painted)))
         scales, softmaxes, masks = at(edits.scale_by), at(edits.softmax), at(edits.mask)
         softmax = softmaxes[-1] if softmaxes else "softmax"
         output = None
@@ -462,6 +484,17 @@ def _named(name: str, queries: NDArray[np.integer], allowed: NDArray[np.bool_]) 
     return weights
 
 
-def _refuse_beyond(count: int, name: str, positions: tuple[int, ...]) -> None:
-    if positions and max(positions) >= count:
-        raise InputError(f"There is no {name} {max(positions)}: they run from 0 to {count - 1}.", field=name)
+def _farthest(edits: Edits) -> Iterator[tuple[Place, int, int]]:
+    """Where positions are named: the place, the farthest query and the farthest key; -1 where no query is."""
+    for place, keys in edits.block_keys:
+        yield place, -1, max(keys)
+    for place, pairs in edits.block_pairs:
+        yield place, max(query for query, _ in pairs), max(key for _, key in pairs)
+    for place, rows in edits.pattern:
+        if not isinstance(rows, str):
+            yield place, max(query for query, _ in rows), max(key for _, row in rows for key, _ in row)
+
+
+def _refuse_beyond(count: int, name: str, position: int) -> None:
+    if position >= count:
+        raise InputError(f"There is no {name} {position}: they run from 0 to {count - 1}.", field=name)

@@ -27,6 +27,7 @@ ENDING = "headlight"
 FORMAT, VERSION = "headlight exhibit", 1
 MAX_BYTES = 20 * 2**20  # of a file, which is also as much as may be uploaded
 MAX_SAID = 12 * 2**20  # of these, the text in JSON
+MAX_LISTS = 500_000  # and objects in it: Python holds everybody up while it makes them
 MAX_ARRAYS, MAX_HEADS, MAX_PICTURES = 100, 8, 40
 MAX_LINES, MAX_WORDS = 200, 200_000  # of an address: names, and characters of a text
 _PAGE, _NAME = re.compile(r"[a-z_]{0,40}"), re.compile(r"[a-z0-9_]{1,40}")
@@ -98,7 +99,7 @@ def write(exhibit: Exhibit) -> bytes:
     text = json.dumps(said, ensure_ascii=False, allow_nan=False).encode()
     arrays[_IN_FILE] = np.frombuffer(text, dtype=np.uint8)
     data = safetensors.numpy.save(arrays)
-    if len(data) > MAX_BYTES or len(text) > MAX_SAID:
+    if len(data) > MAX_BYTES or len(text) > MAX_SAID or _lists(text) > MAX_LISTS:
         raise InputError(
             f"The file would have {len(data) / 2**20:.0f} MB; at most {MAX_BYTES / 2**20:.0f} MB can be opened again. "
             f"Take its numbers as NPZ, or a shorter text.",
@@ -158,13 +159,21 @@ def _arrays(data: bytes) -> dict[str, NDArray]:
 
 
 def _said(arrays: Mapping[str, NDArray]) -> dict[str, Any]:
+    text = _bytes(arrays, _IN_FILE)
+    if _lists(text) > MAX_LISTS:
+        raise broken("what it says of itself is too large")
     try:
-        said = json.loads(_bytes(arrays, _IN_FILE).decode(), parse_constant=_refuse_constant)
+        said = json.loads(text.decode(), parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         raise broken("what it says of itself cannot be read") from None
     if not isinstance(said, dict):
         raise broken("what it says of itself cannot be read")
     return said
+
+
+def _lists(text: bytes) -> int:
+    """How many lists and objects there are at most in a text in JSON; brackets in its words count as well."""
+    return text.count(b"[") + text.count(b"{")
 
 
 def _refuse_constant(name: str) -> None:

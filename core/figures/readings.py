@@ -213,7 +213,7 @@ def _points(figure: Any, trace: Any) -> Reading:
     if trace.customdata is not None:
         heads = [(str(layer), str(head)) for layer, head in trace.customdata]
         return Reading("heads", part, ("layer", "head"), value, values, heads)
-    heading = re.sub(r" *\(.*?\)", "", _title(figure.layout.xaxis))
+    heading = _title(figure.layout.xaxis).partition(" (")[0]  # without its unit
     prefix = "10^" if axis.tickprefix == "10<sup>" else ""
     return Reading("line", part, (heading,), value, values, x=_numeric(trace.x), prefix=prefix)
 

@@ -9,18 +9,20 @@ from typing import Any
 
 import numpy as np
 import torch
-from jinja2 import TemplateError
 from numpy.typing import ArrayLike, NDArray
 from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
 
-from ..errors import InputError
+from ..errors import InputError, shortened
+from .chat_templates import written_message
 from .images import MAX_PIXELS, pixel_values
 from .model import Model, read_by
+from .texts import tokenizing
 from .tokens import token_texts
 
 TokenNumbers = Sequence[int] | NDArray[np.integer]
 SIDES = "sides"  # beside what a network reads: of two texts, which one each token belongs to
 NAMED = 5  # pieces of a text that a tokenizer does not know; the others are counted
+MOST_PARTS = 20  # tokens of a text that should be one; the others are counted
 
 
 class TooLongError(InputError):
@@ -105,13 +107,15 @@ def _one_token(model: Model, text: str, before: str) -> int:
         raise InputError(f"{model.name} came without a tokenizer: it knows no texts.", field="replace_tokens")
     found: list[int] = []
     for spelled in ([f" {text}"] if before.startswith(" ") and not text.startswith(" ") else []) + [text]:
-        found = model.tokenizer(spelled, add_special_tokens=False)["input_ids"]
+        with tokenizing(model.name, replace_tokens=text):
+            found = model.tokenizer(spelled, add_special_tokens=False)["input_ids"]
         if len(found) == 1:
             return found[0]
-    parts = " | ".join(token_texts(model.tokenizer, found)) or "none"
+    parts = " | ".join(token_texts(model.tokenizer, found[:MOST_PARTS])) or "none"
+    further = " | …" if len(found) > MOST_PARTS else ""
     raise InputError(
-        f"“{text}” is {len(found)} tokens for {model.name} ({parts}); a token can be replaced by one other. Choose a shorter "
-        f"word.",
+        f"“{shortened(text)}” is {len(found):,} tokens for {model.name} ({parts}{further}); a token can be replaced by one "
+        f"other. Choose a shorter word.",
         field="replace_tokens",
     )
 
@@ -167,22 +171,15 @@ def target_ids(
 def chat_ids(model: Model, message: str) -> tuple[int, ...]:
     """The tokens of a conversation that begins with this message and whose answer comes next, in the model's own template.
 
-    Raises InputError (field "chat") for a model without such a template, or where the template refuses.
+    Raises InputError (field "chat") for a model without such a template, and as `written_message` does.
     """
     if model.tokenizer is None or not model.chats:
         raise InputError(f"{model.name} has no chat template. Let it continue the text as it is.", field="chat")
     if not message.strip():
         raise InputError("The text is blank. Type at least one word.", field="text")
-    try:
-        written = model.tokenizer.apply_chat_template(
-            [{"role": "user", "content": message}], add_generation_prompt=True, tokenize=False
-        )
-    except TemplateError as error:
-        raise InputError(
-            f"The chat template of {model.name} refuses this text: {error}. Let it continue the text as it is.",
-            field="chat",
-        ) from None
-    return tuple(model.tokenizer(str(written), add_special_tokens=False)["input_ids"])
+    with tokenizing(model.name, text=message):
+        written = written_message(model.name, model.tokenizer, message)
+        return tuple(model.tokenizer(written, add_special_tokens=False)["input_ids"])
 
 
 def _written(model: Model, target: str) -> tuple[int, ...]:
@@ -193,7 +190,8 @@ def _written(model: Model, target: str) -> tuple[int, ...]:
             f"{model.name} came without a tokenizer: it cannot read a target text. Give token numbers instead.",
             field="target",
         )
-    ids = tuple(tokenizer(text_target=target, add_special_tokens=False, verbose=False)["input_ids"])
+    with tokenizing(model.name, target=target):
+        ids = tuple(tokenizer(text_target=target, add_special_tokens=False, verbose=False)["input_ids"])
     if tokenizer.unk_token_id in ids:
         pieces = dict.fromkeys(piece for piece in _unknown_pieces(tokenizer, target) if piece != tokenizer.unk_token)
         if pieces:
@@ -217,7 +215,7 @@ def _unknown_pieces(tokenizer: PreTrainedTokenizerBase, target: str) -> list[str
 def _unknown(model: Model, pieces: Sequence[str]) -> InputError:
     """What is said of a target with these pieces."""
     further = f" and {len(pieces) - NAMED} more" if len(pieces) > NAMED else ""
-    named = ", ".join(f"“{piece}”" for piece in pieces[:NAMED])
+    named = ", ".join(f"“{shortened(piece)}”" for piece in pieces[:NAMED])
     return InputError(
         f"{model.name} has no token for {named}{further}. Write the target without, or give token numbers.",
         field="target",
@@ -328,7 +326,8 @@ def _encode(
         raise InputError("The text is blank. Type at least one word.", field="text")
     if pair is not None and not model.takes_pairs:
         raise InputError(f"{model.name} takes one text, not a pair. Leave the second text empty.", field="pair")
-    encoded = model.tokenizer(text, pair or None, return_tensors="pt", verbose=False)
+    with tokenizing(model.name, text=text, pair=pair or ""):
+        encoded = model.tokenizer(text, pair or None, return_tensors="pt", verbose=False)
     count = encoded["input_ids"].shape[1]
     if limit is not None and count > limit:
         if not truncate:

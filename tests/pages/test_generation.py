@@ -98,6 +98,19 @@ def test_what_cannot_be_written_is_said_beside_its_field(tmp_path):
     assert "writes nothing" in words(page(model=str(tmp_path / "bert"), text="5 6"))
 
 
+@pytest.mark.parametrize("template", ["{{ 1/0 }}", "{{ range(10**9) }}", "{{ 'a'*10**9 }}"])
+def test_a_chat_template_that_fails_is_said_and_the_text_can_be_continued(tmp_path, template):
+    tokenizer = number_words()
+    tokenizer.chat_template = template
+    for part in (randomised(tiny("GPT-2")), tokenizer):
+        part.save_pretrained(tmp_path)
+    said = {"model": str(tmp_path), "text": "5 6", "new": "2"}
+    app = page(**said, chat="true")
+    assert f"The chat template of {tmp_path.name} fails: " in words(app)
+    assert (app.get_by_key(state.TEXT).value, app.get_by_key(state.CHAT).value) == ("5 6", True)
+    assert "is written after" in words(page(**said))
+
+
 def test_a_text_that_is_no_date_is_answered_and_the_page_says_what_the_model_is_for():
     said = words(page(text="no date at all"))
     assert "is written after" in said

@@ -11,6 +11,7 @@ from core import Capture, InputError
 from core.capturing.capture import check_edits
 from core.capturing.edit_lines import divided, edits_of, line, painted, painting
 from core.capturing.edits import EVERYWHERE, Edits, Place, every
+from core.errors import shortened
 from core.models.modules import Kind
 from ui import links, state
 from ui.links import Lines
@@ -18,6 +19,7 @@ from ui.markdown import plain
 
 OFF = "off "  # before a line that is switched off
 MAX_LINES = 100  # an address has its bounds
+SHOWN = 300  # characters of a line, which may hold a long text
 
 
 @dataclass(frozen=True)
@@ -91,16 +93,16 @@ def shown_edits(capture: Capture) -> Edits:
         if problem is None and one.is_on:
             problem = _clash(found, edits)
         with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
-            key = state.button("edit", hash((number, one.words)))
+            key, words = state.button("edit", hash((number, one.words))), plain(shortened(one.words, SHOWN))
             st.session_state[key] = one.is_on
-            st.checkbox(plain(one.words), key=key, on_change=_switch, args=(number,))
+            st.checkbox(words, key=key, on_change=_switch, args=(number,))
             st.button(
                 ":material/close:",
                 key=state.button("remove", hash((number, one.words))),
                 type="tertiary",
                 on_click=_remove,
                 args=(number,),
-                help=f"Remove {plain(one.words)}",
+                help=f"Remove {words}",
             )
         if problem is not None:
             st.caption(f":material/block: Not applied. {plain(problem)}")

@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 import streamlit as st
 
 from core import InputError
+from core.errors import shortened
 from core.exporting.exhibit import ENDING, Exhibit, read
 from core.exporting.kept_heads import KeptHead, Origin
 from core.figures.labels import visible
@@ -82,7 +83,7 @@ def _show(exhibit: Exhibit) -> None:
 
 def _in_one_line(text: str) -> str:
     """Any text in one line, and not more of it than anybody reads."""
-    return plain(visible(text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"))
+    return plain(visible(shortened(text, LONGEST)))
 
 
 def _show_doors(exhibit: Exhibit) -> None:

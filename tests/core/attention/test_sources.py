@@ -251,9 +251,18 @@ class TestToySentence:
         assert caught.value.field == "text"
 
     def test_too_many_characters(self):
-        assert len(toy_sentence("a" * MAX_SENTENCE_CHARACTERS).query) == 1
+        words = ("a" * 999 + " ") * (MAX_SENTENCE_CHARACTERS // 1_000)
+        assert len(toy_sentence(words, d_model=1, d_head=1).query) == 100
         with pytest.raises(InputError, match="100,001 characters") as caught:
-            toy_sentence("a" * (MAX_SENTENCE_CHARACTERS + 1))
+            toy_sentence(words + "a")
+        assert caught.value.field == "text"
+
+    def test_a_word_of_countless_accents(self):
+        """To put them in order, Python's NFC takes the square of their number, and holds the interpreter meanwhile."""
+        accents = "\u0301\u0327"
+        assert len(toy_sentence("a" + accents * 499).query) == 1
+        with pytest.raises(InputError, match="has 100,000 characters; in a toy sentence at most 1,000") as caught:
+            toy_sentence("a" + accents * 49_999 + "\u0301")
         assert caught.value.field == "text"
 
     @pytest.mark.parametrize(

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import random
+import string
+from contextlib import suppress
 from dataclasses import fields
+from typing import get_args
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from core import Edits, Place, capture, load_model
 from core.capturing.capture import check_edits
-from core.capturing.edit_lines import divided, edits_of, lines_of, painted, painting
+from core.capturing.edit_lines import MAX_CELLS, MAX_LINE, divided, edits_of, lines_of, painted, painting
 from core.capturing.edits import MASKS, PATTERNS, SOFTMAXES, every
 from core.errors import InputError
+from core.models.modules import Kind
 from tests.core.tiny_models import number_words, tiny
+from tests.hostile import processor_time
 
 PLACES = (
     *(Place(), Place(5), Place(5, 11), Place(0, 0), Place(None, 3)),
@@ -58,6 +65,38 @@ def every_change():
             yield Edits(mean_heads={place}, mean_over=text)
             yield Edits(patch_heads={place}, patch_from=text)
     yield from (Edits(replace_tokens={7: text}) for text in TEXTS)
+
+
+NUMBER = st.integers(0, 10**30)
+PLACE = st.builds(Place, st.none() | NUMBER, st.none() | NUMBER, st.none() | st.sampled_from(get_args(Kind)))
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(str.strip)
+WITH_NUMBER = st.sampled_from([word for word, named in MASKS.items() if named.number])
+ANY_CHANGE = st.one_of(
+    st.builds(lambda place: Edits(mute_heads={place}), PLACE),
+    st.builds(lambda place, text: Edits(mean_heads={place}, mean_over=text), PLACE, TEXT),
+    st.builds(lambda place, text: Edits(patch_heads={place}, patch_from=text), PLACE, TEXT),
+    st.builds(lambda at, by: Edits(scale_by={at: by}), PLACE, st.floats(allow_nan=False, allow_infinity=False)),
+    st.builds(lambda at, word, number: Edits(mask={at: f"{word} {number + 1}"}), PLACE, WITH_NUMBER, NUMBER),
+    st.builds(lambda at, key: Edits(block_keys={at: {key}}), PLACE, NUMBER),
+    st.builds(lambda at, query, key: Edits(block_pairs={at: {(query, key)}}), PLACE, NUMBER, NUMBER),
+    st.builds(lambda at, one, two: Edits(pattern={at: {one: {two: 1.0}, two: {one: 1.0}}}), PLACE, NUMBER, NUMBER),
+    st.builds(lambda position, text: Edits(replace_tokens={position: text}), NUMBER, TEXT),
+)
+
+
+@given(ANY_CHANGE, st.sampled_from([" ", "  ", "\t", "\u3000", "\n"]))
+@settings(deadline=None)
+def test_whatever_can_be_said_is_read_back(edits, blank):
+    (words,) = lines_of(edits)
+    assert edits_of(f"{blank}{words}{blank}") == edits
+
+
+@given(st.text(string.printable, max_size=60) | st.text(max_size=60), st.sampled_from(list(PROMISED)))
+@settings(deadline=None)
+def test_what_is_read_of_anything_else_can_be_said(text, promised):
+    for words in (text, f"{promised}{text}", f"{promised[:8]}{text}", f"{promised.partition(' ')[0]} {text}"):
+        with suppress(InputError):
+            assert every(map(edits_of, lines_of(edits_of(words)))) == edits_of(words)
 
 
 def test_lines_mean_what_they_say():
@@ -209,3 +248,50 @@ def test_half_a_surrogate_is_no_text():
         with pytest.raises(InputError):
             edits_of(words)
     assert edits_of('token 3 "\\ud83d\\ude00"') == Edits(replace_tokens={3: "😀"})
+
+
+def test_a_line_has_a_limit_that_the_longest_texts_keep():
+    longest = 'mean 23.4 over "' + "a" * (MAX_LINE - 17) + '"'
+    assert len(longest) == MAX_LINE >= 20_000  # letters in the address of a view that a talk holds
+    assert edits_of(longest).mean_over == "a" * (MAX_LINE - 17)
+    for read in (edits_of, painted):
+        with pytest.raises(InputError, match="at most 20,000 characters, and this one has 20,001") as refused:
+            read(longest + " ")
+        assert refused.value.field == "edits"
+    assert divided(longest + " ") is None
+
+
+def test_a_line_paints_as_many_cells_as_anybody_paints():
+    most = "paint " + " ".join(f"0>{key}={1 / MAX_CELLS}" for key in range(MAX_CELLS))
+    assert len(edits_of(most).pattern[0][1][0][1]) == MAX_CELLS
+    with pytest.raises(InputError, match="at most 500 cells, and this one 501") as refused:
+        edits_of(f"{most} 1>1=1")
+    assert refused.value.field == "edits"
+
+
+def test_a_message_shows_the_beginning_of_what_was_wrong():
+    for verb in ("", "mute ", "mask ", "softmax ", "pattern ", "paint "):
+        with pytest.raises(InputError, match="xxx…") as refused:
+            edits_of(verb + "x" * 9_000)
+        assert len(str(refused.value)) < 300, verb
+
+
+def test_a_mask_reaches_as_far_as_it_likes():
+    """Python reads no number of more than 4,300 digits."""
+    for digits in ("9" * 5_000, "0" * 5_000 + "4"):
+        assert edits_of(f"mask window {digits}").mask[0][1] == f"window {digits}"
+
+
+def test_a_hundred_of_the_longest_lines_take_no_time():
+    """As many as a page keeps, each read as often as a page reads it."""
+    lines = (
+        *('mean 1 over "' + "a" * 19_986 + '"', "mute x" + " " * 9_900 + "at" + " " * 9_900 + "!"),
+        *("mean 1 over" + " " * 19_980 + '"x', "mean 1 over " + '\\"' * 9_990, "scale " + "9" * 19_990),
+        *("paint " + "1>2 " * 4_990, "paint " + " ".join(f"{at}>{at}=.5" for at in range(MAX_CELLS))),
+    )
+    for line in lines:
+        with processor_time(3):
+            for _ in range(100):
+                for read in (edits_of, painted, divided):
+                    with suppress(InputError):
+                        read(line)

@@ -10,6 +10,7 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
+from transformers import BertConfig, BertModel
 
 from core import Edits, Place, capture, load_model
 from core.attention import head as head_module
@@ -23,7 +24,8 @@ from core.heads.thumbnails import thumbnails
 from core.models.calls import IMPLEMENTATION
 from core.models.inputs import image_inputs
 from tests.core.naive_attention import Naive, naive_pass, twin_of
-from tests.core.tiny_models import number_words, tiny
+from tests.core.tiny_models import SMALL, number_words, randomised, tiny
+from tests.hostile import processor_time
 
 TEXT = " ".join(map(str, np.random.default_rng(1).integers(3, 64, 11)))
 OTHER = " ".join(map(str, np.random.default_rng(2).integers(3, 64, 11)))
@@ -712,6 +714,16 @@ def test_what_this_pass_could_not_do(name, edits, field, words):
         check_edits(plain(name), edits)
     assert (str(checked.value), checked.value.field) == (str(raised.value), raised.value.field)
     assert raised.value.field == field
+
+
+def test_the_check_costs_no_more_where_there_are_many_heads():
+    """A page asks it of every line of a list, which may paint as many cells as a line holds."""
+    config = BertConfig(**SMALL | {"hidden_size": 128, "num_attention_heads": 128, "num_hidden_layers": 4})
+    taken = capture(load_model(randomised(BertModel(config)), tokenizer=number_words()), " ".join(["5"] * 25))
+    painted = Edits(pattern={Place(): {query: dict.fromkeys(range(20), 1 / 20) for query in range(25)}})
+    with processor_time(1):
+        for _ in range(20):
+            check_edits(taken, painted)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -154,6 +154,9 @@ def test_sampled_by_seed_and_step(gpt2):
 
 def test_a_message_is_answered(smollm):
     written = generate(smollm, "What is 2 + 2?", 12, chat=True)
+    said = [{"role": "user", "content": "What is 2 + 2?"}]
+    expected = smollm.tokenizer.apply_chat_template(said, add_generation_prompt=True, return_dict=False)
+    assert written.input_ids == tuple(expected)
     conversation = smollm.text_of(written.input_ids)
     assert conversation.startswith("<|im_start|>system")
     assert conversation.endswith("What is 2 + 2?<|im_end|>\n<|im_start|>assistant\n")

@@ -307,6 +307,16 @@ def test_what_is_too_large_is_not_written():
         write(exhibit(uploads={"image": Upload("x", bytes(MAX_BYTES))}))
 
 
+def test_millions_of_lists_are_not_made(good):
+    """Python holds the interpreter for seconds while it makes them, whatever they are for."""
+    said, arrays = parts(good)
+    assert "it says of itself is too large" in refused(
+        packed(json.dumps(said | {"more": [[]] * 600_000}).encode(), arrays)
+    )
+    with pytest.raises(InputError, match="can be opened again"):
+        write(replace(good, about=dict.fromkeys("abc", "[" * 190_000)))
+
+
 def test_bits_of_a_good_file_turned_at_random(good):
     data, numbers = bytearray(write(good)), np.random.default_rng(5)
     for _ in range(150):

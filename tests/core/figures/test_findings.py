@@ -1,6 +1,7 @@
 """What is said about a figure is what NumPy finds in the numbers that were drawn."""
 
 import numpy as np
+import plotly.graph_objects as go
 import pytest
 
 from core.attention.head import Head
@@ -23,6 +24,7 @@ from core.figures.shares import share_bars
 from core.figures.side_by_side import side_by_side, small
 from core.figures.stages import stage_figure
 from core.figures.wiring import wiring
+from tests.hostile import processor_time
 
 TOKENS = ("the", " cat", "the", "<b>x</b>", "\n", "$x$ & y")
 SPELLED = ("the (0)", "·cat (1)", "the (2)", "<b>x</b> (3)", "⏎ (4)", "$x$ & y (5)")
@@ -228,6 +230,14 @@ def test_curves_say_where_they_begin_end_and_are_highest():
     exponents = lines([Series("a", [1, 2], [-3.0, -8.5])], x="layer", y="gradient")
     exponents.update_yaxes(tickprefix="10<sup>", ticksuffix="</sup>")
     assert finding(exponents) == "From 10^−3 at layer 1 to 10^−8.5 at layer 2."
+
+
+def test_many_curves_under_a_hostile_heading():
+    """As many as a file may hold, and a heading as long as it may be: nothing is searched for twice."""
+    figure = go.Figure(layout={"xaxis": {"title": {"text": "(" * 2_000}}})
+    figure.add_traces([{"type": "scatter", "x": [0, 1], "y": [1.0, 2.0]}] * 500)
+    with processor_time(3):
+        assert finding(figure)
 
 
 def test_dots_are_heads():

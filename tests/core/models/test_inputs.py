@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tokenizers import Regex
+from tokenizers.pre_tokenizers import Split
 from transformers import BertConfig, BertModel
 
-from core import capture, load_model
+from core import Edits, capture, load_model
 from core.capturing.weights_only import attention_weights
 from core.errors import InputError
 from core.models.inputs import TooLongError, image_size, read_token_numbers
@@ -117,3 +119,36 @@ def test_token_numbers_are_read_from_a_text() -> None:
         with pytest.raises(InputError, match="is no token number") as caught:
             read_token_numbers(wrong)
         assert caught.value.field == "target"
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        (lambda model, text: capture(model, text), "text"),
+        (lambda model, text: capture(model, "5", target=text), "target"),
+        (lambda model, text: capture(model, "5", target="6", edits=Edits(replace_tokens={0: text})), "replace_tokens"),
+    ],
+    ids=["text", "target", "replace_tokens"],
+)
+def test_a_text_that_no_tokenizer_takes_is_refused(bart, given, field) -> None:
+    for text, words in (("5 " * 500_001, "1,000,002 characters; at most 1,000,000"), ("5 \ud83d", "Character 3 of")):
+        with pytest.raises(InputError, match=words) as caught:
+            given(bart, text)
+        assert caught.value.field == field
+
+
+def test_of_a_text_that_should_be_one_token_only_the_first_are_named(bart) -> None:
+    with pytest.raises(InputError, match=r"is 9,000 tokens .*5 \| 5 \| …\)") as caught:
+        capture(bart, "5", edits=Edits(replace_tokens={0: "5 " * 9_000}))
+    assert len(str(caught.value)) < 400
+
+
+def test_a_tokenizer_that_panics_is_told() -> None:
+    """Its regular expressions come with the model: this one tries every way to cut a row of letters."""
+    hostile = number_words()
+    hostile.backend_tokenizer.pre_tokenizer = Split(Regex("(a+)+$"), "isolated")
+    model, text = load_model(tiny("BART"), tokenizer=hostile), "a" * 40 + "!"
+    for given in ({"text": text}, {"text": "5", "target": text}):
+        with pytest.raises(InputError, match=r"tokenizer of .* fails on this text: .*retry-limit") as caught:
+            capture(model, **given)
+        assert caught.value.field == "model"

@@ -1,0 +1,158 @@
+"""A chat template written out, as a program by itself: Python starts this file, which knows jinja2 and nothing of Headlight.
+
+Templates are programs by whoever made a model. In a process of its own one can be ended, whatever it does: here it has a limit
+of processor time and of memory, where the system knows such limits, and who starts it waits only so long. It sees what it would
+see in transformers (https://huggingface.co/docs/transformers/chat_templating): jinja2's sandbox, in which nothing can be
+altered, with `raise_exception`, `strftime_now`, `tojson`, `generation` and loop controls.
+
+    python -I -S chat_process.py <folders of jinja2>     reads what is asked as JSON, and answers in JSON:
+    {"written": text}, {"refused": what the template says}, or {"failed": what went wrong}
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import suppress
+from datetime import datetime
+from typing import Any, NoReturn
+
+if __name__ == "__main__":
+    sys.path += sys.argv[1:]
+
+from jinja2 import TemplateError, TemplateSyntaxError, nodes
+from jinja2.exceptions import SecurityError
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
+from jinja2.runtime import Macro
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.utils import Namespace
+
+
+class Refused(TemplateError):
+    """The template itself has said no."""
+
+
+class TooLong(Exception):
+    """It writes more than anybody reads."""
+
+
+# --- what a template finds there
+
+
+def raise_exception(message: object) -> NoReturn:
+    raise Refused(str(message))
+
+
+def strftime_now(form: str) -> str:
+    return datetime.now().strftime(form)
+
+
+def tojson(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """jinja2's own would write < and & as HTML does."""
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+
+
+class Dict:
+    """`dict` as a function, and no more of the class than this."""
+
+    def __call__(self, *items: Any, **named: Any) -> dict[Any, Any]:
+        return dict(*items, **named)
+
+    def fromkeys(self, *keys: Any) -> dict[Any, Any]:
+        return dict.fromkeys(*keys)
+
+
+class OpenNamespace(Namespace):
+    """`namespace` without names that begin with _, by which a template could reach Python's own."""
+
+    def __init__(*given: Any, **named: Any) -> None:  # so that a template may call one of its names `self`
+        self, *items = given
+        attributes = dict(*items, **named)
+        for name in attributes:
+            _refuse_private(name)
+        Namespace.__init__(self, attributes)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        _refuse_private(name)
+        super().__setitem__(name, value)
+
+
+def _refuse_private(name: object) -> None:
+    if isinstance(name, str) and name.startswith("_"):
+        raise SecurityError(f"no name in a namespace may begin with _, as {name!r} does")
+
+
+class Generation(Extension):
+    """{% generation %} ... {% endgeneration %} marks what a model has written, for training; here it is written as it is."""
+
+    tags = {"generation"}  # noqa: RUF012 - as jinja2 declares it
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return nodes.CallBlock(self.call_method("_as_it_is"), [], [], body).set_lineno(line)
+
+    def _as_it_is(self, caller: Macro) -> str:
+        return caller()
+
+
+def environment() -> ImmutableSandboxedEnvironment:
+    made = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols])
+    made.filters["tojson"] = tojson
+    made.globals |= {"raise_exception": raise_exception, "strftime_now": strftime_now}
+    made.globals |= {"dict": Dict(), "namespace": OpenNamespace}
+    return made
+
+
+# --- one template
+
+
+def limit(seconds: int, nbytes: int) -> None:
+    """Of processor time and of memory, as far as the system knows such limits."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    limits = {resource.RLIMIT_CPU: seconds, resource.RLIMIT_AS: nbytes, resource.RLIMIT_CORE: 0}
+    for kind, most in limits.items():
+        with suppress(ValueError, OSError):  # macOS knows no limit of memory
+            resource.setrlimit(kind, (most, most))
+
+
+def written(template: str, seen: dict[str, Any], most: int) -> str:
+    """Raises TooLong after so many characters, UnicodeError for half of one, and whatever the template raises."""
+    parts, count = [], 0
+    for part in environment().from_string(template).generate(seen):
+        parts.append(part)
+        count += len(part)
+        if count > most:
+            raise TooLong(f"it writes more than {most:,} characters")
+    text = "".join(parts)
+    text.encode()
+    return text
+
+
+def answer(asked: dict[str, Any]) -> dict[str, str]:
+    try:
+        return {"written": written(asked["template"], asked["seen"], asked["most"])}
+    except Refused as error:
+        return {"refused": str(error)}
+    except TemplateSyntaxError as error:
+        return {"failed": f"{error.message}, in line {error.lineno}"}
+    except MemoryError:
+        return {"failed": f"it needs more than {asked['bytes'] // 10**6} MB of memory"}
+    except Exception as error:  # a template may raise anything that Python raises
+        return {"failed": str(error) or type(error).__name__}
+
+
+if __name__ == "__main__":
+    told = json.load(sys.stdin.buffer)
+    limit(told["seconds"], told["bytes"])
+    print(json.dumps(answer(told)))

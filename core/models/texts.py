@@ -1,0 +1,44 @@
+"""Texts as a tokenizer can take them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ..errors import InputError, shortened
+
+MAX_CHARACTERS = 1_000_000  # which a tokenizer takes a few seconds for
+
+
+@contextmanager
+def tokenizing(name: str, **texts: str) -> Iterator[None]:
+    """Around what cuts these texts, by their fields, into tokens of the model of that name.
+
+    Raises InputError for a text that is too long, or that is none, with half of a character; and where the tokenizer fails,
+    whose regular expressions come with the model.
+    """
+    for field, text in texts.items():
+        _check(text, field)
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # of Rust: no Exception, and it cannot be imported
+            raise
+        raise InputError(
+            f"The tokenizer of {name} fails on this text: {shortened(str(error), 200)}. Change the text, or choose another "
+            f"model.",
+            field="model",
+        ) from None
+
+
+def _check(text: str, field: str) -> None:
+    if len(text) > MAX_CHARACTERS:
+        raise InputError(
+            f"The text has {len(text):,} characters; at most {MAX_CHARACTERS:,} are read. Shorten it.", field=field
+        )
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"Character {error.start + 1:,} of the text is half of a character. Remove it.", field=field
+        ) from None

@@ -1,0 +1,146 @@
+"""Chat templates in a process of their own: what they write is what transformers writes, and whatever they do ends in words."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from core import InputError, load_model
+from core.models import chat_templates
+from core.models.chat_templates import written_message
+from core.models.inputs import chat_ids
+from tests.core.tiny_models import number_words, tiny
+from tests.source_files import imports, text
+
+MESSAGE = "What is <b>2 + 2</b>?\n  \"{{ 7*7 }}\" {% raw %} '東京' 😀 <|im_end|>\t"
+# All that transformers' documentation says of templates, and what those of well-known models do.
+TEMPLATES = {
+    "plain": "{% for message in messages %}\n  {{ message.role }}: {{ message['content'] | trim }}\n{% endfor %}",
+    "prompt": "{{ bos_token }}{{ messages[0]['content'] }}{% if add_generation_prompt %}<assistant>{% endif %}{{ eos_token }}",
+    "blanks": "  {%- for m in messages -%}\n  {{- m.content -}}\n  {%- endfor %}\n\n   {# none #}\n  x  ",
+    "json": "{{ messages | tojson }} {{ {'b': 1, 'a': '<é>'} | tojson(indent=2, sort_keys=true) }}",
+    "separators": "{{ [1, {'a': none}] | tojson(separators=(',', ':'), ensure_ascii=true) }}",
+    "what is not there": "{{ tools is none }} {{ documents }} {{ unknown is defined }} {{ unknown }} {{ messages[0].tool }}",
+    "namespace": "{% set ns = namespace(n=0, self=1) %}{% for i in range(5) %}{% set ns.n = ns.n + i %}{% endfor %}{{ ns.n }}",
+    "dict": "{{ dict(a=1, b=[2]) }} {{ dict.fromkeys(['x'], 3) }} {{ dict(messages[0], extra=1) | length }}",
+    "loop controls": "{% for i in range(9) %}{% if i == 2 %}{% continue %}{% elif i > 5 %}{% break %}{% endif %}{{ i }}"
+    "{% endfor %}",
+    "macros": "{% macro say(a, b='.') %}<{{ a }}{{ b }}>{% endmacro %}{{ say(messages[0].content) }}{{ say('x', b='!') }}",
+    "generation": "{% set n = 1 %}{% for m in messages %}{% generation %}{% set n = 2 %}{{ m.content }}{{ loop.index }}"
+    "{% endgeneration %}{{ n }}{% endfor %}",
+    "refusal not taken": "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no') }}{% endif %}"
+    "{{ messages[-1].content }}",
+    "texts": "{% set c = messages[0].content %}{{ c.split('\\n')[-1] }}{{ c.startswith('What') }}"
+    "{{ c | replace('2', '3') }}{{ c[::-1] }}",
+    "escapes": "{{ messages[0].content | escape }}{{ '<' ~ '&' }}{{ messages[0].content | upper }}",
+    "date": "{{ strftime_now('%Y') }}",
+    "filters": "{{ messages | map(attribute='role') | join(',') }}"
+    "{{ messages | selectattr('role', 'equalto', 'user') | list | length }}",
+    "blocks": "{% filter upper %}{{ messages[0].role }}{% endfilter %}{% set x %}{{ messages[0].role }}{% endset %}{{ x }}",
+}
+# Each beside what is said of it.
+BROKEN = {
+    "{{ 1/0 }}": "division by zero",
+    "{{ range(10**9) }}": "Range too big",
+    "{{ 'a'*10**9 }}": "more than 512 MB of memory",
+    "{% for i in range(99999) %}{{ 'a' * 9999 }}{% endfor %}": "more than 1,000,000 characters",
+    "{% macro again() %}{{ again() }}{% endmacro %}{{ again() }}": "maximum recursion depth exceeded",
+    "{{ nobody.content }}": "'nobody' is undefined",
+    "a\n{% if %}": "Expected an expression, got 'end of statement block', in line 2",
+    "{{ messages[0].content.nowhere() }}": "has no attribute 'nowhere'",
+    "{{ ''.__class__.__mro__ }}": "unsafe",
+    "{{ messages.append(1) }}": "unsafe",
+    "{% set ns = namespace(__class__=1) %}": "may begin with _",
+    "{{ '\\ud800' }}": "surrogates not allowed",
+    "{{ " + "(" * 20_000 + " }}": "maximum recursion depth exceeded",
+    "x" * 1_000_001: "1,000,001 characters",
+}
+
+
+def tokenizer(template: object):
+    made = number_words()
+    made.bos_token, made.eos_token, made.chat_template = "1", "2", template
+    return made
+
+
+def refusal(template: object, message: str = MESSAGE) -> str:
+    with pytest.raises(InputError) as refused:
+        written_message("a model", tokenizer(template), message)
+    assert refused.value.field == "chat"
+    assert len(str(refused.value)) < 500
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_what_is_written_is_what_transformers_writes(name):
+    chats = tokenizer(TEMPLATES[name])
+    conversation = [{"role": "user", "content": MESSAGE}]
+    expected = chats.apply_chat_template(conversation, add_generation_prompt=True, tokenize=False)
+    assert written_message("a model", chats, MESSAGE) == expected
+
+
+def test_of_several_templates_the_default_one_is_taken():
+    several = tokenizer({"tool_use": "no", "default": "<{{ messages[0].content }}>"})
+    assert written_message("a model", several, "5") == "<5>"
+    assert "several and none is called default" in refusal({"tool_use": "no", "rag": "no"})
+
+
+def test_a_long_message_is_written_whole():
+    message = "word " * 180_000
+    assert written_message("a model", tokenizer("<{{ messages[0].content }}>"), message) == f"<{message}>"
+
+
+@pytest.mark.parametrize("template", BROKEN, ids=range(len(BROKEN)))
+def test_a_template_that_fails_is_told_in_words(template):
+    said = refusal(template)
+    assert said.startswith("The chat template of a model fails: ")
+    assert BROKEN[template] in said
+    assert said.endswith(". Let it continue the text as it is.")
+
+
+def test_a_template_that_does_not_end_is_ended(monkeypatch):
+    monkeypatch.setattr(chat_templates, "SECONDS", 1)
+    endless = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
+    assert "more than 1 seconds of processor time" in refusal(endless)
+
+
+def test_nobody_waits_longer_than_the_clock_says(monkeypatch):
+    monkeypatch.setattr(chat_templates, "PATIENCE", 0.001)
+    assert "did not end within" in refusal("{{ messages[0].content }}")
+
+
+def test_what_the_template_refuses_is_its_own_words():
+    said = refusal("{{ raise_exception('Only <b>even</b> messages' + '!' * 900) }}")
+    assert said.startswith("The chat template of a model refuses this text: Only <b>even</b> messages!!!")
+
+
+def test_what_is_no_template_is_refused():
+    assert "it is no text" in refusal(5)
+
+
+@pytest.mark.parametrize("lacking", [{"executable": ""}, {"executable": "/nowhere/python"}, {"frozen": True}])
+def test_without_a_process_nothing_is_run(monkeypatch, lacking):
+    """A template runs bounded or not at all."""
+    for name, value in lacking.items():
+        monkeypatch.setattr(sys, name, value, raising=False)
+    assert "this system starts none" in refusal("{{ messages[0].content }}")
+
+
+def test_a_process_that_says_nothing_is_told(monkeypatch, tmp_path):
+    monkeypatch.setattr(chat_templates, "_PROGRAM", tmp_path / "nothing.py")
+    assert "breaks the process that runs it" in refusal("{{ messages[0].content }}")
+
+
+def test_the_tokens_are_those_of_what_is_written():
+    model = load_model(tiny("GPT-2"), tokenizer=tokenizer("7 {{ messages[0].content }} 8"))
+    assert chat_ids(model, "5 6") == (7, 5, 6, 8)
+    with pytest.raises(InputError, match="half of a character") as refused:
+        chat_ids(model, "5 \ud800")
+    assert refused.value.field == "text"
+
+
+def test_the_process_needs_jinja_and_the_standard_library_alone():
+    """So it is there in a twentieth of a second; with all of transformers it would take a second."""
+    needed = {name.partition(".")[0] for _, name in imports(text(chat_templates._PROGRAM))}
+    assert needed - sys.stdlib_module_names == {"jinja2"}
