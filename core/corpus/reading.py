@@ -9,8 +9,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import IO, Literal, NamedTuple
@@ -23,6 +25,7 @@ from pyarrow.parquet import ParquetFile
 
 from ..errors import InputError
 from .texts import Place, Problem, Relation, Text
+from .walking import Pattern, files_below
 
 By = Literal["document", "paragraph", "line"]  # what one text is in a file of plain text
 MAX_CHARACTERS = 64_000_000  # of one text: a longer one has to be given in parts
@@ -52,38 +55,83 @@ class Reading(NamedTuple):
 # --- which files
 
 
-def find_files(data: str) -> Files:
-    """The files that a path, a folder or a pattern (*, **, ?) names, those of known formats.
+def find_files(data: str, on_progress: Callable[[int], None] = lambda _entries: None) -> Files:
+    """The files that a path, a folder or a pattern (*, **, ?) names, those of known formats, each once.
 
-    Raises InputError (field "data") where there are none.
+    on_progress  told now and then how many entries of folders have been looked at
+    Raises InputError (field "data") where there are none, and for a name that is no UTF-8.
     """
+    require_address(data, "data")
     start = re.search(r"[*?]", data)
-    folder, pattern = (data, "") if start is None else _split(data, start.start())
+    folder, pattern = (data, "**") if start is None else _split(data, start.start())
     try:
         system, root = open_folder(folder)
         info = system.get_file_info(root)
-        if info.type == fs.FileType.NotFound:
-            raise InputError(f"There is nothing at {folder!r}. Give a file, a folder or a pattern.", field="data")
-        if info.type == fs.FileType.File:
-            folder, _, name = folder.replace("\\", "/").rpartition("/")
-            if _format(name) is None:
-                raise InputError(f"{name!r} is of no format that can be read. {_FORMATS}", field="data")
-            return Files(folder or ".", (name,), (info.size or 0,))
-        inside = system.get_file_info(fs.FileSelector(root, recursive=True))
-    except (OSError, pa.ArrowException) as error:
+        inside = _below(system, root, Pattern(pattern), on_progress) if info.type == fs.FileType.Directory else {}
+    except (OSError, ValueError, pa.ArrowException) as error:
         raise InputError(f"{folder!r} cannot be read: {_first_line(error)}.", field="data") from error
-    wanted = re.compile(_regular(pattern)) if pattern else None
-    found = {
-        str(PurePosixPath(one.path).relative_to(PurePosixPath(root))): one.size or 0
-        for one in inside
-        if one.type == fs.FileType.File
-    }
-    names = [name for name in sorted(found) if wanted is None or wanted.fullmatch(name)]
-    known = [name for name in names if _format(name) is not None]
+    if info.type == fs.FileType.NotFound:
+        raise InputError(f"There is nothing at {folder!r}. Give a file, a folder or a pattern.", field="data")
+    if info.type != fs.FileType.Directory:
+        folder, _, name = folder.replace("\\", "/").rpartition("/")
+        if _format(name) is None:
+            raise InputError(f"{name!r} is of no format that can be read. {_FORMATS}", field="data")
+        return Files(folder or ".", (name,), (info.size or 0,))
+    known = sorted(name for name in inside if _format(name) is not None)
     if not known:
-        others = f", only {len(names)} of others, such as {names[0]!r}" if names else ""
+        others = f", only {len(inside)} of others, such as {min(inside)!r}" if inside else ""
         raise InputError(f"{data!r} names no file of a format that can be read{others}. {_FORMATS}", field="data")
-    return Files(folder, tuple(known), tuple(found[name] for name in known))
+    for name in known:
+        _require_utf8(name, folder)
+    return Files(folder, tuple(known), tuple(inside[name]() for name in known))
+
+
+def require_address(address: str, field: str) -> None:
+    """Raises InputError for what cannot be the name of a file, a folder or anything on object storage."""
+    if not address:
+        raise InputError("Nothing is named here. Give a path, or an address such as s3://bucket/folder.", field=field)
+    if not _is_utf8(address) or "\0" in address:
+        raise InputError(f"{address!r} is no name: it is not UTF-8, or has a NUL in it. Give another.", field=field)
+
+
+def _require_utf8(name: str, folder: str) -> None:
+    if not _is_utf8(name):
+        raise InputError(
+            f"The name of {name!r} in {folder!r} is not UTF-8: examples could not tell where they stand. Rename it, or choose "
+            "others by a pattern.",
+            field="data",
+        )
+
+
+def _is_utf8(text: str) -> bool:
+    return _half_of_a_pair(text) is None
+
+
+def _half_of_a_pair(text: str) -> int | None:
+    """Where a text has half of a surrogate pair, which nothing can write: UTF-8 has no such character."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        return error.start
+    return None
+
+
+def _below(
+    system: fs.FileSystem, root: str, pattern: Pattern, on_progress: Callable[[int], None]
+) -> dict[str, Callable[[], int]]:
+    """The files below a folder that fit: name -> what gives its size in bytes."""
+    if isinstance(system, fs.LocalFileSystem):
+        found = files_below(root, pattern, on_progress)
+        return {name: lambda path=path: _size(path) for name, path in found.items()}
+    infos = [one for one in system.get_file_info(fs.FileSelector(root, recursive=True)) if one.type == fs.FileType.File]
+    named = [(str(PurePosixPath(one.path).relative_to(PurePosixPath(root))), one.size or 0) for one in infos]
+    return {name: lambda size=size: size for name, size in named if pattern.fits(name)}
+
+
+def _size(path: str) -> int:
+    with suppress(OSError):
+        return os.path.getsize(path)
+    return 0
 
 
 def open_folder(folder: str) -> tuple[fs.FileSystem, str]:
@@ -97,11 +145,6 @@ def _split(data: str, star: int) -> tuple[str, str]:
     """A pattern as the folder before its first wildcard and the rest."""
     cut = data.rfind("/", 0, star)
     return (data[:cut] or "/", data[cut + 1 :]) if cut >= 0 else (".", data)
-
-
-def _regular(pattern: str) -> str:
-    parts = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    return "".join(parts.get(part, re.escape(part)) for part in re.split(r"(\*\*/|\*\*|\*|\?)", pattern))
 
 
 def _format(name: str) -> str | None:

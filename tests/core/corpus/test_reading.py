@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import json
+import os
 from itertools import product
 
 import pyarrow as pa
@@ -313,6 +314,89 @@ def test_files_are_found_below_where_one_stands(tree, monkeypatch):
 def test_an_address_of_the_file_system(tree):
     assert find_files(f"file://{tree}/in").names == ("c.TXT", "deep/d.csv")
     assert find_files(f"file://{tree}/*.txt").names == ("b.txt",)
+
+
+def test_each_file_is_read_once_whatever_links_there_are(tree, tmp_path_factory):
+    """Links to folders above and beside, to themselves, to files; names are those without links, if there are any."""
+    other = tmp_path_factory.mktemp("other")
+    put(other, "far/f.txt", "far")
+    put(other, "far/down/g.txt", "far")
+    before = find_files(str(tree)).names
+    for link, to in {
+        "self": tree,
+        "in/self": tree,
+        "in/deep/up": tree / "in",
+        "a file.txt": tree / "b.txt",
+        "in/a same.txt": tree / "a file.txt",
+        "z.txt": other / "far" / "f.txt",
+        "y.txt": other / "far" / "f.txt",
+        "in/away": other,
+        "away": other / "far",
+    }.items():
+        (tree / link).symlink_to(to)
+    (tree / "circle").symlink_to(tree / "circle")
+    (other / "far" / "back").symlink_to(tree)
+    os.mkfifo(tree / "pipe.txt")
+    assert set(find_files(str(tree)).names) == {*before, "away/f.txt", "away/down/g.txt"}
+    assert find_files(f"{tree}/*").names == ("a.jsonl.gz", "b.txt", "y.txt")
+    assert find_files(f"{tree}/away/**/*.txt").names == ("back/b.txt", "down/g.txt", "f.txt")
+    (other / "far" / "back").unlink()
+    assert find_files(f"{tree}/away/**/*.txt").names == ("down/g.txt", "f.txt")
+    assert find_files(f"{tree}/*way/**").names == ("away/down/g.txt", "away/f.txt")
+    assert find_files(f"{tree}/in/away/**/f.txt").names == ("far/f.txt",)
+    assert find_files(f"{tree}/self/self/b.txt").names == ("b.txt",)
+
+
+def test_many_links_to_each_other_do_not_multiply(tmp_path):
+    """Each way through 12 folders that lead to each other would be one of 10^9."""
+    for one in range(12):
+        put(tmp_path, f"{one}/a.txt", "x")
+        for other in range(12):
+            (tmp_path / str(one) / f"to {other}").symlink_to(tmp_path / str(other))
+    assert find_files(str(tmp_path)).names == tuple(sorted(f"{one}/a.txt" for one in range(12)))
+    assert find_files(f"{tmp_path}/*/to 1/to 2/*.txt").names == ("0/to 1/to 2/a.txt",)
+
+
+def test_a_link_that_leads_nowhere_is_told_when_it_is_read(tmp_path):
+    put(tmp_path, "a.txt", "one")
+    (tmp_path / "b.txt").symlink_to(tmp_path / "gone.txt")
+    (tmp_path / "c.png").symlink_to(tmp_path / "gone.png")
+    files = find_files(str(tmp_path))
+    assert (files.names, files.bytes) == (("a.txt", "b.txt"), (3, 0))
+    (problem,) = read_texts(files, "b.txt", Reading())
+    assert problem.place == Place("b.txt", 0)
+
+
+def test_many_entries_are_told(tmp_path, monkeypatch):
+    monkeypatch.setattr("core.corpus.walking.TOLD", 2)
+    for name in "abcde":
+        put(tmp_path, f"{name}/{name}.txt", "x")
+    told = []
+    find_files(str(tmp_path), told.append)
+    assert told == [2, 4, 6, 8, 10]
+
+
+@pytest.mark.parametrize("folder", [b"", b"caf\xe9/"])
+def test_a_name_that_is_no_utf8_is_refused(tmp_path, folder):
+    os.makedirs(os.fsencode(tmp_path) + b"/" + folder, exist_ok=True)
+    path = os.fsencode(tmp_path) + b"/" + folder + b"caf\xe9.txt"
+    with open(path, "w") as file:
+        file.write("x")
+    put(tmp_path, "good.jsonl", json_lines(["one"]))
+    for data in (str(tmp_path), os.fsdecode(path)):
+        with pytest.raises(InputError, match=r"caf\\udce9.*not UTF-8") as error:
+            find_files(data)
+        assert error.value.field == "data"
+    assert find_files(f"{tmp_path}/*.jsonl").names == ("good.jsonl",)
+
+
+@pytest.mark.parametrize("data", ["", "a\0b"])
+def test_what_names_nothing_is_refused(data, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    put(tmp_path, "a.txt", "x")
+    with pytest.raises(InputError) as error:
+        find_files(data)
+    assert error.value.field == "data"
 
 
 @pytest.mark.parametrize(
