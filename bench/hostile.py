@@ -4,9 +4,10 @@
     python -m bench.hostile texts       every text into every field for text, on every page
     python -m bench.hostile addresses   every bad value under every name of docs/links.md, alone and all at once
     python -m bench.hostile files       every file into every field that takes one, and models whose files lie
+    python -m bench.hostile runs        every damage of tests/core/corpus/damages.py to a corpus run, on its page
     python -m bench.hostile browser     texts with markup and scripts on every page, in a real Chromium
 
-The first three speak the server's own protocol (bench/sessions.py). Something is broken where a page shows an exception or
+All but the last speak the server's own protocol (bench/sessions.py). Something is broken where a page shows an exception or
 does not end, or where the server's log has a traceback; in the browser, where a script of the text has run, a dialog has
 opened, the console has an error, or anything was asked of another host.
 """
@@ -14,7 +15,9 @@ opened, the console has an error, or anything was asked of another host.
 from __future__ import annotations
 
 import asyncio
+import os
 import re
+import shutil
 import sys
 import tempfile
 from collections import Counter
@@ -28,13 +31,19 @@ from websockets.exceptions import WebSocketException
 
 from bench.sessions import Left, Visitor, key_of
 from check import find_browser
+from core import load_model
 from tests.browser.driver import BROWSER_ARGUMENTS, App, Server
+from tests.core.corpus.damages import damages
+from tests.core.corpus.made_runs import SENTENCES, add_map, made_run
+from tests.core.corpus.plain import reader
 from tests.core.tiny_models import number_words, randomised, tiny
 from tests.hostile import MARKUP, RAN, TEXTS, VALUES, files, write_lying_models
 from tests.source_files import text
 from ui import state
 
 PATIENCE = 90.0
+CORPORA = "HEADLIGHT_CORPORA"  # where the server looks for corpus runs
+WHOLE = "whole"  # the name of the corpus run that there is
 # Names in addresses, and the titles of the pages that know them.
 NAMES = re.findall(r"^\| `(\w+)` \| ([^|]+) \|", text(Path("docs/links.md")), re.M)
 OWN = {state.SOURCE: "own"}
@@ -160,6 +169,28 @@ async def try_files(server: Server, tally: Tally) -> None:
                 await tally.run("models", name, visitor, visitor.change(state.MODEL, str(lying)))
 
 
+async def try_runs(server: Server, tally: Tally) -> None:
+    """Each damaged run beside a whole one, with what the page shows first, and with what reads other files."""
+    looks = f"&{state.KEPT}=spread&{state.HEADS_AS}=map&{state.LOOKS_BY}=relation"
+    runs = Path(os.environ[CORPORA])
+    with tempfile.TemporaryDirectory() as made:
+        other = make_run(Path(made, "other"), SENTENCES[:3])
+        for number, (name, damage) in enumerate(damages(runs / WHOLE, other).items()):
+            damage(Path(shutil.copytree(runs / WHOLE, runs / f"run{number}")))
+            chosen = f"{state.RUN}=run{number}&{state.LAYER}=1&{state.HEAD}=3&{state.METRIC}=previous"
+            for query in (chosen, chosen + looks):
+                async with Visitor(server.address) as visitor:
+                    await tally.run("runs", f"{name}, {query}", visitor, visitor.open("corpus", query))
+            shutil.rmtree(runs / f"run{number}")
+
+
+def make_run(folder: Path, sentences: tuple[str, ...] = SENTENCES) -> Path:
+    """A small finished run."""
+    made_run(folder, load_model(randomised(tiny("BERT")), tokenizer=reader()), sentences=sentences)
+    add_map(folder)
+    return folder
+
+
 def try_browser(server: Server, tally: Tally) -> None:
     fields = asyncio.run(_text_fields(server))
     with sync_playwright() as playwright:
@@ -200,20 +231,24 @@ def main() -> None:
         "texts": try_texts,
         "addresses": try_addresses,
         "files": try_files,
+        "runs": try_runs,
         "browser": try_browser,
     }
     for name, way in ways.items():
         if only not in (None, name):
             continue
-        server, tally = Server().wait(), Tally()
-        try:
-            if asyncio.iscoroutinefunction(way):
-                asyncio.run(way(server, tally))
-            else:
-                way(server, tally)
-        finally:
-            tally.report(server.log())
-            server.stop()
+        with tempfile.TemporaryDirectory() as folder:
+            os.environ[CORPORA] = folder
+            make_run(Path(folder, WHOLE))
+            server, tally = Server().wait(), Tally()
+            try:
+                if asyncio.iscoroutinefunction(way):
+                    asyncio.run(way(server, tally))
+                else:
+                    way(server, tally)
+            finally:
+                tally.report(server.log())
+                server.stop()
 
 
 if __name__ == "__main__":

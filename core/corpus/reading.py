@@ -25,7 +25,7 @@ from pyarrow.parquet import ParquetFile
 
 from ..errors import InputError
 from .lines import Held, blocks, lines_of
-from .texts import Place, Problem, Relation, Text, shown
+from .texts import Place, Problem, Relation, Text, half_of_a_pair, shown
 from .walking import Pattern, files_below
 
 By = Literal["document", "paragraph", "line"]  # what one text is in a file of plain text
@@ -94,30 +94,17 @@ def require_address(address: str, field: str) -> None:
     """Raises InputError for what cannot be the name of a file, a folder or anything on object storage."""
     if not address:
         raise InputError("Nothing is named here. Give a path, or an address such as s3://bucket/folder.", field=field)
-    if not _is_utf8(address) or "\0" in address:
+    if half_of_a_pair(address) is not None or "\0" in address:
         raise InputError(f"{address!r} is no name: it is not UTF-8, or has a NUL in it. Give another.", field=field)
 
 
 def _require_utf8(name: str, folder: str) -> None:
-    if not _is_utf8(name):
+    if half_of_a_pair(name) is not None:
         raise InputError(
             f"The name of {name!r} in {folder!r} is not UTF-8: examples could not tell where they stand. Rename it, or choose "
             "others by a pattern.",
             field="data",
         )
-
-
-def _is_utf8(text: str) -> bool:
-    return _half_of_a_pair(text) is None
-
-
-def _half_of_a_pair(text: str) -> int | None:
-    """Where a text has half of a surrogate pair, which nothing can write: UTF-8 has no such character."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        return error.start
-    return None
 
 
 def _below(
@@ -185,7 +172,7 @@ def read_texts(files: Files, name: str, reading: Reading) -> Iterator[Text | Pro
 def _checked(place: Place, text: str) -> Text | Problem:
     if len(text) > MAX_CHARACTERS:
         return Problem(place, _too_long(f"{len(text):,}", MAX_CHARACTERS).why)
-    if (half := _half_of_a_pair(text)) is not None:
+    if (half := half_of_a_pair(text)) is not None:
         return Problem(place, f"The text has half of a surrogate pair at character {half:,}.")
     return Text(place, text)
 

@@ -51,3 +51,12 @@ def shown(text: str, most: int = WORDS) -> str:
     cut = text if len(text) <= most else f"{text[: most - 1]}…"
     escaped = cut if cut.isprintable() else "".join(one if one.isprintable() else repr(one)[1:-1] for one in cut)
     return escaped if len(escaped) <= most else f"{escaped[: most - 1]}…"
+
+
+def half_of_a_pair(text: str) -> int | None:
+    """Where a text has half of a surrogate pair, which nothing can write: UTF-8 has no such character. None: nowhere."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        return error.start
+    return None
