@@ -5,10 +5,11 @@
     python -m bench.hostile addresses   every bad value under every name of docs/links.md, alone and all at once
     python -m bench.hostile files       every file into every field that takes one, and models whose files lie
     python -m bench.hostile long        10,000 hostile characters in every field, name of an address, change, file and header
+    python -m bench.hostile runs        every damage of tests/core/corpus/damages.py to a corpus run, on its page
     python -m bench.hostile browser     texts with markup and scripts on every page, in a real Chromium
     python -m bench.hostile parsers     10,000 hostile characters to everything that reads others' texts, without a server
 
-The first four speak the server's own protocol (bench/sessions.py). Something is broken where a page shows an exception or
+All but the last two speak the server's own protocol (bench/sessions.py). Something is broken where a page shows an exception or
 does not end, or where the server's log has a traceback; in the browser, where a script of the text has run, a dialog has
 opened, the console has an error, or anything was asked of another host; where 10,000 characters are sent, where they take more
 processor time than there is for them. Beside each server somebody else changes a light page and asks for its health all the
@@ -20,6 +21,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shutil
 import socket
 import sys
 import tempfile
@@ -44,6 +46,9 @@ from core.models.catalogue import CATALOGUE
 from core.models.inputs import chat_ids, text_inputs
 from core.models.words import token_classes, word_starts
 from tests.browser.driver import BROWSER_ARGUMENTS, App, Server
+from tests.core.corpus.damages import damages
+from tests.core.corpus.made_runs import SENTENCES, add_map, made_run
+from tests.core.corpus.plain import reader
 from tests.core.tiny_models import number_words, randomised, tiny
 from tests.hostile import MARKUP, RAN, TEXTS, VALUES, TooSlow, files, long_texts, processor_time, write_lying_models
 from tests.parsers import EDITS, PARSERS, Parser
@@ -57,6 +62,8 @@ PARSER_SECONDS, SERVER_SECONDS = 0.5, 5.0
 TOKENS = "HEADLIGHT_TOKENS", "256"  # long texts are to be read, and not to be computed for long
 EACH = 6  # long texts for each field; which ones they are goes round
 HEADERS = ("Cookie", "Range", "Accept-Encoding", "If-None-Match", "If-Modified-Since", "Origin", "X-Forwarded-For")
+CORPORA = "HEADLIGHT_CORPORA"  # where the server looks for corpus runs
+WHOLE = "whole"  # the name of the corpus run that there is
 # Names in addresses, and the titles of the pages that know them.
 NAMES = re.findall(r"^\| `(\w+)` \| ([^|]+) \|", text(Path("docs/links.md")), re.M)
 OWN = {state.SOURCE: "own"}
@@ -314,6 +321,28 @@ def _parsers_of_models() -> dict[str, Parser]:
     return found
 
 
+async def try_runs(server: Server, tally: Tally) -> None:
+    """Each damaged run beside a whole one, with what the page shows first, and with what reads other files."""
+    looks = f"&{state.KEPT}=spread&{state.HEADS_AS}=map&{state.LOOKS_BY}=relation"
+    runs = Path(os.environ[CORPORA])
+    with tempfile.TemporaryDirectory() as made:
+        other = make_run(Path(made, "other"), SENTENCES[:3])
+        for number, (name, damage) in enumerate(damages(runs / WHOLE, other).items()):
+            damage(Path(shutil.copytree(runs / WHOLE, runs / f"run{number}")))
+            chosen = f"{state.RUN}=run{number}&{state.LAYER}=1&{state.HEAD}=3&{state.METRIC}=previous"
+            for query in (chosen, chosen + looks):
+                async with Visitor(server.address) as visitor:
+                    await tally.run("runs", f"{name}, {query}", visitor, visitor.open("corpus", query))
+            shutil.rmtree(runs / f"run{number}")
+
+
+def make_run(folder: Path, sentences: tuple[str, ...] = SENTENCES) -> Path:
+    """A small finished run."""
+    made_run(folder, load_model(randomised(tiny("BERT")), tokenizer=reader()), sentences=sentences)
+    add_map(folder)
+    return folder
+
+
 def try_browser(server: Server, tally: Tally) -> None:
     fields = asyncio.run(_text_fields(server))
     with sync_playwright() as playwright:
@@ -355,11 +384,15 @@ def main() -> None:
         "addresses": try_addresses,
         "files": try_files,
         "long": try_long,
+        "runs": try_runs,
         "browser": try_browser,
     }
     for name, way in ways.items():
         if only in (None, name):
-            with_a_server(name, way)
+            with tempfile.TemporaryDirectory() as folder:
+                os.environ[CORPORA] = folder
+                make_run(Path(folder, WHOLE))
+                with_a_server(name, way)
     if only in (None, "parsers"):
         print("parsers:")
         try_parsers()

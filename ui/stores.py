@@ -781,10 +781,10 @@ def corpus_run(name: str) -> CorpusRun:
     """The run of this name, as it lies there now. Raises InputError as `open_run` does."""
     folder = (corpora() or Path()) / name
     try:
-        written = (folder / "metrics.parquet").stat().st_mtime_ns
-    except OSError:
-        written = 0
-    return corpus_runs.get((str(folder), written), lambda: open_run(folder))
+        inside = tuple(sorted((one.name, one.stat().st_mtime_ns, one.stat().st_size) for one in os.scandir(folder)))
+    except OSError:  # gone, or a link that leads nowhere: `open_run` says it
+        return open_run(folder)
+    return corpus_runs.get((str(folder), inside), lambda: open_run(folder))
 
 
 # --- one head, one layer

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ..errors import InputError
+from .reading import require_address
 from .running import Progress, run
 from .storing import LAST, file_of
 
@@ -25,6 +26,7 @@ def example(out: str, *, on_progress: Callable[[Progress], None] = lambda _progr
 
     Raises InputError as `run` does.
     """
+    require_address(out, "out")
     corpus = Path(out, "python-documentation.jsonl")
     try:
         corpus.parent.mkdir(parents=True, exist_ok=True)

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import socket
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 from pyarrow import fs
 
 from ..errors import InputError
 from ..models.sizes import gigabytes
 from . import parts, storing
-from .reading import open_folder
+from .reading import open_folder, require_address
+from .texts import shown
 
-PARTS, JOB = "parts", "job.json"
+PARTS, JOB, RUNNING = "parts", "job.json", "running.lock"
 
 
 @dataclass(frozen=True)
@@ -37,17 +42,20 @@ class RunFolder:
     @classmethod
     def of(cls, out: str) -> RunFolder:
         """Make the folder. Raises InputError (field "out") where that is not possible, or a finished run is in it."""
+        require_address(out, "out")
         address = out if re.match(r"\w[\w+.-]*://", out) else str(Path(out).expanduser().absolute())
         try:
             system, path = open_folder(address)
+            found = cls(address, system, path)
+            if found._has(storing.file_of(storing.LAST)):
+                raise InputError(
+                    f"There is a finished run in {out!r}. Choose another folder, or delete it.", field="out"
+                )
             system.create_dir(f"{path}/{PARTS}", recursive=True)
             parts.put(b"", system, f"{path}/{PARTS}/writable")
             system.delete_file(f"{path}/{PARTS}/writable")
         except (OSError, pa.ArrowException) as error:
             raise InputError(f"{out!r} cannot be written to: {error}. Choose another folder.", field="out") from error
-        found = cls(address, system, path)
-        if found._has(storing.file_of(storing.LAST)):
-            raise InputError(f"There is a finished run in {out!r}. Choose another folder, or delete it.", field="out")
         return found
 
     @property
@@ -58,6 +66,39 @@ class RunFolder:
     @property
     def parts_address(self) -> str:
         return f"{self.address}/{PARTS}"
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold the folder, so that no other run works in it. The system takes it from a holder that dies.
+
+        Raises InputError (field "out") where another run holds it, with what that one has said of itself. On object storage,
+        and on file systems without locks, nothing is held.
+        """
+        if not isinstance(self.system, fs.LocalFileSystem):
+            yield
+            return
+        file = Path(self.path, RUNNING)
+        lock = FileLock(file, fallback_to_soft=False)
+        try:
+            lock.acquire(blocking=False)
+        except Timeout:
+            raise InputError(
+                f"Another run is at work in {self.address!r}: {_said(file)}. Wait until it has ended, or choose another "
+                f"folder.",
+                field="out",
+            ) from None
+        except OSError:  # no locks there
+            yield
+            return
+        try:
+            with suppress(OSError):
+                now = datetime.now().astimezone().isoformat(" ", "seconds")
+                file.write_text(f"process {os.getpid()} on {socket.gethostname()}, since {now}", "utf-8")
+            yield
+        finally:
+            with suppress(OSError):
+                file.unlink()  # before it is let go: whoever opened it meanwhile sees that it is none
+            lock.release()
 
     def begin(self, job: str, bytes_needed: int) -> None:
         """Say what is run here. Raises InputError (field "out") where another run has been begun, or there is no room."""
@@ -139,6 +180,14 @@ class RunFolder:
 
     def _has(self, name: str) -> bool:
         return self.system.get_file_info(f"{self.path}/{name}").type == fs.FileType.File
+
+
+def _said(file: Path) -> str:
+    """What the holder of a lock has written into it."""
+    try:
+        return shown(file.read_text("utf-8")) or "it has just begun"
+    except (OSError, ValueError):
+        return "which one cannot be read"
 
 
 def _differences(begun: str, job: str) -> str:

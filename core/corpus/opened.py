@@ -1,7 +1,7 @@
 """A finished run, read again: what is asked for and no more, whatever the size of its files.
 
-Its files are those of `core.corpus.storing`. Opening reads what they say of themselves and one number a head and metric;
-everything else is read when somebody asks, from the groups of rows in which it lies.
+Its files are those of `core.corpus.storing`. Opening looks at them once (`core.corpus.checking`) and keeps one number a head
+and metric, and which rows are of which head; all else is read when somebody asks, from the groups of rows in which it lies.
 """
 
 from __future__ import annotations
@@ -23,22 +23,13 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 from ..heads.metrics import NAMES
+from .checking import File, Looked, check_about, look_at, require_once, require_order, same_for_all, words_of_map
+from .columns import COLUMNS, MAP, Unfit, columns_of
 from .passages import CLASSES
 from .storing import FORMAT, METADATA, About
+from .texts import half_of_a_pair, shown
 
-# What each file has to have.
-COLUMNS = {
-    "metrics": ("layer", "head", "metric", "count", "mean", "spread", "high", "histogram"),
-    "classes": ("layer", "head", "query_class", "key_class", "queries", "attention", "chance"),
-    "distances": ("layer", "head", "first", "last", "attention", "chance"),
-    "relations": ("layer", "head"),
-    "strongest": ("layer", "head", "metric", "score", "passage", "query", "weights"),
-    "sample": ("layer", "head", "passage", "query", "weights"),
-    "passages": ("passage", "file", "row", "start", "text", "tokens"),
-    "problems": ("file", "row", "why"),
-}
-MAP = "map"  # of a run that has one
-MAP_METADATA = b"map"  # in it: what clusters are called, how far the map can be trusted
+MAP_METADATA = b"map"  # in the map: what clusters are called, how far it can be trusted
 QUANTILES = 50  # bins that a sample is spread over
 
 
@@ -146,7 +137,8 @@ class Sampled:
         for place in places:
             values = {str(name): float(value) for name, value in self.values.iloc[place].items() if np.isfinite(value)}
             passage = passages[int(self.passages[place])]
-            found.append(Example(values[metric], values, int(self.queries[place]), self.weights[place], **passage))
+            query, weights = int(self.queries[place]), self.weights[place]
+            found.append(self.run._example(values[metric], values, query, weights, passage))
         return found
 
 
@@ -161,15 +153,21 @@ def spread_over_quantiles(places: NDArray[np.intp], bins: int = QUANTILES) -> ND
 class Run:
     """A finished run. Layers and heads are those of the model; a head that was not looked at has NaN.
 
-    All that reads raises InputError (field "run") where a file has become unreadable, and KeyError for what is not there: a
-    head, a metric.
+    What was read when it was opened is right as far as that can be known; what is read later is looked at then. All that reads
+    raises InputError (field "run") where a file cannot be read, or does not hold what a run does, and KeyError for what is not
+    there: a head, a metric.
 
-    metrics  a row a head and metric: layer, head, metric, count, mean, spread, high
+    looked  what was read when it was opened
     """
 
     folder: Path
     about: About
-    metrics: pd.DataFrame
+    looked: Looked
+
+    @property
+    def metrics(self) -> pd.DataFrame:
+        """A row a head and metric: layer, head, metric, count, mean, spread, high."""
+        return self.looked.metrics
 
     # --- all heads
 
@@ -205,20 +203,23 @@ class Run:
         """None of a run that has none."""
         if not (self.folder / f"{MAP}.parquet").is_file():
             return None
-        with self._readable():
-            file = self._file(MAP)
-            rows = file.read().to_pandas().set_index(["layer", "head"]).loc[list(self.heads)]
-            said = json.loads((file.schema_arrow.metadata or {})[MAP_METADATA])
-            words, trust = tuple(map(str, said["clusters"])), said["trustworthiness"]
-            alike = tuple(tuple(int(place) for place in one) for one in rows["alike"])
-            numbers = (rows[name].to_numpy() for name in ("x", "y", "cluster"))
+        with self._readable(), File(self.folder, MAP, self.about) as file:
+            rows = file.read().to_pandas()
+            same_for_all(MAP, rows, (), set(self.heads))
+            rows = rows.set_index(["layer", "head"]).loc[list(self.heads)]
+            numbers = [rows[name].to_numpy() for name in ("x", "y", "cluster")]
+            words, trust = words_of_map(file.metadata.get(MAP_METADATA), numbers[-1])
+            alike = tuple(tuple(one.tolist()) for one in rows["alike"])
+            if len(set(map(len, alike))) > 1 or any(place in others for place, others in enumerate(alike)):
+                raise Unfit(f"{MAP}.parquet has not as many heads like it for every head")
             return DrawnMap(*numbers, words=words, alike=alike, trustworthiness=trust)
 
     @cached_property
     def problems(self) -> pd.DataFrame:
         """What could not be read: file, row, why. At most a thousand; `about.unread` counts all."""
-        with self._readable():
-            return self._file("problems").read().to_pandas()
+        with self._readable(), File(self.folder, "problems", self.about) as file:
+            found = file.read().to_pandas()
+        return found.assign(why=found["why"].map(shown))  # which was not cut always
 
     # --- one head
 
@@ -254,15 +255,17 @@ class Run:
         None for metrics of which none were kept: see `about.examples_of`.
         """
         rows = self._of_head("strongest", layer, head, metric=metric)
+        with self._readable():
+            require_order(rows, self.about)
         rows = rows.slice(first, None if last is None else max(last - first, 0)).to_pylist()
         passages = self.passages(row["passage"] for row in rows)
         return [
-            Example(
+            self._example(
                 row["score"],
                 {metric: row["score"]},
                 row["query"],
                 np.array(row["weights"], np.float32),
-                **passages[row["passage"]],
+                passages[row["passage"]],
             )
             for row in rows
         ]
@@ -274,6 +277,8 @@ class Run:
     def sample(self, layer: int, head: int) -> Sampled:
         """What a head does in the queries that were drawn at random."""
         rows = self._of_head("sample", layer, head)
+        with self._readable():
+            require_once("sample", rows)
         values = rows.select([name for name in NAMES if name in rows.column_names]).to_pandas()
         weights = tuple(np.array(one, np.float32) for one in rows["weights"].to_pylist())
         return Sampled(self, values, rows["passage"].to_numpy(), rows["query"].to_numpy(), weights)
@@ -282,61 +287,46 @@ class Run:
 
     def passages(self, wanted: Iterable[int]) -> dict[int, dict[str, Any]]:
         """Of these passages by their ids: tokens, text, file, row, start."""
-        places = {int(number): self._place_of_passage[int(number)] for number in wanted}
-        with self._readable():
-            file = self._file("passages")
-            begins = np.cumsum([0, *_group_lengths(file)])
-            found: dict[int, dict[str, Any]] = {}
-            for group in sorted({int(np.searchsorted(begins, place, "right")) - 1 for place in places.values()}):
-                inside = [
-                    place - begins[group] for place in places.values() if begins[group] <= place < begins[group + 1]
-                ]
-                for row in file.read_row_group(group).take(inside).to_pylist():
+        numbers = np.unique(np.fromiter(map(int, wanted), np.uint64))
+        found: dict[int, dict[str, Any]] = {}
+        with self._readable(), File(self.folder, "passages", self.about) as file:
+            if not np.isin(numbers, self.looked.numbers).all():
+                raise Unfit("passages.parquet lacks one in which a query stands")
+            places = self.looked.places[np.searchsorted(self.looked.numbers, numbers)]
+            begins = np.cumsum([0, *file.group_lengths])
+            places = places[places < begins[-1]]
+            for group in np.unique(np.searchsorted(begins, places, "right") - 1).tolist():
+                inside = places[(places >= begins[group]) & (places < begins[group + 1])] - begins[group]
+                for row in file.read(groups=[group]).take(inside).to_pylist():
                     number = row.pop("passage")
                     found[number] = row | {"tokens": tuple(row["tokens"])}
+            if not found.keys() >= set(numbers.tolist()):
+                raise Unfit("passages.parquet has changed since the run was opened")
         return found
 
-    @cached_property
-    def _place_of_passage(self) -> dict[int, int]:
+    def _example(
+        self, score: float, values: dict[str, float], query: int, weights: NDArray[np.float32], passage: dict[str, Any]
+    ) -> Example:
         with self._readable():
-            numbers = self._file("passages").read(columns=["passage"])["passage"].to_pylist()
-        return {number: place for place, number in enumerate(numbers)}
+            if not query < len(passage["tokens"]) == len(weights):
+                raise Unfit("a query has other keys than its passage has tokens")
+        return Example(score, values, query, weights, **passage)
 
     def _of_head(self, name: str, layer: int, head: int, columns: Sequence[str] | None = None, **more: str) -> pa.Table:
-        """The rows of a head; of a file only those groups of rows are read that can have any."""
+        """The rows of a head; of a file only those groups of rows are read that have any."""
         if (layer, head) not in self.heads:
             raise KeyError((layer, head))
-        with self._readable():
-            file = self._file(name)
-            parts = [
-                _only(file.read_row_group(group, columns=columns), layer=layer, head=head, **more)
-                for group in _groups(file, layer, head)
-            ]
-            empty = file.schema_arrow.empty_table()
-            return pa.concat_tables(parts) if parts else empty
-
-    def _file(self, name: str) -> pq.ParquetFile:
-        return pq.ParquetFile(self.folder / f"{name}.parquet")
+        there = self.looked.rows[name]
+        with self._readable(), File(self.folder, name, self.about) as file:
+            found = _only(file.read(columns, there.groups.get((layer, head), [])), layer=layer, head=head)
+            if len(found) != there.counts.get((layer, head), 0):
+                raise Unfit(f"{name}.parquet has changed since the run was opened")
+            return _only(found, **more)
 
     @contextmanager
     def _readable(self) -> Iterator[None]:
         with _readable(self.folder):
             yield
-
-
-def _group_lengths(file: pq.ParquetFile) -> list[int]:
-    return [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)]
-
-
-def _groups(file: pq.ParquetFile, layer: int, head: int) -> list[int]:
-    """Those groups of rows that can have any of a head, by what the file says of their least and largest numbers."""
-    places = {file.schema_arrow.names.index(name): value for name, value in (("layer", layer), ("head", head))}
-    found = []
-    for group in range(file.metadata.num_row_groups):
-        told = [(file.metadata.row_group(group).column(at).statistics, value) for at, value in places.items()]
-        if all(one is None or not one.has_min_max or one.min <= value <= one.max for one, value in told):
-            found.append(group)
-    return found
 
 
 def _only(table: pa.Table, **wanted: int | str) -> pa.Table:
@@ -359,36 +349,44 @@ class Listed:
 
 
 def open_run(folder: str | Path) -> Run:
-    """A finished run.
+    """A finished run, looked at once: everything but the rows that are only read when somebody asks for them.
 
-    Raises InputError (field "run") for a folder that is not there, is no run, is not finished, or was written by a version
-    that means something else by it.
+    Raises InputError (field "run") for a folder that is not there, is no run, is not finished, was written by a version
+    that means something else by it, or whose files do not hold what a run does.
     """
     folder = Path(folder)
     about = _about(folder)
-    columns = [name for name in COLUMNS["metrics"] if name != "histogram"]
     with _readable(folder):
-        metrics = pq.ParquetFile(folder / "metrics.parquet").read(columns=columns).to_pandas()
-    run = Run(folder, about, metrics)
-    _check(run)
+        run = Run(folder, about, look_at(folder, about))
+    _ = run.map  # which is small, and kept
     return run
 
 
 def runs_in(folder: str | Path) -> list[Listed]:
     """The runs of a folder, each in a folder of its own, by name; none where there is no such folder."""
-    found = []
     with _readable(Path(folder)):
-        inside = [one for one in Path(folder).glob("[!.]*") if one.is_dir()] if Path(folder).is_dir() else []
-    for one in sorted(inside, key=lambda one: (one.name.casefold(), one.name)):
-        try:
-            found.append(Listed(one.name, _about(one)))
-        except InputError as error:
-            found.append(Listed(one.name, None, str(error)))
-    return found
+        inside = [one for one in Path(folder).glob("[!.]*") if _is_folder(one)] if Path(folder).is_dir() else []
+    return [_listed(one) for one in sorted(inside, key=lambda one: (one.name.casefold(), one.name))]
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # it may be one that must not be looked at: opening it says so
+        return True
+
+
+def _listed(folder: Path) -> Listed:
+    if half_of_a_pair(folder.name) is not None:
+        return Listed(shown(folder.name), None, f"The name of the folder {folder.name!r} is not UTF-8. Rename it.")
+    try:
+        return Listed(folder.name, _about(folder))
+    except InputError as error:
+        return Listed(folder.name, None, str(error))
 
 
 def _about(folder: Path) -> About:
-    """What the files of a folder say they are; all of them are there and have what is needed."""
+    """What the files of a folder say they are; all of them are there, and have the columns that are needed."""
     with _readable(folder):
         if not folder.is_dir():
             raise InputError(f"There is no folder {str(folder)!r}. Give the folder of a finished run.", field="run")
@@ -405,16 +403,13 @@ def _about(folder: Path) -> About:
                 field="run",
             )
         schemas = {name: pq.read_schema(folder / f"{name}.parquet") for name in COLUMNS}
-    told = [(schema.metadata or {}).get(METADATA) for schema in schemas.values()]
-    about = _read_about(folder, told[0])
-    if any(one != told[0] for one in told):
-        raise InputError(f"{folder.name!r} mixes files of several runs. Make it anew.", field="run")
-    for name, schema in schemas.items():
-        if lacking := set(COLUMNS[name]).difference(schema.names):
-            raise InputError(
-                f"{name}.parquet in {folder.name!r} has no column {', '.join(sorted(lacking))}. Make the run anew.",
-                field="run",
-            )
+        told = [(schema.metadata or {}).get(METADATA) for schema in schemas.values()]
+        about = _read_about(folder, told[0])
+        if any(one != told[0] for one in told):
+            raise Unfit("it mixes files of several runs")
+        check_about(about)
+        for name, schema in schemas.items():
+            columns_of(name, schema, about)
     return about
 
 
@@ -423,27 +418,13 @@ def _read_about(folder: Path, told: bytes | None) -> About:
         format_ = json.loads(told or b"")["format"]
         if format_ == FORMAT:
             return About.read(told or b"")
-    except (ValueError, KeyError, TypeError):
-        raise InputError(
-            f"{folder.name!r} is no finished run: its files do not say what was run.", field="run"
-        ) from None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise Unfit("its files do not say what was run") from None
     raise InputError(
-        f"{folder.name!r} was written by another version of Headlight (format {format_!r}; this one reads {FORMAT}). Make "
-        "the run anew, or open it with that version.",
+        f"{folder.name!r} was written by another version of Headlight (format {shown(repr(format_), 20)}; this one reads "
+        f"{FORMAT}). Run it again, or open it with that version.",
         field="run",
     )
-
-
-def _check(run: Run) -> None:
-    """That the numbers are of heads that the run says there are."""
-    rows, about = run.metrics, run.about
-    inside = rows["layer"].between(0, about.layers - 1) & rows["head"].between(0, about.heads - 1)
-    if rows.empty or not inside.all() or rows.duplicated(["layer", "head", "metric"]).any():
-        raise InputError(
-            f"metrics.parquet in {run.folder.name!r} does not fit a model of {about.layers} layers with {about.heads} heads "
-            "each. Make the run anew.",
-            field="run",
-        )
 
 
 @contextmanager
@@ -451,8 +432,8 @@ def _readable(folder: Path) -> Iterator[None]:
     """Says in words what keeps files from being read."""
     try:
         yield
-    except (OSError, pa.ArrowException) as error:
-        why = str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else type(error).__name__
+    except (OSError, pa.ArrowException, Unfit) as error:
+        why = shown(next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)).rstrip(". ")
         raise InputError(
-            f"{folder.name!r} cannot be read: {why}. Start the run again, or make it anew.", field="run"
+            f"{folder.name!r} cannot be read: {why}. Run it again, into another folder.", field="run"
         ) from error

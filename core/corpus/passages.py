@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
+from ..errors import InputError
 from ..models.model import Model
 from ..models.tokens import token_texts
 from ..models.words import GOES_ON, token_classes, word_starts
@@ -44,8 +46,16 @@ class Passage:
 def cut(text: Text, count: Callable[[str], int], most: int) -> Iterator[Passage | Problem]:
     """A text in passages of at most `most` tokens, between words where there is one; blanks at their ends are left out.
 
-    count  how many tokens a text has for the model, special ones included
+    count  how many tokens a text has for the model, special ones included; what it raises as an InputError is told as a
+           problem of the text
     """
+    try:
+        yield from _pieces(text, count, most)
+    except InputError as error:
+        yield Problem(text.place, str(error))
+
+
+def _pieces(text: Text, count: Callable[[str], int], most: int) -> Iterator[Passage | Problem]:
     if text.words:  # a sentence whose words are known by their places stays whole
         if (tokens := count(text.text)) > most:
             yield Problem(text.place, f"The sentence has {tokens:,} tokens; at most {most:,} are read.")
@@ -92,11 +102,33 @@ def _most_that_fit(count: Callable[[int], int], largest: int, most: int) -> int:
 
 
 def counter(model: Model) -> Callable[[str], int]:
-    """How many tokens this model makes of a text."""
+    """How many tokens this model makes of a text; raises InputError (field "data") for one that it makes none of."""
     tokenizer = model.tokenizer
     if tokenizer is None:
         raise ValueError("A model without a tokenizer reads no corpus.")
-    return lambda text: len(tokenizer(text, verbose=False)["input_ids"])
+
+    def count(text: str) -> int:
+        with faults_of_a_text("The tokenizer", lambda: tokenizer("", verbose=False)):
+            return len(tokenizer(text, verbose=False)["input_ids"])
+
+    return count
+
+
+@contextmanager
+def faults_of_a_text(who: str, read_another: Callable[[], object]) -> Iterator[None]:
+    """What goes wrong with one text as an InputError (field "data").
+
+    Tokenizers and networks raise whatever they like (a token that the network has no vector for is an IndexError). But where
+    another text cannot be read either, it is not the text, and what that one raises is raised. Nor is it where memory is short,
+    which torch calls a RuntimeError.
+    """
+    try:
+        yield
+    except (InputError, MemoryError, OSError, RuntimeError):
+        raise
+    except Exception as error:
+        read_another()
+        raise InputError(f"{who} cannot read it: {type(error).__name__}: {error}", field="data") from error
 
 
 def classes_of(tokenizer: PreTrainedTokenizerBase | None, ids: tuple[int, ...]) -> NDArray[np.intp]:

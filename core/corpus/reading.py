@@ -7,13 +7,15 @@ are read; of a file that ends in the middle, what stands before that.
 from __future__ import annotations
 
 import csv
-import io
 import json
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count, groupby
 from pathlib import PurePosixPath
-from typing import IO, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import conllu
 import pyarrow as pa
@@ -22,10 +24,15 @@ from pyarrow import fs
 from pyarrow.parquet import ParquetFile
 
 from ..errors import InputError
-from .texts import Place, Problem, Relation, Text
+from .lines import Held, blocks, lines_of
+from .texts import Place, Problem, Relation, Text, half_of_a_pair, shown
+from .walking import Pattern, files_below
 
 By = Literal["document", "paragraph", "line"]  # what one text is in a file of plain text
 MAX_CHARACTERS = 64_000_000  # of one text: a longer one has to be given in parts
+LONGEST_LINE = 4 * MAX_CHARACTERS  # bytes: as many as such a text may have
+LONGEST_SENTENCE = 1_000_000  # characters of CoNLL-U, which takes a hundred times as much memory while it is read
+NAMED = 60  # characters of the name of a column, where it is named in a problem
 COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
 
 
@@ -52,38 +59,70 @@ class Reading(NamedTuple):
 # --- which files
 
 
-def find_files(data: str) -> Files:
-    """The files that a path, a folder or a pattern (*, **, ?) names, those of known formats.
+def find_files(data: str, on_progress: Callable[[int], None] = lambda _entries: None) -> Files:
+    """The files that a path, a folder or a pattern (*, **, ?) names, those of known formats, each once.
 
-    Raises InputError (field "data") where there are none.
+    on_progress  told now and then how many entries of folders have been looked at
+    Raises InputError (field "data") where there are none, and for a name that is no UTF-8.
     """
+    require_address(data, "data")
     start = re.search(r"[*?]", data)
-    folder, pattern = (data, "") if start is None else _split(data, start.start())
+    folder, pattern = (data, "**") if start is None else _split(data, start.start())
     try:
         system, root = open_folder(folder)
         info = system.get_file_info(root)
-        if info.type == fs.FileType.NotFound:
-            raise InputError(f"There is nothing at {folder!r}. Give a file, a folder or a pattern.", field="data")
-        if info.type == fs.FileType.File:
-            folder, _, name = folder.replace("\\", "/").rpartition("/")
-            if _format(name) is None:
-                raise InputError(f"{name!r} is of no format that can be read. {_FORMATS}", field="data")
-            return Files(folder or ".", (name,), (info.size or 0,))
-        inside = system.get_file_info(fs.FileSelector(root, recursive=True))
-    except (OSError, pa.ArrowException) as error:
+        inside = _below(system, root, Pattern(pattern), on_progress) if info.type == fs.FileType.Directory else {}
+    except (OSError, ValueError, pa.ArrowException) as error:
         raise InputError(f"{folder!r} cannot be read: {_first_line(error)}.", field="data") from error
-    wanted = re.compile(_regular(pattern)) if pattern else None
-    found = {
-        str(PurePosixPath(one.path).relative_to(PurePosixPath(root))): one.size or 0
-        for one in inside
-        if one.type == fs.FileType.File
-    }
-    names = [name for name in sorted(found) if wanted is None or wanted.fullmatch(name)]
-    known = [name for name in names if _format(name) is not None]
+    if info.type == fs.FileType.NotFound:
+        raise InputError(f"There is nothing at {folder!r}. Give a file, a folder or a pattern.", field="data")
+    if info.type != fs.FileType.Directory:
+        folder, _, name = folder.replace("\\", "/").rpartition("/")
+        if _format(name) is None:
+            raise InputError(f"{name!r} is of no format that can be read. {_FORMATS}", field="data")
+        return Files(folder or ".", (name,), (info.size or 0,))
+    known = sorted(name for name in inside if _format(name) is not None)
     if not known:
-        others = f", only {len(names)} of others, such as {names[0]!r}" if names else ""
+        others = f", only {len(inside)} of others, such as {min(inside)!r}" if inside else ""
         raise InputError(f"{data!r} names no file of a format that can be read{others}. {_FORMATS}", field="data")
-    return Files(folder, tuple(known), tuple(found[name] for name in known))
+    for name in known:
+        _require_utf8(name, folder)
+    return Files(folder, tuple(known), tuple(inside[name]() for name in known))
+
+
+def require_address(address: str, field: str) -> None:
+    """Raises InputError for what cannot be the name of a file, a folder or anything on object storage."""
+    if not address:
+        raise InputError("Nothing is named here. Give a path, or an address such as s3://bucket/folder.", field=field)
+    if half_of_a_pair(address) is not None or "\0" in address:
+        raise InputError(f"{address!r} is no name: it is not UTF-8, or has a NUL in it. Give another.", field=field)
+
+
+def _require_utf8(name: str, folder: str) -> None:
+    if half_of_a_pair(name) is not None:
+        raise InputError(
+            f"The name of {name!r} in {folder!r} is not UTF-8: examples could not tell where they stand. Rename it, or choose "
+            "others by a pattern.",
+            field="data",
+        )
+
+
+def _below(
+    system: fs.FileSystem, root: str, pattern: Pattern, on_progress: Callable[[int], None]
+) -> dict[str, Callable[[], int]]:
+    """The files below a folder that fit: name -> what gives its size in bytes."""
+    if isinstance(system, fs.LocalFileSystem):
+        found = files_below(root, pattern, on_progress)
+        return {name: lambda path=path: _size(path) for name, path in found.items()}
+    infos = [one for one in system.get_file_info(fs.FileSelector(root, recursive=True)) if one.type == fs.FileType.File]
+    named = [(str(PurePosixPath(one.path).relative_to(PurePosixPath(root))), one.size or 0) for one in infos]
+    return {name: lambda size=size: size for name, size in named if pattern.fits(name)}
+
+
+def _size(path: str) -> int:
+    with suppress(OSError):
+        return os.path.getsize(path)
+    return 0
 
 
 def open_folder(folder: str) -> tuple[fs.FileSystem, str]:
@@ -97,11 +136,6 @@ def _split(data: str, star: int) -> tuple[str, str]:
     """A pattern as the folder before its first wildcard and the rest."""
     cut = data.rfind("/", 0, star)
     return (data[:cut] or "/", data[cut + 1 :]) if cut >= 0 else (".", data)
-
-
-def _regular(pattern: str) -> str:
-    parts = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    return "".join(parts.get(part, re.escape(part)) for part in re.split(r"(\*\*/|\*\*|\*|\?)", pattern))
 
 
 def _format(name: str) -> str | None:
@@ -137,8 +171,9 @@ def read_texts(files: Files, name: str, reading: Reading) -> Iterator[Text | Pro
 
 def _checked(place: Place, text: str) -> Text | Problem:
     if len(text) > MAX_CHARACTERS:
-        advice = "Split it, or read plain text by paragraph or line."
-        return Problem(place, f"The text has {len(text):,} characters; at most {MAX_CHARACTERS:,} are read. {advice}")
+        return Problem(place, _too_long(f"{len(text):,}", MAX_CHARACTERS).why)
+    if (half := half_of_a_pair(text)) is not None:
+        return Problem(place, f"The text has half of a surrogate pair at character {half:,}.")
     return Text(place, text)
 
 
@@ -149,9 +184,14 @@ class _Unread:
     why: str
 
 
+def _too_long(number: str, most: int) -> _Unread:
+    advice = "Split it, or read plain text by paragraph or line."
+    return _Unread(f"The text has {number} characters; at most {most:,} are read. {advice}")
+
+
 @dataclass
 class _Sentence:
-    """A sentence of CoNLL-U while it is put together."""
+    """A sentence of CoNLL-U."""
 
     text: str = ""
     words: tuple[tuple[int, int], ...] = ()
@@ -162,39 +202,88 @@ Found = tuple[int, "str | _Sentence | _Unread"]
 Reader = Callable[[fs.FileSystem, str, Reading], Iterable[Found]]
 
 
-def _open(system: fs.FileSystem, path: str) -> IO[str]:
-    """A file of text, unpacked where its name says that it is packed; a byte that is no UTF-8 raises ValueError."""
-    return io.TextIOWrapper(system.open_input_stream(path), encoding="utf-8-sig", newline=None)
+def _lines(system: fs.FileSystem, path: str) -> Iterator[str | _Unread]:
+    """The lines of a file of text, unpacked where its name says that it is packed."""
+    for number, line in enumerate(_bytes_of_lines(system, path), start=1):
+        yield _endless(number, line) if isinstance(line, int) else _decoded(number, line)
+
+
+def _bytes_of_lines(system: fs.FileSystem, path: str) -> Iterator[bytes | int]:
+    """As `lines_of` gives them, without the mark with which some files of UTF-8 begin."""
+    with system.open_input_stream(path) as stream:
+        for number, line in enumerate(lines_of(stream, LONGEST_LINE)):
+            yield line if number or isinstance(line, int) else line.removeprefix(_MARK)
+
+
+_MARK = b"\xef\xbb\xbf"
+
+
+def _endless(number: int, length: int) -> _Unread:
+    return _Unread(f"Line {number:,} has {length:,} bytes; at most {LONGEST_LINE:,} are read.")
+
+
+def _decoded(number: int, line: bytes) -> str | _Unread:
+    try:
+        return line.decode()
+    except UnicodeDecodeError as error:
+        return _Unread(f"Line {number:,} is no UTF-8: {_first_line(error)}.")
 
 
 def _plain(system: fs.FileSystem, path: str, reading: Reading) -> Iterator[Found]:
-    with _open(system, path) as lines:
-        if reading.by == "line":
-            yield from enumerate(lines, start=1)
-        elif reading.by == "paragraph":
-            yield from enumerate(_paragraphs(lines), start=1)
-        else:
-            yield 1, lines.read(MAX_CHARACTERS + 1)
+    if reading.by == "line":
+        yield from enumerate(_lines(system, path), start=1)
+    elif reading.by == "paragraph":
+        yield from enumerate(_paragraphs(_lines(system, path), MAX_CHARACTERS), start=1)
+    else:
+        yield 1, _document(system, path)
 
 
-def _paragraphs(lines: Iterable[str]) -> Iterator[str]:
-    """Runs of lines with an empty line between."""
-    held: list[str] = []
+def _document(system: fs.FileSystem, path: str) -> str | _Unread:
+    held = Held(LONGEST_LINE)
+    with system.open_input_stream(path) as stream:
+        for block in blocks(stream):
+            held.add(block)
+            if held.is_too_long:
+                break
+    whole = held.taken()
+    if isinstance(whole, int):
+        return _too_long(f"more than {MAX_CHARACTERS:,}", MAX_CHARACTERS)
+    try:
+        return whole.removeprefix(_MARK).decode()
+    except UnicodeDecodeError:
+        decoded = (_decoded(number, line) for number, line in enumerate(whole.split(b"\n"), start=1))
+        return next(one for one in decoded if isinstance(one, _Unread))
+
+
+def _paragraphs(lines: Iterable[str | _Unread], most: int) -> Iterator[str | _Unread]:
+    """Runs of lines with an empty line between; of one with more than `most` characters, that it is too long."""
+    for is_text, held in groupby(lines, key=lambda line: isinstance(line, _Unread) or bool(line.strip())):
+        if is_text:
+            yield _joined(held, most)
+
+
+def _joined(lines: Iterable[str | _Unread], most: int) -> str | _Unread:
+    """The lines as one text, or why the first of those that cannot be read cannot be."""
+    held, length, unread = [], 0, None
     for line in lines:
-        if line.strip():
+        if isinstance(line, _Unread):
+            unread = unread or line
+        else:
+            length += len(line)
             held.append(line)
-        elif held:
-            yield "".join(held)
-            held = []
-    if held:
-        yield "".join(held)
+        if unread or length > most:
+            held.clear()
+    if unread is None and length > most:
+        return _too_long(f"{length:,}", most)
+    return unread or "".join(held)
 
 
 def _json_lines(system: fs.FileSystem, path: str, reading: Reading) -> Iterator[Found]:
-    with _open(system, path) as lines:
-        for row, line in enumerate(lines, start=1):
-            if line.strip():
-                yield row, _field(line, reading.column)
+    for row, line in enumerate(_lines(system, path), start=1):
+        if isinstance(line, _Unread):
+            yield row, line
+        elif line.strip():
+            yield row, _field(line, reading.column)
 
 
 def _field(line: str, column: str) -> str | _Unread:
@@ -209,29 +298,97 @@ def _field(line: str, column: str) -> str | _Unread:
 
 def _text_in(record: dict, column: str) -> str | _Unread:
     if column not in record:
-        return _Unread(f"There is no column {column!r}, only {', '.join(map(repr, list(record)[:8]))}.")
-    return record[column] if isinstance(record[column], str) else _Unread(f"{column!r} holds no text.")
+        return _Unread(_no_column(column, list(record)))
+    return record[column] if isinstance(record[column], str) else _Unread(_no_text(column))
+
+
+def _no_column(column: str, there: list) -> str:
+    names = [_named(name) for name in there[:8] if name is not None]  # by which `csv` calls what has no name
+    return f"There is no column {_named(column)}, only {', '.join(names)}."
+
+
+def _no_text(column: str) -> str:
+    return f"{_named(column)} holds no text."
+
+
+def _named(column: str) -> str:
+    return repr(column if len(column) <= NAMED else f"{column[:NAMED]}…")
 
 
 def _csv(system: fs.FileSystem, path: str, reading: Reading) -> Iterator[Found]:
-    separator = "\t" if _format(path) == ".tsv" else ","
+    """Quotes that do not end take in all that follows: a problem of the file."""
     csv.field_size_limit(MAX_CHARACTERS)
-    with _open(system, path) as lines:
-        for row, record in enumerate(csv.DictReader(lines, delimiter=separator, strict=True), start=1):
-            yield row, _text_in(record, reading.column)
+    given = _LinesOfCsv(_bytes_of_lines(system, path))
+    records = csv.DictReader(given, delimiter="\t" if _format(path) == ".tsv" else ",", strict=True)
+    if records.fieldnames is not None and given.unread:
+        raise ValueError(f"The line that names the columns cannot be read. {given.unread.why}")
+    for row in count(1):
+        given.begin()
+        try:
+            found = _text_in(next(records), reading.column)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            if given.is_over:
+                raise
+            found = _Unread(f"The record is no CSV: {_first_line(error)}.")
+        yield row, given.unread or found
+
+
+class _LinesOfCsv:
+    """Lines for `csv`, which joins those of a record. Of one that is no UTF-8 all else stays, so that quotes still end.
+
+    unread   why the record that is being read cannot be read
+    is_over  whether there are no more lines
+    """
+
+    def __init__(self, found: Iterator[bytes | int]) -> None:
+        self._found = enumerate(found, start=1)
+        self.is_over = False
+        self.begin()
+
+    def begin(self) -> None:
+        """A new record."""
+        self.unread: _Unread | None = None
+        self._length = 0
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        number, line = next(self._found, (0, None))
+        if line is None:
+            self.is_over = True
+            raise StopIteration
+        self._length += line if isinstance(line, int) else len(line)
+        if isinstance(line, int) or self._length > LONGEST_LINE:
+            self.unread = _endless(number, self._length)
+            raise csv.Error(self.unread.why)
+        decoded = _decoded(number, line)
+        if isinstance(decoded, str):
+            return decoded
+        self.unread = self.unread or decoded
+        return line.decode(errors="replace")
 
 
 def _parquet(system: fs.FileSystem, path: str, reading: Reading) -> Iterator[Found]:
     with system.open_input_file(path) as opened:
         file = ParquetFile(opened)
         if reading.column not in file.schema_arrow.names:
-            names = ", ".join(map(repr, file.schema_arrow.names[:8]))
-            raise ValueError(f"There is no column {reading.column!r}, only {names}")
+            raise ValueError(_no_column(reading.column, file.schema_arrow.names))
         row = 0
         for batch in file.iter_batches(batch_size=256, columns=[reading.column]):
-            for text in batch.column(0).to_pylist():
+            for value in batch.column(0):
                 row += 1
-                yield row, text if isinstance(text, str) else _Unread(f"{reading.column!r} holds no text.")
+                yield row, _value(value, reading.column)
+
+
+def _value(value: pa.Scalar, column: str) -> str | _Unread:
+    try:
+        text = value.as_py()
+    except UnicodeDecodeError as error:
+        return _Unread(f"The text is no UTF-8: {_first_line(error)}.")
+    return text if isinstance(text, str) else _Unread(_no_text(column))
 
 
 # --- CoNLL-U
@@ -239,31 +396,35 @@ def _parquet(system: fs.FileSystem, path: str, reading: Reading) -> Iterator[Fou
 
 def _conllu(system: fs.FileSystem, path: str, _reading: Reading) -> Iterator[Found]:
     """https://universaldependencies.org/format.html: a word a line, ten columns, sentences parted by empty lines."""
-    with _open(system, path) as lines:
-        for row, block in enumerate(_paragraphs(lines), start=1):
-            try:
-                yield row, _sentence(block)
-            except (ParseException, IndexError, KeyError) as error:
-                yield row, _Unread(f"The sentence is no CoNLL-U: {_first_line(error)}.")
+    for row, block in enumerate(_paragraphs(_lines(system, path), LONGEST_SENTENCE), start=1):
+        yield row, block if isinstance(block, _Unread) else _sentence_in(block)
+
+
+def _sentence_in(block: str) -> _Sentence | _Unread:
+    try:
+        return _sentence(block)
+    except (ParseException, LookupError, ValueError) as error:
+        return _Unread(f"The sentence is no CoNLL-U: {_first_line(error)}.")
 
 
 def _sentence(block: str) -> _Sentence:
-    found, position_of, heads = _Sentence(), {}, []
+    words, position_of, heads, pieces, length = [], {}, [], [], 0
     for token in conllu.parse(block)[0]:
         if not isinstance(token["id"], int):
             continue  # a multi-word token such as 3-4, whose words follow, or an empty node such as 8.1
-        position_of[token["id"]] = len(found.words)
-        found.words += ((len(found.text), len(found.text) + len(token["form"])),)
-        found.text += token["form"] if (token["misc"] or {}).get("SpaceAfter") == "No" else f"{token['form']} "
+        position_of[token["id"]] = len(words)
+        words.append((length, length + len(token["form"])))
+        is_joined = (token["misc"] or {}).get("SpaceAfter") == "No"
+        pieces.append(token["form"] if is_joined else f"{token['form']} ")
+        length += len(pieces[-1])
         heads.append((token["id"], token["head"], token["deprel"]))
-    found.text = found.text.rstrip()
-    found.relations = tuple(
+    relations = tuple(
         # Subtypes such as nsubj:pass are what they are subtypes of.
         Relation(position_of[number], position_of[head], relation.partition(":")[0])
         for number, head, relation in heads
         if head
     )
-    return found
+    return _Sentence("".join(pieces).rstrip(), tuple(words), relations)
 
 
 READERS: dict[str, Reader] = {
@@ -282,4 +443,4 @@ _FORMATS = f"Formats are told by the ending: {', '.join(READERS)}, the texts als
 
 
 def _first_line(error: BaseException) -> str:
-    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)[:300].rstrip(". ")
+    return shown(next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)).rstrip(". ")

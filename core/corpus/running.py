@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import numpy as np
 import psutil
@@ -41,8 +41,8 @@ from . import parts, storing
 from .folder import RunFolder
 from .job import Census, Job, versions_that_count
 from .profiles import map_of
-from .reading import By, Files, Reading, find_files, open_folder
-from .tally import EXAMPLES_OF, Settings, Tally
+from .reading import By, Files, Reading, find_files, open_folder, require_address
+from .tally import EXAMPLES_OF, Settings, Tally, first_of
 from .texts import Place, Problem
 from .workers import Failed, Measurer, count_passages, read_shards
 
@@ -52,6 +52,7 @@ AT_ONCE = 16  # parts that are put together to one
 LOOKED_AFTER = 5  # seconds, at the earliest: on object storage a folder takes a while to list
 READ_AT_ONCE = 2**20  # bytes of small files that one task reads
 ROUNDS = 3  # in which what has been lost on the way is done again
+LEAST_SHARE, MOST_CPUS = 0.01, 1_000  # of processors or GPUs that a worker can be given
 RETRIES = 20  # of a shard whose worker dies, in each round: what kills its worker every time must not go on for ever
 
 
@@ -102,14 +103,17 @@ def run(
     on_progress  called now and then; what it raises ends the run, which can be gone on with
 
     A run that was stopped goes on when it is called again with the same arguments and folder. Raises InputError: field "data"
-    (nothing to read), "column", "model", "out" (not to be written, no room, another run there), "address" (no answer),
-    "heads", "examples_of", "workers" (not enough memory), "tokens".
+    (nothing to read), "column", "model", "out" (not to be written, no room, another run there or at work there), "address" (no
+    answer), "heads", "examples_of", "by", "workers" (not enough memory), "cpus", "gpus", "tokens".
     """
+    require_address(model, "model")
+    _require_pool(workers, cpus, gpus)
     if address is not None and address.startswith("ray://"):
         given = {name: value for name, value in locals().items() if name not in ("address", "on_progress")}
         return _run_there(address, given, on_progress)
     began = time.monotonic()
-    files = find_files(data)
+    on_progress(Progress("Looking for files"))
+    files = find_files(data, lambda entries: on_progress(Progress(f"Looking for files, at {entries:,} so far")))
     job = Job(
         os.path.abspath(model) if os.path.isdir(model) else model,
         "",
@@ -127,59 +131,68 @@ def run(
     )
     outline = _checked(job)
     place = RunFolder.of(out)
-    on_progress(Progress("Looking at the model"))
-    longest = min(passage_tokens, outline.max_tokens or passage_tokens)
-    job = replace(job, passage_tokens=longest, revision=model_revision(job.model))
-    files = replace(files, folder=job.folder)
-    bytes_kept = _bytes_kept(job, outline)
-    with _ray(address, workers, cpus, gpus) as count:
-        if len(ray.nodes()) == 1:  # what others have free is not known here
-            _require_memory(job, bytes_kept, count)
-        on_progress(Progress("Counting the passages"))
-        census, problems = _census(job, files)
-        _require_texts(census, problems)
-        wanted = census.limited(tokens)
-        place.begin(job.json(wanted.corpus), (AT_ONCE + 2 * count) * bytes_kept)
-        for _ in range(ROUNDS):
-            left = place.left(wanted.ids)
-            if not len(left):
-                break
-            _measure(_Round(job, files, wanted, left, place), Pool(count, cpus, gpus), on_progress)
-        if len(left := place.left(wanted.ids)):
-            raise InputError(f"{len(left):,} passages could not be measured: workers died on them.", field="data")
-        on_progress(Progress("Putting everything together", wanted.total, wanted.total))
-        with place.in_words():
-            tally = _together(place)
-    tally.note(problems)
-    layers, a_layer = tally.settings.shape
-    about = storing.About(
-        model=outline.name,
-        revision=tally.settings.revision,
-        dtype=dtype,
-        device=device,
-        captures=outline.captures,
-        kind=tally.settings.kind,
-        layers=layers,
-        heads=a_layer,
-        wanted=len(tally.settings.heads),
-        data=data,
-        column=column,
-        by=by,
-        files=len(files.names),
-        passages=len(tally.ids),
-        tokens=tally.tokens_read,
-        corpus=wanted.corpus,
-        unread=tally.problem_count,
-        limit=tokens,
-        passage_tokens=job.passage_tokens,
-        strongest=strongest,
-        sample=sample,
-        examples_of=job.examples_of,
-        versions=versions("torch", "transformers", "numpy", "ray"),
-        seconds=time.monotonic() - began,
-    )
-    place.finish(_tables(tally, outline), about)
+    with place.alone():
+        on_progress(Progress("Looking at the model"))
+        longest = min(passage_tokens, outline.max_tokens or passage_tokens)
+        job = replace(job, passage_tokens=longest, revision=model_revision(job.model))
+        files = replace(files, folder=job.folder)
+        bytes_kept = _bytes_kept(job, outline)
+        with _ray(address, workers, cpus, gpus) as count:
+            if len(ray.nodes()) == 1:  # what others have free is not known here
+                _require_memory(job, bytes_kept, count)
+            tally, wanted = _tallied(job, files, place, bytes_kept, Pool(count, cpus, gpus), on_progress)
+        layers, a_layer = tally.settings.shape
+        about = storing.About(
+            model=outline.name,
+            revision=tally.settings.revision,
+            dtype=dtype,
+            device=device,
+            captures=outline.captures,
+            kind=tally.settings.kind,
+            layers=layers,
+            heads=a_layer,
+            wanted=len(tally.settings.heads),
+            data=data,
+            column=column,
+            by=by,
+            files=len(files.names),
+            passages=len(tally.ids),
+            tokens=tally.tokens_read,
+            corpus=wanted.corpus,
+            unread=tally.problem_count,
+            limit=tokens,
+            passage_tokens=job.passage_tokens,
+            strongest=strongest,
+            sample=sample,
+            examples_of=job.examples_of,
+            versions=versions("torch", "transformers", "numpy", "ray"),
+            seconds=time.monotonic() - began,
+        )
+        place.finish(_tables(tally, outline), about)
     return about
+
+
+def _tallied(
+    job: Job, files: Files, place: RunFolder, bytes_kept: int, pool: Pool, on_progress: Callable[[Progress], None]
+) -> tuple[Tally, Census]:
+    """What has been counted of all passages that are wanted, and which these are."""
+    on_progress(Progress("Counting the passages"))
+    census, problems, unread = _census(job, files)
+    _require_texts(census, problems, unread)
+    wanted = census.limited(job.tokens)
+    place.begin(job.json(wanted.corpus), (AT_ONCE + 2 * pool.size) * bytes_kept)
+    for _ in range(ROUNDS):
+        left = place.left(wanted.ids)
+        if not len(left):
+            break
+        _measure(_Round(job, files, wanted, left, place), pool, on_progress)
+    if len(left := place.left(wanted.ids)):
+        raise InputError(f"{len(left):,} passages could not be measured: workers died on them.", field="data")
+    on_progress(Progress("Putting everything together", wanted.total, wanted.total))
+    with place.in_words():
+        tally = _together(place)
+    tally.note(problems, unread)
+    return tally, wanted
 
 
 def _tables(tally: Tally, model: Model) -> Iterator[tuple[str, pa.Table]]:
@@ -199,6 +212,16 @@ def _tables(tally: Tally, model: Model) -> Iterator[tuple[str, pa.Table]]:
 # --- before the work
 
 
+def _require_pool(workers: int | None, cpus: float, gpus: float) -> None:
+    if workers is not None and workers < 1:
+        raise InputError(f"There are to be {workers} workers; there has to be 1 at least.", field="workers")
+    for field, number in (("cpus", cpus), ("gpus", gpus)):
+        if number != 0 and not LEAST_SHARE <= number <= MOST_CPUS:  # nor what is no number
+            raise InputError(
+                f"{field} is {number:g}; a worker can have 0, or from {LEAST_SHARE} to {MOST_CPUS:,}.", field=field
+            )
+
+
 def _checked(job: Job) -> Model:
     """The model without its weights. Raises InputError for what can be known to be wrong before anything runs."""
     lowest = {"passage_tokens": 8, "strongest": 1, "sample": 1}
@@ -211,6 +234,12 @@ def _checked(job: Job) -> Model:
         )
     if unknown := [name for name in job.examples_of if name not in NAMES]:
         raise InputError(f"There is no metric {unknown[0]!r}. There are: {', '.join(NAMES)}.", field="examples_of")
+    if job.reading.by not in get_args(By):
+        raise InputError(f"by is {job.reading.by!r}. Choose one of {', '.join(get_args(By))}.", field="by")
+    if job.heads == ():
+        raise InputError(
+            "There are to be no heads. Name some, or leave this out: then it is all of them.", field="heads"
+        )
     if job.dtype not in DTYPES:
         raise InputError(f"{job.dtype!r} is not a dtype. Choose one of {', '.join(DTYPES)}.", field="dtype")
     outline = load_outline(job.model)
@@ -221,12 +250,11 @@ def _checked(job: Job) -> Model:
     return outline
 
 
-def _require_texts(census: Census, problems: Sequence[Problem]) -> None:
+def _require_texts(census: Census, problems: Sequence[Problem], unread: int) -> None:
+    """problems: the first of all that are `unread`"""
     if len(census.ids):
         return
-    first = (
-        f" The first of {len(problems):,} problems, in {problems[0].place.file}: {problems[0].why}" if problems else ""
-    )
+    first = f" The first of {unread:,} problems, in {problems[0].place.file}: {problems[0].why}" if problems else ""
     is_column = any("no column" in problem.why for problem in problems)
     raise InputError(f"There is no text in it.{first}", field="column" if is_column else "data")
 
@@ -374,16 +402,17 @@ def _groups(files: Files) -> list[list[str]]:
     return groups
 
 
-def _census(job: Job, files: Files) -> tuple[Census, list[Problem]]:
-    """All passages, and what could not be read."""
+def _census(job: Job, files: Files) -> tuple[Census, list[Problem], int]:
+    """All passages, the first of what could not be read, and how much that is."""
     # Reading takes no processor of its own: while workers hold all of them, it would never begin.
     counted = _dataset(_groups(files)).flat_map(partial(count_passages, job=job, files=files), num_cpus=0)
-    numbers, problems = [np.empty((0, 3), np.uint64)], []
+    numbers, problems, unread = [np.empty((0, 3), np.uint64)], [], 0
     for row in counted.iter_rows():
         numbers.append(np.frombuffer(row["numbers"], np.uint64).reshape(-1, 3))
-        problems += [Problem(Place(**given["place"]), given["why"]) for given in json.loads(row["problems"])]
+        further = [Problem(Place(**given["place"]), given["why"]) for given in json.loads(row["problems"])]
+        problems, unread = first_of([*problems, *further]), unread + len(further)
     ids, tokens, hashes = np.concatenate(numbers).T
-    return Census.of(ids, tokens.astype(np.int64), hashes), problems
+    return Census.of(ids, tokens.astype(np.int64), hashes), problems, unread
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pandas as pd
@@ -31,6 +31,7 @@ from ..heads.metrics import METRICS, NAMES
 from .passages import CLASSES, Passage
 from .sums import mean_and_spread
 from .tally import BINS, Tally
+from .texts import half_of_a_pair
 
 FORMAT = 1  # raised when a file means something else than before
 METADATA = b"headlight"
@@ -82,11 +83,29 @@ class About:
 
     @classmethod
     def read(cls, metadata: bytes) -> About:
-        """Raises ValueError for what is none, KeyError where something is missing."""
+        """Raises ValueError or TypeError for what is none, KeyError where something is missing."""
         given = json.loads(metadata)
         found: dict[str, Any] = {one.name: given[one.name] for one in fields(cls)}
+        for name, kind in get_type_hints(cls).items():
+            if not _is(found[name], kind):
+                raise TypeError(f"{name} is {found[name]!r}")
         found["examples_of"] = tuple(found["examples_of"])
         return cls(**found)
+
+
+def _is(value: Any, kind: Any) -> bool:
+    """Whether JSON has given what a field of `About` is. Numbers are finite and not below 0; texts can be written."""
+    if get_origin(kind) is tuple:
+        return isinstance(value, list) and all(_is(one, str) for one in value)
+    if get_origin(kind) is dict:
+        return isinstance(value, dict) and all(_is(one, str) for pair in value.items() for one in pair)
+    if get_args(kind):
+        return any(_is(value, one) for one in get_args(kind))
+    if kind is str:
+        return isinstance(value, str) and half_of_a_pair(value) is None
+    if kind in (int, float) and isinstance(value, kind | int) and not isinstance(value, bool):
+        return 0 <= value < 2**63
+    return isinstance(value, kind) and kind not in (int, float)
 
 
 def tables(tally: Tally, tokens_of: dict[int, tuple[str, ...]]) -> Iterator[tuple[str, pa.Table]]:
@@ -127,6 +146,7 @@ def write(table: pa.Table, system: fs.FileSystem, path: str, about: About) -> No
         path,
         filesystem=system,
         compression="zstd",
+        write_page_checksum=True,
         row_group_size=max(ROWS[0], min(GROUP * max(table.num_rows, 1) // max(table.nbytes, 1), ROWS[1])),
     )
 

@@ -232,10 +232,10 @@ class Tally:
         self.ids.add(passage.id)
         self.note([Problem(passage.place, why)])
 
-    def note(self, problems: Sequence[Problem]) -> None:
-        """Count what could not be read, and list it."""
-        self.problem_count += len(problems)
-        self.problems = _listed([*self.problems, *problems])
+    def note(self, problems: Sequence[Problem], count: int | None = None) -> None:
+        """Count what could not be read, and list it. count: how much it is where these are the first of it"""
+        self.problem_count += len(problems) if count is None else count
+        self.problems = first_of([*self.problems, *problems])
 
     # --- putting together
 
@@ -258,7 +258,7 @@ class Tally:
         self.ids |= other.ids
         self.tokens_read += other.tokens_read
         self.problem_count += other.problem_count
-        self.problems = _listed([*self.problems, *other.problems])
+        self.problems = first_of([*self.problems, *other.problems])
 
     @property
     def _sums(self) -> tuple[ExactSum, ...]:
@@ -278,7 +278,8 @@ class Tally:
         return {number: passage for number, passage in sorted(self.passages.items()) if number in wanted}
 
 
-def _listed(problems: Iterable[Problem]) -> list[Problem]:
+def first_of(problems: Iterable[Problem]) -> list[Problem]:
+    """As many as are kept, by where they stand."""
     return sorted(problems, key=lambda one: (one.place.file, one.place.row, one.why))[:LISTED]
 
 

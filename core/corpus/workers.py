@@ -24,7 +24,7 @@ from ..models.loading import load_model, load_outline
 from ..models.model import Model
 from . import parts
 from .job import Job, passages_of, text_hash, versions_that_count
-from .passages import Passage
+from .passages import Passage, faults_of_a_text
 from .reading import Files, open_folder
 from .tally import Settings, Tally
 from .texts import Problem
@@ -143,7 +143,7 @@ class Measurer:
         for given in json.loads(rows["shard"][0]):
             passage = parts.read_passage(given)
             try:
-                tally.add(passage, take(self._model, passage.text, self._job.passage_tokens))
+                tally.add(passage, self._take(passage.text))
             except InputError as error:
                 tally.fail(passage, str(error))
         try:
@@ -152,6 +152,11 @@ class Measurer:
             failed = Failed(f"A result could not be written: {error}. Make room and start again: it goes on.", "out")
             return {"failed": [json.dumps(asdict(failed))], "tokens": [0]}
         return {"failed": [""], "tokens": [tally.tokens_read]}
+
+    def _take(self, text: str) -> Taken:
+        most = self._job.passage_tokens
+        with faults_of_a_text(self._model.name, lambda: take(self._model, "a", most)):
+            return take(self._model, text, most)
 
 
 def take(model: Model, text: str, most: int) -> Taken:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from pathlib import Path
 from unittest import mock
 from urllib.parse import parse_qs
@@ -14,6 +16,7 @@ from streamlit.testing.v1 import AppTest
 from core import load_model
 from core.corpus.opened import open_run
 from core.heads.metrics import in_words
+from tests.core.corpus.damages import damages
 from tests.core.corpus.made_runs import CLUSTERS, FILE, SENTENCES, STRONGEST, add_map, made_run
 from tests.core.tiny_models import CAUSAL_WEIGHTS, number_words, randomised
 from tests.pages.test_what_if import choose, opened, ran, words
@@ -178,6 +181,57 @@ def test_broken_runs_are_named_beside_the_others(folder, tmp_path):
         app = opened("corpus")
     assert "“half” is not complete" in words(app).replace("'half'", "“half”")
     assert "has read" in words(app)
+
+
+@pytest.fixture(scope="module")
+def every(folder):
+    return damages(folder / "sentences", folder / "a_few_heads")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("map: cut off in half", {}),
+        ("metrics.mean: NaN", {}),
+        ("sample.weights: with NaN", {state.KEPT: "spread"}),
+        ("passages.tokens: short", {state.KEPT: "spread"}),
+    ],
+)
+def test_a_run_that_cannot_be_read_is_said_to_be_so(every, folder, tmp_path, name, said):
+    """When it is opened, or with the rows in which it cannot be."""
+    for one in ("bad", "good"):
+        shutil.copytree(folder / "sentences", tmp_path / one)
+    every[name](tmp_path / "bad")
+    with mock.patch.object(stores, "corpora", return_value=tmp_path):
+        app = page(run="bad", layer="5", head="11", **said)
+        assert "“bad” cannot be read: " in words(app).replace("'bad'", "“bad”")
+        assert "Run it again, into another folder." in words(app)
+        app = choose(app, state.RUN, "good")
+        assert not app.error
+        assert len(live(app)) == 10
+
+
+def test_one_bad_folder_leaves_the_page_to_the_others(every, folder, tmp_path):
+    for one in ("bad", "good"):
+        shutil.copytree(folder / "sentences", tmp_path / one)
+    every["metadata: brackets without an end"](tmp_path / "bad")
+    os.mkdir(os.fsencode(tmp_path) + b"/caf\xe9")
+    with mock.patch.object(stores, "corpora", return_value=tmp_path):
+        app = opened("corpus")
+    assert next(one.label for one in app.expander) == "2 folders beside the runs cannot be opened"
+    assert "“bad” cannot be read: its files do not say what was run" in words(app).replace("'bad'", "“bad”")
+    assert "has read" in words(app)
+
+
+def test_a_run_whose_files_change_is_opened_anew(every, folder, tmp_path):
+    shutil.copytree(folder / "sentences", tmp_path / "run")
+    with mock.patch.object(stores, "corpora", return_value=tmp_path):
+        app = page(run="run")
+        assert not app.error
+        every["passages: one row missing"](tmp_path / "run")
+        assert "has a query in a passage that is not there" in words(ran(app))
+        shutil.copyfile(folder / "sentences" / "passages.parquet", tmp_path / "run" / "passages.parquet")
+        assert not ran(app).error
 
 
 def test_a_model_that_exposes_weights_only_has_no_chance(tmp_path):

@@ -41,8 +41,11 @@ def show_corpus() -> None:
     if run is not None:
         with places[2]:
             _say_what_was_read(run)
-        _list_problems(run)
-        _show(run, places)
+        try:
+            _list_problems(run)
+            _show(run, places)
+        except InputError as error:  # what is read with the rows that are asked for is looked at only then
+            show_error(error)
 
 
 def _choose_run(listed: list[Listed]) -> Run | None:
@@ -93,6 +96,9 @@ def _counted(number: int, what: str) -> str:
 
 
 def _show(run: Run, places: list[DeltaGenerator]) -> None:
+    if not run.names:
+        st.info("This run has measured nothing: no text that it read had anything to measure.")
+        return
     offered = {metric.name: metric for metric in METRICS if metric.name in run.names}
     opening = _opening(run)
     layer, head = _choose_head(run, opening, places)

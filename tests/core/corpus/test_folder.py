@@ -1,7 +1,11 @@
 """The folder of a run: what is left to do after whatever has happened in it, and what it says when it cannot be used."""
 
 import json
+import os
 import shutil
+import signal
+import socket
+from contextlib import contextmanager, suppress
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +14,7 @@ import pytest
 
 from core import InputError
 from core.corpus import parts
-from core.corpus.folder import JOB, PARTS, RunFolder
+from core.corpus.folder import JOB, PARTS, RUNNING, RunFolder
 from core.corpus.storing import LAST, About
 from core.corpus.tally import Settings, Tally
 from tests.core.corpus.test_storing import METADATA, about
@@ -143,3 +147,71 @@ def test_a_folder_is_told_to_other_processes_from_the_root_on(tmp_path, monkeypa
     assert RunFolder.of("~/run").address == str(tmp_path / "home" / "run")
     assert RunFolder.of((tmp_path / "other").as_uri()).path == str(tmp_path / "other")
     assert (tmp_path / "other" / PARTS).is_dir()
+
+
+# --- two runs into one folder
+
+
+@contextmanager
+def held_by_another(place):
+    """The number of a process that holds a folder, and is killed in the end."""
+    told, tells = os.pipe()
+    if not (child := os.fork()):
+        try:
+            with place.alone():
+                os.write(tells, b"held")
+                signal.pause()
+        finally:
+            os._exit(1)
+    try:
+        assert os.read(told, 4) == b"held"
+        yield child
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def refused(place):
+    """What is said of a folder that is held."""
+    with pytest.raises(InputError, match="Another run is at work") as error, place.alone():
+        pytest.fail("it is held")
+    assert error.value.field == "out"
+    return str(error.value)
+
+
+def test_a_second_run_is_told_that_the_first_is_at_work_until_that_ends_or_is_killed(place, tmp_path):
+    (tmp_path / "same").symlink_to(tmp_path / "run")
+    with held_by_another(place) as process:
+        for folder in ("run", "same"):
+            said = refused(RunFolder.of(str(tmp_path / folder)))
+            assert f"process {process} on {socket.gethostname()}, since 20" in said
+    with suppress(KeyboardInterrupt), place.alone():
+        assert f"process {os.getpid()} " in refused(RunFolder.of(str(tmp_path / "run")))
+        raise KeyboardInterrupt
+    with place.alone():
+        assert (tmp_path / "run" / RUNNING).is_file()
+    assert [file.name for file in (tmp_path / "run").iterdir()] == [PARTS]
+
+
+def test_where_there_are_no_locks_a_run_goes_on(place, tmp_path):
+    (tmp_path / "run" / RUNNING).mkdir()
+    with place.alone():
+        add_part(place, 1)
+    assert left(place) == WANTED.tolist()[1:]
+
+
+@pytest.mark.parametrize("out", ["", "a\0b", "caf\udce9"])
+def test_a_folder_that_cannot_be_named_is_refused(out, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError) as error:
+        RunFolder.of(out)
+    assert error.value.field == "out"
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_finished_run_is_left_as_it_is(place, tmp_path):
+    place.begin("one", 0)
+    place.finish(TABLES, about())
+    with pytest.raises(InputError, match="finished run"):
+        RunFolder.of(str(tmp_path / "run"))
+    assert not (tmp_path / "run" / PARTS).exists()

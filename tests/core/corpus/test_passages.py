@@ -4,9 +4,13 @@ import random
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from transformers import PreTrainedTokenizerFast
 
-from core import load_model
-from core.corpus.passages import CLASSES, Passage, classes_of, counter, cut
+from core import InputError, load_model
+from core.corpus.passages import CLASSES, Passage, classes_of, counter, cut, faults_of_a_text
 from core.corpus.texts import Place, Problem, Text
 from tests.core.corpus.plain import reader
 from tests.core.tiny_models import tiny
@@ -127,3 +131,30 @@ def test_classes_of_tokens(minilm, smollm):
 def test_without_a_tokenizer_nothing_is_read():
     with pytest.raises(ValueError, match="tokenizer"):
         counter(load_model(tiny("BERT")))
+
+
+# --- texts that a tokenizer does not take
+
+
+def test_a_text_that_the_tokenizer_cannot_cut_is_told():
+    """One without a token for what it does not know raises an error for such texts."""
+    words = Tokenizer(WordLevel({"the": 0, "cat": 1}, unk_token="[UNK]"))
+    words.pre_tokenizer = Whitespace()
+    count = counter(load_model(tiny("BERT"), tokenizer=PreTrainedTokenizerFast(tokenizer_object=words)))
+    assert pieces("the cat the", 2, count) == [Passage(PLACE, 0, "the cat"), Passage(PLACE, 8, "the")]
+    (problem,) = pieces("the dog", 2, count)
+    assert problem.place == PLACE
+    assert problem.why.startswith("The tokenizer cannot read it: Exception: WordLevel error: Missing [UNK] token")
+
+
+def test_what_is_wrong_with_every_text_is_no_fault_of_one():
+    def fails() -> None:
+        raise ValueError("for any text")
+
+    with pytest.raises(ValueError, match="for any text"), faults_of_a_text("It", fails):
+        raise KeyError("for one")
+    with pytest.raises(InputError, match="It cannot read it: KeyError: 'for one'"), faults_of_a_text("It", list):
+        raise KeyError("for one")
+    for error in (MemoryError, OSError, RuntimeError):  # of the machine
+        with pytest.raises(error), faults_of_a_text("It", list):
+            raise error

@@ -3,6 +3,9 @@
 import bz2
 import gzip
 import json
+import os
+import re
+import tracemalloc
 from itertools import product
 
 import pyarrow as pa
@@ -215,12 +218,157 @@ def test_a_parquet_file_that_was_cut_off(tmp_path):
     assert isinstance(problem, Problem)
 
 
-@pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.csv", "a.conllu"])
-def test_what_is_no_utf8(tmp_path, name):
-    put(tmp_path, name, "text\nCafé\n".encode("latin-1"))
-    found = read(tmp_path, name)
-    assert found[-1].place == Place(name, 0)
-    assert "utf-8" in found[-1].why
+BROKEN = "Café".encode("latin-1")
+
+
+def word_of_conllu(word):
+    return b"1\t" + word + b"\t_\t_\t_\t_\t0\troot\t_\t_\n\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "by", "content", "line"),
+    [
+        ("a.jsonl", "document", b'{"text": "one"}\n{"text": "' + BROKEN + b'"}\r\n{"text": "three"}\n', 2),
+        ("a.txt", "line", b"one\n" + BROKEN + b"\nthree", 2),
+        ("a.txt", "paragraph", b"one\n\nbut\n" + BROKEN + b"\n\nthree\n", 4),
+        ("a.csv", "document", b'id,text\n1,one\n2,"x\n' + BROKEN + b',""\n"\n3,"three"\n', 4),
+        ("a.conllu", "document", word_of_conllu(b"one") + word_of_conllu(BROKEN) + word_of_conllu(b"three"), 3),
+    ],
+)
+def test_a_byte_that_is_no_utf8_spoils_its_text_alone(tmp_path, name, by, content, line):
+    put(tmp_path, name, content)
+    one, broken, three = read(tmp_path, name, by=by)
+    assert [text.text.strip() for text in (one, three)] == ["one", "three"]
+    assert broken.place == Place(name, 2)
+    assert broken.why.startswith(f"Line {line} is no UTF-8: 'utf-8' codec can't decode byte 0xe9 in position ")
+
+
+def test_a_document_with_a_byte_that_is_no_utf8_says_where(tmp_path):
+    put(tmp_path, "a.txt", b"one\r\n\r\n" + b"x" * 100_000 + b"\r\n" + BROKEN + b"\n")
+    (problem,) = read(tmp_path, "a.txt")
+    assert problem.place == Place("a.txt", 1)
+    assert problem.why.startswith("Line 4 is no UTF-8: 'utf-8' codec can't decode byte 0xe9 in position 3:")
+
+
+def test_a_column_of_csv_whose_name_is_no_utf8(tmp_path):
+    put(tmp_path, "a.csv", b"id," + BROKEN + b"\n1,one\n")
+    (problem,) = read(tmp_path, "a.csv")
+    assert problem.place == Place("a.csv", 0)
+    assert "names the columns" in problem.why
+
+
+@pytest.mark.parametrize("half", ["\\ud83d", "\\udE00 and more", "\\ude00\\ud83d"])
+def test_half_of_a_surrogate_pair(tmp_path, half):
+    """Which JSON can say and UTF-8 cannot."""
+    put(tmp_path, "a.jsonl", f'{{"text": "one \\ud83d\\ude00"}}\n{{"text": "two {half}"}}\n{{"text": "three"}}\n')
+    one, broken, three = read(tmp_path, "a.jsonl")
+    assert [one.text, three.text] == ["one 😀", "three"]
+    assert broken == Problem(Place("a.jsonl", 2), "The text has half of a surrogate pair at character 4.")
+
+
+def test_a_text_of_parquet_that_is_no_utf8(tmp_path):
+    offsets, data = (
+        pa.py_buffer(part) for part in (bytes([0, 0, 0, 0, 1, 0, 0, 0, 5, 0, 0, 0, 6, 0, 0, 0]), b"a" + BROKEN + b"b")
+    )
+    pq.write_table(pa.table({"text": pa.StringArray.from_buffers(3, offsets, data)}), tmp_path / "a.parquet")
+    one, broken, three = read(tmp_path, "a.parquet")
+    assert [one.text, three.text] == ["a", "b"]
+    assert broken.place.row == 2
+    assert broken.why.startswith("The text is no UTF-8: ")
+
+
+# --- what has no end
+
+
+@pytest.fixture
+def no_more_than(monkeypatch):
+    """Lines of at most 100,000 bytes, texts and sentences of at most 25,000 characters."""
+    for name, most in {"LONGEST_LINE": 100_000, "MAX_CHARACTERS": 25_000, "LONGEST_SENTENCE": 25_000}.items():
+        monkeypatch.setattr(reading_module, name, most)
+
+
+ENDLESS = 10_000_000
+
+
+@pytest.mark.usefixtures("no_more_than")
+@pytest.mark.parametrize(
+    ("name", "by", "before", "endless", "after"),
+    [
+        ("a.jsonl.gz", "document", '{"text": "one"}\n', "x", '\n{"text": "three"}\n'),
+        ("a.txt.gz", "line", "one\n", "x", "\nthree"),
+        ("a.txt.gz", "paragraph", "one\n\n", "x", "\n\nthree"),
+        ("a.txt.gz", "paragraph", "one\n\n", "x" * 98 + "\r\n", "\nthree"),
+        ("a.csv.gz", "document", "text\none\n", "x", "\nthree\n"),
+        ("a.csv.gz", "document", "text\none\n", '"x",', "\nthree\n"),
+        (
+            "a.conllu.gz",
+            "document",
+            "1\tone\t_\t_\t_\t_\t0\t_\t_\t_\n\n",
+            "x",
+            "\n\n1\tthree\t_\t_\t_\t_\t0\t_\t_\t_\n",
+        ),
+        (
+            "a.conllu.gz",
+            "document",
+            "1\tone\t_\t_\t_\t_\t0\t_\t_\t_\n\n",
+            "1\t" + "x" * 97 + "\n",
+            "\n1\tthree\t_\t_\t_\t_\t0\t_\t_\t_\n",
+        ),
+    ],
+)
+def test_what_has_no_end_is_not_held(tmp_path, name, by, before, endless, after):
+    """10 MB in a line or a paragraph: hardly any of it is in memory at one time, and what follows is read."""
+    put(tmp_path, name, gzip.compress((before + endless * (ENDLESS // len(endless)) + after).encode(), 1))
+    tracemalloc.start()
+    try:
+        one, problem, three = read(tmp_path, name, by=by)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert [text.text.strip() for text in (one, three)] == ["one", "three"]
+    assert problem.place == Place(name, 2)
+    assert re.search(r"has [\d,]{9,} (bytes|characters); at most [\d,]+ are read", problem.why), problem.why
+    assert most < ENDLESS / 15
+
+
+@pytest.mark.usefixtures("no_more_than")
+def test_a_document_without_an_end_is_not_held(tmp_path):
+    put(tmp_path, "a.txt.gz", gzip.compress(b"x" * ENDLESS, 1))
+    tracemalloc.start()
+    try:
+        (problem,) = read(tmp_path, "a.txt.gz")
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert problem.why.startswith("The text has more than 25,000 characters; at most 25,000 are read.")
+    assert most < ENDLESS / 15
+
+
+@pytest.mark.parametrize("ends", ["\n", "\r\n", "\r", "\r\r\n\n"])
+@pytest.mark.parametrize("length", [8190, 8191, 8192, 8193, 16384])
+def test_lines_end_as_python_says_wherever_a_block_ends(tmp_path, ends, length):
+    content = "\ufeff" + "é" * 3 + "x" * length + ends + ends + "two" + ends + "\u2028three\x0b\x85" + ends
+    path = put(tmp_path, "a.txt", content)
+    with open(path, encoding="utf-8-sig") as file:
+        expected = [(row, line) for row, line in enumerate(file, start=1) if line.strip()]
+    assert texts_of(read(tmp_path, "a.txt", by="line")) == expected
+    (document,) = read(tmp_path, "a.txt")
+    assert document.text == path.read_text("utf-8-sig")
+
+
+# --- what problems say
+
+
+def test_what_a_problem_quotes_is_cut_and_can_be_seen(tmp_path):
+    put(tmp_path, "a.jsonl", json.dumps({"k" * 3_000_000: 1, "\x1b[2J\u202e\ud800": 1}) + "\n{'" + "\x07" * 999)
+    key, line = read(tmp_path, "a.jsonl", "c" * 100_000)
+    assert key.why.startswith(f"There is no column '{'c' * 60}…', only '{'k' * 60}…', '\\x1b[2J\\u202e\\ud800'")
+    for problem in (key, line, Problem(Place("a", 1), "\ud800\n" * 10_000)):
+        assert len(problem.why) <= 300
+        assert problem.why.isprintable()
+        problem.why.encode()
+    assert Problem(Place("a", 1), "x" * 300).why == "x" * 300
+    assert Problem(Place("a", 1), "x" * 301).why == "x" * 299 + "…"
 
 
 @pytest.mark.parametrize(
@@ -240,6 +388,14 @@ def test_what_is_packed_in_name_alone(tmp_path):
 def test_a_file_that_has_gone(tmp_path):
     (problem,) = read(tmp_path, "a.txt")
     assert problem.place == Place("a.txt", 0)
+
+
+def test_a_record_that_is_no_csv_does_not_hide_the_next(tmp_path):
+    put(tmp_path, "a.csv", 'text\none\n"two"x\n"three\nlines"\n')
+    one, problem, three = read(tmp_path, "a.csv")
+    assert [one.text, three.text] == ["one", "three\nlines"]
+    assert problem.place == Place("a.csv", 2)
+    assert problem.why.startswith("The record is no CSV: ")
 
 
 def test_csv_with_quotes_that_do_not_end(tmp_path):
@@ -313,6 +469,89 @@ def test_files_are_found_below_where_one_stands(tree, monkeypatch):
 def test_an_address_of_the_file_system(tree):
     assert find_files(f"file://{tree}/in").names == ("c.TXT", "deep/d.csv")
     assert find_files(f"file://{tree}/*.txt").names == ("b.txt",)
+
+
+def test_each_file_is_read_once_whatever_links_there_are(tree, tmp_path_factory):
+    """Links to folders above and beside, to themselves, to files; names are those without links, if there are any."""
+    other = tmp_path_factory.mktemp("other")
+    put(other, "far/f.txt", "far")
+    put(other, "far/down/g.txt", "far")
+    before = find_files(str(tree)).names
+    for link, to in {
+        "self": tree,
+        "in/self": tree,
+        "in/deep/up": tree / "in",
+        "a file.txt": tree / "b.txt",
+        "in/a same.txt": tree / "a file.txt",
+        "z.txt": other / "far" / "f.txt",
+        "y.txt": other / "far" / "f.txt",
+        "in/away": other,
+        "away": other / "far",
+    }.items():
+        (tree / link).symlink_to(to)
+    (tree / "circle").symlink_to(tree / "circle")
+    (other / "far" / "back").symlink_to(tree)
+    os.mkfifo(tree / "pipe.txt")
+    assert set(find_files(str(tree)).names) == {*before, "away/f.txt", "away/down/g.txt"}
+    assert find_files(f"{tree}/*").names == ("a.jsonl.gz", "b.txt", "y.txt")
+    assert find_files(f"{tree}/away/**/*.txt").names == ("back/b.txt", "down/g.txt", "f.txt")
+    (other / "far" / "back").unlink()
+    assert find_files(f"{tree}/away/**/*.txt").names == ("down/g.txt", "f.txt")
+    assert find_files(f"{tree}/*way/**").names == ("away/down/g.txt", "away/f.txt")
+    assert find_files(f"{tree}/in/away/**/f.txt").names == ("far/f.txt",)
+    assert find_files(f"{tree}/self/self/b.txt").names == ("b.txt",)
+
+
+def test_many_links_to_each_other_do_not_multiply(tmp_path):
+    """Each way through 12 folders that lead to each other would be one of 10^9."""
+    for one in range(12):
+        put(tmp_path, f"{one}/a.txt", "x")
+        for other in range(12):
+            (tmp_path / str(one) / f"to {other}").symlink_to(tmp_path / str(other))
+    assert find_files(str(tmp_path)).names == tuple(sorted(f"{one}/a.txt" for one in range(12)))
+    assert find_files(f"{tmp_path}/*/to 1/to 2/*.txt").names == ("0/to 1/to 2/a.txt",)
+
+
+def test_a_link_that_leads_nowhere_is_told_when_it_is_read(tmp_path):
+    put(tmp_path, "a.txt", "one")
+    (tmp_path / "b.txt").symlink_to(tmp_path / "gone.txt")
+    (tmp_path / "c.png").symlink_to(tmp_path / "gone.png")
+    files = find_files(str(tmp_path))
+    assert (files.names, files.bytes) == (("a.txt", "b.txt"), (3, 0))
+    (problem,) = read_texts(files, "b.txt", Reading())
+    assert problem.place == Place("b.txt", 0)
+
+
+def test_many_entries_are_told(tmp_path, monkeypatch):
+    monkeypatch.setattr("core.corpus.walking.TOLD", 2)
+    for name in "abcde":
+        put(tmp_path, f"{name}/{name}.txt", "x")
+    told = []
+    find_files(str(tmp_path), told.append)
+    assert told == [2, 4, 6, 8, 10]
+
+
+@pytest.mark.parametrize("folder", [b"", b"caf\xe9/"])
+def test_a_name_that_is_no_utf8_is_refused(tmp_path, folder):
+    os.makedirs(os.fsencode(tmp_path) + b"/" + folder, exist_ok=True)
+    path = os.fsencode(tmp_path) + b"/" + folder + b"caf\xe9.txt"
+    with open(path, "w") as file:
+        file.write("x")
+    put(tmp_path, "good.jsonl", json_lines(["one"]))
+    for data in (str(tmp_path), os.fsdecode(path)):
+        with pytest.raises(InputError, match=r"caf\\udce9.*not UTF-8") as error:
+            find_files(data)
+        assert error.value.field == "data"
+    assert find_files(f"{tmp_path}/*.jsonl").names == ("good.jsonl",)
+
+
+@pytest.mark.parametrize("data", ["", "a\0b"])
+def test_what_names_nothing_is_refused(data, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    put(tmp_path, "a.txt", "x")
+    with pytest.raises(InputError) as error:
+        find_files(data)
+    assert error.value.field == "data"
 
 
 @pytest.mark.parametrize(

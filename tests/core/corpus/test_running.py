@@ -1,6 +1,7 @@
 """Whole runs on Ray: the same as a plain loop over the same texts, whatever is stopped or killed on the way."""
 
 import json
+from math import inf, nan
 from pathlib import Path
 
 import psutil
@@ -12,7 +13,8 @@ from transformers import BertConfig, BertModel
 
 from core import InputError
 from core.corpus import running
-from core.corpus.folder import JOB, PARTS
+from core.corpus.__main__ import main
+from core.corpus.folder import JOB, PARTS, RunFolder
 from core.corpus.job import passages_of
 from core.corpus.passages import Passage
 from core.corpus.reading import Reading, find_files
@@ -194,8 +196,47 @@ def test_what_is_wrong_is_said_before_any_worker_starts(encoder, texts, tmp_path
     refused("tokens", "less than one passage", tokens=5)
     refused("passage_tokens", "at least 8", passage_tokens=2)
     refused("dtype", "not a dtype", dtype="int3")
+    refused("by", "Choose one of document, paragraph, line", by="page")
+    refused("heads", "no heads", heads=[])
+    refused("workers", "1 at least", workers=0)
+    for name in ("cpus", "gpus"):
+        for number in (-1, inf, nan, 1e-9, 1e9):
+            refused(name, rf"{name} is {number:g}".replace("+", r"\+"), **{name: number})
+    for name in ("model", "data", "out"):
+        for nothing in ("", "caf\udce9", "a\0b"):
+            refused(name, "Nothing is named" if not nothing else "not UTF-8, or has a NUL", **{name: nothing})
     monkeypatch.setattr("core.corpus.running.free_bytes", lambda _device: 10**6)
     refused("workers", "workers need about", workers=3)
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"), [(["--cpus", "-1"], "cpus: cpus is -1;"), (["--gpus=inf"], "gpus: gpus is inf;")]
+)
+def test_the_command_says_what_is_wrong(flags, said, texts, encoder, tmp_path, capsys):
+    given = ["run", "--model", encoder, "--data", texts, "--out", str(tmp_path / "run"), *flags]
+    assert main(given) == 2
+    assert capsys.readouterr().err.strip().startswith(said)
+
+
+def test_a_run_has_its_folder_alone(encoder, texts, tmp_path):
+    """From before it counts."""
+    place, told = RunFolder.of(str(tmp_path / "run")), []
+
+    def second(progress):
+        if progress.doing == "Looking for files":
+            return
+        told.append(progress.doing)
+        with pytest.raises(InputError, match="Another run is at work") as found:
+            run(encoder, texts, place.address, column="body", **SMALL)
+        assert found.value.field == "out"
+        if progress.doing == "Counting the passages":
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        run(encoder, texts, place.address, column="body", workers=1, on_progress=second, **SMALL)
+    assert told == ["Looking at the model", "Counting the passages"]
+    with place.alone():
+        pass
 
 
 def test_what_a_worker_finds_wrong_ends_the_run(encoder, texts, tmp_path):

@@ -11,7 +11,7 @@ from core.capturing.rows import row_blocks
 from core.corpus.passages import CLASSES
 from core.corpus.storing import tables, write
 from core.corpus.sums import mean_and_spread
-from core.corpus.tally import BINS, LISTED, Settings, Tally
+from core.corpus.tally import BINS, LISTED, Settings, Tally, first_of
 from core.corpus.texts import Place, Problem
 from core.heads.metrics import NAMES
 from tests.core.corpus.plain import passages, queries_of, reader, settings_of, take, tallied
@@ -311,3 +311,18 @@ def test_a_real_model(minilm):
         expected = np.nanmean([each[place] for each in found], axis=0)
         np.testing.assert_allclose(mean[NAMES.index(name)], expected, atol=5e-5, err_msg=name)
     assert sorted(query.draw for query in queries)[:10] == tally.sample.draw.tolist()
+
+
+def test_of_many_problems_the_first_are_listed_and_all_are_counted(bert):
+    """However they come: whoever counts them need not hold more than are listed."""
+    every = [Problem(Place("a.txt", row), "No.") for row in range(1, 3 * LISTED)]
+    whole, parts = Tally.empty(settings_of(bert)), Tally.empty(settings_of(bert))
+    whole.note(every)
+    held, count = [], 0
+    for start in range(len(every), 0, -700):
+        further = every[max(start - 700, 0) : start]
+        held, count = first_of([*held, *further]), count + len(further)
+        assert len(held) <= LISTED
+    parts.note(held, count)
+    assert parts.problems == whole.problems == every[:LISTED]
+    assert parts.problem_count == whole.problem_count == len(every)

@@ -164,3 +164,38 @@ def test_a_passage_that_cannot_be_read_is_counted_and_listed(models, trees, tmp_
     assert "at most 32" in tally.problems[0].why
     assert len(tally.ids) == 30  # it is not tried again and again
     assert tally.tokens_read == 29 * TOKENS
+
+
+def test_a_passage_on_which_the_model_fails_is_counted_and_listed(models, trees, tmp_path, monkeypatch):
+    """And ends nothing, as long as the model reads others."""
+    job, files = job_of(str(models / "bert"), trees, **SMALL), find_files(trees)
+    (shard,) = shards_of(job, files, counted(job, files).ids, 100)
+    passages = json.loads(shard["shard"])
+    passages[3]["text"] = "the old moon"
+    measurer, read = Measurer(job, str(tmp_path), 1), workers.take
+
+    def fails_at(word):
+        def take(model, text, most):
+            if word in text:
+                raise IndexError("index out of range in self")
+            return read(model, text, most)
+
+        return take
+
+    monkeypatch.setattr(workers, "take", fails_at("moon"))
+    assert measurer({"shard": [json.dumps(passages)]})["failed"] == [""]
+    system = fs.LocalFileSystem()
+    tally = parts.load(system, str(tmp_path), parts.names_in(system, str(tmp_path))[0])
+    assert [one.why for one in tally.problems] == ["bert cannot read it: IndexError: index out of range in self"]
+    assert (tally.problem_count, len(tally.ids), tally.tokens_read) == (1, 30, 29 * TOKENS)
+    monkeypatch.setattr(workers, "take", fails_at("a"))
+    with pytest.raises(IndexError):
+        measurer({"shard": [json.dumps(passages)]})
+
+
+def test_a_line_that_no_tokenizer_takes_ends_no_counting(models, tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": "the cat"}\n{"text": "\\ud800"}\n{"text": "the dog"}\n')
+    job, files = job_of(str(models / "bert"), str(tmp_path), **SMALL), find_files(str(tmp_path))
+    (row,) = count_passages({"item": json.dumps(files.names)}, job, files)
+    assert len(np.frombuffer(row["numbers"], np.uint64)) == 2 * 3
+    assert [problem["place"] for problem in json.loads(row["problems"])] == [{"file": "a.jsonl", "row": 2}]

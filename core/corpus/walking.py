@@ -1,0 +1,133 @@
+"""The files below a folder of this machine, each once, whatever leads to it; and which names a pattern means."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+TOLD = 10_000  # entries after which it is told how many there have been
+
+# How many parts of a pattern a path may have gone through: several, since ** may stand for none or many folders.
+State = frozenset[int]
+
+
+class Pattern:
+    """Names with / between folders: * is anything within a name, ? a character, ** as a whole part any number of folders."""
+
+    def __init__(self, pattern: str) -> None:
+        self._parts = [None if part == "**" else re.compile(_regular(part)) for part in pattern.split("/")]
+        self.begin = self._with_none({0})
+
+    def step(self, at: State, name: str) -> State:
+        """Where in the pattern a path may be after a further name; nowhere: nothing below it fits."""
+        after = {place for place in at if place < len(self._parts) and self._parts[place] is None}
+        after |= {place + 1 for place in at if self._is(place, name)}
+        return self._with_none(after)
+
+    def ends(self, at: State) -> bool:
+        """Whether a path that is there fits as it is."""
+        return len(self._parts) in at
+
+    def fits(self, path: str) -> bool:
+        at = self.begin
+        for name in path.split("/"):
+            at = self.step(at, name)
+        return self.ends(at)
+
+    def _is(self, place: int, name: str) -> bool:
+        part = self._parts[place] if place < len(self._parts) else None
+        return part is not None and part.fullmatch(name) is not None
+
+    def _with_none(self, at: set[int]) -> State:
+        """And where it may be as well, since ** may stand for no folder."""
+        for place in range(min(at, default=len(self._parts)), len(self._parts)):
+            if place in at and self._parts[place] is None:
+                at.add(place + 1)
+        return frozenset(at)
+
+
+def _regular(part: str) -> str:
+    return "".join({"*": ".*", "?": "."}.get(piece, re.escape(piece)) for piece in re.split(r"([*?])", part))
+
+
+class _Entry(NamedTuple):
+    """name: below the folder, with / between; path: where it is; at: where in the pattern"""
+
+    name: str
+    path: str
+    at: State
+
+
+def files_below(
+    folder: str, pattern: Pattern, on_progress: Callable[[int], None] = lambda _entries: None
+) -> dict[str, str]:
+    """The files that a pattern means: name -> real path.
+
+    Links are followed, and each file is there once: under its name without links where it has one, so that a link that is
+    added to a corpus changes no name, and else through the first link, by how many folders it stands in, then by the alphabet.
+    A link that leads nowhere is there as well, since it names a file that cannot be read.
+
+    on_progress  told now and then how many entries of folders have been looked at
+    Raises OSError for a folder that cannot be read.
+    """
+    walk = _Walk(pattern, on_progress)
+    walk.enter(_Entry("", os.path.realpath(folder), pattern.begin))
+    while links := sorted(walk.links, key=lambda one: (one.name.count("/"), one.name)):
+        walk.links = []
+        for link in links:
+            walk.follow(link)
+    return {name: path for path, name in walk.found.items()}
+
+
+class _Walk:
+    """found: real path -> name; links: that have been seen and not been followed"""
+
+    def __init__(self, pattern: Pattern, on_progress: Callable[[int], None]) -> None:
+        self.found: dict[str, str] = {}
+        self.links: list[_Entry] = []
+        self._pattern, self._on_progress = pattern, on_progress
+        # A folder may be entered once for each place in the pattern: no circle of links is walked twice.
+        self._entered: set[tuple[str, State]] = set()
+        self._entries = 0
+
+    def enter(self, folder: _Entry) -> None:
+        """Take the files of a folder and of all folders in it, and remember its links."""
+        waiting = [folder]
+        while waiting:
+            one = waiting.pop()
+            if (one.path, one.at) not in self._entered:
+                self._entered.add((one.path, one.at))
+                waiting += self._folders_in(one)
+
+    def _folders_in(self, folder: _Entry) -> Iterator[_Entry]:
+        with os.scandir(folder.path) as inside:
+            for one in inside:
+                self._count()
+                if at := self._pattern.step(folder.at, one.name):
+                    entry = _Entry(f"{folder.name}/{one.name}" if folder.name else one.name, one.path, at)
+                    if one.is_symlink():
+                        self.links.append(entry)
+                    elif one.is_dir(follow_symlinks=False):
+                        yield entry
+                    elif one.is_file(follow_symlinks=False):
+                        self._take(entry)
+
+    def follow(self, link: _Entry) -> None:
+        there = link._replace(path=os.path.realpath(link.path))
+        if os.path.isdir(there.path):
+            self.enter(there)
+        elif os.path.isfile(there.path):
+            self._take(there)
+        elif not os.path.exists(there.path):
+            self._take(link)
+
+    def _take(self, file: _Entry) -> None:
+        if self._pattern.ends(file.at):
+            self.found.setdefault(file.path, file.name)
+
+    def _count(self) -> None:
+        self._entries += 1
+        if self._entries % TOLD == 0:
+            self._on_progress(self._entries)
