@@ -123,7 +123,9 @@ def _attention(
             f"Its stages are not shown, because they would be wrong.",
             field="model",
         )
-    is_causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+    # Where a module does not say, no mask means that nothing is masked, as in its own eager code (Splinter, ALIGN, CLAP): a
+    # causal one that does not say brings a mask (Doge).
+    is_causal = getattr(module, "is_causal", False) if is_causal is None else is_causal
     scale = query.shape[-1] ** -0.5 if scaling is None else float(scaling)
     causal_without_mask = bool(is_causal) and attention_mask is None and query.shape[2] > 1
     if softcap is None and s_aux is None:
