@@ -14,6 +14,7 @@ from .devices import called, short
 from .images import ImageSettings
 from .modules import attention_modules
 from .sizes import ModelSize
+from .tokens import whole_text
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -116,7 +117,7 @@ class Model:
 
     def text_of(self, ids: Sequence[int]) -> str:
         """The text that these tokens stand for; their numbers where there is no tokenizer."""
-        return " ".join(map(str, ids)) if self.tokenizer is None else str(self.tokenizer.decode(list(ids)))
+        return whole_text(self.tokenizer, ids)
 
     @property
     def attention_calls(self) -> int | None:

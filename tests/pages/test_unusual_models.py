@@ -334,3 +334,17 @@ def test_nothing_about_words_is_offered_for_a_picture(vit, hybrid):
 def test_a_damaged_picture_is_said_to_be_damaged(vit, damaged):
     (error,) = opened("heads", vit, image=damaged).error
     assert "no image that can be read" in error.value
+
+
+# --- more embeddings than tokens
+
+
+def test_the_token_that_comes_next_has_its_number_where_the_tokenizer_has_no_name_for_it(saved):
+    config = DECODER | {"vocab_size": 96, "tie_word_embeddings": False}
+    folder = saved("padded", lambda: t.LlamaForCausalLM(t.LlamaConfig(**config)))
+    best = int(capture(load_model(folder), TEXT).logits.argmax())
+    assert best >= 64  # of which the tokenizer knows nothing
+    token = f"‹token {best}›"
+    assert f"“{token}”" in read(opened("what_if", folder).markdown)
+    app = opened("generation", folder, new="3", step="1")
+    assert f"“{token}” is written after" in read(app.markdown)
