@@ -48,7 +48,8 @@ def whole_text(tokenizer: PreTrainedTokenizerBase | None, ids: Sequence[int]) ->
 def _piece(tokenizer: PreTrainedTokenizerBase, token: int) -> str | None:
     """As it stands in the vocabulary; None for a number that is beyond it."""
     try:
-        return tokenizer.convert_ids_to_tokens(token)
+        (piece,) = tokenizer.convert_ids_to_tokens([token])
+        return piece
     except Exception:  # some give None, others fail, each in its own way
         return None
 
