@@ -219,10 +219,16 @@ def _say_if_all_are_muted(capture: Capture) -> None:
 
 def _show_outcome(before: Capture, after: Capture) -> None:
     if before.logits is not None:
-        st.markdown("**What comes next**, the largest movers")
         table = movers(next_token(before, after), before)
-        figure = share_bars(table["token"].tolist(), {name: table[name].to_numpy() for name in ("before", "after")})
-        alt = "Bars: the probabilities of the next tokens before and after."
+        if table["change"].any():
+            st.markdown("**What comes next**, the largest movers")
+            groups = {name: table[name].to_numpy() for name in ("before", "after")}
+            alt = "Bars: the probabilities of the next tokens before and after."
+        else:
+            st.markdown("**What comes next**, the most probable tokens")
+            groups = {"probability": table["before"].to_numpy()}
+            alt = "Bars: the most probable next tokens."
+        figure = share_bars(table["token"].tolist(), groups)
     elif before.vectors is not None and len(before.vectors) <= LABELLED:
         st.markdown("**How far each token's vector has turned**, 1 − cosine")
         turned = vectors(before, after).tokens
@@ -278,7 +284,8 @@ def _show_continuations(real: RealHead, changed: RealHead) -> None:
     words = f"What the model writes on: {stores.NEW_TOKENS} tokens, always the most probable one"
     if not st.toggle(words, key=state.WRITES_ON, bind="query-params"):
         return
-    for column, name, one in zip(st.columns(2), NAMES, (real, changed), strict=True):
+    passes = [real] if changed is real else [real, changed]
+    for column, name, one in zip(st.columns(2), NAMES, passes, strict=False):
         with column:
             written = (
                 stores.writes_on(one.request)
