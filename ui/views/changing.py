@@ -220,7 +220,7 @@ def _say_if_all_are_muted(capture: Capture) -> None:
 def _show_outcome(before: Capture, after: Capture) -> None:
     if before.logits is not None:
         table = movers(next_token(before, after), before)
-        if table["change"].any():
+        if table["change"].to_numpy().any():
             st.markdown("**What comes next**, the largest movers")
             groups = {name: table[name].to_numpy() for name in ("before", "after")}
             alt = "Bars: the probabilities of the next tokens before and after."
