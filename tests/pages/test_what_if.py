@@ -21,6 +21,7 @@ from core.figures.labels import escaped
 from tests.core.tiny_models import SEQ2SEQ, number_words, randomised
 from tests.source_files import ROOT
 from ui import state, stores
+from ui.controls.edit_list import HIDDEN
 from ui.controls.what_if import CHOICES, Change
 
 MINILM, SMOLLM = "all-MiniLM-L6-v2", "SmolLM2-135M-Instruct"
@@ -163,6 +164,17 @@ def test_what_comes_next_is_listed_once_while_nothing_has_moved_it() -> None:
     app = opened(**{state.MODEL: SMOLLM, state.EDITS: ["mute 23.4"]})
     assert "**What comes next**, the largest movers" in words(app)
     assert len(json.loads(picture(app, "outcome").spec)["data"]) == 2
+
+
+def test_hiding_a_token_says_what_taking_it_away_says() -> None:
+    app = choose(opened(), state.TOKEN_AT, 4)
+    hide = next(button for button in app.button if button.label == "Hide")
+    assert hide.help == HIDDEN == "No query may attend to it, in any layer or head, not even its own."
+    press(app, "Hide")
+    assert address(app) == ["block key 4"]
+    says_it_turned(app, Edits(block_keys={4}))
+    matters = words(opened(**{state.VIEW: "matter", state.TAKEN_AWAY: "tokens"}))
+    assert HIDDEN in matters
 
 
 def test_that_all_heads_are_muted_is_said() -> None:

@@ -135,7 +135,7 @@ def _show_tokens(real: RealHead) -> None:
         if mask:
             st.button("Mask", key=state.button("mask", 0), on_click=edit_list.replace_token, args=(at, mask))
         hiding = {"key": state.button("hide", 0), "on_click": edit_list.hide_token, "args": (at, real.capture.kinds)}
-        st.button("Hide", help="No query may attend to it, in any head.", **hiding)
+        st.button("Hide", help=edit_list.HIDDEN, **hiding)
 
 
 def _replace_token(position: int) -> None:

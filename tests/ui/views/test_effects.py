@@ -9,6 +9,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from ui import progress, state
+from ui.controls.edit_list import HIDDEN
 from ui.stores import Growing
 
 FRANCE = "The capital of France is"
@@ -75,6 +76,7 @@ def test_layers_and_tokens_as_bars() -> None:
     app = checked(app.get_by_key(state.TAKEN_AWAY).set_value("tokens").run())
     (bars,) = figure(app)["data"]
     assert bars["customdata"][1:5] == ["the", "capital", "of", "france"]
+    assert f"Each token hidden in turn. {HIDDEN}" in words(app)
     assert "1 − cosine" in words(app)
 
 
