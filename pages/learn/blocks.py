@@ -51,7 +51,7 @@ def show_blocks(
     opening: int,
 ) -> None:
     with knobs:
-        left, right = st.columns(2, wrap=False)
+        left, right = st.columns(2, wrap=False, gap="xxsmall")
         with left:
             block_size = st.number_input("Keys in a block", 1, 512, 3, key=state.BLOCK_SIZE, bind="query-params")
         with right:
