@@ -35,7 +35,7 @@ from transformers import (
 )
 
 from ..errors import InputError
-from .bounds import SMALL_FILES, as_large_as, forbidden_file, forbidden_length
+from .bounds import SMALL_FILES, as_large_as, as_large_as_any, forbidden_file, forbidden_length
 from .calls import IMPLEMENTATION
 from .catalogue import CATALOGUE, CatalogueEntry
 from .conversion import Report, converted, file_sha256
@@ -356,7 +356,7 @@ def _built(source: _Source, config: PreTrainedConfig) -> PreTrainedModel:
     """The network on torch's meta device, where it takes no memory and computes nothing."""
     kind: Any = _class_for(source, config)
     try:
-        with _BUILDING, torch.device("meta"):
+        with _BUILDING, as_large_as_any(), torch.device("meta"):
             return kind(deepcopy(config)).eval()
     except Exception as error:  # as in _network
         _refuse(source, f"could not be built as {kind.__name__}: {_first_line(error)}", error)
