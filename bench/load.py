@@ -89,7 +89,7 @@ async def pictured(visitor: Visitor, change: Change) -> None:
 
     await visitor.until(is_there, PATIENCE)
     while not visitor.answer.figure(name) and time.perf_counter() < asked + PATIENCE:
-        begin = next((button for button in visitor.on_page("button") if button.label in ("Run", "Go on")), None)
+        begin = next((button for button in visitor.on_page("button") if button.label in ("Run", "Continue")), None)
         if begin is None:
             change.trouble += visitor.complaints() or ["no picture"]
             return

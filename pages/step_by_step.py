@@ -17,9 +17,10 @@ with st.container(horizontal=True, vertical_alignment="bottom", horizontal_align
         "One attention head, from query, key and value to its output. Click any matrix or cell to see its numbers.",
     )
     show_tour_button()
-source, switches = st.columns([7, 5], vertical_alignment="center")
-with source:
-    chosen = pick_source()
+with st.container(horizontal=True, vertical_alignment="center"):  # below one another where there is no room for both
+    with st.container(width="content"):
+        chosen = pick_source()
+    switches = st.container()
 scene, cell = SOURCES[chosen](), None
 if scene is not None:
     with switches:

@@ -3,7 +3,8 @@
 Streamlit ends a page's run at the next thing it draws once a visitor has touched a widget. The work tells how far it is
 after each layer, so drawing that is also the moment at which the Stop button takes effect.
 
-Work that gives its result piece by piece is drawn as far as it has come, and gone on with where it was left (`fill`).
+Work that gives its result piece by piece is drawn as far as it has come, and gone on with where it was left (`fill`). Only what
+a visitor has stopped is called stopped; where the page itself goes no further, the work has paused.
 
 Work that is known to be heavy takes its turn (`ui.turns`), other work as soon as it turns out to be; a result that comes
 piece by piece takes one for each. Meanwhile the page says how many are before, and Stop gives up the place. No work goes on for
@@ -17,6 +18,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from threading import Event, Thread
 from typing import Literal, Protocol, TypeVar
 
@@ -66,7 +68,7 @@ def run(
     Each job is stopped and wanted for itself, whatever becomes of other work. Raises InputError (field "text") where it needs
     more memory than this host allows.
     """
-    wish = st.session_state.get(state.WISHES, {}).get(hash(job))
+    wish = _wish_for(job)
     if wish in ("stop", "over"):
         _say_stopped(what, job, was_long=wish == "over")
         return None
@@ -137,23 +139,23 @@ def fill(
     other arguments are those of `run`.
     """
     place, picture = st.empty(), st.empty()
-    wish, remains = st.session_state.get(state.WISHES, {}).get(hash(job)), ""
-    if pieces.done < pieces.total and wish != "stop":
+    wish = _wish_for(job)
+    if pieces.done < pieces.total and wish != "stop" and not isinstance(wish, _Paused):
         progress = _Progress(place, job, what, pieces.total, unit, is_heavy=seconds > HEAVY)
         with progress.turn(), progress.spinner():  # before the first piece the text is read
             pieces.go_on()
         progress.measure_from(pieces.share)
-        drawn = 0.0
+        drawn, why = 0.0, ""
         while pieces.done < pieces.total:
             try:
                 progress.tell(pieces.done, pieces.share)
             except _TimeIsUp:
-                remains = f" This host computes for at most {settings.current().seconds} s at a time."
+                why = f" This host computes for at most {settings.current().seconds} s at a time."
             if wish != "run" and progress.elapsed > TRIAL and progress.left(pieces.share) > LONG:
-                remains += f" It takes about {progress.left(pieces.share):.0f} s more."
-            if remains:
-                _stop(job)
-                wish = "stop"
+                why += f" It takes about {progress.left(pieces.share):.0f} s more."
+            if why:
+                wish = _Paused(why)
+                _wish(job, wish)
                 break
             if time.monotonic() - drawn > FILLED:
                 with picture.container():
@@ -164,11 +166,14 @@ def fill(
             if not went_on:
                 break
         place.empty()
-    if pieces.done < pieces.total and wish == "stop":
+    if pieces.done < pieces.total and (wish == "stop" or isinstance(wish, _Paused)):
+        at = f"{unit} {pieces.done} of {pieces.total}."
         with place.container():
-            words = f"{what} was stopped at {unit} {pieces.done} of {pieces.total}.{remains}"
-            st.info(words, icon=":material/stop_circle:")
-            st.button("Go on", key=state.button("again", hash(job)), on_click=_want, args=(job,))
+            if wish == "stop":
+                st.info(f"{what} was stopped at {at}", icon=":material/stop_circle:")
+            else:
+                st.info(f"{what} has paused at {at}{wish.why}", icon=":material/pause_circle:")
+            st.button("Continue", key=state.button("again", hash(job)), on_click=_want, args=(job,))
     if pieces.done:
         with picture.container():
             draw(True)
@@ -327,6 +332,16 @@ def _show(place: DeltaGenerator, words: str, done: float | None) -> None:
         place.progress(done, text=f"{plain(words)}: {done:.0%}")
 
 
+@dataclass(frozen=True)
+class _Paused:
+    """Of work that the page itself has not gone on with. why: a sentence, with a blank before it."""
+
+    why: str
+
+
+_Wish = Literal["stop", "run", "over"] | _Paused
+
+
 def _stop(job: Hashable) -> None:
     _wish(job, "stop")
 
@@ -335,5 +350,9 @@ def _want(job: Hashable) -> None:
     _wish(job, "run")
 
 
-def _wish(job: Hashable, wish: Literal["stop", "run", "over"]) -> None:
+def _wish(job: Hashable, wish: _Wish) -> None:
     st.session_state.setdefault(state.WISHES, {})[hash(job)] = wish
+
+
+def _wish_for(job: Hashable) -> _Wish | None:
+    return st.session_state.get(state.WISHES, {}).get(hash(job))

@@ -19,11 +19,13 @@ from ui.views.actions import IN_A_FRAME, STYLE, show_actions  # noqa: E402
 
 embedded = bool(st.context.is_embedded)  # ?embed=true: in a frame on somebody else's page
 st.set_page_config(page_title="Headlight", page_icon=str(ROOT / "ui/icon.png"), layout="wide")
-# The equation is never narrower than its letters need: on a phone its line scrolls.
+# The equation is never narrower than its letters need: on a phone its line scrolls. A badge rather takes two lines than loses
+# words.
 st.html(
     "<style>.stMainBlockContainer { padding-top: 4.2rem; padding-bottom: 3rem; }"
     f".st-key-{state.EQUATION} {{ overflow-x: auto; scroll-margin-top: 4rem; }}"
     f".st-key-{state.EQUATION} > * {{ min-width: {EQUATION_WIDTH}px; }}"
+    ".stApp .stMain .stMarkdownBadge { white-space: normal; }"
     f"[class*=st-key-{state.alike(0)[:-1]}] p {{ text-align: start; }}"  # a list: on a phone its lines are longer than one
     f"{STYLE}{IN_A_FRAME if embedded else ''}</style>"
 )

@@ -60,7 +60,9 @@ TOKEN_VIEW, ARROWS = "token_view", "arrows"
 PRESSES = "presses"  # of arrow keys that the page has seen
 
 # Work in progress
-WISHES = "wishes"  # which work a visitor has stopped, or wanted although it takes long, by the hash of its name
+WISHES = (
+    "wishes"  # which work has been stopped, has paused, or is wanted although it takes long, by the hash of its name
+)
 
 # Step by step, Heads
 SOURCE, STAGE, WEIGHTS = "source", "stage", "weights"

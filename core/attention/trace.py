@@ -15,7 +15,7 @@ from array_api_compat import array_namespace
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import InputError
-from .masks import describe
+from .masks import Predicate, describe, grid
 
 Array = NDArray[np.floating]
 Weighing = Literal["softmax", "hardmax", "sigmoid"]
@@ -206,9 +206,16 @@ class AttentionTrace:
             self, query=self.query[part], mask=self.mask[part], bias=self.bias[part], instead=self.instead.rows(part)
         )
 
-    def changed(self, *, scale: float | None = None, mask: ArrayLike | None = None) -> AttentionTrace:
-        """The same head with another scale, another mask, or both; what is None stays as it is."""
-        return attend(
+    def changed(self, *, scale: float | None = None, mask: Predicate | ArrayLike | None = None) -> AttentionTrace:
+        """The same head with another scale, another mask, or both; what is None stays as it is, and so does an edit.
+
+        mask  a predicate, or [queries, keys] bool
+
+        Raises InputError as `attend` does.
+        """
+        if callable(mask):
+            mask = np.broadcast_to(grid(mask, *self.shape), self.shape)
+        trace = attend(
             self.query,
             self.key,
             self.value,
@@ -218,6 +225,7 @@ class AttentionTrace:
             softcap=self.softcap,
             sinks=self.sinks,
         )
+        return replace(trace, instead=self.instead)
 
 
 def attend(

@@ -12,22 +12,18 @@ from ..models.calls import Call
 from .rows import row_blocks
 
 
-def without_keys(call: Call, keys: Sequence[int], *, but_itself: bool) -> Tensor:
-    """What a call of a batch returns if in each of its passes nothing may attend to one key: [passes, queries, heads, d_v].
+def without_keys(call: Call, keys: Sequence[int]) -> Tensor:
+    """What a call of a batch returns if in each of its passes no query may attend to one key: [passes, queries, heads, d_v].
 
-    keys        the key of each pass
-    but_itself  the query at the same place still may: where queries and keys are the same tokens
+    keys  the key of each pass
 
-    The formulas are those of `core.attention.trace`: with cap, bias and sinks as the call has them. A query that may attend
-    to nothing then gets 0.
+    This is what `Edits(block_keys=...)` does. The formulas are those of `core.attention.trace`: with cap, bias and sinks as the
+    call has them. A query that may attend to nothing then gets 0.
     """
     passes, heads, queries, _ = call.query.shape
     blocked = torch.tensor(keys, device=call.query.device)[:, None, None] == torch.arange(
         call.key.shape[2], device=call.query.device
     )
-    if but_itself:
-        itself = torch.eye(queries, call.key.shape[2], dtype=torch.bool, device=call.query.device)
-        blocked = blocked & ~itself
     mask = _forbidden(call, blocked[:, None].expand(-1, -1, queries, -1))
     # All heads of all passes in a row, as if they were those of one layer: then it can be gone through like any other.
     folded = replace(

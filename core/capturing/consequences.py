@@ -62,11 +62,12 @@ def next_token(before: Capture, after: Capture) -> NextToken:
 def movers(moved: NextToken, before: Capture, k: int = 8) -> pd.DataFrame:
     """The k tokens whose probability has moved most, the largest first, with the most probable ones of both passes before them.
 
-    Columns: token (its text), before, after, change. At most k rows.
+    Of those that have moved as far as each other, or not at all, the more probable come first. Columns: token (its text),
+    before, after, change. At most k rows.
     """
     change = moved.after - moved.before
     first = [int(np.argmax(moved.before)), int(np.argmax(moved.after))]
-    order = list(dict.fromkeys([*first, *np.argsort(-np.abs(change), kind="stable")[:k].tolist()]))[:k]
+    order = list(dict.fromkeys([*first, *np.lexsort((-moved.before, -np.abs(change)))[:k].tolist()]))[:k]
     return pd.DataFrame(
         {
             "token": token_texts(before.model.tokenizer, order),

@@ -193,6 +193,8 @@ def _on_two_tokens(model: Model) -> tuple[Tensor, ...]:
         return _run(model, {"input_ids": torch.full((1, 2), 1 if padding == 0 else 0)})
     except NoAttentionError:
         raise
+    except InputError as error:
+        raise NoAttentionError(str(error), field=error.field) from error
     except Exception as error:  # whatever a network does that is given tokens and cannot read them
         raise NoAttentionError(
             f"{type(model.network).__name__} could not be asked for its attention weights: {error}. Choose another model.",

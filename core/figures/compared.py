@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -20,14 +20,14 @@ Part = Literal["first", "second", "difference"]
 class Side:
     """What stands along one side of all three.
 
-    tokens  a text for each place of the common axis, or of the window of it that is drawn
+    tokens  by the picture: a text for each place of the common axis, or of the window of it that is drawn
     gaps    by the picture: the places that its text does not have, of the difference those of either text
     pinned  the place that is marked, or None
     start   the number of the first place
     """
 
-    tokens: Sequence[str]
-    gaps: dict[Part, list[int]]
+    tokens: Mapping[Part, Sequence[str]]
+    gaps: Mapping[Part, list[int]]
     pinned: int | None
     start: int = 0
 
@@ -54,8 +54,8 @@ def compared_figures(
         signed = part == "difference"
         figures[part] = pooled_heatmap(
             replace(cells, values=cells.values.astype(np.float32)),
-            Axis("query", queries.tokens, queries.pinned, notes, queries.start, queries.gaps[part]),
-            Axis("key", keys.tokens, keys.pinned, start=keys.start, gaps=keys.gaps[part]),
+            Axis("query", queries.tokens[part], queries.pinned, notes, queries.start, queries.gaps[part]),
+            Axis("key", keys.tokens[part], keys.pinned, start=keys.start, gaps=keys.gaps[part]),
             name="difference" if signed else "weight",
             scale="signed" if signed else "share",
             limit=limits[signed],
@@ -64,9 +64,11 @@ def compared_figures(
             width=width,
             printed=0,
         )
-    top = max(figure.layout.margin.t for figure in figures.values())  # legends differ in height, rows should not
+    # Legends differ in height, and labels in length: cells should not.
+    margins = [figure.layout.margin for figure in figures.values()]
+    widest = {side: max(margin[side] for margin in margins) for side in ("l", "t", "b")}
     for figure in figures.values():
-        figure.update_layout(margin_t=top)
+        figure.update_layout(margin=widest)
     return figures
 
 

@@ -16,8 +16,10 @@ from .palette import ALLOWED, BELOW, DIVERGING, FORBIDDEN, INK, PIN, SEQUENTIAL
 from .theme import enlarged, lettering, letters, template, thick
 
 MAX_CELLS = 64  # per side of one small picture
-WIDTH = 1040  # pixels: below, the line has to scroll
+WIDTH = 740  # pixels: as wide as a page in a frame of 800; below, the line has to scroll
 ABOVE, PICTURE, BELOW_IT = 24, 104, 40  # pixels: names; the tallest small picture; shapes and colour ranges
+LONG = 10  # letters of a shape; longer ones take two lines, or those of neighbours would meet
+A_LINE = 15  # pixels
 NARROW = 0.6  # a side of d_k or d_v dimensions, of a side of queries or keys
 
 
@@ -37,14 +39,14 @@ class _Term:
 
 TERMS = {
     "query": _Term("Q"),
-    "key": _Term("Kᵀ", "×", 26),
-    "raw": _Term("raw scores", "=", 26),
-    "scaled": _Term("scaled", "scale", 58),
-    "mask": _Term("mask M", "+", 26),
-    "masked": _Term("masked", "=", 26),
-    "weights": _Term("weights", "softmax", 66),
-    "value": _Term("V", "×", 26),
-    "output": _Term("output", "=", 26),
+    "key": _Term("Kᵀ", "×", 18),
+    "raw": _Term("raw scores", "=", 18),
+    "scaled": _Term("scaled", "scale", 44),
+    "mask": _Term("mask M", "+", 18),
+    "masked": _Term("masked", "=", 18),
+    "weights": _Term("weights", "softmax", 54),
+    "value": _Term("V", "×", 18),
+    "output": _Term("output", "=", 18),
 }
 
 
@@ -65,7 +67,8 @@ def equation(
 
     `layout.meta["subplots"]` names each picture's axes in the order of TERMS; their y axes point down.
     """
-    layout = _layout()
+    is_long = max(len(_shape(stages[key].shape, " ")) for key in TERMS) > LONG
+    layout = _layout(BELOW_IT + is_long * A_LINE)
     traces: list[go.Heatmap] = []
     lefts, unit = _places()
     for place, (key, term) in enumerate(TERMS.items()):
@@ -79,7 +82,8 @@ def equation(
         layout[f"xaxis{number}"] = _axis([-0.5, columns - 0.5], f"y{number}", span)
         layout[f"yaxis{number}"] = _axis([rows - 0.5, -0.5], f"x{number}", [(1 - height) / 2, (1 + height) / 2])
         layout["shapes"] += _frames(key, number, drawn, pin, is_open=key == opened)
-        layout["annotations"] += _words(key, drawn, sum(span) / 2, is_open=key == opened)
+        between = "<br>" if is_long else " "
+        layout["annotations"] += _words(key, drawn, sum(span) / 2, between, is_open=key == opened)
         if term.operator:
             layout["annotations"].append(_operator(term, lefts[place], scale=scale, added=added))
     return go.Figure(traces, layout)
@@ -167,17 +171,16 @@ def _span(axis: str, place: int, block: int, count: int) -> dict[str, float]:
     return {f"{axis}0": at - 0.5, f"{axis}1": at + 0.5}
 
 
-def _words(key: str, drawn: Pooled, middle: float, *, is_open: bool) -> list[dict[str, object]]:
+def _words(key: str, drawn: Pooled, middle: float, between: str, *, is_open: bool) -> list[dict[str, object]]:
     """The matrix's name above it, its shape and its colour range below."""
     name, edge = TERMS[key].name, (1 - NARROW) / 2 if key == "key" else 0
     scale = BY_KEY[key].scale
     limit = "" if scale == "permission" else f"{_limit(drawn.values):.3g}"
     permitted = "all 0" if drawn.allowed.all() else "grey: −∞"
     colours = {"signed": f"±{limit}", "share": f"0 to {limit}", "permission": permitted}[scale]
-    shape = drawn.shape
     at = {"x": middle, "xref": "paper", "yref": "paper", "xanchor": "center"}
     above = {"text": f"<b>{name}</b>" if is_open else name, "y": 1 - edge, "yanchor": "bottom"}
-    below = {"text": f"{shape[0]:,} × {shape[1]:,}<br>{colours}", "y": edge, "yanchor": "top"}
+    below = {"text": f"{_shape(drawn.shape, between)}<br>{colours}", "y": edge, "yanchor": "top"}
     words: list[dict[str, object]] = [
         {**at, **above, "font": {"size": letters(14)}},
         {**at, **below, "font": {"size": letters(12)}},
@@ -185,12 +188,16 @@ def _words(key: str, drawn: Pooled, middle: float, *, is_open: bool) -> list[dic
     return words[:1] if lettering.get().least else words  # from far away nine names are all that there is room for
 
 
+def _shape(shape: tuple[int, int], between: str) -> str:
+    return f"{shape[0]:,}{between}× {shape[1]:,}"
+
+
 def _operator(term: _Term, left: float, *, scale: float, added: Sequence[str]) -> dict[str, object]:
     text, size = term.operator, 20
     if text == "scale":
-        text, size = f"×{'<br>' if lettering.get().least else ' '}{scale:.3g}<br>=", 14
+        text, size = f"×<br>{scale:.3g}<br>=", 13
     elif text == "softmax":
-        text, size = "softmax<br>→", 14
+        text, size = "softmax<br>→", 13
     elif text == "+" and added:
         text, size = "<br>".join(("+", *added, "+")), 13
     middle = left - term.room / WIDTH / 2
@@ -210,13 +217,13 @@ def _axis(span: list[float], anchor: str, domain: list[float]) -> dict[str, obje
     }
 
 
-def _layout() -> dict[str, Any]:
-    above, below = enlarged(ABOVE), 3 if lettering.get().least else BELOW_IT
+def _layout(below: int) -> dict[str, Any]:
+    above, below = enlarged(ABOVE), 3 if lettering.get().least else below
     subplots = ["xy", *(f"x{number}y{number}" for number in range(2, len(TERMS) + 1))]
     return {
         "template": template(),
         "height": above + enlarged(PICTURE, 18) + below,
-        "margin": {"l": 3, "r": 3, "t": above, "b": below, "autoexpand": False},
+        "margin": {"l": 6, "r": 6, "t": above, "b": below, "autoexpand": False},
         "showlegend": False,
         "shapes": [],
         "annotations": [],

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,19 @@ from ..errors import InputError
 
 GAP = -1  # in arrays of positions
 NAMED = 6  # tokens of a text in a message
+
+
+class Labels(NamedTuple):
+    """A text for each place of an axis that two texts share.
+
+    first   the token of the first text; where that has a gap, the second's
+    second  the token of the second text; where that has a gap, the first's
+    both    the token, or "he / she" where each text has one of its own
+    """
+
+    first: tuple[str, ...]
+    second: tuple[str, ...]
+    both: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,9 +73,15 @@ class Alignment:
         first, second = (np.flatnonzero(side == GAP).tolist() for side in self.positions)
         return first, second
 
-    def labels(self, tokens: Sequence[str], others: Sequence[str]) -> tuple[str, ...]:
-        """A text for each place: the token, or "he / she" where each text has one of its own."""
-        return tuple(map(partial(_label, tokens, others), self.first, self.second, self.equal))
+    def labels(self, tokens: Sequence[str], others: Sequence[str]) -> Labels:
+        """What is written at the places of pictures of the first text, of the second, and of both."""
+        one = [None if at is None else tokens[at] for at in self.first]
+        two = [None if at is None else others[at] for at in self.second]
+        return Labels(
+            tuple(mine or other or "" for mine, other in zip(one, two, strict=True)),
+            tuple(other or mine or "" for mine, other in zip(one, two, strict=True)),
+            tuple(map(_of_both, one, two, self.equal)),
+        )
 
 
 def align(tokens: Sequence[str], others: Sequence[str], *, loosely: bool = False) -> Alignment:
@@ -136,8 +156,7 @@ def _named(tokens: Sequence[str]) -> str:
     return shown + (" …" if len(tokens) > NAMED else "") if shown else "an empty text"
 
 
-def _label(tokens: Sequence[str], others: Sequence[str], first: int | None, second: int | None, equal: bool) -> str:
-    mine, other = (None if place is None else side[place] for side, place in ((tokens, first), (others, second)))
+def _of_both(mine: str | None, other: str | None, equal: bool) -> str:
     if mine is None or other is None or equal:
         return mine or other or ""
     return f"{mine} / {other.lstrip(' ') or other}"

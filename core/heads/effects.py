@@ -1,4 +1,4 @@
-"""Which heads matter for one answer: what becomes of it when a head is muted, a whole layer, or a token blocked as a key.
+"""Which heads matter for one answer: what becomes of it when a head is muted, a whole layer, or a token hidden.
 
 The answer is the log probability of one next token, or the sentence vector of a model that predicts none. Muting sets what
 a head itself returns to 0, before W_O mixes the heads of its layer (Michel et al. 2019, "Are Sixteen Heads Really Better
@@ -102,11 +102,11 @@ class Effects:
         return zip(order, self._muted(muted), strict=True)
 
     def of_keys(self) -> Iterator[tuple[int, float]]:
-        """(position, effect) of each token blocked as a key in all heads of all layers, from the first to the last.
+        """(position, effect) of each token hidden in all heads of all layers, from the first to the last.
 
-        No other token may attend to it then. It may still attend to itself: what is taken away is what others find there,
-        not what it is, and the first token of a causal model has nothing else. In an encoder-decoder model it is blocked for
-        the encoder and for the decoder's look at the encoder, or, of kind "decoder", among what the decoder has written.
+        No query may attend to it then, its own included, as with `Edits(block_keys=...)`. One that may attend to nothing
+        else, as that of the first token of a causal model, gets 0. In an encoder-decoder model it is hidden from the encoder
+        and from the decoder's look at the encoder, or, of kind "decoder", among what the decoder has written.
         """
         read = "decoder_input_ids" if self._kind == "decoder" else "input_ids"
         where = {"self": ("self",), "decoder": ("decoder",)}.get(self._kind, ("encoder", "cross"))
@@ -117,7 +117,7 @@ class Effects:
             def blocked(number: int, call: Call, keys: list[int] = keys) -> Tensor:
                 if kinds[number] not in where:
                     return call.output
-                return without_keys(call, keys, but_itself=kinds[number] != "cross")
+                return without_keys(call, keys)
 
             yield from zip(keys, self._effects(self._pass.go_on(first, len(keys), blocked)), strict=True)
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ..capturing.capture import Capture, capture
 from ..capturing.rows import row_blocks
 from ..errors import InputError
+from ..models.inputs import known_tokens
 from ..models.model import Model
 from ..models.words import special_ids
 from .metrics import NAMES, head_metrics
@@ -122,13 +123,13 @@ def _no_fixed_points(rng: np.random.Generator, length: int) -> NDArray[np.intege
 
 def _frame(model: Model) -> tuple[list[int], list[int], NDArray[np.integer]]:
     """The special tokens before and after a text, and all tokens that are ordinary ones."""
+    embedded = known_tokens(model.network)
     if model.tokenizer is None:
-        return [], [], np.arange(model.network.get_input_embeddings().get_parameter("weight").shape[0])
+        return [], [], np.arange(embedded or 0)
     special = special_ids(model.tokenizer)
     ids = model.tokenizer("a")["input_ids"]
     ordinary = [place for place, token in enumerate(ids) if token not in special]
-    rows = model.network.get_input_embeddings().get_parameter("weight").shape[0]
-    known = min(rows, len(model.tokenizer))
+    known = len(model.tokenizer) if embedded is None else min(embedded, len(model.tokenizer))
     usable = np.setdiff1d(np.arange(known), list(special))
     return ids[: ordinary[0]], ids[ordinary[-1] + 1 :], usable
 

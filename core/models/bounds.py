@@ -35,6 +35,9 @@ _LENGTHS = {re.compile("layers?$|^attention_types$"): 1_000, re.compile("^num_la
 _PARTS_A_TENSOR, _SPARE_PARTS = 8, 1_000
 _NUMBERS_A_NUMBER, _SPARE_NUMBERS = 4, 2**26
 
+# Parts of a network whose weights are not there yet: several times as many as the largest models have.
+MOST_PARTS = 100_000
+
 
 def forbidden_file(folder: Path) -> str | None:
     """Why a file in the folder must not be opened: no regular file, through links too, or too large. None if all may be.
@@ -81,8 +84,20 @@ def as_large_as(weights: list[Path]) -> Iterator[None]:
     transformers builds it first without memory, on torch's meta device, and then fills in at random what it does not find.
     """
     tensors, numbers = _held(weights)
-    max_parts = _PARTS_A_TENSOR * tensors + _SPARE_PARTS
-    max_numbers = _NUMBERS_A_NUMBER * numbers + _SPARE_NUMBERS
+    held = f"where its weights hold {tensors:,} parts and {numbers:,} numbers"
+    with _at_most(_PARTS_A_TENSOR * tensors + _SPARE_PARTS, _NUMBERS_A_NUMBER * numbers + _SPARE_NUMBERS, held):
+        yield
+
+
+@contextmanager
+def as_large_as_any() -> Iterator[None]:
+    """The same where the weights are not there yet, of one that stays on the meta device: its numbers take no memory."""
+    with _at_most(MOST_PARTS, None, "which no model has"):
+        yield
+
+
+@contextmanager
+def _at_most(max_parts: int, max_numbers: int | None, why: str) -> Iterator[None]:
     builder = get_ident()
     parts = made = 0
 
@@ -92,11 +107,9 @@ def as_large_as(weights: list[Path]) -> Iterator[None]:
             return
         parts += 1
         made += tensor.numel()
-        if parts > max_parts or made > max_numbers:
-            raise ValueError(
-                f"its config.json announces a network of more than {parts - 1:,} parts or {max_numbers:,} numbers, "
-                f"where its weights hold {tensors:,} parts and {numbers:,} numbers"
-            )
+        if parts > max_parts or (max_numbers is not None and made > max_numbers):
+            or_numbers = "" if max_numbers is None else f" or {max_numbers:,} numbers"
+            raise ValueError(f"its config.json announces a network of more than {parts - 1:,} parts{or_numbers}, {why}")
 
     hooks = [register_module_parameter_registration_hook(count), register_module_buffer_registration_hook(count)]
     try:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from traceback import walk_tb
 
 import torch
 from torch import Tensor
@@ -61,8 +62,9 @@ _listener: ContextVar[Callable[[Call], Call] | None] = ContextVar("listener", de
 
 
 @contextmanager
-def heard_by(listener: Callable[[Call], Call]) -> Iterator[None]:
-    """Within this context, and in no other thread, every attention call is told to the listener once it has been computed.
+def heard_by(listener: Callable[[Call], Call] | None) -> Iterator[None]:
+    """Within this context, and in no other thread, every attention call is told to the listener once it has been computed;
+    with None to nobody.
 
     The pass goes on with the output of the call that the listener answers with: the same, or an edited one. What it raises
     ends the pass there and reaches the caller.
@@ -72,6 +74,11 @@ def heard_by(listener: Callable[[Call], Call]) -> Iterator[None]:
         yield
     finally:
         _listener.reset(token)
+
+
+def came_from_a_call(error: BaseException) -> bool:
+    """Whether it was raised within an attention call, as what a listener raises is; else the network around it did."""
+    return any(frame.f_code is _attention.__code__ for frame, _ in walk_tb(error.__traceback__))
 
 
 # Arguments of an attention call that change nothing about its scores, or that the mask already contains.
@@ -123,7 +130,9 @@ def _attention(
             f"Its stages are not shown, because they would be wrong.",
             field="model",
         )
-    is_causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+    # Where a module does not say, no mask means that nothing is masked, as in its own eager code (Splinter, ALIGN, CLAP): a
+    # causal one that does not say brings a mask (Doge).
+    is_causal = getattr(module, "is_causal", False) if is_causal is None else is_causal
     scale = query.shape[-1] ** -0.5 if scaling is None else float(scaling)
     causal_without_mask = bool(is_causal) and attention_mask is None and query.shape[2] > 1
     if softcap is None and s_aux is None:

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
 
 from ..errors import InputError, shortened
+from .calls import came_from_a_call, heard_by
 from .chat_templates import written_message
 from .images import MAX_PIXELS, pixel_values
 from .model import Model, read_by
@@ -152,20 +153,25 @@ def target_ids(
     numbers that are no tokens; TooLongError.
     """
     limit = _limit(model, max_tokens)
-    start = model.network.config.decoder_start_token_id
-    if start is None:
-        start = model.network.config.bos_token_id or model.network.config.pad_token_id or 0
+    start = _start_token(model.network)
     decoder = model.network.get_decoder()
     _check_known(model, decoder, [start])
     if target is None or len(target) == 0:
         return (start,)
-    written = _written(model, target) if isinstance(target, str) else _numbers(target, _known(decoder))
+    written = _written(model, target) if isinstance(target, str) else _numbers(target, known_tokens(decoder))
     if limit is not None and len(written) + 1 > limit:
         if not truncate:
             raise TooLongError(len(written) + 1, limit, "target")
         written = written[: limit - 1]
     _check_known(model, decoder, written)
     return (start, *written)
+
+
+def _start_token(network: PreTrainedModel) -> int:
+    """What a decoder begins with. Of a model that reads images too, its configuration of texts may say it."""
+    config = network.config if hasattr(network.config, "decoder_start_token_id") else network.config.get_text_config()
+    start = getattr(config, "decoder_start_token_id", None)
+    return (config.bos_token_id or config.pad_token_id or 0) if start is None else start
 
 
 def chat_ids(model: Model, message: str) -> tuple[int, ...]:
@@ -304,13 +310,42 @@ def run(model: Model, inputs: dict[str, torch.Tensor], **options: object) -> Any
         options.pop("logits_to_keep", None)
     # What a tokenizer adds and the model does not name would be passed on, down to the attention call.
     read = {name: part.to(_reading_device(model.network)) for name, part in inputs.items() if name in accepted}
-    with torch.inference_mode():
-        return model.network(**read, **options)
+    try:
+        with torch.inference_mode():
+            return model.network(**read, **options)
+    except InputError:
+        raise
+    except Exception as error:  # each architecture misses in its own way what it is not given
+        may_lack = "input_ids" in read and not came_from_a_call(error)
+        problem = cannot_read(model.network) if may_lack else None
+        if problem is None:
+            raise
+        raise InputError(f"{model.name} {cannot_in_words(problem)}. Choose another model.", field="model") from error
+
+
+def cannot_read(network: PreTrainedModel) -> Exception | None:
+    """How a network fails to read a text of one token; None where it does not, and where nothing can be said without the
+    weights: those of a network on torch's meta device are not there."""
+    ids = torch.zeros((1, 1), dtype=torch.long, device=_reading_device(network))
+    is_both = getattr(network.config, "is_encoder_decoder", False)
+    try:
+        with heard_by(None), torch.inference_mode():
+            network(input_ids=ids, **{"decoder_input_ids": ids} if is_both else {})
+    except Exception as error:  # as in `run`
+        return None if ids.is_meta and isinstance(error, RuntimeError) else error
+    return None
+
+
+def cannot_in_words(problem: Exception) -> str:
+    """What is said of a model with this problem."""
+    words = str(problem).strip() or type(problem).__name__
+    return f"cannot read a text alone: transformers says “{words.splitlines()[0][:300].rstrip('. ')}”"
 
 
 def _reading_device(network: PreTrainedModel) -> torch.device:
-    """Where its first weights are, which are those of the tokens."""
-    return next((weight.device for weight in network.parameters() if not weight.is_meta), torch.device("cpu"))
+    """Where its first weights are, which are those of the tokens; "meta" where it has none at all."""
+    devices = [weight.device for weight in network.parameters()]
+    return next((device for device in devices if device.type != "meta"), devices[0])
 
 
 def _limit(model: Model, max_tokens: int | None) -> int | None:
@@ -345,18 +380,21 @@ def _encode(
     return inputs
 
 
-def _known(network: PreTrainedModel) -> int | None:
-    """For how many tokens this part of the model has embeddings; None where it does not say."""
+def known_tokens(network: PreTrainedModel) -> int | None:
+    """For how many tokens this part of the model has embeddings; None where nothing says so."""
     try:
-        weight = getattr(network.get_input_embeddings(), "weight", None)
+        embeddings = network.get_input_embeddings()
     except (NotImplementedError, AttributeError):  # some compute them, and FSMT's decoder cannot be asked
-        return None
-    return None if weight is None else weight.shape[0]
+        embeddings = None
+    if (weight := getattr(embeddings, "weight", None)) is not None:
+        return weight.shape[0]
+    config = getattr(network, "config", None)
+    return None if config is None else getattr(config.get_text_config(), "vocab_size", None)
 
 
 def _check_known(model: Model, network: PreTrainedModel, ids: Sequence[int]) -> None:
     """Refuse a token for which this part of the model has no embedding: its tokenizer then belongs to another model."""
-    known = _known(network)
+    known = known_tokens(network)
     if known is not None and (unknown := [token for token in ids if not 0 <= token < known]):
         raise InputError(
             f"{model.name} has embeddings for the tokens 0 to {known - 1:,}, and this text has token "
@@ -368,11 +406,11 @@ def _check_known(model: Model, network: PreTrainedModel, ids: Sequence[int]) -> 
 
 def _from_ids(model: Model, input_ids: TokenNumbers, limit: int | None, truncate: bool) -> dict[str, torch.Tensor]:
     ids = torch.as_tensor(input_ids).reshape(1, -1)
-    size = model.network.get_input_embeddings().get_parameter("weight").shape[0]
-    if ids.numel() == 0 or ids.is_floating_point() or int(ids.min()) < 0 or int(ids.max()) >= size:
-        raise InputError(
-            f"Token numbers have to be whole numbers from 0 to {size - 1}, and at least one.", field="input_ids"
-        )
+    known = known_tokens(model.network)
+    beyond = ids.numel() == 0 or ids.is_floating_point() or int(ids.min()) < 0
+    if beyond or (known is not None and int(ids.max()) >= known):
+        most = "" if known is None else f" to {known - 1}"
+        raise InputError(f"Token numbers have to be whole numbers from 0{most}, and at least one.", field="input_ids")
     if limit is not None and ids.shape[1] > limit:
         if not truncate:
             raise TooLongError(ids.shape[1], limit, "input_ids")

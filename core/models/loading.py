@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Collection, Mapping
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -34,14 +35,15 @@ from transformers import (
 )
 
 from ..errors import InputError
-from .bounds import SMALL_FILES, as_large_as, forbidden_file, forbidden_length
+from .bounds import SMALL_FILES, as_large_as, as_large_as_any, forbidden_file, forbidden_length
 from .calls import IMPLEMENTATION
 from .catalogue import CATALOGUE, CatalogueEntry
 from .conversion import Report, converted, file_sha256
 from .devices import ON_DISK, checked_device, checked_device_map, checked_dtype
 from .images import ImageSettings, image_settings
-from .model import Model, read_by
-from .modules import asks_the_registry
+from .inputs import cannot_in_words, cannot_read
+from .model import Model, read_by, reads_images_alone, reads_texts_alone
+from .modules import asks_the_registry, text_tower
 from .sizes import Fits, ModelSize, require_room, size_of_files, size_of_gguf, size_on_hub
 
 # The environment variable of this name is read only once, and huggingface_hub may have been imported long ago.
@@ -104,12 +106,14 @@ def load_model(
 
     source = _locate(name, look_in, report, fits)
     config = _config(source)
-    _refuse_audio(source, config)
+    _refuse_unreadable(source, config)
     files = _weight_files(source)
     size = _size_of_files(source, files)
     fits(size)
     report(f"Reading {source.name}", None)
-    network: Any = _network(source, config, files, number, places)
+    whole = _network(source, config, files, number, places)
+    tower = text_tower(whole)
+    network: Any = _asked_for_attention(tower or whole)
     return Model(
         name=source.name,
         network=network if device_map is not None else network.to(devices[0]),
@@ -117,6 +121,7 @@ def load_model(
         revision=source.revision or _sha256(files),
         image_settings=_image_settings(source),
         size=size,
+        tower_of=None if tower is None else type(whole).__name__,
     )
 
 
@@ -127,13 +132,8 @@ def load_outline(name_or_path: str | os.PathLike[str]) -> Model:
     """
     source = _locate(_checked_name(name_or_path), PLACES, lambda _words, _done: None, lambda _size: None, weights=False)
     config = _config(source)
-    _refuse_audio(source, config)
-    kind: Any = _class_for(source, config)
-    try:
-        with _BUILDING, torch.device("meta"):
-            network = kind(config)
-    except Exception as error:  # as in _network
-        _refuse(source, f"could not be built as {kind.__name__}: {_first_line(error)}", error)
+    _refuse_unreadable(source, config)
+    network = _built(source, config)
     return replace(_in_memory(network, _tokenizer(source)), name=source.name, revision=source.revision or "")
 
 
@@ -259,7 +259,7 @@ def _from_hub(name: str, report: Report, fits: Fits, weights: bool) -> _Source:
         report(f"Asking the Hugging Face hub for {name}", None)
         folder = Path(snapshot_download(name, allow_patterns=list(SMALL_FILES), ignore_patterns=_SUBFOLDERS))
         source = _Source(name, name, folder, revision=folder.name)
-        _refuse_audio(source, _config(source))
+        _refuse_unreadable(source, _config(source))
         if not weights:
             return source
         if not _has(source, *_WEIGHTS) and (size := _size_on_hub(source)) is not None:
@@ -334,10 +334,32 @@ def _config(source: _Source) -> PreTrainedConfig:
     return config
 
 
-def _refuse_audio(source: _Source, config: PreTrainedConfig) -> None:
+def _refuse_unreadable(source: _Source, config: PreTrainedConfig) -> None:
+    """Models that read something else than texts or images, or a text only beside something else.
+
+    Those that may be of the second kind are tried on a token without their weights.
+    """
     kind = _class_for(source, config)
-    if read_by(kind) == "audio":
-        _refuse(source, f"is a {kind.__name__}, which reads audio, not texts")
+    given = read_by(kind)
+    if reads_texts_alone(kind) or reads_images_alone(kind):
+        return
+    if given != "texts" and not hasattr(kind, "get_text_features"):
+        beside = ", not texts" if given != "images" else " together with texts, and neither alone"
+        _refuse(source, f"is a {kind.__name__}, which reads {given}{beside}")
+    whole = _built(source, config)
+    problem = cannot_read(text_tower(whole) or whole)
+    if problem is not None:
+        _refuse(source, f"is a {kind.__name__}, which {cannot_in_words(problem)}", problem)
+
+
+def _built(source: _Source, config: PreTrainedConfig) -> PreTrainedModel:
+    """The network on torch's meta device, where it takes no memory and computes nothing."""
+    kind: Any = _class_for(source, config)
+    try:
+        with _BUILDING, as_large_as_any(), torch.device("meta"):
+            return kind(deepcopy(config)).eval()
+    except Exception as error:  # as in _network
+        _refuse(source, f"could not be built as {kind.__name__}: {_first_line(error)}", error)
 
 
 def _weight_files(source: _Source) -> list[Path]:
@@ -401,6 +423,11 @@ def _network(
     if loading["mismatched_keys"]:
         key, found, wanted = min(loading["mismatched_keys"])
         _refuse(source, f"has weights of other shapes than its config.json: {key} is {list(found)}, not {list(wanted)}")
+    return network
+
+
+def _asked_for_attention(network: PreTrainedModel) -> PreTrainedModel:
+    """The same, in its own eager code where its attention cannot be captured."""
     if not _routes_attention(network):
         network.set_attn_implementation("eager")
     return network
@@ -418,7 +445,9 @@ def _class_for(source: _Source, config: PreTrainedConfig) -> type[PreTrainedMode
             continue
         if kind.can_generate() or ("For" not in name and not name.endswith("PreTrainedModel")):
             return kind
-    bare: Any = MODEL_MAPPING.get(type(config), None)
+    bare: Any = None
+    with suppress(ValueError):  # for some transformers names a class that it does not have
+        bare = MODEL_MAPPING.get(type(config), None)
     if bare is None:
         _refuse(source, f"is a {config.model_type}, for which transformers has no model without a task")
     return bare[0] if isinstance(bare, tuple) else bare
@@ -443,7 +472,9 @@ def _image_settings(source: _Source) -> ImageSettings:
         _refuse(source, f"has a preprocessor_config.json that cannot be used: {_first_line(error)}", error)
 
 
-def _in_memory(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None) -> Model:
+def _in_memory(whole: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None) -> Model:
+    tower = text_tower(whole)
+    network = tower or whole
     network.eval()
     if _routes_attention(network) and type(network)._can_set_attn_implementation():
         network.set_attn_implementation(IMPLEMENTATION)
@@ -454,7 +485,8 @@ def _in_memory(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | No
         # Not by set_attn_implementation, which leaves such networks as they are. Falcon asked for its weights in its
         # other implementation adds a mask of True and False to its scores, and reads the future.
         network.config._attn_implementation = "eager"
-    return Model(type(network).__name__, network, tokenizer, "in memory")
+    tower_of = None if tower is None else type(whole).__name__
+    return Model(type(network).__name__, network, tokenizer, "in memory", tower_of=tower_of)
 
 
 # --- small questions

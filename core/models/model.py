@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -13,6 +14,7 @@ from .devices import called, short
 from .images import ImageSettings
 from .modules import attention_modules
 from .sizes import ModelSize
+from .tokens import whole_text
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -24,6 +26,8 @@ class Model:
                 the quantisation of a converted GGUF file, the commit of a hub id, or "in memory"
     image_settings  how a model that reads images wants their colours
     size        what its files hold; None for a model in memory
+    tower_of    the class of the two towers of which this is the one that reads texts, such as "CLIPModel"; None for a model
+                that is all there is
     """
 
     name: str
@@ -32,6 +36,7 @@ class Model:
     revision: str
     image_settings: ImageSettings = field(default_factory=ImageSettings)
     size: ModelSize | None = None
+    tower_of: str | None = None
 
     def __repr__(self) -> str:
         """In one line, without its network."""
@@ -67,9 +72,7 @@ class Model:
     @property
     def reads_images(self) -> bool:
         """Whether it reads one image, and nothing else, as vision transformers do."""
-        modalities = self.network.input_modalities
-        only_pictures = modalities == "image" or list(modalities) == ["image"]
-        return only_pictures and not self.is_encoder_decoder
+        return reads_images_alone(type(self.network)) and not self.is_encoder_decoder
 
     @property
     def is_encoder_decoder(self) -> bool:
@@ -114,7 +117,7 @@ class Model:
 
     def text_of(self, ids: Sequence[int]) -> str:
         """The text that these tokens stand for; their numbers where there is no tokenizer."""
-        return " ".join(map(str, ids)) if self.tokenizer is None else str(self.tokenizer.decode(list(ids)))
+        return whole_text(self.tokenizer, ids)
 
     @property
     def attention_calls(self) -> int | None:
@@ -138,6 +141,23 @@ def read_by(kind: type[PreTrainedModel]) -> str:
     known = kind.input_modalities
     others = [given for given in ((known,) if isinstance(known, str) else known) if given != "text"]
     return {"image": "images"}.get(others[0], others[0]) if others else kind.main_input_name.replace("_", " ")
+
+
+def reads_images_alone(kind: type[PreTrainedModel]) -> bool:
+    """Whether models of this class read images, and nothing beside them."""
+    return read_by(kind) == "images" and _modalities(kind) == {"image"}
+
+
+def reads_texts_alone(kind: type[PreTrainedModel]) -> bool:
+    """Whether models of this class read texts, and by all that it says nothing beside them."""
+    given = inspect.signature(kind.forward).parameters.values()
+    needed = {one.name for one in given if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD}
+    return read_by(kind) == "texts" and _modalities(kind) == {"text"} and needed <= {"self", "input_ids"}
+
+
+def _modalities(kind: type[PreTrainedModel]) -> set[str]:
+    known = kind.input_modalities
+    return {known} if isinstance(known, str) else set(known)
 
 
 def _positions_before_the_first(network: PreTrainedModel) -> int:

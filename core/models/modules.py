@@ -43,6 +43,16 @@ def attention_modules(network: PreTrainedModel) -> dict[str, torch.nn.Module]:
     return {name: module for name, module in found.items() if getattr(module, "config", text) is text}
 
 
+def text_tower(network: PreTrainedModel) -> PreTrainedModel | None:
+    """Of a network of two towers, whose vectors of a text and of something else are compared in the end, the one that reads
+    texts (CLIP, Radford et al. 2021, figure 1). None of any other.
+
+    All such networks of transformers give the text's vector by a method of one name, and hold the tower under another.
+    """
+    tower = getattr(network, "text_model", None)
+    return tower if hasattr(network, "get_text_features") and isinstance(tower, PreTrainedModel) else None
+
+
 def asks_the_registry(module: torch.nn.Module) -> bool:
     """Whether it computes attention through transformers' registry, where it can be captured.
 

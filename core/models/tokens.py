@@ -1,13 +1,15 @@
 """What a token looks like: the text it stands for, so that a person can read it.
 
 Byte-level vocabularies write " café" as "ĠcafÃ©", and a character of several bytes can be split over tokens. Here the first
-becomes text again, and a piece that is no whole character shows its bytes.
+becomes text again, and a piece that is no whole character shows its bytes: "‹C3›". A model may have more embeddings than its
+tokenizer has tokens, to make their number a multiple of 64; such a token shows its number: "‹token 49153›".
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
+from itertools import groupby
 from types import MappingProxyType
 
 from transformers import PreTrainedTokenizerBase
@@ -18,13 +20,38 @@ def token_texts(tokenizer: PreTrainedTokenizerBase | None, ids: Sequence[int]) -
     """One text a token, leading spaces and newlines as they are; a model without a tokenizer shows its token numbers."""
     if tokenizer is None:
         return tuple(str(token) for token in ids)
-    pieces = tokenizer.convert_ids_to_tokens(list(ids))
     special = set(tokenizer.all_special_ids)
     byte_level = _is_byte_level(tokenizer)
-    return tuple(
-        piece if token in special else _bytes_as_text(piece) if byte_level else piece.replace("▁", " ")
-        for token, piece in zip(ids, pieces, strict=True)
+
+    def text(token: int) -> str:
+        piece = _piece(tokenizer, token)
+        if piece is None:
+            return f"‹token {token}›"
+        if token in special:
+            return piece
+        return _bytes_as_text(piece) if byte_level else piece.replace("▁", " ")
+
+    return tuple(map(text, map(int, ids)))
+
+
+def whole_text(tokenizer: PreTrainedTokenizerBase | None, ids: Sequence[int]) -> str:
+    """The text that all of these tokens stand for together; their numbers where there is no tokenizer."""
+    if tokenizer is None:
+        return " ".join(map(str, ids))
+    # A tokenizer leaves out what it does not know, or fails.
+    parts = groupby(map(int, ids), lambda token: _piece(tokenizer, token) is not None)
+    return "".join(
+        str(tokenizer.decode([*part])) if known else "".join(token_texts(tokenizer, [*part])) for known, part in parts
     )
+
+
+def _piece(tokenizer: PreTrainedTokenizerBase, token: int) -> str | None:
+    """As it stands in the vocabulary; None for a number that is beyond it."""
+    try:
+        (piece,) = tokenizer.convert_ids_to_tokens([token])
+        return piece
+    except Exception:  # some give None, others fail, each in its own way
+        return None
 
 
 def _is_byte_level(tokenizer: PreTrainedTokenizerBase) -> bool:

@@ -52,7 +52,7 @@ def show_blocks(
     opening: int,
 ) -> None:
     with knobs:
-        left, right = st.columns(2, wrap=False)
+        left, right = st.columns(2, wrap=False, gap="xxsmall")
         with left:
             block_size = whole_number("Keys in a block", state.BLOCK_SIZE, 3, 1, 512)
         with right:

@@ -160,7 +160,7 @@ def in_a_model(part: Part) -> None:
         second = text_line("Second text", state.SECOND_TEXT, SECOND, max_chars=400)
         capture = stores.captured(stores.TextRequest(stores.ModelChoice(ENCODER), first, second))
         sides = pair_sides(capture)
-        for_layer, for_head = st.columns(2, wrap=False)
+        for_layer, for_head = st.columns(2, wrap=False, gap="xxsmall")
         with for_layer:
             layer = number_picker("Layer", state.LAYER, capture.layers(), OPENING_HEAD[0])
         with for_head:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from pathlib import Path
 
 from playwright.sync_api import Browser
 
-from tests.browser.driver import Server
+from tests.browser.driver import App, Server
+from tests.source_files import ROOT
 from ui import state
 
 
@@ -29,3 +32,41 @@ def test_a_page_in_a_frame_begins_with_its_heading(browser: Browser, server: Ser
     assert app.evaluate("app => getComputedStyle(app).backgroundColor") == "rgb(20, 23, 28)"
     assert app.evaluate("() => document.documentElement.scrollWidth <= document.documentElement.clientWidth")
     page.close()
+
+
+# What is cut off or has to be scrolled sideways: the page itself, a picture beyond its edge, a box whose content is wider. The
+# text of a field scrolls as one types, and a table of numbers in its own frame.
+_CUT = """() => {
+    const room = document.documentElement.clientWidth, cut = [];
+    if (document.scrollingElement.scrollWidth > room) cut.push(`the page: ${document.scrollingElement.scrollWidth}`);
+    for (const picture of document.querySelectorAll('.js-plotly-plot, .stApp iframe, .stApp canvas, .stApp img')) {
+        const right = Math.round(picture.getBoundingClientRect().right);
+        if (right > room && !picture.closest('.stDataFrame')) cut.push(`a picture: ${right}`);
+    }
+    for (const box of document.querySelectorAll('.stApp *:not(input, textarea)')) {
+        const holds = getComputedStyle(box).overflowX !== 'visible' && box.clientWidth > 2 && !box.closest('.stDataFrame');
+        if (holds && box.scrollWidth > box.clientWidth + 1) cut.push(`${box.className}: ${box.innerText?.slice(0, 60)}`);
+    }
+    return cut;
+}"""
+
+
+def test_every_page_fits_into_the_frame_that_is_promised(visit: Callable[..., App]) -> None:
+    """docs/links.md: 800 pixels suit all pages. The page itself has the width of a frame, which is what a frame comes to."""
+    (promised,) = re.findall(
+        r'src="http://localhost:8501(/step_by_step\?[^"]*)"', (ROOT / "docs/links.md").read_text("utf-8")
+    )
+    app = visit(promised, width=800, height=600)
+    paths = sorted(path.stem for path in (ROOT / "pages").rglob("*.py"))
+    assert len(paths) == 16
+    headings = {_heading(app)}
+    assert not app.page.evaluate(_CUT)
+    for path in paths:
+        app.go(f"/{'' if path == 'gallery' else path}?embed=true")
+        assert not app.page.evaluate(_CUT), path
+        headings.add(_heading(app))
+    assert len(headings) == len(paths)  # each of them has been there
+
+
+def _heading(app: App) -> str:
+    return app.page.get_by_role("heading").first.inner_text()

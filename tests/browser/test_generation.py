@@ -61,7 +61,7 @@ def test_writing_can_be_stopped_and_gone_on_with(visit):
     assert 0 < stopped < 200
     written = app.page.locator(".token.written")
     app.until(lambda: written.count() == stopped, lambda: f"{written.count()} of {stopped} tokens are shown")
-    app.page.get_by_role("button", name="Go on").click()
+    app.page.get_by_role("button", name="Continue").click()
     app.page.get_by_role("button", name="Stop").click(timeout=60_000)
     note.wait_for(timeout=60_000)
     assert int(note.inner_text().split("token ")[1].split()[0]) > stopped

@@ -97,6 +97,82 @@ MORE_READERS_AND_WRITERS = {
     ),
 }
 
+TEXT_TOWER = SMALL | IDS | {"max_position_embeddings": 40, "projection_dim": 16}
+SWIN = {
+    "spec_size": 32,
+    "num_mel_bins": 8,
+    "patch_size": 4,
+    "patch_stride": [4, 4],
+    "patch_embeds_hidden_size": 16,
+    "depths": [1, 1],
+    "num_attention_heads": [2, 2],
+    "hidden_size": 32,
+    "window_size": 2,
+}
+
+
+def _towers(family: str, *, text: dict | None = None, image: dict | None = None, **more: object) -> t.PreTrainedModel:
+    """Of a family whose classes are called so: a text tower and an image tower."""
+    config = getattr(t, f"{family}Config")(
+        text_config=TEXT_TOWER | (text or {}),
+        vision_config=VIT | {"projection_dim": 16} | (image or {}),
+        projection_dim=16,
+        **more,
+    )
+    return getattr(t, f"{family}Model")(config)
+
+
+# A tower for texts beside one for images or sounds, which are compared in the end. Here the text's can be captured ...
+TWO_TOWERS = {
+    "CLIP": lambda: _towers("CLIP"),
+    "SigLIP": lambda: _towers("Siglip"),
+    "SigLIP 2": lambda: _towers("Siglip2", image={"num_patches": 9}),
+    "AltCLIP": lambda: _towers("AltCLIP", text={"project_dim": 16}),
+    "Chinese-CLIP": lambda: _towers("ChineseCLIP"),
+    "MetaCLIP 2": lambda: _towers("MetaClip2"),
+    "CLIPSeg": lambda: _towers("CLIPSeg"),
+    "OWL-ViT": lambda: _towers("OwlViT"),
+    "X-CLIP": lambda: _towers("XCLIP"),
+    "AIMv2": lambda: _towers("Aimv2"),
+    "ALIGN": lambda: t.AlignModel(
+        t.AlignConfig(
+            text_config=TEXT_TOWER,
+            vision_config={"image_size": 32, "width_coefficient": 0.1, "depth_coefficient": 0.1},
+            projection_dim=16,
+        )
+    ),
+    "CLAP": lambda: t.ClapModel(t.ClapConfig(text_config=TEXT_TOWER, audio_config=SWIN, projection_dim=16)),
+    "ViT and BERT": lambda: t.VisionTextDualEncoderModel(
+        t.VisionTextDualEncoderConfig.from_vision_text_configs(
+            t.ViTConfig(**VIT), t.BertConfig(**SMALL), projection_dim=16
+        )
+    ),
+}
+# ... and here it exposes only its weights.
+TOWERS_WITH_WEIGHTS = {
+    "GroupViT": lambda: _towers("GroupViT", projection_intermediate_dim=16),
+    "BLIP": lambda: _towers("Blip"),
+    "FLAVA": lambda: t.FlavaModel(
+        t.FlavaConfig(
+            text_config=TEXT_TOWER,
+            image_config=VIT,
+            multimodal_config={name: size for name, size in SMALL.items() if name != "vocab_size"},
+            image_codebook_config={"hidden_size": 8},
+            projection_dim=16,
+        )
+    ),
+}
+
+# Architectures whose attention does not say whether it is causal: of these only Doge's is, by its mask.
+SILENT_ON_CAUSALITY = {
+    "Splinter": lambda: t.SplinterModel(t.SplinterConfig(**SMALL)),
+    "LayoutLM": lambda: t.LayoutLMModel(t.LayoutLMConfig(**SMALL)),
+    "MarkupLM": lambda: t.MarkupLMModel(t.MarkupLMConfig(**SMALL)),
+    "Doge": lambda: t.DogeForCausalLM(t.DogeConfig(**DECODER)),
+    "ALIGN's text": lambda: TWO_TOWERS["ALIGN"]().text_model,
+    "CLAP's text": lambda: TWO_TOWERS["CLAP"]().text_model,
+}
+
 FALCON = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 64}
 XLNET = {"d_model": 32, "n_layer": 2, "n_head": 4, "d_inner": 48, "vocab_size": 64}
 GPT_NEO = {"hidden_size": 32, "num_layers": 2, "num_heads": 4, "vocab_size": 64, "max_position_embeddings": 64}

@@ -20,6 +20,8 @@ from core.heads.metrics import METRICS, head_metrics, most_telling
 from core.models.images import read_image
 from tests.core.tiny_models import (
     DECODER,
+    SMALL,
+    TWO_TOWERS,
     VIT,
     WEIGHTS_ONLY,
     WITHOUT_WEIGHTS,
@@ -95,6 +97,25 @@ def values(app: AppTest, picture: str) -> np.ndarray:
         return np.array(drawn, dtype=float)
     flat = np.frombuffer(base64.b64decode(drawn["bdata"]), dtype="<" + drawn["dtype"])
     return flat.reshape([int(size) for size in drawn["shape"].split(",")])
+
+
+# --- two towers
+
+
+def test_of_two_towers_the_one_that_reads_texts_is_shown(saved):
+    app = opened("step_by_step", saved("clip", TWO_TOWERS["CLIP"]), layer=1, head=2)
+    assert not app.error
+    said = "CLIPModel compares texts with images or sounds. Shown is what reads its texts: CLIPTextModel."
+    assert said in read(app.caption)
+    assert "Agrees with the model" in read(app.markdown)
+
+
+def test_a_model_that_needs_more_than_a_text_is_refused_by_name(tmp_path):
+    network = t.ViltModel(t.ViltConfig(**SMALL, image_size=12, patch_size=4))
+    network.save_pretrained(tmp_path)
+    app = opened("step_by_step", str(tmp_path))
+    (error,) = app.error
+    assert "is a ViltModel, which cannot read a text alone" in read([error])
 
 
 # --- only weights
@@ -313,3 +334,17 @@ def test_nothing_about_words_is_offered_for_a_picture(vit, hybrid):
 def test_a_damaged_picture_is_said_to_be_damaged(vit, damaged):
     (error,) = opened("heads", vit, image=damaged).error
     assert "no image that can be read" in error.value
+
+
+# --- more embeddings than tokens
+
+
+def test_the_token_that_comes_next_has_its_number_where_the_tokenizer_has_no_name_for_it(saved):
+    config = DECODER | {"vocab_size": 96, "tie_word_embeddings": False}
+    folder = saved("padded", lambda: t.LlamaForCausalLM(t.LlamaConfig(**config)))
+    best = int(capture(load_model(folder), TEXT).logits.argmax())
+    assert best >= 64  # of which the tokenizer knows nothing
+    token = f"‹token {best}›"
+    assert f"“{token}”" in read(opened("what_if", folder).markdown)
+    app = opened("generation", folder, new="3", step="1")
+    assert f"“{token}” is written after" in read(app.markdown)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+from typing import Any
 from urllib.parse import parse_qs
 
 import numpy as np
@@ -16,9 +17,11 @@ from streamlit.testing.v1 import AppTest
 from core import Edits, Place, capture
 from core.capturing.edit_lines import edits_of
 from core.capturing.edits import every
+from core.figures.labels import escaped
 from tests.core.tiny_models import SEQ2SEQ, number_words, randomised
 from tests.source_files import ROOT
 from ui import state, stores
+from ui.controls.edit_list import HIDDEN
 from ui.controls.what_if import CHOICES, Change
 
 MINILM, SMOLLM = "all-MiniLM-L6-v2", "SmolLM2-135M-Instruct"
@@ -60,6 +63,11 @@ def address(app: AppTest, key: str = state.EDITS) -> list[str]:
 
 def listed(app: AppTest) -> list[str]:
     return [box.label.replace("\\", "") for box in app.checkbox if not box.key.startswith(state.PAINTING)]
+
+
+def picture(app: AppTest, name: str) -> Any:
+    (chart,) = [chart.proto for chart in app.get("plotly_chart") if chart.proto.id.endswith(state.picture(name))]
+    return chart
 
 
 def turned(edits: Edits) -> tuple[float, float]:
@@ -143,6 +151,31 @@ def test_a_change_that_does_not_fit_waits_for_a_model_that_it_fits() -> None:
     assert listed(app) == ["mute 23.4"]
 
 
+def test_what_comes_next_is_listed_once_while_nothing_has_moved_it() -> None:
+    """Neither a list without a change nor one that comes to nothing has movers."""
+    likely = capture(stores.model(SMOLLM), FRANCE).next_tokens(8)
+    for edits in ([], ["scale 1"]):
+        app = opened(**{state.MODEL: SMOLLM, state.EDITS: edits})
+        assert "**What comes next**, the most probable tokens" in words(app)
+        (listed_once,) = json.loads(picture(app, "outcome").spec)["data"]
+        assert listed_once["customdata"] == [escaped(token) for token, _ in likely]
+        assert min(share for _, share in likely) > 0
+    app = opened(**{state.MODEL: SMOLLM, state.EDITS: ["mute 23.4"]})
+    assert "**What comes next**, the largest movers" in words(app)
+    assert len(json.loads(picture(app, "outcome").spec)["data"]) == 2
+
+
+def test_hiding_a_token_says_what_taking_it_away_says() -> None:
+    app = choose(opened(), state.TOKEN_AT, 4)
+    hide = next(button for button in app.button if button.label == "Hide")
+    assert hide.help == HIDDEN == "No query may attend to it, in any layer or head, not even its own."
+    press(app, "Hide")
+    assert address(app) == ["block key 4"]
+    says_it_turned(app, Edits(block_keys={4}))
+    matters = words(opened(**{state.VIEW: "matter", state.TAKEN_AWAY: "tokens"}))
+    assert HIDDEN in matters
+
+
 def test_that_all_heads_are_muted_is_said() -> None:
     said = "All heads are muted: no token learns anything from another one."
     assert said in words(opened(**{state.EDITS: ["mute all"]}))
@@ -191,8 +224,7 @@ def test_the_turned_vectors_of_an_encoder_decoder_are_those_that_it_has_written(
     number_words().save_pretrained(tmp_path)
     said = {state.MODEL: str(tmp_path), state.TEXT: "5 6 7 8 9 10", state.TARGET: "3 4", state.KIND: "cross"}
     app = opened(**said, **{state.EDITS: ["mute cross 1.2"]})
-    (chart,) = [chart.proto for chart in app.get("plotly_chart") if chart.proto.id.endswith(state.picture("outcome"))]
-    (turned,) = json.loads(chart.spec)["data"]
+    (turned,) = json.loads(picture(app, "outcome").spec)["data"]
     assert turned["customdata"] == ["1", "3", "4"]  # after its start token
     before, after = (
         capture(stores.model(str(tmp_path)), "5 6 7 8 9 10", target="3 4", edits=edits)

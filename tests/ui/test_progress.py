@@ -230,9 +230,11 @@ def test_pieces_that_came_in_time_stay_and_the_rest_can_be_gone_on_with(monkeypa
     (some,) = map(int, texts(app))
     assert 0 < some < 10
     (said,) = [info.value for info in app.info]
-    assert said.startswith(f"Muting was stopped at layer {some} of 10. This host computes for at most 8 s at a time.")
+    assert said == f"Muting has paused at layer {some} of 10. This host computes for at most 8 s at a time."
+    assert [info.value for info in app.run().info] == [said]  # it is not gone on with by itself
     for _ in range(5):
         if app.button:
+            assert app.button[0].label == "Continue"
             app.button[0].click().run()
     assert texts(app) == ["10"]
     assert not app.info

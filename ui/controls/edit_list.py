@@ -20,6 +20,9 @@ from ui.markdown import plain
 OFF = "off "  # before a line that is switched off
 MAX_LINES = 100  # an address has its bounds
 SHOWN = 300  # characters of a line, which may hold a long text
+HIDDEN = (
+    "No query may attend to it, in any layer or head, not even its own."  # what hiding a token means, on every view
+)
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ def replace_token(position: int, text: str) -> None:
 
 
 def hide_token(position: int, kinds: Sequence[Kind]) -> None:
-    """No query of any head may attend to it.
+    """No query of any head may attend to it, its own included.
 
     kinds  of attention that the model has; what a decoder has written is another text, with positions of its own
     """

@@ -136,7 +136,7 @@ def _show_tokens(real: RealHead) -> None:
         if mask:
             st.button("Mask", key=state.button("mask", 0), on_click=edit_list.replace_token, args=(at, mask))
         hiding = {"key": state.button("hide", 0), "on_click": edit_list.hide_token, "args": (at, real.capture.kinds)}
-        st.button("Hide", help="No query may attend to it, in any head.", **hiding)
+        st.button("Hide", help=edit_list.HIDDEN, **hiding)
 
 
 def _replace_token(position: int) -> None:
@@ -220,10 +220,16 @@ def _say_if_all_are_muted(capture: Capture) -> None:
 
 def _show_outcome(before: Capture, after: Capture) -> None:
     if before.logits is not None:
-        st.markdown("**What comes next**, the largest movers")
         table = movers(next_token(before, after), before)
-        figure = share_bars(table["token"].tolist(), {name: table[name].to_numpy() for name in ("before", "after")})
-        alt = "Bars: the probabilities of the next tokens before and after."
+        if table["change"].to_numpy().any():
+            st.markdown("**What comes next**, the largest movers")
+            groups = {name: table[name].to_numpy() for name in ("before", "after")}
+            alt = "Bars: the probabilities of the next tokens before and after."
+        else:
+            st.markdown("**What comes next**, the most probable tokens")
+            groups = {"probability": table["before"].to_numpy()}
+            alt = "Bars: the most probable next tokens."
+        figure = share_bars(table["token"].tolist(), groups)
     elif before.vectors is not None and len(before.vectors) <= LABELLED:
         st.markdown("**How far each token's vector has turned**, 1 − cosine")
         turned = vectors(before, after).tokens
@@ -279,7 +285,8 @@ def _show_continuations(real: RealHead, changed: RealHead) -> None:
     words = f"What the model writes on: {stores.NEW_TOKENS} tokens, always the most probable one"
     if not switch(words, state.WRITES_ON):
         return
-    for column, name, one in zip(st.columns(2), NAMES, (real, changed), strict=True):
+    passes = [real] if changed is real else [real, changed]
+    for column, name, one in zip(st.columns(2), NAMES, passes, strict=False):
         with column:
             written = (
                 stores.writes_on(one.request)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,7 +15,7 @@ from core.attention.ledger import Part as Numbers
 from core.attention.ledger import strongest_in, strongest_of
 from core.attention.pooling import Pooled
 from core.figures.compared import Part, Side, compared_figures, strongest_colours
-from core.heads.aligning import Alignment, align
+from core.heads.aligning import Alignment, Labels, align
 from core.heads.comparing import Compared, HeadPair
 from core.heads.likeness import PAIRS
 from core.heads.views import around
@@ -50,8 +49,8 @@ class Paired:
     """
 
     pair: HeadPair
-    queries: tuple[str, ...]
-    keys: tuple[str, ...]
+    queries: Labels
+    keys: Labels
     names: tuple[str, str]
     difference: str = "Second − first"
 
@@ -259,14 +258,21 @@ def _draw(paired: Paired, found: Compared, cell: tuple[int, int], limits: tuple[
                 f"compared {part}{where}",
                 f"{title}: heatmap of queries by keys.",
                 title=f"Weights, {title}" + (f"{where} the chosen pair" if where else ""),
-                numbers=None if where else of_pair(paired.pair, part, title, paired.queries, paired.keys),
+                numbers=None
+                if where
+                else of_pair(paired.pair, part, title, _by_part(paired.queries)[part], _by_part(paired.keys)[part]),
             )
 
 
-def _side(alignment: Alignment, labels: Sequence[str], pinned: int, start: int, length: int) -> Side:
+def _by_part(labels: Labels) -> dict[Part, tuple[str, ...]]:
+    """Each text's own tokens in its picture, those of both beside their difference."""
+    return {"first": labels.first, "second": labels.second, "difference": labels.both}
+
+
+def _side(alignment: Alignment, labels: Labels, pinned: int, start: int, length: int) -> Side:
     first, second = ([place - start for place in gaps if start <= place < start + length] for gaps in alignment.gaps)
     return Side(
-        labels[start : start + length],
+        {part: texts[start : start + length] for part, texts in _by_part(labels).items()},
         {"first": first, "second": second, "difference": sorted(first + second)},
         pinned - start,
         start,
@@ -278,7 +284,7 @@ def _side(alignment: Alignment, labels: Sequence[str], pinned: int, start: int, 
 
 def _say_cell(paired: Paired, cell: tuple[int, int]) -> None:
     exact = paired.pair.window(range(cell[0], cell[0] + 1), range(cell[1], cell[1] + 1))
-    pair = f"{quoted(paired.queries[cell[0]])} → {quoted(paired.keys[cell[1]])}"
+    pair = f"{quoted(paired.queries.both[cell[0]])} → {quoted(paired.keys.both[cell[1]])}"
     gaps = [
         cell[0] in queries or cell[1] in keys
         for queries, keys in zip(paired.pair.queries.gaps, paired.pair.keys.gaps, strict=True)
@@ -301,7 +307,7 @@ def _say_how_far(real: RealHead, paired: Paired, found: Compared) -> None:
     row, worst = found.worst
     sentence = (
         f"The rows are **{found.mean:.3f}** nats apart on average, and **{worst:.3f}** at most, "
-        f"at {quoted(paired.queries[row])} (query {row})."
+        f"at {quoted(paired.queries.both[row])} (query {row})."
     )
     of = stores.KindRequest(real.request, real.kind)
     try:

@@ -1,4 +1,4 @@
-"""Which heads matter for one answer: each head muted, each layer, or each token blocked as a key."""
+"""Which heads matter for one answer: each head muted, each layer, or each token hidden."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from core import Capture, InputError
 from core.figures.charts import bars
 from core.figures.labels import visible
 from ui import presenting, shown, state, stores
+from ui.controls.edit_list import HIDDEN
 from ui.controls.fields import menu
 from ui.markdown import plain, quoted, show_error
 from ui.progress import fill
@@ -22,12 +23,12 @@ PRINTED = 16  # bars with their numbers on them
 WORDS = {
     "heads": "Each head muted in turn: what it returns is set to 0, before W_O mixes the heads.",
     "layers": "All heads of a layer muted together.",
-    "tokens": "Each token blocked as a key: in every layer and head, no other token may attend to it.",
+    "tokens": f"Each token hidden in turn. {HIDDEN}",
 }
 
 
 def show_effects(real: RealHead) -> None:
-    """What muting heads and layers, or blocking tokens, does to the next token or to the sentence vector."""
+    """What muting heads and layers, or hiding tokens, does to the next token or to the sentence vector."""
     if real.request.image is not None:
         st.info("Effects are measured on texts. Choose a model that reads them.", icon=":material/image:")
         return
@@ -102,7 +103,7 @@ def _show_bars(real: RealHead, request: stores.EffectRequest) -> None:
 
     def draw(last: bool) -> None:
         known = np.nan_to_num(growing.values, nan=0.0)
-        axis = "token that is blocked" if of_tokens else "layer that is muted"
+        axis = "token that is hidden" if of_tokens else "layer that is muted"
         figure = bars(names, {label: known}, y=label, x=axis, printed=growing.total <= PRINTED)
         name = "effects" if last else f"effects {growing.done}"
         show_chart(figure, name, f"{label}, for each {axis}.", title=f"{label}, for each {axis}")
@@ -110,7 +111,7 @@ def _show_bars(real: RealHead, request: stores.EffectRequest) -> None:
     fill(
         growing,
         request,
-        "Blocking every token" if of_tokens else "Muting every layer",
+        "Hiding every token" if of_tokens else "Muting every layer",
         draw,
         unit="token" if of_tokens else "layer",
         seconds=stores.reading_seconds(capture),

@@ -182,6 +182,9 @@ def choose_request(*, more: bool = False, writes: bool = False) -> Asked | None:
             if more and model is not None and model.captures:
                 request = _with_second_text(request, model, problem)
     _say_what_for(chosen.name, problem)
+    if model is not None and model.tower_of is not None:
+        whole, tower = model.tower_of, type(model.network).__name__
+        problem.caption(plain(f"{whole} compares texts with images or sounds. Shown is what reads its texts: {tower}."))
     if model is None or request is None:
         return None
     return Asked(request, model, {"model": model_place, "text": problem, "image": problem}, places)

@@ -1,6 +1,7 @@
 """A head swept some rows at a time against its whole trace, and against `pool` of the whole trace's arrays."""
 
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from core.attention.ledger import explain, strongest_pair, sum_of
 from core.attention.masks import both, causal, grid, sliding_window
 from core.attention.pooling import pool
 from core.attention.stages import STAGES
-from core.attention.trace import attend
+from core.attention.trace import WEIGHINGS, Instead, attend
 from core.errors import InputError
 
 SCORES = ("raw", "scaled", "masked", "weights", "output")
@@ -151,26 +152,67 @@ def test_the_ledger_is_that_of_the_whole_trace(trace, data):
         Head.of(trace).explain(query, -1)
 
 
+@st.composite
+def edits(draw, queries, keys, d_v):
+    """What an edit puts in the place of weighing, weights and output: rows of NaN stay as they are."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+
+    def some(width):
+        return np.where(rng.random((queries, 1)) < 0.5, np.nan, rng.random((queries, width)))
+
+    return Instead(
+        draw(st.sampled_from(list(WEIGHINGS))),
+        some(keys) if draw(st.booleans()) else None,
+        some(d_v) if draw(st.booleans()) else None,
+    )
+
+
 @settings(max_examples=100, deadline=None)
-@given(traces(), st.floats(-2, 2), st.booleans(), st.booleans())
-def test_changed_is_what_it_is_of_a_trace(trace, scale, with_scale, with_mask):
-    mask = both(causal, sliding_window(5)) if with_mask else None
-    scale = scale if with_scale else None
-    expected = trace.changed(scale=scale, mask=None if mask is None else grid(mask, *trace.shape))
-    for given_mask in (mask, None if mask is None else grid(mask, *trace.shape)):
-        other = Head.of(trace).changed(scale=scale, mask=given_mask)
-        assert other.scale == expected.scale
-        for stage in STAGES:
-            same(other.overview(20).stages[stage.key], drawn_whole(stage, expected, 20))
-        np.testing.assert_allclose(other.trace(range(1)).weights, expected.weights[:1], rtol=1e-12, atol=1e-12)
+@given(traces(), st.none() | st.floats(-2, 2), st.booleans(), st.data())
+def test_changed_is_what_it_is_of_a_trace(trace, scale, with_mask, data):
+    """And both are what `attend` makes of the changed inputs, with the edit that there was before."""
+    trace = replace(trace, instead=data.draw(edits(*trace.shape, trace.value.shape[1])))
+    predicate = both(causal, sliding_window(5)) if with_mask else None
+    array = None if predicate is None else grid(predicate, *trace.shape)
+    expected = replace(
+        attend(
+            trace.query,
+            trace.key,
+            trace.value,
+            mask=trace.mask if array is None else array,
+            bias=trace.bias,
+            scale=trace.scale if scale is None else scale,
+            softcap=trace.softcap,
+            sinks=trace.sinks,
+        ),
+        instead=trace.instead,
+    )
+    for mask in (predicate, array):
+        changed, other = trace.changed(scale=scale, mask=mask), Head.of(trace).changed(scale=scale, mask=mask)
+        assert changed.scale == other.scale == expected.scale
+        for stage in (*SCORES, "mask"):
+            whole = getattr(expected, stage)
+            np.testing.assert_array_equal(getattr(changed, stage), whole)
+            parts = np.concatenate([getattr(other.trace(rows), stage) for rows in other.blocks()])
+            np.testing.assert_allclose(parts, whole, rtol=1e-12, atol=1e-12)
+
+
+@settings(max_examples=20, deadline=None)
+@given(traces(), st.none() | st.floats(-2, 2))
+def test_a_changed_head_is_drawn_as_a_changed_trace(trace, scale):
+    expected = trace.changed(scale=scale, mask=causal)
+    overview = Head.of(trace).changed(scale=scale, mask=causal).overview(20)
+    for stage in STAGES:
+        same(overview.stages[stage.key], drawn_whole(stage, expected, 20))
 
 
 def test_changes_that_cannot_be_are_refused():
-    one = Head.of(random_trace(np.random.default_rng(3), 5, 6))
-    with pytest.raises(InputError, match="mask has the shape"):
-        one.changed(mask=np.ones((5, 5)))
-    with pytest.raises(InputError, match="scale is nan"):
-        one.changed(scale=np.nan)
+    trace = random_trace(np.random.default_rng(3), 5, 6)
+    for one in (trace, Head.of(trace)):
+        with pytest.raises(InputError, match="mask has the shape"):
+            one.changed(mask=np.ones((5, 5)))
+        with pytest.raises(InputError, match="scale is nan"):
+            one.changed(scale=np.nan)
 
 
 @settings(max_examples=100, deadline=None)

@@ -19,7 +19,7 @@ from core.capturing.capture import Capture
 from core.capturing.layers import layer_labels
 from core.models.inputs import image_inputs
 from core.models.modules import Kind
-from tests.core.tiny_models import TINY, eager, number_words, tiny
+from tests.core.tiny_models import SILENT_ON_CAUSALITY, TINY, eager, number_words, randomised, tiny
 from tests.source_files import ROOT
 
 DOCUMENT = ROOT / "docs" / "architectures.md"
@@ -161,6 +161,16 @@ def test_sinks_leave_less_than_everything_to_the_keys():
     sums = passed("gpt-oss").taken.trace(0, 0).weights.sum(axis=1)
     assert sums.max() < 1
     assert all(passed("Llama").taken.trace(0, 0).weights.sum(axis=1) > 0.999)
+
+
+@pytest.mark.parametrize("name", SILENT_ON_CAUSALITY)
+def test_attention_that_does_not_say_whether_it_is_causal_is_what_it_is_in_eager(name):
+    network = randomised(SILENT_ON_CAUSALITY[name]())
+    taken = capture(load_model(network), input_ids=READ)
+    expected = eager(network, input_ids=torch.from_numpy(READ)[None]).attentions
+    for layer, heads in enumerate(expected):
+        for head, weights in enumerate(heads[0]):
+            np.testing.assert_allclose(taken.trace(layer, head).weights, weights, rtol=0, atol=BOUNDS[-1])
 
 
 # --- the table

@@ -99,6 +99,11 @@ def test_without_a_change_it_is_exactly_nothing(minilm, smollm, sentence, france
     moved = next_token(france, again)
     assert moved.divergence == 0
     assert not (moved.after - moved.before).any()
+    table = movers(moved, france)
+    assert list(zip(table["token"], table["before"], strict=True)) == [
+        (token, pytest.approx(share, rel=1e-5)) for token, share in france.next_tokens(8)
+    ]
+    assert not table["change"].any()
     turned = vectors(sentence, capture(minilm, FRANCE, edits=Edits(scale_by=1.0)))
     assert turned.sentence == 0
     assert not turned.tokens.any()

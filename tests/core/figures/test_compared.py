@@ -11,7 +11,7 @@ from core.figures.heatmap import Axis, heatmap
 from core.heads.aligning import align
 from core.heads.comparing import HeadPair
 
-TOKENS, OTHERS = ("the", "<b>", "$x$", "cat"), ("the", "new", "<b>", "$x$", "cat", "too")
+TOKENS, OTHERS = ("the", "<b>", "$x$", "cat"), ("the", "new", "<b>", "$y$", "cat", "too")
 
 
 def made(count, seed, sinks=None):
@@ -27,7 +27,8 @@ def figures():
     pictures = {"first": found.first, "second": found.second, "difference": found.difference}
     assert axis.gaps == ([1, 5], [])
     gaps = {"first": [1, 5], "second": [], "difference": [1, 5]}
-    side = Side(axis.labels(TOKENS, OTHERS), gaps, 2)
+    labels = axis.labels(TOKENS, OTHERS)
+    side = Side({"first": labels.first, "second": labels.second, "difference": labels.both}, gaps, 2)
     drawn = compared_figures(
         pictures,
         side,
@@ -55,10 +56,21 @@ def test_both_weights_have_one_scale_and_the_difference_is_around_0(figures):
     np.testing.assert_array_equal(difference.z, found.difference.values.astype(np.float32))
 
 
-def test_rows_are_at_one_height(figures):
+def test_cells_are_at_one_place(figures):
     _, drawn = figures
-    margins = [(figure.layout.margin.t, figure.layout.margin.b, figure.layout.height) for figure in drawn.values()]
-    assert margins[0] == margins[1] == margins[2]
+    layouts = [figure.layout for figure in drawn.values()]
+    places = [(layout.margin.l, layout.margin.t, layout.margin.b, layout.height) for layout in layouts]
+    assert places[0] == places[1] == places[2]
+
+
+def test_each_picture_has_the_tokens_of_its_own_text(figures):
+    _, drawn = figures
+    dollars = {"first": "&#36;x&#36;", "second": "&#36;y&#36;", "difference": "&#36;x&#36; / &#36;y&#36;"}
+    for part, figure in drawn.items():
+        for axis in (figure.layout.xaxis, figure.layout.yaxis):
+            assert [text.replace("<b>", "").replace("</b>", "") for text in axis.ticktext] == [
+                *("the", "new", "&lt;b&gt;", dollars[part], "cat", "too")
+            ]
 
 
 def test_gaps_are_hatched_where_they_are_and_named(figures):

@@ -68,7 +68,7 @@ def test_operators_say_what_is_added():
     def operators(**options):
         return [note.text for note in drawn(trace_of(6, 7), **options).layout.annotations if note.y == 0.5]
 
-    assert operators() == ["×", "=", f"× {3**-0.5:.3g}<br>=", "+", "=", "softmax<br>→", "×", "="]
+    assert operators() == ["×", "=", f"×<br>{3**-0.5:.3g}<br>=", "+", "=", "softmax<br>→", "×", "="]
     assert "+<br>cap<br>B<br>+" in operators(added=("cap", "B"))
 
 
@@ -87,6 +87,7 @@ def test_a_long_text_is_bounded_and_loses_no_spike():
         one = stages[heatmap.name]
         if heatmap.name != "mask":
             assert np.nanmax(np.abs(heatmap.z)) == pytest.approx(np.nanmax(np.abs(one.values)))
+    assert "1,000<br>× 900<br>" in "".join(note.text for note in figure.layout.annotations)
     raw = list(TERMS).index("raw")
     rows, columns = figure.data[raw].z.shape
     assert framed(figure, raw) == ({700 // (1_000 // rows + 1)}, {30 // (900 // columns + 1)})

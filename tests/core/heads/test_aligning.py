@@ -26,7 +26,7 @@ def test_a_text_is_beside_itself():
         assert found.first == found.second == tuple(range(len(tokens)))
         assert all(found.equal)
         assert found.gaps == ([], [])
-        assert found.labels(tokens, tokens) == tokens
+        assert found.labels(tokens, tokens) == (tokens,) * 3
 
 
 @pytest.mark.parametrize("at", range(6))
@@ -46,7 +46,9 @@ def test_another_token_in_the_same_place_is_paired():
     found = align(before, after)
     assert found.first == found.second == tuple(range(6))
     assert found.equal == (True, False, True, False, True, True)
-    assert found.labels(before, after) == ("the", "doctor / nurse", "said", "he / she", "was", "late")
+    labels = found.labels(before, after)
+    assert (labels.first, labels.second) == (before, after)
+    assert labels.both == ("the", "doctor / nurse", "said", "he / she", "was", "late")
 
 
 def test_stretches_of_different_lengths_are_gaps_on_both_sides():
@@ -55,7 +57,7 @@ def test_stretches_of_different_lengths_are_gaps_on_both_sides():
     assert found.first == (0, 1, 2, None, 3)
     assert found.second == (0, None, None, 1, 2)
     assert found.gaps == ([3], [1, 2])
-    assert found.labels(before, after) == ("a", "x", "y", "p", "b")
+    assert found.labels(before, after) == (("a", "x", "y", "p", "b"),) * 3
 
 
 def test_a_text_that_goes_on_begins_like_the_other():

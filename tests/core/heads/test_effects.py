@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from core import InputError, capture, head_effects, load_model
+from core import Edits, InputError, Place, capture, head_effects, load_model
 from core.capturing.branching import Branches
 from core.heads.effects import Effects
 from core.models.inputs import all_inputs
 from core.models.modules import kind_of
-from tests.core.tiny_models import tiny
+from tests.core.tiny_models import TWO_TOWERS, randomised, tiny
 
 IDS = [5, 17, 8, 40, 17, 23]
 WRITTEN = [0, 9, 30]  # what the decoder of T5 has written
@@ -92,10 +92,10 @@ def test_muting_as_hooks_on_eager_code_do_it(name, kind):
 
 
 def blocked_masks(name, key):
-    """The masks of a pass, as 4D masks that transformers takes, in which nothing but itself may attend to one key."""
+    """The masks of a pass, as 4D masks that transformers takes, in which no query may attend to one key."""
     size = len(IDS)
     places = torch.arange(size)
-    blocked = (places == key)[None] & (places[:, None] != key)
+    blocked = (places == key)[None]
     allowed = torch.ones(size, size, dtype=torch.bool) if name in ("BERT", "T5") else places[:, None] >= places
     near = places[:, None] - places < 4
 
@@ -122,8 +122,7 @@ def test_blocking_a_token_as_masks_on_eager_code_do_it(name):
     assert list(found) == list(range(len(IDS)))
     np.testing.assert_allclose(list(found.values()), expected, rtol=1e-4, atol=2e-5)
     assert np.abs(expected).max() > 1e-2
-    if name != "BERT":
-        assert abs(found[len(IDS) - 1]) < 1e-5  # to the last token nothing but itself attends
+    assert abs(found[len(IDS) - 1]) > 1e-4  # the last token is hidden from itself, too
 
 
 @pytest.mark.parametrize("kind", ["encoder", "cross", "decoder"])
@@ -136,7 +135,7 @@ def test_blocking_in_an_encoder_and_what_looks_at_it(kind):
     for key, found in asked.of_keys():
         if kind == "decoder":
             places = torch.arange(len(WRITTEN))
-            allowed = (places[:, None] >= places) & ((places != key)[None] | (places[:, None] == key))
+            allowed = (places[:, None] >= places) & (places != key)[None]
             mask = torch.zeros(allowed.shape).masked_fill(~allowed, lowest)[None, None]
             changed = answer(network, **inputs, decoder_attention_mask=mask)
         else:
@@ -151,6 +150,39 @@ def test_blocking_in_an_encoder_and_what_looks_at_it(kind):
                 attention_mask=crossing,
             )
         assert found == pytest.approx(effect(plain, changed, 7), rel=1e-4, abs=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "where"),
+    [
+        ("GPT-2", None, ("self",)),
+        ("Gemma 2", None, ("self",)),
+        ("BERT", None, ("self",)),
+        ("CLIP", None, ("self",)),
+        ("T5", "encoder", ("encoder", "cross")),
+        ("T5", "decoder", ("decoder",)),
+    ],
+)
+def test_a_token_that_is_taken_away_is_one_that_is_hidden(name, kind, where):
+    """Of CLIP's text tower, which is causal, the first token's own vector counts as well: it then attends to nothing."""
+    model = load_model(randomised(TWO_TOWERS[name]()) if name == "CLIP" else tiny(name))
+    given = {"target": WRITTEN} if model.is_encoder_decoder else {}
+    asked = Effects(model, all_inputs(model, input_ids=IDS, **given), kind=kind)
+
+    def hidden(key):
+        edits = Edits(block_keys={Place(kind=one): key for one in where})
+        return capture(model, input_ids=IDS, edits=edits, **given)
+
+    def said(taken):
+        if asked.token is None:
+            return torch.from_numpy(taken.vectors).double().mean(dim=0)
+        return torch.from_numpy(taken.logits).double().log_softmax(dim=0)[asked.token]
+
+    plain = said(capture(model, input_ids=IDS, **given))
+    for key, found in asked.of_keys():
+        changed = said(hidden(key))
+        expected = changed - plain if asked.token is not None else 1 - torch.cosine_similarity(changed, plain, dim=0)
+        assert found == pytest.approx(float(expected), rel=1e-4, abs=2e-5), key
 
 
 def test_a_long_text_is_done_in_many_batches(monkeypatch):

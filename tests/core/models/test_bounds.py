@@ -147,6 +147,17 @@ def test_a_buffer_far_larger_than_the_weights_is_not_built(tmp_path: Path) -> No
     assert "its config.json announces a network of more than" in refusal(tmp_path)
 
 
+def test_a_network_that_is_tried_without_weights_has_a_bound_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a model that reads more than texts, the part that reads the images says its layers in a word of its own."""
+    monkeypatch.setattr("core.models.bounds.MOST_PARTS", 1_000)
+    text = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1}
+    config = {"model_type": "qwen2_vl", "text_config": text, "vision_config": {"depth": 10**7, "embed_dim": 32}}
+    edit(tmp_path / "config.json", **config)
+    assert "announces a network of more than 1,000 parts, which no model has" in refusal(tmp_path)
+
+
 @pytest.mark.parametrize("name", [*TINY, *WEIGHTS_ONLY, *WITHOUT_WEIGHTS])
 def test_every_architecture_may_be_as_large_as_it_is(name: str, tmp_path: Path) -> None:
     network = (TINY | WEIGHTS_ONLY | WITHOUT_WEIGHTS)[name]()

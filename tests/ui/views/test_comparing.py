@@ -1,5 +1,8 @@
 """Comparing a head on a page: with another one, on another text, in another model."""
 
+import json
+import re
+
 import pytest
 from streamlit.testing.v1 import AppTest
 
@@ -77,6 +80,19 @@ def test_on_another_text(page):
     # The table is about both texts.
     best = heads_like([one, two], 5, 11).head(10)
     assert page.dataframe[0].value.to_numpy().tolist() == best.to_numpy().tolist()
+
+
+def test_each_text_has_its_own_tokens_beside_its_picture(page):
+    page.query_params[state.COMPARE_WITH] = "text"
+    page.query_params[state.OTHER_TEXT] = TEXT.replace("cat", "dog")
+    ran(page)
+    for part, word in {"first": "cat", "second": "dog", "difference": "cat / dog"}.items():
+        (chart,) = [one.proto for one in page.get("plotly_chart") if one.proto.id.endswith(f"compared_{part}")]
+        axes = json.loads(chart.spec)["layout"]
+        below, beside = ([re.sub("</?b>", "", text) for text in axes[axis]["ticktext"]] for axis in ("xaxis", "yaxis"))
+        assert beside == ["[CLS]", "the", word, "sat", "on", "the", "mat", ".", "[SEP]"]
+        assert word in below  # where only some fit
+        assert set(below) <= set(beside)
 
 
 def test_places_of_two_texts_are_no_positions_that_pages_share(page):

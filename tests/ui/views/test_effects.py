@@ -9,6 +9,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from ui import progress, state
+from ui.controls.edit_list import HIDDEN
 from ui.stores import Growing
 
 FRANCE = "The capital of France is"
@@ -75,6 +76,7 @@ def test_layers_and_tokens_as_bars() -> None:
     app = checked(app.get_by_key(state.TAKEN_AWAY).set_value("tokens").run())
     (bars,) = figure(app)["data"]
     assert bars["customdata"][1:5] == ["the", "capital", "of", "france"]
+    assert f"Each token hidden in turn. {HIDDEN}" in words(app)
     assert "1 − cosine" in words(app)
 
 
@@ -115,7 +117,7 @@ def test_what_has_come_is_kept_and_gone_on_with() -> None:
 
 
 def half_way() -> None:
-    """Three pieces of which the second is stopped once, as the Stop button does it."""
+    """Three pieces; after the second the page runs again once, because of the Stop button or of something else."""
     import streamlit as st
 
     from ui import progress
@@ -133,8 +135,10 @@ def half_way() -> None:
 
     def draw(last: bool) -> None:
         st.text(f"{growing.done} {last}")
-        if growing.done == 2 and not last:
-            progress._stop("job")
+        if growing.done == 2 and not last and "over" not in st.session_state:
+            st.session_state["over"] = True
+            if st.session_state.get("stops", True):
+                progress._stop("job")
             st.rerun()
 
     progress.FILLED = -1.0
@@ -152,15 +156,27 @@ def test_stop_keeps_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     assert app.session_state.worked == [0, 1, 2]
 
 
+def test_what_is_interrupted_by_something_else_goes_on_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "FILLED", progress.FILLED)
+    app = AppTest.from_function(half_way)
+    app.session_state["stops"] = False
+    checked(app.run())
+    assert [text.value for text in app.text] == ["3 True"]
+    assert app.session_state.over
+    assert not app.info
+    assert app.session_state.worked == [0, 1, 2]  # each of them once
+
+
 def test_long_work_asks_after_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "LONG", 0.0)
     monkeypatch.setattr(progress, "TRIAL", 0.0)
     monkeypatch.setattr("core.capturing.branching.BATCH_TOKENS", 1)
     app = shown("A text that nobody has read yet.", "all-MiniLM-L6-v2", "effects")
-    assert "Muting every head was stopped at layer 2 of 6. It takes about" in words(app)
+    assert "Muting every head has paused at layer 2 of 6. It takes about" in words(app)
     assert "24 of 72 heads are known" in words(app)
     assert app.get("plotly_chart")
     checked(app.run())
-    assert "stopped at layer 2 of 6." in words(app)
-    checked(next(button for button in app.button if button.label == "Go on").click().run())
+    assert "Muting every head has paused at layer 2 of 6. It takes about" in words(app)
+    assert "stopped" not in words(app)  # nobody has stopped anything
+    checked(next(button for button in app.button if button.label == "Continue").click().run())
     assert "heads are known" not in words(app)
