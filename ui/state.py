@@ -33,7 +33,7 @@ STAGE_PLACE, STAGE_KEYS, STAGE_PRESSES, TOLD, ASIDE = "stage_place", "stage_keys
 # A talk: its views, the one that is shown, where to go next, whether all are opened in turn, which of them had a message
 TALK, TALK_AT, GOING, REHEARSING, REHEARSED = "held_talk", "talk", "going", "rehearsing", "rehearsed"
 ADD_TO_TALK, START_TALK, PREPARE_TALK, SAVE_TALK = "add_to_talk", "start_talk", "prepare_talk", "save_talk"
-TALK_FILE, NEW_VIEW, TALK_SAID = "talk_file", "new_view", "talk_said"
+TALK_FILE, NEW_VIEW, VIEWS_ADDED, TALK_SAID = "talk_file", "new_view", "views_added", "talk_said"
 # Its file; the one that the browser keeps for sure; one that it keeps and that cannot be read, and why; why it keeps none
 TALK_TEXT, TALK_KEPT, TALK_UNREAD, TALK_LOST = "talk_text", "talk_kept", "talk_unread", "talk_lost"
 TALK_NUMBER = "talk_number"

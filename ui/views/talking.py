@@ -227,10 +227,12 @@ def _remove(mark: str) -> None:
 def _show_reading() -> None:
     with st.expander("Open a saved talk, or add a view by its link"):
         st.file_uploader("A talk that was saved here", ["json"], key=state.TALK_FILE, on_change=_read)
-        # A form: outside of one, a browser that has not yet heard that the field is empty again would add the link twice.
-        with st.form(state.NEW_VIEW_FORM, border=False), st.container(horizontal=True, vertical_alignment="bottom"):
+        # A form, and another field after each link: a browser that has not yet heard that a field has been emptied would add
+        # its link twice, or put it there again.
+        row = {"key": state.NEW_VIEW, "horizontal": True, "vertical_alignment": "bottom"}
+        with st.form(state.NEW_VIEW_FORM, border=False), st.container(**row):
             st.text_input(
-                "The link of a view", key=state.NEW_VIEW, placeholder="https://…/heads?layer=5&head=11", width="stretch"
+                "The link of a view", key=_new_view(), placeholder="https://…/heads?layer=5&head=11", width="stretch"
             )
             st.form_submit_button("Add", on_click=_add_link)
 
@@ -249,12 +251,20 @@ def _read() -> None:
     _change(read)
 
 
+def _views_added() -> int:
+    return st.session_state.get(state.VIEWS_ADDED, 0)
+
+
+def _new_view() -> str:
+    return state.button(state.NEW_VIEW, _views_added())
+
+
 def _add_link() -> None:
-    link = st.session_state[state.NEW_VIEW]
+    link = st.session_state[_new_view()]
 
     def add() -> Talk:
         talk = held().with_view(view_at("", link))
-        st.session_state[state.NEW_VIEW] = ""  # what could not be added stays there, to be put right
+        st.session_state[state.VIEWS_ADDED] = _views_added() + 1  # what could not be added stays, to be put right
         return talk
 
     if link.strip():
