@@ -1,5 +1,6 @@
 const GLIDE = matchMedia("(prefers-reduced-motion: reduce)").matches ? "instant" : "smooth";
 const STEPS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+let isOnPicture = false; // the mouse was pressed there, and the page may draw itself anew before it is let go
 export default function ({ parentElement, data, setTriggerValue }) {
     const keys = parentElement.querySelector(".keys");
     keys.textContent = data.text;
@@ -24,7 +25,6 @@ export default function ({ parentElement, data, setTriggerValue }) {
         setTriggerValue("step", { place: walk.place, presses: walk.presses });
     };
     // A click on the grid means: from here on with the keys. (Plotly covers the page while the mouse is pressed.)
-    let isOnPicture = false;
     const down = (event) => { isOnPicture = Boolean(event.target.closest && event.target.closest(data.picture)); };
     const up = () => {
         if (isOnPicture) keys.focus({ preventScroll: true });
