@@ -162,3 +162,28 @@ def test_a_pass_larger_than_all_room_for_passes_is_read_once(
     choose(atlas, state.HEAD, 3)
     assert passes() == 1
     assert atlas.get("plotly_chart")
+
+
+def by_link(page: str, asked: dict[str, str | list[str]]) -> AppTest:
+    app = AppTest.from_file(str(ROOT / "ui/shell.py"), default_timeout=120).run()
+    for name, words in asked.items():
+        app.query_params[name] = words
+    return go(app, page)
+
+
+def test_a_new_text_clears_the_places_of_the_old_one() -> None:
+    """Of the marked tokens the old ones stood on what is now another word."""
+    places = {state.QUERY: ["2"], state.KEY: ["1"], state.PINNED_TOKENS: ["3", "4"]}
+    app = by_link("heads", {**places, state.LAYER: "2"})
+    assert app.session_state[state.ADDRESS] == {**places, state.LAYER: ["2"]}
+    text = "Another text, whose tokens stand elsewhere"
+    choose(app, state.TEXT, text)
+    assert app.session_state[state.ADDRESS] == {state.TEXT: [text], state.LAYER: ["2"]}
+
+
+def test_the_address_of_a_page_opens_that_page() -> None:
+    """Also of Heads without a metric; what is on another page is named."""
+    app = by_link("heads", {state.LAYER: "1", state.STAGE: "raw"})
+    assert state.GOING not in app.session_state
+    assert app.session_state[state.ADDRESS] == {state.LAYER: ["1"]}
+    assert "stage “raw”, of which this page shows nothing" in app.warning[0].value
