@@ -1,7 +1,8 @@
 const NEAR = 24; // pixels from a point that still mean it
 const EMPTY = ".stPlotlyChart, .js-plotly-plot, .plot-container, .svg-container"; // a picture while it is drawn anew
-// Where the mouse was pressed: the page may draw itself anew, and call the function below again, before it is let go.
-let pressed = null;
+// Where the mouse was last over a picture, and where it was pressed: the picture and the page may be drawn anew before the
+// mouse is pressed, and before it is let go.
+let passed = null, pressed = null;
 
 export default function ({ setTriggerValue }) {
     // The cell under a point, from nothing but the figure's own layout: charts are drawn anew after every change, so
@@ -46,30 +47,30 @@ export default function ({ setTriggerValue }) {
         ];
     };
     // Pressed and let go at the same place is a click; anything else zooms. (Plotly covers the page in between.)
+    const pointedAt = (event) => {
+        const area = event.target.closest && event.target.closest(".nsewdrag");
+        const chart = area && area.closest(".js-plotly-plot");
+        return chart && { x: event.clientX, y: event.clientY, cell: cellAt(chart, area, event) };
+    };
+    const isAt = (place, event) => place && Math.hypot(event.clientX - place.x, event.clientY - place.y) < 5;
+    const move = (event) => { passed = pointedAt(event) || passed; };
     const down = (event) => {
         pressed = null;
-        if (!event.isPrimary || event.button !== 0 || !event.target.closest) return;
-        const area = event.target.closest(".nsewdrag");
-        if (!area && !event.target.matches(EMPTY)) return;
-        pressed = { x: event.clientX, y: event.clientY, cell: area && cellUnder(area, event) };
+        if (!event.isPrimary || event.button !== 0) return;
+        pressed = pointedAt(event) || (event.target.matches?.(EMPTY) && isAt(passed, event) ? passed : null);
     };
     const up = (event) => {
-        const still = pressed && Math.hypot(event.clientX - pressed.x, event.clientY - pressed.y) < 5;
-        const cell = still && (pressed.cell || cellUnder(areaAt(pressed), event));
-        if (cell) setTriggerValue("cell", cell);
+        if (isAt(pressed, event) && pressed.cell) setTriggerValue("cell", pressed.cell);
         pressed = null;
     };
-    const cellUnder = (area, event) => area && cellAt(area.closest(".js-plotly-plot"), area, event);
-    const areaAt = ({ x, y }) => [...document.querySelectorAll(".js-plotly-plot .nsewdrag")].find((area) => {
-        const box = area.getBoundingClientRect();
-        return box.left <= x && x <= box.right && box.top <= y && y <= box.bottom;
-    });
     const chosen = (event) => setTriggerValue("cell", event.detail); // by keyboard: see cells.js
     document.addEventListener("headlight-cell", chosen);
+    document.addEventListener("pointermove", move, true);
     document.addEventListener("pointerdown", down, true);
     document.addEventListener("pointerup", up, true);
     return () => {
         document.removeEventListener("headlight-cell", chosen);
+        document.removeEventListener("pointermove", move, true);
         document.removeEventListener("pointerdown", down, true);
         document.removeEventListener("pointerup", up, true);
     };
