@@ -124,8 +124,8 @@ def view_at(title: str, link: str) -> View:
     try:
         parts = urlsplit(link.strip())
         parameters = parse_qs(parts.query, keep_blank_values=True, max_num_fields=MAX_LINK)
-    except ValueError as error:
-        raise InputError(f"This is no link: {error}. Copy one with “Share”.", field="talk") from None
+    except ValueError:
+        raise InputError("This is no link that can be read. Copy one with “Share”.", field="talk") from None
     page = unquote(parts.path.rstrip("/").rpartition("/")[2])
     return view_of(title or page or "Gallery", page, parameters)
 
