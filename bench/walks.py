@@ -1,6 +1,6 @@
 """Random walks through the app in a real browser: does each page show what its address says?
 
-    python -m bench.walks                          5,000 steps, about two hours on 2 idle cores
+    python -m bench.walks                          5,000 steps, some hours on 2 idle cores
     python -m bench.walks --steps 500 --seed 3     fewer, another way
 
 A walker goes by the menu, by links and by addresses, back and forth in the history, reloads, chooses heads, stages and metrics,
