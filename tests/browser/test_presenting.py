@@ -70,7 +70,7 @@ def test_in_one_screen_with_large_letters(visit: Callable[..., App]) -> None:
         sizes.reverse()  # each view begins as large as the last one ended: that is drawn already
         for (width, height), least in sizes:
             app.page.set_viewport_size({"width": width, "height": height})
-            app.idle(0.8)  # the page draws again once it knows the new size
+            app.idle(0.4)  # the page tells its new size after 0.25 s, and is drawn again
             if found := app.page.evaluate(WRONG, least):
                 wrong[f"{view} at {width} x {height}"] = found
     assert not wrong, json.dumps(wrong, ensure_ascii=False, indent=1)
