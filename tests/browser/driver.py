@@ -292,6 +292,9 @@ class App:
         self.page.context.clear_cookies()
         self.page.mouse.move(0, 0)
         self.page.goto("about:blank")
+        session = self.page.context.new_cdp_session(self.page)
+        session.send("Page.resetNavigationHistory")  # a browser keeps fifty entries, and then counts no further
+        session.detach()
 
     def _dialog(self, dialog) -> None:
         self.problems.append(f"a dialog opened: {dialog.message}")
