@@ -24,7 +24,7 @@ from ui.views.scene import SENTENCE
 
 LAYERS, HEADS = 6, 12
 SHORT = "The cat saw the dog; the untangled dog saw the cat!"
-LONG = "The quick brown fox jumps over the lazy dog, and nobody minds. " * 80  # about 1,100 tokens of SmolLM2
+LONG = "The quick brown fox jumps over the lazy dog, and nobody minds. " * 50  # about 700 tokens of SmolLM2
 
 
 @pytest.fixture(scope="module")
@@ -369,8 +369,8 @@ def test_stopping_a_long_pass(visit, server, smollm):
     says(app, "was stopped")
     app.idle()
     before = seconds_of_work(server)
-    time.sleep(1.5)
-    assert seconds_of_work(server) - before < 0.5
+    time.sleep(1)
+    assert seconds_of_work(server) - before < 0.33
     assert app.value(state.TEXT) == LONG
     app.page.get_by_role("button", name="Start again").click()
     wait_for(stop)
