@@ -53,6 +53,7 @@ def found(app: App, rules: dict[str, Any]) -> list[str]:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_axe_finds_nothing(app, page):
+    """Only this test finds names, roles and contrasts as the browser works them out from the whole page."""
     app.page.emulate_media(color_scheme="light")
     address = ADDRESSES.get(page, f"/{page}")
     app.idle().go(address)  # pages run again in another theme

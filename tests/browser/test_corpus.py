@@ -37,6 +37,7 @@ def heading(app: App, layer: int, head: int) -> None:
 
 
 def test_a_head_is_chosen_filtered_and_opened_live(visit, run, minilm):
+    """Only this test finds an example whose stored weights are not those of the page that it opens."""
     app = visit("/corpus?metric=previous")
     app.shows({GRID: run.means("previous")})
     app.click_cell(GRID, 2, 9)

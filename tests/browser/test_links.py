@@ -61,6 +61,7 @@ def other_server():
 
 
 def test_links_reproduce_each_session(visit, other_server, smollm):
+    """Only this test finds an address that leaves something out which only the first server remembers."""
     sessions = []
 
     app = visit()
@@ -86,6 +87,7 @@ def test_links_reproduce_each_session(visit, other_server, smollm):
 
 
 def test_a_link_with_many_settings(visit, other_server, smollm):
+    """Only this test finds settings of Heads that are right one by one and get lost in a link together."""
     app = visit("/heads?model=SmolLM2-135M-Instruct&metric=Match+with+a+pattern&pattern_of=Drawn+pairs")
     text = "Grüße: the cat saw the dog; 100 %?\nA second line & the end <b>"
     app.write(state.TEXT, text).idle()
@@ -122,6 +124,7 @@ def test_a_link_with_many_settings(visit, other_server, smollm):
 
 
 def test_changing_and_going_back_leaves_a_right_address(visit):
+    """Only this test finds an address that still says what a change of model or text has taken away."""
     app = visit()
     app.choose(state.HEAD, 3).idle().choose(state.MODEL, "SmolLM2-135M-Instruct").idle()
     app.choose(state.MODEL, "all-MiniLM-L6-v2").idle()
@@ -194,7 +197,7 @@ VIEWS = (
 
 
 def test_wherever_one_goes_in_the_history_the_page_shows_its_address(visit):
-    """Pages share fields, and one visit to a view is one entry."""
+    """Pages share fields, and one visit to a view is one entry. Only the browser has this history."""
     app = visit(VIEWS[0]).shows(drawn_by(VIEWS[0]))
     entries = app.page.evaluate("history.length")
     for view in VIEWS[1:]:
@@ -227,7 +230,7 @@ def said_by(address):
 
 
 def test_a_click_beside_going_back_does_not_part_page_and_address(visit):
-    """Then Streamlit runs the page for the click alone."""
+    """Then Streamlit runs the page for the click alone. Only a browser does both at once."""
     app = visit("/step_by_step?source=random&seed=1")
     app.go("/step_by_step?source=random&seed=2&stage=raw")
     for _ in range(3):
@@ -238,7 +241,8 @@ def test_a_click_beside_going_back_does_not_part_page_and_address(visit):
 
 
 def test_a_page_that_is_open_while_the_server_starts_anew_shows_its_address(visit, other_server):
-    """Its session is gone, and Streamlit remembers only the address with which it was opened."""
+    """Its session is gone, and Streamlit remembers only the address with which it was opened.
+    Only a browser connects again by itself."""
     app = visit("/step_by_step?source=random&seed=1", at=other_server.wait())
     app.number(state.SEED, 2).idle()
     address = app.address

@@ -63,6 +63,7 @@ def with_presenting(view: str) -> str:
 
 
 def test_in_one_screen_with_large_letters(visit: Callable[..., App]) -> None:
+    """Only this test finds letters that are small, cut or on others once a view is drawn as large as the screen."""
     app, wrong = visit(with_presenting(VIEWS[0])), {}
     sizes = [*SIZES.items()]
     for view in VIEWS:
@@ -125,7 +126,8 @@ VIEWS_OF_A_TALK = (
 
 def test_a_talk_without_a_network(visit: Callable[..., App]) -> None:
     """It is made, prepared, and replayed, and each view is what was saved; every request that leaves is noted as a problem by
-    the driver."""
+    the driver.
+    Only this test finds a view of a talk that differs from what was saved, or a key that is lost between views."""
     app = visit("/talk")
     add_views(app, *VIEWS_OF_A_TALK)
     app.page.get_by_role("button", name="Prepare").click()
@@ -171,6 +173,7 @@ def shows_view(app: App, place: int) -> None:
 
 
 def test_a_talk_is_never_lost(visit: Callable[..., App]) -> None:
+    """Only this test finds a talk that the browser forgets, or that one window takes from another."""
     app = visit("/softmax?scores=2%2C+1")
     app.page.get_by_role("button", name="Share").click()
     app.page.get_by_role("button", name="Add this view to the talk").click()

@@ -52,6 +52,7 @@ def test_sentence_layer_head_and_model_change_what_is_drawn(app, minilm, smollm,
 
 
 def test_while_a_model_is_converted_the_first_screen_says_so(visit, smollm, tmp_path, monkeypatch, request):
+    """Only this test finds progress of a real conversion that is below what a phone shows."""
     monkeypatch.setenv("HEADLIGHT_CACHE", str(tmp_path))
     server = request.getfixturevalue("fresh_server")  # which has the cache only now
     app = visit(at=server.wait(), width=390, height=844)
@@ -140,6 +141,7 @@ def opens(app, stage, values):
 
 
 def test_a_stage_opens_by_click_by_key_and_by_link(app, opening):
+    """Only this test finds keys that step beyond the ends, or a stage whose name and picture part."""
     trace = opening.trace(5, 11)
     opens(app, "weights", trace.weights)
     opens(app.click_stage("Raw scores"), "raw", trace.raw)
@@ -202,6 +204,7 @@ def at_stop(app, number):
 
 
 def test_the_tour_from_the_first_to_the_last_stop_by_keys_alone(visit, opening, smollm):
+    """Only this test finds a stop whose words and picture part, or choices that the tour does not give back."""
     app = visit(f"/step_by_step?text={quote('My own words')}&stage=scaled&scaling=false")
     button = app.widget(state.TOUR_START).get_by_role("button")
     button.focus()
@@ -231,6 +234,7 @@ def test_the_tour_from_the_first_to_the_last_stop_by_keys_alone(visit, opening, 
 
 
 def test_the_tour_is_left_in_the_middle_and_all_stays(visit, opening):
+    """Only this test finds keys that are faster than the stops come."""
     app = visit()
     app.widget(state.TOUR_START).get_by_role("button").click()
     at_stop(app, 1)
@@ -299,6 +303,7 @@ STRANGE = "<b>x</b> $y$ *a* :smile: `q` <img src=x onerror=alert(1)> مرحبا"
 
 
 def test_token_text_is_data(app, smollm):
+    """Only this test finds a place on the page that takes a token for markup."""
     app.choose(state.MODEL, "SmolLM2-135M-Instruct").idle()
     app.write(state.TEXT, STRANGE)
     taken = capture(smollm, STRANGE)
