@@ -52,10 +52,11 @@ def main(pytest_arguments: list[str]) -> None:
 
 
 def in_parallel(pytest_arguments: list[str]) -> list[str]:
-    """Two processes; one where somebody asks for another number, or for a debugger."""
+    """Three processes, of which two work browsers (tests/conftest.py): these wait half of their time. One where somebody asks
+    for another number, or for a debugger."""
     asked = any(argument.startswith(("-n", "--numprocesses", "--pdb", "--trace")) for argument in pytest_arguments)
     # worksteal keeps neighbours together, which share models and servers, and leaves no process idle in the end.
-    return [] if asked else ["-n", "2", "--dist", "worksteal"]
+    return [] if asked else ["-n", "3", "--dist", "worksteal"]
 
 
 def say(message: str) -> None:

@@ -7,6 +7,7 @@ one keeps the elements that are on the page, and answers with the ids of its wid
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -69,7 +70,8 @@ class Visitor:
         self.answer = Answer()
         self.pages: list[Any] = []  # of the app, as its menu names them
         self._address = address
-        self._page, self._query, self._session, self._run = "", "", "", 0
+        self.query = ""  # of the address, as the page last said it
+        self._page, self._session, self._run = "", "", 0
         self._elements: dict[tuple[int, ...], tuple[int, Any]] = {}  # by place: in which run it came, and what it is
         self._touched: dict[str, WidgetState] = {}
         self._urls: Any = None
@@ -180,10 +182,10 @@ class Visitor:
         message = BackMsg()
         asked = message.rerun_script
         if query is None:
-            asked.page_script_hash, asked.query_string = self._page, self._query
+            asked.page_script_hash, asked.query_string = self._page, self.query
         else:
             asked.page_name, asked.query_string = page, query
-            self._query = query
+            self.query = query
         asked.widget_states.widgets.extend([*self._touched.values(), *pressed])
         self.answer = Answer()
         await self._socket.send(message.SerializeToString())
@@ -225,6 +227,8 @@ class Visitor:
         if kind == "plotly_chart":
             drawn = (time.perf_counter() - self.answer.asked, element.plotly_chart.spec)
             self.answer.figures.setdefault(key_of(element.plotly_chart.id), []).append(drawn)
+        elif kind == "bidi_component" and key_of(element.bidi_component.id) == state.FOLLOWER:
+            self.query = urlencode([*map(tuple, json.loads(element.bidi_component.json)["says"])])
         elif kind == "exception":
             self.answer.exceptions.append(f"{element.exception.type}: {element.exception.message}")
         elif getattr(getattr(element, kind or "", None), "set_value", False):

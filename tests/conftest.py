@@ -65,12 +65,17 @@ def eager_attentions(model, capture):
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Two processes get half of the list each: let both begin with the browser, whose tests take longest, and end with short
-    ones, of which whoever is done first takes some over."""
+    """Each process gets an equal part of the list. Two begin with the tests in the browser, half of the files each, which take
+    longest; all end with short ones, of which whoever is done first takes some over. A third process waits for no browser, and
+    needs neither the minute nor the memory that a browser and a server take to get ready."""
+    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     in_browser = [item for item in items if item.get_closest_marker("browser")]
     others = [item for item in items if not item.get_closest_marker("browser")]
     files = list(dict.fromkeys(item.path for item in in_browser))
-    first = [item for item in in_browser if item.path in files[: len(files) // 2]]
-    second = [item for item in in_browser if item.path not in files[: len(files) // 2]]
-    middle = max(0, len(items) // 2 - len(first))
-    items[:] = [*first, *others[:middle], *second, *others[middle:]]
+    ordered: list[pytest.Item] = []
+    for number in range(processes):
+        begins, ends = (len(files) * min(place, 2) // min(processes, 2) for place in (number, number + 1))
+        ordered += [item for item in in_browser if item.path in files[begins:ends]]
+        room = max(0, len(items) * (number + 1) // processes - len(ordered))
+        ordered, others = ordered + others[:room], others[room:]
+    items[:] = ordered + others

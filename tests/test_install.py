@@ -76,6 +76,7 @@ def test_all_of_core_lands_under_the_name_headlight_and_nothing_else(python: str
 
 
 def test_the_lines_of_the_readme_run_from_another_folder(python: str, tmp_path: Path) -> None:
+    """Only this test finds a file that the package needs and the installation leaves out."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     (lines,) = re.findall(r"```python\n(.+?)```", readme, re.DOTALL)
     asked = "import headlight; print(headlight.__version__, headlight.__file__, passed.next_tokens(1)[0][0], sep='|')"

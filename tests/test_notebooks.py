@@ -53,6 +53,7 @@ def drawn(figure: dict[str, Any]) -> NDArray:
 
 
 def test_attention_by_hand(tmp_path: Path) -> None:
+    """Only this test finds a cell that fails, or does not show itself, in a kernel of Jupyter."""
     shown = outputs_of("attention_by_hand", tmp_path)
     query, key, value = [[1, 0], [0, 1], [1, 1]], [[1, 0], [0, 1], [1, 1], [-1, 1]], [[1, 0], [0, 1], [2, 2], [0, 3]]
     trace = attend(query, key, value)
@@ -65,6 +66,7 @@ def test_attention_by_hand(tmp_path: Path) -> None:
 
 
 def test_a_real_head(tmp_path: Path, smollm) -> None:
+    """Only this test finds a cell that fails there with a model at hand."""
     shown = outputs_of("a_real_head", tmp_path)
     passed = capture(smollm, "The capital of France is")
     assert "<code>·France</code>" in shown["passed"]["text/html"]

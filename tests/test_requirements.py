@@ -26,7 +26,7 @@ USED_THROUGH_ANOTHER = {
     "import-linter": "run by tests/test_layout.py",
     "ipykernel": "runs the notebooks of tests/test_notebooks.py",
     "pyright": "run by check.py",
-    "pytest-xdist": "lets pytest run in two processes",
+    "pytest-xdist": "lets pytest run in three processes",
     "ruff": "run by check.py",
     "setuptools": "builds what tests/test_install.py installs",
 }

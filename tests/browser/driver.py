@@ -38,6 +38,7 @@ BROWSER_ARGUMENTS = (
 # Of a browser context: nothing glides or blinks, which would be drawn sixty times a second by the processor.
 STILL: dict[str, Any] = {"reduced_motion": "reduce"}
 PATIENCE = 60.0  # seconds; only a failing test waits that long
+FRAMES = 60  # that a browser draws in a second, where it can
 
 # The stages of a trace by the names of their pictures, spelled out here so that the app's own table is tested too.
 STAGES: dict[str, Callable[[AttentionTrace], NDArray]] = {
@@ -179,17 +180,16 @@ _IS_POINTED_AT = """
 }
 """
 
-# The script has ended, nothing is left over from an earlier run and every picture is drawn, and all that for a while.
+# The script has ended, nothing is left over from an earlier run and every picture is drawn, and all that for so many frames of
+# the browser one after the other: where a machine is busy, frames are late too.
 _IDLE = """
-(calm) => {
+(frames) => {
     const app = document.querySelector("[data-testid=stApp]");
     const quiet = app !== null && app.dataset.testScriptState === "notRunning"
         && app.dataset.testConnectionState === "CONNECTED" && document.querySelector("[data-stale=true]") === null
         && document.querySelector("[class*=st-key-picture_]:not(:has(.js-plotly-plot))") === null;
-    const now = performance.now();
-    if (!quiet) window.quietSince = undefined;
-    else window.quietSince ??= now;
-    return quiet && now - window.quietSince >= calm;
+    window.quietFrames = quiet ? window.quietFrames + 1 || 1 : 0;
+    return window.quietFrames > frames;
 }
 """
 
@@ -292,6 +292,9 @@ class App:
         self.page.context.clear_cookies()
         self.page.mouse.move(0, 0)
         self.page.goto("about:blank")
+        session = self.page.context.new_cdp_session(self.page)
+        session.send("Page.resetNavigationHistory")  # a browser keeps fifty entries, and then counts no further
+        session.detach()
 
     def _dialog(self, dialog) -> None:
         self.problems.append(f"a dialog opened: {dialog.message}")
@@ -326,10 +329,11 @@ class App:
         self.until(lambda: self.address.partition("?")[0] == path.partition("?")[0], f"{path} does not open")
         return self.idle()
 
-    def idle(self, calm: float = 0.3) -> Self:
-        """Wait until nothing runs any more, and has not for `calm` seconds."""
-        self.page.evaluate("window.quietSince = undefined")
-        self.page.wait_for_function(_IDLE, arg=calm * 1000, timeout=PATIENCE * 1000, polling=50)
+    def idle(self, calm: float = 0.2) -> Self:
+        """Wait until nothing runs any more, and has not for `calm` seconds: a table tells what is marked in it after 0.15."""
+        self.page.evaluate("window.quietFrames = 0")
+        frames = round(calm * FRAMES)
+        self.page.wait_for_function(_IDLE, arg=frames, timeout=PATIENCE * 1000, polling="raf")
         return self
 
     @property

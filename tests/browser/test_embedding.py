@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 
 from tests.browser.driver import App, Server
 from tests.source_files import ROOT
@@ -21,16 +21,15 @@ def test_a_page_in_a_frame_begins_with_its_heading(browser: Browser, server: Ser
     host.write_text(f'<iframe src="{address}" width="800" height="600"></iframe>', encoding="utf-8")
     page.goto(host.as_uri())
     frame = page.frame_locator("iframe")
-    heading = frame.get_by_role("heading", name="Softmax")
-    heading.wait_for()
+    frame.get_by_role("heading", name="Softmax").wait_for()
     frame.locator(f".st-key-{state.picture('weights')} .js-plotly-plot").wait_for()
-    assert heading.bounding_box()["y"] - page.locator("iframe").bounding_box()["y"] < 60
+    settled = page.frames[1].wait_for_function  # where the page is still being laid out, that is waited for
+    settled("() => document.querySelector('h3').getBoundingClientRect().top < 60")
     assert frame.get_by_text("Step by step").filter(visible=True).count() == 0
     assert not frame.locator(f".st-key-{state.SHARE}").is_visible()
     assert frame.locator(f".st-key-{state.SCORES} input").input_value() == "1, 2"
-    app = frame.locator(".stApp")
-    assert app.evaluate("app => getComputedStyle(app).backgroundColor") == "rgb(20, 23, 28)"
-    assert app.evaluate("() => document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    expect(frame.locator(".stApp")).to_have_css("background-color", "rgb(20, 23, 28)")
+    settled("() => document.documentElement.scrollWidth <= document.documentElement.clientWidth")
     page.close()
 
 

@@ -24,7 +24,7 @@ from ui.views.scene import SENTENCE
 
 LAYERS, HEADS = 6, 12
 SHORT = "The cat saw the dog; the untangled dog saw the cat!"
-LONG = "The quick brown fox jumps over the lazy dog, and nobody minds. " * 80  # about 1,100 tokens of SmolLM2
+LONG = "The quick brown fox jumps over the lazy dog, and nobody minds. " * 50  # about 700 tokens of SmolLM2
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +98,7 @@ def test_a_finished_atlas_without_a_click(visit, taken):
 
 
 def test_heads_by_mouse_keys_and_list(visit, taken):
+    """Only this test finds clicks and keys that are lost, or change places, where they are faster than the page."""
     app = visit("/heads?metric=sink")
     sink = grid(head_metrics(taken), "sink")
     opens(app.click_cell("atlas", 2, 3), taken, 2, 3)
@@ -133,6 +134,7 @@ def test_heads_by_mouse_keys_and_list(visit, taken):
 
 
 def test_metrics_on_the_text_and_on_random_tokens(visit, minilm, taken_short):
+    """Only this test finds an atlas, a list and sentences that do not speak of the same measurement."""
     app = visit(f"/heads?metric=sink&text={quote(SHORT)}")
     table, probe = head_metrics(taken_short), probe_heads(minilm)
     app.choose(state.METRIC, "Mean distance").shows({"atlas": grid(table, "distance")})
@@ -193,6 +195,7 @@ def test_small_pictures(visit, taken):
 
 
 def test_patterns(visit, taken):
+    """Only this test finds pairs that a click on the picture adds to a text field, and bad pairs that outlive it."""
     app = visit("/heads")
 
     def matches(pattern):
@@ -241,6 +244,7 @@ def test_patterns(visit, taken):
 
 
 def test_what_is_shown(visit, minilm, taken_short):
+    """Only this test finds switches that are right one by one and draw wrong numbers one after the other."""
     app = visit(f"/heads?metric=sink&text={quote(SHORT)}&layer=3&head=5")
     tokens = len(taken_short.input_ids)
     assert len(word_starts(minilm.tokenizer, taken_short.input_ids)) < tokens
@@ -301,6 +305,7 @@ def shades_as(app: App, weights: np.ndarray) -> None:
 
 
 def test_the_text_itself(visit, taken):
+    """Only this test finds shades that are wrong once pins and directions were changed, or pointing that asks the server."""
     app = visit("/heads?metric=sink&layer=3&head=2&as=Text")
     weights = taken.trace(3, 2).weights
     tokens = app.page.locator(".token")
@@ -350,6 +355,7 @@ def seconds_of_work(server) -> float:
 
 
 def test_stopping_a_long_pass(visit, server, smollm):
+    """Only this test finds a pass that the server goes on with after Stop."""
     app = visit("/heads?metric=sink&model=SmolLM2-135M-Instruct&text=Hi")
     field = app.widget(state.TEXT).get_by_role("textbox")
     field.fill(LONG)
@@ -369,8 +375,8 @@ def test_stopping_a_long_pass(visit, server, smollm):
     says(app, "was stopped")
     app.idle()
     before = seconds_of_work(server)
-    time.sleep(1.5)
-    assert seconds_of_work(server) - before < 0.5
+    time.sleep(1)
+    assert seconds_of_work(server) - before < 0.33
     assert app.value(state.TEXT) == LONG
     app.page.get_by_role("button", name="Start again").click()
     wait_for(stop)

@@ -61,6 +61,7 @@ def other_server():
 
 
 def test_links_reproduce_each_session(visit, other_server, smollm):
+    """Only this test finds an address that leaves something out which only the first server remembers."""
     sessions = []
 
     app = visit()
@@ -74,8 +75,7 @@ def test_links_reproduce_each_session(visit, other_server, smollm):
     np.testing.assert_allclose(found["Value"].values, taken.trace(4, 2).value, rtol=1e-6)
     sessions.append((app.address, everything(app)))
 
-    app.open()
-    app.press(state.SOURCE, "My own matrices").idle().switch(state.SCALING).idle().write(
+    app.go("/step_by_step").press(state.SOURCE, "My own matrices").idle().switch(state.SCALING).idle().write(
         state.OWN["value"], "1\n2\n3\n-4.5"
     ).idle()
     sessions.append((app.address, everything(app)))
@@ -83,10 +83,11 @@ def test_links_reproduce_each_session(visit, other_server, smollm):
     (address, expected), (other_address, other_expected) = sessions
     again = visit(address, at=other_server.wait())
     same(expected, again)
-    same(other_expected, again.open(other_address))
+    same(other_expected, again.go(other_address))
 
 
 def test_a_link_with_many_settings(visit, other_server, smollm):
+    """Only this test finds settings of Heads that are right one by one and get lost in a link together."""
     app = visit("/heads?model=SmolLM2-135M-Instruct&metric=Match+with+a+pattern&pattern_of=Drawn+pairs")
     text = "Grüße: the cat saw the dog; 100 %?\nA second line & the end <b>"
     app.write(state.TEXT, text).idle()
@@ -123,6 +124,7 @@ def test_a_link_with_many_settings(visit, other_server, smollm):
 
 
 def test_changing_and_going_back_leaves_a_right_address(visit):
+    """Only this test finds an address that still says what a change of model or text has taken away."""
     app = visit()
     app.choose(state.HEAD, 3).idle().choose(state.MODEL, "SmolLM2-135M-Instruct").idle()
     app.choose(state.MODEL, "all-MiniLM-L6-v2").idle()
@@ -130,7 +132,7 @@ def test_changing_and_going_back_leaves_a_right_address(visit):
     same(everything(app), copy)
     app.write(state.TEXT, "Hi there").idle().click_cell("As it is", 3, 1).idle()
     app.write(state.TEXT, "Now a somewhat longer sentence again").idle()
-    same(everything(app), copy.open(app.address))
+    same(everything(app), copy.go(app.address))
 
 
 def test_what_a_link_chose_goes_along_to_other_pages(visit, minilm):
@@ -195,7 +197,7 @@ VIEWS = (
 
 
 def test_wherever_one_goes_in_the_history_the_page_shows_its_address(visit):
-    """Pages share fields, and one visit to a view is one entry."""
+    """Pages share fields, and one visit to a view is one entry. Only the browser has this history."""
     app = visit(VIEWS[0]).shows(drawn_by(VIEWS[0]))
     entries = app.page.evaluate("history.length")
     for view in VIEWS[1:]:
@@ -228,7 +230,7 @@ def said_by(address):
 
 
 def test_a_click_beside_going_back_does_not_part_page_and_address(visit):
-    """Then Streamlit runs the page for the click alone."""
+    """Then Streamlit runs the page for the click alone. Only a browser does both at once."""
     app = visit("/step_by_step?source=random&seed=1")
     app.go("/step_by_step?source=random&seed=2&stage=raw")
     for _ in range(3):
@@ -238,20 +240,18 @@ def test_a_click_beside_going_back_does_not_part_page_and_address(visit):
         app.go("/step_by_step?source=random&seed=3&stage=scaled").shows(drawn_by(app.address))
 
 
-def test_a_page_that_is_open_while_the_server_starts_anew_shows_its_address(visits):
-    """Its session is gone, and Streamlit remembers only the address with which it was opened."""
-    server = Server().wait()
-    with visits.to(server) as visit:
-        app = visit("/step_by_step?source=random&seed=1")
-        app.number(state.SEED, 2).idle()
-        address = app.address
-        server.start_again()
-        app.page.get_by_test_id("stConnectionStatus").wait_for(state="hidden")
-        app.until(
-            lambda: app.page.evaluate("document.querySelector('.stApp').dataset.testConnectionState") == "CONNECTED", ""
-        )
-        app.page.wait_for_timeout(1000)
-        app.idle().shows(drawn_by("/step_by_step?source=random&seed=2"))
-        assert app.address == address
-        app.problems.clear()  # the connection was lost
-    server.stop()
+def test_a_page_that_is_open_while_the_server_starts_anew_shows_its_address(visit, other_server):
+    """Its session is gone, and Streamlit remembers only the address with which it was opened.
+    Only a browser connects again by itself."""
+    app = visit("/step_by_step?source=random&seed=1", at=other_server.wait())
+    app.number(state.SEED, 2).idle()
+    address = app.address
+    other_server.start_again()
+    app.page.get_by_test_id("stConnectionStatus").wait_for(state="hidden")
+    app.until(
+        lambda: app.page.evaluate("document.querySelector('.stApp').dataset.testConnectionState") == "CONNECTED", ""
+    )
+    app.page.wait_for_timeout(1000)
+    app.idle().shows(drawn_by("/step_by_step?source=random&seed=2"))
+    assert app.address == address
+    app.problems.clear()  # the connection was lost

@@ -58,6 +58,7 @@ def drop(app: App, file: Path) -> App:
 def test_a_view_is_saved_in_every_form_and_opened_again_without_its_model(
     visit: Callable[..., App], browser: Browser, trace, minilm, folder
 ):
+    """Only this test finds a saved file that the browser made, and that other programs read otherwise."""
     app = share(visit(f"/step_by_step?text={TEXT}"))
     tokens = capture(minilm, TEXT).tokens()[0]
 
@@ -116,6 +117,7 @@ def test_a_view_is_saved_in_every_form_and_opened_again_without_its_model(
 def test_heads_are_saved_with_all_their_metrics_and_shown_from_the_file(
     visit: Callable[..., App], trace, minilm, folder
 ):
+    """Only this test finds a file of many heads that is saved and dropped by a browser and shows other numbers."""
     app = share(visit(f"/heads?source=real&text={TEXT}"))
     weights = np.load(io.BytesIO(saved(app, "NPZ", folder).read_bytes()), allow_pickle=False)
     assert np.allclose(weights["weights.values"], trace.weights, atol=1e-6)

@@ -42,12 +42,17 @@ def test_sentence_layer_head_and_model_change_what_is_drawn(app, minilm, smollm,
     app.choose(state.LAYER, 0).idle().choose(state.HEAD, 3)
     app.shows_trace(opening.trace(0, 3))
     app.write(state.TEXT, TWICE)
-    app.shows_trace(capture(minilm, TWICE).trace(0, 3))
-    app.idle().choose(state.MODEL, "SmolLM2-135M-Instruct")
+    app.shows_trace(capture(minilm, TWICE).trace(0, 3)).idle()
+    for axis in "xy":  # a word twice has two rows and two columns
+        labels = app.tokens(AS_IT_IS, axis)
+        assert (labels.count("the"), labels.count("cat")) == (2, 2)
+    assert app.picture(AS_IT_IS).values.shape == (8, 8)
+    app.choose(state.MODEL, "SmolLM2-135M-Instruct")
     app.shows_trace(capture(smollm, TWICE).trace(0, 3))
 
 
 def test_while_a_model_is_converted_the_first_screen_says_so(visit, smollm, tmp_path, monkeypatch, request):
+    """Only this test finds progress of a real conversion that is below what a phone shows."""
     monkeypatch.setenv("HEADLIGHT_CACHE", str(tmp_path))
     server = request.getfixturevalue("fresh_server")  # which has the cache only now
     app = visit(at=server.wait(), width=390, height=844)
@@ -60,15 +65,6 @@ def test_while_a_model_is_converted_the_first_screen_says_so(visit, smollm, tmp_
     expect(words).to_have_count(0, timeout=PATIENCE * 1000)
     app.shows_trace(capture(smollm, SENTENCE).trace(13, 8)).idle()
     assert len(list(tmp_path.glob("SmolLM2*/model.safetensors"))) == 1
-
-
-def test_a_word_twice_has_two_rows_and_two_columns(app, minilm):
-    app.write(state.TEXT, TWICE).shows_trace(capture(minilm, TWICE).trace(5, 11))
-    app.idle()
-    for axis in "xy":
-        labels = app.tokens(AS_IT_IS, axis)
-        assert (labels.count("the"), labels.count("cat")) == (2, 2)
-    assert app.picture(AS_IT_IS).values.shape == (8, 8)
 
 
 def test_every_source_and_its_knobs(app):
@@ -130,12 +126,9 @@ def test_a_click_pins_a_cell_everywhere_and_explains_it(app, opening):
         in app.page.locator("body").inner_text()
     )
 
-
-def test_a_click_among_the_queries_pins_only_the_query(app, opening):
-    app.shows_trace(opening.trace(5, 11)).idle().click_stage("Query").idle()
-    app.click_cell(AS_IT_IS, 4, 20)
+    app.go("/step_by_step?stage=query").click_cell(AS_IT_IS, 4, 20)
     app.until(lambda: app.value(state.QUERY) == "4", "the query is not pinned")
-    assert "key=" not in app.address
+    assert "key=" not in app.address  # a column of the queries is no key
 
 
 def opens(app, stage, values):
@@ -148,6 +141,7 @@ def opens(app, stage, values):
 
 
 def test_a_stage_opens_by_click_by_key_and_by_link(app, opening):
+    """Only this test finds keys that step beyond the ends, or a stage whose name and picture part."""
     trace = opening.trace(5, 11)
     opens(app, "weights", trace.weights)
     opens(app.click_stage("Raw scores"), "raw", trace.raw)
@@ -162,9 +156,9 @@ def test_a_stage_opens_by_click_by_key_and_by_link(app, opening):
     app.page.go_back()
     app.idle()
     assert state.STAGE not in parse_qs(urlsplit(app.address).query) or app.address.count("stage=") == 1
-    opens(app.open("/step_by_step?stage=value"), "value", trace.value)
-    opens(app.open("/step_by_step?stage=Raw+scores"), "raw", trace.raw)
-    opens(app.open("/step_by_step?stage=Q,+K,+V"), "query", trace.query)
+    opens(app.go("/step_by_step?stage=value"), "value", trace.value)
+    opens(app.go("/step_by_step?stage=Raw+scores"), "raw", trace.raw)
+    opens(app.go("/step_by_step?stage=Q,+K,+V"), "query", trace.query)
 
 
 def test_the_output_is_said_to_be_a_sum_over_all_keys(visit, opening):
@@ -210,6 +204,7 @@ def at_stop(app, number):
 
 
 def test_the_tour_from_the_first_to_the_last_stop_by_keys_alone(visit, opening, smollm):
+    """Only this test finds a stop whose words and picture part, or choices that the tour does not give back."""
     app = visit(f"/step_by_step?text={quote('My own words')}&stage=scaled&scaling=false")
     button = app.widget(state.TOUR_START).get_by_role("button")
     button.focus()
@@ -239,6 +234,7 @@ def test_the_tour_from_the_first_to_the_last_stop_by_keys_alone(visit, opening, 
 
 
 def test_the_tour_is_left_in_the_middle_and_all_stays(visit, opening):
+    """Only this test finds keys that are faster than the stops come."""
     app = visit()
     app.widget(state.TOUR_START).get_by_role("button").click()
     at_stop(app, 1)
@@ -307,6 +303,7 @@ STRANGE = "<b>x</b> $y$ *a* :smile: `q` <img src=x onerror=alert(1)> مرحبا"
 
 
 def test_token_text_is_data(app, smollm):
+    """Only this test finds a place on the page that takes a token for markup."""
     app.choose(state.MODEL, "SmolLM2-135M-Instruct").idle()
     app.write(state.TEXT, STRANGE)
     taken = capture(smollm, STRANGE)

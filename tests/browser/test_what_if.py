@@ -95,6 +95,7 @@ def test_a_change_is_switched_off_taken_along_by_a_link_and_taken_back(visit, fr
 
 
 def test_changes_by_fields_by_clicks_on_cells_and_on_tokens(visit, minilm):
+    """Only this test finds changes from different hands that undo one another."""
     plain = capture(minilm, FRANCE)
 
     def shows(layer, head, **edits):

@@ -110,6 +110,7 @@ class Stopped(Exception):
 
 @pytest.mark.usefixtures("one_thread")
 def test_a_run_that_is_stopped_and_whose_workers_die_ends_like_a_plain_loop(encoder, texts, tmp_path, monkeypatch):
+    """Only this test finds passages that are lost or counted twice where real workers of Ray are stopped and killed."""
     # Many small parts, put together three at a time while others are being made.
     for name, value in {"SHARD": 6, "AT_ONCE": 3, "LOOKED_AFTER": 0}.items():
         monkeypatch.setattr(running, name, value)

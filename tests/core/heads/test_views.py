@@ -212,7 +212,7 @@ def test_a_window_around_a_place(place, length, expected):
 
 
 def test_a_mean_can_be_watched_and_stopped(smollm):
-    taken = capture(smollm, "The dog barks. " * 400)
+    taken = capture(smollm, "The dog barks. " * 250)
     viewed = Viewed(taken, "self", View(heads=((3, 1), (20, 4))))
     seen = []
     expected = viewed.overview(on_progress=seen.append)
