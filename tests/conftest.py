@@ -13,7 +13,12 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
 from streamlit.components.v2 import manifest_scanner
+
+# Nothing is timed in the tests: how long an example takes says only what else the machine does.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 TEXTS = (
     "The animal didn't cross the street because it was too tired.",

@@ -209,5 +209,5 @@ def test_a_passed_step_says_only_its_name(machine: Machine, capsys: pytest.Captu
 @pytest.mark.parametrize(
     ("arguments", "parallel"), [([], True), (["-k", "masks"], True), (["-n0"], False), (["--pdb"], False)]
 )
-def test_tests_run_in_two_processes_unless_asked_otherwise(arguments: list[str], parallel: bool) -> None:
+def test_tests_run_in_several_processes_unless_asked_otherwise(arguments: list[str], parallel: bool) -> None:
     assert bool(check.in_parallel(arguments)) == parallel

@@ -329,8 +329,8 @@ class App:
         self.until(lambda: self.address.partition("?")[0] == path.partition("?")[0], f"{path} does not open")
         return self.idle()
 
-    def idle(self, calm: float = 0.2) -> Self:
-        """Wait until nothing runs any more, and has not for `calm` seconds: a table tells what is marked in it after 0.15."""
+    def idle(self, calm: float = 0.3) -> Self:
+        """Wait until nothing runs any more, and has not for `calm` seconds: a slider tells what is chosen after 0.2."""
         self.page.evaluate("window.quietFrames = 0")
         frames = round(calm * FRAMES)
         self.page.wait_for_function(_IDLE, arg=frames, timeout=PATIENCE * 1000, polling="raf")

@@ -53,7 +53,7 @@ def test_a_head_is_chosen_filtered_and_opened_live(visit, run, minilm):
     upper.focus()
     for _ in range(4):
         upper.press("PageUp")
-    asked = parse_qs(urlsplit(app.idle(0.3).address).query)  # a slider waits for 0.2 s
+    asked = parse_qs(urlsplit(app.idle().address).query)
     low = int(asked[state.QUANTILES][0])
     assert 0 < low < 100
     sample = run.sample(2, 10)

@@ -38,6 +38,7 @@ OF_HEADS = (
 
 
 def everything(app):
+    app.picture("equation")  # waits until it is there
     pictures = app.equation()
     assert pictures is not None
     return app.values(WIDGETS), {name: picture.values for name, picture in pictures.items()}
@@ -70,9 +71,7 @@ def test_links_reproduce_each_session(visit, other_server, smollm):
     app.choose(state.MASK, "Sliding window").idle().number(state.MASK_SIZE, 5).idle()
     app.click_stage("Masked").idle().click_cell("As it is", 5, 2).idle()
     taken = capture(smollm, "Grüße & Küsse: 100 %?\nA second line; a=b+c #1")
-    found = app.equation()
-    assert found is not None
-    np.testing.assert_allclose(found["Value"].values, taken.trace(4, 2).value, rtol=1e-6)
+    app.shows_trace(taken.trace(4, 2), stages=("Value",))
     sessions.append((app.address, everything(app)))
 
     app.go("/step_by_step").press(state.SOURCE, "My own matrices").idle().switch(state.SCALING).idle().write(
@@ -244,8 +243,8 @@ def test_a_page_that_is_open_while_the_server_starts_anew_shows_its_address(visi
     """Its session is gone, and Streamlit remembers only the address with which it was opened.
     Only a browser connects again by itself."""
     app = visit("/step_by_step?source=random&seed=1", at=other_server.wait())
-    app.number(state.SEED, 2).idle()
-    address = app.address
+    app.number(state.SEED, 2).until(lambda: "seed=2" in app.address, "the address does not know the number")
+    address = app.idle().address
     other_server.start_again()
     app.page.get_by_test_id("stConnectionStatus").wait_for(state="hidden")
     app.until(

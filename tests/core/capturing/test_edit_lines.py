@@ -9,7 +9,7 @@ from dataclasses import fields
 from typing import get_args
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from core import Edits, Place, capture, load_model
@@ -85,14 +85,12 @@ ANY_CHANGE = st.one_of(
 
 
 @given(ANY_CHANGE, st.sampled_from([" ", "  ", "\t", "\u3000", "\n"]))
-@settings(deadline=None)
 def test_whatever_can_be_said_is_read_back(edits, blank):
     (words,) = lines_of(edits)
     assert edits_of(f"{blank}{words}{blank}") == edits
 
 
 @given(st.text(string.printable, max_size=60) | st.text(max_size=60), st.sampled_from(list(PROMISED)))
-@settings(deadline=None)
 def test_what_is_read_of_anything_else_can_be_said(text, promised):
     for words in (text, f"{promised}{text}", f"{promised[:8]}{text}", f"{promised.partition(' ')[0]} {text}"):
         with suppress(InputError):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from core.attention.trace import attend
@@ -62,7 +62,6 @@ def test_torch_computes_the_same(heads, masked):
     assert np.abs(np.stack([trace.weights for trace in ours.traces]) - attention).max() < 1e-12
 
 
-@settings(deadline=None)
 @given(st.sampled_from(COUNTS), st.integers(1, 7), st.integers(0, 2**32 - 1))
 def test_the_output_is_the_sum_of_the_heads(heads, words, seed):
     x = np.random.default_rng(seed).standard_normal((words, D_MODEL))
@@ -103,7 +102,6 @@ def test_a_head_without_its_rows_of_W_O_adds_nothing(head):
     np.testing.assert_array_equal(after.contributions[others], before.contributions[others])
 
 
-@settings(deadline=None)
 @given(st.sampled_from(COUNTS), st.integers(1, 5))
 def test_split_and_concatenate_undo_each_other(heads, rows):
     x = np.arange(rows * D_MODEL, dtype=float).reshape(rows, D_MODEL)
@@ -141,7 +139,6 @@ class TestWhySeveral:
         assert fetched.apart(fetched.one_head) == 0
         assert fetched.apart(fetched.two_heads) == 1
 
-    @settings(deadline=None)
     @given(st.floats(0, 1))
     def test_leaning_to_one_word_loses_the_other(self, share):
         fetched = fetch(share)

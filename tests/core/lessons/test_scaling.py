@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -124,7 +124,6 @@ def test_the_worked_example_of_two_scores():
         divided([1, 2], 0)
 
 
-@settings(deadline=None)
 @given(SCORES)
 def test_the_jacobian(scores):
     weights = softmax(scores)
@@ -145,7 +144,6 @@ def test_the_norm_of_evenly_shared_weights():
     assert jacobian_norm(np.array([1.0, 0.0])) == 0
 
 
-@settings(deadline=None)
 @given(SCORES)
 def test_entropy(scores):
     weights = softmax(scores)

@@ -8,7 +8,7 @@ from random import Random
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import core.models
@@ -35,7 +35,6 @@ READ, INSTEAD, WRITTEN = "Le chat est sur le tapis.", "Il pleut.", "The cat is o
 TEXTS = st.lists(st.sampled_from(("le", "chat", "cat", "on", ".")), min_size=1, max_size=6).map(" ".join)
 
 
-@settings(deadline=None)
 @given(st.integers(1, 6), st.integers(1, 6))
 def test_torch_computes_the_same(queries, keys):
     rng = np.random.default_rng(queries * 10 + keys)
@@ -71,7 +70,6 @@ def test_the_blocks_share_no_weights():
         assert np.abs(queries[one] - queries[other]).max() > 0.1
 
 
-@settings(deadline=None)
 @given(TEXTS, TEXTS, TEXTS)
 def test_another_text_to_read_changes_no_query(read, instead, written):
     found = other_keys(read, instead, written)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from transformers import (
@@ -63,7 +63,6 @@ def test_sinusoids_as_in_the_paper():
         assert encodings[position, dimension] == pytest.approx(expected, abs=1e-15)
 
 
-@settings(deadline=None)  # a busy machine is no failure
 @given(WIDTHS, st.integers(2, 80))
 def test_dot_products_of_sinusoids_depend_on_distance_only(width, count):
     scores = sinusoid_scores(count, width)
@@ -77,7 +76,6 @@ def test_the_spread_sees_what_does_not_depend_on_distance():
     assert diagonal_spread(sinusoidal(8, 8)) > 0.1
 
 
-@settings(deadline=None)  # a busy machine is no failure
 @given(WIDTHS, st.integers(0, 300), st.integers(0, 700))
 def test_one_matrix_moves_every_position(width, k, position):
     moved = shift(position, k, width)
@@ -98,7 +96,6 @@ def test_the_matrix_itself():
 # --- rotary
 
 
-@settings(deadline=None)  # a busy machine is no failure
 @given(VECTORS, st.integers(-500, 500), st.integers(-500, 500), st.integers(-2000, 2000))
 def test_rotated_scores_depend_on_distance_only(vectors, query_at, key_at, later):
     query, key = vectors[:1], vectors[1:]
@@ -107,7 +104,6 @@ def test_rotated_scores_depend_on_distance_only(vectors, query_at, key_at, later
     np.testing.assert_allclose(here, there, atol=1e-9)
 
 
-@settings(deadline=None)  # a busy machine is no failure
 @given(VECTORS, st.integers(-500, 500))
 def test_rotation_keeps_lengths_and_can_be_undone(vectors, position):
     turned = rotate(vectors, [position] * 2)
@@ -177,7 +173,6 @@ def test_buckets_against_t5(bidirectional, buckets, farthest):
 # --- order
 
 
-@settings(deadline=None)  # a busy machine is no failure
 @given(st.lists(st.sampled_from(["the", "dog", "bites", "man", "."]), min_size=1, max_size=12), st.integers(0, 9999))
 def test_without_positions_outputs_move_along(words, seed):
     read = shuffle(" ".join(words), seed=seed)
