@@ -1,7 +1,7 @@
 """Random walks through the app in a real browser: does each page show what its address says?
 
     python -m bench.walks                          5,000 steps, some hours on 2 idle cores
-    python -m bench.walks --steps 500 --seed 3     fewer, another way
+    python -m bench.walks --steps 500 --seed 300   fewer, other walkers: each has a seed of its own, the next numbers
 
 A walker goes by the menu, by links and by addresses, back and forth in the history, reloads, chooses heads, stages and metrics,
 changes between two windows of one browser, and presents a talk with keys; some steps are two or three acts at once, faster than
@@ -205,7 +205,7 @@ def main() -> None:
         for number in range(-(-asked.steps // asked.length)):
             context = browser.new_context(**STILL)
             context.set_default_timeout(30_000)
-            walk = Walk([App(context, server), App(context, server)], asked.seed * 1_000 + number)
+            walk = Walk([App(context, server), App(context, server)], asked.seed + number)
             for app in walk.apps:
                 app.open("/step_by_step")
             walk.make_talk()
@@ -213,6 +213,8 @@ def main() -> None:
                 walk.step()
                 steps += 1
             wrong += walk.wrong
+            for one in walk.wrong:
+                print(f"walker {asked.seed + number}: {one}", flush=True)
             problems += [problem for app in walk.apps for problem in app.problems]
             done += walk.done
             print(f"    {steps} steps, {len(wrong)} mismatches, {len(problems)} problems", flush=True)
@@ -220,10 +222,10 @@ def main() -> None:
         browser.close()
     log = server.log()
     server.stop()
-    print(f"{steps} steps by seed {asked.seed}: {len(wrong)} mismatches")
+    print(f"{steps} steps from seed {asked.seed} on: {len(wrong)} mismatches")
     print("acts:", ", ".join(f"{name} {count}" for name, count in done.most_common()))
     print(f"{log.count('Traceback')} tracebacks in the server's log; {len(problems)} problems in the browser")
-    for one in [*wrong, *sorted(set(problems))][:40]:
+    for one in sorted(set(problems))[:40]:
         print(f"    {one}")
     sys.exit(bool(wrong))
 
