@@ -207,7 +207,7 @@ def main() -> None:
             context.set_default_timeout(30_000)
             walk = Walk([App(context, server), App(context, server)], asked.seed + number)
             for app in walk.apps:
-                app.open("/step_by_step")
+                app.open("/step_by_step").forget_history()  # a walk does not leave Headlight
             walk.make_talk()
             for _ in range(min(asked.length, asked.steps - steps)):
                 walk.step()

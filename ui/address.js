@@ -2,8 +2,10 @@
 // chosen at that moment: then that address was never read, and has to be asked for once more.
 const FRAME = ["embed", "embed_options"]; // Streamlit's own names, which stay
 const ASK_AGAIN = 250; // milliseconds between two looks at whether the page still runs
+const TIMES = 4; // an address that was asked for so often and not read cannot be; runs for something else may come in between
 const { headlight } = window;
-let session, run, waiting, askedTwice;
+let session, run, waiting;
+let again = { address: null, times: 0 }; // what was asked for again
 
 const pairs = () => [...new URLSearchParams(window.location.search)];
 const isFrame = ([name]) => FRAME.includes(name.toLowerCase());
@@ -21,8 +23,8 @@ export default function ({ data }) {
     if (data.session !== session && base !== null && !isRead) headlight.asked = here();
     [session, run] = [data.session, data.run];
     clearTimeout(waiting);
-    if (isRead) headlight.asked = askedTwice = null;
-    if (headlight.asked === askedTwice) headlight.asked = null; // there is no reading it
+    if (isRead || (headlight.asked === again.address && again.times >= TIMES)) headlight.asked = null;
+    if (headlight.asked === null) again = { address: null, times: 0 };
     if (headlight.asked !== null) return askAgain();
     if (base === null || same(own(), data.says)) return;
     const query = new URLSearchParams([...data.says, ...pairs().filter(isFrame)]).toString();
@@ -35,6 +37,6 @@ function askAgain() {
         waiting = setTimeout(askAgain, ASK_AGAIN);
         return;
     }
-    askedTwice = here();
+    again = { address: here(), times: again.address === here() ? again.times + 1 : 1 };
     window.dispatchEvent(new PopStateEvent("popstate"));
 }

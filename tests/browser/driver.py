@@ -292,8 +292,12 @@ class App:
         self.page.context.clear_cookies()
         self.page.mouse.move(0, 0)
         self.page.goto("about:blank")
+        self.forget_history()
+
+    def forget_history(self) -> None:
+        """Nothing leads back from here. A browser keeps fifty entries, and then counts no further."""
         session = self.page.context.new_cdp_session(self.page)
-        session.send("Page.resetNavigationHistory")  # a browser keeps fifty entries, and then counts no further
+        session.send("Page.resetNavigationHistory")
         session.detach()
 
     def _dialog(self, dialog) -> None:
