@@ -69,18 +69,25 @@ def eager_attentions(model, capture):
         return network(torch.tensor([capture.input_ids]), output_attentions=True)
 
 
+# The files whose tests take longest without a browser: they start Ray, other processes, or pages in great number.
+LONG = ("test_running.py", "test_links_doc.py", "test_install.py", "test_notebooks.py", "test_conversion.py")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Each process gets an equal part of the list. Two begin with the tests in the browser, half of the files each, which take
-    longest; all end with short ones, of which whoever is done first takes some over. A third process waits for no browser, and
-    needs neither the minute nor the memory that a browser and a server take to get ready."""
+    """Each process gets an equal part of the list. Two begin with the tests in the browser, half of the files each, and a third
+    with the longest of the others: it needs neither the minute nor the memory that a browser and a server take to get ready.
+    All end with short ones, of which whoever is done first takes some over."""
     processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     in_browser = [item for item in items if item.get_closest_marker("browser")]
     others = [item for item in items if not item.get_closest_marker("browser")]
+    others.sort(key=lambda item: item.path.name not in LONG)
     files = list(dict.fromkeys(item.path for item in in_browser))
-    ordered: list[pytest.Item] = []
-    for number in range(processes):
+    parts: list[list[pytest.Item]] = []
+    for number in reversed(range(processes)):
         begins, ends = (len(files) * min(place, 2) // min(processes, 2) for place in (number, number + 1))
-        ordered += [item for item in in_browser if item.path in files[begins:ends]]
-        room = max(0, len(items) * (number + 1) // processes - len(ordered))
-        ordered, others = ordered + others[:room], others[room:]
-    items[:] = ordered + others
+        part = [item for item in in_browser if item.path in files[begins:ends]]
+        size = len(items) * (number + 1) // processes - len(items) * number // processes
+        room = max(0, size - len(part)) if number else len(others)
+        parts.insert(0, part + others[:room])
+        others = others[room:]
+    items[:] = [item for part in parts for item in part]
