@@ -87,6 +87,7 @@ def test_the_lines_of_the_readme_run_from_another_folder(python: str, tmp_path: 
 
 
 def test_the_model_that_comes_along_is_found_where_it_was_installed(python: str, tmp_path: Path) -> None:
+    """Only this test finds a model that is looked for where it was developed."""
     asked = "import headlight; model = headlight.load_model('written-dates'); print(model.revision, model.network.name_or_path)"
     revision, folder = run(python, asked, tmp_path).strip().rsplit(" ", 1)
     assert revision == core.load_model("written-dates").revision

@@ -60,7 +60,8 @@ BAD_MATRICES = (
 
 
 def test_matrices_that_do_not_fit(visit):
-    """One after the other on one page, as somebody makes mistakes: each is said, kept, and gone once it is corrected."""
+    """One after the other on one page, as somebody makes mistakes: each is said, kept, and gone once it is corrected.
+    Only this test finds typed text that a message takes away."""
     app = visit("/step_by_step?source=My+own+matrices")
     before = app.picture(AS_IT_IS).values
     for field, text, words in BAD_MATRICES:

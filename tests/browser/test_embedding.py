@@ -51,7 +51,8 @@ _CUT = """() => {
 
 
 def test_every_page_fits_into_the_frame_that_is_promised(visit: Callable[..., App]) -> None:
-    """docs/links.md: 800 pixels suit all pages. The page itself has the width of a frame, which is what a frame comes to."""
+    """docs/links.md: 800 pixels suit all pages. The page itself has the width of a frame, which is what a frame comes to.
+    Only this test finds a page that is wider than its frame."""
     (promised,) = re.findall(
         r'src="http://localhost:8501(/step_by_step\?[^"]*)"', (ROOT / "docs/links.md").read_text("utf-8")
     )

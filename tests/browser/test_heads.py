@@ -422,7 +422,8 @@ def test_bad_input(visit, minilm):
 
 
 def test_fields_stay_in_the_address(visit):
-    """Also while they are folded up: they are there in every run of the page."""
+    """Also while they are folded up: they are there in every run of the page.
+    Only this test finds a folded field that drops out."""
     app = visit("/heads?metric=sink&text=Read+for+the+first+time&to_layer=4")
     for metric in ("Entropy", "Induction", "Match with a pattern", "Itself"):
         app.choose(state.METRIC, metric).idle()
@@ -434,7 +435,8 @@ def test_fields_stay_in_the_address(visit):
 
 
 def test_from_a_head_to_its_steps_and_back(visit, minilm):
-    """With text and pair, also the pair that is shown because it is the strongest, whatever was chosen there before."""
+    """With text and pair, also the pair that is shown because it is the strongest, whatever was chosen there before.
+    Only this test finds a link from page to page that loses what it was made from."""
     app = visit("/step_by_step?source=own")
     app.page.get_by_role("link", name="Heads", exact=True).click()
     app.until(lambda: "/heads" in app.address, "Heads does not open")

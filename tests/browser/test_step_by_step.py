@@ -254,7 +254,8 @@ def test_the_tour_is_left_in_the_middle_and_all_stays(visit, opening):
 
 
 def test_the_tour_says_nothing_of_what_it_does_not_show(visit, opening):
-    """Not of other matrices, not of a scale that is switched off, though its own words invite to that."""
+    """Not of other matrices, not of a scale that is switched off, though its own words invite to that.
+    Only this test finds words of the tour that speak of what a visitor has changed."""
     app = visit()
     app.widget(state.TOUR_START).get_by_role("button").click()
     for stop in (2, 3):
@@ -285,6 +286,7 @@ def test_a_mask_that_does_not_fit_is_said_beside_it(visit, opening):
 
 
 def test_fast_clicks_leave_one_cell_pinned_and_the_page_alive(app, opening):
+    """Only this test finds a page that dies of clicks which interrupt its runs."""
     app.shows({AS_IT_IS: opening.trace(5, 11).weights}).idle()
     clicked = [(place + 3, 14 - place) for place in range(10)]
     for cell in clicked:

@@ -95,6 +95,7 @@ def on_patches(weights: np.ndarray) -> np.ndarray:
 def test_a_picture_from_its_upload_to_the_attention_of_a_patch(
     visit: Callable[..., App], vit: Path, house: Path
 ) -> None:
+    """Only this test finds a picture whose patches are not those that the page marks."""
     app = visit("/heads")
     upload(type_path(app, vit), house)
     trace = traces(vit, house)

@@ -61,6 +61,7 @@ def muted(smollm):
 
 
 def test_a_change_is_switched_off_taken_along_by_a_link_and_taken_back(visit, france, muted):
+    """Only this test finds a change that a link loses, or that cannot be taken back."""
     app = visit(link("mute 23.4", model=SMOLLM, layer=29, head=2))
     before, after = france.trace(29, 2), muted.trace(29, 2)
     assert np.abs(after.weights - before.weights).max() > 0.2
@@ -133,6 +134,7 @@ def test_changes_by_fields_by_clicks_on_cells_and_on_tokens(visit, minilm):
 
 
 def test_what_the_model_writes_on(visit, smollm, france, muted):
+    """Only this test finds a text on the page that the changed model did not write."""
     app = visit(link("mute 23.4", model=SMOLLM, layer=23, head=4))
     app.widget(state.WRITES_ON).locator("label").click()
     written = [generate(smollm, input_ids=taken.input_ids, edits=taken.edits).text for taken in (france, muted)]
@@ -161,7 +163,8 @@ def test_two_heads_are_compared(visit, minilm):
 
 
 def test_what_one_visitor_changes_no_other_sees(visit, france, muted):
-    """Both at the same time, on the same text and head."""
+    """Both at the same time, on the same text and head.
+    Only this test finds edits that leak between sessions in one process."""
     before, after = france.trace(29, 2), muted.trace(29, 2)
     changing = visit(link("mute 23.4", model=SMOLLM, layer=29, head=2))
     reading = visit(f"/step_by_step?text={quote_plus(FRANCE)}&model={SMOLLM}&layer=29&head=2")

@@ -241,6 +241,7 @@ def test_a_run_has_its_folder_alone(encoder, texts, tmp_path):
 
 
 def test_what_a_worker_finds_wrong_ends_the_run(encoder, texts, tmp_path):
+    """Only this test finds what Ray does to an error on its way out of a worker."""
     with pytest.raises(InputError, match="has no head") as found:
         run(encoder, texts, str(tmp_path / "run"), column="body", heads=[(2, 0)], workers=1, **SMALL)
     assert found.value.field == "heads"

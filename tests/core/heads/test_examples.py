@@ -116,7 +116,7 @@ def one_seed(smollm, probed):
 
 
 def test_which_heads_are_muted(probed, one_seed):
-    """By rules that know nothing of what muting does."""
+    """By rules that know nothing of what muting does. Only this test finds a choice of heads that knows the result."""
     score = {(int(row.layer), int(row.head)): row.previous for row in probed.itertuples()}
     strongest = one_seed.heads[0]
     assert probed.loc[probed["induction"].idxmax(), ["layer", "head"]].tolist() == list(strongest)

@@ -290,6 +290,7 @@ def recovered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tupl
 
 
 def test_after_a_conversion_was_killed_the_next_one_is_whole(recovered: tuple[Path, list]) -> None:
+    """Only this test finds what a conversion leaves behind that was killed for real."""
     folder, _ = recovered
     assert folder.name == "SmolLM2-135M-Instruct.Q4_1-b179c9523d0e-v1"
     assert unfinished(folder.parent) == []
@@ -364,7 +365,8 @@ def test_the_real_model_is_what_transformers_reads(recovered: tuple[Path, list])
 
 
 def test_two_processes_at_once(tiny: Path, cache: Path) -> None:
-    """Both are held back until both wait, then let go together: one converts, the other finds it done."""
+    """Both are held back until both wait, then let go together: one converts, the other finds it done.
+    Only this test finds two that write one model at the same time."""
     sha256 = file_sha256(tiny)
     cache.mkdir()
     with FileLock(cache / f"tiny-{sha256[:12]}-v{conversion.CONVERSION}.lock"):
