@@ -317,6 +317,12 @@ def said() -> Address:
     return {key: one.form.say(value) for key, (one, value) in found.items() if value != one.opening}
 
 
+def _undrawn() -> Address:
+    """What this page's address said by fields that are not there in this run, and that nothing has made it forget."""
+    chosen = st.session_state[state.CHOSEN]
+    return {key: words for key, words in here().items() if key in chosen and key not in fields()}
+
+
 def here() -> Address:
     """The address of the view as it was last drawn."""
     return st.session_state.get(state.ADDRESS, {})
@@ -444,15 +450,16 @@ def write(page: str, notes: DeltaGenerator, *, is_whole: bool) -> None:
     """End a run of a page: bring the address in line with its fields, and say what it asked for in vain.
 
     is_whole  whether the page shows what it is there for. What the address asks for and no field has taken then never will;
-              until then it stays in the address.
+              until then it stays in the address, as does what a field said that only a whole page draws.
     """
     unread: Address = st.session_state[state.ASKED]
     unread.pop(state.VERSION, None)
+    lasts = {} if is_whole or st.session_state[state.ARRIVING] else _undrawn()
     if is_whole:
         for name in sorted(unread.keys() - set(state.HOW)):
             if any(words := unread.pop(name)):
                 _in_vain(name, f"{name} “{', '.join(words)[:SHOWN]}”, of which this page shows nothing")
-    st.session_state[state.ADDRESS] = said()
+    st.session_state[state.ADDRESS] = lasts | said()
     st.session_state[state.CHOSEN] |= {key: st.session_state[key] for key in fields() if key in st.session_state}
     follow(
         page,

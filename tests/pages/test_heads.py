@@ -181,6 +181,16 @@ def test_a_new_text_clears_the_places_of_the_old_one() -> None:
     assert app.session_state[state.ADDRESS] == {state.TEXT: [text], state.LAYER: ["2"]}
 
 
+def test_what_cannot_be_drawn_of_a_blank_text_stays_in_the_address() -> None:
+    """Not so the places of the old text."""
+    stays = {state.METRIC: ["entropy"], state.LAYER: ["2"]}
+    app = by_link("heads", {**stays, state.QUERY: ["2"]})
+    for text in (" ", "  ", "A text again"):
+        app.get_by_key(state.TEXT).set_value(text).run()
+        assert bool(app.error) == text.isspace()
+        assert app.session_state[state.ADDRESS] == {state.TEXT: [text], **stays}
+
+
 def test_the_address_of_a_page_opens_that_page() -> None:
     """Also of Heads without a metric; what is on another page is named."""
     app = by_link("heads", {state.LAYER: "1", state.STAGE: "raw"})

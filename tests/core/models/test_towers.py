@@ -35,13 +35,19 @@ def whole_in_eager(network):
     return given.last_hidden_state[0].numpy(), [layer[0].numpy() for layer in given.attentions]
 
 
+def opened(network, folder):
+    """The text tower, of a saved model and of one in memory."""
+    network.save_pretrained(folder)
+    for model in (load_model(folder), load_model(network)):
+        assert model.tower_of == type(network).__name__
+        yield model
+
+
 @pytest.mark.parametrize("name", TWO_TOWERS)
 def test_the_text_tower_does_what_it_does_in_the_whole_model(name, tmp_path):
     network = randomised(TWO_TOWERS[name]())
-    network.save_pretrained(tmp_path)
     expected_vectors, expected = whole_in_eager(network)
-    for model in (load_model(tmp_path), load_model(network)):
-        assert model.tower_of == type(network).__name__
+    for model in opened(network, tmp_path):
         assert type(model.network) is type(network.text_model)
         assert model.captures
         taken = capture(model, input_ids=READ)
@@ -56,10 +62,8 @@ def test_the_text_tower_does_what_it_does_in_the_whole_model(name, tmp_path):
 @pytest.mark.parametrize("name", TOWERS_WITH_WEIGHTS)
 def test_a_text_tower_that_exposes_its_weights_gives_those_of_the_whole_model(name, tmp_path):
     network = randomised(TOWERS_WITH_WEIGHTS[name]())
-    network.save_pretrained(tmp_path)
     _, expected = whole_in_eager(network)
-    for model in (load_model(tmp_path), load_model(network)):
-        assert model.tower_of == type(network).__name__
+    for model in opened(network, tmp_path):
         with pytest.raises(WeightsOnlyError):
             capture(model, input_ids=READ)
         exposed = attention_weights(model, input_ids=READ)
