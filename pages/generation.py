@@ -1,8 +1,8 @@
 """What attention does while a model writes, one token after another."""
 
+from ui.views.common.heading import show_heading
 from ui.views.generation import show_generation
-from ui.views.heading import show_heading
-from ui.views.scene import choose_request
+from ui.views.sources.passes import choose_request
 
 show_heading("Generation", "A model writes, token by token. Walk through its steps to see where each one looks.")
 asked = choose_request(writes=True)

@@ -4,10 +4,11 @@ import streamlit as st
 
 from core.heads.quantities import Taken
 from ui import stores
-from ui.views.head_view import show_head
-from ui.views.heading import show_heading
-from ui.views.heads_grid import measure, show_grid
-from ui.views.scene import choose_place, choose_text
+from ui.views.common.heading import show_heading
+from ui.views.heads.head_view import show_head
+from ui.views.heads.heads_grid import measure, show_grid
+from ui.views.sources.heads import choose_place
+from ui.views.sources.passes import choose_text
 
 
 def show(request: stores.TextRequest, taken: Taken, places: list) -> None:

@@ -3,13 +3,13 @@
 import streamlit as st
 
 from ui.controls.what_if import choose_change
+from ui.views.common.heading import show_heading
 from ui.views.head_links import link_to_changing
-from ui.views.head_notes import show_next_tokens, show_notes
-from ui.views.heading import show_heading
-from ui.views.projections import show_head_weights
-from ui.views.scene import SOURCES, pick_source
-from ui.views.stage_view import show_stages
-from ui.views.tour import show_tour, show_tour_button
+from ui.views.sources.scenes import SOURCES, pick_source
+from ui.views.step_by_step.head_notes import show_next_tokens, show_notes
+from ui.views.step_by_step.projections import show_head_weights
+from ui.views.step_by_step.stage_view import show_stages
+from ui.views.step_by_step.tour import show_tour, show_tour_button
 
 with st.container(horizontal=True, vertical_alignment="bottom", horizontal_alignment="distribute"):
     show_heading(

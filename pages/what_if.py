@@ -4,13 +4,14 @@ import streamlit as st
 
 from ui import state
 from ui.controls.fields import menu
-from ui.views.changing import show_changing
-from ui.views.comparing import show_comparison
-from ui.views.effects import show_effects
-from ui.views.heading import show_heading
-from ui.views.patching import show_patching
-from ui.views.scene import choose_head, choose_text
-from ui.views.worked_examples import show_examples
+from ui.views.common.heading import show_heading
+from ui.views.sources.heads import choose_head
+from ui.views.sources.passes import choose_text
+from ui.views.what_if.changing import show_changing
+from ui.views.what_if.comparing import show_comparison
+from ui.views.what_if.effects import show_effects
+from ui.views.what_if.patching import show_patching
+from ui.views.what_if.worked_examples import show_examples
 
 VIEWS = {
     "change": ("Change", show_changing),

@@ -84,7 +84,7 @@ def found_on_every_page() -> dict[str, Found]:
         # Pictures and what worked examples measure say nothing of addresses, and take half of the time.
         with (
             mock.patch("streamlit.plotly_chart"),
-            mock.patch("ui.views.worked_examples.run", return_value=None),
+            mock.patch("ui.views.what_if.worked_examples.run", return_value=None),
             mock.patch.object(stores, "corpora", return_value=run.parent),
         ):
             return {title: found_on(page, typed) for title, page in pages().items()}

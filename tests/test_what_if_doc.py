@@ -25,7 +25,7 @@ from core.heads.examples import (
     patch_pronoun,
 )
 from core.heads.probing import probe_heads, random_texts
-from ui.views.worked_examples import EXAMPLES
+from ui.views.what_if.worked_examples import EXAMPLES
 
 DOC = Path(__file__).parent.parent / "docs" / "what-if.md"
 CLOSE = 0.011  # another machine rounds differently, and a cell has two or three decimals

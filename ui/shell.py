@@ -14,8 +14,9 @@ from ui import lessons, links, presenting, shown, state, stores, visitors  # noq
 from ui.components.cells import read_cells  # noqa: E402
 from ui.components.stage import no_stage, stage_keys  # noqa: E402
 from ui.sharing.dialog import open_dialog  # noqa: E402
-from ui.views import scene, talking  # noqa: E402
+from ui.views import talking  # noqa: E402
 from ui.views.actions import IN_A_FRAME, STYLE, show_actions  # noqa: E402
+from ui.views.sources import models  # noqa: E402
 
 embedded = bool(st.context.is_embedded)  # ?embed=true: in a frame on somebody else's page
 st.set_page_config(page_title="Headlight", page_icon=str(ROOT / "ui/icon.png"), layout="wide")
@@ -52,7 +53,7 @@ is_leaving = links.going() is not None
 if not is_leaving:
     came_by_menu = links.read(page.url_path)
     if came_by_menu and page == GENERATION:
-        scene.open_with_a_writer()
+        models.open_with_a_writer()
 on_page = shown.begin(page.title, page.url_path)
 stage = None if is_for_the_desk or is_leaving else presenting.begin()
 keys = st.container(key=state.STAGE_PLACE, gap=None)  # before the page: it stays while that changes

@@ -12,13 +12,12 @@ from core.figures.heatmap import Axis, heatmap
 from core.figures.labels import thinned
 from core.lessons.blocks import Blocks, differences, in_blocks
 from ui import state
-from ui.controls.fields import whole_number
+from ui.controls.fields import number_picker, whole_number
 from ui.controls.toy import sentence_knob
 from ui.markdown import quoted
+from ui.views.common.pictures import show_chart, show_heatmap
+from ui.views.common.tables import numbers, small_number, table
 from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, real_head, show_lesson
-from ui.views.pictures import show_chart, show_heatmap
-from ui.views.scene import number_picker
-from ui.views.tables import numbers, small_number, table
 
 MAX_STEPS = 10  # in the table
 SENTENCE = "Blocks of keys give the very same result as all keys."

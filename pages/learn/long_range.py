@@ -10,9 +10,9 @@ from core.lessons.long_range import MAX_QUERIES, costs, even_distance
 from ui import state, stores
 from ui.controls.fields import menu, numbered, slider, switch, whole_slider
 from ui.progress import run
+from ui.views.common.pictures import show_chart, show_heatmap
 from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, show_lesson
-from ui.views.pictures import show_chart, show_heatmap
-from ui.views.scene import choose_text
+from ui.views.sources.passes import choose_text
 
 VECTOR_SIZES = numbered((16, 64, 128, 256, 576, 1024, 4096))
 LENGTHS = np.unique(np.geomspace(1, 8192, 40).round().astype(int))

@@ -12,12 +12,13 @@ from core.figures.side_by_side import side_by_side, small
 from core.heads.contributions import lengths
 from core.lessons.many_heads import PAIR, PAIR_WORDS, ManyHeads, fetch, heads_of_a_sentence, strongest_word
 from ui import presenting, state, stores
-from ui.controls.fields import menu, numbered, slider, text_line
+from ui.controls.fields import menu, number_picker, numbered, slider, text_line
 from ui.markdown import quoted
 from ui.progress import run
+from ui.views.common.pictures import show_chart, show_heatmap
 from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, show_lesson
-from ui.views.pictures import show_chart, show_heatmap
-from ui.views.scene import SENTENCE, choose_text, number_picker, opening_head
+from ui.views.sources.heads import opening_head
+from ui.views.sources.passes import SENTENCE, choose_text
 
 HEAD_COUNTS = numbered((1, 2, 4, 8, 12))
 STRONGEST = "strongest"  # stands for a word in the address

@@ -16,14 +16,13 @@ from core.figures.heatmap import WIDTH, Axis, heatmap
 from core.figures.theme import enlarged
 from core.lessons.masking import fill, lowest_number, weight_on_forbidden, without_care
 from ui import presenting, state
-from ui.controls.fields import menu, whole_slider
+from ui.controls.fields import menu, number_picker, whole_slider
 from ui.controls.mask_choice import pick_mask
 from ui.controls.toy import sentence_knob
 from ui.markdown import plain, quoted
+from ui.views.common.pictures import show_chart, show_heatmap
+from ui.views.common.tables import numbers, table
 from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, real_head, show_lesson
-from ui.views.pictures import show_chart, show_heatmap
-from ui.views.scene import number_picker
-from ui.views.tables import numbers, table
 
 SENTENCE = "The cat sat. A dog ran."
 HEIGHT, TOP = 330, 40  # pixels: pictures in one line, and the room above each for a legend

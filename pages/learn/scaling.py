@@ -30,8 +30,8 @@ from core.lessons.scaling import (
 from ui import state, stores
 from ui.controls.fields import menu, numbered, slider, switch, whole_slider
 from ui.progress import run
+from ui.views.common.pictures import show_chart, show_heatmap
 from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, real_head, show_lesson
-from ui.views.pictures import show_chart, show_heatmap
 
 KEY_COUNTS, HEAD_SIZES, STACK_WIDTHS = numbered((8, 64, 256)), numbered(POWERS_OF_TWO), numbered(WIDTHS)
 UNSCALED, SCALED = "unscaled", "scaled by 1/√d_k"

@@ -24,11 +24,10 @@ from core.lessons.self_and_cross import (
     other_keys,
 )
 from ui import presenting, shown, state, stores
-from ui.controls.fields import menu, text_line
+from ui.controls.fields import menu, number_picker, text_line
 from ui.markdown import quoted
+from ui.views.common.pictures import show_chart, show_heatmap
 from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, show_lesson
-from ui.views.pictures import show_chart, show_heatmap
-from ui.views.scene import number_picker
 
 READ, INSTEAD, WRITTEN = "Le chat est sur le tapis.", "Il pleut.", "The cat is on"
 FIRST, SECOND = "The cat sat on the mat.", "A kitten is sitting on a rug."

@@ -24,9 +24,9 @@ from core.lessons.softmax import (
 )
 from ui import presenting, state
 from ui.controls.fields import slider, switch, text_line, whole_slider
+from ui.views.common.pictures import show_chart
+from ui.views.common.tables import numbers, small_number, table
 from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, real_head, show_lesson
-from ui.views.pictures import show_chart
-from ui.views.tables import numbers, small_number, table
 
 MAX_PRINTED = 8  # bars side by side that have room for their numbers
 

@@ -26,9 +26,9 @@ from ui import state
 from ui.controls.fields import menu, numbered, text_line, whole_number, whole_slider
 from ui.controls.pinned import pinned
 from ui.markdown import plain, quoted
+from ui.views.common.pictures import show_chart, show_heatmap
 from ui.views.lesson import IN_A_MODEL, Part, Traced, picture_and_knobs, real_head, show_lesson
-from ui.views.pictures import show_chart, show_heatmap
-from ui.views.scene import RealHead
+from ui.views.sources.heads import RealHead
 
 POSITIONS = 64
 SHOWN_TOKENS = 16

@@ -8,7 +8,7 @@ import numpy as np
 from core import attend, capture
 from tests.browser.driver import AS_IT_IS
 from ui import state
-from ui.views.scene import SENTENCE
+from ui.views.sources.passes import SENTENCE
 
 
 def says(app, *words):

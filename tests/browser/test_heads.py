@@ -20,7 +20,7 @@ from core.heads.views import View, Viewed
 from core.models.words import word_starts
 from tests.browser.driver import App
 from ui import state
-from ui.views.scene import SENTENCE
+from ui.views.sources.passes import SENTENCE
 
 LAYERS, HEADS = 6, 12
 SHORT = "The cat saw the dog; the untangled dog saw the cat!"

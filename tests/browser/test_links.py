@@ -13,7 +13,7 @@ from tests.browser.addresses import drawn_by
 from tests.browser.driver import AS_IT_IS, CHANGED, Server
 from tests.browser.test_heads import listed, shades_as, unfolded
 from ui import state
-from ui.views.scene import SENTENCE
+from ui.views.sources.passes import SENTENCE
 
 WIDGETS = (
     *(

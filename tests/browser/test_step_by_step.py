@@ -16,8 +16,8 @@ from core.figures.labels import visible
 from tests.browser.driver import AS_IT_IS, CHANGED, PATIENCE, STAGES
 from tests.conftest import eager_attentions
 from ui import state
-from ui.views.scene import SENTENCE
-from ui.views.tour import STOPS
+from ui.views.sources.passes import SENTENCE
+from ui.views.step_by_step.tour import STOPS
 
 TWICE = "the cat saw the other cat"
 

@@ -23,7 +23,7 @@ from tests.pages.test_what_if import choose, opened, ran, words
 from ui import state, stores
 from ui.sharing.as_python import lines_of
 from ui.shown import Shown
-from ui.views import corpus as page_of_corpus
+from ui.views.corpus import run as page_of_corpus
 
 HERE = {state.LAYER: "2", state.HEAD: "9", state.METRIC: "previous"}
 

@@ -129,7 +129,7 @@ def test_a_pass_of_another_page_is_not_shown_beyond_the_limit_of_this_one(passes
     def page(max_tokens: int | None) -> None:
         import streamlit as st
 
-        from ui.views.scene import choose_text
+        from ui.views.sources.passes import choose_text
 
         passed = choose_text(max_tokens=max_tokens)
         st.text("nothing" if passed is None else f"{len(passed[1].input_ids)} tokens")

@@ -9,8 +9,8 @@ from core.attention.sources import toy_sentence
 from core.lessons.blocks import differences, in_blocks
 from tests.pages.lessons import open_lesson, said
 from ui import state
+from ui.views.common.tables import small_number
 from ui.views.lesson import IN_A_MODEL
-from ui.views.tables import small_number
 
 opened = partial(open_lesson, "blocks")
 

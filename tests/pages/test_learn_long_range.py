@@ -9,7 +9,7 @@ from core.lessons.long_range import compare_reach, mean_distances
 from tests.pages.lessons import open_lesson, said
 from ui import state
 from ui.views.lesson import IN_A_MODEL
-from ui.views.scene import SENTENCE
+from ui.views.sources.passes import SENTENCE
 
 opened = partial(open_lesson, "long_range")
 

@@ -8,7 +8,7 @@ from core.heads.contributions import lengths
 from core.lessons.many_heads import fetch, heads_of_a_sentence
 from tests.pages.lessons import open_lesson
 from ui import state
-from ui.views.scene import SENTENCE
+from ui.views.sources.passes import SENTENCE
 
 opened = partial(open_lesson, "many_heads")
 

@@ -9,7 +9,7 @@ from core.lessons.scaling import model_scores, over_heads
 from tests.pages.lessons import open_lesson
 from ui import state
 from ui.views.lesson import IN_A_MODEL
-from ui.views.scene import SENTENCE
+from ui.views.sources.passes import SENTENCE
 
 opened = partial(open_lesson, "scaling")
 

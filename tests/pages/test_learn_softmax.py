@@ -7,9 +7,10 @@ import pytest
 from core.lessons.softmax import in_formats, normalised, precisions, softmax_steps
 from tests.pages.lessons import open_lesson, said
 from ui import state
+from ui.views.common.tables import numbers, small_number
 from ui.views.lesson import IN_A_MODEL
-from ui.views.scene import SENTENCE, opening_head
-from ui.views.tables import numbers, small_number
+from ui.views.sources.heads import opening_head
+from ui.views.sources.passes import SENTENCE
 
 opened = partial(open_lesson, "softmax")
 

@@ -12,7 +12,7 @@ from core.models.devices import devices
 from core.models.model import Model
 from tests.source_files import ROOT
 from ui import state
-from ui.views.scene import SENTENCE
+from ui.views.sources.passes import SENTENCE
 
 MODEL = "all-MiniLM-L6-v2"
 

@@ -10,7 +10,7 @@ from core.models.catalogue import CATALOGUE
 from tests.source_files import ROOT
 from ui import state, stores
 from ui.memory import Memory
-from ui.views import tour
+from ui.views.step_by_step import tour
 
 
 @pytest.fixture

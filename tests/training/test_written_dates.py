@@ -17,7 +17,7 @@ from core.models.words import word_starts, word_texts
 from training.__main__ import OUT, held_out_dates
 from training.dates import DIGITS, HELD_OUT, KNOWN, Written, draw, split
 from training.measuring import alignment, right
-from ui.views.scene import opening_head
+from ui.views.sources.heads import opening_head
 
 CARD = (OUT / "README.md").read_text(encoding="utf-8")
 

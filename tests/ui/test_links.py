@@ -13,7 +13,7 @@ from ui import links, state
 from ui.sharing.link import LONGEST, cannot_hold, link_to
 from ui.shown import Shown
 from ui.stores import HeadRequest, ModelChoice, TextRequest
-from ui.views.scene import SENTENCE
+from ui.views.sources.passes import SENTENCE
 
 
 def opened(page: str, **said: str) -> AppTest:

@@ -129,3 +129,11 @@ def menu_of_several(
     else:
         st.multiselect(label, list(choices), **KEPT, **widget)
     return value
+
+
+def number_picker(label: str, key: str, count: int, opening: int) -> int:
+    """A choice from 0 to count - 1. Left empty it is `opening`: the address leaves empty choices out, so what an empty
+    one means may depend on the model."""
+    opening = min(opening, count - 1)
+    chosen = pick_place(label, key, count, str(opening))
+    return opening if chosen is None else chosen

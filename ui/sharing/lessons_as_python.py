@@ -11,7 +11,7 @@ from typing import Any
 
 from core.attention.matrix_files import read_matrix
 from ui import state
-from ui.views.scene import opening_head
+from ui.views.sources.heads import opening_head
 
 Said = Callable[[str], Any]  # what the field of a key holds
 Lines = Callable[[Said], list[str]]

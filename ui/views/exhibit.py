@@ -16,9 +16,9 @@ from ui.controls.target import from_address
 from ui.links import go_to
 from ui.markdown import plain, show_error
 from ui.progress import following, in_turn
-from ui.views.certificate import show_certificate
-from ui.views.pictures import show_chart
-from ui.views.scene import run_pass
+from ui.views.common.certificate import show_certificate
+from ui.views.common.pictures import show_chart
+from ui.views.sources.passes import run_pass
 
 STEPS = "step_by_step"
 LIVE = (STEPS, "heads", "what_if", *lessons.LESSONS)  # pages that show a view of a file anew

@@ -27,15 +27,16 @@ from ui import presenting, shown, state, stores
 from ui.components import pin
 from ui.components.arrows import arrow_keys
 from ui.components.token_view import token_view
-from ui.controls.fields import menu, switch, whole_number
+from ui.controls.fields import menu, number_picker, switch, whole_number
 from ui.controls.sampling import choose_sampling
 from ui.markdown import quoted
 from ui.progress import fill, run
-from ui.views.certificate import show_certificate
-from ui.views.heads_grid import choose
+from ui.views.common.certificate import show_certificate
+from ui.views.common.pictures import show_chart, show_heatmap
+from ui.views.heads.heads_grid import choose
 from ui.views.numbers import of_grid, of_tokens, of_weights
-from ui.views.pictures import show_chart, show_heatmap
-from ui.views.scene import Asked, number_picker, opening_head, read_or_say
+from ui.views.sources.heads import opening_head
+from ui.views.sources.passes import Asked, read_or_say
 
 OPENING_TOKENS = 20
 IN_TEXT = 192  # tokens of a long text that are shown as text

@@ -13,7 +13,7 @@ from streamlit.errors import StreamlitPageNotFoundError
 from ui import state, stores
 from ui.controls.target import in_address
 from ui.controls.what_if import Change
-from ui.views.scene import RealHead
+from ui.views.sources.heads import RealHead
 
 PAGES = Path(__file__).parents[2] / "pages"
 

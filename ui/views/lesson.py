@@ -13,8 +13,9 @@ from ui import presenting, state, stores
 from ui.controls.fields import menu
 from ui.lessons import after
 from ui.markdown import show_error
-from ui.views.heading import show_heading
-from ui.views.scene import RealHead, choose_head, choose_text
+from ui.views.common.heading import show_heading
+from ui.views.sources.heads import RealHead, choose_head
+from ui.views.sources.passes import choose_text
 
 IN_A_MODEL = "In a real model"
 

@@ -15,7 +15,7 @@ from core.exporting.tables import Side, Table, stage_table
 from core.heads.comparing import HeadPair
 from core.heads.views import Viewed
 from ui.shown import Numbers
-from ui.views.scene import Scene
+from ui.views.sources.scenes import Scene
 
 
 def of_stages(scene: Scene, stages: Sequence[str]) -> Numbers:

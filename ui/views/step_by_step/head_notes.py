@@ -10,7 +10,7 @@ from core.models.modules import Kind
 from ui import shown
 from ui.markdown import quoted
 from ui.views.numbers import of_tokens
-from ui.views.scene import RealHead
+from ui.views.sources.heads import RealHead
 
 TAKEN_AWAY = 50  # of the next tokens, by those who share the page
 

@@ -18,8 +18,9 @@ def a_page():
     import streamlit as st
 
     from ui import links, state
-    from ui.views.comparing import show_comparison
-    from ui.views.scene import choose_head, choose_text
+    from ui.views.sources.heads import choose_head
+    from ui.views.sources.passes import choose_text
+    from ui.views.what_if.comparing import show_comparison
 
     links.read("a page")
     passed = choose_text(more=True)
@@ -123,7 +124,7 @@ def test_what_is_wrong_with_the_other_text_is_said_and_nothing_lost(page):
 
 
 def test_of_a_long_text_all_heads_are_compared_when_asked(page, monkeypatch):
-    monkeypatch.setattr("ui.views.comparing.CELL_SECONDS", 1.0)
+    monkeypatch.setattr("ui.views.what_if.comparing.CELL_SECONDS", 1.0)
     page.query_params[state.TEXT] = TEXT + " Once more."
     ran(page)
     assert not page.dataframe

@@ -12,7 +12,7 @@ from core.figures.findings import finding, strongest
 from core.figures.palette import TEXT_ON_DARK
 from ui import presenting, shown, state
 from ui.markdown import plain
-from ui.views.tables import table
+from ui.views.common.tables import table
 
 # Plotly's own camera makes a picture without title or model: the dialog "Share" makes better ones.
 _REMOVED = ["select2d", "lasso2d", "autoScale2d", "toImage"]

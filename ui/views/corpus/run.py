@@ -14,12 +14,11 @@ from core.exporting.about import PACKAGES
 from core.heads.metrics import METRICS, NAMES, Metric, most_telling
 from core.versions import versions
 from ui import presenting, shown, state, stores
-from ui.controls.fields import menu
+from ui.controls.fields import menu, number_picker
 from ui.markdown import plain, show_error
-from ui.views.corpus_examples import show_examples
-from ui.views.corpus_head import show_corpus_head
-from ui.views.corpus_heads import show_corpus_heads
-from ui.views.scene import number_picker
+from ui.views.corpus.examples import show_examples
+from ui.views.corpus.head import show_corpus_head
+from ui.views.corpus.heads import show_corpus_heads
 
 COMMAND = "pip install -r requirements-corpus.txt\npython -m core.corpus example"
 

@@ -10,7 +10,7 @@ from ui.stores import Store
 
 
 def page():
-    from ui.views.worked_examples import show_examples
+    from ui.views.what_if.worked_examples import show_examples
 
     show_examples()
 

@@ -22,14 +22,15 @@ from ui.controls import edit_list
 from ui.controls.fields import switch
 from ui.markdown import plain, quoted, show_error
 from ui.progress import run
-from ui.views.certificate import show_certificate
-from ui.views.comparing import Paired, compared_heads, comparing_all, show_pictures
-from ui.views.heads_grid import choose
-from ui.views.new_edit import choose_new_edit
+from ui.views.common.certificate import show_certificate
+from ui.views.common.pictures import show_chart, show_heatmap
+from ui.views.common.tables import small_number
+from ui.views.heads.heads_grid import choose
 from ui.views.numbers import of_grid
-from ui.views.pictures import show_chart, show_heatmap
-from ui.views.scene import RealHead, run_pass
-from ui.views.tables import small_number
+from ui.views.sources.heads import RealHead
+from ui.views.sources.passes import run_pass
+from ui.views.what_if.comparing import Paired, compared_heads, comparing_all, show_pictures
+from ui.views.what_if.new_edit import choose_new_edit
 
 NAMES = ("As it is", "Changed")
 HEIGHT = 330

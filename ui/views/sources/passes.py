@@ -1,4 +1,4 @@
-"""What a page shows: a trace with its labels, made from the widgets of one source."""
+"""A text or an image, and the pass of the chosen model over it."""
 
 from __future__ import annotations
 
@@ -10,134 +10,28 @@ from typing import TypeVar
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from core import AttentionTrace, Capture, InputError, Model, attend
-from core.attention.head import Head, Overview
-from core.attention.sources import DISTRIBUTIONS, random_matrices, toy_sentence
-from core.capturing.certifying import Certificate
+from core import Capture, InputError, Model
 from core.capturing.weights_only import WeightsOnly
-from core.exporting.exhibit import Exhibit
-from core.exporting.kept_heads import KeptHead
 from core.models.catalogue import CATALOGUE
 from core.models.inputs import TooLongError, target_ids, text_inputs
-from core.models.modules import Kind
-from ui import links, shown, state, stores
-from ui.allowed import model_help, offered, places_of
-from ui.controls.fields import menu, pick_place, suggested, text_area, text_line, tick, whole_number
-from ui.controls.own_matrices import own_matrices
-from ui.controls.precision import choose_precision, show_size
+from ui import shown, state, stores
+from ui.controls.fields import number_picker, text_area, text_line, tick
+from ui.controls.precision import show_size
 from ui.controls.target import choose_target
-from ui.controls.what_if import Change
-from ui.links import Choice
 from ui.markdown import plain, quoted, show_error
-from ui.progress import following, in_turn, run
-from ui.views.weights_only import show_weights
+from ui.progress import run
+from ui.views.sources.models import forget_places, model_picker, read_model
+from ui.views.sources.weights_only import show_weights
 
 SENTENCE = "The animal didn't cross the street because it was too tired."
+
 OPENING_TEXTS = {"written-dates": "the 3rd of march 1987"}  # of models that were trained for texts of another kind
+
 Read = TypeVar("Read")
+
 WRITTEN = 120  # letters of what a model has written
+
 NAMED = 3  # layers without attention that are named; the others are counted
-
-
-@dataclass(frozen=True, eq=False)
-class RealHead:
-    """A head of a pretrained model in one pass."""
-
-    request: stores.TextRequest
-    capture: Capture
-    kind: Kind
-    layer: int
-    head: int
-
-    @property
-    def of(self) -> stores.HeadRequest:
-        return stores.HeadRequest(self.request, self.kind, self.layer, self.head)
-
-
-@dataclass(frozen=True, eq=False)
-class Scene:
-    """A head with all its stages, the tokens of its rows and columns, and where its numbers come from.
-
-    real, certificate  of a head of a pretrained model
-    kept               the head as a file holds it, where it comes from one
-    """
-
-    head: Head
-    overview: Overview
-    query_tokens: tuple[str, ...]
-    key_tokens: tuple[str, ...]
-    origin: str
-    real: RealHead | None = None
-    certificate: Certificate | None = None
-    kept: KeptHead | None = None
-
-    def changed(self, change: Change, head: Head) -> Scene:
-        """The same with the head so changed, which no model computed."""
-        overview = head.overview() if self.real is None else stores.changed_overview(self.real.of, change, head)
-        return replace(self, head=head, overview=overview, certificate=None, kept=None)
-
-
-# Where a model opens: heads that look from "it" back to "animal" in the sentence above; of written-dates, the head whose
-# cross-attention looks most at the characters that a digit comes from.
-OPENING_HEADS = {"all-MiniLM-L6-v2": (5, 11), "SmolLM2-135M-Instruct": (13, 8), "written-dates": (0, 0)}
-
-# Models that read and write nothing, and those that open in their place where something is to be written.
-WRITERS = {"all-MiniLM-L6-v2": "SmolLM2-135M-Instruct"}
-
-
-def open_with_a_writer() -> None:
-    """Whoever comes by the menu with a model that writes nothing finds one that does, and of it what it opens with."""
-    chosen = st.session_state[state.CHOSEN]
-    if (name := chosen.get(state.MODEL, offered()[0])) in WRITERS:
-        chosen[state.MODEL] = WRITERS[name]
-        for key in (state.PAIR, state.KIND, state.LAYER, state.HEAD, state.QUERY, state.KEY):
-            chosen.pop(key, None)
-
-
-def forget_places() -> None:
-    """What was chosen among the tokens of a text that is now another."""
-    for key in (state.QUERY, state.KEY, state.PINNED_TOKENS):
-        st.session_state.pop(key, None)
-        st.session_state[state.CHOSEN].pop(key, None)
-
-
-def opening_head(name: str) -> tuple[int, int]:
-    return OPENING_HEADS.get(name, (0, 0))
-
-
-def model_picker(*, writes: bool = False) -> tuple[stores.ModelChoice, DeltaGenerator]:
-    """The chosen model, and the place where its size is said. writes: it opens with one that writes."""
-    names = offered()
-    opening = WRITERS.get(names[0], names[0]) if writes else names[0]
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="xsmall"):
-        name = suggested("Model", state.MODEL, names, opening, help=model_help(), on_change=forget_places)
-        dtype, device, size_place = choose_precision()
-    return stores.ModelChoice(name, dtype, device), size_place
-
-
-def read_model(chosen: stores.ModelChoice, place: DeltaGenerator, problem: DeltaGenerator) -> Model | None:
-    """The model. What takes time is said in `place`; None after saying in `problem` what is wrong."""
-    try:
-        places_of(chosen.name)
-        if chosen in stores.models:
-            return stores.model(chosen)
-        with in_turn(place, f"Reading {chosen}"), following(place, f"Reading {chosen}") as tell:
-            return stores.model(chosen, tell)
-    except InputError as error:
-        with problem:
-            show_error(error)
-        return None
-
-
-def real_head() -> Scene | None:
-    """Text, model, layer and head, and the trace of that head; None after showing what is wrong."""
-    passed = choose_text(more=True)
-    if passed is None:
-        return None
-    real = choose_head(*passed)
-    overview, certificate = stores.head_overview(real.of)
-    origin = f"Layer {real.layer}, head {real.head} of {real.request.model}."
-    return Scene(stores.head(real.of), overview, *real.capture.tokens(real.kind), origin, real, certificate)
 
 
 @dataclass(frozen=True, eq=False)
@@ -385,123 +279,3 @@ def _count(request: stores.TextRequest, model: Model, max_tokens: int | None) ->
     inputs = text_inputs(model, request.text, pair=request.pair, max_tokens=limit, truncate=cut)
     written = len(target_ids(model, stores.target_of(request), limit, cut)) if model.is_encoder_decoder else 1
     return inputs["input_ids"].shape[1], written
-
-
-def choose_head(request: stores.TextRequest, capture: Capture, places: list) -> RealHead:
-    """The layer, head and kind of attention that are chosen from a pass."""
-    return RealHead(request, capture, *choose_place(request, capture, places))
-
-
-def choose_place(request: stores.TextRequest, capture: Capture | WeightsOnly, places: list) -> tuple[Kind, int, int]:
-    """Kind of attention, layer and head."""
-    kinds: dict[Kind, str] = {kind: kind for kind in capture.kinds}
-    kind: Kind
-    if len(kinds) > 1:
-        kind = menu("Attention", state.KIND, kinds, look="buttons")
-    else:
-        kind = links.field(state.KIND, Choice(kinds), capture.kinds[0], "Attention")
-    opening_layer, opening_at = opening_head(request.model.name)
-    with places[0]:
-        layer = number_picker("Layer", state.LAYER, capture.layers(kind), opening_layer)
-    with places[1]:
-        head = number_picker("Head", state.HEAD, capture.heads(kind), opening_at)
-    shown.now().of = stores.HeadRequest(request, kind, layer, head)
-    return kind, layer, head
-
-
-def number_picker(label: str, key: str, count: int, opening: int) -> int:
-    """A choice from 0 to count - 1. Left empty it is `opening`: the address leaves empty choices out, so what an empty
-    one means may depend on the model."""
-    opening = min(opening, count - 1)
-    chosen = pick_place(label, key, count, str(opening))
-    return opening if chosen is None else chosen
-
-
-def toy() -> Scene | None:
-    words, width, seed = st.columns([6, 2, 2])
-    with words:
-        text = text_line("Sentence", state.TOY_TEXT, SENTENCE, on_change=forget_places)
-    with width:
-        d_head = whole_number("Dimensions (d_k)", state.TOY_SIZE, 8, 1, 256)
-    with seed:
-        seed_number = _seed()
-    with words:
-        return _scene(lambda: toy_sentence(text, d_head=d_head, seed=seed_number))
-
-
-def random() -> Scene | None:
-    columns = st.columns(6)
-    sizes = [("Queries", state.QUERIES, 6), ("Keys", state.KEYS, 8), ("d_k", state.D_K, 4), ("d_v", state.D_V, 4)]
-    picked = []
-    for column, (label, key, default) in zip(columns, sizes, strict=False):
-        with column:
-            picked.append(whole_number(label, key, default, 1, 512))
-    with columns[4]:
-        distribution = menu("Numbers", state.DISTRIBUTION, {name: name for name in DISTRIBUTIONS})
-    with columns[5]:
-        seed_number = _seed()
-    return _scene(lambda: random_matrices(*picked, seed=seed_number, distribution=distribution))
-
-
-def _seed() -> int:
-    return whole_number("Seed", state.SEED, 0, 0, 9999)
-
-
-def _scene(make: Callable) -> Scene | None:
-    try:
-        matrices = make()
-        trace = attend(matrices.query, matrices.key, matrices.value)
-    except InputError as error:
-        show_error(error)
-        return None
-    return _of_trace(trace, matrices.query_tokens, matrices.key_tokens, matrices.origin)
-
-
-def _of_trace(trace: AttentionTrace, query_tokens: tuple[str, ...], key_tokens: tuple[str, ...], origin: str) -> Scene:
-    head = Head.of(trace)
-    return Scene(head, head.overview(), query_tokens, key_tokens, origin)
-
-
-def own() -> Scene | None:
-    given = own_matrices()
-    if given is None:
-        return None
-    queries, keys = given.shape
-    return _of_trace(
-        given,
-        tuple(f"q{row}" for row in range(queries)),
-        tuple(f"k{row}" for row in range(keys)),
-        "The matrices entered here.",
-    )
-
-
-def from_file() -> Scene:
-    """The head of the exhibit that is open, with the certificate of the numbers in the file."""
-    exhibit: Exhibit = st.session_state[state.EXHIBIT]
-    kept = next(iter(exhibit.heads.values()))
-    overview, certificate = stores.kept_overview(kept)
-    shown.now().about = exhibit.about
-    told = [kept.says, *(exhibit.about[name] for name in ("revision", "date") if name in exhibit.about)]
-    st.caption(plain("From a file, and computed again from what it holds: " + " · ".join(told)))
-    return Scene(kept.head, overview, kept.query_tokens, kept.key_tokens, kept.says, None, certificate, kept)
-
-
-def has_file() -> bool:
-    """Whether an exhibit is open that holds a head."""
-    exhibit = st.session_state.get(state.EXHIBIT)
-    return exhibit is not None and bool(exhibit.heads)
-
-
-SOURCES = {"real": real_head, "toy": toy, "random": random, "own": own, "file": from_file}
-SOURCE_NAMES = {
-    "real": "A real head",
-    "toy": "A sentence, random weights",
-    "random": "Random matrices",
-    "own": "My own matrices",
-    "file": "A file",
-}
-
-
-def pick_source() -> str:
-    offered = {word: name for word, name in SOURCE_NAMES.items() if word != "file" or has_file()}
-    return menu("Where the numbers come from", state.SOURCE, offered, look="buttons", label_visibility="collapsed")

@@ -12,7 +12,7 @@ from core.figures.heatmap import Axis, heatmap
 from ui.components import pin
 from ui.controls.pinned import pinned_among
 from ui.markdown import plain, quoted
-from ui.views.pictures import show_heatmap
+from ui.views.common.pictures import show_heatmap
 
 
 def show_weights(exposed: WeightsOnly, layer: int, head: int, *, in_column: bool = False) -> tuple[int, int]:

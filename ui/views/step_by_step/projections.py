@@ -11,7 +11,7 @@ from core.models.modules import Kind
 from ui import links, state
 from ui.links import Switch
 from ui.markdown import show_error
-from ui.views.pictures import show_heatmap
+from ui.views.common.pictures import show_heatmap
 
 ONE_OF_FOUR = 190  # pixels: how wide each picture is in a window 1024 wide
 

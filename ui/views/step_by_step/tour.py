@@ -13,7 +13,9 @@ from core.figures.labels import visible
 from ui import state
 from ui.components.tour import tour_card
 from ui.controls.what_if import AS_GIVEN
-from ui.views.scene import SENTENCE, Scene, opening_head
+from ui.views.sources.heads import opening_head
+from ui.views.sources.passes import SENTENCE
+from ui.views.sources.scenes import Scene
 
 ENCODER, DECODER = "all-MiniLM-L6-v2", "SmolLM2-135M-Instruct"
 

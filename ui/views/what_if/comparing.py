@@ -23,13 +23,15 @@ from core.models.modules import Kind
 from ui import presenting, shown, state, stores
 from ui.allowed import model_help, offered
 from ui.components import pin
-from ui.controls.fields import menu, suggested, text_area
+from ui.controls.fields import menu, number_picker, suggested, text_area
 from ui.controls.pinned import pinned_among
 from ui.markdown import plain, quoted, show_error
 from ui.progress import run
+from ui.views.common.pictures import show_heatmap
 from ui.views.numbers import of_pair
-from ui.views.pictures import show_heatmap
-from ui.views.scene import RealHead, number_picker, opening_head, read_model, run_pass
+from ui.views.sources.heads import RealHead, opening_head
+from ui.views.sources.models import read_model
+from ui.views.sources.passes import run_pass
 
 WAYS = {"head": "Another head", "text": "Another text", "model": "Another model"}
 OTHER_SENTENCE = "The animal didn't cross the street because it was too wide."

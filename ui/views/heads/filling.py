@@ -15,10 +15,10 @@ from ui import shown, state, stores
 from ui.components import pin
 from ui.components.arrows import arrow_keys
 from ui.progress import fill
-from ui.views.heads_grid import HEIGHT, choose, choose_row
+from ui.views.common.pictures import show_heatmap
+from ui.views.heads.heads_grid import HEIGHT, choose, choose_row
 from ui.views.numbers import of_grid
-from ui.views.pictures import show_heatmap
-from ui.views.scene import RealHead
+from ui.views.sources.heads import RealHead
 
 LISTED = 30
 

@@ -12,8 +12,8 @@ from ui import presenting, state, stores
 from ui.controls.fields import switch, text_line
 from ui.markdown import quoted, show_error
 from ui.progress import run
-from ui.views.filling import fill_grid, show_strongest
-from ui.views.scene import RealHead
+from ui.views.heads.filling import fill_grid, show_strongest
+from ui.views.sources.heads import RealHead
 
 LABEL = "Moved"
 WORDS = (

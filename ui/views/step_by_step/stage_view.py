@@ -22,11 +22,11 @@ from ui.components import pin
 from ui.controls.pinned import pinned_among
 from ui.markdown import plain, quoted
 from ui.views import numbers
-from ui.views.certificate import show_certificate
-from ui.views.equation import clicked, opened_stage, show_equation
-from ui.views.pictures import show_chart, show_heatmap
-from ui.views.scene import Scene
-from ui.views.tables import table
+from ui.views.common.certificate import show_certificate
+from ui.views.common.pictures import show_chart, show_heatmap
+from ui.views.common.tables import table
+from ui.views.sources.scenes import Scene
+from ui.views.step_by_step.equation import clicked, opened_stage, show_equation
 
 ONE_OF_TWO = 240  # pixels in a window 1024 wide, of a picture with another beside it
 LOUPE = 32  # tokens a side of the exact part of a long text

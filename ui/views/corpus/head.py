@@ -15,8 +15,8 @@ from core.figures.theme import letters
 from core.heads.metrics import Metric, in_words
 from ui import presenting, shown, state
 from ui.controls.fields import menu
+from ui.views.common.pictures import show_chart, show_heatmap
 from ui.views.numbers import of_table
-from ui.views.pictures import show_chart, show_heatmap
 
 QUARTERS = (0.25, 0.5, 0.75)
 LOOKS = {"kind": "By kind of token", "distance": "By distance", "relation": "By relation"}

@@ -23,9 +23,9 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def page(text: str, model: str, view: str) -> None:
     from ui import stores
-    from ui.views.effects import show_effects
-    from ui.views.patching import show_patching
-    from ui.views.scene import RealHead, choose_place
+    from ui.views.sources.heads import RealHead, choose_place
+    from ui.views.what_if.effects import show_effects
+    from ui.views.what_if.patching import show_patching
 
     request = stores.TextRequest(stores.ModelChoice(model), text)
     capture = stores.captured(request)

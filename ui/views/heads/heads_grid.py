@@ -24,8 +24,8 @@ from ui.controls.fields import menu
 from ui.controls.heads_by import ByMetric, ByPattern, heads_by
 from ui.markdown import plain, show_error
 from ui.progress import run
+from ui.views.common.pictures import show_heatmap
 from ui.views.numbers import of_grid, of_heads
-from ui.views.pictures import show_heatmap
 
 ORDERS = {"highest": "Highest first", "lowest": "Lowest first"}
 HEIGHT = 400

@@ -30,7 +30,7 @@ from ui import presenting, state, stores
 from ui.controls.fields import menu
 from ui.markdown import quoted
 from ui.progress import OnProgress, run
-from ui.views.tables import numbers, table
+from ui.views.common.tables import numbers, table
 
 REPEATED = "seven green doors and a cold river seven green doors and a cold river"
 Found = TypeVar("Found")

@@ -11,7 +11,8 @@ from ui import state
 from ui.controls import edit_list
 from ui.controls.fields import menu, number, switch, text_line, whole_number
 from ui.markdown import quoted
-from ui.views.scene import SENTENCE, RealHead
+from ui.views.sources.heads import RealHead
+from ui.views.sources.passes import SENTENCE
 
 WHAT = {
     "mute": "Mute",

@@ -13,7 +13,7 @@ from core.models.images import read_image
 from ui import state
 from ui.markdown import plain
 from ui.stores import TextRequest
-from ui.views.pictures import show_heatmap
+from ui.views.common.pictures import show_heatmap
 
 WIDEST = 512  # pixels of the image that are sent
 

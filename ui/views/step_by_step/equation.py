@@ -11,10 +11,10 @@ from ui import links, state
 from ui.components import pin
 from ui.components.arrows import arrow_keys
 from ui.links import Choice
+from ui.views.common.pictures import show_chart
 from ui.views.head_links import link_to_heads
 from ui.views.numbers import of_stages
-from ui.views.pictures import show_chart
-from ui.views.scene import Scene
+from ui.views.sources.scenes import Scene
 
 ORDER = tuple(TERMS)
 NAMES = {key: BY_KEY[key].name for key in ORDER}

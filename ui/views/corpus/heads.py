@@ -16,9 +16,9 @@ from ui.components import pin
 from ui.components.arrows import arrow_keys
 from ui.controls.fields import menu
 from ui.markdown import plain
-from ui.views.heads_grid import choose
+from ui.views.common.pictures import show_chart, show_heatmap
+from ui.views.heads.heads_grid import choose
 from ui.views.numbers import of_grid, of_heads, of_table
-from ui.views.pictures import show_chart, show_heatmap
 
 LOOKS = {"grid": "Grid", "map": "Map"}
 HEIGHT = 400

@@ -31,14 +31,14 @@ from ui.controls.pinned import pinned_among
 from ui.links import Choice
 from ui.markdown import plain, quoted, show_error
 from ui.progress import run
-from ui.views.certificate import show_certificate
+from ui.views.common.certificate import show_certificate
+from ui.views.common.pictures import show_heatmap
 from ui.views.head_links import link_to_steps, link_to_what_if
-from ui.views.head_notes import show_key_sharing
-from ui.views.heads_grid import choose, looks_like
+from ui.views.heads.heads_grid import choose, looks_like
+from ui.views.heads.patches import choose_patch, show_patches
 from ui.views.numbers import of_view
-from ui.views.patches import choose_patch, show_patches
-from ui.views.pictures import show_heatmap
-from ui.views.weights_only import show_weights
+from ui.views.sources.weights_only import show_weights
+from ui.views.step_by_step.head_notes import show_key_sharing
 
 LOOKS = {"heatmap": "Heatmap", "text": "Text", "lines": "Lines", "picture": "On the picture"}
 OF_TEXTS, OF_IMAGES = ("heatmap", "text", "lines"), ("heatmap", "picture")

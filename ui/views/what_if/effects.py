@@ -13,9 +13,9 @@ from ui.controls.edit_list import HIDDEN
 from ui.controls.fields import menu
 from ui.markdown import plain, quoted, show_error
 from ui.progress import fill
-from ui.views.filling import fill_grid, show_strongest
-from ui.views.pictures import show_chart
-from ui.views.scene import RealHead
+from ui.views.common.pictures import show_chart
+from ui.views.heads.filling import fill_grid, show_strongest
+from ui.views.sources.heads import RealHead
 
 TAKEN_AWAY = {"heads": "Heads", "layers": "Layers", "tokens": "Tokens"}
 OFFERED = 20  # next tokens

@@ -1,0 +1,1 @@
+"""What several pages show: headings, figures, tables and certificates."""

@@ -1,0 +1,1 @@
+"""The page Corpus: a finished run, its heads, one head, and examples of it."""

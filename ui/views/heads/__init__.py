@@ -1,0 +1,1 @@
+"""The page Heads: the grid of all heads, and one head in detail."""

@@ -1,0 +1,57 @@
+"""Which model is chosen, and reading it."""
+
+from __future__ import annotations
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from core import InputError, Model
+from ui import state, stores
+from ui.allowed import model_help, offered, places_of
+from ui.controls.fields import suggested
+from ui.controls.precision import choose_precision
+from ui.markdown import show_error
+from ui.progress import following, in_turn
+
+# Models that read and write nothing, and those that open in their place where something is to be written.
+WRITERS = {"all-MiniLM-L6-v2": "SmolLM2-135M-Instruct"}
+
+
+def open_with_a_writer() -> None:
+    """Whoever comes by the menu with a model that writes nothing finds one that does, and of it what it opens with."""
+    chosen = st.session_state[state.CHOSEN]
+    if (name := chosen.get(state.MODEL, offered()[0])) in WRITERS:
+        chosen[state.MODEL] = WRITERS[name]
+        for key in (state.PAIR, state.KIND, state.LAYER, state.HEAD, state.QUERY, state.KEY):
+            chosen.pop(key, None)
+
+
+def forget_places() -> None:
+    """What was chosen among the tokens of a text that is now another."""
+    for key in (state.QUERY, state.KEY, state.PINNED_TOKENS):
+        st.session_state.pop(key, None)
+        st.session_state[state.CHOSEN].pop(key, None)
+
+
+def model_picker(*, writes: bool = False) -> tuple[stores.ModelChoice, DeltaGenerator]:
+    """The chosen model, and the place where its size is said. writes: it opens with one that writes."""
+    names = offered()
+    opening = WRITERS.get(names[0], names[0]) if writes else names[0]
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="xsmall"):
+        name = suggested("Model", state.MODEL, names, opening, help=model_help(), on_change=forget_places)
+        dtype, device, size_place = choose_precision()
+    return stores.ModelChoice(name, dtype, device), size_place
+
+
+def read_model(chosen: stores.ModelChoice, place: DeltaGenerator, problem: DeltaGenerator) -> Model | None:
+    """The model. What takes time is said in `place`; None after saying in `problem` what is wrong."""
+    try:
+        places_of(chosen.name)
+        if chosen in stores.models:
+            return stores.model(chosen)
+        with in_turn(place, f"Reading {chosen}"), following(place, f"Reading {chosen}") as tell:
+            return stores.model(chosen, tell)
+    except InputError as error:
+        with problem:
+            show_error(error)
+        return None

@@ -1,0 +1,148 @@
+"""What Step by step shows: a head with its tokens, made from the widgets of one source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import streamlit as st
+
+from core import AttentionTrace, InputError, attend
+from core.attention.head import Head, Overview
+from core.attention.sources import DISTRIBUTIONS, random_matrices, toy_sentence
+from core.capturing.certifying import Certificate
+from core.exporting.exhibit import Exhibit
+from core.exporting.kept_heads import KeptHead
+from ui import shown, state, stores
+from ui.controls.fields import menu, text_line, whole_number
+from ui.controls.own_matrices import own_matrices
+from ui.controls.what_if import Change
+from ui.markdown import plain, show_error
+from ui.views.sources.heads import RealHead, choose_head
+from ui.views.sources.models import forget_places
+from ui.views.sources.passes import SENTENCE, choose_text
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """A head with all its stages, the tokens of its rows and columns, and where its numbers come from.
+
+    real, certificate  of a head of a pretrained model
+    kept               the head as a file holds it, where it comes from one
+    """
+
+    head: Head
+    overview: Overview
+    query_tokens: tuple[str, ...]
+    key_tokens: tuple[str, ...]
+    origin: str
+    real: RealHead | None = None
+    certificate: Certificate | None = None
+    kept: KeptHead | None = None
+
+    def changed(self, change: Change, head: Head) -> Scene:
+        """The same with the head so changed, which no model computed."""
+        overview = head.overview() if self.real is None else stores.changed_overview(self.real.of, change, head)
+        return replace(self, head=head, overview=overview, certificate=None, kept=None)
+
+
+def real_head() -> Scene | None:
+    """Text, model, layer and head, and the trace of that head; None after showing what is wrong."""
+    passed = choose_text(more=True)
+    if passed is None:
+        return None
+    real = choose_head(*passed)
+    overview, certificate = stores.head_overview(real.of)
+    origin = f"Layer {real.layer}, head {real.head} of {real.request.model}."
+    return Scene(stores.head(real.of), overview, *real.capture.tokens(real.kind), origin, real, certificate)
+
+
+def toy() -> Scene | None:
+    words, width, seed = st.columns([6, 2, 2])
+    with words:
+        text = text_line("Sentence", state.TOY_TEXT, SENTENCE, on_change=forget_places)
+    with width:
+        d_head = whole_number("Dimensions (d_k)", state.TOY_SIZE, 8, 1, 256)
+    with seed:
+        seed_number = _seed()
+    with words:
+        return _scene(lambda: toy_sentence(text, d_head=d_head, seed=seed_number))
+
+
+def random() -> Scene | None:
+    columns = st.columns(6)
+    sizes = [("Queries", state.QUERIES, 6), ("Keys", state.KEYS, 8), ("d_k", state.D_K, 4), ("d_v", state.D_V, 4)]
+    picked = []
+    for column, (label, key, default) in zip(columns, sizes, strict=False):
+        with column:
+            picked.append(whole_number(label, key, default, 1, 512))
+    with columns[4]:
+        distribution = menu("Numbers", state.DISTRIBUTION, {name: name for name in DISTRIBUTIONS})
+    with columns[5]:
+        seed_number = _seed()
+    return _scene(lambda: random_matrices(*picked, seed=seed_number, distribution=distribution))
+
+
+def _seed() -> int:
+    return whole_number("Seed", state.SEED, 0, 0, 9999)
+
+
+def _scene(make: Callable) -> Scene | None:
+    try:
+        matrices = make()
+        trace = attend(matrices.query, matrices.key, matrices.value)
+    except InputError as error:
+        show_error(error)
+        return None
+    return _of_trace(trace, matrices.query_tokens, matrices.key_tokens, matrices.origin)
+
+
+def _of_trace(trace: AttentionTrace, query_tokens: tuple[str, ...], key_tokens: tuple[str, ...], origin: str) -> Scene:
+    head = Head.of(trace)
+    return Scene(head, head.overview(), query_tokens, key_tokens, origin)
+
+
+def own() -> Scene | None:
+    given = own_matrices()
+    if given is None:
+        return None
+    queries, keys = given.shape
+    return _of_trace(
+        given,
+        tuple(f"q{row}" for row in range(queries)),
+        tuple(f"k{row}" for row in range(keys)),
+        "The matrices entered here.",
+    )
+
+
+def from_file() -> Scene:
+    """The head of the exhibit that is open, with the certificate of the numbers in the file."""
+    exhibit: Exhibit = st.session_state[state.EXHIBIT]
+    kept = next(iter(exhibit.heads.values()))
+    overview, certificate = stores.kept_overview(kept)
+    shown.now().about = exhibit.about
+    told = [kept.says, *(exhibit.about[name] for name in ("revision", "date") if name in exhibit.about)]
+    st.caption(plain("From a file, and computed again from what it holds: " + " · ".join(told)))
+    return Scene(kept.head, overview, kept.query_tokens, kept.key_tokens, kept.says, None, certificate, kept)
+
+
+def has_file() -> bool:
+    """Whether an exhibit is open that holds a head."""
+    exhibit = st.session_state.get(state.EXHIBIT)
+    return exhibit is not None and bool(exhibit.heads)
+
+
+SOURCES = {"real": real_head, "toy": toy, "random": random, "own": own, "file": from_file}
+
+SOURCE_NAMES = {
+    "real": "A real head",
+    "toy": "A sentence, random weights",
+    "random": "Random matrices",
+    "own": "My own matrices",
+    "file": "A file",
+}
+
+
+def pick_source() -> str:
+    offered = {word: name for word, name in SOURCE_NAMES.items() if word != "file" or has_file()}
+    return menu("Where the numbers come from", state.SOURCE, offered, look="buttons", label_visibility="collapsed")

@@ -1,0 +1,1 @@
+"""The page What if: changes and what comes of them, heads compared, effects of every head, patching."""
