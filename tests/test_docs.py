@@ -15,7 +15,7 @@ from core.attention.stages import STAGES
 from ui.lessons import LESSONS
 
 ROOT = Path(__file__).parent.parent
-DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+DOCS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")), ROOT / "bench/README.md"]
 
 
 def read(name: str) -> str:
@@ -75,9 +75,18 @@ def test_glossary_explains_every_stage():
 
 @pytest.mark.parametrize("doc", DOCS, ids=lambda doc: doc.name)
 def test_links_lead_somewhere(doc):
-    for target in re.findall(r"\]\(([^)#]+)\)", doc.read_text(encoding="utf-8")):
+    for target in re.findall(r"\]\(([^)]+)\)", doc.read_text(encoding="utf-8")):
         if not target.startswith("http"):
-            assert (doc.parent / target).exists(), target
+            name, _, anchor = target.partition("#")
+            file = doc.parent / name if name else doc
+            assert file.exists(), target
+            assert not anchor or anchor in anchors(file), target
+
+
+def anchors(document: Path) -> set[str]:
+    """The anchors that GitHub gives the headings of a document."""
+    headings = re.findall(r"^#+ (.+)$", document.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_public_names_exist_and_are_documented():
