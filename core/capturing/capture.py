@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..attention.head import MAX_CELLS, Head, Overview
 from ..attention.trace import AttentionTrace, attend
-from ..errors import InputError, WeightsOnlyError
+from ..errors import InputError, WeightsOnlyError, check_index
 from ..models.calls import Call, wide
 from ..models.inputs import (
     SIDES,
@@ -96,7 +96,7 @@ class Capture:
 
     def heads(self, kind: Kind | None = None) -> int:
         """How many query heads a layer has."""
-        return self.layer_call(0, kind).query.shape[1]
+        return self.layer_call(0, kind).heads
 
     def shape(self, kind: Kind | None = None) -> tuple[int, int]:
         """(queries, keys) of every head of this kind."""
@@ -111,8 +111,7 @@ class Capture:
 
     def layer_call(self, layer: int, kind: Kind | None = None) -> Call:
         """What a layer handed to its attention function and got back. Raises InputError where there is no such layer."""
-        if not 0 <= layer < self.layers(kind):
-            raise InputError(f"There is no layer {layer}: they run from 0 to {self.layers(kind) - 1}.", field="layer")
+        check_index(layer, self.layers(kind), "layer")
         return self.calls[self._kind(kind)][layer]
 
     def each_layer(self, kind: Kind | None = None, on_progress: Callable[[int], None] | None = None) -> Iterator[Call]:
@@ -134,8 +133,7 @@ class Capture:
     def key_head(self, layer: int, head: int, kind: Kind | None = None) -> tuple[int, int]:
         """Which key/value head this query head reads, and how many there are (grouped-query attention)."""
         call = self._call(layer, head, kind)
-        key_heads = call.key.shape[1]
-        return head // (call.query.shape[1] // key_heads), key_heads
+        return head // call.group, call.key.shape[1]
 
     def trace(self, layer: int, head: int, kind: Kind | None = None, *, rows: range | None = None) -> AttentionTrace:
         """One head's stages, from the very queries, keys and values that the model used, in float32 or its own float64.
@@ -211,8 +209,7 @@ class Capture:
 
     def _call(self, layer: int, head: int, kind: Kind | None) -> Call:
         call = self.layer_call(layer, kind)
-        if not 0 <= head < call.query.shape[1]:
-            raise InputError(f"There is no head {head}: they run from 0 to {call.query.shape[1] - 1}.", field="head")
+        check_index(head, call.heads, "head")
         return call
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from transformers.modeling_outputs import BaseModelOutput
 
 from ..attention.trace import softmax
-from ..errors import InputError
+from ..errors import InputError, check_index
 from ..models.calls import Call, wide
 from ..models.inputs import all_inputs, chat_ids, replaced_tokens
 from ..models.model import Model
@@ -187,13 +187,10 @@ class Generation:
         return found
 
     def _step(self, step: int) -> Step:
-        if not -len(self.steps) <= step < len(self.steps):
-            raise InputError(
-                f"There is no step {step}: they run from 0 to {len(self.steps) - 1}."
-                if self.steps
-                else "Nothing has been written yet.",
-                field="step",
-            )
+        if not self.steps:
+            raise InputError("Nothing has been written yet.", field="step")
+        if not -len(self.steps) <= step < 0:
+            check_index(step, len(self.steps), "step")
         return self.steps[step]
 
 

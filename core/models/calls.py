@@ -52,6 +52,16 @@ class Call:
     output: Tensor
     sliding_window: int | None = None
 
+    @property
+    def heads(self) -> int:
+        """Number of query heads."""
+        return self.query.shape[1]
+
+    @property
+    def group(self) -> int:
+        """Number of query heads that share one key head; query head h reads key head h // group."""
+        return self.query.shape[1] // self.key.shape[1]
+
 
 def wide(tensor: Tensor) -> Tensor:
     """In float32, which holds every float16 and bfloat16 exactly, or in float64 if the model runs in it."""

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
 
-from ..errors import InputError, shortened
+from ..errors import InputError, check_index, shortened
 from .calls import came_from_a_call, heard_by
 from .chat_templates import written_message
 from .images import MAX_PIXELS, pixel_values
@@ -94,10 +94,7 @@ def replaced_tokens(model: Model, inputs: dict[str, torch.Tensor], texts: Mappin
         raise InputError("An image has no tokens that could be replaced by others.", field="text")
     ids = inputs["input_ids"].clone()
     for position, text in texts.items():
-        if position >= ids.shape[1]:
-            raise InputError(
-                f"There is no token {position}: they run from 0 to {ids.shape[1] - 1}.", field="replace_tokens"
-            )
+        check_index(position, ids.shape[1], "token", field="replace_tokens")
         ids[0, position] = _one_token(model, text, token_texts(model.tokenizer, [int(ids[0, position])])[0])
     return inputs | {"input_ids": ids}
 
