@@ -8,6 +8,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from core import softmax
 from core.attention.sources import DISTRIBUTIONS
+from core.averages import log_mean_and_error, mean_and_error
 from core.figures.charts import Series, bars, label_log_axes, lines
 from core.figures.dots import dots
 from core.figures.heatmap import Axis, heatmap
@@ -22,8 +23,6 @@ from core.lessons.scaling import (
     example_row,
     growing_product,
     jacobian_norm,
-    log_mean_and_error,
-    mean_and_error,
     over_heads,
     softmax_jacobian,
 )
