@@ -34,6 +34,7 @@ from .certifying import Certificate, certified_overview, certify_call
 from .edits import Editor, Edits
 from .recorder import kinds_of, record
 from .rows import Rows, head_edit, head_permissions, head_scale, row_blocks
+from .sampling import most_probable, next_probabilities
 from .weights_only import NoAttentionError, require_weights
 
 
@@ -182,10 +183,8 @@ class Capture:
         """The k most probable tokens after the text and their probabilities, for models with a language-model head."""
         if self.logits is None:
             raise InputError(f"{self.model.name} has no language-model head: it predicts no next token.", field="model")
-        shifted = np.exp(self.logits - self.logits.max())
-        probabilities = shifted / shifted.sum()
-        best = np.argsort(-probabilities, kind="stable")[:k]
-        texts = token_texts(self.model.tokenizer, best.tolist())
+        probabilities, best = next_probabilities(self.logits), most_probable(self.logits, k)
+        texts = token_texts(self.model.tokenizer, best)
         return [(text, float(probabilities[token])) for text, token in zip(texts, best, strict=True)]
 
     def _patches(self) -> tuple[str, ...]:
