@@ -1,4 +1,4 @@
-"""In blocks: attention over a few keys at a time, which ends with the same output."""
+"""In blocks: attention over a few keys at a time gives the same output."""
 
 from collections.abc import Sequence
 
@@ -59,9 +59,11 @@ def show_blocks(
         row = trace.rows(range(query, query + 1))
         blocks = in_blocks(row, block_size)
         show_steps(blocks)
-        found = ", ".join(f"{dtype} **{small_number(error)}**" for dtype, error in differences(row, block_size).items())
+        errors = ", ".join(
+            f"{dtype} **{small_number(error)}**" for dtype, error in differences(row, block_size).items()
+        )
         st.markdown(
-            f"Query {query}, {quoted(query_tokens[query])}. Largest difference from the direct output: {found}."
+            f"Query {query}, {quoted(query_tokens[query])}. Largest difference from the direct output: {errors}."
         )
     with picture:
         show_chart(
@@ -73,7 +75,7 @@ def show_blocks(
 
 
 def show_steps(blocks: Blocks) -> None:
-    """The numbers after each block; of very many blocks, some."""
+    """Show a table of the numbers after each block; of many blocks, at most MAX_STEPS."""
     shown = thinned(len(blocks.ends), len(blocks.ends) - 1, MAX_STEPS)
     table(
         ["keys so far", "largest m", "e^(old m − m)", "sum"],
@@ -97,7 +99,7 @@ def show_outputs(blocks: Blocks, row: AttentionTrace) -> None:
         name="output",
         height=min(70 + 28 * len(steps), 420),
     )
-    show_heatmap(figure, "steps", "The output after each block, and computed directly in the last row.", compact=True)
+    show_heatmap(figure, "steps", "The output after each block. The last row is computed directly.", compact=True)
 
 
 PARTS = (
@@ -106,10 +108,10 @@ PARTS = (
         "A sentence",
         "A softmax seems to need the whole row of scores. It does not: after each block of keys, keep the largest score m, the "
         "sum of e^(score − m) and the output so far. When m grows, multiply the old sum by e^(old m − new m). Every row of the "
-        "lower picture is exact attention over the keys so far. This is how FlashAttention never stores all scores.",
+        "lower picture is exact attention over the keys so far. FlashAttention works this way: it never stores all scores.",
         a_sentence,
     ),
-    Part("model", IN_A_MODEL, "The same head, in blocks. Masked keys add nothing.", in_a_model),
+    Part("model", IN_A_MODEL, "A head of the model, computed in blocks. Masked keys add nothing.", in_a_model),
 )
 
-show_lesson("In blocks", "Attention can go through the keys a few at a time, and ends with the same output.", PARTS)
+show_lesson("In blocks", "Attention can read the keys in blocks, a few at a time. The output is the same.", PARTS)

@@ -1,4 +1,4 @@
-"""Long range: how many steps a recurrent layer and attention need, what it costs, and what arrives."""
+"""Long range: the steps and operations that a recurrent layer and attention need, and how far their gradients reach."""
 
 import numpy as np
 import streamlit as st
@@ -26,23 +26,23 @@ def steps_and_operations(part: Part) -> None:
     with picture:
         left, right = st.columns(2)
         with left:
-            st.markdown("**Steps one after another**")
+            st.markdown("**Sequential steps**")
             curves = [
                 Series("recurrent", found.lengths, found.recurrent_sequential),
                 Series("attention", found.lengths, found.attention_sequential),
             ]
             figure = lines(curves, x="tokens n", y="steps", log_x=True, log_y=True)
-            show_chart(figure, "steps", "Steps one after another, by the length of the text.")
+            show_chart(figure, "steps", "Sequential steps, by the length of the text.")
         with right:
             st.markdown("**Multiplications**")
             curves = [
                 Series("recurrent nd²", found.lengths, found.recurrent_operations),
                 Series("attention n²d", found.lengths, found.attention_operations),
             ]
-            figure = lines(curves, x="tokens n", y="multiplications, up to a factor", log_x=True, log_y=True)
+            figure = lines(curves, x="tokens n", y="multiplications, up to a constant factor", log_x=True, log_y=True)
             figure.add_vline(x=found.crossing, line={"dash": "dot", "width": 1.5, "color": INK})
             show_chart(figure, "operations", "Multiplications, by the length of the text.")
-        st.markdown(f"As many multiplications at n = d = **{found.crossing:,}** tokens.")
+        st.markdown(f"Both need the same number of multiplications at n = d = **{found.crossing:,}** tokens.")
 
 
 def gradients(part: Part) -> None:
@@ -57,13 +57,14 @@ def gradients(part: Part) -> None:
             Series(name, reach.distances, reach.log10, reach.log10_error, kind="measured")
             for name, reach in measured.items()
         ]
-        figure = lines(curves, x="tokens back from the last", y="size of the gradient", height=400)
+        figure = lines(curves, x="distance to the last token (tokens)", y="size of the gradient", height=400)
         figure.update_yaxes(tickprefix="10<sup>", ticksuffix="</sup>")
         show_chart(figure, "gradients", "Size of the gradient by distance, for an RNN, an LSTM and attention.")
         ends = ", ".join(f"{name} $10^{{{reach.log10[-1]:.1f}}}$" for name, reach in measured.items())
         st.markdown(
-            f"{length - 1} tokens back: {ends}. Means of the exponent over 5 seeds, with one standard error. Vectors of 32 "
-            f"numbers, one layer each, PyTorch's own initial weights where the knobs change nothing."
+            f"{length - 1} tokens back: {ends}. Each point is the mean of the exponent over 5 seeds, with one standard error. "
+            f"Each model is one layer with vectors of 32 numbers. The weights start as PyTorch initialises them, unless you "
+            f"change them here."
         )
 
 
@@ -80,7 +81,7 @@ def in_a_model(part: Part) -> None:
         distances = run(
             lambda on_progress: stores.mean_distances(of, without_first, on_progress),
             ("distances", of, without_first),
-            "Reading every head of the model",
+            "Measuring every head of the model",
             capture.layers(kind),
         )
     if distances is None:
@@ -90,39 +91,39 @@ def in_a_model(part: Part) -> None:
         figure = heatmap(distances, Axis("layer"), Axis("head"), name="tokens", scale="share", height=420)
         show_heatmap(figure, "distances", "How many tokens away each head looks on average.")
         st.markdown(
-            f"From **{distances.min():.1f}** to **{distances.max():.1f}** tokens. Looking at all tokens alike would give "
-            f"**{even:.1f}**."
+            f"The heads look **{distances.min():.1f}** to **{distances.max():.1f}** tokens away on average. Even attention "
+            f"would look **{even:.1f}** tokens away."
         )
         if len(capture.tokens(kind)[0]) > MAX_QUERIES:
-            st.caption(f"{MAX_QUERIES} evenly spaced queries stand for all.")
+            st.caption(f"Measured at {MAX_QUERIES} evenly spaced queries.")
 
 
 PARTS = (
     Part(
         "steps",
         "Steps and operations",
-        "A recurrent layer reads token after token: n steps between the first and the last. Attention joins any two in one "
-        "step. It takes n²d multiplications instead of nd²: more, once the text has more tokens than a vector has numbers.",
+        "A recurrent layer reads one token after another: n steps from the first to the last. Attention connects any two in "
+        "one step. It needs n²d multiplications instead of nd²: more if the text has more tokens than a vector has numbers.",
         steps_and_operations,
     ),
     Part(
         "gradients",
         "Gradients",
-        "How strongly the last output depends on each earlier token, in untrained layers. In a recurrent layer the gradient "
-        "is multiplied at every step: factors below 1 make it vanish, above 1 explode. Attention needs one step.",
+        "How strongly the last output depends on each earlier token, in untrained layers. A recurrent layer multiplies the "
+        "gradient at every step: factors below 1 make it vanish, factors above 1 explode. Attention needs one step.",
         gradients,
     ),
     Part(
         "model",
         IN_A_MODEL,
-        "How far each head looks, averaged with its weights. Many heads rest on the first token: leave it out to see what "
-        "else they do.",
+        "The distance that each head looks, averaged with its weights. Many heads rest on the first token: leave it out to "
+        "see what else they do.",
         in_a_model,
     ),
 )
 
 show_lesson(
     "Long range",
-    "Attention joins any two tokens in one step. A recurrent layer takes a step for each token between.",
+    "Attention connects any two tokens in one step. A recurrent layer needs a step for each token between them.",
     PARTS,
 )

@@ -1,4 +1,4 @@
-"""Many heads: a layer splits its width among several heads, joins them again, and the result is a sum over them."""
+"""Many heads: a layer splits its width among several heads and joins them again; its output is a sum over heads."""
 
 import numpy as np
 import streamlit as st
@@ -32,14 +32,14 @@ def sentence_and_heads() -> tuple[tuple[str, ...], ManyHeads]:
 
 
 def word_picker(words: tuple[str, ...], strongest: int) -> int:
-    """One word of the text; as it opens, the one at which a head adds most."""
+    """Return the position of the chosen word; unless somebody chooses, that at which a head adds most."""
     places = {str(place): f"{place}: {visible(word)}" for place, word in enumerate(words)}
     chosen = menu("Word", state.WORD, {STRONGEST: f"{places[str(strongest)]}, strongest"} | places)
     return strongest if chosen == STRONGEST else int(chosen)
 
 
 def names(count: int) -> list[str]:
-    """Short where there are many, because a phone is narrow."""
+    """Return the names of the heads: short if there are many, because a phone is narrow."""
     return [f"head {head}" if count <= 4 else str(head) for head in range(count)]
 
 
@@ -120,17 +120,17 @@ def sum_of_heads(part: Part) -> None:
 def show_lengths(
     length: NDArray[np.floating], along: NDArray[np.floating], word: int, where: str, difference: float
 ) -> None:
-    """Bars of what each head adds at one word, and how exactly the heads add up; length and along [heads, words]."""
+    """Show bars of what each head adds at one word, and how exactly the heads add up; length and along [heads, words]."""
     groups = {"length of its contribution": length[:, word], "length along the sum": along[:, word]}
     printed = len(length) <= 4
     show_chart(
         bars([str(head) for head in range(len(length))], groups, x="head", y="length", printed=printed, height=200),
         "lengths",
-        "How much every head adds at the chosen word.",
+        "How much each head adds at the chosen word.",
     )
     st.markdown(
-        f"{where}, head **{length[:, word].argmax()}** adds most. Sum of the heads against side by side × W_O: largest "
-        f"difference **{difference:.1e}**."
+        f"{where}, head **{length[:, word].argmax()}** adds most. Largest difference between the sum of the heads and side "
+        f"by side × W_O: **{difference:.1e}**."
     )
 
 
@@ -141,13 +141,18 @@ def why_several(part: Part) -> None:
         fetched = fetch(share)
     with picture:
         for title, brought, borders, heads in (
-            ("What **bites** gets with one head", fetched.one_head, (), ()),
-            ("With two heads: one looks left, one looks right", fetched.two_heads, (3,), ("head 0", "head 1")),
+            ("What **bites** gets from one head", fetched.one_head, (), ()),
+            (
+                "What it gets from two heads: one looks left, one looks right",
+                fetched.two_heads,
+                (3,),
+                ("head 0", "head 1"),
+            ),
         ):
             st.markdown(title)
             columns = Axis("word", PAIR_WORDS * (brought.shape[1] // 3))
             figure = heatmap(
-                brought, Axis("sentence", PAIR), columns, name="how much of it", scale="share", limit=1.0, height=200
+                brought, Axis("sentence", PAIR), columns, name="share of the word", scale="share", limit=1.0, height=200
             )
             show_heatmap(with_borders(figure, columns=borders, names=heads), title, title)
         st.markdown(
@@ -200,27 +205,27 @@ PARTS = (
     Part(
         "split",
         "Split and join",
-        "Queries, keys and values are cut into h pieces. Each head attends with its own piece; the outputs are put side by "
-        "side and multiplied by W_O. More heads are narrower heads: the parameters stay 4 · d_model².",
+        "Queries, keys and values are split into h pieces. Each head attends with its own piece; the outputs are put side by "
+        "side and multiplied by W_O. More heads are narrower heads: the number of parameters stays 4 · d_model².",
         split_and_join,
     ),
     Part(
         "sum",
         "A sum of heads",
-        "W_O can be cut by rows, one block a head. So the output is a sum: each head adds its own part.",
+        "W_O can be split by rows, some for each head. So the output is a sum: each head adds its own contribution.",
         sum_of_heads,
     ),
     Part(
         "several",
         "Why several",
         "A row of weights adds up to 1. One head that needs two words gets a blend: at one half, both sentences look the "
-        "same. Two heads bring both words whole.",
+        "same. Two heads get both words whole.",
         why_several,
     ),
     Part(
         "model",
         IN_A_MODEL,
-        "The heads of one layer look at different words. The length of a contribution is how much a head adds; along the sum "
+        "The heads of a layer look at different words. The length of a contribution is how much a head adds; along the sum "
         "it can be negative.",
         in_a_model,
     ),

@@ -1,4 +1,4 @@
-"""Masks: which keys a query may look at, as a picture, as a matrix to add, and as what it does to the weights."""
+"""Masks: which keys a query may look at, and what that does to the weights."""
 
 from collections.abc import Sequence
 
@@ -26,8 +26,8 @@ from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, real_head, show
 
 SENTENCE = "The cat sat. A dog ran."
 HEIGHT, TOP = 330, 40  # pixels: pictures in one line, and the room above each for a legend
-ONE_OF_THREE = 360  # pixels: how wide each is
-# Numbers that Python reads, and how they are shown.
+ONE_OF_THREE = 360  # pixels: the width of each
+# Numbers that Python reads -> how they are shown.
 FILLS = {"0": "0", "-1": "−1", "-2": "−2", "-5": "−5", "-10": "−10", "-20": "−20", "-inf": "−∞"}
 
 
@@ -42,13 +42,13 @@ def patterns(part: Part) -> None:
     with choice, st.container(horizontal=True):
         mask = pick_mask(len(words.query_tokens), len(words.key_tokens))
     trace = toy(words, mask)
-    show_three("**M**: click a cell to turn it over", trace, toy(words, None), words.query_tokens, words.key_tokens)
+    show_three("**M**: click a cell to flip it", trace, toy(words, None), words.query_tokens, words.key_tokens)
     st.markdown(part.words)
     nothing = int(trace.empty_rows.sum())
     with presenting.told():
         st.markdown(
             f"This mask: **{m.describe(mask)}**, {mask.sum()} of {mask.size} pairs may attend."
-            + (f" Queries that may look at nothing: {nothing}; their weights are all 0." if nothing else "")
+            + (f" Queries that may look at nothing: {nothing}. Their weights are all 0." if nothing else "")
         )
 
 
@@ -72,7 +72,7 @@ def why_not_0(part: Part) -> None:
         )
         st.markdown(
             f"Query {query}, {quoted(words.query_tokens[query])}, may look at keys 0 to {query}. "
-            f"**{leak.leaked.mean():.2g}** of the weight leaks, the mean of all queries."
+            f"On average over all queries, **{leak.leaked.mean():.2g}** of the weight leaks."
         )
 
 
@@ -87,7 +87,7 @@ def nothing_left(part: Part) -> None:
     tokens = ["[PAD]" if place < padded else word for place, word in enumerate(words.key_tokens)]
     ways = {
         "Headlight": trace.weights,
-        "−∞, no care": without_care(trace.masked),
+        "plain −∞": without_care(trace.masked),
         "lowest number": lowest_number(trace),
     }
     with picture:
@@ -108,14 +108,14 @@ def in_a_model(part: Part) -> None:
     without = trace.changed(mask=np.ones(trace.shape, dtype=bool))
     show_three("**M** of this layer", trace, without, scene.query_tokens, scene.key_tokens)
     kind = m.describe(trace.mask)
-    found = f"{part.words} It is **{kind}**: {trace.mask.sum():,} of {trace.mask.size:,} pairs may attend."
+    sentences = f"{part.words} It is **{kind}**: {trace.mask.sum():,} of {trace.mask.size:,} pairs may attend."
     if kind == "none":
-        found += " An encoder reads both ways. SmolLM2 is a decoder: choose it to see another mask."
+        sentences += " An encoder reads in both directions. SmolLM2 is a decoder: choose it to see another mask."
     else:
         leaked = weight_on_forbidden(trace).mean()
-        found += f" Without it, **{leaked:.1%}** of the weight would go to forbidden keys (mean over queries)."
+        sentences += f" Without it, **{leaked:.1%}** of the weight would go to forbidden keys (mean over queries)."
     with presenting.told():
-        st.markdown(found)
+        st.markdown(sentences)
 
 
 def show_three(
@@ -125,7 +125,7 @@ def show_three(
     query_tokens: Sequence[str],
     key_tokens: Sequence[str],
 ) -> None:
-    """The mask, and the weights without it and with it, in one line."""
+    """Show the mask, and the weights without it and with it, in one line."""
     first, second, third = st.columns(3)
     headings = (heading, "**Weights without it**", "**Weights with it**")
     for column, words in zip((first, second, third), headings, strict=True):
@@ -164,7 +164,7 @@ def show_weights(
 
 
 def _show(figure: go.Figure, name: str, alt: str) -> None:
-    """Every picture of a line with the same room above, and without zooming, which a click could start."""
+    """Show a picture with the same room above as the others in its line, and without zooming, which a click could start."""
     show_heatmap(figure.update_layout(margin_t=enlarged(TOP), dragmode=False), name, alt, compact=True)
 
 
@@ -178,15 +178,15 @@ PARTS = (
     Part(
         "zero",
         "Why not 0",
-        "0 is a score like any other: e^0 = 1. Forbidden keys that get 0 keep a share, and take it from the others. Only −∞ "
-        "leaves exactly 0.",
+        "0 is a score like any other: e^0 = 1. Forbidden keys with a score of 0 keep a share and take it from the others. "
+        "Only −∞ gives a weight of exactly 0.",
         why_not_0,
     ),
     Part(
         "empty",
         "Nothing left",
-        "Padding before the text, and a causal mask: the first queries may look at nothing. Headlight makes their weights 0. "
-        "Elsewhere −∞ − (−∞) is NaN, or the lowest number in place of −∞ makes a uniform row, an average of padding.",
+        "With padding before the text and a causal mask, the first queries may look at nothing. Headlight makes their weights "
+        "0. Elsewhere −∞ − (−∞) is NaN, or the lowest number instead of −∞ gives a uniform row: an average of padding.",
         nothing_left,
     ),
     Part("model", IN_A_MODEL, "The mask that the model used in this layer.", in_a_model),

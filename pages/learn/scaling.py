@@ -1,4 +1,4 @@
-"""Why 1/√d_k: how dot products spread, and what that does to weights and to gradients."""
+"""Why 1/√d_k: how the spread of dot products grows, and what that does to weights and gradients."""
 
 from collections.abc import Callable
 
@@ -37,7 +37,7 @@ UNSCALED, SCALED = "unscaled", "scaled by 1/√d_k"
 
 
 def curves(sweep: Sweep, name: str) -> list[Series]:
-    """One statistic of random heads against d_k, unscaled and scaled."""
+    """Return the curves of one statistic of random heads against d_k, unscaled and scaled."""
     return [
         Series(label, sweep.d_k, *mean_and_error(getattr(statistics, name)), kind="measured")
         for label, statistics in ((UNSCALED, sweep.unscaled), (SCALED, sweep.scaled))
@@ -90,7 +90,7 @@ def saturation(part: Part) -> None:
         keys = menu("Keys", state.KEY_COUNT, KEY_COUNTS, opening=64, look="buttons")
         divisor = slider("Divide the scores 14 and 10 by", state.DIVISOR, 2.0, 1.0, 8.0, 0.5)
         example = divided((14, 10), divisor)
-        groups = {"as they are": example.weights, "divided": example.divided_weights}
+        groups = {"undivided": example.weights, "divided": example.divided_weights}
         names = [
             f"{before:g} → {after:.3g}" for before, after in zip(example.scores, example.divided_scores, strict=True)
         ]
@@ -125,10 +125,14 @@ def jacobian(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
     with picture:
         axis = Axis("weight of key"), Axis("score of key")
         figure = heatmap(softmax_jacobian(weights), *axis, name="∂ weight / ∂ score", limit=0.25, height=400)
-        show_heatmap(figure, "jacobian", "The derivative of each weight by each score, diag(p) minus p times p.")
+        show_heatmap(
+            figure,
+            "jacobian",
+            "The derivative of each weight by each score: diag(p) − p pᵀ.",
+        )
         st.markdown(
-            f"Norm of J **{jacobian_norm(weights):.4f}**; by automatic differentiation "
-            f"{autograd_norm(scores):.4f}. Largest weight {weights.max():.3f}."
+            f"Norm of J: **{jacobian_norm(weights):.4f}**. By automatic differentiation: "
+            f"{autograd_norm(scores):.4f}. Largest weight: {weights.max():.3f}."
         )
 
 
@@ -140,7 +144,7 @@ def norm_of_jacobian(picture: DeltaGenerator, _knobs: DeltaGenerator) -> None:
 
 
 def reaching(name: str, lines_of: dict[str, str]) -> Callable[[DeltaGenerator, DeltaGenerator], None]:
-    """Draws the gradient that reaches q, k or W_Q; `lines_of` names the measurements by what they are called in the legend."""
+    """Return a function that draws the gradient of q, k or W_Q. lines_of: field of the measurements -> suffix in the legend."""
 
     def draw(picture: DeltaGenerator, _knobs: DeltaGenerator) -> None:
         sweep = stores.gradient_sweep()
@@ -150,7 +154,7 @@ def reaching(name: str, lines_of: dict[str, str]) -> Callable[[DeltaGenerator, D
             for label, found in ((UNSCALED, sweep.unscaled), ("scaled", sweep.scaled))
         ]
         with picture:
-            alt = f"The length of the gradient that reaches {name}, against d_k."
+            alt = f"The length of the gradient of {name} against d_k, unscaled and scaled."
             show_against_d_k(series, "reaching", f"length of the gradient of {name}", alt, log_y=True)
 
     return draw
@@ -160,14 +164,14 @@ GRADIENT_OF = {"j": "J", "norm": "Norm of J", "q": "q", "k": "k", "w-q": "W_Q"}
 GRADIENTS = {
     "j": jacobian,
     "norm": norm_of_jacobian,
-    "q": reaching("q", {"query": ", mean row", "median_query": ", middle row"}),
-    "k": reaching("k", {"key": ", mean row", "median_key": ", middle row"}),
+    "q": reaching("q", {"query": ", mean row", "median_query": ", median row"}),
+    "k": reaching("k", {"key": ", mean row", "median_key": ", median row"}),
     "w-q": reaching("W_Q", {"W_Q": ""}),
 }
 
 
 def powers_of_ten(figure: go.Figure) -> None:
-    """The vertical axis holds base-10 logarithms."""
+    """Label the vertical axis, which holds base-10 logarithms, as powers of ten."""
     figure.update_yaxes(tickprefix="10<sup>", ticksuffix="</sup>")
     figure.update_traces(hovertemplate="10<sup>%{y:.2f}</sup>")
 
@@ -190,7 +194,7 @@ def depth(part: Part) -> None:
     unscaled, scaled = stores.gradients_in_stack(layers, width, AROUND[around])
     with picture:
         for place, (name, label) in zip(
-            st.columns(2), {"W_Q": "gradient of W_Q", "inputs": "gradient of what it reads"}.items(), strict=True
+            st.columns(2), {"W_Q": "gradient of W_Q", "inputs": "gradient of its input"}.items(), strict=True
         ):
             with place:
                 series = [
@@ -202,7 +206,8 @@ def depth(part: Part) -> None:
                 powers_of_ten(figure)
                 show_chart(figure, name, f"The length of the {label} in every layer, unscaled and scaled.")
         st.caption(
-            "8 random stacks, 32 tokens; the gradient at the output has length 1. Below 10⁻¹⁶ only rounding is left."
+            "Measured on 8 random stacks with 32 tokens. The gradient at the output has length 1. Values below 10⁻¹⁶ are "
+            "rounding errors."
         )
 
 
@@ -214,7 +219,7 @@ MEASURED = {
 }
 
 OVERALL = {
-    "spread, middle head": ("spread", ".2f"),
+    "spread, median head": ("spread", ".2f"),
     "mean entropy": ("entropy", ".3f"),
     "rows above .99": ("near_one", ".1%"),
 }
@@ -269,41 +274,46 @@ PARTS = (
     Part(
         "products",
         "Dot products",
-        "Each dimension adds a term. With 2, 4 and 6 dimensions: 11, 50 and 133.",
+        "Each dimension adds a term. With 2, 4 and 6 dimensions, the sum is 11, 50 and 133.",
         dot_products,
     ),
     Part(
         "spread",
         "Spread",
-        "Independent entries, mean 0, variance 1: each term of q · k has variance 1, and variances add up to d_k. Dividing "
-        "by √d_k brings it back to 1.",
+        "Entries are independent: mean 0, variance 1. Each term of q · k adds variance 1, in all d_k. Divided by √d_k, it is 1 "
+        "again.",
         spread,
     ),
     Part(
         "saturation",
         "Saturation",
-        "Unscaled, one key takes nearly all the weight; the entropy approaches 0.",
+        "Unscaled, one key gets nearly all the weight; the entropy approaches 0.",
         saturation,
     ),
     Part(
         "gradient",
         "Gradient",
-        "J tells how weights follow scores. Unscaled, its norm first rises, then falls. The middle row's gradient fades, "
-        "while the mean stays large.",
+        "J is the derivative of weights by scores. Unscaled, its norm first rises, then falls. The median row's gradient "
+        "fades, while the mean stays large.",
         gradient,
     ),
     Part(
         "depth",
         "Depth",
-        "Untrained layers. With normalisation, unscaled gradients are larger and grow faster towards layer 0. Without, "
-        "W_Q of later layers receives none, scaled or not.",
+        "Untrained layers. With normalisation, unscaled gradients are larger and grow faster towards layer 0. Without it, "
+        "W_Q of later layers gets none, scaled or not.",
         depth,
     ),
     Part(
-        "model", IN_A_MODEL, "A dot is a head; dashed: random vectors. Trained heads spread more or less.", in_a_model
+        "model",
+        IN_A_MODEL,
+        "Each dot is a head; dashed: random vectors. Trained heads spread more or less.",
+        in_a_model,
     ),
 )
 
 show_lesson(
-    "Why 1/√d_k", "Dot products spread by √d_k. Divided by it, they leave softmax more than one key to look at.", PARTS
+    "Why 1/√d_k",
+    "Dot products spread by √d_k. Dividing by √d_k keeps softmax from giving all its weight to one key.",
+    PARTS,
 )

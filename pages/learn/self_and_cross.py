@@ -1,4 +1,4 @@
-"""Self and cross: the same stages, with queries from one text and keys and values from another."""
+"""Self and cross: the same stages, with queries from one text, and keys and values from the same or another."""
 
 import numpy as np
 import streamlit as st
@@ -40,11 +40,11 @@ def block_picker() -> Place:
 
 
 def text_read() -> str:
-    return text_line("Text that is read", state.READ, READ, max_chars=400)
+    return text_line("Text read", state.READ, READ, max_chars=400)
 
 
 def text_instead() -> str:
-    return text_line("Or this one", state.READ_INSTEAD, INSTEAD, max_chars=400)
+    return text_line("Another text to read", state.READ_INSTEAD, INSTEAD, max_chars=400)
 
 
 def text_written() -> str:
@@ -62,7 +62,7 @@ def show_weights(one: Crossing, name: str, height: int) -> None:
         forbidden=~one.trace.mask,
         height=height,
     )
-    show_heatmap(with_borders(figure), name, "The weights, queries down the side and keys along the bottom.")
+    show_heatmap(with_borders(figure), name, "The weights: rows are queries, columns are keys.")
 
 
 def size(matrix: NDArray[np.floating]) -> str:
@@ -99,7 +99,7 @@ def other_texts(part: Part) -> None:
                 show_weights(one, name, 360)
                 st.markdown(f"Weights **{size(one.trace.weights)}**, output **{size(one.trace.output)}**")
         st.markdown(
-            f"Largest change of a number: in the queries **{found.query_change:g}**, "
+            f"Largest change of any number: in the queries **{found.query_change:g}**, "
             f"in the output **{found.output_change:.2f}**."
         )
 
@@ -109,7 +109,7 @@ def a_date(part: Part) -> None:
     layer, opening = ALIGNING_HEAD
     with knobs:
         date = text_line("Date", state.DATE, DATE, max_chars=400)
-        st.caption("The model was trained on dates only. To any other text it answers with some date as well.")
+        st.caption("The model was trained only on dates. It answers any other text with a date as well.")
         request = stores.TextRequest(stores.ModelChoice(DATES_MODEL), date, target=stores.Generated())
         capture = stores.captured(request)
         head = number_picker("Head", state.HEAD, capture.heads("cross"), opening)
@@ -130,26 +130,24 @@ def a_date(part: Part) -> None:
             limit=1.0,
             width=presenting.width(WIDTH, 0.9),
         )
-        show_heatmap(
-            figure, "alignment", "The weights, what is written down the side and what is read along the bottom."
-        )
+        show_heatmap(figure, "alignment", "The weights: rows are what the model writes, columns are what it reads.")
         writes = quoted(look.writes)
-        said = (
+        sentences = (
             f"The model writes {quoted(''.join(queries[1:]))}. The row of {quoted(queries[place])} writes {writes} and "
         )
-        said += f"looks most at {quoted(keys[look.key])}: **{look.weight:.1%}**."
+        sentences += f"looks most at {quoted(keys[look.key])}: **{look.weight:.1%}**."
         if look.origin is not None:
             origin = quoted("".join(keys[slice(*look.origin)]))
-            said += f" This {writes} comes from {origin}, which gets **{look.share:.1%}**."
+            sentences += f" This {writes} comes from {origin}, which gets **{look.share:.1%}**."
         if (mean := mean_share(found)) is not None:
-            said += f" On average what a character comes from gets **{mean:.1%}**."
-        st.markdown(said)
+            sentences += f" On average, a character's origin gets **{mean:.1%}**."
+        st.markdown(sentences)
 
 
 def place_picker(found: tuple[Look, ...]) -> int:
-    """Which of the characters that were written is looked at; as it opens, the last digit of the year."""
+    """Return the position of the chosen character among those that are written; it opens with the last digit of the year."""
     places = {str(place): f"{place}: {visible(look.writes)}" for place, look in enumerate(found)}
-    return int(menu("Character that it writes", state.DIGIT, places, opening=str(min(3, len(found) - 1))))
+    return int(menu("Character it writes", state.DIGIT, places, opening=str(min(3, len(found) - 1))))
 
 
 def in_a_model(part: Part) -> None:
@@ -184,7 +182,7 @@ def in_a_model(part: Part) -> None:
         )
         show_chart(figure, "shares", "Where the weight of each text goes.")
     with picture:
-        st.markdown("**Share that crosses, every head**")
+        st.markdown("**Share that crosses, all heads**")
         figure = heatmap(
             crossing_shares(capture, sides),
             Axis("layer", pinned=layer),
@@ -194,37 +192,35 @@ def in_a_model(part: Part) -> None:
             height=230,
             printed=0,
         )
-        show_heatmap(
-            figure, "crossing", "The share of weight that crosses, layers down the side and heads along the bottom."
-        )
+        show_heatmap(figure, "crossing", "The share of weight that crosses: rows are layers, columns are heads.")
 
 
 PARTS = (
     Part(
         "three",
         "Three blocks",
-        "An encoder reads a text, a decoder writes one. Queries are rows, keys columns; the output has one row a query. "
-        "Only the decoder's first block may not look ahead. Untrained toy weights.",
+        "An encoder reads a text, a decoder writes one. Queries are rows, keys are columns. The output has a row for each "
+        "query. Only the decoder's first block may not look ahead. The weights are untrained.",
         three_blocks,
     ),
     Part(
         "keys",
         "Other keys",
-        "The queries come from the written text alone. Another text to read changes keys, values and weights, but no query, "
-        "and the output keeps its rows.",
+        "The queries come from the written text alone. Another text to read changes keys, values and weights, but no query. "
+        "The output keeps its number of rows.",
         other_texts,
     ),
     Part(
         "date",
         "A date, by hand",
-        "A trained model reads a date and writes it as YYYY-MM-DD, by characters. The row that decides a character is the one "
-        "before it. Nobody told this head where to look.",
+        "A trained model reads a date and writes it as YYYY-MM-DD, character by character. The row before a character "
+        "decides it. Nobody told this head where to look.",
         a_date,
     ),
     Part(
         "model",
         IN_A_MODEL,
-        "An encoder that reads two texts as one crosses without a second block: in the off-diagonal parts of its weights.",
+        "An encoder that reads two texts together needs no second block: it crosses in the off-diagonal parts of its weights.",
         in_a_model,
     ),
 )

@@ -1,4 +1,4 @@
-"""Softmax: from a row of scores to weights, what it gets confused with, and where floating point breaks it."""
+"""Softmax: from a row of scores to weights, other ways to normalise, and where floating point breaks it."""
 
 import numpy as np
 import plotly.graph_objects as go
@@ -32,7 +32,7 @@ MAX_PRINTED = 8  # bars side by side that have room for their numbers
 
 
 def scores_knob() -> NDArray[np.floating]:
-    """One row of scores, typed."""
+    """Return the row of scores that somebody typed. Raises InputError for anything but one row of at most 16 numbers."""
     typed = text_line("Scores", state.SCORES, "1.0, 0.5, 2.5, -0.1", max_chars=400)
     row = read_matrix(typed, field="scores")
     if row.shape[0] != 1 or row.shape[1] > 16:
@@ -63,7 +63,7 @@ def scores_to_weights(part: Part) -> None:
             )
             show_chart(weights, "weights", "Weights: the exponentials divided by their sum.")
         table(
-            ["of each score", *names, "sum"],
+            ["score", *names, "sum"],
             [
                 ["e^score", *numbers(steps.exponentials), f"**{steps.total:,.3f}**"],
                 ["weight", *numbers(steps.weights), f"**{steps.weights.sum():.3f}**"],
@@ -98,7 +98,7 @@ def overflow(part: Part) -> None:
     picture, knobs = picture_and_knobs(part)
     with knobs:
         row = scores_knob()
-        factor = whole_slider("Multiply them by", state.FACTOR, 40, 1, 320)
+        factor = whole_slider("Multiply the scores by", state.FACTOR, 40, 1, 320)
         nothing = switch("Every score −∞ (all masked)", state.NOTHING)
         scores = np.full_like(row, -np.inf) if nothing else row * factor
         formats = in_formats(scores)
@@ -107,13 +107,15 @@ def overflow(part: Part) -> None:
         table(
             ["format", *_names(scores), "sum"],
             [
-                [f"{one.dtype}, {how}", *numbers(weights), *numbers([weights.sum()])]
+                [f"{one.dtype}, {way}", *numbers(weights), *numbers([weights.sum()])]
                 for one in formats
-                for how, weights in (("as it is", one.naive), ("minus max", one.careful))
+                for way, weights in (("plain", one.naive), ("minus maximum", one.careful))
             ],
         )
         if nothing:
-            st.markdown("Nothing is left to attend to: Headlight makes every weight 0, so the row adds up to 0, not 1.")
+            st.markdown(
+                "There is nothing to attend to. Headlight makes every weight 0, so the row adds up to 0, not 1."
+            )
 
 
 def _reaches(formats: list[InFormat], largest: float) -> go.Figure:
@@ -128,7 +130,7 @@ def _reaches(formats: list[InFormat], largest: float) -> go.Figure:
         marks.append(Mark(f"<b>your largest score, {largest:g}</b>", largest, PIN))
     return log_bars(
         [one.dtype for one in formats],
-        {"softmax works as it is": holds, "gives NaN": breaks},
+        {"plain softmax works": holds, "plain softmax gives NaN": breaks},
         x="largest x whose e^x is finite",
         limits=(1, 2000),
         number=".2f",
@@ -146,14 +148,14 @@ def in_a_model(part: Part) -> None:
     picture, panel = st.columns([6, 5], gap="medium")
     with picture:
         errors = {
-            "row sum, from 1": [one.row_sum_error for one in results],
-            "weight, from float64's": [one.weight_error for one in results],
+            "row sum, compared with 1": [one.row_sum_error for one in results],
+            "weight, compared with float64": [one.weight_error for one in results],
         }
         figure = log_bars(DTYPES, errors, x="largest error", limits=(1e-18, 10), number=".1e")
         show_chart(figure, "errors", "The largest errors of row sums and weights in three number formats.")
     with panel:
         table(
-            ["format", "row-sum error", "weight error", "rows NaN as it is"],
+            ["format", "row-sum error", "weight error", "rows NaN if plain"],
             [
                 [
                     one.dtype,
@@ -176,24 +178,26 @@ PARTS = (
     Part(
         "weights",
         "Scores to weights",
-        "Raise e to each score, then divide by the sum. The weights are never negative and add up to 1. Order is kept. Adding "
-        "a constant changes nothing: it multiplies every exponential, and their sum, by the same factor.",
+        "Raise e to each score, then divide by the sum. The weights are never negative and add up to 1. Their order is that of "
+        "the scores. Adding a constant changes nothing: it multiplies every exponential, and their sum, by the same factor.",
         scores_to_weights,
     ),
     Part(
         "others",
         "Not the same",
-        "RMS and Euclidean length divide every score by one number: signs stay, and the results do not add up to 1.",
+        "RMS and Euclidean length divide every score by one number. The signs stay, and the results do not add up to 1.",
         not_the_same,
     ),
     Part(
         "overflow",
         "Overflow",
-        "e^x soon leaves the range of a number format: infinity divided by infinity is NaN, no number. Subtracting the row's "
-        "maximum first makes the largest exponential 1 and changes no weight.",
+        "e^x soon leaves the range of a number format. Infinity divided by infinity is NaN, not a number. Subtracting the "
+        "row's maximum first makes the largest exponential 1 and changes no weight.",
         overflow,
     ),
-    Part("model", IN_A_MODEL, "One head's softmax in three number formats, against float64.", in_a_model),
+    Part("model", IN_A_MODEL, "The softmax of one head in three number formats, compared with float64.", in_a_model),
 )
 
-show_lesson("Softmax", "Softmax turns a row of scores into weights: none is negative, and together they are 1.", PARTS)
+show_lesson(
+    "Softmax", "Softmax turns a row of scores into weights. No weight is negative, and they add up to 1.", PARTS
+)

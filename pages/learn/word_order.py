@@ -1,4 +1,4 @@
-"""Word order: attention alone cannot see it; what is added so that it can."""
+"""Word order: attention alone cannot see it, and the ways to add it."""
 
 import numpy as np
 import streamlit as st
@@ -49,7 +49,7 @@ def shuffled(part: Part) -> None:
     picture, knobs = picture_and_knobs(part)
     with knobs:
         sentence = text_line("Sentence", state.ORDER_TEXT, "the dog bites the man")
-        source = menu("What tells the order", state.ORDER_FROM, ORDER_FROM)
+        source = menu("Order comes from", state.ORDER_FROM, ORDER_FROM)
         seed = whole_number("Shuffle", state.ORDER_SEED, 29, 0, 9999)
         read = shuffle(sentence, ORDER_FROM[source], seed=seed)
     with picture:
@@ -87,7 +87,7 @@ def sinusoids(part: Part) -> None:
     with picture:
         left, right = st.columns(2)
         with left:
-            st.markdown("**What is added**")
+            st.markdown("**Added to each token**")
             encoding = heatmap(
                 sinusoidal(POSITIONS, width), Axis("position"), Axis("dimension"), name="added", limit=1.0, height=380
             )
@@ -95,14 +95,14 @@ def sinusoids(part: Part) -> None:
         with right:
             st.markdown("**Dot products**")
             products = heatmap(scores, Axis("position"), Axis("position"), name="dot product", height=380)
-            show_heatmap(products, "products", "Dot products of the rows of every two positions.")
-        st.markdown(f"Largest difference between dot products of one distance: **{diagonal_spread(scores):.1e}**")
+            show_heatmap(products, "products", "Dot products of the rows of all pairs of positions.")
+        st.markdown(f"Largest difference between dot products at the same distance: **{diagonal_spread(scores):.1e}**")
 
 
 def shift_by_k(part: Part) -> None:
     picture, knobs = picture_and_knobs(part)
     with knobs:
-        k = whole_slider("Tokens onward (k)", state.ONWARD, 5, 0, 100)
+        k = whole_slider("Tokens forward (k)", state.ONWARD, 5, 0, 100)
         position = whole_slider("From position p", state.PE_FROM, 10, 0, 100)
         width = width_knob()
     moved = shift(position, k, width)
@@ -119,15 +119,15 @@ def shift_by_k(part: Part) -> None:
                 height=380,
                 printed=8,
             )
-            show_heatmap(matrix, "shift matrix", "The matrix that moves every position on by k.")
+            show_heatmap(matrix, "shift matrix", "The matrix that moves every position forward by k.")
         with right:
-            st.markdown("**Where it takes position p**")
+            st.markdown("**Position p, moved**")
             curves = [
                 Series("row of p + k", np.arange(width), moved.target, kind="measured"),
                 Series("matrix × row of p", np.arange(width), moved.moved, kind="theory"),
             ]
             show_chart(lines(curves, x="dimension", y="entry"), "moved row", "The moved row and the row of p + k.")
-        st.markdown(f"Largest difference over positions 0 to 999, with this one matrix: **{moved.residual:.1e}**")
+        st.markdown(f"Largest difference over positions 0 to 999, all with this matrix: **{moved.residual:.1e}**")
 
 
 def rotary(part: Part) -> None:
@@ -138,11 +138,11 @@ def rotary(part: Part) -> None:
     found = rotary_scores(width=64, count=POSITIONS, shift=both, base=base)
     with picture:
         curves = [
-            Series("where they stand", found.distances, found.here, kind="measured"),
+            Series("at their own positions", found.distances, found.here, kind="measured"),
             Series(f"both {both} later", found.distances, found.shifted, kind="theory"),
         ]
         figure = lines(curves, x="distance from query back to key (tokens)", y="raw score", height=420)
-        show_chart(figure, "rotary", "A query's score with a similar key at each distance, at two places of a text.")
+        show_chart(figure, "rotary", "A query's score with a similar key at each distance, at two positions in a text.")
         st.markdown(f"Largest difference between the curves: **{found.difference:.1e}**")
 
 
@@ -169,7 +169,7 @@ def alibi(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
             bias = heatmap(trace.masked, query, key, name="bias", forbidden=hidden, height=380)
             show_heatmap(bias, "bias", "The bias of one ALiBi head.")
         with right:
-            st.markdown("**Weights, were all scores 0**")
+            st.markdown("**Weights if all scores are 0**")
             weights = heatmap(trace.weights, query, key, name="weight", scale="share", forbidden=hidden, height=380)
             show_heatmap(weights, "bias weights", "The weights that follow from the bias alone.")
         slopes = ", ".join(
@@ -192,7 +192,7 @@ def t5(picture: DeltaGenerator, *, bidirectional: bool) -> None:
             curve = Series("bucket", offsets, t5_buckets(offsets, bidirectional=bidirectional))
             figure = lines([curve], x="key position − query position", y="bucket")
             show_chart(figure, "bucket curve", "The bucket number at each distance.")
-        st.markdown("These are numbers of buckets. The bias of each bucket is learned, one for each head.")
+        st.markdown("The numbers name buckets. Each head learns one bias for each bucket.")
 
 
 def in_a_model(part: Part) -> None:
@@ -213,15 +213,15 @@ def in_a_model(part: Part) -> None:
     with picture:
         left, right = st.columns(2)
         with left:
-            st.markdown("**What each band adds**")
+            st.markdown("**Contribution of each band**")
             curves = [
                 Series(f"here, at distance {found.distance}", found.wavelengths, found.parts, kind="measured"),
                 Series("at distance 0", found.wavelengths, found.at_distance_0, kind="theory"),
             ]
-            figure = lines(curves, x="wavelength of the band (tokens)", y="part of the raw score", log_x=True)
-            show_chart(figure, "bands", "What each band adds to the score, by wavelength.")
+            figure = lines(curves, x="wavelength of the band (tokens)", y="contribution to the raw score", log_x=True)
+            show_chart(figure, "bands", "The contribution of each band to the score, by wavelength.")
         with right:
-            st.markdown("**These two tokens, at other distances**")
+            st.markdown("**The same two tokens at other distances**")
             curves = [
                 Series("score", distances, scores),
                 Series("here", [found.distance], [found.score], kind="measured"),
@@ -236,19 +236,19 @@ def in_a_model(part: Part) -> None:
 
 
 def without_rotation(chosen: RealHead, scene: Traced) -> None:
-    """A model without rotary positions has no bands; if it learned a vector for each position, those can be seen."""
+    """Say that a model without rotary positions has no bands, and show its learned position vectors, if it has any."""
     name = plain(str(chosen.request.model))
     learned = learned_positions(chosen.capture.model)
     picture, panel = st.columns([7, 4], gap="medium")
     with panel:
-        st.markdown(f"{name} turns no queries and keys here: there are no bands to show.")
+        st.markdown(f"{name} does not rotate queries and keys here, so there are no bands to show.")
         if learned is not None:
             st.markdown(
-                "It adds a learned vector to each token, one for each position. The picture: how alike they are."
+                "It adds a learned vector for each position to the tokens. The picture shows how similar these vectors are."
             )
         elif scene.trace.bias.any():
             st.markdown("It adds a bias to the scores.")
-        st.markdown("SmolLM2-135M-Instruct is a rotary model.")
+        st.markdown("SmolLM2-135M-Instruct is a rotary model: choose it to see bands.")
     if learned is not None:
         with picture:
             figure = heatmap(cosines(learned[:POSITIONS]), Axis("position"), Axis("position"), name="cosine", limit=1.0)
@@ -259,40 +259,43 @@ PARTS = (
     Part(
         "shuffle",
         "Shuffle",
-        "The same words in another order. With nothing that tells positions, each output moves along with its word. Any "
-        "of the others makes order count.",
+        "The same words in another order. Without positions, each output moves with its word and does not change. With any "
+        "other choice, order matters.",
         shuffled,
     ),
     Part(
         "sinusoids",
         "Sinusoids",
-        "Each position adds its own row of sines and cosines. The dot product of two rows depends on their distance only.",
+        "Each position adds its own row of sines and cosines. The dot product of two rows depends only on their distance.",
         sinusoids,
     ),
     Part(
-        "shift", "Shift", "One matrix moves every position k tokens on, by turning each pair of dimensions.", shift_by_k
+        "shift",
+        "Shift",
+        "One matrix moves every position forward by k. It rotates each pair of dimensions.",
+        shift_by_k,
     ),
     Part(
         "rotary",
         "Rotary",
-        "Queries and keys turn with their position. Move both: the score stays. Only their distance counts.",
+        "Queries and keys rotate with their position. Move both: the score stays. Only their distance matters.",
         rotary,
     ),
     Part(
         "biases",
         "Biases",
-        "A number for each distance is added to the score. ALiBi fixes it; T5 learns one for each bucket.",
+        "A number for each distance is added to the score. In ALiBi it is fixed; T5 learns one for each bucket.",
         biases,
     ),
     Part(
         "model",
         IN_A_MODEL,
-        "A rotary head's score is a sum over bands. A slow band hardly turns: it compares content. A fast one tells near "
-        "from far.",
+        "A rotary head's score is a sum over bands. A slow band hardly rotates: it compares content. A fast band "
+        "distinguishes near from far.",
         in_a_model,
     ),
 )
 
 show_lesson(
-    "Word order", "Attention alone cannot tell the order of words: something has to say where each one stands.", PARTS
+    "Word order", "Attention alone cannot see the order of words: something must tell it each word's position.", PARTS
 )

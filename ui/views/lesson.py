@@ -1,4 +1,4 @@
-"""What the pages under Learn share: the heading, the parts to choose from, the place for knobs, real heads, the way on."""
+"""The frame of a lesson: its heading, its experiments, a place for controls, real heads, and a link to the next lesson."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Part:
 
 
 def show_lesson(title: str, sentence: str, parts: tuple[Part, ...]) -> None:
-    """What the lesson is about, the choice between its experiments, the chosen one, and the way to the next lesson."""
+    """Show the heading of a lesson, the menu of its experiments, the chosen one, and a link to the next lesson."""
     show_heading(title, sentence)
     named = {part.word: part for part in parts}
     words = {part.word: part.name for part in parts}
@@ -57,7 +57,7 @@ def _lead_on(title: str) -> None:
 
 
 def picture_and_knobs(part: Part) -> tuple[DeltaGenerator, DeltaGenerator]:
-    """Two places: the picture to the left (on a phone: above), knobs and words to the right."""
+    """Return two containers: the picture to the left (on a phone: above), controls and words to the right."""
     if presenting.is_on():
         return st.container(key=presenting.told_key()), st.container(key=state.ASIDE)
     picture, panel = st.columns([7, 4], gap="medium")
@@ -76,8 +76,10 @@ class Traced:
 
 
 def real_head() -> tuple[RealHead, Traced] | None:
-    """A head of a pretrained model, for the part of a lesson that measures in one: text, model, layer and head are shared with
-    the other pages. None after showing what is wrong."""
+    """Let the visitor choose a head of a pretrained model; text, model, layer and head are shared with the other pages.
+
+    Returns None after showing what is wrong.
+    """
     passed = choose_text()
     if passed is None:
         return None
