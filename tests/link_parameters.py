@@ -156,7 +156,7 @@ def note(one: Parameter, form: Form, opening: Any, what: str) -> None:
             one.take(what, words={str(word): called for word, called in choices.items()}, values="several of")
         case links.Choice(choices):
             one.take(what, words={str(word): called for word, called in choices.items()}, opening=opens)
-        case links.Place(count):
+        case links.Index(count):
             one.take(what, words={str(place): str(place) for place in range(count)})
 
 

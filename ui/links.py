@@ -1,12 +1,12 @@
-"""What a page's address says, and that the page shows it: every field that an address can name is read and written here.
+"""The address of a page: every field that an address can name is read and written here.
 
-A field says under which name it stands in the address, which words it takes, and what it opens with (`field`; the widgets
-themselves are in `ui/controls/fields.py`). What stands as it opens is left out of the address.
+A field has a name in the address, the words that it takes, and an opening value (`field`; the widgets themselves are in
+`ui/controls/fields.py`). The address leaves out fields that hold their opening value.
 
 An address is read when somebody arrives with it: by a link, in the browser's history, by a reload, or in a talk. Then the page
 shows what it says and nothing that the session held before. A link within the app that has no version says only part (which
-head, say), and all else stays as it was chosen; so does everything where somebody goes to a page by the menu. From then on the
-address follows the page: once the page is there, `write` brings it in line. What an address asks for in vain is named.
+head, for example), and everything else stays as it was chosen. When somebody comes by the menu, everything stays. From then on
+the address follows the page: `write` updates it at the end of each run. What an address asks for in vain is named in a warning.
 """
 
 from __future__ import annotations
@@ -32,34 +32,36 @@ from ui.markdown import plain
 
 Address = dict[str, list[str]]
 Word = TypeVar("Word", bound=Hashable)
-SHOWN = 40  # letters of what an address asks for in vain
-NAMED = 6  # of what it asks for in vain
-DIGITS = 20  # of a number: no field takes one that is longer
-VERSION = 2  # of the addresses that are written here; before they had one, they were of version 1
+SHOWN = 40  # characters that a warning quotes of a word
+NAMED = 6  # words that a warning names
+DIGITS = 20  # of a number: no field takes a longer one
+VERSION = 2  # of the addresses that are written here; addresses without a version are of version 1
 
 
 # --- which words a field takes
 
 
 class Form(Protocol):
-    """How the value of a field and the words in the address become each other."""
+    """The way a field's value is written as words in the address and read back."""
 
     def read(self, words: Sequence[str]) -> Any:
-        """The value that at least one word says. Raises ValueError for words that the field does not take, with what it takes
-        where that is worth telling."""
+        """Return the value of these words, of which there is at least one.
+
+        Raises ValueError for words that the field does not take; its message, if any, says what the field takes.
+        """
         ...
 
     def say(self, value: Any) -> list[str]:
-        """The words that say this value."""
+        """Return the words for this value."""
         ...
 
     def holds(self, value: Any) -> bool:
-        """Whether the field can show this value."""
+        """Return whether the field can show this value."""
         ...
 
 
 class SomeAreMissing(ValueError):
-    """Of several words some say what is not there; `value` is what the others say."""
+    """Some of several words name what is not there; `value` is what the others mean."""
 
     def __init__(self, words: Sequence[str], value: Any) -> None:
         super().__init__()
@@ -68,14 +70,14 @@ class SomeAreMissing(ValueError):
 
 @dataclass(frozen=True)
 class Text:
-    """Text of at most so many letters; None: of any number. such_as: what it could be."""
+    """Text of at most `most` characters (None: any number). such_as: examples of it."""
 
     most: int | None = None
     such_as: tuple[str, ...] = ()
 
     def read(self, words: Sequence[str]) -> str:
         if not self.holds(words[-1]):
-            raise ValueError(f"of {len(words[-1]):,} letters, where at most {self.most:,} fit")
+            raise ValueError(f"which has {len(words[-1]):,} characters; the maximum is {self.most:,}")
         return words[-1]
 
     def say(self, value: str) -> list[str]:
@@ -87,7 +89,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Number:
-    """A number from `low` to `high`, None: without end; `whole`: without a fraction."""
+    """A number from `low` to `high` (None: no limit); whole: without a fraction."""
 
     low: float | None
     high: float | None
@@ -97,10 +99,10 @@ class Number:
         try:
             value = float(words[-1]) if len(words[-1]) <= DIGITS else float("inf")
         except ValueError:
-            raise ValueError("which is no number") from None
+            raise ValueError("which must be a number") from None
         value = int(value) if self.whole and value.is_integer() else value
         if not self.holds(value):
-            raise ValueError(f"which is not {self.range}")
+            raise ValueError(f"which must be {self.range}")
         return value
 
     def say(self, value: float) -> list[str]:
@@ -114,7 +116,7 @@ class Number:
 
     @property
     def range(self) -> str:
-        """What it takes, in words."""
+        """The numbers that it takes, in words."""
         ends = [f"from {self.low:,g}"] if self.low is not None else []
         ends += [f"to {self.high:,g}"] if self.high is not None else []
         return " ".join(["a whole number" if self.whole else "a number", *ends])
@@ -122,7 +124,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Numbers:
-    """Several numbers of one form, in ascending order."""
+    """`count` numbers of one form, in ascending order."""
 
     of: Number
     count: int
@@ -130,7 +132,7 @@ class Numbers:
     def read(self, words: Sequence[str]) -> tuple[float, ...]:
         value = tuple(self.of.read([word]) for word in words)
         if not self.holds(value):
-            raise ValueError(f"where {self.count} ascending numbers are meant")
+            raise ValueError(f"which must be {self.count} numbers in ascending order")
         return value
 
     def say(self, value: tuple[float, ...]) -> list[str]:
@@ -146,7 +148,7 @@ class Switch:
 
     def read(self, words: Sequence[str]) -> bool:
         if (word := words[-1].lower()) not in ("true", "false"):
-            raise ValueError("where true or false is meant")
+            raise ValueError("which must be true or false")
         return word == "true"
 
     def say(self, value: bool) -> list[str]:
@@ -158,9 +160,9 @@ class Switch:
 
 @dataclass(frozen=True)
 class Choice:
-    """One of `choices`: word in the address -> words on the page, which older addresses say.
+    """One of `choices`: word in the address -> label on the page, which older addresses say.
 
-    formerly  what older addresses say that is no longer on the page -> what it means
+    formerly  labels in older addresses that are no longer on the page -> word
     """
 
     choices: Mapping[Any, str]
@@ -169,13 +171,13 @@ class Choice:
     def read(self, words: Sequence[str]) -> Hashable:
         return self.meaning(words[-1])
 
-    def meaning(self, said: str) -> Hashable:
-        """Raises ValueError for what is none of them."""
-        by_words = {words: one for one, words in self.choices.items()}
-        meaning = {**self.formerly, **by_words, **{str(one): one for one in self.choices}}
-        if said not in meaning:
+    def meaning(self, text: str) -> Hashable:
+        """Return the choice that this word or label names. Raises ValueError if it names none."""
+        by_label = {label: word for word, label in self.choices.items()}
+        meaning = {**self.formerly, **by_label, **{str(word): word for word in self.choices}}
+        if text not in meaning:
             raise ValueError
-        return meaning[said]
+        return meaning[text]
 
     def say(self, value: Hashable) -> list[str]:
         return [str(value)]
@@ -186,20 +188,20 @@ class Choice:
 
 @dataclass(frozen=True)
 class Several:
-    """Any of `choices`, or none; of an address those that are there."""
+    """Any of `choices`, or none of them; words of an address that name none of them are missing."""
 
     choices: Mapping[Any, str]
 
     def read(self, words: Sequence[str]) -> list[Hashable]:
-        one, found, missing = Choice(self.choices), [], []
+        choice, chosen, missing = Choice(self.choices), [], []
         for word in filter(None, words):
             try:
-                found.append(one.meaning(word))
+                chosen.append(choice.meaning(word))
             except ValueError:
                 missing.append(word)
         if missing:
-            raise SomeAreMissing(missing, found)
-        return found
+            raise SomeAreMissing(missing, chosen)
+        return chosen
 
     def say(self, value: Iterable[Hashable]) -> list[str]:
         return [str(one) for one in value]
@@ -209,14 +211,14 @@ class Several:
 
 
 @dataclass(frozen=True)
-class Place:
-    """A place from 0 to count - 1; None: none is chosen."""
+class Index:
+    """A whole number from 0 to count - 1; None while none is chosen."""
 
     count: int
 
     def read(self, words: Sequence[str]) -> int | None:
         if not words[-1].isdecimal() or len(words[-1]) > DIGITS or int(words[-1]) >= self.count:
-            raise ValueError(f"where there are 0 to {self.count - 1}")
+            raise ValueError(f"which must be from 0 to {self.count - 1}")
         return int(words[-1])
 
     def say(self, value: int | None) -> list[str]:
@@ -228,15 +230,15 @@ class Place:
 
 @dataclass(frozen=True)
 class Lines:
-    """Lines of text, so many at most; of an address the last ones."""
+    """At most `most` lines of text; of a longer list in an address, the last ones are kept."""
 
     most: int
 
     def read(self, words: Sequence[str]) -> list[str]:
-        found = [word for word in words if word.strip()]
-        if len(found) > self.most:
-            raise SomeAreMissing(found[: -self.most], found[-self.most :])
-        return found
+        lines = [word for word in words if word.strip()]
+        if len(lines) > self.most:
+            raise SomeAreMissing(lines[: -self.most], lines[-self.most :])
+        return lines
 
     def say(self, value: Sequence[str]) -> list[str]:
         return list(value)
@@ -250,9 +252,9 @@ class Lines:
 
 @dataclass(frozen=True)
 class Field:
-    """A field that is on the page. what: what the page calls it."""
+    """A field on the page: its label there, the words that it takes, and its opening value."""
 
-    what: str
+    label: str
     form: Form
     opening: Any
 
@@ -263,25 +265,24 @@ _FIELDS: ContextVar[dict[str, Field] | None] = ContextVar(
 
 
 def fields() -> dict[str, Field]:
-    """Those that this run has drawn so far, by their names in the address."""
-    found = _FIELDS.get()
-    if found is None:  # a page that runs by itself
-        found = {}
-        _FIELDS.set(found)
-    return found
+    """Return the fields that this run has drawn so far, by their names in the address."""
+    drawn = _FIELDS.get()
+    if drawn is None:  # a page that runs by itself
+        drawn = {}
+        _FIELDS.set(drawn)
+    return drawn
 
 
-def field(key: str, form: Form, opening: Any, what: str) -> Any:
-    """Have the field of this key show what the address asks for, else what was chosen in this session, else `opening`; gives
-    it.
+def field(key: str, form: Form, opening: Any, label: str) -> Any:
+    """Return the value of a field: what the address asks for, else what was chosen in this session, else `opening`.
 
-    To be called before the widget, which takes its value from the session's state.
+    Call it before the widget, which takes its value from the session's state; this sets it there.
     """
-    fields()[key] = Field(what, form, opening)
+    fields()[key] = Field(label, form, opening)
     chosen = st.session_state.setdefault(state.CHOSEN, {})
     wanted = _asked(key)
     if wanted is not None:
-        value = _read(key, form, wanted, opening, what)
+        value = _read(key, form, wanted, opening, label)
     else:
         value = st.session_state.get(key, chosen.get(key, opening))
         value = value if value == opening or form.holds(value) else opening
@@ -292,13 +293,13 @@ def field(key: str, form: Form, opening: Any, what: str) -> Any:
 
 
 def _asked(key: str) -> list[str] | None:
-    """What the address asks for under this name, told once; None where it asks for nothing."""
+    """Return the words that the address has for this name, only once; None if it has none."""
     if state.ASKED not in st.session_state:  # a page that runs by itself
         st.session_state[state.ASKED] = _completed(_given())
     return st.session_state[state.ASKED].pop(key, None)
 
 
-def _read(key: str, form: Form, words: Sequence[str], opening: Any, what: str) -> Any:
+def _read(key: str, form: Form, words: Sequence[str], opening: Any, label: str) -> Any:
     if not any(words) and not isinstance(form, Text):
         return opening
     try:
@@ -307,29 +308,29 @@ def _read(key: str, form: Form, words: Sequence[str], opening: Any, what: str) -
         words, value, reason = error.words, error.value, ""
     except ValueError as error:
         value, reason = opening, f", {error}" if str(error) else ""
-    _in_vain(key, f"{what} “{', '.join(words)[:SHOWN]}”{reason}")
+    _in_vain(key, f"{label} “{', '.join(words)[:SHOWN]}”{reason}")
     return value
 
 
-def said() -> Address:
-    """What the fields of this run come to in the address."""
-    found = {key: (one, st.session_state.get(key, one.opening)) for key, one in fields().items()}
-    return {key: one.form.say(value) for key, (one, value) in found.items() if value != one.opening}
+def _of_fields() -> Address:
+    """Return the address that the fields of this run make."""
+    values = {key: (field, st.session_state.get(key, field.opening)) for key, field in fields().items()}
+    return {key: field.form.say(value) for key, (field, value) in values.items() if value != field.opening}
 
 
 def _undrawn() -> Address:
-    """What this page's address said by fields that are not there in this run, and that nothing has made it forget."""
+    """Return the part of this page's address whose fields are not drawn in this run, but whose choices still hold."""
     chosen = st.session_state[state.CHOSEN]
     return {key: words for key, words in here().items() if key in chosen and key not in fields()}
 
 
 def here() -> Address:
-    """The address of the view as it was last drawn."""
+    """Return the address of the view as it was last drawn."""
     return st.session_state.get(state.ADDRESS, {})
 
 
 def lasting(address: Mapping[str, Any]) -> dict[str, Any]:
-    """The address as links carry it that are to be kept: with its version."""
+    """Return the address with its version, for links that people keep."""
     return {**address, state.VERSION: str(VERSION)}
 
 
@@ -337,18 +338,20 @@ def lasting(address: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def go_to(link: str, *, instead: bool = False) -> None:
-    """With the next run the browser goes to a link below the app's own address, as it goes back: what opens opens as the link
-    says. instead: of the address where it is, to which then nothing leads back."""
+    """Make the browser go to a link below the app's own address in the next run, so that the page opens as the link says.
+
+    instead  whether the link replaces the current entry of the browser's history
+    """
     st.session_state[state.GOING] = [time.time_ns() // 1_000_000, link, instead]
 
 
 def going() -> list | None:
-    """Where the browser goes with this run, as `go_to` has said."""
+    """Return where the browser goes in this run, if `go_to` was called."""
     return st.session_state.get(state.GOING)
 
 
 def lead_on(page: str) -> None:
-    """What the browser's address asks for is on another page now."""
+    """Go to another page with the browser's whole address, because what it asks for has moved there."""
     go_to(f"{page}?{urlencode(_given(), doseq=True)}", instead=True)
 
 
@@ -356,49 +359,51 @@ def lead_on(page: str) -> None:
 
 
 def _given() -> Address:
-    """All that the browser's address says."""
+    """Return the browser's whole address."""
     return {key: st.query_params.get_all(key) for key in st.query_params}
 
 
 def _completed(address: Address) -> Address:
-    """Of an older address also what it did not have to say: a target was a text."""
+    """Return the address with what older addresses left out: in them, a target was always a text."""
     is_old = state.TARGET in address and state.TARGET_AS not in address
     return address | ({state.TARGET_AS: ["text"]} if is_old else {})
 
 
 def asks_for_something() -> bool:
-    """Whether the browser's address says what to show, and not only how."""
+    """Return whether the browser's address says what to show, and not only how."""
     return any(not is_foreign(name) and name not in state.HOW for name in st.query_params)
 
 
 def is_foreign(name: str) -> bool:
-    """Whether a name in an address is nobody's business here: those who pass links on add names of their own."""
+    """Return whether a name in an address was added by a site that passed the link on."""
     return name.startswith(("utm_", "_")) or name in {"ref", "gclid", "fbclid"}
 
 
 def is_going_back() -> bool:
-    """Whether somebody goes back or forth in the browser's history, as a talk does from view to view."""
+    """Return whether somebody goes back or forward in the browser's history, as a talk does from view to view."""
     context = get_script_run_ctx()
     return context is not None and context.is_history_navigation
 
 
 def read(page: str) -> bool:
-    """Begin a run of a page: take in its address, if somebody arrives with it. Gives whether somebody comes by the menu, where
-    all stays as it was chosen."""
+    """Begin a run of a page: read its address, if somebody arrives with one.
+
+    Returns whether somebody comes by the menu, where everything stays as it was chosen.
+    """
     _FIELDS.set({})
     before = st.session_state.get(state.PAGE)
     st.session_state[state.PAGE] = page
-    is_told = before is None or is_going_back()
-    if not is_told and before == page:
+    arrives = before is None or is_going_back()
+    if not arrives and before == page:
         return False
     given = _given()
     chosen = st.session_state.get(state.CHOSEN, {})
-    kept = set() if is_told else set(state.HOW) if state.VERSION in given else state.IN_ADDRESS
+    kept = set() if arrives else set(state.HOW) if state.VERSION in given else state.IN_ADDRESS
     st.session_state[state.CHOSEN] = {key: value for key, value in chosen.items() if key in kept}
     for key in state.IN_ADDRESS & {str(key) for key in st.session_state}:
-        del st.session_state[key]  # what Streamlit keeps of a field that is gone can be older than what was chosen
+        del st.session_state[key]  # Streamlit may keep an older value of a field that is gone than the one last chosen
     _take_in(given)
-    return not is_told and not given
+    return not arrives and not given
 
 
 def _take_in(given: Address) -> None:
@@ -416,11 +421,11 @@ def _take_in(given: Address) -> None:
 
 
 def _check_length() -> None:
-    """Of an address that is too long Streamlit reads nothing, and says so to nobody."""
+    """Warn of an address that is too long: Streamlit reads nothing of it, and says nothing."""
     context = get_script_run_ctx()
     query = "" if context is None else context.query_string
     if query and not sanitize_query_string(query):
-        _in_vain("", f"an address of {len(query):,} letters and {query.count('&') + 1:,} names, which is too long")
+        _in_vain("", f"an address that is too long ({len(query):,} characters, {query.count('&') + 1:,} names)")
 
 
 def _check_version(words: Sequence[str] | None) -> None:
@@ -428,18 +433,18 @@ def _check_version(words: Sequence[str] | None) -> None:
         if words is not None:
             Number(0, VERSION, whole=True).read(words)
     except ValueError:
-        said = words[-1][:SHOWN] if words else ""
-        _in_vain(state.VERSION, f"version “{said}” of links, of which version {VERSION} is the newest here")
+        version = words[-1][:SHOWN] if words else ""
+        _in_vain(state.VERSION, f"link version “{version}”; the newest version known here is {VERSION}")
 
 
 def _check_names(names: Set[str]) -> None:
     for name in sorted(names - state.IN_ADDRESS):
         near = get_close_matches(name[:SHOWN], state.IN_ADDRESS, 1, 0.78)
-        _in_vain(name, f"“{name[:SHOWN]}”, which no page knows" + (f" (but “{near[0]}”)" if near else ""))
+        _in_vain(name, f"unknown name “{name[:SHOWN]}”" + (f" (did you mean “{near[0]}”?)" if near else ""))
 
 
 def _in_vain(key: str, words: str) -> None:
-    """The address asks for something that is not there."""
+    """Note that the address asks for something that is not there."""
     st.session_state.setdefault(state.IN_VAIN, {})[key] = words
 
 
@@ -447,19 +452,19 @@ def _in_vain(key: str, words: str) -> None:
 
 
 def write(page: str, notes: DeltaGenerator, *, is_whole: bool) -> None:
-    """End a run of a page: bring the address in line with its fields, and say what it asked for in vain.
+    """End a run of a page: update the address from its fields, and warn of what it asked for in vain.
 
-    is_whole  whether the page shows what it is there for. What the address asks for and no field has taken then never will;
-              until then it stays in the address, as does what a field said that only a whole page draws.
+    is_whole  whether the page has drawn everything it is there for. If it has, no field will take what is still unread of
+              the address; until then that stays in the address, as do fields that only a whole page draws.
     """
     unread: Address = st.session_state[state.ASKED]
     unread.pop(state.VERSION, None)
-    lasts = {} if is_whole or st.session_state[state.ARRIVING] else _undrawn()
+    undrawn = {} if is_whole or st.session_state[state.ARRIVING] else _undrawn()
     if is_whole:
         for name in sorted(unread.keys() - set(state.HOW)):
             if any(words := unread.pop(name)):
-                _in_vain(name, f"{name} “{', '.join(words)[:SHOWN]}”, of which this page shows nothing")
-    st.session_state[state.ADDRESS] = lasts | said()
+                _in_vain(name, f"{name} “{', '.join(words)[:SHOWN]}”, which this page does not use")
+    st.session_state[state.ADDRESS] = undrawn | _of_fields()
     st.session_state[state.CHOSEN] |= {key: st.session_state[key] for key in fields() if key in st.session_state}
     follow(
         page,
@@ -468,9 +473,10 @@ def write(page: str, notes: DeltaGenerator, *, is_whole: bool) -> None:
         is_new=not st.session_state[state.ARRIVING],
     )
     st.session_state[state.ARRIVING] = False
-    if found := list(st.session_state[state.IN_VAIN].values()):
-        further = [f"{len(found) - NAMED} more"] if len(found) > NAMED else []
-        wanted = "; ".join([*found[:NAMED], *further])
+    if missing := list(st.session_state[state.IN_VAIN].values()):
+        further = [f"{len(missing) - NAMED} more"] if len(missing) > NAMED else []
+        wanted = "; ".join([*missing[:NAMED], *further])
         notes.warning(
-            plain(f"The link asks for what is not here: {wanted}. The rest is shown."), icon=":material/link_off:"
+            plain(f"The link asks for something that is not available: {wanted}. The rest is shown."),
+            icon=":material/link_off:",
         )

@@ -471,7 +471,7 @@ def test_an_address_nobody_would_write(visit, taken):
     table = head_metrics(taken)
     app.shows({"atlas": grid(table, most_telling(table)), "head": taken.trace(5, 11).weights})
     (alert,) = app.alerts()
-    assert "The link asks for what is not here: Attention “cross”; Layer “999”" in alert
+    assert "The link asks for something that is not available: Attention “cross”; Layer “999”" in alert
 
 
 def test_a_phone(visit):

@@ -171,7 +171,7 @@ def test_what_a_link_asks_for_in_vain_is_said_and_the_rest_is_shown(visit, minil
     app = visit(f"/step_by_step?stage=scaled&mask=%3Cb%3Ebogus&layer=77&head=2&source={'x' * 500}")
     app.shows({AS_IT_IS: capture(minilm, SENTENCE).trace(5, 2).scaled}).idle()
     (alert,) = app.alerts()
-    for words in ("Mask “<b>bogus”", "Layer “77”, where there are 0 to 5", "Where the numbers come from “xxx"):
+    for words in ("Mask “<b>bogus”", "Layer “77”, which must be from 0 to 5", "Where the numbers come from “xxx"):
         assert words in alert
     assert len(alert) < 400
     assert parse_qs(urlsplit(app.address).query).keys() == {state.STAGE, state.HEAD}

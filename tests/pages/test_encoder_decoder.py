@@ -106,7 +106,7 @@ def test_the_address_says_how_the_target_is_given(t5, said, written) -> None:
 def test_a_target_beside_one_that_is_generated_is_said_not_to_be_shown(t5) -> None:
     app = opened("heads", t5, kind="cross", target_as="generated", target="9 31")
     np.testing.assert_allclose(drawn(app, "head"), eager_weights(t5, "cross", ALONE, 0, 0), atol=2e-5)
-    assert "target “9 31”, of which this page shows nothing" in words(app.warning)
+    assert "target “9 31”, which this page does not use" in words(app.warning)
 
 
 def page_and_link(file: str) -> None:

@@ -196,4 +196,4 @@ def test_the_address_of_a_page_opens_that_page() -> None:
     app = by_link("heads", {state.LAYER: "1", state.STAGE: "raw"})
     assert state.GOING not in app.session_state
     assert app.session_state[state.ADDRESS] == {state.LAYER: ["1"]}
-    assert "stage “raw”, of which this page shows nothing" in app.warning[0].value
+    assert "stage “raw”, which this page does not use" in app.warning[0].value

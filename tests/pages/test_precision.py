@@ -50,7 +50,7 @@ def test_a_link_in_bfloat16_opens_in_bfloat16(page: AppTest, minilm: Model, half
 
 def test_a_device_that_is_not_there_is_said_and_the_rest_is_shown(page: AppTest) -> None:
     assert "cuda:7" not in devices()
-    assert "The link asks for what is not here: Device “cuda:7”" in said(page)
+    assert "The link asks for something that is not available: Device “cuda:7”" in said(page)
 
 
 def test_a_link_to_another_page_takes_the_precision_along(page: AppTest) -> None:

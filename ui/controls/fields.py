@@ -13,7 +13,7 @@ from typing import Any, Literal
 import streamlit as st
 
 from ui import links
-from ui.links import Choice, Number, Numbers, Place, Several, Switch, Text, Word
+from ui.links import Choice, Index, Number, Numbers, Several, Switch, Text, Word
 
 # Streamlit then tells a browser what a field holds until the browser has drawn it, as in a popover that is folded up.
 KEPT: dict[str, Any] = {"persist_state": "session"}
@@ -80,7 +80,7 @@ def page_of(key: str, count: int, what: str) -> int:
 
 def pick_place(label: str, key: str, count: int, placeholder: str, **widget: Any) -> int | None:
     """A place from 0 to count - 1; None while none is chosen, and then the box shows `placeholder`."""
-    links.field(key, Place(count), None, label)
+    links.field(key, Index(count), None, label)
     return st.selectbox(label, range(count), index=None, placeholder=placeholder, key=key, **KEPT, **widget)
 
 
