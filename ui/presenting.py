@@ -1,7 +1,7 @@
-"""Presenting: a page without navigation and controls, in letters for the back row, worked with keys.
+"""Presenting: a page without navigation and controls, in large letters, worked with keys.
 
-Controls stay in the script, and so keep their state and their place in the address. What is seen is told by a style: pictures,
-and what a view puts into `told`.
+Controls stay in the script, and so keep their state and their place in the address. A style hides everything but pictures and
+what a view puts into `told`.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from core.figures.theme import Lettering, lettering
 from ui import links, state
 from ui.links import Choice, Switch
 
-WINDOW = (1280, 720)  # pixels, until the browser has said how large it is
-LETTERS = 18  # pixels of the smallest letters, in the smallest window
+WINDOW = (1280, 720)  # pixels, until the browser sends its size
+LETTERS = 18  # pixels: the smallest letters in the smallest window
 SPOTS: dict[Spot, str] = {"none": "None", "row": "Row", "column": "Column", "cell": "Cell"}
 STYLE = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True)
 class Walk:
-    """A grid through which the arrow keys walk from `place`; on_step(row, column) is called with where they come."""
+    """A grid through which the arrow keys walk from `place`; each step calls on_step(row, column) with the new place."""
 
     place: tuple[int, int]
     shape: tuple[int, int]
@@ -41,8 +41,8 @@ class Stage:
     """A page in one run, while it is presented.
 
     window  its width and height in pixels
-    told    how many containers `told` has opened
-    walk    what the arrow keys walk through, once a view has said so
+    told    the number of containers that `told` has opened
+    walk    the grid that the arrow keys walk through, once a view has set it
     """
 
     window: tuple[int, int]
@@ -54,9 +54,12 @@ _STAGE: ContextVar[Stage | None] = ContextVar("stage", default=None)
 
 
 def begin() -> Stage | None:
-    """Begin a run of a page; None while nobody presents. Every run has a thread of its own, and so a context of its own."""
-    wanted = links.field(state.PRESENT, Switch(), False, "Presenting")
-    stage = Stage(st.session_state.get(state.WINDOW, WINDOW)) if wanted else None
+    """Begin a run of a page and return its stage; None while nobody presents.
+
+    Every run has a thread of its own, and so a context of its own.
+    """
+    presents = links.field(state.PRESENT, Switch(), False, "Presenting")
+    stage = Stage(st.session_state.get(state.WINDOW, WINDOW)) if presents else None
     _STAGE.set(stage)
     lettering.set(Lettering(letters_in(stage.window)) if stage is not None else Lettering())
     if stage is not None:
@@ -65,21 +68,24 @@ def begin() -> Stage | None:
 
 
 def enter() -> None:
+    """Start presenting in the next run."""
     st.session_state[state.PRESENT] = True
 
 
 def leave() -> None:
+    """Stop presenting in the next run."""
     st.session_state[state.PRESENT], st.session_state[state.TALK_AT], st.session_state[state.SPOT] = False, 0, "none"
     st.session_state[state.REHEARSING] = False
 
 
 def letters_in(window: tuple[int, int]) -> int:
-    """The pixels of the smallest letters in a window of this width and height."""
+    """Return the size in pixels of the smallest letters, for a window of this width and height."""
     width, height = window
     return max(LETTERS, round(min(width * 9 / 16, height) / 49))
 
 
 def stage() -> Stage | None:
+    """Return the stage of this run; None while nobody presents."""
     return _STAGE.get()
 
 
@@ -88,58 +94,58 @@ def is_on() -> bool:
 
 
 def told(kind: Literal["words", "number"] = "words") -> AbstractContextManager:
-    """A place for words that the audience reads as well; all others are hidden while presenting.
+    """Return a container for words that the audience reads; all other words are hidden while presenting.
 
-    kind  "number": words about the one number that matters, which is bold in them and becomes large
+    kind  "number": words about one number, which is bold in them and becomes large
     """
     return st.container(key=told_key(kind), gap=None) if is_on() else nullcontext()
 
 
 def told_key(kind: Literal["words", "number"] = "words") -> str:
-    """The key of the next such place."""
-    now = _STAGE.get()
-    assert now is not None, "nobody presents"
-    now.told += 1
-    return f"{state.TOLD}_{kind}_{now.told}"
+    """Return the key of the next container for `told`."""
+    current = _STAGE.get()
+    assert current is not None, "nobody presents"
+    current.told += 1
+    return f"{state.TOLD}_{kind}_{current.told}"
 
 
 def title(words: str) -> None:
-    """What is seen, in one line of Markdown; at a desk the controls say it."""
+    """Show one line of Markdown that says what is on the screen; at a desk the controls say it."""
     if is_on():
         with told():
             st.markdown(f"### {words}", anchors=False)
 
 
 def aside() -> AbstractContextManager:
-    """A place for pictures that only matter at a desk, beside the one that is looked at."""
+    """Return a container for pictures that only matter at a desk, beside the main one."""
     return nullcontext() if _STAGE.get() is None else st.container(key=state.ASIDE)
 
 
 def height(usual: int, share: float) -> int:
-    """How many pixels high a picture is drawn: while presenting this share of the window, which it then fills by itself."""
-    now = _STAGE.get()
-    return usual if now is None else round(now.window[1] * share)
+    """Return the height of a picture in pixels: `usual`, or while presenting this share of the window's height."""
+    current = _STAGE.get()
+    return usual if current is None else round(current.window[1] * share)
 
 
 def width(usual: int, share: float) -> int:
-    """The same of its width."""
-    now = _STAGE.get()
-    return usual if now is None else round(now.window[0] * share)
+    """Return the width of a picture in pixels: `usual`, or while presenting this share of the window's width."""
+    current = _STAGE.get()
+    return usual if current is None else round(current.window[0] * share)
 
 
 def walk_through(place: tuple[int, int], shape: tuple[int, ...], on_step: Callable[[int, int], None]) -> bool:
-    """Let the arrow keys walk through this grid, wherever the focus is; False while nobody presents."""
-    now = _STAGE.get()
-    if now is not None:
-        now.walk = Walk(place, (shape[0], shape[1]), on_step)
-    return now is not None
+    """Let the arrow keys walk through this grid, wherever the focus is. Returns False while nobody presents."""
+    current = _STAGE.get()
+    if current is not None:
+        current.walk = Walk(place, (shape[0], shape[1]), on_step)
+    return current is not None
 
 
 def spot() -> Spot:
-    """What of the large picture is lit."""
+    """Return which part of the large picture the spotlight is on."""
     return links.field(state.SPOT, Choice(SPOTS), "none", "Spotlight")
 
 
 def lit(figure: go.Figure, row: int | None, column: int | None) -> go.Figure:
-    """The figure with the spotlight where it is wanted."""
+    """Return the figure with the chosen spotlight."""
     return with_spotlight(figure, spot(), row, column)

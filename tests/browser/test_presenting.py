@@ -195,14 +195,14 @@ def test_a_talk_is_never_lost(visit: Callable[..., App]) -> None:
     assert any("cannot be read" in alert for alert in app.alerts())
     app.page.locator("summary").click()
     app.write("new_view", "http://[x")
-    app.page.get_by_text("This is no link").wait_for()
+    app.page.get_by_text("This is not a link").wait_for()
     app.write("new_view", "/heads?layer=1").idle()
     assert titles(app) == ["heads"]
     assert "nonsense" in app.page.evaluate("localStorage.getItem('headlight-talk')")
     with app.page.expect_download() as download:
-        app.page.get_by_role("button", name="Save the file as it is").click()
+        app.page.get_by_role("button", name="Save its file").click()
     assert download.value.path().read_text() == '{"format": "nonsense"}'
-    app.page.get_by_role("button", name="Forget it").click()
+    app.page.get_by_role("button", name="Delete it").click()
     app.until(lambda: "heads" in app.page.evaluate("localStorage.getItem('headlight-talk')"), "it is not kept")
     assert titles(app.open("/talk")) == ["heads"]
 

@@ -55,13 +55,13 @@ def test_a_link_leads_to_the_view_and_says_how_it_is_shown():
         (file(views=["x"]), "View 1 is not an object"),
         (file(views=[VIEW, VIEW | {"title": 5}]), "View 2 has a “title”"),
         (file(views=[VIEW | {"title": "x" * 201}]), "“title”"),
-        (file(views=[VIEW | {"notes": "\ud800"}]), "half of a letter"),
+        (file(views=[VIEW | {"notes": "\ud800"}]), "half of a character"),
         (file(views=[VIEW | {"page": "../secret"}]), "“page”"),
         (file(views=[VIEW | {"page": "//evil.example"}]), "“page”"),
         (file(views=[VIEW | {"parameters": []}]), "“parameters”"),
         (file(views=[VIEW | {"parameters": {"layer": "5"}}]), "“layer”"),
-        (file(views=[VIEW | {"parameters": {"text": ["x" * 20_001]}}]), "letters"),
-        (file(views=[VIEW | {"parameters": {"text": ["\udc00"]}}]), "half of a letter"),
+        (file(views=[VIEW | {"parameters": {"text": ["x" * 20_001]}}]), "characters"),
+        (file(views=[VIEW | {"parameters": {"text": ["\udc00"]}}]), "half of a character"),
         (b" " * (MAX_BYTES + 1), "bytes"),
     ],
 )
@@ -140,7 +140,7 @@ def test_a_talk_never_becomes_larger_than_can_be_read():
 
 @pytest.mark.parametrize("link", ["http://[x", "http://[::1", f"heads?{'&' * 21_000}"])
 def test_what_is_no_link_is_said(link):
-    with pytest.raises(InputError, match="no link") as error:
+    with pytest.raises(InputError, match="not a link") as error:
         view_at("", link)
     assert error.value.field == "talk"
 

@@ -1,1 +1,1 @@
-"""Taking what a page shows away with one: as a link, as pictures and numbers, as Python."""
+"""Sharing what a page shows: as a link, as pictures and numbers, as an exhibit, as Python."""

@@ -1,4 +1,4 @@
-"""The dialog "Share": everything that can be taken away from the page, one section below the other."""
+"""The dialog "Share": a section for each form in which a page can be shared."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ui.views.talking import add_to_talk
 
 
 def open_dialog(shown: Shown) -> None:
-    """Over the page, once all of it is there."""
+    """Open the dialog over the page; call it when everything on the page is drawn."""
     _dialog(shown)
 
 
@@ -23,7 +23,7 @@ def _dialog(shown: Shown) -> None:
     show_link(shown)
     st.markdown("**A picture and its numbers**")
     show_pictures(shown)
-    if shown.about is None or shown.head is not None:  # what a file shows, that file holds
+    if shown.about is None or shown.head is not None:  # a view from a file is in that file already
         st.markdown("**All of this view**")
         show_exhibit(shown)
     st.markdown("**As Python**")

@@ -1,4 +1,4 @@
-"""Taking all of a view away as one file, an exhibit, which the page "Open a file" opens again."""
+"""Sharing a whole view as one file, an exhibit, which the page "Open a file" opens again."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from ui.shown import Shown
 
 
 def show_exhibit(shown: Shown) -> None:
-    """A button for the file, which is made when it is pressed, and what it will hold."""
+    """Show a button that makes and saves the file, and a caption that says what the file holds."""
     address = full_address(shown)
     image = st.session_state.get(state.SHOWN_IMAGE)
     uploads = {} if image is None else {state.IMAGE: Upload(*image)}
     heads = head_names(shown)
-    what = f"{len(shown.pictures)} pictures" + (f" and all inputs of {' and '.join(heads)}" if heads else "")
+    contents = f"{len(shown.pictures)} pictures" + (f" and all inputs of {' and '.join(heads)}" if heads else "")
     st.download_button(
         "Exhibit",
         lambda: file_of(shown, address, uploads),
@@ -34,14 +34,13 @@ def show_exhibit(shown: Shown) -> None:
         on_click="ignore",
     )
     st.caption(
-        f"One file with all of this view: its address with all texts, uploads, {what}. The page “Open a file” shows it again "
-        f"with the same numbers, with or without the model."
+        f"One file with everything in this view: its address with all texts, uploads, {contents}. The page “Open a file” shows "
+        f"it again with the same numbers, with or without the model."
     )
 
 
 def file_of(shown: Shown, address: dict[str, tuple[str, ...]], uploads: dict[str, Upload]) -> bytes:
-    """The exhibit of a page. Where it would be too large to be opened again, it is written without its pictures, which follow
-    from its heads."""
+    """Return the exhibit of a page; without its pictures, which follow from its heads, if it is too large to open again."""
     drawings = tuple(Drawing(one.title, one.alt, one.figure) for one in offered(shown).values())
     exhibit = Exhibit(
         page=shown.page,
@@ -59,24 +58,24 @@ def file_of(shown: Shown, address: dict[str, tuple[str, ...]], uploads: dict[str
 
 
 def full_address(shown: Shown) -> dict[str, tuple[str, ...]]:
-    """All that the address says, and what it leaves out because the page opens with it: what that is may change."""
-    said = {name: tuple(words) for name, words in links.here().items()}
+    """Return the whole address, with the opening values that an address leaves out, because these may change."""
+    address = {name: tuple(words) for name, words in links.here().items()}
     if (of := shown.of) is not None:
         text = of.text
-        said |= {state.TEXT: (text.text,), state.MODEL: (text.model.name,), state.KIND: (of.kind,)}
-        said |= {state.DTYPE: (text.model.dtype,), state.DEVICE: (text.model.device,)}
-        said |= {state.LAYER: (str(of.layer),), state.HEAD: (str(of.head),)}
-        said |= {name: (words,) for name, words in in_address(text.target).items()}
-    return said
+        address |= {state.TEXT: (text.text,), state.MODEL: (text.model.name,), state.KIND: (of.kind,)}
+        address |= {state.DTYPE: (text.model.dtype,), state.DEVICE: (text.model.device,)}
+        address |= {state.LAYER: (str(of.layer),), state.HEAD: (str(of.head),)}
+        address |= {name: (words,) for name, words in in_address(text.target).items()}
+    return address
 
 
 def head_names(shown: Shown) -> list[str]:
-    """What the heads that go into the file are called."""
+    """Return the names of the heads that go into the file."""
     return ["the head"] if shown.head is not None else list(_requests(shown))
 
 
 def _requests(shown: Shown) -> dict[str, stores.HeadRequest]:
-    """The heads of models that are kept: those whose queries and keys are known, and that are not too long for a file."""
+    """Return the heads of models that go into the file: those with known queries and keys, and not too long for a file."""
     if shown.of is None:
         return {}
     asked = {f"head {shown.of.layer}.{shown.of.head}": shown.of} | shown.beside

@@ -1,4 +1,4 @@
-"""Taking a view away as a link: the complete address of what a page shows, to be copied."""
+"""Sharing a view as a link: the complete address of what a page shows, with a button that copies it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ui import links, state
 from ui.sharing.exhibit import full_address
 from ui.shown import Shown
 
-LONG = 2_000  # letters of an address, beyond which some programs cut it
-LONGEST = 8_000  # beyond which some servers refuse it
+LONG = 2_000  # characters: some programs cut longer addresses
+LONGEST = 8_000  # characters: some servers refuse longer addresses
 
 _HERE = Path(__file__)
 _COPY = component(
@@ -26,34 +26,34 @@ _COPY = component(
 
 
 def show_link(shown: Shown) -> None:
-    """The address with a button that copies it, and what it cannot hold."""
+    """Show the address with a button that copies it, and say what it cannot hold."""
     address = link_to(shown, str(st.context.url or f"/{shown.page}"))
     if len(address) > LONGEST:
         st.warning(
-            f"The address of this view would have {len(address):,} letters. Servers refuse more than about {LONGEST:,}: "
-            f"save it as an exhibit instead.",
+            f"The address of this view would have {len(address):,} characters. Servers refuse more than about {LONGEST:,}. "
+            f"Save the view as an exhibit instead.",
             icon=":material/link_off:",
         )
         return
     _COPY(key=state.COPY_LINK, data={"address": address})
     left_out = cannot_hold(shown)
     if left_out:
-        st.caption(f"A link cannot hold {left_out}: save an exhibit to take it along.")
+        st.caption(f"A link cannot hold {left_out}. Save an exhibit to include it.")
     if len(address) > LONG:
-        st.caption(f"Some programs cut addresses of more than {LONG:,} letters; this one has {len(address):,}.")
+        st.caption(f"Some programs cut addresses of more than {LONG:,} characters; this one has {len(address):,}.")
 
 
 def link_to(shown: Shown, url: str) -> str:
-    """The complete address of the view: with its text, model and head in full, since what a page opens with may change.
+    """Return the complete address of the view, with its text, model and head even where they are opening values.
 
-    url  of the page, as the visitor's browser knows it
+    url  the page's address in the visitor's browser
     """
-    said = {name: words for name, words in full_address(shown).items() if any(words) and not links.is_foreign(name)}
-    return f"{url.partition('?')[0]}?{urlencode(links.lasting(said), doseq=True)}"
+    address = {name: words for name, words in full_address(shown).items() if any(words) and not links.is_foreign(name)}
+    return f"{url.partition('?')[0]}?{urlencode(links.lasting(address), doseq=True)}"
 
 
 def cannot_hold(shown: Shown) -> str:
-    """What is on the page and in no address, in words; "" where that is nothing."""
+    """Return what the page shows and no address can hold, in words; "" if there is nothing."""
     if shown.of is not None and shown.of.text.image is not None:
         return "the image that you uploaded"
     is_own = links.here().get(state.SOURCE) == ["own"]

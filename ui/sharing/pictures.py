@@ -1,4 +1,4 @@
-"""Taking one picture of a page away: as SVG, PNG or HTML, and its numbers as CSV and NPZ."""
+"""Sharing one picture of a page as SVG, PNG or HTML, and its numbers as CSV or NPZ."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ _SAVE = component(
     js=_HERE.with_suffix(".js").read_text(encoding="utf-8"),
 )
 GROUND_NAMES = {"light": "White", "dark": "Dark"}
-_UNFINISHED = re.compile(r"(.+) \d+")  # of a picture that was drawn while its numbers came
+_UNFINISHED = re.compile(r"(.+) \d+")  # the name of a picture that was drawn while its numbers came
 
 
 def show_pictures(shown: Shown) -> None:
-    """The choice of a picture, and its files; nothing of these is made before somebody asks for it."""
+    """Show a menu of pictures and buttons for their files; each file is made when its button is pressed."""
     pictures = offered(shown)
     if pictures:
         _show_picture(shown, pictures)
     else:
-        st.caption("There is no picture on this page now.")
+        st.caption("This page shows no picture now.")
     if shown.lists:
         _show_lists(shown)
 
 
 def offered(shown: Shown) -> dict[str, Picture]:
-    """The pictures by their names, whole ones of queries and keys first, then parts of them, then all others."""
+    """Return the pictures by their names: those of queries and keys first, and of these whole ones first."""
     finished = {
         name: picture
         for name, picture in shown.pictures.items()
@@ -80,7 +80,9 @@ def _show_picture(shown: Shown, pictures: dict[str, Picture]) -> None:
         page = partial(to_html, figure, picture.title, known)
         _download("HTML", page, file_name(known, picture.title, ".html"), "text/html")
         _offer_numbers(numbers, known, picture.title)
-    st.caption("Pictures carry title, model, head and text; HTML opens without a network. CSV and NPZ hold numbers.")
+    st.caption(
+        "Each picture includes its title, model, head and text. HTML opens without a network. CSV and NPZ hold the numbers."
+    )
     if picture.numbers is None:
         st.caption(_what_is_drawn(picture))
 
@@ -89,8 +91,8 @@ def _what_is_drawn(picture: Picture) -> str:
     meta = picture.figure.layout.meta
     block = (meta.get("row_block", 1), meta.get("column_block", 1)) if isinstance(meta, dict) else (1, 1)
     if block == (1, 1):
-        return "The numbers are those that the picture draws."
-    return f"The numbers are those that the picture draws: each is the strongest of {block[0]} × {block[1]}."
+        return "The numbers are those in the picture."
+    return f"The numbers are those in the picture. Each is the strongest of a block of {block[0]} × {block[1]} cells."
 
 
 def _show_lists(shown: Shown) -> None:
@@ -106,7 +108,7 @@ def _offer_numbers(numbers: Numbers, known: About, title: str) -> None:
         ("NPZ", ".npz", "application/octet-stream", to_npz, MAX_NPZ_CELLS),
     ):
         fits = numbers.cells <= most
-        too_large = f"{numbers.cells:,} numbers; {label} takes {most:,}."
+        too_large = f"There are {numbers.cells:,} numbers; {label} holds at most {most:,}."
         _download(
             label,
             partial(_made, write, numbers, known),
@@ -130,7 +132,7 @@ def _download(
     help: str | None = None,
     disabled: bool = False,
 ) -> None:
-    """A button whose file is made when it is pressed."""
+    """Show a button that makes its file when it is pressed."""
     st.download_button(
         label, make, name, kind, key=state.download(name), on_click="ignore", help=help, disabled=disabled
     )

@@ -1,4 +1,4 @@
-"""plotly.js from this server, for those who take a picture away: the copy that draws the pages cannot be asked."""
+"""The script plotly.js, served for saving pictures: components cannot reach the copy that draws the pages."""
 
 from __future__ import annotations
 

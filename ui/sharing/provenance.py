@@ -1,4 +1,4 @@
-"""Where the numbers of a page come from, in words, for whatever takes them away."""
+"""The origin of a page's numbers in words, for every file in which they are shared."""
 
 from __future__ import annotations
 
@@ -14,63 +14,63 @@ _UNFIT = re.compile(r"[^A-Za-z0-9.]+")
 
 
 def about(shown: Shown) -> dict[str, str]:
-    """The page, the model with revision and dtype, the head as text, what was read, what was changed, versions and date."""
-    if shown.about is not None:  # of a file, whose numbers are older than this
+    """Return the page, the model with revision and dtype, the head, its text, changes, versions and date, each as text."""
+    if shown.about is not None:  # from a file, whose numbers are older than today
         return {"page": shown.title, **shown.about}
-    found = {"page": shown.title}
+    facts = {"page": shown.title}
     if shown.of is not None:
-        found |= _of_model(shown.of)
+        facts |= _of_model(shown.of)
     if shown.head is not None:
-        found["numbers"] = shown.head().says
+        facts["numbers"] = shown.head().says
     for name, other in shown.beside.items():
-        found |= {f"{name}, {fact}": text for fact, text in _of_model(other).items() if found.get(fact) != text}
-    return found | {f"version of {name}": version for name, version in versions(*PACKAGES).items()} | {"date": now()}
+        facts |= {f"{name}, {fact}": text for fact, text in _of_model(other).items() if facts.get(fact) != text}
+    return facts | {f"version of {name}": version for name, version in versions(*PACKAGES).items()} | {"date": now()}
 
 
 def _of_model(of: stores.HeadRequest) -> dict[str, str]:
     text, model = of.text, stores.model(of.text.model)
-    found = {"model": model.name, "revision": model.revision, "dtype": model.dtype}
-    found |= {"device": text.model.device} if text.model.device != "cpu" else {}
-    found |= _place(of.kind, of.layer, of.head)
-    found |= {"text": text.text} if text.image is None else {"image": "as uploaded"}
-    found |= {"second text": text.pair} if text.pair else {}
-    found |= _written(text)
-    found |= {"cut to": f"{text.keep} tokens"} if text.keep is not None else {}
-    found |= {"changes": "; ".join(lines_of(text.edits))} if text.edits else {}
-    return found
+    facts = {"model": model.name, "revision": model.revision, "dtype": model.dtype}
+    facts |= {"device": text.model.device} if text.model.device != "cpu" else {}
+    facts |= _head(of.kind, of.layer, of.head)
+    facts |= {"text": text.text} if text.image is None else {"image": "as uploaded"}
+    facts |= {"second text": text.pair} if text.pair else {}
+    facts |= _target(text)
+    facts |= {"cut to": f"{text.keep} tokens"} if text.keep is not None else {}
+    facts |= {"changes": "; ".join(lines_of(text.edits))} if text.edits else {}
+    return facts
 
 
-def _written(text: stores.TextRequest) -> dict[str, str]:
-    """What the decoder was given, and how."""
+def _target(text: stores.TextRequest) -> dict[str, str]:
+    """Return what the decoder has written, and whether the model generated it or it was given as token numbers."""
     if not (target := stores.target_of(text)):
         return {}
-    found = {"written by the decoder": target if isinstance(target, str) else stores.model(text.model).text_of(target)}
+    facts = {"written by the decoder": target if isinstance(target, str) else stores.model(text.model).text_of(target)}
     if isinstance(target, str):
-        return found
-    how = "generated, the most probable token again and again" if text.target != target else "given as token numbers"
-    return found | {"its tokens": f"{', '.join(map(str, target))} ({how})"}
+        return facts
+    how = "generated, the most probable token at each step" if text.target != target else "given as token numbers"
+    return facts | {"its tokens": f"{', '.join(map(str, target))} ({how})"}
 
 
-def _place(kind: str, layer: int, head: int) -> dict[str, str]:
+def _head(kind: str, layer: int, head: int) -> dict[str, str]:
     return {"attention": kind, "layer": str(layer), "head": str(head), "layer.head": f"{layer}.{head}"}
 
 
 def lines(about: About) -> list[str]:
-    """What of it stands in a picture."""
+    """Return the lines about the origin that stand in a picture."""
     model = [about["model"], f"layer {about['layer']}, head {about['head']}"] if "model" in about else [about["page"]]
     details = [about[name] for name in ("dtype", "revision") if name in about]
-    said = [" · ".join([*model, *(detail[:24] for detail in details)])]
+    lines = [" · ".join([*model, *(detail[:24] for detail in details)])]
     if "numbers" in about:
-        said.append(about["numbers"])
-    said += [
+        lines.append(about["numbers"])
+    lines += [
         f"{name[:1].upper()}{name[1:]}: {text}"
         for name, text in about.items()
         if name.rpartition(", ")[2] in ("text", "second text", "written by the decoder", "changes")
     ]
-    return said
+    return lines
 
 
 def file_name(about: About, what: str, ending: str = "") -> str:
-    """A name for a file that any system takes: what it is, of which model and head."""
+    """Return a file name that any system accepts: what the file shows, its model and its head."""
     words = [what, about.get("model", about["page"]), about.get("layer.head", "")]
     return "_".join(_UNFIT.sub("-", word).strip("-.")[:40] for word in words if word) + ending

@@ -1,4 +1,4 @@
-"""The talk that a session holds: a view added, opened, prepared; and the page that edits it."""
+"""The talk of a session: adding, presenting and preparing its views, and the page that edits it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ from ui.talk import Talk, from_file, to_file, view_at, view_of
 
 
 def held() -> Talk:
+    """Return the talk of this session."""
     return st.session_state.get(state.TALK, Talk())
 
 
 def hold(talk: Talk) -> None:
+    """Make this the talk of this session, which the browser then keeps."""
     st.session_state[state.TALK] = talk
     st.session_state[state.TALK_TEXT] = to_file(talk).decode()
     _count()
@@ -33,14 +35,14 @@ def _count() -> None:
 
 
 def keeping() -> Keeping:
-    """While it keeps a talk that cannot be read, nothing is put in its place."""
+    """Return what the browser should keep: nothing new while it keeps a talk that cannot be read."""
     text = None if state.TALK_UNREAD in st.session_state else st.session_state.get(state.TALK_TEXT)
     number = st.session_state.get(state.TALK_NUMBER, 0)
     return Keeping(number, text, text == st.session_state.get(state.TALK_KEPT), _found, _kept, _lost)
 
 
 def _found(text: str, base: str | None) -> None:
-    """A talk of an earlier session, or of another window."""
+    """Take over a talk of an earlier session, or merge that of another window."""
     try:
         theirs = from_file(text.encode(errors="replace"))[0]
     except InputError as error:
@@ -52,7 +54,7 @@ def _found(text: str, base: str | None) -> None:
     hold(theirs if mine is None else mine.merged(theirs, before))
     st.session_state[state.TALK_KEPT] = text
     if mine is not None and held() != mine:
-        _say("Another window has changed this talk. What was done in both is here.")
+        _say("Another window has changed this talk. The changes of both windows are here.")
 
 
 def _kept(text: str) -> None:
@@ -70,12 +72,12 @@ def _forget_unread() -> None:
 
 
 def _say(words: str) -> None:
-    """On the page Talk, until somebody next changes the talk there."""
+    """Show a message on the page Talk until somebody next changes the talk there."""
     st.session_state.setdefault(state.TALK_SAID, []).append(words)
 
 
 def _change(change: Callable[[], Talk]) -> None:
-    """Hold what the talk becomes, or say what is wrong."""
+    """Hold the changed talk, or show why it cannot be changed."""
     st.session_state[state.TALK_SAID] = []
     try:
         hold(change())
@@ -84,20 +86,21 @@ def _change(change: Callable[[], Talk]) -> None:
 
 
 def begin() -> int | None:
-    """Which view of the talk is shown, from 0, as the address says; None while it is none."""
+    """Return the index of the view that is shown, as the address says; None if it is none of the talk's."""
     count = len(held().views)
     if count == 0:
-        return None  # the browser may still have it: the address keeps its place
-    place = links.field(state.TALK_AT, Number(0, count, whole=True), 0, "View of the talk")
-    return place - 1 if place else None
+        return None  # the browser may still have the talk: the address keeps the number of the view
+    number = links.field(state.TALK_AT, Number(0, count, whole=True), 0, "View of the talk")
+    return number - 1 if number else None
 
 
 def is_rehearsing() -> bool:
+    """Return whether every view is only opened in turn, to prepare it."""
     return st.session_state.get(state.REHEARSING, False)
 
 
 def add_to_talk(shown: Shown) -> None:
-    """A button that puts the view, as it is shown now, at the end of the talk."""
+    """Show a button that adds the view, as it is now, to the end of the talk."""
     if st.button("Add this view to the talk", key=state.ADD_TO_TALK, icon=":material/playlist_add:"):
         title = shown.title if shown.of is None else f"{shown.title}: head {shown.of.layer}.{shown.of.head}"
         try:
@@ -106,22 +109,38 @@ def add_to_talk(shown: Shown) -> None:
             show_error(error)
             return
         st.toast(
-            f"View {len(held().views)} of the talk. Title and notes are on the page Talk.", icon=":material/check:"
+            f"View {len(held().views)} of the talk. Edit its title and notes on the page Talk.",
+            icon=":material/check:",
         )
-        st.rerun()  # the whole page, which hands it to the browser
+        st.rerun()  # the whole page, which hands the talk to the browser
 
 
 # --- the page
 
 
 def show_talk() -> None:
+    """Show the page Talk: messages, buttons for the whole talk, its views, and ways to open or add more."""
     talk = held()
-    with st.container():  # what is said, and the views, move nothing else when they come and go
-        _say_what_is_kept()
+    with st.container():  # messages and views come and go without moving anything else
+        _show_messages()
         if (troubled := st.session_state.pop(state.REHEARSED, None)) is not None:
-            _say_what_was_prepared(talk, troubled)
+            _show_prepared(talk, troubled)
+    _show_buttons(talk)
+    with st.container():
+        for index in range(len(talk.views)):
+            _show_view(talk, index)
+        if not talk.views:
+            st.info(
+                "No views yet. Open a page, set it up as you want to show it, press Share, and add it to the talk.",
+                icon=":material/slideshow:",
+            )
+    _show_reading()
+
+
+def _show_buttons(talk: Talk) -> None:
+    """Show the buttons that start, prepare and save the talk."""
+    empty = not talk.views
     with st.container(horizontal=True):
-        empty = not talk.views
         st.button(
             "Start", key=state.START_TALK, icon=":material/slideshow:", type="primary", disabled=empty, on_click=_go
         )
@@ -132,7 +151,7 @@ def show_talk() -> None:
             disabled=empty,
             on_click=_go,
             kwargs={"rehearsing": True},
-            help="Opens every view once, so that nothing is read or loaded for the first time on stage.",
+            help="Opens every view once, so that nothing has to load on stage.",
         )
         st.download_button(
             "Save",
@@ -143,45 +162,38 @@ def show_talk() -> None:
             icon=":material/download:",
             disabled=empty,
         )
-    with st.container():
-        for place in range(len(talk.views)):
-            _show_view(talk, place)
-        if empty:
-            st.info(
-                "No views yet. Open a page as you want to show it, press Share, and add it to the talk.",
-                icon=":material/slideshow:",
-            )
-    _show_reading()
 
 
-def _say_what_is_kept() -> None:
+def _show_messages() -> None:
+    """Show what is to be known of the talk, and of what the browser keeps of it."""
     for message in st.session_state.get(state.TALK_SAID, ()):
         st.warning(plain(message), icon=":material/info:")
     if (unread := st.session_state.get(state.TALK_UNREAD)) is not None:
         text, why = unread
         st.error(
-            f"The talk that this browser keeps cannot be read. {plain(why)} It stays there, and nothing is put in its place, "
-            "until you forget it. Save the file first: it holds all views and notes.",
+            f"The talk in this browser's storage cannot be read. {plain(why)} It stays there, and no other talk is stored, "
+            "until you delete it. Save its file first: it holds all views and notes.",
             icon=":material/error:",
         )
         with st.container(horizontal=True):
-            st.download_button(
-                "Save the file as it is", text, "talk-as-kept.json", "application/json", key=state.SAVE_UNREAD
-            )
-            st.button("Forget it", key=state.FORGET_UNREAD, on_click=_forget_unread)
+            st.download_button("Save its file", text, "talk-as-kept.json", "application/json", key=state.SAVE_UNREAD)
+            st.button("Delete it", key=state.FORGET_UNREAD, on_click=_forget_unread)
     if (why := st.session_state.get(state.TALK_LOST)) is not None:
         st.warning(
-            f"This browser does not keep the talk ({plain(why)}). Save it, or a reload loses it.",
+            f"This browser cannot store the talk ({plain(why)}). Save it to a file; a reload of the page loses it.",
             icon=":material/save:",
         )
 
 
-def _show_view(talk: Talk, place: int) -> None:
-    """Its fields and buttons go by its mark: what a browser says of a view holds for it, wherever it has gone meanwhile."""
-    view = talk.views[place]
+def _show_view(talk: Talk, index: int) -> None:
+    """Show the fields and buttons of one view.
+
+    Their keys hold its mark, so that what a browser sends about a view reaches it even if it has moved meanwhile.
+    """
+    view = talk.views[index]
     with st.container(border=True, horizontal=True, vertical_alignment="bottom"):
         changing = {"on_change": _edit, "args": (view.mark,)}
-        st.text_input(f"View {place + 1}", view.title, key=_key("title", view.mark), width=300, **changing)
+        st.text_input(f"View {index + 1}", view.title, key=_key("title", view.mark), width=300, **changing)
         st.text_area("Notes", view.notes, key=_key("notes", view.mark), height=68, width="stretch", **changing)
         for name, icon, by in (("Up", "arrow_upward", -1), ("Down", "arrow_downward", 1)):
             st.button(
@@ -191,7 +203,7 @@ def _show_view(talk: Talk, place: int) -> None:
                 help=name,
                 on_click=_move,
                 args=(view.mark, by),
-                disabled=not 0 <= place + by < len(talk.views),
+                disabled=not 0 <= index + by < len(talk.views),
             )
         st.button(
             "",
@@ -210,29 +222,29 @@ def _key(name: str, mark: str) -> str:
 
 def _edit(mark: str) -> None:
     title, notes = (st.session_state.get(_key(name, mark)) for name in ("title", "notes"))
-    if (place := held().place(mark)) is not None:
-        _change(lambda: held().changed(place, title=title, notes=notes))
+    if (index := held().index(mark)) is not None:
+        _change(lambda: held().changed(index, title=title, notes=notes))
 
 
 def _move(mark: str, by: int) -> None:
-    if (place := held().place(mark)) is not None:
-        _change(lambda: held().moved(place, by))
+    if (index := held().index(mark)) is not None:
+        _change(lambda: held().moved(index, by))
 
 
 def _remove(mark: str) -> None:
-    if (place := held().place(mark)) is not None:
-        _change(lambda: held().without(place))
+    if (index := held().index(mark)) is not None:
+        _change(lambda: held().without(index))
 
 
 def _show_reading() -> None:
     with st.expander("Open a saved talk, or add a view by its link"):
-        st.file_uploader("A talk that was saved here", ["json"], key=state.TALK_FILE, on_change=_read)
-        # A form, and another field after each link: a browser that has not yet heard that a field has been emptied would add
-        # its link twice, or put it there again.
+        st.file_uploader("A talk saved on this page", ["json"], key=state.TALK_FILE, on_change=_read)
+        # A form, and a new field after each link: a browser that has not yet heard that a field was emptied would add its
+        # link twice, or put it there again.
         row = {"key": state.NEW_VIEW, "horizontal": True, "vertical_alignment": "bottom"}
         with st.form(state.NEW_VIEW_FORM, border=False), st.container(**row):
             st.text_input(
-                "The link of a view", key=_new_view(), placeholder="https://…/heads?layer=5&head=11", width="stretch"
+                "Link of a view", key=_new_view(), placeholder="https://…/heads?layer=5&head=11", width="stretch"
             )
             st.form_submit_button("Add", on_click=_add_link)
 
@@ -264,7 +276,9 @@ def _add_link() -> None:
 
     def add() -> Talk:
         talk = held().with_view(view_at("", link))
-        st.session_state[state.VIEWS_ADDED] = _views_added() + 1  # what could not be added stays, to be put right
+        st.session_state[state.VIEWS_ADDED] = (
+            _views_added() + 1
+        )  # a link that could not be added stays, to be corrected
         return talk
 
     if link.strip():
@@ -272,16 +286,18 @@ def _add_link() -> None:
 
 
 def _go(*, rehearsing: bool = False) -> None:
-    """Open the first view, presented."""
+    """Present the first view."""
     st.session_state[state.REHEARSING] = rehearsing
     go_to(held().views[0].presented(0))
 
 
-def _say_what_was_prepared(talk: Talk, troubled: list[int]) -> None:
+def _show_prepared(talk: Talk, troubled: list[int]) -> None:
+    """Say that all views are prepared. troubled: the indices of those that showed a message."""
     if troubled:
-        names = ", ".join(f"{place + 1} ({talk.views[place].title})" for place in troubled if place < len(talk.views))
+        names = ", ".join(f"{index + 1} ({talk.views[index].title})" for index in troubled if index < len(talk.views))
         st.warning(
-            plain(f"All views are prepared. These show a message, look at them: {names}."), icon=":material/warning:"
+            plain(f"All views are prepared. Check these views, which show a message: {names}."),
+            icon=":material/warning:",
         )
     else:
         st.success(f"All {len(talk.views)} views are prepared.", icon=":material/check:")
