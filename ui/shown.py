@@ -1,4 +1,4 @@
-"""What a page shows in this run: told by its views as they draw, read by whatever takes it away as a link, a file or Python."""
+"""The contents of a page in one run: noted by its views as they draw, and read when the page is shared."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ui import stores
 
 @dataclass(frozen=True)
 class Numbers:
-    """The exact numbers behind a picture or a list, made only when somebody takes them away.
+    """The exact numbers behind a picture or a list, made only when somebody saves them.
 
-    cells  how many there will be
-    make   the tables
-    about  what is to be known of them besides what is known of the page
+    cells  how many numbers `make` will make
+    make   returns the tables
+    about  facts about them besides those about the page
     """
 
     cells: int
@@ -31,10 +31,10 @@ class Numbers:
 class Picture:
     """A figure on the page.
 
-    name     of its chart, see `ui.state.picture`
-    title    what a person calls it
-    alt      what a person who cannot see it is told
-    numbers  what it was drawn from; None: just what is drawn
+    name     the name of its chart, see `ui.state.picture`
+    title    its title in menus and files
+    alt      its description for people who cannot see it
+    numbers  the numbers that it was drawn from; None: those that are drawn
     """
 
     name: str
@@ -45,18 +45,18 @@ class Picture:
 
 
 @dataclass(eq=False)
-class Shown:
-    """A page in one run, as far as it has come.
+class PageContents:
+    """The contents of a page in one run, as far as it is drawn.
 
-    title     the page's name
+    title     the page's title
     page      its name in addresses
-    pictures  in the order in which they were drawn, by the name of their chart
-    lists     numbers that are no picture, by what a person calls them
-    of        the head that the page is about; None where it is about none of a model
-    beside    further heads of models that it shows, by what they are called
-    about     what is known of all this already, where it comes from a file
-    head      the head that it is about where no pass over `of` alone has it; it is made when somebody takes it away
-    asked     what its views were asked to show, as the frozen choices and requests that say it
+    pictures  by the name of their chart, in the order in which they were drawn
+    lists     numbers without a picture, by their titles
+    of        the head that the page is about; None if it is about no head of a model
+    beside    further heads of models that it shows, by their titles
+    about     facts about a page that comes from a file
+    head      makes the head that the page is about if no pass over `of` alone holds it; called when somebody saves it
+    asked     the choices and requests that its views show, each frozen
     """
 
     title: str = ""
@@ -70,16 +70,16 @@ class Shown:
     asked: list[Hashable] = field(default_factory=list)
 
 
-_CURRENT: ContextVar[Shown] = ContextVar("shown")
+_CURRENT: ContextVar[PageContents] = ContextVar("page_contents")
 
 
-def begin(title: str, page: str) -> Shown:
-    """A run of a page begins; every run has a thread of its own, and so a context of its own."""
-    shown = Shown(title, page)
-    _CURRENT.set(shown)
-    return shown
+def begin(title: str, page: str) -> PageContents:
+    """Begin a run of a page; every run has a thread of its own, and so a context of its own."""
+    contents = PageContents(title, page)
+    _CURRENT.set(contents)
+    return contents
 
 
-def now() -> Shown:
-    """What is shown so far; in a page that runs by itself, where nobody asks for it, it is forgotten."""
-    return _CURRENT.get(None) or Shown()
+def now() -> PageContents:
+    """Return the contents of this run so far; for a page that runs by itself, new ones that nobody reads."""
+    return _CURRENT.get(None) or PageContents()

@@ -22,7 +22,7 @@ from tests.core.tiny_models import CAUSAL_WEIGHTS, number_words, randomised
 from tests.pages.test_what_if import choose, opened, ran, words
 from ui import state, stores
 from ui.sharing.as_python import lines_of
-from ui.shown import Shown
+from ui.shown import PageContents
 from ui.views.corpus import run as page_of_corpus
 
 HERE = {state.LAYER: "2", state.HEAD: "9", state.METRIC: "previous"}
@@ -249,7 +249,7 @@ def test_a_model_that_exposes_weights_only_has_no_chance(tmp_path):
 
 
 def test_the_same_in_python():
-    shown = Shown("Corpus", "corpus")
+    shown = PageContents("Corpus", "corpus")
     shown.asked.append(stores.CorpusRequest("sentences", 2, 9, "previous", "spread", (0.25, 0.5)))
     lines = lines_of(shown)
     assert lines is not None

@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 from tests.source_files import ROOT
 from ui import links, state
 from ui.sharing.link import LONGEST, cannot_hold, link_to
-from ui.shown import Shown
+from ui.shown import PageContents
 from ui.stores import HeadRequest, ModelChoice, TextRequest
 from ui.views.sources.passes import SENTENCE
 
@@ -124,14 +124,14 @@ def test_the_link_to_copy_says_what_the_page_shows_and_opens_it_again():
 
 
 def test_a_text_that_no_address_can_hold_is_sent_to_the_exhibit():
-    shown = Shown("Heads", "heads", of=head_of("word " * 2_000))
+    shown = PageContents("Heads", "heads", of=head_of("word " * 2_000))
     assert len(link_to(shown, "http://localhost:8501/heads")) > LONGEST
 
 
 def test_what_no_link_can_hold_is_said():
-    assert cannot_hold(Shown("Heads", "heads", of=head_of("", image=b"pixels"))) == "the image that you uploaded"
-    assert cannot_hold(Shown("Heads", "heads", of=head_of("Hi"))) == ""
-    assert cannot_hold(Shown("Open a file", "exhibit")) == "the file that you opened"
+    assert cannot_hold(PageContents("Heads", "heads", of=head_of("", image=b"pixels"))) == "the image that you uploaded"
+    assert cannot_hold(PageContents("Heads", "heads", of=head_of("Hi"))) == ""
+    assert cannot_hold(PageContents("Open a file", "exhibit")) == "the file that you opened"
 
 
 def head_of(text: str, image: bytes | None = None) -> HeadRequest:

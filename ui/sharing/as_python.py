@@ -1,8 +1,7 @@
-"""What a page shows as the few lines of Python that compute it, for a notebook.
+"""The few lines of Python that compute what a page shows, for a notebook.
 
-Views tell what they were asked for (`ui.shown`); fields whose values are numbers and texts are read by their keys. Whatever
-others wrote stands in the lines as Python writes text, so that it cannot become code. An empty line stands where a notebook's
-next cell may begin.
+Views note their requests in `ui.shown`; fields whose values are numbers and texts are read by their keys. Text that others
+wrote is quoted with `repr`, so that it cannot become code. An empty line separates parts that may be cells of a notebook.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ from ui.controls.heads_by import ByMetric, ByPattern
 from ui.controls.what_if import AS_GIVEN, CUSTOM, Change
 from ui.sharing.lessons_as_python import LESSONS
 
-LONG = 1_024  # tokens: a trace of more takes memory, a head does not
-WIDE = 88  # letters of an import in one line
-Asked = TypeVar("Asked")
+LONG = 1_024  # tokens: the trace of a longer text takes much memory, its head does not
+WIDE = 88  # characters of an import in one line
+Request = TypeVar("Request")
 
 DOOR = frozenset(dir(core))
-# Where names live that do not stand at the door.
+# Modules of the names that `from core import ...` does not offer.
 HOMES = {
     "Effects": "heads.effects",
     "Path": "pathlib",
@@ -60,18 +59,18 @@ HOMES = {
 } | {name: f"lessons.{lesson}" for lesson, (names, _) in LESSONS.items() for name in names}
 
 
-def show_as_python(shown: pages.Shown) -> None:
-    """The lines, with a button that copies them; or that there are none."""
+def show_as_python(shown: pages.PageContents) -> None:
+    """Show the lines with a button that copies them, or say that there are none."""
     lines = lines_of(shown)
     if lines is None:
-        st.caption("There are no lines for what this page shows now.")
+        st.caption("There is no Python for what this page shows now.")
     else:
         st.code(lines, language="python")
-        st.caption("`pip install .` in Headlight's own folder makes `headlight` known to Python.")
+        st.caption("To install `headlight`, run `pip install .` in Headlight's own folder.")
 
 
-def lines_of(shown: pages.Shown) -> str | None:
-    """A program whose last line gives what the page shows; None where there is none."""
+def lines_of(shown: pages.PageContents) -> str | None:
+    """Return a program whose last line gives what the page shows; None if there is none."""
     makers = {
         "step_by_step": _steps,
         "heads": _heads,
@@ -84,7 +83,7 @@ def lines_of(shown: pages.Shown) -> str | None:
 
 
 def with_imports(lines: Iterable[str]) -> str:
-    """The lines below the imports of whatever they name."""
+    """Return the lines, after imports of the names that they use."""
     body = "\n".join(lines)
     homes: dict[str, list[str]] = {}
     for name in sorted({node.id for node in ast.walk(ast.parse(body)) if isinstance(node, ast.Name)}):
@@ -103,18 +102,22 @@ def _import(home: str, names: list[str]) -> str:
     return line if len(line) <= WIDE else "\n".join([f"from {home} import (", *(f"    {name}," for name in names), ")"])
 
 
-def _said(key: str) -> Any:
-    """What the field of this key holds."""
+def _value(key: str) -> Any:
+    """Return the value of a field; None if the page has no such field."""
     return st.session_state.get(key)
 
 
-def _asked(shown: pages.Shown, kind: type[Asked]) -> Asked | None:
-    """What a view was last asked for, of this kind; None where nothing."""
-    return next((one for one in reversed(shown.asked) if isinstance(one, kind)), None)
+def _last(shown: pages.PageContents, kind: type[Request]) -> Request | None:
+    """Return the last request of this kind that a view noted; None if there is none."""
+    return next((request for request in reversed(shown.asked) if isinstance(request, kind)), None)
 
 
 def _call(function: str, *given: str, **named: object) -> str:
-    """A call: `given` as Python, `named` as values, those that are None left out."""
+    """Return a call in Python.
+
+    given  arguments, in Python
+    named  values of keyword arguments; those that are None are left out
+    """
     words = [*given, *(f"{name}={value!r}" for name, value in named.items() if value is not None)]
     return f"{function}({', '.join(words)})"
 
@@ -123,9 +126,9 @@ def _call(function: str, *given: str, **named: object) -> str:
 
 
 def _pass(text: stores.TextRequest, name: str = "passed", model: str = "model") -> list[str]:
-    """The model, the text, and the pass over it."""
-    said = [] if text.image is not None else [f"text = {text.text!r}"]
-    return [_model(text.model, model), *said, _capture(text, "text", name, model)]
+    """Return the lines that make the model, the text, and the pass over it."""
+    words = [] if text.image is not None else [f"text = {text.text!r}"]
+    return [_model(text.model, model), *words, _capture(text, "text", name, model)]
 
 
 def _model(of: stores.ModelChoice, name: str = "model") -> str:
@@ -135,29 +138,29 @@ def _model(of: stores.ModelChoice, name: str = "model") -> str:
 
 
 def _capture(text: stores.TextRequest, words: str, name: str = "passed", model: str = "model") -> str:
-    """words: the text in Python"""
-    read = words if text.image is None else f"image=read_image(Path({_said(state.SHOWN_IMAGE)[0]!r}).read_bytes())"
+    """Return the line that makes a pass. words: the text in Python"""
+    read = words if text.image is None else f"image=read_image(Path({_value(state.SHOWN_IMAGE)[0]!r}).read_bytes())"
     return f"{name} = {_call('capture', model, read, **_beside(text), edits=text.edits or None)}"
 
 
 def _beside(text: stores.TextRequest) -> Mapping[str, object]:
-    """What is read besides the text, and how much of it."""
+    """Return the arguments for what is read besides the text, and for its length."""
     cut = {} if text.keep is None else {"max_tokens": text.keep, "truncate": True}
     return {"pair": text.pair, "target": _target(text)} | cut
 
 
 def _target(text: stores.TextRequest) -> str | tuple[int, ...] | None:
-    """What the decoder was given; what it wrote by itself as token numbers."""
+    """Return the target of the decoder; what it generated as token numbers."""
     return stores.target_of(text) or None
 
 
 def _kind(of: stores.HeadRequest | stores.KindRequest) -> str | None:
-    """The kind of attention, where it is not the first, which goes without saying."""
+    """Return the kind of attention; None for the first kind of a model, which is the default."""
     return None if of.kind == stores.captured(of.text).kinds[0] else of.kind
 
 
 def _head(of: stores.HeadRequest) -> str:
-    """The trace of a head; of a long text the head, which makes a few rows at a time."""
+    """Return the line that makes the trace of a head; for a long text its `Head`, which makes a few rows at a time."""
     method = "head" if _is_long(of) else "trace"
     return f"trace = {_at(of, 'passed', method)}"
 
@@ -181,9 +184,9 @@ def _figure(name: str, stage: str, tokens: str) -> str:
 
 
 def _cell(name: str, is_long: bool) -> str:
-    """The chosen (query, key): where a box is empty, that of the strongest pair."""
+    """Return the line that makes the chosen (query, key); an empty box stands for the strongest pair."""
     strongest = f"{name}.strongest({name}.overview())" if is_long else f"strongest_pair({name})"
-    chosen = _said(state.QUERY), _said(state.KEY)
+    chosen = _value(state.QUERY), _value(state.KEY)
     if chosen == (None, None):
         return f"cell = {strongest}"
     query, key = (f"{strongest}[{at}]" if place is None else repr(place) for at, place in enumerate(chosen))
@@ -193,33 +196,33 @@ def _cell(name: str, is_long: bool) -> str:
 # --- Step by step
 
 
-def _steps(shown: pages.Shown) -> list[str] | None:
+def _steps(shown: pages.PageContents) -> list[str] | None:
     is_long = False
     if shown.of is not None:
         is_long = _is_long(shown.of)
         lines, tokens = [*_pass(shown.of.text), _head(shown.of)], _tokens(shown.of)
     else:
-        source = {"toy": _toy, "random": _random, "own": _own}.get(_said(state.SOURCE))
+        source = {"toy": _toy, "random": _random, "own": _own}.get(_value(state.SOURCE))
         if source is None:
             return None
         lines, tokens = source()
-    name, change = "trace", _asked(shown, Change)
+    name, change = "trace", _last(shown, Change)
     if change is not None:
         name = "changed"
         lines.append(f"changed = trace.changed({_changes(change)})")
     explained = f"{name}.explain(*cell)" if is_long else f"explain({name}, *cell)"
-    return [*lines, "", _cell(name, is_long), explained, "", _figure(name, _said(state.STAGE), tokens)]
+    return [*lines, "", _cell(name, is_long), explained, "", _figure(name, _value(state.STAGE), tokens)]
 
 
 def _toy() -> tuple[list[str], str]:
     return _of_matrices(
-        _call("toy_sentence", repr(_said(state.TOY_TEXT)), d_head=_said(state.TOY_SIZE), seed=_said(state.SEED))
+        _call("toy_sentence", repr(_value(state.TOY_TEXT)), d_head=_value(state.TOY_SIZE), seed=_value(state.SEED))
     )
 
 
 def _random() -> tuple[list[str], str]:
-    sizes = [repr(_said(key)) for key in (state.QUERIES, state.KEYS, state.D_K, state.D_V)]
-    more = {"seed": _said(state.SEED), "distribution": _said(state.DISTRIBUTION)}
+    sizes = [repr(_value(key)) for key in (state.QUERIES, state.KEYS, state.D_K, state.D_V)]
+    more = {"seed": _value(state.SEED), "distribution": _value(state.DISTRIBUTION)}
     return _of_matrices(_call("random_matrices", *sizes, **more))
 
 
@@ -229,12 +232,12 @@ def _of_matrices(made: str) -> tuple[list[str], str]:
 
 
 def _own() -> tuple[list[str], str]:
-    """What was typed, as lists; files by their names, to be put where the notebook is."""
-    if (archive := _said(state.ARCHIVE)) is not None:
+    """Return typed matrices as lists, and uploaded files by their names, which are read beside the notebook."""
+    if (archive := _value(state.ARCHIVE)) is not None:
         return [f"trace = attend(**read_npz(Path({archive.name!r}).read_bytes()))"], ""
     lines = []
     for name, key in state.OWN.items():
-        file, typed = _said(state.FILES[name]), _said(key)
+        file, typed = _value(state.FILES[name]), _value(key)
         read = "read_mask" if name == "mask" else "read_matrix"
         if file is not None:
             field = [] if name == "mask" else [f"field={name!r}"]
@@ -248,23 +251,23 @@ def _own() -> tuple[list[str], str]:
 
 
 def _plain(rows: list[list[float]]) -> list[list[float]]:
-    """1.0 as 1, as somebody typed it."""
+    """Return the rows with whole numbers written as 1, not 1.0, as somebody typed them."""
     return [[int(number) if number.is_integer() else number for number in row] for row in rows]
 
 
 def _changes(change: Change) -> str:
-    said = [] if change.scaling else ["scale=1.0"]
+    arguments = [] if change.scaling else ["scale=1.0"]
     if change.mask == CUSTOM and change.rows.strip():
-        said.append(f"mask={read_mask(change.rows).astype(int).tolist()!r}")
+        arguments.append(f"mask={read_mask(change.rows).astype(int).tolist()!r}")
     elif change.mask not in (AS_GIVEN, CUSTOM):
-        said.append(f"mask=MASKS[{change.mask!r}].grid({change.number!r}, *trace.shape)")
-    return ", ".join(said)
+        arguments.append(f"mask=MASKS[{change.mask!r}].grid({change.number!r}, *trace.shape)")
+    return ", ".join(arguments)
 
 
 # --- Heads
 
 
-def _heads(shown: pages.Shown) -> list[str] | None:
+def _heads(shown: pages.PageContents) -> list[str] | None:
     of = shown.of
     if of is None:
         return None
@@ -272,17 +275,17 @@ def _heads(shown: pages.Shown) -> list[str] | None:
         read = f"passed = {_call('attention_weights', 'model', repr(of.text.text))}"
         of_all = _of_all_heads(shown, of, None)
         return [_model(of.text.model), read, *of_all, "", _call("passed.weights", repr(of.layer), repr(of.head))]
-    kind, view = _kind(of), _asked(shown, View)
+    kind, view = _kind(of), _last(shown, View)
     lines = [*_pass(of.text), *_of_all_heads(shown, of, kind), ""]
     if view is None or view == View(heads=((of.layer, of.head),)):
         return [*lines, _head(of), _cell("trace", _is_long(of)), _figure("trace", "weights", _tokens(of))]
     return [*lines, f"view = {view!r}", f"Viewed(passed, {of.kind!r}, view).overview().cells.values"]
 
 
-def _of_all_heads(shown: pages.Shown, of: stores.HeadRequest, kind: str | None) -> list[str]:
-    """The number by which heads are coloured and listed, or their small pictures."""
+def _of_all_heads(shown: pages.PageContents, of: stores.HeadRequest, kind: str | None) -> list[str]:
+    """Return the lines that make the number by which heads are coloured and listed, and their small pictures."""
     words = [] if kind is None else [repr(kind)]
-    by_metric, by_pattern = _asked(shown, ByMetric), _asked(shown, ByPattern)
+    by_metric, by_pattern = _last(shown, ByMetric), _last(shown, ByPattern)
     if by_pattern is not None:
         name, made = "Match", _call("match_heads", "passed", _pattern(by_pattern), *words)
     elif by_metric is None:
@@ -292,7 +295,7 @@ def _of_all_heads(shown: pages.Shown, of: stores.HeadRequest, kind: str | None) 
         name, made = by_metric.metric.name, _call("probe_heads", "model", length, repr(stores.PROBE_SEEDS))
     else:
         name, made = by_metric.metric.name, _call("head_metrics", "passed", *words)
-    pictures = [_call("thumbnails", "passed", *words)] if _said(state.ATLAS_BY) == "pictures" else []
+    pictures = [_call("thumbnails", "passed", *words)] if _value(state.ATLAS_BY) == "pictures" else []
     return ["", f"numbers = {made}", _call("heads_figure", "numbers", repr(name), head=(of.layer, of.head)), *pictures]
 
 
@@ -312,16 +315,16 @@ def _pattern(by: ByPattern) -> str:
 # --- What if
 
 
-def _what_if(shown: pages.Shown) -> list[str] | None:
-    view = _said(state.VIEW)
+def _what_if(shown: pages.PageContents) -> list[str] | None:
+    view = _value(state.VIEW)
     if view == "examples":
         return _example()
     makers = {"change": _changed, "matter": _effects, "patch": _patched, "compare": _compared}
     return None if shown.of is None else makers[view](shown, shown.of)
 
 
-def _changed(shown: pages.Shown, of: stores.HeadRequest) -> list[str]:
-    """The pass and the changed one, what comes of both, and the head in both."""
+def _changed(shown: pages.PageContents, of: stores.HeadRequest) -> list[str]:
+    """Return the lines that make the pass with and without changes, the outcome of both, and the head in both."""
     outcome = "vectors" if stores.captured(of.text).logits is None else "next_tokens(5)"
     if not shown.beside:
         return [*_pass(of.text), _head(of), f"passed.{outcome}"]
@@ -336,7 +339,7 @@ def _changed(shown: pages.Shown, of: stores.HeadRequest) -> list[str]:
     ]
 
 
-def _compared(shown: pages.Shown, one: stores.HeadRequest) -> list[str] | None:
+def _compared(shown: pages.PageContents, one: stores.HeadRequest) -> list[str] | None:
     if not shown.beside:
         return None
     two = next(iter(shown.beside.values()))
@@ -352,28 +355,28 @@ def _compared(shown: pages.Shown, one: stores.HeadRequest) -> list[str] | None:
     return [*lines, *axes, f"compare({_at(one, 'passed')}, {_at(two, 'other')}, queries=queries, keys=keys)"]
 
 
-def _effects(shown: pages.Shown, of: stores.HeadRequest) -> list[str] | None:
-    asked = _asked(shown, stores.EffectRequest)
-    if asked is None:
+def _effects(shown: pages.PageContents, of: stores.HeadRequest) -> list[str] | None:
+    request = _last(shown, stores.EffectRequest)
+    if request is None:
         return None
-    text, kind = asked.of.text, _kind(asked.of)
+    text, kind = request.of.text, _kind(request.of)
     lines = [_model(text.model), f"text = {text.text!r}"]
-    if asked.taken_away == "heads" and text.keep is None:
-        call = _call("head_effects", "model", "text", token=asked.token, **_beside(text), kind=kind)
+    if request.taken_away == "heads" and text.keep is None:
+        call = _call("head_effects", "model", "text", token=request.token, **_beside(text), kind=kind)
         return [*lines, f"effects = {call}", _call("heads_figure", "effects", "'effect'", head=(of.layer, of.head))]
     inputs = f"inputs = {_call('all_inputs', 'model', 'text', **_beside(text))}"
-    effects = _call("Effects", "model", "inputs", token=asked.token, kind=kind)
-    taken = {"heads": "of_heads", "layers": "of_layers", "tokens": "of_keys"}[asked.taken_away]
+    effects = _call("Effects", "model", "inputs", token=request.token, kind=kind)
+    taken = {"heads": "of_heads", "layers": "of_layers", "tokens": "of_keys"}[request.taken_away]
     return [*lines, inputs, f"dict({effects}.{taken}())"]
 
 
-def _patched(shown: pages.Shown, of: stores.HeadRequest) -> list[str] | None:
-    asked = _asked(shown, stores.PatchRequest)
-    if asked is None or asked.of.text.keep is not None:
+def _patched(shown: pages.PageContents, of: stores.HeadRequest) -> list[str] | None:
+    request = _last(shown, stores.PatchRequest)
+    if request is None or request.of.text.keep is not None:
         return None
-    text = asked.of.text
-    more = {"target": _target(text), "kind": _kind(asked.of), "through": asked.through}
-    call = _call("patch_effects", "model", repr(text.text), repr(asked.source), **more)
+    text = request.of.text
+    more = {"target": _target(text), "kind": _kind(request.of), "through": request.through}
+    call = _call("patch_effects", "model", repr(text.text), repr(request.source), **more)
     return [_model(text.model), f"moved = {call}", _call("heads_figure", "moved", "'moved'", head=(of.layer, of.head))]
 
 
@@ -384,23 +387,23 @@ def _example() -> list[str] | None:
         "paris": [decoder, "knows_paris(model)"],
         "induction": [decoder, f"needs_previous(model, {probed})"],
         "pronoun": [encoder, "patch_pronoun(model)"],
-    }.get(_said(state.EXAMPLE))
+    }.get(_value(state.EXAMPLE))
 
 
 # --- Generation
 
 
-def _written(shown: pages.Shown) -> list[str] | None:
-    """The text that is written, and the head in the chosen step."""
-    asked, of = _asked(shown, stores.WritingRequest), shown.of
-    if asked is None or of is None:
+def _written(shown: pages.PageContents) -> list[str] | None:
+    """Return the lines that write the text, and make the head in the chosen step."""
+    request, of = _last(shown, stores.WritingRequest), shown.of
+    if request is None or of is None:
         return None
-    text, usual = asked.text, Sampling()
-    said = {name: getattr(asked.sampling, name) for name in ("temperature", "top_k", "top_p", "seed")}
-    more = {name: value for name, value in said.items() if value != getattr(usual, name)}
+    text, usual = request.text, Sampling()
+    chosen = {name: getattr(request.sampling, name) for name in ("temperature", "top_k", "top_p", "seed")}
+    more = {name: value for name, value in chosen.items() if value != getattr(usual, name)}
     cut = {} if text.keep is None else {"max_tokens": text.keep, "truncate": True}
-    new_tokens = _said(state.NEW_TOKENS)
-    written = _call("generate", "model", "text", new_tokens=new_tokens, **more, chat=asked.chat or None, **cut)
+    new_tokens = _value(state.NEW_TOKENS)
+    written = _call("generate", "model", "text", new_tokens=new_tokens, **more, chat=request.chat or None, **cut)
     kind = None if of.kind == "self" else of.kind
     tokens = _call("passed.tokens", *([] if kind is None else [repr(kind)]))
     return [
@@ -409,10 +412,10 @@ def _written(shown: pages.Shown) -> list[str] | None:
         f"written = {written}",
         "written.text",
         "",
-        f"passed = written.capture_of({int(_said(state.STEP) or 1) - 1})",
+        f"passed = written.capture_of({int(_value(state.STEP) or 1) - 1})",
         f"trace = {_call('passed.trace', layer=of.layer, head=of.head, kind=kind)}",
-        f"cell = (len(trace.weights) - 1, {_said(state.KEY)!r})"
-        if _said(state.KEY) is not None
+        f"cell = (len(trace.weights) - 1, {_value(state.KEY)!r})"
+        if _value(state.KEY) is not None
         else "cell = (len(trace.weights) - 1, trace.weights[-1].argmax())",
         "",
         _figure("trace", "weights", tokens),
@@ -422,23 +425,23 @@ def _written(shown: pages.Shown) -> list[str] | None:
 # --- Corpus
 
 
-def _corpus(shown: pages.Shown) -> list[str] | None:
-    """The run by its name, wherever it lies, its numbers for the chosen head and metric, and the examples."""
-    asked = _asked(shown, stores.CorpusRequest)
-    if asked is None:
+def _corpus(shown: pages.PageContents) -> list[str] | None:
+    """Return the lines that open the run in a folder `corpora`, and give numbers and examples of the chosen head."""
+    request = _last(shown, stores.CorpusRequest)
+    if request is None:
         return None
-    head, metric = f"layer={asked.layer}, head={asked.head}", repr(asked.metric)
+    head, metric = f"layer={request.layer}, head={request.head}", repr(request.metric)
     lines = [
-        f"run = open_run({f'corpora/{asked.run}'!r})",
+        f"run = open_run({f'corpora/{request.run}'!r})",
         f"run.means({metric})",
         "",
         f"run.distribution({head}, metric={metric}).quantile(0.5)",
         f"run.classes({head})",
         "",
     ]
-    if asked.kept == "strongest":
+    if request.kept == "strongest":
         return [*lines, f"run.strongest({head}, metric={metric})"]
-    low, high = asked.quantiles
+    low, high = request.quantiles
     return [
         *lines,
         f"sample = run.sample({head})",
@@ -450,12 +453,12 @@ def _corpus(shown: pages.Shown) -> list[str] | None:
 # --- Learn
 
 
-def _lesson(shown: pages.Shown) -> list[str] | None:
-    """The experiment with its knobs; of a part that measures in a real model, the pass and the head before it."""
-    experiment, text = LESSONS[shown.page][1].get(_said(state.PART)), _asked(shown, stores.TextRequest)
+def _lesson(shown: pages.PageContents) -> list[str] | None:
+    """Return the lines of an experiment; if it measures in a real model, after those that make the pass and the head."""
+    experiment, text = LESSONS[shown.page][1].get(_value(state.PART)), _last(shown, stores.TextRequest)
     if experiment is None:
         return None
     lines = [] if text is None else _pass(text)
     if shown.of is not None:
         lines.append(f"trace = {_at(shown.of, 'passed')}")
-    return [*lines, *([""] if lines else []), *experiment(_said)]
+    return [*lines, *([""] if lines else []), *experiment(_value)]

@@ -8,17 +8,17 @@ from ui.sharing.as_python import show_as_python
 from ui.sharing.exhibit import show_exhibit
 from ui.sharing.link import show_link
 from ui.sharing.pictures import show_pictures
-from ui.shown import Shown
+from ui.shown import PageContents
 from ui.views.talking import add_to_talk
 
 
-def open_dialog(shown: Shown) -> None:
+def open_dialog(shown: PageContents) -> None:
     """Open the dialog over the page; call it when everything on the page is drawn."""
     _dialog(shown)
 
 
 @st.dialog("Share", width="large")
-def _dialog(shown: Shown) -> None:
+def _dialog(shown: PageContents) -> None:
     st.markdown("**A link**")
     show_link(shown)
     st.markdown("**A picture and its numbers**")

@@ -14,10 +14,10 @@ from ui import links, state, stores
 from ui.controls.target import in_address
 from ui.sharing.pictures import offered
 from ui.sharing.provenance import about, file_name
-from ui.shown import Shown
+from ui.shown import PageContents
 
 
-def show_exhibit(shown: Shown) -> None:
+def show_exhibit(shown: PageContents) -> None:
     """Show a button that makes and saves the file, and a caption that says what the file holds."""
     address = full_address(shown)
     image = st.session_state.get(state.SHOWN_IMAGE)
@@ -39,7 +39,7 @@ def show_exhibit(shown: Shown) -> None:
     )
 
 
-def file_of(shown: Shown, address: dict[str, tuple[str, ...]], uploads: dict[str, Upload]) -> bytes:
+def file_of(shown: PageContents, address: dict[str, tuple[str, ...]], uploads: dict[str, Upload]) -> bytes:
     """Return the exhibit of a page; without its pictures, which follow from its heads, if it is too large to open again."""
     drawings = tuple(Drawing(one.title, one.alt, one.figure) for one in offered(shown).values())
     exhibit = Exhibit(
@@ -57,7 +57,7 @@ def file_of(shown: Shown, address: dict[str, tuple[str, ...]], uploads: dict[str
         return write(replace(exhibit, drawings=()))
 
 
-def full_address(shown: Shown) -> dict[str, tuple[str, ...]]:
+def full_address(shown: PageContents) -> dict[str, tuple[str, ...]]:
     """Return the whole address, with the opening values that an address leaves out, because these may change."""
     address = {name: tuple(words) for name, words in links.here().items()}
     if (of := shown.of) is not None:
@@ -69,12 +69,12 @@ def full_address(shown: Shown) -> dict[str, tuple[str, ...]]:
     return address
 
 
-def head_names(shown: Shown) -> list[str]:
+def head_names(shown: PageContents) -> list[str]:
     """Return the names of the heads that go into the file."""
     return ["the head"] if shown.head is not None else list(_requests(shown))
 
 
-def _requests(shown: Shown) -> dict[str, stores.HeadRequest]:
+def _requests(shown: PageContents) -> dict[str, stores.HeadRequest]:
     """Return the heads of models that go into the file: those with known queries and keys, and not too long for a file."""
     if shown.of is None:
         return {}
@@ -87,7 +87,7 @@ def _fits(of: stores.HeadRequest) -> bool:
     return queries * keys <= MAX_SCORES
 
 
-def _heads(shown: Shown) -> dict[str, KeptHead]:
+def _heads(shown: PageContents) -> dict[str, KeptHead]:
     if shown.head is not None:
         return {"the head": shown.head()}
     return {

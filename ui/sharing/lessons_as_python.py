@@ -1,7 +1,6 @@
-"""What the experiments of the lessons compute, as Python: for each part its lines, with the values of its knobs.
+"""The lines of Python for each experiment of the lessons, with the values of its controls.
 
-The lines of a part that measures in a real model follow those that make `model`, `passed` and, where it is about one head,
-`trace`.
+For an experiment in a real model, these lines follow those that make `model`, `passed` and, if it is about one head, `trace`.
 """
 
 from __future__ import annotations
@@ -13,59 +12,59 @@ from core.attention.matrix_files import read_matrix
 from ui import state
 from ui.views.sources.heads import opening_head
 
-Said = Callable[[str], Any]  # what the field of a key holds
-Lines = Callable[[Said], list[str]]
+FieldValue = Callable[[str], Any]  # key of a field -> its value
+Lines = Callable[[FieldValue], list[str]]
 
 
-def _row(said: Said) -> str:
-    return repr(read_matrix(said(state.SCORES), field="scores")[0].tolist())
+def _row(value: FieldValue) -> str:
+    return repr(read_matrix(value(state.SCORES), field="scores")[0].tolist())
 
 
 # --- Softmax
 
 
-def _softmax(said: Said) -> list[str]:
-    return [f"softmax_steps({_row(said)}, temperature={said(state.TEMPERATURE)!r}, shift={said(state.SHIFT)!r})"]
+def _softmax(value: FieldValue) -> list[str]:
+    return [f"softmax_steps({_row(value)}, temperature={value(state.TEMPERATURE)!r}, shift={value(state.SHIFT)!r})"]
 
 
-def _overflow(said: Said) -> list[str]:
-    if said(state.NOTHING):
-        return [f"in_formats(np.full_like({_row(said)}, -np.inf))"]
-    return [f"in_formats(np.array({_row(said)}) * {said(state.FACTOR)!r})"]
+def _overflow(value: FieldValue) -> list[str]:
+    if value(state.NOTHING):
+        return [f"in_formats(np.full_like({_row(value)}, -np.inf))"]
+    return [f"in_formats(np.array({_row(value)}) * {value(state.FACTOR)!r})"]
 
 
 # --- Why 1/√d_k
 
 
-def _spread(said: Said) -> list[str]:
-    return [f"sweep(keys=64, distribution={said(state.DISTRIBUTION)!r}, deviation={said(state.DEVIATION)!r})"]
+def _spread(value: FieldValue) -> list[str]:
+    return [f"sweep(keys=64, distribution={value(state.DISTRIBUTION)!r}, deviation={value(state.DEVIATION)!r})"]
 
 
-def _saturation(said: Said) -> list[str]:
-    return [f"divided((14, 10), {said(state.DIVISOR)!r})", f"sweep(keys={said(state.KEY_COUNT)!r})"]
+def _saturation(value: FieldValue) -> list[str]:
+    return [f"divided((14, 10), {value(state.DIVISOR)!r})", f"sweep(keys={value(state.KEY_COUNT)!r})"]
 
 
-def _gradient(said: Said) -> list[str]:
-    match said(state.GRADIENT_OF):
+def _gradient(value: FieldValue) -> list[str]:
+    match value(state.GRADIENT_OF):
         case "j":
-            scores = f"example_row({said(state.HEAD_SIZE)!r}, scaled={bool(said(state.SCALED))!r})"
+            scores = f"example_row({value(state.HEAD_SIZE)!r}, scaled={bool(value(state.SCALED))!r})"
             return [f"softmax_jacobian(softmax({scores}))"]
         case "norm":
             return ["sweep(keys=64)"]
     return ["head_gradients()"]
 
 
-def _depth(said: Said) -> list[str]:
-    around = {"before": "normalise before", "after": "normalise after"}.get(said(state.AROUND), "nothing")
-    of = f"{said(state.DEPTH)!r}, width={said(state.STACK_WIDTH)!r}, around={around!r}"
+def _depth(value: FieldValue) -> list[str]:
+    around = {"before": "normalise before", "after": "normalise after"}.get(value(state.AROUND), "nothing")
+    of = f"{value(state.DEPTH)!r}, width={value(state.STACK_WIDTH)!r}, around={around!r}"
     return [f"stack_gradients({of}, scaled=False)", f"stack_gradients({of}, scaled=True)"]
 
 
 # --- Masks, In blocks
 
 
-def _sentence(said: Said, mask: str = "", d_head: int = 8) -> list[str]:
-    made = f"made = toy_sentence({said(state.SENTENCE)!r}, d_head={d_head})"
+def _sentence(value: FieldValue, mask: str = "", d_head: int = 8) -> list[str]:
+    made = f"made = toy_sentence({value(state.SENTENCE)!r}, d_head={d_head})"
     return [
         made,
         *([mask] if mask else []),
@@ -73,72 +72,70 @@ def _sentence(said: Said, mask: str = "", d_head: int = 8) -> list[str]:
     ]
 
 
-def _patterns(said: Said) -> list[str]:
+def _patterns(value: FieldValue) -> list[str]:
     words = "len(made.key_tokens)"
-    rows = said(state.CELLS) or ""
+    rows = value(state.CELLS) or ""
     if rows.strip():
         mask = f"mask = from_rows({rows!r}, {words}, {words})"
     else:
-        name = said(state.PATTERN)
-        mask = f"mask = MASKS[{'none' if name == 'own' else name!r}].grid({said(state.SPAN) or 0!r}, {words}, {words})"
-    return [*_sentence(said, mask), "stage_figure(trace, 'weights', tokens=(made.query_tokens, made.key_tokens))"]
+        name = value(state.PATTERN)
+        mask = f"mask = MASKS[{'none' if name == 'own' else name!r}].grid({value(state.SPAN) or 0!r}, {words}, {words})"
+    return [*_sentence(value, mask), "stage_figure(trace, 'weights', tokens=(made.query_tokens, made.key_tokens))"]
 
 
-def _zero(said: Said) -> list[str]:
+def _zero(value: FieldValue) -> list[str]:
     mask = "mask = MASKS['causal'].grid(0, len(made.key_tokens), len(made.key_tokens))"
-    score = "-np.inf" if said(state.FILL) == "-inf" else repr(float(said(state.FILL)))
-    return [*_sentence(said, mask), f"fill(trace, {score})"]
+    score = "-np.inf" if value(state.FILL) == "-inf" else repr(float(value(state.FILL)))
+    return [*_sentence(value, mask), f"fill(trace, {score})"]
 
 
-def _empty(said: Said) -> list[str]:
-    mask = (
-        f"mask = np.tri(len(made.key_tokens), dtype=bool) & (np.arange(len(made.key_tokens)) >= {said(state.PADDED)!r})"
-    )
-    return [*_sentence(said, mask), "trace.weights, without_care(trace.masked), lowest_number(trace)"]
+def _empty(value: FieldValue) -> list[str]:
+    mask = f"mask = np.tri(len(made.key_tokens), dtype=bool) & (np.arange(len(made.key_tokens)) >= {value(state.PADDED)!r})"
+    return [*_sentence(value, mask), "trace.weights, without_care(trace.masked), lowest_number(trace)"]
 
 
-def _blocks(said: Said) -> list[str]:
-    query, opening = said(state.ROW), "trace.shape[0] - 1"
+def _blocks(value: FieldValue) -> list[str]:
+    query, opening = value(state.ROW), "trace.shape[0] - 1"
     at = opening if query is None else repr(query)
-    return [f"query = {at}", f"in_blocks(trace.rows(range(query, query + 1)), {said(state.BLOCK_SIZE)!r})"]
+    return [f"query = {at}", f"in_blocks(trace.rows(range(query, query + 1)), {value(state.BLOCK_SIZE)!r})"]
 
 
-def _blocks_of_a_sentence(said: Said) -> list[str]:
-    query = 6 if said(state.ROW) is None else said(state.ROW)
-    block = f"in_blocks(trace.rows(range(query, query + 1)), {said(state.BLOCK_SIZE)!r})"
-    return [*_sentence(said, d_head=6), f"query = min({query!r}, trace.shape[0] - 1)", block]
+def _blocks_of_a_sentence(value: FieldValue) -> list[str]:
+    query = 6 if value(state.ROW) is None else value(state.ROW)
+    block = f"in_blocks(trace.rows(range(query, query + 1)), {value(state.BLOCK_SIZE)!r})"
+    return [*_sentence(value, d_head=6), f"query = min({query!r}, trace.shape[0] - 1)", block]
 
 
 # --- Many heads, Self and cross
 
 
 def _many(result: str) -> Lines:
-    def lines(said: Said) -> list[str]:
-        return [f"words, many = heads_of_a_sentence({said(state.TOY_TEXT)!r}, {said(state.HEAD_COUNT)!r})", result]
+    def lines(value: FieldValue) -> list[str]:
+        return [f"words, many = heads_of_a_sentence({value(state.TOY_TEXT)!r}, {value(state.HEAD_COUNT)!r})", result]
 
     return lines
 
 
-def _layer(said: Said) -> list[str]:
-    layer = said(state.LAYER)
-    return [f"head_contributions(passed, {opening_head(said(state.MODEL))[0] if layer is None else layer!r})"]
+def _layer(value: FieldValue) -> list[str]:
+    layer = value(state.LAYER)
+    return [f"head_contributions(passed, {opening_head(value(state.MODEL))[0] if layer is None else layer!r})"]
 
 
-def _three(said: Said) -> list[str]:
-    return [f"crossing({said(state.BLOCK)!r}, {said(state.READ)!r}, {said(state.WRITTEN)!r}).trace"]
+def _three(value: FieldValue) -> list[str]:
+    return [f"crossing({value(state.BLOCK)!r}, {value(state.READ)!r}, {value(state.WRITTEN)!r}).trace"]
 
 
-def _other_keys(said: Said) -> list[str]:
-    return [f"other_keys({said(state.READ)!r}, {said(state.READ_INSTEAD)!r}, {said(state.WRITTEN)!r})"]
+def _other_keys(value: FieldValue) -> list[str]:
+    return [f"other_keys({value(state.READ)!r}, {value(state.READ_INSTEAD)!r}, {value(state.WRITTEN)!r})"]
 
 
-def _date(_: Said) -> list[str]:
+def _date(_: FieldValue) -> list[str]:
     return ["trace.weights[:-1], looks(trace.weights, *passed.tokens('cross'))"]
 
 
-def _pair(said: Said) -> list[str]:
-    first, second = said(state.FIRST_TEXT), said(state.SECOND_TEXT)
-    layer, head = (1 if said(key) is None else said(key) for key in (state.LAYER, state.HEAD))
+def _pair(value: FieldValue) -> list[str]:
+    first, second = value(state.FIRST_TEXT), value(state.SECOND_TEXT)
+    layer, head = (1 if value(key) is None else value(key) for key in (state.LAYER, state.HEAD))
     return [
         "model = load_model('all-MiniLM-L6-v2')",
         f"passed = capture(model, {first!r}, pair={second!r})",
@@ -150,7 +147,7 @@ def _pair(said: Said) -> list[str]:
 # --- Word order, Long range
 
 
-def _shuffled(said: Said) -> list[str]:
+def _shuffled(value: FieldValue) -> list[str]:
     told = {
         "nothing": "Nothing",
         "sinusoids": "Sinusoids",
@@ -158,47 +155,47 @@ def _shuffled(said: Said) -> list[str]:
         "alibi": "ALiBi",
         "causal": "Causal mask",
     }
-    text, order = said(state.ORDER_TEXT), told[said(state.ORDER_FROM)]
-    return [f"read = shuffle({text!r}, {order!r}, seed={said(state.ORDER_SEED)!r})", "read.before, read.after"]
+    text, order = value(state.ORDER_TEXT), told[value(state.ORDER_FROM)]
+    return [f"read = shuffle({text!r}, {order!r}, seed={value(state.ORDER_SEED)!r})", "read.before, read.after"]
 
 
-def _shift(said: Said) -> list[str]:
-    return [f"shift({said(state.PE_FROM)!r}, {said(state.ONWARD)!r}, {said(state.PE_WIDTH)!r})"]
+def _shift(value: FieldValue) -> list[str]:
+    return [f"shift({value(state.PE_FROM)!r}, {value(state.ONWARD)!r}, {value(state.PE_WIDTH)!r})"]
 
 
-def _rotary(said: Said) -> list[str]:
-    return [f"rotary_scores(width=64, count=64, shift={said(state.BOTH_LATER)!r}, base={said(state.ROTARY_BASE)!r})"]
+def _rotary(value: FieldValue) -> list[str]:
+    return [f"rotary_scores(width=64, count=64, shift={value(state.BOTH_LATER)!r}, base={value(state.ROTARY_BASE)!r})"]
 
 
-def _biases(said: Said) -> list[str]:
-    kind = said(state.BIAS_KIND)
+def _biases(value: FieldValue) -> list[str]:
+    kind = value(state.BIAS_KIND)
     if kind == "alibi":
-        return [f"alibi_head(16, {said(state.ALIBI_HEADS)!r}, {said(state.ALIBI_HEAD)!r})"]
+        return [f"alibi_head(16, {value(state.ALIBI_HEADS)!r}, {value(state.ALIBI_HEAD)!r})"]
     return [f"t5_buckets(relative_positions(64), bidirectional={kind == 't5-encoder'!r})"]
 
 
-def _costs(said: Said) -> list[str]:
+def _costs(value: FieldValue) -> list[str]:
     lengths = "lengths = np.unique(np.geomspace(1, 8192, 40).round().astype(int))"
-    return [lengths, f"costs(lengths, {said(state.VECTOR_SIZE)!r})"]
+    return [lengths, f"costs(lengths, {value(state.VECTOR_SIZE)!r})"]
 
 
-def _reach(said: Said) -> list[str]:
+def _reach(value: FieldValue) -> list[str]:
     return [
-        f"compare_reach({said(state.LENGTH)!r}, gain={said(state.GAIN)!r}, forget_bias={said(state.FORGET)!r})",
+        f"compare_reach({value(state.LENGTH)!r}, gain={value(state.GAIN)!r}, forget_bias={value(state.FORGET)!r})",
     ]
 
 
-def _distances(said: Said) -> list[str]:
-    return [f"mean_distances(passed, without_first={bool(said(state.WITHOUT_FIRST))!r})"]
+def _distances(value: FieldValue) -> list[str]:
+    return [f"mean_distances(passed, without_first={bool(value(state.WITHOUT_FIRST))!r})"]
 
 
-# page -> names that live in its module of core, and the lines of its parts
+# page -> names from its module of core, and the lines of its experiments
 LESSONS: dict[str, tuple[tuple[str, ...], dict[str, Lines]]] = {
     "softmax": (
         ("softmax_steps", "normalised", "in_formats", "precisions"),
         {
             "weights": _softmax,
-            "others": lambda said: [f"normalised({_row(said)})"],
+            "others": lambda value: [f"normalised({_row(value)})"],
             "overflow": _overflow,
             "model": lambda _: ["precisions(trace)"],
         },
@@ -209,7 +206,7 @@ LESSONS: dict[str, tuple[tuple[str, ...], dict[str, Lines]]] = {
             *("stack_gradients", "model_scores"),
         ),
         {
-            "products": lambda said: [f"growing_product({said(state.TERMS)!r})"],
+            "products": lambda value: [f"growing_product({value(state.TERMS)!r})"],
             "spread": _spread,
             "saturation": _saturation,
             "gradient": _gradient,
@@ -231,7 +228,7 @@ LESSONS: dict[str, tuple[tuple[str, ...], dict[str, Lines]]] = {
         {
             "split": _many("many.joined, many.output"),
             "sum": _many("many.contributions"),
-            "several": lambda said: [f"fetch({said(state.HEAD_SHARE)!r})"],
+            "several": lambda value: [f"fetch({value(state.HEAD_SHARE)!r})"],
             "model": _layer,
         },
     ),
@@ -243,7 +240,7 @@ LESSONS: dict[str, tuple[tuple[str, ...], dict[str, Lines]]] = {
         (*("shuffle", "sinusoid_scores", "shift", "rotary_scores", "alibi_head", "t5_buckets", "relative_positions"),),
         {
             "shuffle": _shuffled,
-            "sinusoids": lambda said: [f"sinusoid_scores(64, {said(state.PE_WIDTH)!r})"],
+            "sinusoids": lambda value: [f"sinusoid_scores(64, {value(state.PE_WIDTH)!r})"],
             "shift": _shift,
             "rotary": _rotary,
             "biases": _biases,

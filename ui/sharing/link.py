@@ -10,7 +10,7 @@ from streamlit.components.v2 import component
 
 from ui import links, state
 from ui.sharing.exhibit import full_address
-from ui.shown import Shown
+from ui.shown import PageContents
 
 LONG = 2_000  # characters: some programs cut longer addresses
 LONGEST = 8_000  # characters: some servers refuse longer addresses
@@ -25,7 +25,7 @@ _COPY = component(
 )
 
 
-def show_link(shown: Shown) -> None:
+def show_link(shown: PageContents) -> None:
     """Show the address with a button that copies it, and say what it cannot hold."""
     address = link_to(shown, str(st.context.url or f"/{shown.page}"))
     if len(address) > LONGEST:
@@ -43,7 +43,7 @@ def show_link(shown: Shown) -> None:
         st.caption(f"Some programs cut addresses of more than {LONG:,} characters; this one has {len(address):,}.")
 
 
-def link_to(shown: Shown, url: str) -> str:
+def link_to(shown: PageContents, url: str) -> str:
     """Return the complete address of the view, with its text, model and head even where they are opening values.
 
     url  the page's address in the visitor's browser
@@ -52,7 +52,7 @@ def link_to(shown: Shown, url: str) -> str:
     return f"{url.partition('?')[0]}?{urlencode(links.lasting(address), doseq=True)}"
 
 
-def cannot_hold(shown: Shown) -> str:
+def cannot_hold(shown: PageContents) -> str:
     """Return what the page shows and no address can hold, in words; "" if there is nothing."""
     if shown.of is not None and shown.of.text.image is not None:
         return "the image that you uploaded"

@@ -16,7 +16,7 @@ from core.exporting.tables import MAX_CSV_CELLS, MAX_NPZ_CELLS, Table, tables_of
 from ui import state
 from ui.sharing import plotly_js
 from ui.sharing.provenance import about, file_name, lines
-from ui.shown import Numbers, Picture, Shown
+from ui.shown import Numbers, PageContents, Picture
 
 _HERE = Path(__file__)
 _SAVE = component(
@@ -30,7 +30,7 @@ GROUND_NAMES = {"light": "White", "dark": "Dark"}
 _UNFINISHED = re.compile(r"(.+) \d+")  # the name of a picture that was drawn while its numbers came
 
 
-def show_pictures(shown: Shown) -> None:
+def show_pictures(shown: PageContents) -> None:
     """Show a menu of pictures and buttons for their files; each file is made when its button is pressed."""
     pictures = offered(shown)
     if pictures:
@@ -41,7 +41,7 @@ def show_pictures(shown: Shown) -> None:
         _show_lists(shown)
 
 
-def offered(shown: Shown) -> dict[str, Picture]:
+def offered(shown: PageContents) -> dict[str, Picture]:
     """Return the pictures by their names: those of queries and keys first, and of these whole ones first."""
     finished = {
         name: picture
@@ -57,7 +57,7 @@ def _rank(picture: Picture) -> tuple[bool, bool]:
     return not is_of_pairs, picture.numbers is None
 
 
-def _show_picture(shown: Shown, pictures: dict[str, Picture]) -> None:
+def _show_picture(shown: PageContents, pictures: dict[str, Picture]) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         name = st.selectbox(
             "Picture", list(pictures), key=state.SHARED_PICTURE, format_func=lambda name: pictures[name].title
@@ -95,7 +95,7 @@ def _what_is_drawn(picture: Picture) -> str:
     return f"The numbers are those in the picture. Each is the strongest of a block of {block[0]} × {block[1]} cells."
 
 
-def _show_lists(shown: Shown) -> None:
+def _show_lists(shown: PageContents) -> None:
     name = st.selectbox("Further numbers", list(shown.lists), key=state.SHARED_LIST)
     numbers = shown.lists[name]
     with st.container(horizontal=True):

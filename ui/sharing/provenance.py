@@ -8,12 +8,12 @@ from core.capturing.edit_lines import lines_of
 from core.exporting.about import PACKAGES, About, now
 from core.versions import versions
 from ui import stores
-from ui.shown import Shown
+from ui.shown import PageContents
 
 _UNFIT = re.compile(r"[^A-Za-z0-9.]+")
 
 
-def about(shown: Shown) -> dict[str, str]:
+def about(shown: PageContents) -> dict[str, str]:
     """Return the page, the model with revision and dtype, the head, its text, changes, versions and date, each as text."""
     if shown.about is not None:  # from a file, whose numbers are older than today
         return {"page": shown.title, **shown.about}

@@ -11,7 +11,7 @@ from ui import links, state
 from ui.components.browser import Keeping
 from ui.links import Number, go_to
 from ui.markdown import plain, show_error
-from ui.shown import Shown
+from ui.shown import PageContents
 from ui.talk import Talk, from_file, to_file, view_at, view_of
 
 
@@ -99,7 +99,7 @@ def is_rehearsing() -> bool:
     return st.session_state.get(state.REHEARSING, False)
 
 
-def add_to_talk(shown: Shown) -> None:
+def add_to_talk(shown: PageContents) -> None:
     """Show a button that adds the view, as it is now, to the end of the talk."""
     if st.button("Add this view to the talk", key=state.ADD_TO_TALK, icon=":material/playlist_add:"):
         title = shown.title if shown.of is None else f"{shown.title}: head {shown.of.layer}.{shown.of.head}"
