@@ -1,7 +1,7 @@
-"""Headlight: `streamlit run app.py`.
+"""Headlight's server: `streamlit run app.py`.
 
-The script that names the pages lies in ui/, away from pages/: beside it, Streamlit would take that folder for its own kind
-of multipage app and break the first link opened after a start.
+The script that names the pages is in ui/, not beside pages/: there, Streamlit would take that folder for its own kind of
+multipage app and break the first link opened after a start.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ except settings.SettingsError as error:
     sys.exit(f"Headlight cannot start. {error}")
 config.set_option("server.maxUploadSize", allowed.upload_mb)
 
-# NumPy reads this when it is imported, which is later. Its threads wait for each other after every small product; where the
-# browser or another session wants a processor too, that took ten times as long, and on an idle machine it gains little.
+# NumPy reads this when it is imported, later. Its threads wait for each other after every small product. That took ten times
+# as long when the browser or another session needed a processor too, and gains little on an idle machine.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 @asynccontextmanager
 async def start(_: st.App) -> AsyncIterator[None]:
-    """Read torch and transformers before the first visitor comes: two sessions that import transformers at once break it."""
+    """Import torch and transformers before the first visitor comes: two sessions that import transformers at once break it."""
     import_module("core.models.loading")
-    gc.freeze()  # what is there now stays: looking through it for garbage cost a visitor a quarter of a second now and then
+    gc.freeze()  # everything imported so far stays: scanning it for garbage sometimes cost a visitor a quarter of a second
     yield
 
 

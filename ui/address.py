@@ -1,7 +1,7 @@
-"""The browser's address as it follows the page: it says what is shown, and one visit to a view is one entry of the history.
+"""Keep the browser's address up to date with the page; one visit to a view is one entry of the browser's history.
 
-Streamlit makes an entry for every address that it is told, and tells a page of none that has come while it ran. So the address
-is written here, and where the browser went to one that no run has read, it is sent again.
+Streamlit adds an entry for every address that it is given, and does not report an address that comes while a page runs. So the
+address is written here, and if the browser has gone to an address that no run has read, it is sent again.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ _FOLLOWER = component("headlight_address", js=Path(__file__).with_suffix(".js").
 
 
 def session() -> str:
-    """A name of this session: a page that stays open while the server starts anew finds another."""
+    """Return a random name of this session: a page that stays open while the server restarts sees another one."""
     return st.session_state.setdefault(state.SESSION, token_hex(8))
 
 
 def follow(page: str, address: Mapping[str, Sequence[str]], *, read: Mapping[str, Sequence[str]], is_new: bool) -> None:
-    """Have the browser's address say this. Once a run, at its end.
+    """Set the browser's address. Call it once a run, at its end.
 
-    page    its path below the app's own address
-    read    what this session has read of the address with which somebody came to the page
-    is_new  whether it is another view than that of the entry that the history is at
+    page    the path of the page below the app's own address
+    read    the address with which somebody came to the page, as this session has read it
+    is_new  whether this is another view than the current entry of the browser's history
     """
     st.session_state[state.RUN_NUMBER] = number = st.session_state.get(state.RUN_NUMBER, 0) + 1
     data = {

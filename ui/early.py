@@ -1,8 +1,8 @@
-"""What a browser has before the page asks for it: the script that draws figures, half of all that a visit loads; and keys.
+"""Load the script that draws figures early, and keep keys that are pressed before a page can react to them.
 
-Streamlit asks for that script when the first figure is drawn, and then waits. Named in the answer with the page itself, it
-comes while the browser would have nothing to do: the first picture is there .4 s of 2.5 earlier. Scripts of fields are too
-small to matter. Keys that somebody presses meanwhile on a page that is presented are kept by a script within the page.
+That script is half of all that a visit loads. Streamlit asks for it when the first figure is drawn, and then waits. Named in
+the headers of the page itself, it loads while the browser would have nothing to do: the first picture is there 0.4 s of 2.5 s
+earlier. Scripts of fields are too small to matter. A script within the page keeps keys that are pressed while presenting.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ _IMPORTED = re.compile(rb"""(?:from|import)\s*["']\./([\w.-]+\.js)["']""")
 
 
 def early_scripts() -> list[str]:
-    """The script's name and those of all that it imports; none where another version of Streamlit calls it otherwise."""
-    found: list[str] = []
+    """Return the names of the script and of all that it imports; none if a version of Streamlit names the script otherwise."""
+    names: list[str] = []
     waiting = [script.name for script in sorted(SCRIPTS.glob("PlotlyChart.*.js"))]
     while waiting:
         name = waiting.pop(0)
-        if name not in found and (SCRIPTS / name).is_file():
-            found.append(name)
+        if name not in names and (SCRIPTS / name).is_file():
+            names.append(name)
             with (SCRIPTS / name).open("rb") as script:
                 waiting += [imported.decode() for imported in _IMPORTED.findall(script.read(_HEAD))]
-    return found
+    return names
 
 
 class FetchEarly:
-    """Adds to the answer with the page itself what can be fetched meanwhile, and a script of our own that is there at once."""
+    """Middleware that adds to the page's response the scripts to fetch early, and a script of our own that runs at once."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
         self._links = ", ".join(f"</static/js/{name}>; rel=modulepreload" for name in early_scripts())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        held: list[Message] = []  # the beginning of a page, until all of it is there
+        held: list[Message] = []  # the messages of a page, until all of it is there
 
         async def send_more(message: Message) -> None:
             if message["type"] == "http.response.start" and _is_page(message):
@@ -50,8 +50,8 @@ class FetchEarly:
             elif held:
                 held.append(message)
                 if not message.get("more_body", False):
-                    for one in self._with_more(held):
-                        await send(one)
+                    for whole in self._with_more(held):
+                        await send(whole)
             else:
                 await send(message)
 
@@ -67,9 +67,9 @@ class FetchEarly:
         body = body.replace(b"</head>", _OWN + b"</head>", 1)
         if self._links:
             headers.append("link", self._links)
-        if body:  # and no answer to who asks for the headers alone
+        if body:  # not if only the headers were requested
             headers["content-length"] = str(len(body))
-            del headers["etag"]  # which was that of the page without the script
+            del headers["etag"]  # it is that of the page without the script
         return start, {"type": "http.response.body", "body": body, "more_body": False}
 
 

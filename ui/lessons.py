@@ -1,4 +1,4 @@
-"""The lessons in the order in which they are read."""
+"""The lessons, in the order of the menu: their files, their titles, and the page after each."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ LESSONS = {
 
 
 def file(lesson: str) -> Path:
+    """Return the file of a lesson's page."""
     return PAGES / "learn" / f"{lesson}.py"
 
 
 def after(title: str) -> tuple[Path, str]:
-    """The page that follows the lesson of this title, and its own title: the next lesson, or where all stages are seen."""
+    """Return the page after the lesson with this title, and that page's title: the next lesson, or Step by step."""
     titles = list(LESSONS.values())
-    place = titles.index(title) + 1
-    if place == len(titles):
+    index = titles.index(title) + 1
+    if index == len(titles):
         return PAGES / "step_by_step.py", "Step by step"
-    return file(list(LESSONS)[place]), titles[place]
+    return file(list(LESSONS)[index]), titles[index]

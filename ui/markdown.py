@@ -1,4 +1,4 @@
-"""Text that others wrote, made safe for Streamlit elements that read Markdown."""
+"""Escape text that others wrote, for Streamlit elements that read Markdown."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from core.figures.labels import visible
 
 _MARKUP = re.compile(r"([\\`*_{}\[\]()#+\-.!|<>~:$^&])")
 
-# Addresses become links after escapes have been read, and only where they stand in one piece: an empty piece of small text
-# shows nothing, and keeps the two sides apart.
+# Markdown turns addresses into links after it has read escapes, but only unbroken ones: an empty piece of small text shows
+# nothing and breaks them.
 _LINK = re.compile(r"(?=://|@)|(?<=www)(?=\.)", re.IGNORECASE)
 _NOTHING = ":small[]"
 
 
 def plain(text: str) -> str:
-    """The text with everything that Markdown, LaTeX, emoji or colour codes would read escaped, and addresses no links."""
+    """Return the text with all that Markdown, LaTeX, emoji and colour codes would read escaped; addresses are not links."""
     return _NOTHING.join(_MARKUP.sub(r"\\\1", piece) for piece in _LINK.split(text))
 
 
 def quoted(token: str) -> str:
-    """A token in quotation marks, with its blanks visible, safe in Markdown."""
+    """Return a token in quotation marks with its blanks visible, escaped for Markdown."""
     return f"“{plain(visible(token))}”"
 
 
 def show_error(error: InputError) -> None:
+    """Show what is wrong with an input."""
     st.error(plain(str(error)), icon=":material/error:")

@@ -1,4 +1,4 @@
-"""Every page in its place."""
+"""The frame of every page: it names the pages, runs the one that is open, and handles its address and actions."""
 
 import sys
 from pathlib import Path
@@ -10,7 +10,7 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 from core.figures.equation import WIDTH as EQUATION_WIDTH  # noqa: E402
-from ui import lessons, links, presenting, shown, state, stores, visitors  # noqa: E402 - only now can it be found
+from ui import lessons, links, presenting, shown, state, stores, visitors  # noqa: E402 - found only now
 from ui.components.cells import read_cells  # noqa: E402
 from ui.components.stage import no_stage, stage_keys  # noqa: E402
 from ui.sharing.dialog import open_dialog  # noqa: E402
@@ -18,16 +18,15 @@ from ui.views import talking  # noqa: E402
 from ui.views.actions import IN_A_FRAME, STYLE, show_actions  # noqa: E402
 from ui.views.sources import models  # noqa: E402
 
-embedded = bool(st.context.is_embedded)  # ?embed=true: in a frame on somebody else's page
+embedded = bool(st.context.is_embedded)  # ?embed=true: in a frame on another site's page
 st.set_page_config(page_title="Headlight", page_icon=str(ROOT / "ui/icon.png"), layout="wide")
-# The equation is never narrower than its letters need: on a phone its line scrolls. A badge rather takes two lines than loses
-# words.
+# The equation is never narrower than its letters need: on a phone its line scrolls. A badge wraps instead of losing words.
 st.html(
     "<style>.stMainBlockContainer { padding-top: 4.2rem; padding-bottom: 3rem; }"
     f".st-key-{state.EQUATION} {{ overflow-x: auto; scroll-margin-top: 4rem; }}"
     f".st-key-{state.EQUATION} > * {{ min-width: {EQUATION_WIDTH}px; }}"
     ".stApp .stMain .stMarkdownBadge { white-space: normal; }"
-    f"[class*=st-key-{state.alike(0)[:-1]}] p {{ text-align: start; }}"  # a list: on a phone its lines are longer than one
+    f"[class*=st-key-{state.alike(0)[:-1]}] p {{ text-align: start; }}"  # a list: on a phone its entries wrap
     f"{STYLE}{IN_A_FRAME if embedded else ''}</style>"
 )
 visitors.admit()
@@ -45,7 +44,7 @@ PAGES = [GALLERY, STEPS, HEADS, WHAT_IF, GENERATION, CORPUS, TALK, EXHIBIT, *LEA
 page = st.navigation({"": [*PAGES[: -len(LEARN)], OLD_ATLAS], "Learn": LEARN}, position="hidden" if embedded else "top")
 if page == OLD_ATLAS:
     links.lead_on(HEADS.url_path)
-elif page == GALLERY and links.asks_for_something():  # it has no fields; once the first page was Step by step
+elif page == GALLERY and links.asks_for_something():  # it has no fields; formerly Step by step was the start page
     links.lead_on(STEPS.url_path)
 is_for_the_desk = page in (GALLERY, TALK, EXHIBIT)
 opens_file = any(key in st.session_state for key in (state.EXHIBIT, state.EXHIBIT_IS_NEW))
@@ -56,25 +55,25 @@ if not is_leaving:
         models.open_with_a_writer()
 on_page = shown.begin(page.title, page.url_path)
 stage = None if is_for_the_desk or is_leaving else presenting.begin()
-keys = st.container(key=state.STAGE_PLACE, gap=None)  # before the page: it stays while that changes
+keys = st.container(key=state.STAGE_PLACE, gap=None)  # above the page: it stays while the page changes
 if stage is None:
     with keys:
         no_stage()
 notes = st.empty()
 wants_to_share = show_actions(
     page.url_path,
-    [one.url_path for one in PAGES],
+    [other.url_path for other in PAGES],
     can_present=not is_for_the_desk,
     has_pictures=not is_for_the_desk or (page == EXHIBIT and opens_file),
 )
 if is_leaving:
-    st.stop()  # the browser is on its way, and would be overtaken by this page's address
+    st.stop()  # the browser goes to another address, which this page's address must not replace
 with stores.turns.page():
     page.run()
 if stage is not None:
-    at = talking.begin()
+    index = talking.begin()
     with keys:
-        stage_keys(stage, page.url_path, talking.held(), at, rehearsing=talking.is_rehearsing())
+        stage_keys(stage, page.url_path, talking.held(), index, rehearsing=talking.is_rehearsing())
 links.write(page.url_path, notes, is_whole=bool(on_page.pictures or on_page.lists))
 read_cells()
 if wants_to_share:

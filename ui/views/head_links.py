@@ -19,31 +19,31 @@ PAGES = Path(__file__).parents[2] / "pages"
 
 
 def link_to_steps(head: stores.HeadRequest, cell: tuple[int, int] | None) -> None:
-    """The head stage by stage; cell: the (query, key) that is chosen."""
-    _link("step_by_step", "Its steps", ":material/steps:", head, cell, {state.SOURCE: ["real"]})
+    """Link to the head stage by stage. cell: the chosen (query, key)"""
+    _link("step_by_step", "Step by step", ":material/steps:", head, cell, {state.SOURCE: ["real"]})
 
 
 def link_to_heads(head: stores.HeadRequest, cell: tuple[int, int] | None) -> None:
-    """The head among all the heads of its model."""
+    """Link to the head among all heads of its model."""
     _link("heads", "All heads of this model", ":material/apps:", head, cell)
 
 
 def link_to_what_if(head: stores.HeadRequest, changes: Sequence[str] = (), label: str = "What if") -> None:
-    """The head where it can be changed; changes: as lines of `core.capturing.edit_lines`."""
+    """Link to the page where the head can be changed. changes: lines of `core.capturing.edit_lines`"""
     _link("what_if", label, ":material/tune:", head, None, {state.EDITS: list(changes)} if changes else {})
 
 
 def link_to_text(head: stores.HeadRequest, cell: tuple[int, int]) -> None:
-    """The head over a text from elsewhere, with a pair of its tokens."""
+    """Link to the head over a text from a corpus, with a pair of its tokens."""
     _link("heads", "Open live", ":material/open_in_new:", head, cell)
 
 
 def link_to_changing(real: RealHead, change: Change) -> None:
-    """From a head with another scale or mask to what its model then does; a mask that was typed leads nowhere."""
+    """Link from a head with another scale or mask to what the model then does; no link for a mask that was typed."""
     kind = real.kind if len(real.capture.kinds) > 1 else None
     changes = change.lines(real.layer, real.head, kind)
     if changes is not None:
-        link_to_what_if(real.of, changes, "And what would the model then do?")
+        link_to_what_if(real.of, changes, "What does the model then do?")
 
 
 def _link(
@@ -59,16 +59,15 @@ def _link(
 
 
 def _there(head: stores.HeadRequest, cell: tuple[int, int] | None) -> dict[str, str | list[str]]:
-    """What the address says, so that the page opens with this head and this pair, whatever was chosen there before; nothing
-    stands for what a field opens with.
+    """Return the address with which a page opens with this head and this pair, whatever was chosen there before.
 
-    An image is in no address, and comes along by itself.
+    An empty word stands for a field's opening value. An image is in no address; the session holds it for all pages.
     """
     text = head.text
-    said: dict[str, str | list[str]] = {state.TEXT: text.text, state.PAIR: text.pair or ""}
-    said |= {state.MODEL: text.model.name, state.DTYPE: text.model.dtype, state.DEVICE: text.model.device}
-    said |= {state.KIND: head.kind}
-    said |= {state.LAYER: str(head.layer), state.HEAD: str(head.head)}
-    said |= in_address(text.target) | {state.TRUNCATE: "" if text.keep is None else "true"}
+    address: dict[str, str | list[str]] = {state.TEXT: text.text, state.PAIR: text.pair or ""}
+    address |= {state.MODEL: text.model.name, state.DTYPE: text.model.dtype, state.DEVICE: text.model.device}
+    address |= {state.KIND: head.kind}
+    address |= {state.LAYER: str(head.layer), state.HEAD: str(head.head)}
+    address |= in_address(text.target) | {state.TRUNCATE: "" if text.keep is None else "true"}
     query, key = ("", "") if cell is None else map(str, cell)
-    return said | {state.QUERY: query, state.KEY: key}
+    return address | {state.QUERY: query, state.KEY: key}

@@ -1,4 +1,4 @@
-"""The exact numbers behind what a page shows, for those who take them away; none is made before."""
+"""The exact numbers behind the pictures of a page, made only when somebody saves them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ui.views.sources.scenes import Scene
 
 
 def of_stages(scene: Scene, stages: Sequence[str]) -> Numbers:
-    """Whole stages of a head."""
+    """Return the numbers of whole stages of a head."""
     head = scene.head
     shapes = {"query": head.query.shape, "key": head.key.shape, "value": head.value.shape}
     shapes |= {"output": (head.shape[0], head.value.shape[1])}
@@ -32,7 +32,7 @@ def of_stages(scene: Scene, stages: Sequence[str]) -> Numbers:
 
 
 def of_view(viewed: Viewed) -> Numbers:
-    """A view of the page Heads, as far as it is seen."""
+    """Return the numbers of a view of the page Heads: those of its rows and columns."""
     view, rows, columns = viewed.view, viewed.rows, viewed.columns
 
     def make() -> tuple[Table, ...]:
@@ -55,7 +55,7 @@ def of_view(viewed: Viewed) -> Numbers:
 
 
 def of_weights(trace: AttentionTrace, rows: Side, columns: Side) -> Numbers:
-    """The weights of some rows of a head."""
+    """Return the weights of some rows of a head."""
 
     def make() -> tuple[Table, ...]:
         return (table_of("weights", "Weights", np.where(trace.mask, trace.weights, np.nan), rows, columns),)
@@ -64,18 +64,18 @@ def of_weights(trace: AttentionTrace, rows: Side, columns: Side) -> Numbers:
 
 
 def of_pair(pair: HeadPair, part: str, name: str, queries: Sequence[str], keys: Sequence[str]) -> Numbers:
-    """One of the three pictures of two heads: "first", "second" or "difference"."""
+    """Return the numbers of one of the three pictures of two heads. part: "first", "second" or "difference\""""
     rows, columns = pair.shape
 
     def make() -> tuple[Table, ...]:
-        found = getattr(pair.window(range(rows), range(columns)), part)
-        return (table_of(part, name, found.values, Side("query", queries), Side("key", keys)),)
+        cells = getattr(pair.window(range(rows), range(columns)), part)
+        return (table_of(part, name, cells.values, Side("query", queries), Side("key", keys)),)
 
     return Numbers(rows * columns, make, {"stage": "weights", "which": name})
 
 
 def of_heads(measured: pd.DataFrame) -> Numbers:
-    """Every metric of every head; heads are called by layer and head."""
+    """Return every metric of every head; rows are named by layer and head."""
     names = [name for name in measured.columns if name not in ("layer", "head")]
     values = measured[names].to_numpy(dtype=np.float64)
     places = zip(measured["layer"], measured["head"], strict=True)
@@ -85,13 +85,13 @@ def of_heads(measured: pd.DataFrame) -> Numbers:
 
 
 def of_grid(values: NDArray[np.floating], name: str) -> Numbers:
-    """A number for each head: [layers, heads]."""
-    held = values.copy()  # it may go on growing
+    """Return one number for each head: [layers, heads]."""
+    held = values.copy()  # more of them may still come
     return Numbers(held.size, lambda: (table_of("heads", name, held, Side("layer"), Side("head")),), {"numbers": name})
 
 
 def of_tokens(tokens: Sequence[str], columns: Mapping[str, Sequence[float] | NDArray[np.floating]]) -> Numbers:
-    """A few numbers for each of some tokens."""
+    """Return a few numbers for each of some tokens."""
     values = np.array(list(columns.values()), dtype=np.float64).T
     sides = (Side("token", tuple(tokens)), Side("number", tuple(columns), start=None))
     return Numbers(values.size, lambda: (table_of("tokens", "Tokens", values, *sides),))
@@ -104,18 +104,18 @@ def of_table(
     rows: tuple[str, Sequence[str]],
     columns: tuple[str, Sequence[str]],
 ) -> Numbers:
-    """Numbers whose rows and columns have names: (what they are names of, the names)."""
+    """Return numbers whose rows and columns have names: (heading, names)."""
     sides = [Side(heading, tuple(names), start=None) for heading, names in (rows, columns)]
     return Numbers(values.size, lambda: (table_of(key, name, values, *sides),))
 
 
 def table_of(key: str, name: str, values: NDArray[np.floating], rows: Side, columns: Side) -> Table:
-    """Where there is no number, it is NaN."""
+    """Return a table; NaN stands for a number that is missing."""
     return Table(key=key, name=name, values=values, missing=np.isnan(values), rows=rows, columns=columns)
 
 
 def kept(scene: Scene) -> KeptHead:
-    """The head of a scene by itself, where it is none of a model's pass."""
+    """Return the head of a scene that comes from no pass of a model."""
     return scene.kept or KeptHead(
         head=scene.head, query_tokens=scene.query_tokens, key_tokens=scene.key_tokens, says=scene.origin
     )
