@@ -20,11 +20,11 @@ from tests.conftest import eager_attentions
 from tests.gallery_pictures import HEIGHT, PAINT, WIDTH, as_png, painted
 from tests.source_files import ROOT
 from ui import links, state
-from ui.gallery.views import PICTURES, VIEWS, View
+from ui.gallery.views import CARDS, PICTURES, Card
 
 BOUND = "10⁻¹²"
-NAMES = [view.word for view in VIEWS]
-BY_WORD = {view.word: view for view in VIEWS}
+NAMES = [view.word for view in CARDS]
+BY_WORD = {view.word: view for view in CARDS}
 
 
 class Claimed(NamedTuple):
@@ -38,7 +38,7 @@ class Claimed(NamedTuple):
         return abs(measured - self.value) <= 0.6 * self.unit
 
 
-def claimed(view: View) -> list[Claimed]:
+def claimed(view: Card) -> list[Claimed]:
     if BOUND in view.claim:
         return [Claimed(0.0, 1e-12)]
     found = []
@@ -48,7 +48,7 @@ def claimed(view: View) -> list[Claimed]:
     return found
 
 
-def disagreement(view: View, measured: Sequence[float]) -> str | None:
+def disagreement(view: Card, measured: Sequence[float]) -> str | None:
     """What is wrong with the card; None if it says what was measured."""
     said = claimed(view)
     if len(said) == len(measured) and all(one.holds(number) for one, number in zip(said, measured, strict=True)):
@@ -61,7 +61,7 @@ def passes() -> Passes:
     return Passes()
 
 
-@pytest.mark.parametrize("view", VIEWS, ids=NAMES)
+@pytest.mark.parametrize("view", CARDS, ids=NAMES)
 def test_the_card_says_what_is_measured(view, passes):
     assert disagreement(view, view.measure(passes)) is None
 
@@ -89,7 +89,7 @@ def test_heads_are_measured_as_transformers_own_eager_code_has_them(passes, mini
 def test_pictures_are_what_core_paints_now(passes):
     """Within what the last digits of a model's numbers can change."""
     assert sorted(PAINT) == sorted(NAMES) == sorted(path.stem for path in PICTURES.iterdir())
-    for view in VIEWS:
+    for view in CARDS:
         with Image.open(view.picture) as file:
             stored = np.asarray(file.convert("RGBA"), float)
         now = np.asarray(painted(view.word, passes), float)
@@ -102,25 +102,25 @@ def test_every_view_is_a_card_whose_link_says_all():
     app = AppTest.from_file(str(ROOT / "ui/shell.py"), default_timeout=60).run()
     assert not app.exception
     found = {link.proto.label: link.proto for link in app.get("page_link")}
-    assert len(VIEWS) >= 14
-    for view in VIEWS:
+    assert len(CARDS) >= 14
+    for view in CARDS:
         link = found[f"**{view.title}**"]
         assert link.page == view.page
         assert set(view.address) <= state.IN_ADDRESS
         assert links.lasting(view.address)[state.VERSION] == str(links.VERSION)
         assert f"{state.VERSION}={links.VERSION}" in link.query_string
     shown = [picture.proto.imgs[0].alt for picture in app.get("image")]
-    assert shown == [view.alt for view in VIEWS]
+    assert shown == [view.alt for view in CARDS]
     assert not [switch for switch in app.toggle if switch.key == state.TABLES]  # these pictures have no tables
 
 
 def test_each_sentence_is_one_glance():
-    for view in VIEWS:
+    for view in CARDS:
         assert len(view.sentence.split()) <= 20, view.word
         assert len(view.claim) <= 24, view.word
 
 
 if __name__ == "__main__" and sys.argv[1:] == ["--write"]:
     ran = Passes()
-    for one in VIEWS:
+    for one in CARDS:
         one.picture.write_bytes(as_png(painted(one.word, ran)))

@@ -180,12 +180,12 @@ def test_without_pointing_the_mean_is_shown(show):
 
 def test_forbidden_pairs_are_marked_and_not_shaded(show):
     view = show("/?mask=causal")
-    assert "may not look there" in view.page.locator(".legend").inner_text()
+    assert "masked" in view.page.locator(".legend").inner_text()
     view.tokens.nth(4).hover()
     for place, token in enumerate(view.read()):
         is_forbidden = place > 4
-        assert ("may not look there" in token["label"]) == is_forbidden
-        assert ("may not look there" in token["title"]) == is_forbidden
+        assert ("masked" in token["label"]) == is_forbidden
+        assert ("masked" in token["title"]) == is_forbidden
         assert (opacity(token["background"]) == 0) == is_forbidden
     plain, grey = (rgb(view.read()[place]["colour"]) for place in (0, 5))
     assert plain != grey

@@ -51,7 +51,7 @@ def test_a_mask_of_another_size_is_named():
 def test_a_sentence_that_is_too_long_is_named():
     page = opened("Patterns", **{state.SENTENCE: "word " * 13})
     assert not page.exception
-    assert "at most 12" in page.error[0].value
+    assert "the maximum here is 12" in page.error[0].value
 
 
 def test_a_click_turns_a_cell_over(monkeypatch):

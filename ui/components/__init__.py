@@ -1,1 +1,1 @@
-"""What the browser adds: small components with their JavaScript and CSS in files beside them."""
+"""Small components that run in the browser, with their JavaScript and CSS in files beside them."""

@@ -1,4 +1,4 @@
-"""Walking through a grid with the arrow keys, while its picture or the line below it has the focus."""
+"""Arrow keys that walk through a grid while its picture or the line below it has the focus."""
 
 from __future__ import annotations
 
@@ -32,21 +32,23 @@ def arrow_keys(
     words: str = "← ↑ ↓ → walk through the heads",
     line: tuple[str, float] | None = None,
 ) -> None:
-    """A line that can be focused, also by a click on the picture of that key; arrow keys walk from `place` over a grid of
-    this shape and call on_step(row, column).
+    """Show a line of text that can be focused, also by a click on the picture with the key `picture`.
 
-    While presenting the whole page listens for them instead.
+    Arrow keys then walk from `place` through a grid of this shape, and call on_step(row, column). While presenting, the whole
+    page listens for them instead.
 
-    line  the key of a container that scrolls sideways, and where in it the place is, from 0 to 1: it stays in sight
+    label  the line's name for screen readers
+    words  the line's text
+    line   the key of a container that scrolls sideways, and the place in it, from 0 to 1, that stays in sight
     """
 
     if presenting.walk_through(place, shape, on_step):
         return
 
     def stepped() -> None:
-        found = read_step(sent(state.ARROWS, "step"), shape)
-        if found is not None:
-            row, column, st.session_state[state.PRESSES] = found
+        step = read_step(sent(state.ARROWS, "step"), shape)
+        if step is not None:
+            row, column, st.session_state[state.PRESSES] = step
             on_step(row, column)
 
     data = {

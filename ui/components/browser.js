@@ -1,7 +1,7 @@
 // Streamlit reads the theme from here when a page is loaded, for each path by itself; nothing else of it can be told from a page.
 const THEME = (path) => `stActiveTheme-${path}-v2`;
 const OWN = "headlight-theme", KEPT = "headlight-talk";
-const WORDS = { System: "Theme: as the system", Light: "Theme: light", Dark: "Theme: dark" };
+const WORDS = { System: "Theme: system", Light: "Theme: light", Dark: "Theme: dark" };
 const NEXT = { System: "Light", Light: "Dark", Dark: "System" };
 const ICONS = {
     System: "M12 3a9 9 0 1 0 0 18 9 9 0 0 0 0-18zm0 2v14a7 7 0 0 1 0-14z",
@@ -20,7 +20,7 @@ export default function ({ parentElement, data, setTriggerValue }) {
     const store = window.localStorage;
     const button = parentElement.querySelector(".theme");
     const theme = WORDS[store.getItem(OWN)] ? store.getItem(OWN) : "System";
-    button.title = `${WORDS[theme]}; press for ${NEXT[theme].toLowerCase()}`;
+    button.title = `${WORDS[theme]}. Press to change to ${NEXT[theme].toLowerCase()}.`;
     button.setAttribute("aria-label", button.title);
     if (button.dataset.theme !== theme) {
         const drawn = document.createElementNS("http://www.w3.org/2000/svg", "svg");

@@ -1,4 +1,4 @@
-"""What lives in the browser: light or dark, the talk that is kept through a reload, and going to a view of it."""
+"""The part of the app that lives in the browser: the theme, the talk that survives a reload, and going to a view."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ _BROWSER = component(
     js=_HERE.with_suffix(".js").read_text(encoding="utf-8"),
 )
 
-LONGEST = 200  # letters of what a browser complains of
+LONGEST = 200  # characters of a browser's error message
 
 
 @dataclass(frozen=True)
-class Keeping:
-    """What the browser is to keep of a talk, and who is told what has come of it.
+class TalkStorage:
+    """The talk that the browser should store, and the functions to call with the outcome.
 
-    number    grows with all that the session holds or hears of a talk
-    text      None: the session holds no talk yet
-    is_kept   whether the browser has said that it keeps just this
-    on_found  told (text, base): what the browser keeps, where this session has not written it, and on top of which text of this
-              window that was written; None: of none
-    on_kept   told the text that is kept
-    on_lost   told why it cannot be kept
+    number    grows with every change that the session makes to its talk or learns of
+    text      the talk's file; None while the session has no talk
+    is_kept   whether the browser has confirmed that it stores just this text
+    on_found  called with (text, base): a stored talk that this session has not written, and the text of this window from which
+              that was changed, if any
+    on_kept   called with the text that is stored
+    on_lost   called with the reason if it cannot be stored
     """
 
     number: int
@@ -46,10 +46,10 @@ class Keeping:
     on_lost: Callable[[str], None]
 
 
-def browser(page: str, paths: Sequence[str], talk: Keeping) -> None:
-    """A button that switches between the system's theme, the light and the dark one; and what the browser keeps.
+def browser(page: str, paths: Sequence[str], talk: TalkStorage) -> None:
+    """Show the button that switches between the system's, the light and the dark theme, and keep the talk in the browser.
 
-    page, paths  the path of this page and those of all, below the app's own address
+    page, paths  the path of this page, and the paths of all pages, below the app's own address
     """
 
     def found() -> None:
@@ -78,5 +78,5 @@ def browser(page: str, paths: Sequence[str], talk: Keeping) -> None:
 
 
 def _name(text: str) -> str:
-    """A short name of a text, that no other has."""
+    """Return a short name that no other text has."""
     return sha256(text.encode()).hexdigest()

@@ -2,7 +2,7 @@
 // words that the mouse gets. Charts are drawn anew all the time, so nothing is attached to them but what says that they can be
 // focused; where a cell lies follows from the figure's own layout.
 
-const HOW = "Cells: arrow keys move from one to the next, Home and End along the row, Page Up and Page Down by ten rows.";
+const HOW = "Cells: arrow keys move to the next one, Home and End along the row, Page Up and Page Down by ten rows.";
 const CHOOSE = "Enter chooses the cell.";
 const FAR = 10; // rows
 const places = new WeakMap(); // chart -> [row, column] that was read out last

@@ -1,6 +1,6 @@
-"""Reading a picture cell by cell with the keyboard: the cell is framed and read out; Enter chooses it, as a click does.
+"""Reading a picture cell by cell with the keyboard: each cell is framed and read out; Enter chooses it, as a click does.
 
-The same component, which sees every picture, tells when the theme has changed and they need another colour for their text.
+The same component also reports a change of the theme, after which pictures need another colour for their text.
 """
 
 from __future__ import annotations
@@ -22,5 +22,5 @@ _READER = component(
 
 
 def read_cells() -> None:
-    """Put the reader on the page. Once, anywhere: it finds the pictures by itself."""
+    """Put the reader on the page. Call it once, anywhere: it finds the pictures by itself."""
     _READER(key=state.CELL_READER, data={"theme": st.context.theme.type}, on_theme_change=lambda: None)

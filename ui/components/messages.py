@@ -1,4 +1,4 @@
-"""What components send from the browser."""
+"""Messages that components send from the browser."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ import streamlit as st
 
 
 def sent(key: str, name: str) -> Any:
-    """What the component of this key has sent under this name; None where it has gone: messages can come late."""
+    """Return what a component has sent under this name; None if the component is gone, since messages can come late."""
     return getattr(st.session_state.get(key), name, None)

@@ -1,7 +1,7 @@
-"""Choosing a cell by a click on any picture. What is chosen lives in two select boxes: see ui/controls/pinned.py.
+"""Choosing a cell by a click on any picture. Two select boxes hold the chosen cell: see ui/controls/pinned.py.
 
-Streamlit sends no event for a click on a heatmap, so a small component without any looks of its own listens to the page
-and reports the coordinates of the clicked cell. Each figure says in its `meta` what its rows and columns are.
+Streamlit sends no event for a click on a heatmap, so a small invisible component listens to the page and sends the coordinates
+of the clicked cell. The `meta` of each figure names its rows and columns.
 """
 
 from __future__ import annotations
@@ -21,12 +21,15 @@ _LISTENER = component("headlight_pin", js=Path(__file__).with_suffix(".js").read
 
 
 def listen(on_cell: Callable[[], None] | None = None) -> None:
-    """Put the listener on the page. Once a page, anywhere. A click pins its cell, or calls `on_cell` before the page runs."""
+    """Put the listener on the page. Call it once a page, anywhere.
+
+    A click pins its cell, or calls `on_cell` before the page runs.
+    """
     _LISTENER(key=state.PIN, on_cell_change=on_cell or pin_clicked)
 
 
 def clicked() -> dict[str, range]:
-    """The clicked cell: for each of its figure's axes by name, the positions it stands for. Empty if no cell was sent."""
+    """Return the clicked cell: name of each axis -> the positions that the cell stands for. Empty if no cell was sent."""
     match sent(state.PIN, "cell"):
         case [along_rows, along_columns]:
             rows, columns = _positions(along_rows), _positions(along_columns)
@@ -36,7 +39,7 @@ def clicked() -> dict[str, range]:
 
 
 def clicked_in(rows: str, columns: str, shape: tuple[int, ...]) -> tuple[int, int] | None:
-    """(row, column) of the clicked cell in a table of this shape; None if it is not in there, or stands for several."""
+    """Return (row, column) of the clicked cell in a table of this shape; None if it is outside or stands for several cells."""
     cell = clicked()
     if cell.keys() != {rows, columns} or any(len(positions) > 1 for positions in cell.values()):
         return None
@@ -45,7 +48,7 @@ def clicked_in(rows: str, columns: str, shape: tuple[int, ...]) -> tuple[int, in
 
 
 def _positions(part: object) -> tuple[str, range] | None:
-    """The name of an axis and where on it the clicked cell lies, if that can be read from what the browser sent."""
+    """Return the name of an axis and the positions of the clicked cell on it; None if the browser sent something else."""
     match part:
         case {"axis": str(name), "middle": int() | float() as middle, "cells": int(cells)}:
             if 0 <= middle < FARTHEST and 1 <= cells < FARTHEST:  # no NaN either
@@ -55,7 +58,7 @@ def _positions(part: object) -> tuple[str, range] | None:
 
 
 def pin_clicked() -> None:
-    """Remember the clicked cell until the page has looked what is in it."""
+    """Remember the clicked cell until the page looks for the strongest pair in it."""
     st.session_state[state.PINNED_BLOCK] = {
         name: positions for name, positions in clicked().items() if name in ("query", "key")
     }

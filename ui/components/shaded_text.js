@@ -12,7 +12,7 @@ export default function ({ parentElement, data }) {
     if (data.tokens === null) return view.replaceChildren(legend(data.limit, colours));
 
     const weights = numbers(data.weights);
-    const text = side(data.tokens, "Text; the token that looks is framed", false);
+    const text = side(data.tokens, "Text; the query token is framed", false);
     const from = name(text, data.query);
     const note = make("p", "note");
     note.setAttribute("aria-live", "polite");
@@ -31,7 +31,7 @@ export default function ({ parentElement, data }) {
         token.setAttribute("aria-selected", place === data.query);
         token.title = percent(weights[place]);
         const parts = [text.text[place], `position ${text.start + place}`, token.title];
-        if (place === data.query) parts.push("looks from here");
+        if (place === data.query) parts.push("query");
         token.setAttribute("aria-label", parts.join(", "));
         token.tabIndex = place === data.query ? 0 : -1;
     });
@@ -66,6 +66,6 @@ function legend(limit, colours) {
     bar.style.background = `linear-gradient(to right, transparent, ${colours.at(1)})`;
     return make("div", "legend", [
         make("span", "", ["Shade: 0", bar, percent(limit)]),
-        make("span", "", [make("span", "sample pinned", ["frame"]), "the token that looks"]),
+        make("span", "", [make("span", "sample pinned", ["frame"]), "query token"]),
     ]);
 }

@@ -1,4 +1,4 @@
-"""A text as one of its tokens looks at it: the others shade by how much attention they get, and a sentence says most of it."""
+"""A text shaded by the attention of one of its tokens, with a sentence that names the tokens that get most."""
 
 from __future__ import annotations
 
@@ -19,15 +19,18 @@ def shaded_text(
 ) -> None:
     """Put the text on the page.
 
-    weights  [tokens] from 0 to 1, what the query gives to each
-    query    the place of the token that looks, among these
+    weights  [tokens] from 0 to 1: the attention of the query to each token
+    query    the index of the query token among these
     start    the position of the first of these tokens in the whole text
-    limit    the weight with the strongest shade; the same for texts that are compared
-    Raises ValueError for weights that do not fit, and a query that is none of the tokens.
+    limit    the weight with the strongest shade; use the same for texts that are compared
+    Raises ValueError for weights of another shape, and for a query that is none of the tokens.
     """
     numbers = np.ascontiguousarray(weights, dtype="<f4")
     if numbers.shape != (len(tokens),) or not 0 <= query < len(tokens):
-        raise ValueError(f"There are {len(tokens)} tokens, weights of shape {numbers.shape}, and the query {query}.")
+        raise ValueError(
+            f"weights have shape {numbers.shape} and query is {query}; for {len(tokens)} tokens, weights must have shape "
+            f"({len(tokens)},) and query must be from 0 to {len(tokens) - 1}."
+        )
     data = {
         "tokens": spelled(tokens, start) | {"marks": "", "after": "." * len(tokens)},  # a line break is its mark alone
         "weights": base64.b64encode(numbers.tobytes()).decode("ascii"),
@@ -38,5 +41,5 @@ def shaded_text(
 
 
 def shade_legend(limit: float, *, key: str) -> None:
-    """What shades and frames mean, for texts of this limit."""
+    """Show the legend of shades and frames, for texts with this limit."""
     _TEXT(key=key, data={"tokens": None, "limit": float(limit)})

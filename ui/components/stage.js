@@ -2,7 +2,7 @@ const STEPS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRi
 const LEGEND = [
     ["← ↑ ↓ →", "the next stage or head"],
     ["Page ↓, Page ↑", "the next view of the talk, or the next stage or head"],
-    ["S", "light on the row, the column, the cell, or all"],
+    ["S", "spotlight on the row, column or cell, or off"],
     ["N", "notes"],
     [". or B", "a black screen"],
     ["Esc", "leave"],

@@ -1,7 +1,7 @@
-"""The keys of a presentation: stages, heads and views, spotlight, notes; they need no focus. And the window's size.
+"""The keys of a presentation: for stages, heads and views, spotlight and notes. They need no focus.
 
-They are listened for on every page: whoever has pressed Present or Start does not wait until the stage is there. What is
-pressed before is kept, and done as soon as it can be.
+Every page listens for them. Keys that are pressed after Present or Start, but before the stage is there, are kept and handled
+as soon as possible. The component also sends the size of the window.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ui import presenting, state
 from ui.address import session
 from ui.components.messages import sent
 from ui.links import go_to
-from ui.presenting import SPOTS, Stage
+from ui.presenting import SPOTS, Stage, Walk
 from ui.talk import Talk
 
 _HERE = Path(__file__)
@@ -31,75 +31,90 @@ _KEYS = component(
     css=_HERE.with_suffix(".css").read_text(encoding="utf-8"),
     js=_HERE.with_suffix(".js").read_text(encoding="utf-8"),
 )
-LARGEST = 20_000  # pixels of a window
+LARGEST = 20_000  # pixels: the largest window
 _ENTERS = f".st-key-{state.PRESENT_PAGE} button, .st-key-{state.START_TALK} button"
 
 
 def no_stage() -> None:
-    """Nobody presents; the keys wait for somebody who does."""
+    """Listen for keys on a page that nobody presents: they wait until somebody does."""
     _KEYS(key=state.STAGE_KEYS, data=_data("") | {"presenting": False})
 
 
-def stage_keys(stage: Stage, page: str, talk: Talk, at: int | None, *, rehearsing: bool) -> None:
-    """
-    page        the path of the page that is shown
-    at          which view of the talk it is; None: none
+def stage_keys(stage: Stage, page: str, talk: Talk, index: int | None, *, rehearsing: bool) -> None:
+    """Listen for keys on a page that somebody presents.
+
+    page        the path of the page
+    index       the index of the view in the talk; None if it is none of the talk's
     rehearsing  whether every view is only opened in turn, behind a curtain
     """
-    walk, spot = stage.walk, presenting.spot()
-
-    def pressed() -> None:
-        """What several presses have come to, of which only the last is told."""
-        press = sent(state.STAGE_KEYS, "press")
-        if not isinstance(press, Mapping):
-            return
-        found = None if walk is None else read_step(press, walk.shape)
-        if walk is not None and found is not None:
-            walk.on_step(*found[:2])
-        if press.get("spot") in SPOTS:
-            st.session_state[state.SPOT] = press["spot"]
-        if press.get("leaves") is True:
-            presenting.leave()
-        if isinstance(number := press.get("presses"), int):
-            st.session_state[state.STAGE_PRESSES] = number
-
-    def rehearsed() -> None:
-        views = sent(state.STAGE_KEYS, "rehearsed")
-        views = views if isinstance(views, list) else []
-        known = [place for place in views if isinstance(place, int) and 0 <= place < len(talk.views)]
-        st.session_state[state.REHEARSED] = known
-        presenting.leave()
-        go_to("talk")
-
-    def measured() -> None:
-        match sent(state.STAGE_KEYS, "window"):
-            case [int(width), int(height)] if 0 < width < LARGEST and 0 < height < LARGEST:
-                st.session_state[state.WINDOW] = (width, height)
-
+    walk = stage.walk
+    grid = {} if walk is None else {"place": list(walk.place), "shape": list(walk.shape)}
     data = _data(page) | {
         "presenting": True,
         "window": list(stage.window),
-        "place": None if walk is None else list(walk.place),
-        "shape": None if walk is None else list(walk.shape),
+        "place": None,
+        "shape": None,
         "spots": list(SPOTS),
-        "spot": spot,
-        "at": at,
-        "awaitsTalk": at is None and state.TALK_AT in st.session_state[state.ASKED],
-        "links": [] if at is None else [view.presented(place) for place, view in enumerate(talk.views)],
-        "notes": "" if at is None else talk.views[at].notes,
-        "next": "" if at is None or at + 1 >= len(talk.views) else talk.views[at + 1].title,
+        "spot": presenting.spot(),
         "rehearsing": rehearsing,
     }
     _KEYS(
         key=state.STAGE_KEYS,
-        data=data,
-        on_press_change=pressed,
-        on_rehearsed_change=rehearsed,
-        on_window_change=measured,
+        data=data | grid | _of_talk(talk, index),
+        on_press_change=lambda: _pressed(walk),
+        on_rehearsed_change=lambda: _rehearsed(len(talk.views)),
+        on_window_change=_measured,
     )
 
 
+def _of_talk(talk: Talk, index: int | None) -> dict[str, object]:
+    """Return what the browser needs to know of the talk, at the view with this index."""
+    if index is None:
+        awaits_talk = state.TALK_AT in st.session_state[state.ASKED]
+        return {"at": None, "awaitsTalk": awaits_talk, "links": [], "notes": "", "next": ""}
+    return {
+        "at": index,
+        "awaitsTalk": False,
+        "links": [view.presented(number) for number, view in enumerate(talk.views)],
+        "notes": talk.views[index].notes,
+        "next": "" if index + 1 >= len(talk.views) else talk.views[index + 1].title,
+    }
+
+
+def _pressed(walk: Walk | None) -> None:
+    """Take in a press; of several presses the browser sends only the last, with the outcome of all."""
+    press = sent(state.STAGE_KEYS, "press")
+    if not isinstance(press, Mapping):
+        return
+    step = None if walk is None else read_step(press, walk.shape)
+    if walk is not None and step is not None:
+        walk.on_step(*step[:2])
+    if press.get("spot") in SPOTS:
+        st.session_state[state.SPOT] = press["spot"]
+    if press.get("leaves") is True:
+        presenting.leave()
+    if isinstance(number := press.get("presses"), int):
+        st.session_state[state.STAGE_PRESSES] = number
+
+
+def _rehearsed(count: int) -> None:
+    """Return to the page Talk once all `count` views have been opened; the browser sends which of them show a message."""
+    views = sent(state.STAGE_KEYS, "rehearsed")
+    views = views if isinstance(views, list) else []
+    st.session_state[state.REHEARSED] = [index for index in views if isinstance(index, int) and 0 <= index < count]
+    presenting.leave()
+    go_to("talk")
+
+
+def _measured() -> None:
+    """Remember the size of the window."""
+    match sent(state.STAGE_KEYS, "window"):
+        case [int(width), int(height)] if 0 < width < LARGEST and 0 < height < LARGEST:
+            st.session_state[state.WINDOW] = (width, height)
+
+
 def _data(page: str) -> dict[str, object]:
+    """Return what the browser needs to know on any page."""
     return {
         "session": session(),
         "presses": st.session_state.get(state.STAGE_PRESSES, 0),
@@ -109,7 +124,7 @@ def _data(page: str) -> dict[str, object]:
 
 
 def read_step(press: object, shape: tuple[int, ...]) -> tuple[int, int, int] | None:
-    """(row, column, number of the press), if what came from a browser can be a step in this grid."""
+    """Return (row, column, number of the press); None if what the browser sent is not a step in this grid."""
     if isinstance(press, Mapping):
         match press.get("place"), press.get("presses"):
             case [int(row), int(column)], int(presses) if 0 <= row < shape[0] and 0 <= column < shape[1]:

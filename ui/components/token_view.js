@@ -211,7 +211,7 @@ class View {
                 token.style.backgroundColor = share ? this.colours.at(share) : "";
                 token.classList.toggle("forbidden", Number.isNaN(mean));
                 token.classList.toggle("pointed", Boolean(at) && token === at.token);
-                token.title = mean === undefined ? "" : Number.isNaN(mean) ? "may not look there" : this.say(mean);
+                token.title = mean === undefined ? "" : Number.isNaN(mean) ? "masked" : this.say(mean);
                 const parts = [side.text[place], `position ${side.start + place}`, token.title];
                 token.setAttribute("aria-label", parts.filter(Boolean).join(", "));
             });
@@ -234,7 +234,7 @@ class View {
         const parts = [make("span", "", ["Shade: 0", bar, make("span", "highest", [this.say(top)])])];
         const explain = (className, sample, meaning) =>
             parts.push(make("span", "", [make("span", className, [sample]), meaning]));
-        if (this.hasForbidden) explain("forbidden", "grey", "may not look there");
+        if (this.hasForbidden) explain("forbidden", "grey", "masked");
         if (this.pins.length) explain("sample pinned", "frame", "pinned");
         this.legend.replaceChildren(...parts);
     }

@@ -1,7 +1,7 @@
-"""The text as text: point at a token, and the others shade by how much it attends to them, or they to it.
+"""A text whose tokens shade by attention: point at a token, and the others shade by how much it attends to them, or they to it.
 
-The browser holds all the weights of the window, so that moving over the tokens asks the server nothing. Only a click comes
-back, as the position of the token.
+The browser holds all weights of the window, so that pointing at tokens needs no server. Only a click is sent, as the position
+of the token.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from ui.components.messages import sent
 from ui.components.tokens import spelled, token_component
 
-MAX_TOKENS = 256  # a side: more is neither read nor sent comfortably
+MAX_TOKENS = 256  # queries or keys: more are slow to send and hard to read
 
 _VIEW = token_component(Path(__file__))
 
@@ -39,31 +39,31 @@ def token_view(
     on_token: Callable[[int], None] | None = None,
     key: str,
 ) -> int | None:
-    """Put the view on the page; gives the position of the token that was just clicked, otherwise None.
+    """Put the view on the page; return the position of the token that was just clicked, otherwise None.
 
-    query_tokens, key_tokens   at most 256 each; the same tokens from the same position are one text, and shown once
-    weights                    [queries, keys], NaN where the query may not look; in a mean such a pair counts as 0
+    query_tokens, key_tokens   at most 256 each; the same tokens from the same position are one text and shown once
+    weights                    [queries, keys], NaN for masked pairs; a mean counts them as 0
     rows_from, columns_from    positions of the first query and the first key in the whole text
     direction                  "from": what a token attends to, weights[token, :]; "to": what attends to it, weights[:, token].
-                               Where queries and keys are shown apart, either can be pointed at whatever the direction
-    lines                      two columns joined by lines instead of running text
-    pinned                     positions in the whole text: of queries for "from", of keys for "to"; others are passed over
-    limit                      the weight with the strongest shade; if None, the largest that is shown at the moment
-    percent                    whether 0.413 reads "41.3 %"
-    written_from               the first query that the model has written itself: from there on they are underlined
+                               If queries and keys are shown apart, both can be pointed at in either direction
+    lines                      show two columns joined by lines instead of running text
+    pinned                     positions in the whole text: of queries for "from", of keys for "to"; others are ignored
+    limit                      the weight with the strongest shade; if None, the largest one that is shown
+    percent                    write 0.413 as "41.3 %"
+    written_from               the first query that the model has written: this one and all later ones are underlined
     special                    positions of queries that are special tokens: they are boxed
-    on_token                   called with the position of a clicked token before the page runs again, when widgets that
-                               stand above the view (the list of pins) can still be changed
+    on_token                   called with the position of a clicked token before the page runs again, while widgets above the
+                               view (the list of pins) can still be changed
     Raises ValueError for shapes that do not fit, more than 256 tokens, and an unknown direction.
     """
     numbers = _checked(query_tokens, key_tokens, weights, direction)
     is_one_text = list(query_tokens) == list(key_tokens) and rows_from == columns_from
     start, count = (rows_from, len(query_tokens)) if direction == "from" else (columns_from, len(key_tokens))
 
-    def position(came: object) -> int | None:
-        """What came from a browser, if it can be a click on this text."""
-        if isinstance(came, int) and not isinstance(came, bool) and start <= came < start + count:
-            return came
+    def position(message: object) -> int | None:
+        """Return a message of the browser if it is a position in this text."""
+        if isinstance(message, int) and not isinstance(message, bool) and start <= message < start + count:
+            return message
         return None
 
     def clicked() -> None:
@@ -86,17 +86,17 @@ def token_view(
 
 
 def _marks(count: int, start: int, written_from: int | None, special: Collection[int]) -> str:
-    """For each token a letter: s(pecial), w(ritten) or neither."""
+    """Return a character for each token: s(pecial), w(ritten) or "." for neither."""
     return "".join(
-        "s" if place in special else "w" if written_from is not None and place >= written_from else "."
-        for place in range(start, start + count)
+        "s" if position in special else "w" if written_from is not None and position >= written_from else "."
+        for position in range(start, start + count)
     )
 
 
 def _checked(
     query_tokens: Sequence[str], key_tokens: Sequence[str], weights: ArrayLike, direction: str
 ) -> NDArray[np.float32]:
-    """The weights as the browser reads them: float32, little-endian, row by row."""
+    """Return the weights as the browser reads them: float32, little-endian, row by row."""
     numbers = np.ascontiguousarray(weights, dtype="<f4")
     if numbers.shape != (len(query_tokens), len(key_tokens)):
         raise ValueError(

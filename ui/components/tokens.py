@@ -1,4 +1,4 @@
-"""Tokens as running text, shaded: what components that show them have in common."""
+"""The common parts of components that show tokens as running text, shaded."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ _HERE = Path(__file__)
 
 
 def token_component(file: Path) -> Any:
-    """The component whose style and script lie beside this file, behind those that all of this kind share."""
+    """Return a component with the style and script beside this file, after those that all such components share."""
 
     def text(ending: str) -> str:
-        return "\n".join(one.with_suffix(ending).read_text(encoding="utf-8") for one in (_HERE, file))
+        return "\n".join(source.with_suffix(ending).read_text(encoding="utf-8") for source in (_HERE, file))
 
     return component(f"headlight_{file.stem}", css=text(".css"), js=text(".js"))
 
 
 def spelled(tokens: Sequence[str], start: int) -> dict[str, Any]:
-    """What the browser needs to write the tokens as running text.
+    """Return what the browser needs to write the tokens as running text.
 
     text    each token with its blanks made visible
-    quiet   how many characters at its start only stand for a blank or for "joins the token before"
-    before  what goes between it and the token before: nothing, a place where the line may break, or a space
-    after   whether a line ends with it
+    quiet   the number of characters at its start that only stand for a blank or for "joins the previous token"
+    before  what separates it from the previous token: "j" nothing, "b" a possible line break, "s" a space
+    after   "n" if the token ends a line, otherwise "."
     """
     marks_spaces = any(token.startswith(" ") for token in tokens)
     return {
@@ -47,12 +47,12 @@ def _quiet(token: str, marks_spaces: bool) -> int:
 
 
 def _before(token: str, marks_spaces: bool) -> Literal["j", "b", "s"]:
-    """j(oin), b(reak) or s(pace). Vocabularies that write " the" say where words begin; the others say where they go on."""
+    """Return j(oin), b(reak) or s(pace). Vocabularies that write " the" mark the start of words, others their continuation."""
     if token.startswith(" "):
         return "b"
     return "j" if marks_spaces or _continues(token, marks_spaces) else "s"
 
 
 def _continues(token: str, marks_spaces: bool) -> bool:
-    """Whether this is the second or a later piece of a word in WordPiece's spelling: "##ing"."""
+    """Return whether this is the second or a later piece of a word in WordPiece's spelling: "##ing"."""
     return not marks_spaces and token.startswith("##") and len(token) > 2

@@ -1,4 +1,4 @@
-"""The card of a tour: what there is to see, how far one is, Next and Back, also with the arrow keys and Esc."""
+"""The card of a tour: its words, the number of the stop, and Next, Back and Leave, also by the arrow keys and Esc."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _CARD = component(
 
 
 def tour_card(words: str, stop: int, count: int, scroll_to: str, on_go: Callable[[int | None], None]) -> None:
-    """The card over the lower end of the window, with these words at this stop of `count`.
+    """Show the card at the bottom of the window, with these words at this stop of `count`.
 
-    scroll_to  the key of a container that is brought into sight at every new stop
-    on_go      called with another stop, with `count` after the last, or with None by somebody who leaves
+    scroll_to  the key of a container that is scrolled into sight at every new stop
+    on_go      called with the next stop, with `count` after the last one, or with None if somebody leaves
     """
 
     def moved() -> None:
-        went = sent(state.TOUR_CARD, "go")
-        if isinstance(went, Mapping):
-            match went.get("stop"), went.get("presses"):
-                case (None | int()) as to, int(presses) if to is None or 0 <= to <= count:
+        message = sent(state.TOUR_CARD, "go")
+        if isinstance(message, Mapping):
+            match message.get("stop"), message.get("presses"):
+                case (None | int()) as target, int(presses) if target is None or 0 <= target <= count:
                     st.session_state[state.TOUR_PRESSES] = presses
-                    on_go(to)
+                    on_go(target)
 
     data = {
         "words": words,

@@ -1,8 +1,8 @@
-"""The fields of a page: Streamlit's widgets, each with its name in the address. What is shown are words; what the address says
-is short, and stays.
+"""The fields of a page: Streamlit's widgets, each with a name in the address.
 
-Each gives its value. `key` is the name in the address, `opening` what the field shows, and the address leaves out, while nobody
-has chosen. What else the widget takes is passed on to it.
+Each function shows a widget and returns its value. `key` is the name in the address. `opening` is the value while nobody has
+chosen one; the address leaves it out. A page shows labels; the address holds short words that never change. Further keyword
+arguments are those of the widget.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import streamlit as st
 from ui import links
 from ui.links import Choice, Index, Number, Numbers, Several, Switch, Text, Word
 
-# Streamlit then tells a browser what a field holds until the browser has drawn it, as in a popover that is folded up.
+# With this, Streamlit sends a field's value to a browser that has not drawn the field yet, as in a closed popover.
 KEPT: dict[str, Any] = {"persist_state": "session"}
 
 
@@ -32,7 +32,7 @@ def text_area(label: str, key: str, opening: str = "", **widget: Any) -> str:
 
 
 def whole_number(label: str, key: str, opening: int | None, low: int | None, high: int | None, **widget: Any) -> int:
-    """A whole number from `low` to `high`, None: without end; None where `opening` is None and nobody has chosen."""
+    """A whole number from `low` to `high` (None: no limit). It is None if `opening` is None and nobody has chosen."""
     links.field(key, Number(low, high, whole=True), opening, label)
     return st.number_input(label, low, high, opening, key=key, **KEPT, **widget)  # pyright: ignore[reportReturnType]
 
@@ -40,28 +40,31 @@ def whole_number(label: str, key: str, opening: int | None, low: int | None, hig
 def number(
     label: str, key: str, opening: float | None, low: float | None = None, high: float | None = None, **widget: Any
 ) -> float:
-    """A number with a fraction; the rest is that of `whole_number`."""
+    """A number that may have a fraction; otherwise like `whole_number`."""
     links.field(key, Number(low, high, whole=False), opening, label)
     return st.number_input(label, low, high, opening, key=key, **KEPT, **widget)  # pyright: ignore[reportReturnType]
 
 
 def whole_slider(label: str, key: str, opening: int, low: int, high: int, step: int = 1) -> int:
+    """A slider of whole numbers."""
     links.field(key, Number(low, high, whole=True), opening, label)
     return st.slider(label, low, high, opening, step, key=key, **KEPT)
 
 
 def slider(label: str, key: str, opening: float, low: float, high: float, step: float) -> float:
+    """A slider of numbers."""
     links.field(key, Number(low, high, whole=False), opening, label)
     return st.slider(label, low, high, opening, step, key=key, **KEPT)
 
 
 def part_of(label: str, key: str, low: int, high: int, **widget: Any) -> tuple[int, int]:
-    """A slider with two ends, which open as far apart as they can be."""
+    """A slider with two ends, which open at `low` and `high`."""
     links.field(key, Numbers(Number(low, high, whole=True), 2), (low, high), label)
     return st.slider(label, low, high, (low, high), key=key, **KEPT, **widget)
 
 
 def switch(label: str, key: str, opening: bool = False, **widget: Any) -> bool:
+    """A switch, on or off."""
     links.field(key, Switch(), opening, label)
     return st.toggle(label, opening, key=key, **KEPT, **widget)
 
@@ -72,26 +75,26 @@ def tick(label: str, key: str) -> bool:
     return st.checkbox(label, key=key, **KEPT)
 
 
-def page_of(key: str, count: int, what: str) -> int:
-    """Which of so many pages of something, from 1."""
-    links.field(key, Number(1, count, whole=True), 1, what)
+def page_of(key: str, count: int, label: str) -> int:
+    """The number of a page, from 1 to `count`."""
+    links.field(key, Number(1, count, whole=True), 1, label)
     return st.pagination(count, key=key, **KEPT)
 
 
 def pick_place(label: str, key: str, count: int, placeholder: str, **widget: Any) -> int | None:
-    """A place from 0 to count - 1; None while none is chosen, and then the box shows `placeholder`."""
+    """A whole number from 0 to count - 1; None while none is chosen, and the box shows `placeholder`."""
     links.field(key, Index(count), None, label)
     return st.selectbox(label, range(count), index=None, placeholder=placeholder, key=key, **KEPT, **widget)
 
 
 def suggested(label: str, key: str, offered: Sequence[str], opening: str, **widget: Any) -> str:
-    """One of those that are offered, or any other text."""
+    """One of the texts that are offered, or any other text."""
     links.field(key, Text(such_as=tuple(offered)), opening, label)
     return st.selectbox(label, offered, key=key, accept_new_options=True, **KEPT, **widget)
 
 
 def numbered(numbers: Iterable[int]) -> dict[int, str]:
-    """The choices of a menu of numbers."""
+    """Return the choices of a menu of numbers."""
     return {number: str(number) for number in numbers}
 
 
@@ -105,7 +108,7 @@ def menu(
     on_change: Callable[[], None] | None = None,
     **widget: Any,
 ) -> Word:
-    """The chosen one of `choices`: word in the address -> words on the page. opening: None: the first."""
+    """A menu of `choices`: word in the address -> label on the page. opening: None for the first"""
     value = links.field(key, Choice(choices), next(iter(choices)) if opening is None else opening, label)
     widget |= {"key": key, "format_func": choices.__getitem__, "on_change": on_change}
     if look == "box":
@@ -113,7 +116,7 @@ def menu(
     elif look == "buttons":
         st.segmented_control(label, list(choices), required=True, **KEPT, **widget)
     else:
-        st.session_state[key] = value  # with other choices along it a line is a new widget, and would begin anew
+        st.session_state[key] = value  # a line with other choices is a new widget, which would forget the chosen one
         st.select_slider(label, list(choices), **KEPT, **widget)
     return value
 
@@ -121,7 +124,7 @@ def menu(
 def menu_of_several(
     label: str, key: str, choices: Mapping[Word, str], *, look: Literal["pills", "box"] = "pills", **widget: Any
 ) -> list[Word]:
-    """The chosen ones of `choices`; at first none."""
+    """A menu of `choices` in which several can be chosen; it opens with none."""
     value = links.field(key, Several(choices), [], label)
     widget |= {"key": key, "format_func": choices.__getitem__}
     if look == "pills":
@@ -132,8 +135,10 @@ def menu_of_several(
 
 
 def number_picker(label: str, key: str, count: int, opening: int) -> int:
-    """A choice from 0 to count - 1. Left empty it is `opening`: the address leaves empty choices out, so what an empty
-    one means may depend on the model."""
+    """A whole number from 0 to count - 1; an empty box stands for `opening`.
+
+    The address leaves out an empty box, so that its meaning can depend on the model.
+    """
     opening = min(opening, count - 1)
     chosen = pick_place(label, key, count, str(opening))
     return opening if chosen is None else chosen

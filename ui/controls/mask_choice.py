@@ -1,4 +1,4 @@
-"""The choice of a mask by name, or cell by cell with clicks on a picture. All of it lives in widgets, and so in the address."""
+"""The choice of a mask: by name, as rows of 0 and 1, or by clicks on a picture. Widgets hold it, and so the address."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CHOICES = {word: named.name for word, named in m.MASKS.items()} | {CUSTOM: "My o
 
 
 def pick_mask(queries: int, keys: int) -> NDArray[np.bool_]:
-    """The chosen mask [queries, keys]. A click on any picture of queries and keys turns its cell over."""
+    """Return the chosen mask [queries, keys]. A click on any picture of queries and keys flips its cell."""
     name = menu("Mask", state.PATTERN, CHOICES, opening=OPENING, on_change=_by_name)
     named = m.MASKS["none" if name == CUSTOM else name]
     size = 0
@@ -36,10 +36,10 @@ def pick_mask(queries: int, keys: int) -> NDArray[np.bool_]:
 
 
 def turn_over(mask: NDArray[np.bool_]) -> None:
-    """Make the clicked cell the other way round, and the mask one's own."""
+    """Flip the clicked cell of the mask, which makes it a mask of one's own."""
     cell = pin.clicked_in("query", "key", mask.shape)
     if cell is None:
-        return  # a click on a picture of something else, or of a sentence that has changed since
+        return  # a click on another picture, or on that of a sentence that has changed since
     changed = mask.copy()
     changed[cell] = not changed[cell]
     st.session_state[state.CELLS] = m.to_rows(changed)

@@ -1,4 +1,4 @@
-"""Matrices that somebody typed, pasted or uploaded."""
+"""Fields for matrices that somebody types, pastes or uploads."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ EXAMPLE = {
     "mask": "",
 }
 HINTS = {
-    "query": "One row for each position that looks.",
-    "key": "As many columns as Query.",
+    "query": "One row for each query.",
+    "key": "One row for each key; as many columns as Query.",
     "value": "As many rows as Key.",
-    "mask": "Empty, or 1 (may attend) and 0, a row for each query.",
+    "mask": "Empty, or a row of 1 (may attend) and 0 (may not) for each query.",
 }
 
 
 def own_matrices() -> AttentionTrace | None:
-    """The trace of the matrices entered here; None after showing beside each field what is wrong with it."""
+    """Return the trace of the matrices that are entered; None after showing beside a field what is wrong with it."""
     columns = dict(zip(EXAMPLE, st.columns(4), strict=True))
     with st.expander(
-        "Upload files instead (CSV, NPY, or one NPZ with query, key, value and, if you like, mask and bias)"
+        "Upload files instead (CSV, NPY, or one NPZ with query, key and value, and optionally mask and bias)"
     ):
-        st.caption("Uploaded files are not part of the page's address: a copied link shows the typed matrices.")
+        st.caption("A link does not include uploaded files: it shows the typed matrices.")
         archive = st.file_uploader("NPZ", type="npz", key=state.ARCHIVE)
         archive_problem = st.container()
         uploads = dict(zip(EXAMPLE, st.columns(4), strict=True))
@@ -81,8 +81,8 @@ def _trace(
     longest = settings.current().tokens
     if longest is not None and len(query) * len(key) > longest**2:
         raise InputError(
-            f"{len(query):,} queries and {len(key):,} keys; this host computes at most {longest:,} × {longest:,} scores. "
-            f"Leave some out.",
+            f"There are {len(query):,} queries and {len(key):,} keys; this host computes at most {longest:,} × {longest:,} "
+            f"scores. Leave some out.",
             field="query",
         )
     return attend(query, key, value, mask=mask, bias=bias)

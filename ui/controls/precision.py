@@ -1,4 +1,4 @@
-"""In which precision a model runs, and on which device: a popover beside its name, which says what is chosen."""
+"""The precision and the device of a model: a popover beside its name, labelled with the chosen ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PRECISION, DEVICE = "Precision", "Device"
 
 
 def choose_precision() -> tuple[str, str, DeltaGenerator]:
-    """(dtype, device, the place for `show_size`)."""
+    """Show the popover, and return the dtype, the device and a container for `show_size`."""
     there = {device: WORDS.get(device, device.replace("cuda:", "GPU ")) for device in devices()}
     dtypes = {dtype: dtype for dtype in settings.current().dtypes}
     dtype = links.field(state.DTYPE, Choice(dtypes), next(iter(dtypes)), PRECISION)
@@ -32,11 +32,11 @@ def choose_precision() -> tuple[str, str, DeltaGenerator]:
 
 
 def show_size(place: DeltaGenerator, model: Model) -> None:
-    """What the model needs in each precision, from the headers of its files."""
+    """Show the memory that the model needs in each precision, according to the headers of its files."""
     if model.size is None:
         return
     whole, half = (bytes_in_words(model.size.needed(dtype)) for dtype in ("float32", "bfloat16"))
     place.caption(
         plain(f"{model.name} needs {whole} of memory in float32, {half} in bfloat16 or float16.")
-        + " In half precision the model rounds its numbers, and so gives others; its heads are traced in float32."
+        + " In half precision the model rounds its numbers, so its results differ. Headlight traces heads in float32."
     )

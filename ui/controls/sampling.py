@@ -1,4 +1,4 @@
-"""How the next token is chosen: always the most probable one, or drawn."""
+"""Fields for the choice of the next token: always the most probable one, or drawn at random."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ CHOICES = {"greedy": "Most probable", "drawn": "Drawn"}
 
 
 def choose_sampling() -> Sampling:
-    """The fields in one line. Raises InputError for numbers that an address has put beyond their range."""
+    """Show the fields and return the choice. Raises InputError for numbers outside their range."""
     choice = menu("Next token", state.CHOICE, CHOICES, look="buttons")
     if choice == "greedy":
         return Sampling()

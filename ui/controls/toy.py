@@ -1,4 +1,4 @@
-"""A short sentence with random weights, for lessons."""
+"""A field for a short sentence with random weights, for lessons."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ MAX_WORDS = 12
 
 
 def sentence_knob(default: str, *, d_head: int = 8) -> Matrices:
-    """The sentence that is typed, as an untrained head of this width reads it. Raises InputError beyond MAX_WORDS words."""
+    """Return queries, keys and values of the typed sentence in an untrained head of this width.
+
+    Raises InputError for more than MAX_WORDS words.
+    """
     text = text_line("Sentence", state.SENTENCE, default, max_chars=200)
     matrices = toy_sentence(text, d_head=d_head)
     words = len(matrices.key_tokens)
     if words > MAX_WORDS:
         raise InputError(
-            f"The sentence has {words} words and punctuation marks; here at most {MAX_WORDS} fit. Shorten it.",
+            f"The sentence has {words} words and punctuation marks; the maximum here is {MAX_WORDS}. Shorten it.",
             field="text",
         )
     return matrices

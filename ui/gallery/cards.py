@@ -1,4 +1,4 @@
-"""The start page as it is drawn: the ways in, and a card for each view."""
+"""The start page: links to the main pages, and a card for each view."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import streamlit as st
 from streamlit.errors import StreamlitPageNotFoundError
 
 from ui import lessons, links, state
-from ui.gallery.views import VIEWS, View
+from ui.gallery.views import CARDS, Card
 
 WAYS_IN = (
     (lessons.PAGES / "step_by_step.py", "Type a sentence, see every step", ":material/steps:"),
@@ -17,7 +17,7 @@ WAYS_IN = (
     (lessons.file(next(iter(lessons.LESSONS))), "Learn it in eight lessons", ":material/school:"),
 )
 
-# All of a card leads to its view, though the link itself is its title alone; the picture keeps its place until it is there.
+# The whole card is a link, though only its title is a link element; the picture has its room before it is loaded.
 _CARDS = f".st-key-{state.CARDS}"
 STYLE = (
     f"{_CARDS} [class*=st-key-{state.CARD}] {{ position: relative; }}"
@@ -31,6 +31,7 @@ STYLE = (
 
 
 def show_ways_in() -> None:
+    """Show a link to each main page."""
     with (
         st.container(horizontal=True, gap="medium"),
         suppress(StreamlitPageNotFoundError),
@@ -40,20 +41,21 @@ def show_ways_in() -> None:
 
 
 def show_cards() -> None:
+    """Show all cards in a grid."""
     st.html(f"<style>{STYLE}</style>")
     with st.grid(4, min_column_width=230, key=state.CARDS):
-        for view in VIEWS:
-            with st.container(border=True, key=state.card(view.word), gap="xsmall", height="stretch"):
-                _show(view)
+        for card in CARDS:
+            with st.container(border=True, key=state.card(card.word), gap="xsmall", height="stretch"):
+                _show(card)
 
 
-def _show(view: View) -> None:
-    st.image(view.picture, width="stretch", alt=view.alt)
+def _show(card: Card) -> None:
+    st.image(card.picture, width="stretch", alt=card.alt)
     with suppress(StreamlitPageNotFoundError):
-        st.page_link(_file(view.page), label=f"**{view.title}**", query_params=links.lasting(view.address))
-    st.markdown(f"#### {view.claim}", anchors=False)
-    st.markdown(view.sentence)
-    st.caption(view.where)
+        st.page_link(_file(card.page), label=f"**{card.title}**", query_params=links.lasting(card.address))
+    st.markdown(f"#### {card.claim}", anchors=False)
+    st.markdown(card.sentence)
+    st.caption(card.where)
 
 
 def _file(page: str) -> Path:

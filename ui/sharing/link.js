@@ -14,6 +14,6 @@ export default function ({ parentElement, data }) {
             field.select();
             copied = document.execCommand("copy");
         }
-        said.textContent = copied ? "Copied." : "The browser does not allow this. The address is marked: copy it with the keys.";
+        said.textContent = copied ? "Copied." : "The browser does not allow copying. The address is selected: press Ctrl+C.";
     };
 }

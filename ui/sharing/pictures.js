@@ -5,7 +5,7 @@ const plotly = (address) => (asked ??= new Promise((resolve, reject) => {
     const script = document.createElement("script");
     script.src = new URL(address, document.baseURI);
     script.onload = () => resolve(window.Plotly);
-    script.onerror = () => { asked = null; reject(new Error("the script that draws could not be loaded")); };
+    script.onerror = () => { asked = null; reject(new Error("the drawing script could not be loaded")); };
     document.head.append(script);
 }));
 export default function ({ parentElement, data }) {
@@ -21,7 +21,7 @@ export default function ({ parentElement, data }) {
             await (await plotly(data.script)).downloadImage(figure, { format, width, height, scale, filename });
             said.textContent = "";
         } catch (error) {
-            said.textContent = `This picture could not be drawn: ${error.message}`;
+            said.textContent = `The picture could not be drawn: ${error.message}`;
         }
     };
     for (const button of parentElement.querySelectorAll("button")) button.onclick = () => save(button.dataset.format);

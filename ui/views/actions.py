@@ -29,7 +29,7 @@ def show_actions(page: str, paths: Sequence[str], *, can_present: bool, has_pict
     has_pictures  whether the page has pictures, below which tables can be shown
     """
     with st.container(key=state.ACTIONS, horizontal=True, vertical_alignment="center", width="content"):
-        browser(page, paths, talking.keeping())
+        browser(page, paths, talking.storage())
         if can_present:
             st.button(
                 "Present",

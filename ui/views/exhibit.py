@@ -1,4 +1,4 @@
-"""An exhibit that somebody opens: the same view with the numbers of the file, and beside it the way to the model itself."""
+"""An exhibit that somebody opens: the view with the numbers of the file, and ways to compare it with the model."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from ui.views.common.pictures import show_chart
 from ui.views.sources.passes import run_pass
 
 STEPS = "step_by_step"
-LIVE = (STEPS, "heads", "what_if", *lessons.LESSONS)  # pages that show a view of a file anew
-LONGEST = 400  # letters of a text
+LIVE = (STEPS, "heads", "what_if", *lessons.LESSONS)  # pages that can compute the view of a file again
+LONGEST = 400  # characters of a text
 
 
 def show_opening() -> None:
-    """The field for a file, and what is in the one that is open."""
+    """Show the field for a file, and the exhibit that is open."""
     file = st.file_uploader(
         "Exhibit", type=ENDING, key=state.EXHIBIT_FILE, on_change=_dropped, label_visibility="collapsed"
     )
@@ -49,10 +49,10 @@ def _dropped() -> None:
 
 
 def _open_steps() -> None:
-    """Leave for Step by step, with the file as the source of its numbers and all that its own address said."""
+    """Go to Step by step, with the file as the source of its numbers, and with the address in the file."""
     exhibit: Exhibit = st.session_state[state.EXHIBIT]
-    said = dict(exhibit.address) if exhibit.page == STEPS else {}
-    _leave(STEPS, {name: list(words) for name, words in said.items()} | {state.SOURCE: ["file"]})
+    address = dict(exhibit.address) if exhibit.page == STEPS else {}
+    _leave(STEPS, {name: list(words) for name, words in address.items()} | {state.SOURCE: ["file"]})
 
 
 def _leave(page: str, address: dict[str, list[str]]) -> None:
@@ -65,35 +65,35 @@ def _show(exhibit: Exhibit) -> None:
     pictures, beside = st.columns([7, 5], gap="medium")
     with pictures:
         st.subheader(plain(exhibit.title), anchor=False)
-        st.caption("From a file: every number and picture is what the file holds.")
+        st.caption("All numbers and pictures come from the file.")
         for number, drawing in enumerate(exhibit.drawings):
             st.markdown(f"**{plain(drawing.title)}**")
             show_chart(drawing.figure, f"kept {number}", drawing.alt, title=drawing.title, tools=True)
     with beside:
-        _show_doors(exhibit)
+        _show_ways_on(exhibit)
         for name, kept in exhibit.heads.items():
             _, certificate = stores.kept_overview(kept)
             if certificate is not None:
                 st.markdown(f"**{plain(name)}**, computed again from the file")
                 show_certificate(certificate)
-        with st.expander("Where it comes from", expanded=not exhibit.drawings):
+        with st.expander("Origin", expanded=not exhibit.drawings):
             for name, text in exhibit.about.items():
                 st.caption(f"**{_in_one_line(name)}** {_in_one_line(text)}")
 
 
 def _in_one_line(text: str) -> str:
-    """Any text in one line, and not more of it than anybody reads."""
+    """Return a text in one line, shortened if it is long, and escaped for Markdown."""
     return plain(visible(shortened(text, LONGEST)))
 
 
-def _show_doors(exhibit: Exhibit) -> None:
-    """Where one can go on from here."""
+def _show_ways_on(exhibit: Exhibit) -> None:
+    """Show buttons for the head step by step, for the live view, and for a comparison with the model."""
     kept = next(iter(exhibit.heads.values()), None)
     origin = None if kept is None else kept.origin
     with st.container(horizontal=True):
-        if kept is not None and st.button("Its head, step by step", key=state.OPEN_STEPS, icon=":material/steps:"):
+        if kept is not None and st.button("Step by step", key=state.OPEN_STEPS, icon=":material/steps:"):
             _open_steps()
-        if exhibit.page in LIVE and st.button("Open it live", key=state.OPEN_LIVE, icon=":material/play_arrow:"):
+        if exhibit.page in LIVE and st.button("Open live", key=state.OPEN_LIVE, icon=":material/play_arrow:"):
             if (upload := exhibit.uploads.get(state.IMAGE)) is not None:
                 st.session_state[state.SHOWN_IMAGE] = (upload.name, upload.data)
             _leave(exhibit.page, {name: list(words) for name, words in exhibit.address.items()})
@@ -101,13 +101,15 @@ def _show_doors(exhibit: Exhibit) -> None:
             "Compare with the model", key=state.COMPARE_LIVE, icon=":material/compare:"
         )
     if origin is not None:
-        st.caption(plain(f"The last two need {origin.name}; what is shown here does not."))
+        st.caption(
+            plain(f"“Open live” and “Compare with the model” need {origin.name}; the rest of this page does not.")
+        )
     if compares and kept is not None and origin is not None:
         _compare(exhibit, kept, origin)
 
 
 def _compare(exhibit: Exhibit, kept: KeptHead, origin: Origin) -> None:
-    """Say whether the model, read anew, still gives the numbers of the file."""
+    """Run the model again, and say whether it still gives the numbers of the file."""
     try:
         live = _live(exhibit, kept, origin)
     except InputError as error:
@@ -118,23 +120,23 @@ def _compare(exhibit: Exhibit, kept: KeptHead, origin: Origin) -> None:
     if live.same_as(kept):
         st.success("The model gives the same numbers, to the last bit.", icon=":material/verified:")
     elif live.head.shape != kept.head.shape or live.key_tokens != kept.key_tokens:
-        st.warning("The model now reads other tokens than those in the file.", icon=":material/difference:")
+        st.warning("The model now reads different tokens from those in the file.", icon=":material/difference:")
     else:
-        differs = max(
-            float(abs(one - other).max())
-            for one, other in ((live.head.query, kept.head.query), (live.head.key, kept.head.key))
+        difference = max(
+            float(abs(now - before).max())
+            for now, before in ((live.head.query, kept.head.query), (live.head.key, kept.head.key))
         )
-        revision = "" if live.origin == origin else " It is another revision or dtype of the model."
+        revision = "" if live.origin == origin else " This is another revision or dtype of the model."
         st.warning(
-            f"The model now gives other numbers: queries and keys differ by up to {differs:.2g}.{revision}",
+            f"The model now gives different numbers: queries and keys differ by up to {difference:.2g}.{revision}",
             icon=":material/difference:",
         )
 
 
 def _live(exhibit: Exhibit, kept: KeptHead, origin: Origin) -> KeptHead | None:
-    """The same head, from the model. Raises InputError where it is not there, or cannot read this."""
+    """Return the same head from the model. Raises InputError if there is no such model, or it cannot read the text."""
 
-    def said(name: str) -> str | None:
+    def word(name: str) -> str | None:
         return next(iter(exhibit.address.get(name, ())), None)
 
     chosen = stores.ModelChoice(origin.name, origin.dtype)
@@ -144,10 +146,10 @@ def _live(exhibit: Exhibit, kept: KeptHead, origin: Origin) -> KeptHead | None:
     image = exhibit.uploads.get(state.IMAGE) if model.reads_images else None
     request = stores.TextRequest(
         chosen,
-        "" if image is not None else said(state.TEXT) or "",
-        said(state.PAIR) if model.takes_pairs else None,
-        from_address(said) if model.is_encoder_decoder else None,
-        keep=len(kept.key_tokens) if said(state.TRUNCATE) else None,
+        "" if image is not None else word(state.TEXT) or "",
+        word(state.PAIR) if model.takes_pairs else None,
+        from_address(word) if model.is_encoder_decoder else None,
+        keep=len(kept.key_tokens) if word(state.TRUNCATE) else None,
         image=None if image is None else image.data,
     )
     passed = run_pass(request, model, None, False)

@@ -8,7 +8,7 @@ import streamlit as st
 
 from core import InputError
 from ui import links, state
-from ui.components.browser import Keeping
+from ui.components.browser import TalkStorage
 from ui.links import Number, go_to
 from ui.markdown import plain, show_error
 from ui.shown import PageContents
@@ -34,11 +34,11 @@ def _count() -> None:
 # --- what the browser keeps
 
 
-def keeping() -> Keeping:
+def storage() -> TalkStorage:
     """Return what the browser should keep: nothing new while it keeps a talk that cannot be read."""
     text = None if state.TALK_UNREAD in st.session_state else st.session_state.get(state.TALK_TEXT)
     number = st.session_state.get(state.TALK_NUMBER, 0)
-    return Keeping(number, text, text == st.session_state.get(state.TALK_KEPT), _found, _kept, _lost)
+    return TalkStorage(number, text, text == st.session_state.get(state.TALK_KEPT), _found, _kept, _lost)
 
 
 def _found(text: str, base: str | None) -> None:
