@@ -13,7 +13,7 @@ import pytest
 import core
 from core.attention.stages import STAGES
 from core.heads.metrics import METRICS
-from ui.gallery.views import VIEWS
+from ui.gallery.views import CARDS
 from ui.lessons import LESSONS
 from ui.views.step_by_step.tour import STOPS
 
@@ -114,7 +114,7 @@ def test_every_page_is_in_the_menu():
 @pytest.mark.parametrize(
     ("name", "pattern", "count"),
     [
-        ("README.md", r"first page: ([\w-]+) finished views", len(VIEWS)),
+        ("README.md", r"first page: ([\w-]+) finished views", len(CARDS)),
         ("README.md", r"\*\*Learn\*\*: ([\w-]+) lessons", len(LESSONS)),
         ("README.md", r"explains the page in ([\w-]+) stops", len(STOPS)),
         ("docs/corpus.md", r"of each of the ([\w-]+) metrics", len(METRICS)),

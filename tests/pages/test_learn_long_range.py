@@ -28,4 +28,4 @@ def test_exponents_are_cores():
 def test_distances_are_cores(smollm, first):
     page = opened(IN_A_MODEL, **{state.MODEL: "SmolLM2-135M-Instruct", state.WITHOUT_FIRST: first})
     expected = mean_distances(capture(smollm, SENTENCE), without_first=first == "true")
-    assert f"From **{expected.min():.1f}** to **{expected.max():.1f}** tokens" in said(page)
+    assert f"The heads look **{expected.min():.1f}** to **{expected.max():.1f}** tokens" in said(page)

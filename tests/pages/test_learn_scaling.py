@@ -40,7 +40,7 @@ def test_every_setting_opens(part, knobs):
 def test_the_norm_is_told_twice():
     shown = next(one.value for one in opened("Gradient").markdown if one.value.startswith("Norm"))
     norm = shown.split("**")[1]
-    assert f"differentiation {norm}." in shown
+    assert f"differentiation: {norm}." in shown
 
 
 def test_the_table_is_that_of_all_heads(minilm):

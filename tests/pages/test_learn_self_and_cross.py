@@ -54,7 +54,7 @@ def test_the_alignment_of_a_date_is_cores():
     words = said(page).replace("\\", "")
     assert "The model writes “2026-11-21”. The row of “-” writes “1” and looks most at “v”" in words
     assert f": **{found[5].weight:.1%}**. This “1” comes from “Nov”, which gets **{found[5].share:.1%}**." in words
-    assert f"On average what a character comes from gets **{mean_share(found):.1%}**." in words
+    assert f"On average, a character's origin gets **{mean_share(found):.1%}**." in words
     assert not page.error
 
 
@@ -64,7 +64,7 @@ def test_of_what_is_no_date_no_origin_is_said():
     assert f": **{of_a_date('hello <b>world')[2].weight:.1%}**." in words
     assert "comes from" not in words
     assert "On average" not in words
-    assert any("trained on dates only" in caption.value for caption in page.caption)
+    assert any("trained only on dates" in caption.value for caption in page.caption)
 
 
 @pytest.mark.parametrize("text", ["3 march 1987 " * 6, "x" * 400])

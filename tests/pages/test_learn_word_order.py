@@ -69,4 +69,4 @@ def test_the_bands_add_up_to_the_raw_score():
 
 def test_a_model_without_rotation_says_so():
     page = opened(IN_A_MODEL, **{state.MODEL: "all-MiniLM-L6-v2"})
-    assert "turns no queries and keys" in said(page)
+    assert "does not rotate queries and keys" in said(page)
