@@ -1,7 +1,7 @@
-"""What each head does over a whole corpus: one finished run, read from its folder."""
+"""The page Corpus: what each head does over many texts, read from the folder of a finished run."""
 
 from ui.views.common.heading import show_heading
 from ui.views.corpus.run import show_corpus
 
-show_heading("Corpus", "What a head does in general: over many texts, not over one sentence.")
+show_heading("Corpus", "What each head does over many texts, not only on one sentence.")
 show_corpus()

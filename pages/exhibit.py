@@ -1,7 +1,7 @@
-"""A view that somebody has saved as a file, opened again."""
+"""The page Open a file: a view that somebody has saved as an exhibit."""
 
 from ui.views.common.heading import show_heading
 from ui.views.exhibit import show_opening
 
-show_heading("Open a file", "Drop an exhibit here: a view that was saved with “Share”, with all its numbers.")
+show_heading("Open a file", "Open an exhibit: a view that was saved with “Share”, with all its numbers.")
 show_opening()

@@ -1,8 +1,10 @@
-"""The start page: what this is, the ways in, and finished views to look at."""
+"""The start page: links to the main pages, and finished views to look at."""
 
 from ui.gallery.cards import show_cards, show_ways_in
 from ui.views.common.heading import show_heading
 
-show_heading("Headlight", "What attention does inside a language model, one stage at a time, every number measured.")
+show_heading(
+    "Headlight", "See what attention does inside a language model, one stage at a time. Every number is measured."
+)
 show_ways_in()
 show_cards()

@@ -1,4 +1,4 @@
-"""Every head of a model at once, and any of them in detail, for texts as long as the model reads."""
+"""The page Heads: all heads of a model at once, and one of them in detail, for texts as long as the model reads."""
 
 import streamlit as st
 
@@ -13,20 +13,20 @@ from ui.views.sources.passes import choose_text
 
 def show(request: stores.TextRequest, taken: Taken, places: list) -> None:
     kind, layer, head = choose_place(request, taken, places)
-    # No gaps: places for progress are kept free above both pictures, and each would cost one.
-    every, one = (column.container(gap=None) for column in st.columns([5, 7], gap="medium"))
+    # No gaps: containers for progress stay empty above both pictures, and each would add a gap.
+    grid_side, head_side = (column.container(gap=None) for column in st.columns([5, 7], gap="medium"))
     of = stores.KindRequest(request, kind)
-    with every:
+    with grid_side:
         measured = measure(of, taken)
-    # The head comes first: it is what a visitor who walks through the grid waits for.
-    with one:
+    # The head comes first: a visitor who walks through the grid waits for it.
+    with head_side:
         show_head(of, taken, layer, head, measured)
     if measured is not None:
-        with every:
+        with grid_side:
             show_grid(of, taken, (layer, head), measured)
 
 
-show_heading("Heads", "Every head of a model at once. The one that you choose is open beside the grid.")
+show_heading("Heads", "All heads of a model at once. The head that you choose opens beside the grid.")
 passed = choose_text(more=True, max_tokens=None, measuring=True, on_weights=show)
 if passed is not None:
     show(*passed)

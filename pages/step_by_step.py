@@ -1,4 +1,4 @@
-"""One head, from query, key and value to its output, on numbers of any origin."""
+"""The page Step by step: one head, from query, key and value to its output, on numbers of any origin."""
 
 import streamlit as st
 
@@ -17,7 +17,7 @@ with st.container(horizontal=True, vertical_alignment="bottom", horizontal_align
         "One attention head, from query, key and value to its output. Click any matrix or cell to see its numbers.",
     )
     show_tour_button()
-with st.container(horizontal=True, vertical_alignment="center"):  # below one another where there is no room for both
+with st.container(horizontal=True, vertical_alignment="center"):  # in two lines if there is no room for one
     with st.container(width="content"):
         chosen = pick_source()
     switches = st.container()

@@ -1,4 +1,4 @@
-"""Change what a model's heads do, and see what the model then does."""
+"""The page What if: change what a model's heads do, and see what the model then does."""
 
 import streamlit as st
 

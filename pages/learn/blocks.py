@@ -17,26 +17,26 @@ from ui.controls.toy import sentence_knob
 from ui.markdown import quoted
 from ui.views.common.pictures import show_chart, show_heatmap
 from ui.views.common.tables import numbers, small_number, table
-from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, real_head, show_lesson
+from ui.views.lesson import IN_A_MODEL, Experiment, picture_and_knobs, real_head, show_lesson
 
 MAX_STEPS = 10  # in the table
 SENTENCE = "Blocks of keys give the very same result as all keys."
 
 
-def a_sentence(part: Part) -> None:
-    picture, knobs = picture_and_knobs(part)
+def a_sentence(experiment: Experiment) -> None:
+    picture, knobs = picture_and_knobs(experiment)
     with knobs:
         words = sentence_knob(SENTENCE, d_head=6)
         trace = attend(words.query, words.key, words.value)
     show_blocks(trace, words.query_tokens, words.key_tokens, picture, knobs, opening=6)
 
 
-def in_a_model(part: Part) -> None:
+def in_a_model(experiment: Experiment) -> None:
     chosen = real_head()
     if chosen is None:
         return
     _, scene = chosen
-    picture, knobs = picture_and_knobs(part)
+    picture, knobs = picture_and_knobs(experiment)
     last = len(scene.query_tokens) - 1
     show_blocks(scene.trace, scene.query_tokens, scene.key_tokens, picture, knobs, opening=last)
 
@@ -102,8 +102,8 @@ def show_outputs(blocks: Blocks, row: AttentionTrace) -> None:
     show_heatmap(figure, "steps", "The output after each block. The last row is computed directly.", compact=True)
 
 
-PARTS = (
-    Part(
+EXPERIMENTS = (
+    Experiment(
         "sentence",
         "A sentence",
         "A softmax seems to need the whole row of scores. It does not: after each block of keys, keep the largest score m, the "
@@ -111,7 +111,7 @@ PARTS = (
         "lower picture is exact attention over the keys so far. FlashAttention works this way: it never stores all scores.",
         a_sentence,
     ),
-    Part("model", IN_A_MODEL, "A head of the model, computed in blocks. Masked keys add nothing.", in_a_model),
+    Experiment("model", IN_A_MODEL, "A head of the model, computed in blocks. Masked keys add nothing.", in_a_model),
 )
 
-show_lesson("In blocks", "Attention can read the keys in blocks, a few at a time. The output is the same.", PARTS)
+show_lesson("In blocks", "Attention can read the keys in blocks, a few at a time. The output is the same.", EXPERIMENTS)

@@ -11,15 +11,15 @@ from ui import state, stores
 from ui.controls.fields import menu, numbered, slider, switch, whole_slider
 from ui.progress import run
 from ui.views.common.pictures import show_chart, show_heatmap
-from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, show_lesson
+from ui.views.lesson import IN_A_MODEL, Experiment, picture_and_knobs, show_lesson
 from ui.views.sources.passes import choose_text
 
 VECTOR_SIZES = numbered((16, 64, 128, 256, 576, 1024, 4096))
 LENGTHS = np.unique(np.geomspace(1, 8192, 40).round().astype(int))
 
 
-def steps_and_operations(part: Part) -> None:
-    picture, knobs = picture_and_knobs(part)
+def steps_and_operations(experiment: Experiment) -> None:
+    picture, knobs = picture_and_knobs(experiment)
     with knobs:
         width = menu("Numbers in a vector (d)", state.VECTOR_SIZE, VECTOR_SIZES, opening=576, look="line")
     found = costs(LENGTHS, width)
@@ -45,8 +45,8 @@ def steps_and_operations(part: Part) -> None:
         st.markdown(f"Both need the same number of multiplications at n = d = **{found.crossing:,}** tokens.")
 
 
-def gradients(part: Part) -> None:
-    picture, knobs = picture_and_knobs(part)
+def gradients(experiment: Experiment) -> None:
+    picture, knobs = picture_and_knobs(experiment)
     with knobs:
         length = whole_slider("Tokens", state.LENGTH, 64, 16, 128, 16)
         gain = slider("RNN: recurrent weights ×", state.GAIN, 1.0, 0.5, 4.0, 0.5)
@@ -68,13 +68,13 @@ def gradients(part: Part) -> None:
         )
 
 
-def in_a_model(part: Part) -> None:
+def in_a_model(experiment: Experiment) -> None:
     passed = choose_text()
     if passed is None:
         return
     request, capture, _ = passed
     kind = capture.kinds[0]
-    picture, knobs = picture_and_knobs(part)
+    picture, knobs = picture_and_knobs(experiment)
     with knobs:
         without_first = switch("Leave out the first token", state.WITHOUT_FIRST)
         of = stores.KindRequest(request, kind)
@@ -98,22 +98,22 @@ def in_a_model(part: Part) -> None:
             st.caption(f"Measured at {MAX_QUERIES} evenly spaced queries.")
 
 
-PARTS = (
-    Part(
+EXPERIMENTS = (
+    Experiment(
         "steps",
         "Steps and operations",
         "A recurrent layer reads one token after another: n steps from the first to the last. Attention connects any two in "
         "one step. It needs n²d multiplications instead of nd²: more if the text has more tokens than a vector has numbers.",
         steps_and_operations,
     ),
-    Part(
+    Experiment(
         "gradients",
         "Gradients",
         "How strongly the last output depends on each earlier token, in untrained layers. A recurrent layer multiplies the "
         "gradient at every step: factors below 1 make it vanish, factors above 1 explode. Attention needs one step.",
         gradients,
     ),
-    Part(
+    Experiment(
         "model",
         IN_A_MODEL,
         "The distance that each head looks, averaged with its weights. Many heads rest on the first token: leave it out to "
@@ -125,5 +125,5 @@ PARTS = (
 show_lesson(
     "Long range",
     "Attention connects any two tokens in one step. A recurrent layer needs a step for each token between them.",
-    PARTS,
+    EXPERIMENTS,
 )

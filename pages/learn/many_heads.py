@@ -16,7 +16,7 @@ from ui.controls.fields import menu, number_picker, numbered, slider, text_line
 from ui.markdown import quoted
 from ui.progress import run
 from ui.views.common.pictures import show_chart, show_heatmap
-from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, show_lesson
+from ui.views.lesson import IN_A_MODEL, Experiment, picture_and_knobs, show_lesson
 from ui.views.sources.heads import opening_head
 from ui.views.sources.passes import SENTENCE, choose_text
 
@@ -43,8 +43,8 @@ def names(count: int) -> list[str]:
     return [f"head {head}" if count <= 4 else str(head) for head in range(count)]
 
 
-def split_and_join(part: Part) -> None:
-    picture, knobs = picture_and_knobs(part)
+def split_and_join(experiment: Experiment) -> None:
+    picture, knobs = picture_and_knobs(experiment)
     with knobs:
         words, many = sentence_and_heads()
     queries, width = many.output.shape
@@ -94,8 +94,8 @@ def split_and_join(part: Part) -> None:
         )
 
 
-def sum_of_heads(part: Part) -> None:
-    picture, knobs = picture_and_knobs(part)
+def sum_of_heads(experiment: Experiment) -> None:
+    picture, knobs = picture_and_knobs(experiment)
     with knobs:
         words, many = sentence_and_heads()
         length, along = lengths(many.contributions)
@@ -134,8 +134,8 @@ def show_lengths(
     )
 
 
-def why_several(part: Part) -> None:
-    picture, knobs = picture_and_knobs(part)
+def why_several(experiment: Experiment) -> None:
+    picture, knobs = picture_and_knobs(experiment)
     with knobs:
         share = slider("One head: its weight on the left word", state.HEAD_SHARE, 0.5, 0.0, 1.0, 0.1)
         fetched = fetch(share)
@@ -161,7 +161,7 @@ def why_several(part: Part) -> None:
         )
 
 
-def in_a_model(part: Part) -> None:
+def in_a_model(experiment: Experiment) -> None:
     passed = choose_text()
     if passed is None:
         return
@@ -183,7 +183,7 @@ def in_a_model(part: Part) -> None:
     weights, contributions = found
     picture, beside = st.columns([7, 4], gap="medium")
     with beside, presenting.aside():
-        st.markdown(part.words)
+        st.markdown(experiment.words)
         word = word_picker(tokens, strongest_word(contributions.lengths))
         show_lengths(
             contributions.lengths, contributions.along, word, f"At {quoted(tokens[word])}", contributions.difference
@@ -201,28 +201,28 @@ def in_a_model(part: Part) -> None:
         show_heatmap(figure, "weights of heads", "The weights of every head of the layer.", compact=True)
 
 
-PARTS = (
-    Part(
+EXPERIMENTS = (
+    Experiment(
         "split",
         "Split and join",
         "Queries, keys and values are split into h pieces. Each head attends with its own piece; the outputs are put side by "
         "side and multiplied by W_O. More heads are narrower heads: the number of parameters stays 4 · d_model².",
         split_and_join,
     ),
-    Part(
+    Experiment(
         "sum",
         "A sum of heads",
         "W_O can be split by rows, some for each head. So the output is a sum: each head adds its own contribution.",
         sum_of_heads,
     ),
-    Part(
+    Experiment(
         "several",
         "Why several",
         "A row of weights adds up to 1. One head that needs two words gets a blend: at one half, both sentences look the "
         "same. Two heads get both words whole.",
         why_several,
     ),
-    Part(
+    Experiment(
         "model",
         IN_A_MODEL,
         "The heads of a layer look at different words. The length of a contribution is how much a head adds; along the sum "
@@ -234,5 +234,5 @@ PARTS = (
 show_lesson(
     "Many heads",
     "A layer attends several times at once, each time with a piece of its queries, keys and values.",
-    PARTS,
+    EXPERIMENTS,
 )

@@ -22,7 +22,7 @@ from ui.controls.toy import sentence_knob
 from ui.markdown import plain, quoted
 from ui.views.common.pictures import show_chart, show_heatmap
 from ui.views.common.tables import numbers, table
-from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, real_head, show_lesson
+from ui.views.lesson import IN_A_MODEL, Experiment, picture_and_knobs, real_head, show_lesson
 
 SENTENCE = "The cat sat. A dog ran."
 HEIGHT, TOP = 330, 40  # pixels: pictures in one line, and the room above each for a legend
@@ -35,7 +35,7 @@ def toy(words: Matrices, mask: NDArray[np.bool_] | None) -> AttentionTrace:
     return attend(words.query, words.key, words.value, mask=mask)
 
 
-def patterns(part: Part) -> None:
+def patterns(experiment: Experiment) -> None:
     text, choice = st.columns([3, 6])
     with text:
         words = sentence_knob(SENTENCE)
@@ -43,7 +43,7 @@ def patterns(part: Part) -> None:
         mask = pick_mask(len(words.query_tokens), len(words.key_tokens))
     trace = toy(words, mask)
     show_three("**M**: click a cell to flip it", trace, toy(words, None), words.query_tokens, words.key_tokens)
-    st.markdown(part.words)
+    st.markdown(experiment.words)
     nothing = int(trace.empty_rows.sum())
     with presenting.told():
         st.markdown(
@@ -52,8 +52,8 @@ def patterns(part: Part) -> None:
         )
 
 
-def why_not_0(part: Part) -> None:
-    picture, knobs = picture_and_knobs(part)
+def why_not_0(experiment: Experiment) -> None:
+    picture, knobs = picture_and_knobs(experiment)
     with knobs:
         words = sentence_knob(SENTENCE)
         count = len(words.query_tokens)
@@ -76,8 +76,8 @@ def why_not_0(part: Part) -> None:
         )
 
 
-def nothing_left(part: Part) -> None:
-    picture, knobs = picture_and_knobs(part)
+def nothing_left(experiment: Experiment) -> None:
+    picture, knobs = picture_and_knobs(experiment)
     with knobs:
         words = sentence_knob(SENTENCE)
         count = len(words.key_tokens)
@@ -99,7 +99,7 @@ def nothing_left(part: Part) -> None:
         )
 
 
-def in_a_model(part: Part) -> None:
+def in_a_model(experiment: Experiment) -> None:
     chosen = real_head()
     if chosen is None:
         return
@@ -108,7 +108,7 @@ def in_a_model(part: Part) -> None:
     without = trace.changed(mask=np.ones(trace.shape, dtype=bool))
     show_three("**M** of this layer", trace, without, scene.query_tokens, scene.key_tokens)
     kind = m.describe(trace.mask)
-    sentences = f"{part.words} It is **{kind}**: {trace.mask.sum():,} of {trace.mask.size:,} pairs may attend."
+    sentences = f"{experiment.words} It is **{kind}**: {trace.mask.sum():,} of {trace.mask.size:,} pairs may attend."
     if kind == "none":
         sentences += " An encoder reads in both directions. SmolLM2 is a decoder: choose it to see another mask."
     else:
@@ -168,28 +168,28 @@ def _show(figure: go.Figure, name: str, alt: str) -> None:
     show_heatmap(figure.update_layout(margin_t=enlarged(TOP), dragmode=False), name, alt, compact=True)
 
 
-PARTS = (
-    Part(
+EXPERIMENTS = (
+    Experiment(
         "patterns",
         "Patterns",
         "M is added to the scores before the softmax: 0 changes nothing, −∞ leaves nothing, because e^−∞ = 0.",
         patterns,
     ),
-    Part(
+    Experiment(
         "zero",
         "Why not 0",
         "0 is a score like any other: e^0 = 1. Forbidden keys with a score of 0 keep a share and take it from the others. "
         "Only −∞ gives a weight of exactly 0.",
         why_not_0,
     ),
-    Part(
+    Experiment(
         "empty",
         "Nothing left",
         "With padding before the text and a causal mask, the first queries may look at nothing. Headlight makes their weights "
         "0. Elsewhere −∞ − (−∞) is NaN, or the lowest number instead of −∞ gives a uniform row: an average of padding.",
         nothing_left,
     ),
-    Part("model", IN_A_MODEL, "The mask that the model used in this layer.", in_a_model),
+    Experiment("model", IN_A_MODEL, "The mask that the model used in this layer.", in_a_model),
 )
 
-show_lesson("Masks", "A mask says which keys a query may look at. All others get a weight of exactly 0.", PARTS)
+show_lesson("Masks", "A mask says which keys a query may look at. All others get a weight of exactly 0.", EXPERIMENTS)

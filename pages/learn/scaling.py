@@ -30,7 +30,7 @@ from ui import state, stores
 from ui.controls.fields import menu, numbered, slider, switch, whole_slider
 from ui.progress import run
 from ui.views.common.pictures import show_chart, show_heatmap
-from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, real_head, show_lesson
+from ui.views.lesson import IN_A_MODEL, Experiment, picture_and_knobs, real_head, show_lesson
 
 KEY_COUNTS, HEAD_SIZES, STACK_WIDTHS = numbered((8, 64, 256)), numbered(POWERS_OF_TWO), numbered(WIDTHS)
 UNSCALED, SCALED = "unscaled", "scaled by 1/√d_k"
@@ -54,8 +54,8 @@ def show_against_d_k(series: list[Series], name: str, y: str, alt: str, *, log_y
     show_chart(figure, name, alt)
 
 
-def dot_products(part: Part) -> None:
-    picture, knobs = picture_and_knobs(part)
+def dot_products(experiment: Experiment) -> None:
+    picture, knobs = picture_and_knobs(experiment)
     with knobs:
         n = whole_slider("Dimensions n", state.TERMS, 6, 1, 8)
         grown = growing_product(n)
@@ -67,8 +67,8 @@ def dot_products(part: Part) -> None:
         show_chart(figure, "terms", "Each term of the dot product and the sum so far.")
 
 
-def spread(part: Part) -> None:
-    picture, knobs = picture_and_knobs(part)
+def spread(experiment: Experiment) -> None:
+    picture, knobs = picture_and_knobs(experiment)
     with knobs:
         distribution = menu("Entries of q and k", state.DISTRIBUTION, {name: name for name in DISTRIBUTIONS})
         deviation = slider("Their standard deviation", state.DEVIATION, 1.0, 0.5, 2.0, 0.5)
@@ -84,8 +84,8 @@ def spread(part: Part) -> None:
         )
 
 
-def saturation(part: Part) -> None:
-    picture, knobs = picture_and_knobs(part)
+def saturation(experiment: Experiment) -> None:
+    picture, knobs = picture_and_knobs(experiment)
     with knobs:
         keys = menu("Keys", state.KEY_COUNT, KEY_COUNTS, opening=64, look="buttons")
         divisor = slider("Divide the scores 14 and 10 by", state.DIVISOR, 2.0, 1.0, 8.0, 0.5)
@@ -109,8 +109,8 @@ def saturation(part: Part) -> None:
                 show_against_d_k(curves(sweep, name), name, label, alt)
 
 
-def gradient(part: Part) -> None:
-    picture, knobs = picture_and_knobs(part)
+def gradient(experiment: Experiment) -> None:
+    picture, knobs = picture_and_knobs(experiment)
     with knobs:
         shown = menu("Gradient", state.GRADIENT_OF, GRADIENT_OF, look="buttons")
     GRADIENTS[shown](picture, knobs)
@@ -184,8 +184,8 @@ SETUPS = {
 }
 
 
-def depth(part: Part) -> None:
-    picture, knobs = picture_and_knobs(part)
+def depth(experiment: Experiment) -> None:
+    picture, knobs = picture_and_knobs(experiment)
     with knobs:
         layers = whole_slider("Layers", state.DEPTH, MAX_LAYERS, 1, MAX_LAYERS)
         around = menu("Around each attention", state.AROUND, AROUND, opening="before")
@@ -225,7 +225,7 @@ OVERALL = {
 }
 
 
-def in_a_model(part: Part) -> None:
+def in_a_model(experiment: Experiment) -> None:
     found = real_head()
     if found is None:
         return
@@ -239,7 +239,7 @@ def in_a_model(part: Part) -> None:
     )
     if scores is None:
         return
-    picture, knobs = picture_and_knobs(part)
+    picture, knobs = picture_and_knobs(experiment)
     with knobs:
         measure = menu("Measure", state.MEASURE, MEASURES, look="buttons")
     name, label = MEASURED[measure]
@@ -270,41 +270,41 @@ def in_a_model(part: Part) -> None:
         )
 
 
-PARTS = (
-    Part(
+EXPERIMENTS = (
+    Experiment(
         "products",
         "Dot products",
         "Each dimension adds a term. With 2, 4 and 6 dimensions, the sum is 11, 50 and 133.",
         dot_products,
     ),
-    Part(
+    Experiment(
         "spread",
         "Spread",
         "Entries are independent: mean 0, variance 1. Each term of q · k adds variance 1, in all d_k. Divided by √d_k, it is 1 "
         "again.",
         spread,
     ),
-    Part(
+    Experiment(
         "saturation",
         "Saturation",
         "Unscaled, one key gets nearly all the weight; the entropy approaches 0.",
         saturation,
     ),
-    Part(
+    Experiment(
         "gradient",
         "Gradient",
         "J is the derivative of weights by scores. Unscaled, its norm first rises, then falls. The median row's gradient "
         "fades, while the mean stays large.",
         gradient,
     ),
-    Part(
+    Experiment(
         "depth",
         "Depth",
         "Untrained layers. With normalisation, unscaled gradients are larger and grow faster towards layer 0. Without it, "
         "W_Q of later layers gets none, scaled or not.",
         depth,
     ),
-    Part(
+    Experiment(
         "model",
         IN_A_MODEL,
         "Each dot is a head; dashed: random vectors. Trained heads spread more or less.",
@@ -315,5 +315,5 @@ PARTS = (
 show_lesson(
     "Why 1/√d_k",
     "Dot products spread by √d_k. Dividing by √d_k keeps softmax from giving all its weight to one key.",
-    PARTS,
+    EXPERIMENTS,
 )

@@ -27,7 +27,7 @@ from ui import presenting, shown, state, stores
 from ui.controls.fields import menu, number_picker, text_line
 from ui.markdown import quoted
 from ui.views.common.pictures import show_chart, show_heatmap
-from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, show_lesson
+from ui.views.lesson import IN_A_MODEL, Experiment, picture_and_knobs, show_lesson
 
 READ, INSTEAD, WRITTEN = "Le chat est sur le tapis.", "Il pleut.", "The cat is on"
 FIRST, SECOND = "The cat sat on the mat.", "A kitten is sitting on a rug."
@@ -69,8 +69,8 @@ def size(matrix: NDArray[np.floating]) -> str:
     return f"{matrix.shape[0]} × {matrix.shape[1]}"
 
 
-def three_blocks(part: Part) -> None:
-    picture, knobs = picture_and_knobs(part)
+def three_blocks(experiment: Experiment) -> None:
+    picture, knobs = picture_and_knobs(experiment)
     with knobs:
         place = block_picker()
         read, written = text_read(), text_written()
@@ -89,8 +89,8 @@ def three_blocks(part: Part) -> None:
         )
 
 
-def other_texts(part: Part) -> None:
-    picture, knobs = picture_and_knobs(part)
+def other_texts(experiment: Experiment) -> None:
+    picture, knobs = picture_and_knobs(experiment)
     with knobs:
         found = other_keys(text_read(), text_instead(), text_written())
     with picture:
@@ -104,8 +104,8 @@ def other_texts(part: Part) -> None:
         )
 
 
-def a_date(part: Part) -> None:
-    picture, knobs = picture_and_knobs(part)
+def a_date(experiment: Experiment) -> None:
+    picture, knobs = picture_and_knobs(experiment)
     layer, opening = ALIGNING_HEAD
     with knobs:
         date = text_line("Date", state.DATE, DATE, max_chars=400)
@@ -150,8 +150,8 @@ def place_picker(found: tuple[Look, ...]) -> int:
     return int(menu("Character it writes", state.DIGIT, places, opening=str(min(3, len(found) - 1))))
 
 
-def in_a_model(part: Part) -> None:
-    picture, knobs = picture_and_knobs(part)
+def in_a_model(experiment: Experiment) -> None:
+    picture, knobs = picture_and_knobs(experiment)
     with knobs:
         first = text_line("First text", state.FIRST_TEXT, FIRST, max_chars=400)
         second = text_line("Second text", state.SECOND_TEXT, SECOND, max_chars=400)
@@ -195,29 +195,29 @@ def in_a_model(part: Part) -> None:
         show_heatmap(figure, "crossing", "The share of weight that crosses: rows are layers, columns are heads.")
 
 
-PARTS = (
-    Part(
+EXPERIMENTS = (
+    Experiment(
         "three",
         "Three blocks",
         "An encoder reads a text, a decoder writes one. Queries are rows, keys are columns. The output has a row for each "
         "query. Only the decoder's first block may not look ahead. The weights are untrained.",
         three_blocks,
     ),
-    Part(
+    Experiment(
         "keys",
         "Other keys",
         "The queries come from the written text alone. Another text to read changes keys, values and weights, but no query. "
         "The output keeps its number of rows.",
         other_texts,
     ),
-    Part(
+    Experiment(
         "date",
         "A date, by hand",
         "A trained model reads a date and writes it as YYYY-MM-DD, character by character. The row before a character "
         "decides it. Nobody told this head where to look.",
         a_date,
     ),
-    Part(
+    Experiment(
         "model",
         IN_A_MODEL,
         "An encoder that reads two texts together needs no second block: it crosses in the off-diagonal parts of its weights.",
@@ -225,4 +225,6 @@ PARTS = (
     ),
 )
 
-show_lesson("Self and cross", "In self-attention a text looks at itself, in cross-attention at another text.", PARTS)
+show_lesson(
+    "Self and cross", "In self-attention a text looks at itself, in cross-attention at another text.", EXPERIMENTS
+)

@@ -26,7 +26,7 @@ from ui import presenting, state
 from ui.controls.fields import slider, switch, text_line, whole_slider
 from ui.views.common.pictures import show_chart
 from ui.views.common.tables import numbers, small_number, table
-from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, real_head, show_lesson
+from ui.views.lesson import IN_A_MODEL, Experiment, picture_and_knobs, real_head, show_lesson
 
 MAX_PRINTED = 8  # bars side by side that have room for their numbers
 
@@ -40,8 +40,8 @@ def scores_knob() -> NDArray[np.floating]:
     return row[0]
 
 
-def scores_to_weights(part: Part) -> None:
-    picture, knobs = picture_and_knobs(part)
+def scores_to_weights(experiment: Experiment) -> None:
+    picture, knobs = picture_and_knobs(experiment)
     with knobs:
         row = scores_knob()
         temperature = slider("Temperature", state.TEMPERATURE, 1.0, 0.1, 5.0, 0.1)
@@ -74,8 +74,8 @@ def scores_to_weights(part: Part) -> None:
         )
 
 
-def not_the_same(part: Part) -> None:
-    picture, knobs = picture_and_knobs(part)
+def not_the_same(experiment: Experiment) -> None:
+    picture, knobs = picture_and_knobs(experiment)
     with knobs:
         row = scores_knob()
         results = normalised(row)
@@ -94,8 +94,8 @@ def not_the_same(part: Part) -> None:
         )
 
 
-def overflow(part: Part) -> None:
-    picture, knobs = picture_and_knobs(part)
+def overflow(experiment: Experiment) -> None:
+    picture, knobs = picture_and_knobs(experiment)
     with knobs:
         row = scores_knob()
         factor = whole_slider("Multiply the scores by", state.FACTOR, 40, 1, 320)
@@ -139,7 +139,7 @@ def _reaches(formats: list[InFormat], largest: float) -> go.Figure:
     )
 
 
-def in_a_model(part: Part) -> None:
+def in_a_model(experiment: Experiment) -> None:
     chosen = real_head()
     if chosen is None:
         return
@@ -167,37 +167,39 @@ def in_a_model(part: Part) -> None:
             ],
         )
         with presenting.told():
-            st.markdown(f"{part.words} Largest score after scaling: **{results[0].largest_score:.2f}**.")
+            st.markdown(f"{experiment.words} Largest score after scaling: **{results[0].largest_score:.2f}**.")
 
 
 def _names(scores: NDArray[np.floating]) -> list[str]:
     return [f"{score:g}".replace("-", "−").replace("inf", "∞") for score in scores]
 
 
-PARTS = (
-    Part(
+EXPERIMENTS = (
+    Experiment(
         "weights",
         "Scores to weights",
         "Raise e to each score, then divide by the sum. The weights are never negative and add up to 1. Their order is that of "
         "the scores. Adding a constant changes nothing: it multiplies every exponential, and their sum, by the same factor.",
         scores_to_weights,
     ),
-    Part(
+    Experiment(
         "others",
         "Not the same",
         "RMS and Euclidean length divide every score by one number. The signs stay, and the results do not add up to 1.",
         not_the_same,
     ),
-    Part(
+    Experiment(
         "overflow",
         "Overflow",
         "e^x soon leaves the range of a number format. Infinity divided by infinity is NaN, not a number. Subtracting the "
         "row's maximum first makes the largest exponential 1 and changes no weight.",
         overflow,
     ),
-    Part("model", IN_A_MODEL, "The softmax of one head in three number formats, compared with float64.", in_a_model),
+    Experiment(
+        "model", IN_A_MODEL, "The softmax of one head in three number formats, compared with float64.", in_a_model
+    ),
 )
 
 show_lesson(
-    "Softmax", "Softmax turns a row of scores into weights. No weight is negative, and they add up to 1.", PARTS
+    "Softmax", "Softmax turns a row of scores into weights. No weight is negative, and they add up to 1.", EXPERIMENTS
 )

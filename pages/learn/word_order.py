@@ -27,7 +27,7 @@ from ui.controls.fields import menu, numbered, text_line, whole_number, whole_sl
 from ui.controls.pinned import pinned
 from ui.markdown import plain, quoted
 from ui.views.common.pictures import show_chart, show_heatmap
-from ui.views.lesson import IN_A_MODEL, Part, Traced, picture_and_knobs, real_head, show_lesson
+from ui.views.lesson import IN_A_MODEL, Experiment, TracedHead, picture_and_knobs, real_head, show_lesson
 from ui.views.sources.heads import RealHead
 
 POSITIONS = 64
@@ -45,8 +45,8 @@ BASES = numbered((100, 1_000, 10_000, 100_000, 1_000_000))
 BIASES = {"alibi": "ALiBi", "t5-encoder": "T5, encoder", "t5-decoder": "T5, decoder"}
 
 
-def shuffled(part: Part) -> None:
-    picture, knobs = picture_and_knobs(part)
+def shuffled(experiment: Experiment) -> None:
+    picture, knobs = picture_and_knobs(experiment)
     with knobs:
         sentence = text_line("Sentence", state.ORDER_TEXT, "the dog bites the man")
         source = menu("Order comes from", state.ORDER_FROM, ORDER_FROM)
@@ -79,8 +79,8 @@ def width_knob() -> int:
     return menu("Dimensions (d)", state.PE_WIDTH, WIDTHS, opening=32, look="line")
 
 
-def sinusoids(part: Part) -> None:
-    picture, knobs = picture_and_knobs(part)
+def sinusoids(experiment: Experiment) -> None:
+    picture, knobs = picture_and_knobs(experiment)
     with knobs:
         width = width_knob()
     scores = sinusoid_scores(POSITIONS, width)
@@ -99,8 +99,8 @@ def sinusoids(part: Part) -> None:
         st.markdown(f"Largest difference between dot products at the same distance: **{diagonal_spread(scores):.1e}**")
 
 
-def shift_by_k(part: Part) -> None:
-    picture, knobs = picture_and_knobs(part)
+def shift_by_k(experiment: Experiment) -> None:
+    picture, knobs = picture_and_knobs(experiment)
     with knobs:
         k = whole_slider("Tokens forward (k)", state.ONWARD, 5, 0, 100)
         position = whole_slider("From position p", state.PE_FROM, 10, 0, 100)
@@ -130,8 +130,8 @@ def shift_by_k(part: Part) -> None:
         st.markdown(f"Largest difference over positions 0 to 999, all with this matrix: **{moved.residual:.1e}**")
 
 
-def rotary(part: Part) -> None:
-    picture, knobs = picture_and_knobs(part)
+def rotary(experiment: Experiment) -> None:
+    picture, knobs = picture_and_knobs(experiment)
     with knobs:
         both = whole_slider("Move both by (tokens)", state.BOTH_LATER, 500, 0, 2000, 50)
         base = menu("Base", state.ROTARY_BASE, BASES, opening=10_000, look="line")
@@ -146,8 +146,8 @@ def rotary(part: Part) -> None:
         st.markdown(f"Largest difference between the curves: **{found.difference:.1e}**")
 
 
-def biases(part: Part) -> None:
-    picture, knobs = picture_and_knobs(part)
+def biases(experiment: Experiment) -> None:
+    picture, knobs = picture_and_knobs(experiment)
     with knobs:
         kind = menu("Bias", state.BIAS_KIND, BIASES, look="buttons")
     if kind == "alibi":
@@ -195,7 +195,7 @@ def t5(picture: DeltaGenerator, *, bidirectional: bool) -> None:
         st.markdown("The numbers name buckets. Each head learns one bias for each bucket.")
 
 
-def in_a_model(part: Part) -> None:
+def in_a_model(experiment: Experiment) -> None:
     found_head = real_head()
     if found_head is None:
         return
@@ -205,7 +205,7 @@ def in_a_model(part: Part) -> None:
         without_rotation(chosen, scene)
         return
     trace = scene.trace
-    picture, knobs = picture_and_knobs(part)
+    picture, knobs = picture_and_knobs(experiment)
     with knobs:
         query, key = pinned(trace)
     found = bands(trace.query[query], trace.key[key], query - key, rotation)
@@ -235,7 +235,7 @@ def in_a_model(part: Part) -> None:
         )
 
 
-def without_rotation(chosen: RealHead, scene: Traced) -> None:
+def without_rotation(chosen: RealHead, scene: TracedHead) -> None:
     """Say that a model without rotary positions has no bands, and show its learned position vectors, if it has any."""
     name = plain(str(chosen.request.model))
     learned = learned_positions(chosen.capture.model)
@@ -255,39 +255,39 @@ def without_rotation(chosen: RealHead, scene: Traced) -> None:
             show_heatmap(figure, "learned positions", "Cosines of the learned position vectors.")
 
 
-PARTS = (
-    Part(
+EXPERIMENTS = (
+    Experiment(
         "shuffle",
         "Shuffle",
         "The same words in another order. Without positions, each output moves with its word and does not change. With any "
         "other choice, order matters.",
         shuffled,
     ),
-    Part(
+    Experiment(
         "sinusoids",
         "Sinusoids",
         "Each position adds its own row of sines and cosines. The dot product of two rows depends only on their distance.",
         sinusoids,
     ),
-    Part(
+    Experiment(
         "shift",
         "Shift",
         "One matrix moves every position forward by k. It rotates each pair of dimensions.",
         shift_by_k,
     ),
-    Part(
+    Experiment(
         "rotary",
         "Rotary",
         "Queries and keys rotate with their position. Move both: the score stays. Only their distance matters.",
         rotary,
     ),
-    Part(
+    Experiment(
         "biases",
         "Biases",
         "A number for each distance is added to the score. In ALiBi it is fixed; T5 learns one for each bucket.",
         biases,
     ),
-    Part(
+    Experiment(
         "model",
         IN_A_MODEL,
         "A rotary head's score is a sum over bands. A slow band hardly rotates: it compares content. A fast band "
@@ -297,5 +297,7 @@ PARTS = (
 )
 
 show_lesson(
-    "Word order", "Attention alone cannot see the order of words: something must tell it each word's position.", PARTS
+    "Word order",
+    "Attention alone cannot see the order of words: something must tell it each word's position.",
+    EXPERIMENTS,
 )

@@ -29,5 +29,5 @@ def said(page: AppTest) -> str:
 def parts(lesson: str) -> dict[str, str]:
     """The sentences of a lesson's parts, by the words that stand for them in an address."""
     tree = ast.parse((PAGES / f"{lesson}.py").read_text(encoding="utf-8"))
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "Part"]
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "Experiment"]
     return {ast.literal_eval(word): ast.literal_eval(words) for word, _, words, _ in (call.args for call in calls)}

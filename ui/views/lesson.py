@@ -21,11 +21,11 @@ IN_A_MODEL = "In a real model"
 
 
 @dataclass(frozen=True)
-class Part:
+class Experiment:
     """One experiment of a lesson.
 
     word   its name in the address
-    name   what its tab is called
+    name   its name in the menu
     words  a few sentences of Markdown
     show   draws it
     """
@@ -33,41 +33,42 @@ class Part:
     word: str
     name: str
     words: str
-    show: Callable[[Part], None]
+    show: Callable[[Experiment], None]
 
 
-def show_lesson(title: str, sentence: str, parts: tuple[Part, ...]) -> None:
+def show_lesson(title: str, sentence: str, experiments: tuple[Experiment, ...]) -> None:
     """Show the heading of a lesson, the menu of its experiments, the chosen one, and a link to the next lesson."""
     show_heading(title, sentence)
-    named = {part.word: part for part in parts}
-    words = {part.word: part.name for part in parts}
-    part = named[menu("Experiment", state.PART, words, look="buttons", label_visibility="collapsed")]
-    presenting.title(f"{title}: {part.name}")
+    by_word = {experiment.word: experiment for experiment in experiments}
+    names = {experiment.word: experiment.name for experiment in experiments}
+    chosen = by_word[menu("Experiment", state.PART, names, look="buttons", label_visibility="collapsed")]
+    presenting.title(f"{title}: {chosen.name}")
     try:
-        part.show(part)
+        chosen.show(chosen)
     except InputError as error:
         show_error(error)
     _lead_on(title)
 
 
 def _lead_on(title: str) -> None:
-    if state.PAGE in st.session_state:  # a page that runs by itself knows no other
+    """Show a link to the next lesson."""
+    if state.PAGE in st.session_state:  # a page that runs by itself knows no others
         page, next_title = after(title)
         st.page_link(page, label=f"Next: {next_title}", icon=":material/arrow_forward:")
 
 
-def picture_and_knobs(part: Part) -> tuple[DeltaGenerator, DeltaGenerator]:
+def picture_and_knobs(experiment: Experiment) -> tuple[DeltaGenerator, DeltaGenerator]:
     """Return two containers: the picture to the left (on a phone: above), controls and words to the right."""
     if presenting.is_on():
         return st.container(key=presenting.told_key()), st.container(key=state.ASIDE)
     picture, panel = st.columns([7, 4], gap="medium")
     knobs = panel.container()
-    panel.markdown(part.words)
+    panel.markdown(experiment.words)
     return picture, knobs
 
 
 @dataclass(frozen=True, eq=False)
-class Traced:
+class TracedHead:
     """The whole trace of a head, and the tokens of its rows and columns."""
 
     trace: AttentionTrace
@@ -75,7 +76,7 @@ class Traced:
     key_tokens: tuple[str, ...]
 
 
-def real_head() -> tuple[RealHead, Traced] | None:
+def real_head() -> tuple[RealHead, TracedHead] | None:
     """Let the visitor choose a head of a pretrained model; text, model, layer and head are shared with the other pages.
 
     Returns None after showing what is wrong.
@@ -84,4 +85,4 @@ def real_head() -> tuple[RealHead, Traced] | None:
     if passed is None:
         return None
     chosen = choose_head(*passed)
-    return chosen, Traced(stores.trace(chosen.of), *chosen.capture.tokens(chosen.kind))
+    return chosen, TracedHead(stores.trace(chosen.of), *chosen.capture.tokens(chosen.kind))
