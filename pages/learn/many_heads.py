@@ -16,6 +16,7 @@ from ui.controls.fields import menu, number_picker, numbered, slider, text_line
 from ui.markdown import quoted
 from ui.progress import run
 from ui.views.common.pictures import show_chart, show_heatmap
+from ui.views.common.tables import table
 from ui.views.lesson import IN_A_MODEL, Experiment, picture_and_knobs, show_lesson
 from ui.views.sources.heads import opening_head
 from ui.views.sources.passes import SENTENCE, choose_text
@@ -59,39 +60,36 @@ def split_and_join(experiment: Experiment) -> None:
             line_height=205 if many.heads <= 4 else 118,
         )
         show_heatmap(figure, "weights of heads", "The weights of every head.", compact=True)
-        joined, output = st.columns(2)
-        with joined:
-            st.markdown("**Outputs side by side**")
-            figure = heatmap(many.joined, Axis("query", words), Axis("column"), name="output", height=230, compact=True)
-            borders = range(many.d_head, width, many.d_head)
-            heads = [str(head) for head in range(many.heads)]
-            show_heatmap(
-                with_borders(figure, columns=borders, names=heads),
-                "joined",
-                "The heads' outputs side by side.",
-                compact=True,
-            )
-        with output:
-            st.markdown("**Times W_O**")
-            figure = heatmap(many.output, Axis("query", words), Axis("column"), name="output", height=230, compact=True)
-            show_heatmap(with_borders(figure), "output", "The output of the layer.", compact=True)
+        show_joined(words, many)
     with knobs:
-        st.table(
-            {
-                "what": ["words", "Q, K, V", "weights", "outputs", "side by side", "times W_O", "parameters"],
-                "size": [
-                    f"{queries} × {width}",
-                    f"{many.heads} × {queries} × {many.d_head}",
-                    f"{many.heads} × {queries} × {queries}",
-                    f"{many.heads} × {queries} × {many.d_head}",
-                    f"{queries} × {width}",
-                    f"{queries} × {width}",
-                    f"{many.parameters:,}",
-                ],
-            },
-            hide_index=True,
-            border="horizontal",
+        of_heads = f"{many.heads} × {queries} × {many.d_head}"
+        table(
+            ["array", "size"],
+            [
+                ["words", f"{queries} × {width}"],
+                ["Q, K, V", of_heads],
+                ["weights", f"{many.heads} × {queries} × {queries}"],
+                ["outputs", of_heads],
+                ["side by side", f"{queries} × {width}"],
+                ["times W_O", f"{queries} × {width}"],
+                ["parameters", f"{many.parameters:,}"],
+            ],
         )
+
+
+def show_joined(words: tuple[str, ...], many: ManyHeads) -> None:
+    """Show the heads' outputs side by side, and the output of the layer."""
+    joined, output = st.columns(2)
+    with joined:
+        st.markdown("**Outputs side by side**")
+        figure = heatmap(many.joined, Axis("query", words), Axis("column"), name="output", height=230, compact=True)
+        borders = range(many.d_head, many.joined.shape[1], many.d_head)
+        figure = with_borders(figure, columns=borders, names=[str(head) for head in range(many.heads)])
+        show_heatmap(figure, "joined", "The heads' outputs side by side.", compact=True)
+    with output:
+        st.markdown("**Times W_O**")
+        figure = heatmap(many.output, Axis("query", words), Axis("column"), name="output", height=230, compact=True)
+        show_heatmap(with_borders(figure), "output", "The output of the layer.", compact=True)
 
 
 def sum_of_heads(experiment: Experiment) -> None:

@@ -30,6 +30,7 @@ from ui import state, stores
 from ui.controls.fields import menu, numbered, slider, switch, whole_slider
 from ui.progress import run
 from ui.views.common.pictures import show_chart, show_heatmap
+from ui.views.common.tables import table
 from ui.views.lesson import IN_A_MODEL, Experiment, picture_and_knobs, real_head, show_lesson
 
 KEY_COUNTS, HEAD_SIZES, STACK_WIDTHS = numbered((8, 64, 256)), numbered(POWERS_OF_TWO), numbered(WIDTHS)
@@ -226,10 +227,10 @@ OVERALL = {
 
 
 def in_a_model(experiment: Experiment) -> None:
-    found = real_head()
-    if found is None:
+    real = real_head()
+    if real is None:
         return
-    chosen, _ = found
+    chosen, _ = real
     of = stores.KindRequest(chosen.request, chosen.kind)
     scores = run(
         lambda on_progress: stores.scores_of_all_heads(of, on_progress),
@@ -254,19 +255,14 @@ def in_a_model(experiment: Experiment) -> None:
     label_log_axes(figure)
     with picture:
         show_chart(figure, "all_heads", f"The {label} of every head, unscaled and scaled.")
-    unscaled, scaled = over_heads(scores.without_scale), over_heads(scores.with_scale)
+    both = over_heads(scores.without_scale), over_heads(scores.with_scale)
     with knobs:
-        st.table(
+        table(
+            ["all heads", UNSCALED, "scaled"],
             [
-                {
-                    "all heads": row,
-                    UNSCALED: f"{getattr(unscaled, name):{form}}",
-                    "scaled": f"{getattr(scaled, name):{form}}",
-                }
+                [row, *(f"{getattr(statistics, name):{form}}" for statistics in both)]
                 for row, (name, form) in OVERALL.items()
             ],
-            hide_index=True,
-            border="horizontal",
         )
 
 

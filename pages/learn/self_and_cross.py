@@ -172,27 +172,32 @@ def in_a_model(experiment: Experiment) -> None:
         )
         show_heatmap(with_borders(figure, columns=starts, rows=starts), "pair", "The head's weights.")
     with knobs:
-        shares = pair_shares(weights, sides)
+        first_share, second_share = ([share.own, share.other, share.special] for share in pair_shares(weights, sides))
         figure = bars(
             ["own text", "other text", "special tokens"],
-            {name: [one.own, one.other, one.special] for name, one in zip(("first", "second"), shares, strict=True)},
+            {"first": first_share, "second": second_share},
             y="share of weight",
             limits=(0, 1),
             height=210,
         )
         show_chart(figure, "shares", "Where the weight of each text goes.")
     with picture:
-        st.markdown("**Share that crosses, all heads**")
-        figure = heatmap(
-            crossing_shares(capture, sides),
-            Axis("layer", pinned=layer),
-            Axis("head", pinned=head),
-            name="share that crosses",
-            scale="share",
-            height=230,
-            printed=0,
-        )
-        show_heatmap(figure, "crossing", "The share of weight that crosses: rows are layers, columns are heads.")
+        show_crossing(crossing_shares(capture, sides), layer, head)
+
+
+def show_crossing(shares: NDArray[np.floating], layer: int, head: int) -> None:
+    """Show the share of weight that crosses between the texts, for every head: [layers, heads]."""
+    st.markdown("**Share that crosses, all heads**")
+    figure = heatmap(
+        shares,
+        Axis("layer", pinned=layer),
+        Axis("head", pinned=head),
+        name="share that crosses",
+        scale="share",
+        height=230,
+        printed=0,
+    )
+    show_heatmap(figure, "crossing", "The share of weight that crosses: rows are layers, columns are heads.")
 
 
 EXPERIMENTS = (

@@ -196,10 +196,10 @@ def t5(picture: DeltaGenerator, *, bidirectional: bool) -> None:
 
 
 def in_a_model(experiment: Experiment) -> None:
-    found_head = real_head()
-    if found_head is None:
+    real = real_head()
+    if real is None:
         return
-    chosen, scene = found_head
+    chosen, scene = real
     rotation = rotary_of(chosen.capture, chosen.layer, chosen.kind)
     if rotation is None:
         without_rotation(chosen, scene)

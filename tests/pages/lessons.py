@@ -21,9 +21,14 @@ def open_lesson(lesson: str, part: str, **knobs: str) -> AppTest:
 
 
 def said(page: AppTest) -> str:
-    """Everything written on the page, tables as in Markdown."""
-    rows = ["| " + " | ".join(row) + " |" for one in page.table for row in one.value.to_numpy().tolist()]
-    return "\n".join([*(one.value for one in page.markdown), *rows])
+    """Everything written on the page; tables are Markdown as well."""
+    return "\n".join(one.value for one in page.markdown)
+
+
+def rows(page: AppTest) -> dict[str, list[str]]:
+    """The rows of the page's tables: what each begins with -> its other cells."""
+    cells = [line.strip("|").split("|") for line in said(page).splitlines() if line.startswith("|")]
+    return {first.strip().replace("\N{NO-BREAK SPACE}", " "): [cell.strip() for cell in rest] for first, *rest in cells}
 
 
 def parts(lesson: str) -> dict[str, str]:

@@ -6,7 +6,7 @@ import pytest
 
 from core.heads.contributions import lengths
 from core.lessons.many_heads import fetch, heads_of_a_sentence
-from tests.pages.lessons import open_lesson
+from tests.pages.lessons import open_lesson, rows
 from ui import state
 from ui.views.sources.passes import SENTENCE
 
@@ -17,9 +17,9 @@ opened = partial(open_lesson, "many_heads")
 def test_sizes_are_cores(heads):
     page = opened("Split and join", **{state.HEAD_COUNT: str(heads)})
     _, many = heads_of_a_sentence(SENTENCE, heads)
-    sizes = page.table[0].value["size"].tolist()
-    assert sizes[1] == f"{heads} × 12 × {many.d_head}"
-    assert sizes[-1] == f"{many.parameters:,}" == "2,304"
+    sizes = rows(page)
+    assert sizes["Q, K, V"] == [f"{heads} × 12 × {many.d_head}"]
+    assert sizes["parameters"] == [f"{many.parameters:,}"] == ["2,304"]
 
 
 def test_the_sum_is_cores():

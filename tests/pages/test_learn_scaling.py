@@ -6,7 +6,7 @@ import pytest
 
 from core import capture
 from core.lessons.scaling import model_scores, over_heads
-from tests.pages.lessons import open_lesson
+from tests.pages.lessons import open_lesson, rows
 from ui import state
 from ui.views.lesson import IN_A_MODEL
 from ui.views.sources.passes import SENTENCE
@@ -45,7 +45,7 @@ def test_the_norm_is_told_twice():
 
 def test_the_table_is_that_of_all_heads(minilm):
     found = model_scores(capture(minilm, SENTENCE))
-    table = opened(IN_A_MODEL, **{state.MODEL: minilm.name}).table[0].value
-    assert table.iloc[0, 1] == f"{over_heads(found.without_scale).spread:.2f}"
-    assert table.iloc[1, 2] == f"{over_heads(found.with_scale).entropy:.3f}"
-    assert table.iloc[2, 1] == f"{over_heads(found.without_scale).near_one:.1%}"
+    table = rows(opened(IN_A_MODEL, **{state.MODEL: minilm.name}))
+    assert table["spread, median head"][0] == f"{over_heads(found.without_scale).spread:.2f}"
+    assert table["mean entropy"][1] == f"{over_heads(found.with_scale).entropy:.3f}"
+    assert table["rows above .99"][0] == f"{over_heads(found.without_scale).near_one:.1%}"
