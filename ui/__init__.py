@@ -1,1 +1,1 @@
-"""What knows both Streamlit and core: the page registry, shared controls, every widget key and every cache."""
+"""The part of Headlight that knows both Streamlit and core: the page registry, shared controls, every widget key and every cache."""

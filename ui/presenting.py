@@ -37,7 +37,7 @@ class Walk:
 
 
 @dataclass(eq=False)
-class Stage:
+class Presentation:
     """A page in one run, while it is presented.
 
     window  its width and height in pixels
@@ -50,21 +50,21 @@ class Stage:
     walk: Walk | None = None
 
 
-_STAGE: ContextVar[Stage | None] = ContextVar("stage", default=None)
+_CURRENT: ContextVar[Presentation | None] = ContextVar("presentation", default=None)
 
 
-def begin() -> Stage | None:
-    """Begin a run of a page and return its stage; None while nobody presents.
+def begin() -> Presentation | None:
+    """Begin a run of a page and return its presentation; None while nobody presents.
 
     Every run has a thread of its own, and so a context of its own.
     """
     presents = links.field(state.PRESENT, Switch(), False, "Presenting")
-    stage = Stage(st.session_state.get(state.WINDOW, WINDOW)) if presents else None
-    _STAGE.set(stage)
-    lettering.set(Lettering(letters_in(stage.window)) if stage is not None else Lettering())
-    if stage is not None:
-        st.html(f"<style>:root {{ --letters: {letters_in(stage.window)}px; }} {STYLE}</style>")
-    return stage
+    presentation = Presentation(st.session_state.get(state.WINDOW, WINDOW)) if presents else None
+    _CURRENT.set(presentation)
+    lettering.set(Lettering(letters_in(presentation.window)) if presentation is not None else Lettering())
+    if presentation is not None:
+        st.html(f"<style>:root {{ --letters: {letters_in(presentation.window)}px; }} {STYLE}</style>")
+    return presentation
 
 
 def enter() -> None:
@@ -84,13 +84,8 @@ def letters_in(window: tuple[int, int]) -> int:
     return max(LETTERS, round(min(width * 9 / 16, height) / 49))
 
 
-def stage() -> Stage | None:
-    """Return the stage of this run; None while nobody presents."""
-    return _STAGE.get()
-
-
 def is_on() -> bool:
-    return _STAGE.get() is not None
+    return _CURRENT.get() is not None
 
 
 def told(kind: Literal["words", "number"] = "words") -> AbstractContextManager:
@@ -103,7 +98,7 @@ def told(kind: Literal["words", "number"] = "words") -> AbstractContextManager:
 
 def told_key(kind: Literal["words", "number"] = "words") -> str:
     """Return the key of the next container for `told`."""
-    current = _STAGE.get()
+    current = _CURRENT.get()
     assert current is not None, "nobody presents"
     current.told += 1
     return f"{state.TOLD}_{kind}_{current.told}"
@@ -118,24 +113,24 @@ def title(words: str) -> None:
 
 def aside() -> AbstractContextManager:
     """Return a container for pictures that only matter at a desk, beside the main one."""
-    return nullcontext() if _STAGE.get() is None else st.container(key=state.ASIDE)
+    return nullcontext() if _CURRENT.get() is None else st.container(key=state.ASIDE)
 
 
 def height(usual: int, share: float) -> int:
     """Return the height of a picture in pixels: `usual`, or while presenting this share of the window's height."""
-    current = _STAGE.get()
+    current = _CURRENT.get()
     return usual if current is None else round(current.window[1] * share)
 
 
 def width(usual: int, share: float) -> int:
     """Return the width of a picture in pixels: `usual`, or while presenting this share of the window's width."""
-    current = _STAGE.get()
+    current = _CURRENT.get()
     return usual if current is None else round(current.window[0] * share)
 
 
 def walk_through(place: tuple[int, int], shape: tuple[int, ...], on_step: Callable[[int, int], None]) -> bool:
     """Let the arrow keys walk through this grid, wherever the focus is. Returns False while nobody presents."""
-    current = _STAGE.get()
+    current = _CURRENT.get()
     if current is not None:
         current.walk = Walk(place, (shape[0], shape[1]), on_step)
     return current is not None

@@ -11,8 +11,8 @@ if str(ROOT) not in sys.path:
 
 from core.figures.equation import WIDTH as EQUATION_WIDTH  # noqa: E402
 from ui import lessons, links, presenting, shown, state, stores, visitors  # noqa: E402 - found only now
+from ui.components import presenting_keys  # noqa: E402
 from ui.components.cells import read_cells  # noqa: E402
-from ui.components.stage import no_stage, stage_keys  # noqa: E402
 from ui.sharing.dialog import open_dialog  # noqa: E402
 from ui.views import talking  # noqa: E402
 from ui.views.actions import IN_A_FRAME, STYLE, show_actions  # noqa: E402
@@ -54,11 +54,11 @@ if not is_leaving:
     if came_by_menu and page == GENERATION:
         models.open_with_a_writer()
 on_page = shown.begin(page.title, page.url_path)
-stage = None if is_for_the_desk or is_leaving else presenting.begin()
+presentation = None if is_for_the_desk or is_leaving else presenting.begin()
 keys = st.container(key=state.STAGE_PLACE, gap=None)  # above the page: it stays while the page changes
-if stage is None:
+if presentation is None:
     with keys:
-        no_stage()
+        presenting_keys.await_keys()
 notes = st.empty()
 wants_to_share = show_actions(
     page.url_path,
@@ -70,10 +70,10 @@ if is_leaving:
     st.stop()  # the browser goes to another address, which this page's address must not replace
 with stores.turns.page():
     page.run()
-if stage is not None:
+if presentation is not None:
     index = talking.begin()
     with keys:
-        stage_keys(stage, page.url_path, talking.held(), index, rehearsing=talking.is_rehearsing())
+        presenting_keys.listen(presentation, page.url_path, talking.held(), index, rehearsing=talking.is_rehearsing())
 links.write(page.url_path, notes, is_whole=bool(on_page.pictures or on_page.lists))
 read_cells()
 if wants_to_share:

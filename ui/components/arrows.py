@@ -11,7 +11,7 @@ from streamlit.components.v2 import component
 from ui import presenting, state
 from ui.address import session
 from ui.components.messages import sent
-from ui.components.stage import read_step
+from ui.components.presenting_keys import read_step
 
 _HERE = Path(__file__)
 _KEYS = component(

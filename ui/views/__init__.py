@@ -1,1 +1,1 @@
-"""What a page shows: a trace from any source, its stages, heads, the grid of all heads, tables."""
+"""The contents of pages: a trace from any source, its stages, heads, the grid of all heads, tables."""

@@ -1,6 +1,6 @@
 """The keys of a presentation: for stages, heads and views, spotlight and notes. They need no focus.
 
-Every page listens for them. Keys that are pressed after Present or Start, but before the stage is there, are kept and handled
+Every page listens for them. Keys that are pressed after Present or Start, but before the page is there, are kept and handled
 as soon as possible. The component also sends the size of the window.
 """
 
@@ -16,12 +16,12 @@ from ui import presenting, state
 from ui.address import session
 from ui.components.messages import sent
 from ui.links import go_to
-from ui.presenting import SPOTS, Stage, Walk
+from ui.presenting import SPOTS, Presentation, Walk
 from ui.talk import Talk
 
 _HERE = Path(__file__)
 _KEYS = component(
-    "headlight_stage",
+    "headlight_presenting_keys",
     html='<div class="black" hidden></div>'
     '<div class="curtain" hidden role="status"></div>'
     '<pre class="notes" hidden aria-label="Notes"></pre>'
@@ -35,23 +35,23 @@ LARGEST = 20_000  # pixels: the largest window
 _ENTERS = f".st-key-{state.PRESENT_PAGE} button, .st-key-{state.START_TALK} button"
 
 
-def no_stage() -> None:
+def await_keys() -> None:
     """Listen for keys on a page that nobody presents: they wait until somebody does."""
     _KEYS(key=state.STAGE_KEYS, data=_data("") | {"presenting": False})
 
 
-def stage_keys(stage: Stage, page: str, talk: Talk, index: int | None, *, rehearsing: bool) -> None:
+def listen(presentation: Presentation, page: str, talk: Talk, index: int | None, *, rehearsing: bool) -> None:
     """Listen for keys on a page that somebody presents.
 
     page        the path of the page
     index       the index of the view in the talk; None if it is none of the talk's
     rehearsing  whether every view is only opened in turn, behind a curtain
     """
-    walk = stage.walk
+    walk = presentation.walk
     grid = {} if walk is None else {"place": list(walk.place), "shape": list(walk.shape)}
     data = _data(page) | {
         "presenting": True,
-        "window": list(stage.window),
+        "window": list(presentation.window),
         "place": None,
         "shape": None,
         "spots": list(SPOTS),
