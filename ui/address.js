@@ -1,17 +1,17 @@
-// The address follows the page. Where somebody goes in the history Streamlit runs the page anew, unless something else is
-// chosen at that moment: then that address was never read, and has to be asked for once more.
+// Keeps the address up to date with the page. When somebody goes back or forward in the history, Streamlit reruns the page,
+// unless a field changes at that moment: then that address was never read, and has to be sent again.
 const FRAME = ["embed", "embed_options"]; // Streamlit's own names, which stay
-const ASK_AGAIN = 250; // milliseconds between two looks at whether the page still runs
-const TIMES = 4; // an address that was asked for so often and not read cannot be; runs for something else may come in between
+const ASK_AGAIN = 250; // milliseconds between two checks whether the page still runs
+const TIMES = 4; // give up on an address that was sent this often and not read; other runs may come in between
 const { headlight } = window;
 let session, run, waiting;
-let again = { address: null, times: 0 }; // what was asked for again
+let again = { address: null, times: 0 }; // the address that was sent again, and how often
 
 const pairs = () => [...new URLSearchParams(window.location.search)];
 const isFrame = ([name]) => FRAME.includes(name.toLowerCase());
 const own = () => pairs().filter((pair) => !isFrame(pair));
 const byName = ([one], [other]) => (one < other ? -1 : one > other ? 1 : 0);
-// The order of names means nothing, that of the words under one name does.
+// The order of names does not matter, but the order of words with the same name does.
 const same = (one, other) => JSON.stringify([...one].sort(byName)) === JSON.stringify([...other].sort(byName));
 const here = () => window.location.pathname + window.location.search;
 
@@ -19,7 +19,7 @@ export default function ({ data }) {
     if (data.session === session && data.run === run) return;
     const base = headlight.base(data.page);
     const isRead = base !== null && same(own(), data.read);
-    // A session that the server has begun anew, for a page that was open all the time.
+    // A new session after a restart of the server, for a page that stayed open.
     if (data.session !== session && base !== null && !isRead) headlight.asked = here();
     [session, run] = [data.session, data.run];
     clearTimeout(waiting);
@@ -31,7 +31,7 @@ export default function ({ data }) {
     headlight.write(base + data.page + (query && `?${query}`), data.isNew);
 }
 
-// Once nothing runs any more.
+// Send the address again once no run is active.
 function askAgain() {
     if (document.querySelector("[data-testid=stApp]")?.dataset.testScriptState !== "notRunning") {
         waiting = setTimeout(askAgain, ASK_AGAIN);

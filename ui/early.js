@@ -1,4 +1,4 @@
-// What has to be there before Streamlit is: who goes where in the history, and keys that are pressed while a page loads.
+// Functions that are needed before Streamlit has loaded: for the browser's history, and for keys pressed while a page loads.
 window.headlight = (() => {
     const push = window.history.pushState.bind(window.history);
     const keys = [];
@@ -9,26 +9,26 @@ window.headlight = (() => {
     const headlight = {
         asked: null, // the path and query that somebody went to in the history, until the page has read it: see address.js
 
-        // The path below which all pages are, where the browser is on this one; null where it is on its way to another.
+        // Return the path below which all pages are; null if the browser is on its way to another page than this one.
         base(page) {
             const path = page ? window.location.pathname.replace(/\/+$/, "") : window.location.pathname;
             return path.endsWith(`/${page}`) ? path.slice(0, path.length - page.length) : null;
         },
 
-        // As the browser's own "back" does: within the session, and nothing is loaded anew.
+        // Go to an address as the browser's own "back" does: within the session, without loading the page again.
         go(address, instead = false) {
             if (instead) window.history.replaceState(null, "", address);
             else push(null, "", address);
             window.dispatchEvent(new PopStateEvent("popstate"));
         },
 
-        // What is shown now has this address.
+        // Set the address of what is shown now.
         write(address, isNew) {
             if (isNew) push(null, "", address);
             else window.history.replaceState(null, "", address);
         },
 
-        // Those that were pressed on a page that is presented.
+        // Return the keys that were pressed while a presented page was loading.
         takeKeys() {
             window.removeEventListener("keydown", press);
             return keys.splice(0);
@@ -38,12 +38,12 @@ window.headlight = (() => {
     window.addEventListener("popstate", () => {
         headlight.asked = window.location.pathname + window.location.search;
     });
-    // Whoever follows a link wants no other address any more.
+    // A click on a link replaces any address that was asked for before.
     const follow = (event) => {
         if (event.target.closest?.("a")) headlight.asked = null;
     };
     window.addEventListener("click", follow, true);
-    // Streamlit writes the address of a page once its run begins. Whoever has left it meanwhile does not come back for that.
+    // Streamlit writes the address of a page when its run begins. This must not bring back somebody who has left the page.
     window.history.pushState = (...entry) => {
         if (headlight.asked === null) push(...entry);
     };

@@ -1,4 +1,4 @@
-// Streamlit reads the theme from here when a page is loaded, for each path by itself; nothing else of it can be told from a page.
+// Streamlit reads the theme of each path from this key when a page loads; a page cannot set it in any other way.
 const THEME = (path) => `stActiveTheme-${path}-v2`;
 const OWN = "headlight-theme", KEPT = "headlight-talk";
 const WORDS = { System: "Theme: system", Light: "Theme: light", Dark: "Theme: dark" };
@@ -8,12 +8,12 @@ const ICONS = {
     Light: "M12 7a5 5 0 1 0 0 10 5 5 0 0 0 0-10zM11 1h2v4h-2zM11 19h2v4h-2zM1 11h4v2H1zM19 11h4v2h-4z",
     Dark: "M20 15A9 9 0 0 1 9 4a9 9 0 1 0 11 11z",
 };
-let gone = 0; // the last view that was gone to
-let known; // the talk that this window has written or told of
-let session; // that it was told to
-let told; // the number of the session's talk when it was told of another
-let latest; // what the page last said
-let refused; // the talk that there is no room for
+let gone = 0; // the number of the last view that the browser went to
+let known; // the talk that this window has stored or sent to the page
+let session; // the session that it was sent to
+let told; // the number of the session's talk when another talk was sent to it
+let latest; // the data that the page sent last
+let refused; // the talk that could not be stored
 
 export default function ({ parentElement, data, setTriggerValue }) {
     const base = window.headlight.base(data.page) ?? "/";
@@ -36,7 +36,7 @@ export default function ({ parentElement, data, setTriggerValue }) {
         const next = NEXT[theme];
         store.setItem(OWN, next);
         for (const path of data.paths) store.setItem(THEME(base + path), JSON.stringify(next));
-        window.location.reload(); // what the page shows is in its address
+        window.location.reload(); // the address holds what the page shows
     };
     if (data.session !== session) [session, known, told] = [data.session, undefined, undefined];
     latest = { data, setTriggerValue };
@@ -52,15 +52,15 @@ export default function ({ parentElement, data, setTriggerValue }) {
     }
 }
 
-// The talk is kept for all windows: what this one has neither written nor told of, another one has written.
+// The talk is stored for all windows: a talk that this window has neither stored nor sent comes from another window.
 function keep() {
     const { data: { hasTalk, keep, talkNumber }, setTriggerValue } = latest;
     const store = window.localStorage, kept = store.getItem(KEPT);
     const field = document.hasFocus() && document.activeElement;
     const isTyping = field && field.matches("input, textarea") && field.value !== "";
-    if (told === talkNumber) return; // it has not heard yet what the browser keeps
+    if (told === talkNumber) return; // the session has not yet received the stored talk
     if (kept !== null && kept !== known && kept !== keep?.text) {
-        if (hasTalk && !keep && isTyping) return; // it can wait: what is being typed would be lost
+        if (hasTalk && !keep && isTyping) return; // wait: text that is being typed would be lost
         setTriggerValue("found", { text: kept, base: known ?? null });
         [known, told] = [kept, talkNumber];
     } else if (keep && keep.name !== refused) {

@@ -1,14 +1,14 @@
 // The cells of pictures by keyboard: a picture can be focused, arrow keys move over its cells, and each is read out with the
-// words that the mouse gets. Charts are drawn anew all the time, so nothing is attached to them but what says that they can be
-// focused; where a cell lies follows from the figure's own layout.
+// words of its hover text. Charts are redrawn all the time, so nothing is attached to them but the attributes for focusing;
+// the place of a cell follows from the figure's own layout.
 
 const HOW = "Cells: arrow keys move to the next one, Home and End along the row, Page Up and Page Down by ten rows.";
 const CHOOSE = "Enter chooses the cell.";
 const FAR = 10; // rows
 const places = new WeakMap(); // chart -> [row, column] that was read out last
-let walked = null; // the chart that has the focus, and the key of its place on the page
-let told = null; // the theme that the page has been told of
-let stop = null; // ends what the call before this one has begun: it can be cleaned up later than the next one begins
+let walked = null; // the focused chart, and the key of its container
+let told = null; // the theme that was last sent to the page
+let stop = null; // ends the previous call, which may be cleaned up after the next one has begun
 
 export default function ({ parentElement, data, setTriggerValue }) {
     const ring = parentElement.querySelector(".ring");
@@ -41,7 +41,7 @@ export default function ({ parentElement, data, setTriggerValue }) {
         walked = box && { chart, key: [...box.classList].find((name) => name.startsWith("st-key-picture_")) };
         if (event && chart !== event.target) hide();
     };
-    // A chosen cell draws its picture anew, sometimes as another element: whoever was there goes on there.
+    // Choosing a cell redraws its picture, sometimes as another element, which then gets the focus.
     const comeBack = () => {
         if (!walked || walked.chart.isConnected || document.activeElement !== document.body) return;
         const chart = document.querySelector(`.${walked.key} .js-plotly-plot[tabindex]`);
@@ -50,10 +50,10 @@ export default function ({ parentElement, data, setTriggerValue }) {
         chart.focus({ preventScroll: true });
         show(chart);
     };
-    // A figure's text is written for one theme, and Streamlit does not run the page when that changes.
+    // A figure's text has the colour of one theme, and Streamlit does not rerun the page when the theme changes.
     const tellTheme = () => {
-        if (!said.isConnected) return; // what has left the page has no colour
-        const theme = isDark(getComputedStyle(said).color) ? "dark" : "light"; // said is written in the background's colour
+        if (!said.isConnected) return; // an element that has left the page has no colour
+        const theme = isDark(getComputedStyle(said).color) ? "dark" : "light"; // its text has the background's colour
         if (theme !== data.theme && theme !== told) setTriggerValue("theme", theme);
         told = theme === data.theme ? null : theme;
     };
@@ -144,7 +144,7 @@ function unmark(chart) {
 
 const isChoosing = () => document.querySelector(".st-key-pin") !== null;
 
-// A heatmap whose hidden axes know its cells. The equation has keys of its own.
+// Return whether a chart is a heatmap whose hidden axes hold its cells. The equation has its own keys.
 function isWalked(chart) {
     const { meta, xaxis2, yaxis2 } = chart.layout || {};
     return Boolean(meta && meta.rows && !meta.subplots && xaxis2 && xaxis2.tickvals && yaxis2 && yaxis2.tickvals);
@@ -154,7 +154,7 @@ const shapeOf = ({ layout }) => [layout.yaxis2.tickvals.length, layout.xaxis2.ti
 
 const within = (chart, place) => shapeOf(chart).map((count, axis) => Math.max(0, Math.min(place[axis], count - 1)));
 
-// Where to begin: the framed cell, or the first one.
+// Return the framed cell, or the first one.
 function pinned({ layout }) {
     const frame = (layout.shapes || []).find((shape) => shape.type === "rect" && shape.line && shape.line.width === 3);
     if (!frame) return [0, 0];
@@ -166,7 +166,7 @@ function pinned({ layout }) {
     ];
 }
 
-// The same as a click sends: see pin.js.
+// Return the message that a click on the cell sends: see pin.js.
 function cellOf({ layout }, row, column) {
     const { meta, xaxis2, yaxis2 } = layout;
     return [
@@ -175,7 +175,7 @@ function cellOf({ layout }, row, column) {
     ];
 }
 
-// On the screen; null where somebody has zoomed past it.
+// Return the rectangle of a cell on the screen; null if it is outside the zoomed range.
 function boxOf(chart, row, column) {
     const area = chart.querySelector(".nsewdrag");
     if (!area) return null;
@@ -194,7 +194,7 @@ const isDark = (colour) => colour.match(/[\d.]+/g).slice(0, 3).reduce((sum, part
 
 const pixels = (box) => Object.fromEntries(Object.entries(box).map(([side, length]) => [side, `${length}px`]));
 
-// What the figure says when one points at the cell.
+// Return the hover text of a cell.
 function wordsFor(chart, row, column) {
     const { xaxis2, yaxis2, meta } = chart.layout;
     const name = (axis, place) => (axis.ticktext || axis.tickvals)[place];

@@ -1,17 +1,17 @@
-const NEAR = 24; // pixels from a point that still mean it
-const EMPTY = ".stPlotlyChart, .js-plotly-plot, .plot-container, .svg-container"; // a picture while it is drawn anew
-// Where the mouse was last over a picture, and where it was pressed: the picture and the page may be drawn anew before the
-// mouse is pressed, and before it is let go.
+const NEAR = 24; // pixels: a click this close to a point chooses it
+const EMPTY = ".stPlotlyChart, .js-plotly-plot, .plot-container, .svg-container"; // a picture while it is redrawn
+// The last places where the mouse was over a picture and where it was pressed: the picture and the page may be redrawn
+// before the mouse is pressed, and before it is released.
 let passed = null, pressed = null;
 
 export default function ({ setTriggerValue }) {
-    // The cell under a point, from nothing but the figure's own layout: charts are drawn anew after every change, so
-    // nothing is attached to them. The hidden axes know the middles of all drawn cells.
+    // Return the cell under a point, from the figure's own layout: charts are redrawn after every change, so nothing is
+    // attached to them. The hidden axes hold the middles of all drawn cells.
     const cellAt = (chart, area, event) => {
         const { meta, xaxis, yaxis, xaxis2, yaxis2 } = chart.layout || {};
         if (meta && meta.map) return headAt(meta.map, area, event, xaxis, yaxis);
         if (!meta || !meta.rows) return null;
-        // Several small pictures in one: which of them is all that matters.
+        // Of several small pictures in one, only the number of the picture matters.
         if (meta.subplots) {
             return [
                 { axis: meta.rows, middle: 0, cells: 1 },
@@ -30,7 +30,7 @@ export default function ({ setTriggerValue }) {
             { axis: meta.columns, middle: columns + (meta.column_from || 0), cells: meta.column_block },
         ];
     };
-    // On a map of points the nearest one, if it is near.
+    // Return the nearest point of a map, if it is close enough.
     const headAt = ({ rows, columns, places }, area, event, xaxis, yaxis) => {
         const box = area.getBoundingClientRect();
         const along = (value, axis) => (value - axis.range[0]) / (axis.range[1] - axis.range[0]);
@@ -46,7 +46,7 @@ export default function ({ setTriggerValue }) {
             { axis: columns, middle: best[1], cells: 1 },
         ];
     };
-    // Pressed and let go at the same place is a click; anything else zooms. (Plotly covers the page in between.)
+    // Pressing and releasing at the same place is a click; anything else zooms. (Plotly covers the page in between.)
     const pointedAt = (event) => {
         const area = event.target.closest && event.target.closest(".nsewdrag");
         const chart = area && area.closest(".js-plotly-plot");
@@ -63,7 +63,7 @@ export default function ({ setTriggerValue }) {
         if (isAt(pressed, event) && pressed.cell) setTriggerValue("cell", pressed.cell);
         pressed = null;
     };
-    const chosen = (event) => setTriggerValue("cell", event.detail); // by keyboard: see cells.js
+    const chosen = (event) => setTriggerValue("cell", event.detail); // chosen by keyboard: see cells.js
     document.addEventListener("headlight-cell", chosen);
     document.addEventListener("pointermove", move, true);
     document.addEventListener("pointerdown", down, true);

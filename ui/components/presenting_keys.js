@@ -12,16 +12,16 @@ const ACTS = {
     ".": blacken, b: blacken,
 };
 const PATIENCE = 15000; // milliseconds that keys wait for a view
-const TALK = "headlight-talk"; // where the browser keeps it: see browser.js
+const TALK = "headlight-talk"; // the key of the talk in the browser's storage: see browser.js
 
-// The walk outlives views and pages: keys are pressed faster than these come.
+// The walk is kept over views and pages, because keys are pressed faster than these are drawn.
 //   mode      "desk", "entering", "stage", "leaving"
-//   waiting   keys that have been pressed and not been done
-//   presses   those that the page is told of; what it says counts once it has seen the last
-//   wanted    the view of the talk that was gone to, until it is there
-//   since     when somebody last went to a view or pressed Present
+//   waiting   keys that have been pressed and not handled yet
+//   presses   the number of presses sent to the page; its data counts only once it has seen the last one
+//   wanted    the index of the view of the talk that the browser goes to, until it is there
+//   since     the time when somebody last went to a view or pressed Present
 const walk = { mode: "desk", waiting: [], presses: 0, since: 0 };
-let data, parts, setTriggerValue; // of the page as it was drawn last
+let data, parts, setTriggerValue; // those of the last run of the page
 
 export default function (component) {
     ({ data, setTriggerValue } = component);
@@ -38,7 +38,7 @@ export default function (component) {
     act();
 }
 
-// --- what the page says
+// --- the page's data
 
 function takeIn() {
     if (data.session !== walk.session) Object.assign(walk, { session: data.session, presses: data.presses });
@@ -49,7 +49,7 @@ function takeIn() {
     }
     if (walk.mode === "desk") walk.waiting.length = 0;
     if (!data.presenting) return;
-    // After a reload the browser still has the talk of which this is a view.
+    // After a reload the session has no talk until the browser has sent the stored one.
     walk.isThere = data.at === (walk.wanted ?? data.at) && !(data.awaitsTalk && window.localStorage.getItem(TALK));
     if (walk.isThere && (isUpToDate || data.at !== walk.at)) {
         Object.assign(walk, { at: data.at, wanted: undefined, place: data.place, shape: data.shape, spot: data.spot });
@@ -81,7 +81,7 @@ function measure() {
     if (data.presenting && size.some((length, axis) => length !== data.window[axis])) setTriggerValue("window", size);
 }
 
-// --- keys, in the order in which they are pressed, each once what it acts on is there
+// --- keys, handled in the order in which they are pressed, each once what it acts on is there
 
 document.addEventListener("keydown", (event) => {
     const isOld = performance.now() - walk.since > PATIENCE;
@@ -129,7 +129,7 @@ function canAct(key) {
     return walk.isThere || turnsOver || performance.now() - walk.since > PATIENCE;
 }
 
-// Of several messages the page may see only the last: each says all that has come of the keys.
+// The page may get only the last of several messages, so each one holds the outcome of all keys.
 function tell(leaves = false) {
     walk.presses += 1;
     setTriggerValue("press", { place: walk.place, spot: walk.spot, leaves, presses: walk.presses });
@@ -137,7 +137,7 @@ function tell(leaves = false) {
 
 function goTo(view) {
     if (view < 0 || view >= data.links.length) return;
-    const turnsOver = walk.wanted !== undefined; // a view that is not there yet, and so was not visited
+    const turnsOver = walk.wanted !== undefined; // the view before is not there yet, so it does not count as visited
     walk.base = window.headlight.base(data.page) ?? walk.base ?? "/";
     Object.assign(walk, { wanted: view, isThere: false, since: performance.now() });
     window.headlight.go(walk.base + data.links[view], turnsOver);
@@ -153,7 +153,7 @@ function step(by) {
     if (walk.place) stepTo(walk.place.map((at, axis) => Math.max(0, Math.min(at + by[axis], walk.shape[axis] - 1))));
 }
 
-// What a clicker sends.
+// The keys of a clicker.
 function turn(by) {
     if (walk.at !== null) return goTo((walk.wanted ?? walk.at) + by);
     if (!walk.place) return;
@@ -173,7 +173,7 @@ function leave() {
         legend.hidden = black.hidden = true;
         return;
     }
-    // The rest was for the desk, where these keys do nothing.
+    // Keys that wait are dropped: without a presentation they do nothing.
     Object.assign(walk, { mode: "leaving", waiting: [], showsNotes: false, wanted: undefined });
     tell(true);
 }
@@ -191,7 +191,7 @@ function blacken() {
     parts.black.hidden = !parts.black.hidden;
 }
 
-// --- every view opened once, so that nothing is worked out or loaded for the first time on stage
+// --- opening every view once, so that nothing has to load on stage
 
 function rehearse() {
     parts.curtain.textContent = `Preparing view ${data.at + 1} of ${data.links.length}`;

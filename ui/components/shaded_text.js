@@ -6,7 +6,7 @@ export default function ({ parentElement, data }) {
     const said = JSON.stringify(data);
     const view = (parentElement.view ??= parentElement.appendChild(make("div", "view")));
     const colours = shades(view);
-    // The same text in the same colours stays as it is, and whoever points at a token in it as well.
+    // The same text in the same colours is not redrawn, so that the token that is pointed at stays.
     if (view.said === said && view.line === colours.line && view.strongest === colours.at(1)) return;
     Object.assign(view, { said, line: colours.line, strongest: colours.at(1) });
     if (data.tokens === null) return view.replaceChildren(legend(data.limit, colours));

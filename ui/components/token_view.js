@@ -1,10 +1,10 @@
-// A text whose tokens shade by attention. Two sides, queries and keys, are lists of elements; a text that attends to
-// itself is one list that plays both parts. Whatever is shaded is a mean over rows (or columns) of the weights: over
-// the one that is pointed at, over the pinned ones, or over all rows.
-// Tokens are other people's text: they are only ever set as text, never as markup.
+// A text whose tokens shade by attention. Queries and keys are two lists of elements; a text that attends to itself is
+// one list for both. Shades show a mean over rows (or columns) of the weights: over the one that is pointed at, over the
+// pinned ones, or over all rows.
+// Tokens are other people's text: they are always set as text, never as markup.
 
-const STRONGEST = 200; // lines at rest: more is a grey area
-const FAINTEST = 0.005; // of the lines of one token
+const STRONGEST = 200; // lines while nothing is pointed at: more make a grey area
+const FAINTEST = 0.005; // the smallest weight that gets a line from the token that is pointed at
 const LINE = 28; // pixels from one token to the next in a column, as in the style sheet
 
 const views = new WeakMap();
@@ -24,7 +24,7 @@ export default function ({ parentElement, data, setTriggerValue }) {
 class View {
     constructor(parent) {
         this.calls = 0;
-        this.hovered = this.focused = null; // tokens; the focused one counts only while the keyboard is in use
+        this.hovered = this.focused = null; // tokens; the focused one counts only while somebody uses the keyboard
         this.byKeyboard = false;
         this.isUpdating = false;
         this.legend = make("div", "legend");
@@ -43,7 +43,7 @@ class View {
         this.tell = tell;
         this.weights = numbers(data.weights);
         this.hasForbidden = this.weights.some(Number.isNaN);
-        this.strongest = null; // lines of all pairs, worked out when they are first drawn
+        this.strongest = null; // lines of all pairs, computed when they are first drawn
         this.colours = shades(this.root);
         if (texts !== this.texts) this.build();
         this.texts = texts;
@@ -88,7 +88,7 @@ class View {
             const heads = [make("h4", "", ["Queries: who looks"]), make("h4", "", ["Keys: who is looked at"])];
             this.scroll.replaceChildren(heads[0], this.queries.list, heads[1], this.keys.list);
         } else this.scroll.replaceChildren(this.queries.list);
-        // Whoever points at the third token keeps pointing at the third, whatever it is now.
+        // Keep pointing at the same place, even if another token is there now.
         const again = (token) => {
             if (!token) return null;
             const isQuery = old.tokens.includes(token);
@@ -113,7 +113,7 @@ class View {
         const tokenOf = (event) => event.target.closest(".token");
         let isTouch = false;
         this.scroll.addEventListener("pointerover", (event) => {
-            // Gaps between tokens belong to the token before, so that nothing flickers on the way.
+            // A gap belongs to the token before it, so that nothing flickers between tokens.
             if (event.pointerType !== "touch" && tokenOf(event)) this.hover(tokenOf(event));
         });
         this.scroll.addEventListener("pointerleave", (event) => event.pointerType !== "touch" && this.hover(null));
@@ -123,7 +123,7 @@ class View {
         });
         this.scroll.addEventListener("click", (event) => {
             const token = tokenOf(event);
-            // A finger cannot point without touching: the first tap points, the second is the click.
+            // With a finger, the first tap points and the second one clicks.
             if (token && (!isTouch || token === this.hovered)) this.choose(token);
             if (isTouch) this.hover(token);
         });
@@ -165,7 +165,7 @@ class View {
 
     // --- what is shown
 
-    // Rows are averaged and keys shade, or columns and queries.
+    // Return what is averaged: rows, so that keys shade, or columns, so that queries shade.
     get subject() {
         const isFrom = this.data.direction === "from";
         const at = this.pointed;
@@ -179,7 +179,7 @@ class View {
         return this.weights[query * this.keys.tokens.length + key];
     }
 
-    // NaN only where none of them may look; elsewhere a forbidden pair has no weight, which is 0.
+    // Return the mean weights. A masked pair counts as 0; the mean is NaN only if all pairs are masked.
     mean({ byRow, places }) {
         return (byRow ? this.keys : this.queries).tokens.map((_, other) => {
             const all = places.map((place) => (byRow ? this.weight(place, other) : this.weight(other, place)));
@@ -257,7 +257,7 @@ class View {
         this.svg.replaceChildren(...paths.reverse()); // the strongest on top
     }
 
-    // The pairs to join by lines, the strongest first, and in words which ones these are.
+    // Return the pairs to join by lines, the strongest first, and a sentence about them.
     lines({ at, isAll, byRow, places }) {
         if (isAll && this.strongest) return this.strongest;
         const others = (byRow ? this.keys : this.queries).tokens;
@@ -301,7 +301,7 @@ class View {
         return [...opening, ...first, ...rest, ".", closed ? forbidden : ""];
     }
 
-    // What the pinned tokens and the one that is pointed at have to do with each other.
+    // Return sentences about the weights between the pinned tokens and the one that is pointed at.
     pairs({ at }) {
         const isFrom = this.data.direction === "from";
         const own = isFrom ? this.queries : this.keys;

@@ -1,5 +1,5 @@
-// Tokens as running text, shaded: what components that show them have in common; stands before the script of each.
-// Tokens are other people's text: they are only ever set as text, never as markup.
+// Tokens as running text, shaded: the common part of components that show them, placed before the script of each.
+// Tokens are other people's text: they are always set as text, never as markup.
 
 const NO_BREAK = "\u00a0";
 const CONTRAST = 4.6; // of text on the strongest shade
@@ -28,7 +28,7 @@ function side(spelled, label, isColumn) {
     return { list, tokens, ...spelled };
 }
 
-// The token of the next line above or below whose middle is nearest.
+// Return the nearest token in the next line above or below.
 function inNextLine(tokens, place, step) {
     const middle = (box) => (box.left + box.right) / 2;
     const here = tokens[place].getBoundingClientRect();
@@ -45,7 +45,7 @@ function inNextLine(tokens, place, step) {
     return next === Infinity ? undefined : best.token;
 }
 
-// “cat” (7), isolated, so that a text from right to left does not turn the sentence around.
+// Return “cat” (7) as an isolated element, so that a right-to-left token does not reverse the sentence.
 function name(side, place) {
     const letters = [...(side.text[place].slice(side.quiet[place]) || side.text[place])];
     const short = letters.length > 24 ? `${letters.slice(0, 23).join("")}…` : letters.join("");
@@ -54,7 +54,7 @@ function name(side, place) {
 
 const count = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
 
-// The token to which a key leads from the one at `place`, or the same at the ends; undefined for keys that lead nowhere.
+// Return the token to which a key leads from `place`, or the same one at the ends; undefined for other keys.
 function stepped(key, tokens, place) {
     const moves = {
         ArrowLeft: () => tokens[place - 1],
@@ -73,7 +73,7 @@ function focusOn(token) {
     token.focus(); // scrolls it into sight as well
 }
 
-// Three significant digits.
+// Return a percentage with three significant digits.
 function percent(weight) {
     const share = weight * 100;
     if (share === 0) return `0${NO_BREAK}%`;
@@ -82,7 +82,7 @@ function percent(weight) {
 
 // --- colours
 
-// One hue that grows stronger with the weight, just so far that the text on it stays legible.
+// Return shades of one hue that grow stronger with the weight, but not so strong that text on them is hard to read.
 function shades(root) {
     const style = getComputedStyle(root);
     const themed = (part) => rgb(style.getPropertyValue(`--st-${part}-color`));
@@ -93,7 +93,7 @@ function shades(root) {
     return { line: `rgb(${hue})`, at: (share) => `rgba(${hue}, ${(share * strength).toFixed(4)})` };
 }
 
-// Whatever way a theme writes its colours, a pixel painted with one is red, green and blue from 0 to 255.
+// Return red, green and blue from 0 to 255 for a colour in any notation, by painting a pixel with it.
 function rgb(colour) {
     const paper = document.createElement("canvas").getContext("2d");
     paper.fillStyle = colour.trim();
@@ -101,7 +101,7 @@ function rgb(colour) {
     return [...paper.getImageData(0, 0, 1, 1).data.slice(0, 3)];
 }
 
-// WCAG 2.2, relative luminance and contrast ratio.
+// Return the contrast ratio of two colours (WCAG 2.2).
 function contrast(one, other) {
     const linear = (part) => (part <= 0.04045 * 255 ? part / 255 / 12.92 : ((part / 255 + 0.055) / 1.055) ** 2.4);
     const [low, high] = [one, other]

@@ -8,7 +8,7 @@ export default function ({ parentElement, data, setTriggerValue }) {
     place.textContent = `${data.stop + 1} of ${data.count}`;
     next.textContent = data.stop + 1 < data.count ? "Next →" : "Done";
     back.disabled = data.stop === 0;
-    // Keys are pressed faster than the page runs, which sees only the last of several: where the visitor is, is known here.
+    // Keys are pressed faster than the page runs, and it gets only the last of several. So the current stop is kept here.
     const walk = (card.walk ??= {});
     if (walk.session !== data.session) Object.assign(walk, { session: data.session, presses: data.presses });
     if (walk.presses <= data.presses) Object.assign(walk, { stop: data.stop, presses: data.presses });
@@ -33,7 +33,7 @@ export default function ({ parentElement, data, setTriggerValue }) {
         act();
     };
     document.addEventListener("keydown", press);
-    // A new stop comes into sight, and the keys belong to the card.
+    // Scroll a new stop into sight, and give the focus to the card.
     if (card.shown !== data.stop) {
         card.shown = data.stop;
         card.focus({ preventScroll: true });

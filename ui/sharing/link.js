@@ -1,5 +1,5 @@
-// Copies the address. Where the browser lets no page write to its clipboard, as on addresses without https, it copies what is
-// marked in the field, as people do; and where that is refused too, it leaves it marked for them.
+// Copies the address. If the browser does not let pages write to the clipboard, as on addresses without https, this copies the
+// text selected in the field; if that is refused too, the text stays selected.
 export default function ({ parentElement, data }) {
     const field = parentElement.querySelector("input");
     const said = parentElement.querySelector(".said");

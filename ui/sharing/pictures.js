@@ -1,4 +1,4 @@
-// Draws the figure that the page hands over once more, out of sight, and gives it to the browser as a file.
+// Draws the figure again, out of sight, and saves it as a file.
 let asked = null;
 const plotly = (address) => (asked ??= new Promise((resolve, reject) => {
     if (window.Plotly?.downloadImage) return resolve(window.Plotly);
@@ -15,7 +15,7 @@ export default function ({ parentElement, data }) {
         try {
             const figure = JSON.parse(data.figure);
             const { width, height } = figure.layout;
-            // Plotly counts the pixels of a PNG twice over in each direction; an SVG has none.
+            // A PNG gets twice as many pixels in each direction; an SVG has none.
             const scale = format === "png" ? 2 : 1;
             const filename = data.name;
             await (await plotly(data.script)).downloadImage(figure, { format, width, height, scale, filename });
