@@ -136,7 +136,7 @@ class Numbers:
         return value
 
     def say(self, value: tuple[float, ...]) -> list[str]:
-        return [word for one in value for word in self.of.say(one)]
+        return [word for number in value for word in self.of.say(number)]
 
     def holds(self, value: Any) -> bool:
         return len(value) == self.count and all(map(self.of.holds, value)) and list(value) == sorted(value)
@@ -204,10 +204,10 @@ class Several:
         return chosen
 
     def say(self, value: Iterable[Hashable]) -> list[str]:
-        return [str(one) for one in value]
+        return [str(word) for word in value]
 
     def holds(self, value: Any) -> bool:
-        return all(one in self.choices for one in value)
+        return all(word in self.choices for word in value)
 
 
 @dataclass(frozen=True)

@@ -22,27 +22,27 @@ def steps_and_operations(experiment: Experiment) -> None:
     picture, knobs = picture_and_knobs(experiment)
     with knobs:
         width = menu("Numbers in a vector (d)", state.VECTOR_SIZE, VECTOR_SIZES, opening=576, look="line")
-    found = costs(LENGTHS, width)
+    cost = costs(LENGTHS, width)
     with picture:
         left, right = st.columns(2)
         with left:
             st.markdown("**Sequential steps**")
             curves = [
-                Series("recurrent", found.lengths, found.recurrent_sequential),
-                Series("attention", found.lengths, found.attention_sequential),
+                Series("recurrent", cost.lengths, cost.recurrent_sequential),
+                Series("attention", cost.lengths, cost.attention_sequential),
             ]
             figure = lines(curves, x="tokens n", y="steps", log_x=True, log_y=True)
             show_chart(figure, "steps", "Sequential steps, by the length of the text.")
         with right:
             st.markdown("**Multiplications**")
             curves = [
-                Series("recurrent nd²", found.lengths, found.recurrent_operations),
-                Series("attention n²d", found.lengths, found.attention_operations),
+                Series("recurrent nd²", cost.lengths, cost.recurrent_operations),
+                Series("attention n²d", cost.lengths, cost.attention_operations),
             ]
             figure = lines(curves, x="tokens n", y="multiplications, up to a constant factor", log_x=True, log_y=True)
-            figure.add_vline(x=found.crossing, line={"dash": "dot", "width": 1.5, "color": INK})
+            figure.add_vline(x=cost.crossing, line={"dash": "dot", "width": 1.5, "color": INK})
             show_chart(figure, "operations", "Multiplications, by the length of the text.")
-        st.markdown(f"Both need the same number of multiplications at n = d = **{found.crossing:,}** tokens.")
+        st.markdown(f"Both need the same number of multiplications at n = d = **{cost.crossing:,}** tokens.")
 
 
 def gradients(experiment: Experiment) -> None:

@@ -101,7 +101,7 @@ def sum_of_heads(experiment: Experiment) -> None:
     columns = [str(column) for column in range(many.weights.d_model)]
     with picture:
         figure = side_by_side(
-            [small(one) for one in (*many.contributions, many.total)],
+            [small(contribution) for contribution in (*many.contributions, many.total)],
             [*names(many.heads), "sum"],
             words,
             columns,
@@ -169,16 +169,16 @@ def in_a_model(experiment: Experiment) -> None:
     with places[0]:
         layer = number_picker("Layer", state.LAYER, capture.layers(kind), opening_head(request.model.name)[0])
     of = stores.LayerRequest(request, kind, layer)
-    found = run(
+    layer_heads = run(
         lambda on_progress: stores.layer_heads(of, on_progress),
         of,
         "Adding up the heads",
         capture.heads(kind),
         unit="head",
     )
-    if found is None:
+    if layer_heads is None:
         return
-    weights, contributions = found
+    weights, contributions = layer_heads
     picture, beside = st.columns([7, 4], gap="medium")
     with beside, presenting.aside():
         st.markdown(experiment.words)

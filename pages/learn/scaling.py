@@ -50,7 +50,7 @@ def show_against_d_k(series: list[Series], name: str, y: str, alt: str, *, log_y
     label_log_axes(figure, x=POWERS_OF_TWO[::3])
     if not log_y:
         figure.update_yaxes(rangemode="tozero")
-    if any(one.kind == "theory" for one in series):  # a line through the points would hide it
+    if any(curve.kind == "theory" for curve in series):  # a line through the points would hide it
         figure.update_traces(mode="markers", selector={"mode": "markers+lines"})
     show_chart(figure, name, alt)
 
@@ -150,9 +150,9 @@ def reaching(name: str, lines_of: dict[str, str]) -> Callable[[DeltaGenerator, D
     def draw(picture: DeltaGenerator, _knobs: DeltaGenerator) -> None:
         sweep = stores.gradient_sweep()
         series = [
-            Series(f"{label}{suffix}", sweep.d_k, *mean_and_error(getattr(found, field)), kind="measured")
+            Series(f"{label}{suffix}", sweep.d_k, *mean_and_error(getattr(lengths, field)), kind="measured")
             for field, suffix in lines_of.items()
-            for label, found in ((UNSCALED, sweep.unscaled), ("scaled", sweep.scaled))
+            for label, lengths in ((UNSCALED, sweep.unscaled), ("scaled", sweep.scaled))
         ]
         with picture:
             alt = f"The length of the gradient of {name} against d_k, unscaled and scaled."
@@ -199,8 +199,8 @@ def depth(experiment: Experiment) -> None:
         ):
             with place:
                 series = [
-                    Series(text, range(layers), *log_mean_and_error(getattr(found, name)), kind="measured")
-                    for text, found in ((UNSCALED, unscaled), ("scaled", scaled))
+                    Series(text, range(layers), *log_mean_and_error(getattr(lengths, name)), kind="measured")
+                    for text, lengths in ((UNSCALED, unscaled), ("scaled", scaled))
                 ]
                 figure = lines(series, x="layer", y=f"length of the {label}", height=400)
                 figure.update_xaxes(tickvals=list(range(0, layers, 1 if layers <= 8 else 4)))

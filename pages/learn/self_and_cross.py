@@ -51,15 +51,15 @@ def text_written() -> str:
     return text_line("Text written so far", state.WRITTEN, WRITTEN, max_chars=400)
 
 
-def show_weights(one: Crossing, name: str, height: int) -> None:
+def show_weights(crossed: Crossing, name: str, height: int) -> None:
     figure = heatmap(
-        one.trace.weights,
-        Axis("query", one.query_tokens),
-        Axis("key", one.key_tokens),
+        crossed.trace.weights,
+        Axis("query", crossed.query_tokens),
+        Axis("key", crossed.key_tokens),
         name="weight",
         scale="share",
         limit=1.0,
-        forbidden=~one.trace.mask,
+        forbidden=~crossed.trace.mask,
         height=height,
     )
     show_heatmap(with_borders(figure), name, "The weights: rows are queries, columns are keys.")
@@ -74,15 +74,15 @@ def three_blocks(experiment: Experiment) -> None:
     with knobs:
         place = block_picker()
         read, written = text_read(), text_written()
-        one = crossing(place, read, written)
-    trace, block = one.trace, one.block
+        crossed = crossing(place, read, written)
+    trace, block = crossed.trace, crossed.block
     with picture:
         show_chart(
             wiring(block.query_text, block.key_text, causal=block.causal),
             "wiring",
             f"Queries come from the text {block.query_text}, keys and values from the text {block.key_text}.",
         )
-        show_weights(one, "weights", 330)
+        show_weights(crossed, "weights", 330)
         st.markdown(
             f"Q {size(trace.query)}, K {size(trace.key)}, V {size(trace.value)} give weights **{size(trace.weights)}** and "
             f"an output of **{size(trace.output)}**."
@@ -92,15 +92,17 @@ def three_blocks(experiment: Experiment) -> None:
 def other_texts(experiment: Experiment) -> None:
     picture, knobs = picture_and_knobs(experiment)
     with knobs:
-        found = other_keys(text_read(), text_instead(), text_written())
+        others = other_keys(text_read(), text_instead(), text_written())
     with picture:
-        for column, one, name in zip(st.columns(2), (found.before, found.after), ("before", "after"), strict=True):
+        for column, crossed, name in zip(
+            st.columns(2), (others.before, others.after), ("before", "after"), strict=True
+        ):
             with column:
-                show_weights(one, name, 360)
-                st.markdown(f"Weights **{size(one.trace.weights)}**, output **{size(one.trace.output)}**")
+                show_weights(crossed, name, 360)
+                st.markdown(f"Weights **{size(crossed.trace.weights)}**, output **{size(crossed.trace.output)}**")
         st.markdown(
-            f"Largest change of any number: in the queries **{found.query_change:g}**, "
-            f"in the output **{found.output_change:.2f}**."
+            f"Largest change of any number: in the queries **{others.query_change:g}**, "
+            f"in the output **{others.output_change:.2f}**."
         )
 
 
@@ -115,15 +117,17 @@ def a_date(experiment: Experiment) -> None:
         head = number_picker("Head", state.HEAD, capture.heads("cross"), opening)
         queries, keys = capture.tokens("cross")
         weights = capture.trace(layer, head, "cross").weights
-        found = looks(weights, queries, keys)
-        place = place_picker(found)
+        all_looks = looks(weights, queries, keys)
+        place = place_picker(all_looks)
     shown.now().asked.append(request)
     shown.now().of = stores.HeadRequest(request, "cross", layer, head)
-    look = found[place]
+    look = all_looks[place]
     with picture:
         figure = heatmap(
-            weights[: len(found)],
-            Axis("query", [f"{query} → {one.writes}" for query, one in zip(queries, found, strict=False)], place),
+            weights[: len(all_looks)],
+            Axis(
+                "query", [f"{query} → {other.writes}" for query, other in zip(queries, all_looks, strict=False)], place
+            ),
             Axis("key", keys, look.key),
             name="weight",
             scale="share",
@@ -139,15 +143,15 @@ def a_date(experiment: Experiment) -> None:
         if look.origin is not None:
             origin = quoted("".join(keys[slice(*look.origin)]))
             sentences += f" This {writes} comes from {origin}, which gets **{look.share:.1%}**."
-        if (mean := mean_share(found)) is not None:
+        if (mean := mean_share(all_looks)) is not None:
             sentences += f" On average, a character's origin gets **{mean:.1%}**."
         st.markdown(sentences)
 
 
-def place_picker(found: tuple[Look, ...]) -> int:
+def place_picker(all_looks: tuple[Look, ...]) -> int:
     """Return the position of the chosen character among those that are written; it opens with the last digit of the year."""
-    places = {str(place): f"{place}: {visible(look.writes)}" for place, look in enumerate(found)}
-    return int(menu("Character it writes", state.DIGIT, places, opening=str(min(3, len(found) - 1))))
+    places = {str(place): f"{place}: {visible(look.writes)}" for place, look in enumerate(all_looks)}
+    return int(menu("Character it writes", state.DIGIT, places, opening=str(min(3, len(all_looks) - 1))))
 
 
 def in_a_model(experiment: Experiment) -> None:

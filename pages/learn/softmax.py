@@ -81,11 +81,17 @@ def not_the_same(experiment: Experiment) -> None:
         results = normalised(row)
         table(
             ["way", "adds up to", "length", "smallest"],
-            [[one.name, f"**{one.total:.3f}**", *numbers([one.length, one.values.min()])] for one in results],
+            [
+                [result.name, f"**{result.total:.3f}**", *numbers([result.length, result.values.min()])]
+                for result in results
+            ],
         )
     formulas = {"Softmax": "e^s / Σ e^s", "RMS": "s / √(mean of s²)", "Euclidean": "s / √(Σ s²)"}
     with picture:
-        panels = {f"<b>{one.name}</b>: {formulas[one.name]}, adds up to {one.total:.3f}": one.values for one in results}
+        panels = {
+            f"<b>{result.name}</b>: {formulas[result.name]}, adds up to {result.total:.3f}": result.values
+            for result in results
+        }
         names = _names(row)
         show_chart(
             bar_panels(names, panels, x="score s", printed=len(names) <= MAX_PRINTED),
@@ -107,9 +113,9 @@ def overflow(experiment: Experiment) -> None:
         table(
             ["format", *_names(scores), "sum"],
             [
-                [f"{one.dtype}, {way}", *numbers(weights), *numbers([weights.sum()])]
-                for one in formats
-                for way, weights in (("plain", one.naive), ("minus maximum", one.careful))
+                [f"{format_.dtype}, {way}", *numbers(weights), *numbers([weights.sum()])]
+                for format_ in formats
+                for way, weights in (("plain", format_.naive), ("minus maximum", format_.careful))
             ],
         )
         if nothing:
@@ -120,7 +126,7 @@ def overflow(experiment: Experiment) -> None:
 
 def _reaches(formats: list[InFormat], largest: float) -> go.Figure:
     holds, breaks = (
-        [one.reach if one.naive_holds is wanted else np.nan for one in formats] for wanted in (True, False)
+        [format_.reach if format_.naive_holds is wanted else np.nan for format_ in formats] for wanted in (True, False)
     )
     marks = [
         Mark(f"… and after scaling, {LARGEST_SCALED_SCORE:.0f}", LARGEST_SCALED_SCORE),
@@ -129,7 +135,7 @@ def _reaches(formats: list[InFormat], largest: float) -> go.Figure:
     if largest >= 1:
         marks.append(Mark(f"<b>your largest score, {largest:g}</b>", largest, PIN))
     return log_bars(
-        [one.dtype for one in formats],
+        [format_.dtype for format_ in formats],
         {"plain softmax works": holds, "plain softmax gives NaN": breaks},
         x="largest x whose e^x is finite",
         limits=(1, 2000),
@@ -148,8 +154,8 @@ def in_a_model(experiment: Experiment) -> None:
     picture, panel = st.columns([6, 5], gap="medium")
     with picture:
         errors = {
-            "row sum, compared with 1": [one.row_sum_error for one in results],
-            "weight, compared with float64": [one.weight_error for one in results],
+            "row sum, compared with 1": [result.row_sum_error for result in results],
+            "weight, compared with float64": [result.weight_error for result in results],
         }
         figure = log_bars(DTYPES, errors, x="largest error", limits=(1e-18, 10), number=".1e")
         show_chart(figure, "errors", "The largest errors of row sums and weights in three number formats.")
@@ -158,12 +164,12 @@ def in_a_model(experiment: Experiment) -> None:
             ["format", "row-sum error", "weight error", "rows NaN if plain"],
             [
                 [
-                    one.dtype,
-                    small_number(one.row_sum_error),
-                    small_number(one.weight_error),
-                    f"{one.naive_failures:.0%}",
+                    result.dtype,
+                    small_number(result.row_sum_error),
+                    small_number(result.weight_error),
+                    f"{result.naive_failures:.0%}",
                 ]
-                for one in results
+                for result in results
             ],
         )
         with presenting.told():

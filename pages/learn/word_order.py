@@ -135,15 +135,15 @@ def rotary(experiment: Experiment) -> None:
     with knobs:
         both = whole_slider("Move both by (tokens)", state.BOTH_LATER, 500, 0, 2000, 50)
         base = menu("Base", state.ROTARY_BASE, BASES, opening=10_000, look="line")
-    found = rotary_scores(width=64, count=POSITIONS, shift=both, base=base)
+    scores = rotary_scores(width=64, count=POSITIONS, shift=both, base=base)
     with picture:
         curves = [
-            Series("at their own positions", found.distances, found.here, kind="measured"),
-            Series(f"both {both} later", found.distances, found.shifted, kind="theory"),
+            Series("at their own positions", scores.distances, scores.here, kind="measured"),
+            Series(f"both {both} later", scores.distances, scores.shifted, kind="theory"),
         ]
         figure = lines(curves, x="distance from query back to key (tokens)", y="raw score", height=420)
         show_chart(figure, "rotary", "A query's score with a similar key at each distance, at two positions in a text.")
-        st.markdown(f"Largest difference between the curves: **{found.difference:.1e}**")
+        st.markdown(f"Largest difference between the curves: **{scores.difference:.1e}**")
 
 
 def biases(experiment: Experiment) -> None:
@@ -208,15 +208,20 @@ def in_a_model(experiment: Experiment) -> None:
     picture, knobs = picture_and_knobs(experiment)
     with knobs:
         query, key = pinned(trace)
-    found = bands(trace.query[query], trace.key[key], query - key, rotation)
-    distances, scores = found.by_distance(farthest=max(POSITIONS, trace.shape[1]))
+    head_bands = bands(trace.query[query], trace.key[key], query - key, rotation)
+    distances, scores = head_bands.by_distance(farthest=max(POSITIONS, trace.shape[1]))
     with picture:
         left, right = st.columns(2)
         with left:
             st.markdown("**Contribution of each band**")
             curves = [
-                Series(f"here, at distance {found.distance}", found.wavelengths, found.parts, kind="measured"),
-                Series("at distance 0", found.wavelengths, found.at_distance_0, kind="theory"),
+                Series(
+                    f"here, at distance {head_bands.distance}",
+                    head_bands.wavelengths,
+                    head_bands.parts,
+                    kind="measured",
+                ),
+                Series("at distance 0", head_bands.wavelengths, head_bands.at_distance_0, kind="theory"),
             ]
             figure = lines(curves, x="wavelength of the band (tokens)", y="contribution to the raw score", log_x=True)
             show_chart(figure, "bands", "The contribution of each band to the score, by wavelength.")
@@ -224,13 +229,13 @@ def in_a_model(experiment: Experiment) -> None:
             st.markdown("**The same two tokens at other distances**")
             curves = [
                 Series("score", distances, scores),
-                Series("here", [found.distance], [found.score], kind="measured"),
+                Series("here", [head_bands.distance], [head_bands.score], kind="measured"),
             ]
             figure = lines(curves, x="distance from query to key (tokens)", y="raw score")
             show_chart(figure, "score by distance", "The score these two tokens would have at other distances.")
         words = scene.query_tokens[query], scene.key_tokens[key]
         st.markdown(
-            f"{quoted(words[0])} looks at {quoted(words[1])}: the bands add up to **{found.score:.4f}**; "
+            f"{quoted(words[0])} looks at {quoted(words[1])}: the bands add up to **{head_bands.score:.4f}**; "
             f"the raw score is **{trace.raw[query, key]:.4f}**."
         )
 

@@ -339,20 +339,20 @@ def _changed(shown: pages.PageContents, of: stores.HeadRequest) -> list[str]:
     ]
 
 
-def _compared(shown: pages.PageContents, one: stores.HeadRequest) -> list[str] | None:
+def _compared(shown: pages.PageContents, first: stores.HeadRequest) -> list[str] | None:
     if not shown.beside:
         return None
-    two = next(iter(shown.beside.values()))
-    if two.text == one.text:
-        return [*_pass(one.text), "", f"compare({_at(one, 'passed')}, {_at(two, 'passed')})"]
-    is_one_model = two.text.model == one.text.model
-    lines, loosely = _pass(one.text), "" if is_one_model else ", loosely=True"
+    second = next(iter(shown.beside.values()))
+    if second.text == first.text:
+        return [*_pass(first.text), "", f"compare({_at(first, 'passed')}, {_at(second, 'passed')})"]
+    is_one_model = second.text.model == first.text.model
+    lines, loosely = _pass(first.text), "" if is_one_model else ", loosely=True"
     if not is_one_model:
-        lines.append(_model(two.text.model, "other_model"))
-    lines.append(_capture(two.text, repr(two.text.text), "other", "model" if is_one_model else "other_model"))
-    lines += ["", f"ours, theirs = {_tokens(one)}, {_tokens(two, 'other')}"]
+        lines.append(_model(second.text.model, "other_model"))
+    lines.append(_capture(second.text, repr(second.text.text), "other", "model" if is_one_model else "other_model"))
+    lines += ["", f"ours, theirs = {_tokens(first)}, {_tokens(second, 'other')}"]
     axes = [f"{side} = align(ours[{at}], theirs[{at}]{loosely})" for at, side in enumerate(("queries", "keys"))]
-    return [*lines, *axes, f"compare({_at(one, 'passed')}, {_at(two, 'other')}, queries=queries, keys=keys)"]
+    return [*lines, *axes, f"compare({_at(first, 'passed')}, {_at(second, 'other')}, queries=queries, keys=keys)"]
 
 
 def _effects(shown: pages.PageContents, of: stores.HeadRequest) -> list[str] | None:
