@@ -17,9 +17,10 @@ from cachetools import LRUCache
 from numpy.typing import NDArray
 
 from core import AttentionTrace, Capture, Model, capture, load_model
-from core.attention.head import Head, Overview
+from core.attention.head import Head
 from core.attention.masks import Predicate
 from core.attention.pooling import Pooled
+from core.attention.rowwise import Overview
 from core.capturing.certifying import Certificate
 from core.capturing.edits import Edits
 from core.capturing.estimates import (
@@ -40,7 +41,7 @@ from core.corpus.opened import Run as CorpusRun
 from core.errors import InputError
 from core.exporting.kept_heads import KeptHead
 from core.figures.side_by_side import small
-from core.heads.comparing import Compared, HeadPair
+from core.heads.comparing import HeadPair
 from core.heads.contributions import HeadContributions, add_up
 from core.heads.effects import Effects
 from core.heads.examples import (
@@ -67,7 +68,7 @@ from core.heads.patterns import match_heads
 from core.heads.probing import longest, probe_heads
 from core.heads.quantities import Taken
 from core.heads.thumbnails import thumbnails
-from core.heads.views import Seen, Viewed
+from core.heads.views import ViewMatrix
 from core.lessons.long_range import Reach, compare_reach
 from core.lessons.long_range import mean_distances as measured_distances
 from core.lessons.scaling import (
@@ -619,7 +620,7 @@ def matched(
     )
 
 
-def overview(of: KindRequest, viewed: Viewed, on_progress: Callable[[int], None] | None = None) -> Seen:
+def overview(of: KindRequest, viewed: ViewMatrix, on_progress: Callable[[int], None] | None = None) -> Overview:
     return views.get((of, viewed.view), lambda: viewed.overview(on_progress=on_progress))
 
 
@@ -818,7 +819,7 @@ def changed_overview(request: HeadRequest, change: Hashable, changed: Head) -> O
 
 def compared(
     first: HeadRequest, second: HeadRequest, pair: HeadPair, on_progress: Callable[[int], None] | None = None
-) -> Compared:
+) -> Overview:
     """Two heads on the axes that their texts give them."""
     return comparisons.get((first, second), lambda: pair.overview(on_progress=on_progress))
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .head import Head, Overview
+from .head import Head
 from .ledger import Ledger
+from .rowwise import Overview
 from .stages import number
 
 _INFINITY = r"{-\infty}"  # in braces, or a narrow page breaks the line after the sign
@@ -19,7 +20,7 @@ def formula(stage_key: str, head: Head, overview: Overview, cell: Ledger) -> str
     """
     queries, keys = head.shape
     pairs = f"{queries * keys:,}".replace(",", "{,}")
-    forbidden = f"{overview.forbidden:,}".replace(",", "{,}")
+    forbidden = f"{overview.row_numbers['forbidden'].sum():,}".replace(",", "{,}")
     match stage_key:
         case "query":
             return _matrix("Q", head.query)
@@ -47,7 +48,7 @@ def formula(stage_key: str, head: Head, overview: Overview, cell: Ledger) -> str
             return _weights(head, cell)
         case "output":
             total = rf"o_{{{cell.query}}} = \sum_{{j=0}}^{{{keys - 1}}} w_j\,v_j"
-            return rf"O = W V,\quad {total},\quad {_matrix('O', overview.output)}"
+            return rf"O = W V,\quad {total},\quad {_matrix('O', overview.row_numbers['output'])}"
     raise ValueError(f"There is no stage {stage_key!r}.")
 
 

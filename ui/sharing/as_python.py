@@ -16,7 +16,7 @@ import streamlit as st
 import core
 from core.attention.matrix_files import read_mask, read_matrix
 from core.capturing.sampling import Sampling
-from core.heads.views import View
+from core.heads.views import HeadView
 from ui import shown as pages
 from ui import state, stores
 from ui.controls.heads_by import ByMetric, ByPattern
@@ -32,8 +32,8 @@ DOOR = frozenset(dir(core))
 HOMES = {
     "Effects": "heads.effects",
     "Path": "pathlib",
-    "View": "heads.views",
-    "Viewed": "heads.views",
+    "HeadView": "heads.views",
+    "ViewMatrix": "heads.views",
     "all_inputs": "models.inputs",
     "blocks": "heads.patterns",
     "columns": "heads.patterns",
@@ -272,11 +272,11 @@ def _heads(shown: pages.Shown) -> list[str] | None:
         read = f"passed = {_call('attention_weights', 'model', repr(of.text.text))}"
         of_all = _of_all_heads(shown, of, None)
         return [_model(of.text.model), read, *of_all, "", _call("passed.weights", repr(of.layer), repr(of.head))]
-    kind, view = _kind(of), _asked(shown, View)
+    kind, view = _kind(of), _asked(shown, HeadView)
     lines = [*_pass(of.text), *_of_all_heads(shown, of, kind), ""]
-    if view is None or view == View(heads=((of.layer, of.head),)):
+    if view is None or view == HeadView(heads=((of.layer, of.head),)):
         return [*lines, _head(of), _cell("trace", _is_long(of)), _figure("trace", "weights", _tokens(of))]
-    return [*lines, f"view = {view!r}", f"Viewed(passed, {of.kind!r}, view).overview().cells.values"]
+    return [*lines, f"view = {view!r}", f"ViewMatrix(passed, {of.kind!r}, view).overview().matrices['view'].values"]
 
 
 def _of_all_heads(shown: pages.Shown, of: stores.HeadRequest, kind: str | None) -> list[str]:

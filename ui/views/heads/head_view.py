@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from streamlit.delta_generator import DeltaGenerator
 
 from core import Capture, InputError
+from core.attention.rowwise import Overview
 from core.capturing.layers import layer_labels
 from core.figures.borders import with_borders
 from core.figures.heatmap import WIDTH
@@ -20,7 +21,7 @@ from core.figures.seen import seen_figure
 from core.heads.pairs import pair_ranges
 from core.heads.patterns import read_pairs, write_pairs
 from core.heads.quantities import Taken
-from core.heads.views import SCORES, Labels, LeftOut, Part, Quantity, Seen, View, Viewed, around
+from core.heads.views import SCORES, HeadView, LeftOut, PairPart, Quantity, ViewLabels, ViewMatrix, around
 from core.models.modules import Kind
 from ui import links, presenting, shown, state, stores
 from ui.components import pin
@@ -65,7 +66,7 @@ WORDS_ABOUT = {
     "(Kobayashi et al. 2020)",
 }
 LEFT_OUT: dict[LeftOut, str] = {"first": "First token", "special": "Special tokens"}
-PARTS: dict[str, Part] = {"both": "all", "there": "first to second", "back": "second to first"}
+PARTS: dict[str, PairPart] = {"both": "all", "there": "first to second", "back": "second to first"}
 PART_NAMES = {"both": "Both texts", "there": "First → second", "back": "Second → first"}
 DIRECTIONS = {"from": "what it attends to", "to": "what attends to it"}
 HEIGHT, LEAST_HEIGHT = 560, 400  # of the heatmap in pixels: short texts leave room for what is below
@@ -98,11 +99,11 @@ def show_head(of: stores.KindRequest, taken: Taken, layer: int, head: int, measu
             link_to_what_if(chosen)
 
 
-def _show_view(of: stores.KindRequest, capture: Capture, shown_as: str, view: View) -> tuple[int, int] | None:
+def _show_view(of: stores.KindRequest, capture: Capture, shown_as: str, view: HeadView) -> tuple[int, int] | None:
     """The (query, key) that is chosen; None where it is none of tokens."""
     shown.now().asked.append(view)
     try:
-        viewed = Viewed(capture, of.kind, view)
+        viewed = ViewMatrix(capture, of.kind, view)
         whole = _overview(of, viewed)
     except InputError as error:
         show_error(error)
@@ -110,10 +111,7 @@ def _show_view(of: stores.KindRequest, capture: Capture, shown_as: str, view: Vi
     if whole is None:
         return None
 
-    def exact(rows: range, columns: range) -> NDArray[np.floating]:
-        return viewed.window(rows, columns).cells.values
-
-    labels, size = viewed.labels, viewed.shape
+    labels, size, exact = viewed.labels, viewed.shape, viewed.exact
     picture = st.container()
     with st.container():
         cell = pinned_among(size, viewed.strongest(whole), exact)
@@ -136,7 +134,7 @@ def _show_view(of: stores.KindRequest, capture: Capture, shown_as: str, view: Vi
     return None if view.by_word else cell
 
 
-def _overview(of: stores.KindRequest, viewed: Viewed) -> Seen | None:
+def _overview(of: stores.KindRequest, viewed: ViewMatrix) -> Overview | None:
     """The whole view; None while it is not wanted, as the mean of very many heads may not be."""
     with st.container():  # keeps its place when there is nothing to show in it
         if (of, viewed.view) in stores.views:
@@ -170,7 +168,7 @@ def _title(
         return st.container(width="content")
 
 
-def _choose_view(of: stores.KindRequest, capture: Capture, layer: int, head: int) -> tuple[str, View]:
+def _choose_view(of: stores.KindRequest, capture: Capture, layer: int, head: int) -> tuple[str, HeadView]:
     """What the controls above the picture ask for: how it is shown, and the view."""
     row = st.container(horizontal=True, horizontal_alignment="distribute")
     with row:
@@ -205,7 +203,7 @@ def _choose_view(of: stores.KindRequest, capture: Capture, layer: int, head: int
         )
     heads = tuple((int(at), int(one)) for at, _, one in (name.partition(".") for name in several)) or ((layer, head),)
     are_scores = quantity in SCORES  # nothing is left out of them, and words have none
-    view = View(
+    view = HeadView(
         heads=heads,
         quantity=quantity,
         left_out=frozenset() if are_scores else frozenset(word for word in LEFT_OUT if word in left_out),
@@ -217,8 +215,8 @@ def _choose_view(of: stores.KindRequest, capture: Capture, layer: int, head: int
 
 
 def _figure(
-    viewed: Viewed,
-    seen: Seen,
+    viewed: ViewMatrix,
+    seen: Overview,
     queries: Sequence[str],
     keys: Sequence[str],
     *,
@@ -228,10 +226,10 @@ def _figure(
 ) -> go.Figure:
     quantity = viewed.view.quantity
     return seen_figure(
-        seen.cells,
+        seen.matrices["view"],
         queries,
         keys,
-        removed=seen.removed if viewed.hidden.any() else None,
+        removed=seen.row_numbers["removed"] if viewed.hidden.any() else None,
         name="score" if quantity in SCORES else "weight" if quantity == "weights" else "size",
         signed=quantity in SCORES,
         pin=pinned,
@@ -241,7 +239,7 @@ def _figure(
     )
 
 
-def _heatmap(viewed: Viewed, whole: Seen, cell: tuple[int, int]) -> None:
+def _heatmap(viewed: ViewMatrix, whole: Overview, cell: tuple[int, int]) -> None:
     labels, rows, columns = viewed.labels, viewed.rows, viewed.columns
     queries, keys = labels.queries[rows.start : rows.stop], labels.keys[columns.start : columns.stop]
     marked = [place - rows.start for place in _pinned_tokens(len(labels.queries)) if place in rows and place != cell[0]]
@@ -262,7 +260,7 @@ def _heatmap(viewed: Viewed, whole: Seen, cell: tuple[int, int]) -> None:
     )
 
 
-def _loupe(viewed: Viewed, cell: tuple[int, int]) -> None:
+def _loupe(viewed: ViewMatrix, cell: tuple[int, int]) -> None:
     """The exact numbers around the chosen cell."""
     labels = viewed.labels
     rows, columns = around(cell[0], len(labels.queries), LOUPE), around(cell[1], len(labels.keys), LOUPE)
@@ -280,7 +278,7 @@ def _loupe(viewed: Viewed, cell: tuple[int, int]) -> None:
     )
 
 
-def _text(viewed: Viewed, cell: tuple[int, int], *, lines: bool) -> None:
+def _text(viewed: ViewMatrix, cell: tuple[int, int], *, lines: bool) -> None:
     labels = viewed.labels
     direction = menu("Pointing at a token shows", state.DIRECTION, DIRECTIONS, look="buttons")
     rows = _in_text(viewed.rows, cell[0])
@@ -290,7 +288,7 @@ def _text(viewed: Viewed, cell: tuple[int, int], *, lines: bool) -> None:
     token_view(
         labels.queries[rows.start : rows.stop],
         labels.keys[columns.start : columns.stop],
-        viewed.window(rows, columns).cells.values,
+        viewed.exact(rows, columns),
         rows_from=rows.start,
         columns_from=columns.start,
         direction="from" if looking_from else "to",
@@ -313,7 +311,7 @@ def _in_text(seen: range, place: int) -> range:
     return range(seen.start + found.start, seen.start + found.stop)
 
 
-def _list_pins(labels: Labels) -> None:
+def _list_pins(labels: ViewLabels) -> None:
     """Comes before what shows the pins, or those of an address would be missing from the first run."""
     places = numbered(range(max(len(labels.queries), len(labels.keys))))
     menu_of_several(
@@ -332,7 +330,7 @@ def _toggle_pin(place: int) -> None:
     )
 
 
-def _remarks(viewed: Viewed, whole: Seen) -> None:
+def _remarks(viewed: ViewMatrix, whole: Overview) -> None:
     """What is not plain attention of one head is said, whenever it is on."""
     view, hidden = viewed.view, viewed.hidden
     if len(view.heads) > 1:
@@ -341,10 +339,11 @@ def _remarks(viewed: Viewed, whole: Seen) -> None:
     if view.quantity in WORDS_ABOUT:
         st.caption(f"Shown: {WORDS_ABOUT[view.quantity]}.")
     if hidden.any():
+        removed = whole.row_numbers["removed"]
         rest = "what remains of each row is scaled to sum to 1" if view.renormalise else "the rest is as it was"
         st.caption(
             f":material/visibility_off: {int(hidden.sum())} of {len(hidden)} tokens are left out as keys; {rest}. "
-            f"Left out of a row: {whole.removed.mean():.1%} on average, {whole.removed.min():.1%} to {whole.removed.max():.1%}."
+            f"Left out of a row: {removed.mean():.1%} on average, {removed.min():.1%} to {removed.max():.1%}."
         )
     if view.part != "all":
         inside = viewed.inside()
@@ -356,7 +355,7 @@ def _remarks(viewed: Viewed, whole: Seen) -> None:
         st.caption("Words: summed over a word's tokens as keys, averaged over them as queries.")
 
 
-def _say_cell(values: NDArray[np.floating], viewed: Viewed, cell: tuple[int, int]) -> None:
+def _say_cell(values: NDArray[np.floating], viewed: ViewMatrix, cell: tuple[int, int]) -> None:
     query, key = quoted(viewed.labels.queries[cell[0]]), quoted(viewed.labels.keys[cell[1]])
     value = float(values[0, 0])
     if np.isnan(value):

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import streamlit as st
 
 from core import AttentionTrace, InputError, attend
-from core.attention.head import Head, Overview
+from core.attention.head import Head
+from core.attention.rowwise import Overview
 from core.attention.sources import DISTRIBUTIONS, random_matrices, toy_sentence
 from core.capturing.certifying import Certificate
 from core.exporting.exhibit import Exhibit

@@ -46,10 +46,8 @@ def show_stages(scene: Scene, changed: Scene | None) -> Ledger:
         presenting.title(plain(scene.origin.removesuffix(".")))
     picture, explanation = st.columns(_shares(changed), gap="medium")
     with explanation:
-        strongest = shown.head.strongest(shown.overview)
-        cell = pinned_among(
-            shown.head.shape, strongest, lambda rows, columns: shown.head.window("weights", rows, columns).values
-        )
+        weights = shown.head.stages("weights")
+        cell = pinned_among(weights.shape, shown.head.strongest(shown.overview), weights.exact)
     ledger = shown.head.explain(*cell)
     # What a visitor looks at comes first: whoever changes the head has an eye on the large picture.
     with picture:
@@ -78,7 +76,7 @@ def _show_stage(scene: Scene, changed: Scene | None, stage: Stage, ledger: Ledge
         st.markdown(f"**{stage.name}** {stage.sentence}")
     st.markdown(f"${formula(stage.key, shown.head, shown.overview, ledger)}$")
     versions = {"As it is": scene} | ({} if changed is None else {"Changed": changed})
-    limit = colour_limit(stage, *(version.overview.stages[stage.key] for version in versions.values()))
+    limit = colour_limit(stage, *(version.overview.matrices[stage.key] for version in versions.values()))
     cell = (ledger.query, ledger.key)
     for column, (name, version) in zip(st.columns(len(versions)), versions.items(), strict=True):
         with column:
@@ -87,7 +85,7 @@ def _show_stage(scene: Scene, changed: Scene | None, stage: Stage, ledger: Ledge
                     st.markdown(f"**{name}**: scale {number(version.head.scale)}")
             figure = stage_figure(
                 stage,
-                version.overview.stages,
+                version.overview.matrices,
                 scene.query_tokens,
                 scene.key_tokens,
                 pin=cell,

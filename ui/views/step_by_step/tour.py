@@ -103,7 +103,7 @@ def _output(scene: Scene, cell: Ledger) -> str:
 
 
 def _mask(scene: Scene, _: Ledger) -> str:
-    forbidden, (queries, keys) = scene.overview.forbidden, scene.head.shape
+    forbidden, (queries, keys) = scene.overview.row_numbers["forbidden"].sum(), scene.head.shape
     return (
         f"Another model, one that writes: it may not look ahead. {forbidden:,} of {queries * keys:,} pairs are masked, drawn "
         f"grey: their score becomes −∞ and their weight exactly 0."
