@@ -175,3 +175,9 @@ def row_ranges(rows: range, columns: int, multiple: int = 1, cells: int | None =
     size = max(1, (CELLS if cells is None else cells) // columns // multiple) * multiple
     for start in range(rows.start, rows.stop, size):
         yield range(start, min(start + size, rows.stop))
+
+
+def around(position: int, length: int, size: int) -> range:
+    """A window of at most `size` positions with `position` as near to its middle as the text allows."""
+    start = max(0, min(position - size // 2, length - size))
+    return range(start, min(start + size, length))

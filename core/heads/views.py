@@ -224,12 +224,6 @@ class ViewMatrix(RowwiseMatrix):
         return np.linalg.norm(value, axis=1)
 
 
-def around(position: int, length: int, size: int) -> range:
-    """A window of at most `size` positions with `position` as near to its middle as the text allows."""
-    start = max(0, min(position - size // 2, length - size))
-    return range(start, min(start + size, length))
-
-
 @dataclass(frozen=True, eq=False)
 class _ViewRows:
     """Some rows of a view with all its columns.

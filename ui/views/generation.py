@@ -11,6 +11,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core import Capture, Generation
+from core.attention.rowwise import around
 from core.capturing.sampling import Sampling, at_temperatures
 from core.exporting.kept_heads import KeptHead
 from core.exporting.tables import Side
@@ -20,7 +21,6 @@ from core.figures.heatmap import WIDTH, Axis, heatmap
 from core.figures.labels import escaped, visible
 from core.figures.shares import share_bars
 from core.heads.one_query import one_query
-from core.heads.views import around
 from core.models.modules import Kind
 from core.models.words import special_ids
 from ui import presenting, shown, state, stores

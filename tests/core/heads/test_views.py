@@ -7,9 +7,10 @@ import pytest
 
 from core import capture, head_weights, load_model
 from core.attention.pooling import pool
+from core.attention.rowwise import around
 from core.attention.strongest import strongest_cell
 from core.errors import InputError
-from core.heads.views import HeadView, ViewMatrix, around
+from core.heads.views import HeadView, ViewMatrix
 from core.models.words import merge, word_starts, word_texts
 from tests.conftest import TEXTS
 from tests.core.tiny_models import tiny

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from streamlit.delta_generator import DeltaGenerator
 
 from core import Capture, InputError
-from core.attention.rowwise import Overview
+from core.attention.rowwise import Overview, around
 from core.capturing.layers import layer_labels
 from core.figures.borders import with_borders
 from core.figures.heatmap import WIDTH
@@ -21,7 +21,7 @@ from core.figures.seen import seen_figure
 from core.heads.pairs import pair_ranges
 from core.heads.patterns import read_pairs, write_pairs
 from core.heads.quantities import Taken
-from core.heads.views import SCORES, HeadView, LeftOut, PairPart, Quantity, ViewLabels, ViewMatrix, around
+from core.heads.views import SCORES, HeadView, LeftOut, PairPart, Quantity, ViewLabels, ViewMatrix
 from core.models.modules import Kind
 from ui import links, presenting, shown, state, stores
 from ui.components import pin
@@ -33,6 +33,7 @@ from ui.links import Choice
 from ui.markdown import plain, quoted, show_error
 from ui.progress import run
 from ui.views.common.certificate import show_certificate
+from ui.views.common.magnified import show_magnified
 from ui.views.common.pictures import show_heatmap
 from ui.views.head_links import link_to_steps, link_to_what_if
 from ui.views.heads.heads_grid import choose, looks_like
@@ -72,7 +73,6 @@ DIRECTIONS = {"from": "what it attends to", "to": "what attends to it"}
 HEIGHT, LEAST_HEIGHT = 560, 400  # of the heatmap in pixels: short texts leave room for what is below
 PER_ROW, AXIS = 22, 80
 CONTROLS = 40  # the height of a row of them
-LOUPE = 32  # tokens a side of the exact part of a long text
 IN_TEXT = 192  # tokens of a long text that are shown as text
 
 
@@ -118,9 +118,8 @@ def _show_view(of: stores.KindRequest, capture: Capture, shown_as: str, view: He
         if shown_as != "picture":
             _list_pins(labels)
         _say_cell(exact(range(cell[0], cell[0] + 1), range(cell[1], cell[1] + 1)), viewed, cell)
-        is_long = max(size) > LOUPE and view.part == "all"
-        if shown_as == "heatmap" and is_long and not presenting.is_on():
-            _loupe(viewed, cell)
+        if shown_as == "heatmap" and view.part == "all":
+            show_magnified(viewed, cell, lambda window: _magnified(viewed, window, cell), unit=labels.unit)
     with picture:
         if shown_as == "picture":
             show_patches(
@@ -215,41 +214,41 @@ def _choose_view(of: stores.KindRequest, capture: Capture, layer: int, head: int
 
 
 def _figure(
-    viewed: ViewMatrix,
-    seen: Overview,
-    queries: Sequence[str],
-    keys: Sequence[str],
-    *,
-    pinned: tuple[int, int] | None,
-    marked: Sequence[int] = (),
-    height: int,
+    viewed: ViewMatrix, overview: Overview, cell: tuple[int, int], marked: Sequence[int] = (), *, height: int
 ) -> go.Figure:
-    quantity = viewed.view.quantity
+    """The view or a window of it, with the chosen (query, key) framed if it lies in there; marked: further queries."""
+    quantity, labels, cells = viewed.view.quantity, viewed.labels, overview.matrices["view"]
+    rows, columns = (range(first, first + length) for first, length in zip(cells.start, cells.shape, strict=True))
     return seen_figure(
-        seen.matrices["view"],
-        queries,
-        keys,
-        removed=seen.row_numbers["removed"] if viewed.hidden.any() else None,
+        cells,
+        labels.queries[rows.start : rows.stop],
+        labels.keys[columns.start : columns.stop],
+        removed=overview.row_numbers["removed"] if viewed.hidden.any() else None,
         name="score" if quantity in SCORES else "weight" if quantity == "weights" else "size",
         signed=quantity in SCORES,
-        pin=pinned,
-        marked=marked,
+        pin=_inside(cell, overview),
+        marked=[query - rows.start for query in marked if query in rows],
         height=height,
         width=presenting.width(WIDTH, 0.52),
     )
 
 
+def _inside(cell: tuple[int, int], overview: Overview) -> tuple[int, int] | None:
+    """The chosen (query, key) counted from the first of an overview; None if it lies outside."""
+    cells = overview.matrices["view"]
+    row, column = (place - first for place, first in zip(cell, cells.start, strict=True))
+    return (row, column) if row in range(cells.shape[0]) and column in range(cells.shape[1]) else None
+
+
 def _heatmap(viewed: ViewMatrix, whole: Overview, cell: tuple[int, int]) -> None:
-    labels, rows, columns = viewed.labels, viewed.rows, viewed.columns
-    queries, keys = labels.queries[rows.start : rows.stop], labels.keys[columns.start : columns.stop]
-    marked = [place - rows.start for place in _pinned_tokens(len(labels.queries)) if place in rows and place != cell[0]]
-    height = presenting.height(max(LEAST_HEIGHT, min(PER_ROW * len(rows) + AXIS, HEIGHT)), 0.8)
-    pinned = (cell[0] - rows.start, cell[1] - columns.start) if cell[0] in rows and cell[1] in columns else None
-    figure = _figure(viewed, whole, queries, keys, pinned=pinned, marked=marked, height=height)
+    labels = viewed.labels
+    marked = [query for query in _pinned_tokens(len(labels.queries)) if query != cell[0]]
+    height = presenting.height(max(LEAST_HEIGHT, min(PER_ROW * len(viewed.rows) + AXIS, HEIGHT)), 0.8)
+    figure = _figure(viewed, whole, cell, marked, height=height)
     if viewed.texts is not None and viewed.view.part == "all":
         border = [viewed.texts[1].start]
         with_borders(figure, rows=border, columns=border)
-    if pinned is not None:
+    if (pinned := _inside(cell, whole)) is not None:
         presenting.lit(figure, *pinned)
     show_heatmap(
         figure,
@@ -260,18 +259,9 @@ def _heatmap(viewed: ViewMatrix, whole: Overview, cell: tuple[int, int]) -> None
     )
 
 
-def _loupe(viewed: ViewMatrix, cell: tuple[int, int]) -> None:
-    """The exact numbers around the chosen cell."""
-    labels = viewed.labels
-    rows, columns = around(cell[0], len(labels.queries), LOUPE), around(cell[1], len(labels.keys), LOUPE)
-    st.markdown(
-        f"**Every {labels.unit} near the chosen pair**: queries {rows.start} to {rows.stop - 1}, "
-        f"keys {columns.start} to {columns.stop - 1}"
-    )
-    inside = (cell[0] - rows.start, cell[1] - columns.start)
-    queries, keys = labels.queries[rows.start : rows.stop], labels.keys[columns.start : columns.stop]
+def _magnified(viewed: ViewMatrix, window: Overview, cell: tuple[int, int]) -> None:
     show_heatmap(
-        _figure(viewed, viewed.window(rows, columns), queries, keys, pinned=inside, height=460),
+        _figure(viewed, window, cell, height=460),
         "loupe",
         "The same heatmap around the chosen pair, every number exact.",
         title=f"{NAMES_OF[viewed.view.quantity]} near the chosen pair",

@@ -17,7 +17,6 @@ from core.figures.compared import Part, Side, compared_figures, strongest_colour
 from core.heads.aligning import Alignment, Labels, align
 from core.heads.comparing import HeadPair, mean_divergence, worst_divergence
 from core.heads.likeness import PAIRS
-from core.heads.views import around
 from core.models.modules import Kind
 from core.units import seconds_in_words
 from ui import presenting, shown, state, stores
@@ -27,6 +26,7 @@ from ui.controls.fields import menu, number_picker, suggested, text_area
 from ui.controls.pinned import pinned_among
 from ui.markdown import plain, quoted, show_error
 from ui.progress import run
+from ui.views.common.magnified import show_magnified
 from ui.views.common.pictures import show_heatmap
 from ui.views.numbers import of_pair
 from ui.views.sources.heads import RealHead, opening_head
@@ -36,7 +36,7 @@ from ui.views.sources.passes import run_pass
 WAYS = {"head": "Another head", "text": "Another text", "model": "Another model"}
 OTHER_SENTENCE = "The animal didn't cross the street because it was too wide."
 WIDTH, HEIGHT = 290, 380  # pixels of one of three pictures in a window 1024 wide
-LOUPE = 24  # tokens a side of the exact part of a long text
+MAGNIFIED = 24  # tokens a side of the exact part of a long text
 LISTED = 10  # heads like this one
 CELL_SECONDS = 1e-8  # about, to weigh one query and one key in one head against another's
 
@@ -201,13 +201,8 @@ def show_pictures(paired: Paired, found: Overview, *, is_one_text: bool) -> tupl
     limits = strongest_colours(_parts(found))
     with pictures:
         _draw(paired, found, cell, limits, "")
-        if max(pair.shape) > LOUPE and not found.matrices["difference"].exact and not presenting.is_on():
-            rows, columns = (around(place, count, LOUPE) for place, count in zip(cell, pair.shape, strict=True))
-            st.markdown(
-                f"**Every token near the chosen pair**: queries {rows.start} to {rows.stop - 1}, "
-                f"keys {columns.start} to {columns.stop - 1}"
-            )
-            _draw(paired, pair.window(rows, columns), cell, limits, " near")
+        if not found.matrices["difference"].exact:
+            show_magnified(pair, cell, lambda window: _draw(paired, window, cell, limits, " near"), side=MAGNIFIED)
     return cell
 
 
