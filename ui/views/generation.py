@@ -33,7 +33,7 @@ from ui.markdown import quoted
 from ui.progress import fill, run
 from ui.views.common.certificate import show_certificate
 from ui.views.common.pictures import show_chart, show_heatmap
-from ui.views.heads.heads_grid import choose
+from ui.views.heads.grid import choose
 from ui.views.numbers import of_grid, of_tokens, of_weights
 from ui.views.sources.heads import opening_head
 from ui.views.sources.passes import Asked, read_or_say

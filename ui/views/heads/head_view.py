@@ -36,7 +36,8 @@ from ui.views.common.certificate import show_certificate
 from ui.views.common.magnified import show_magnified
 from ui.views.common.pictures import show_heatmap
 from ui.views.head_links import link_to_steps, link_to_what_if
-from ui.views.heads.heads_grid import choose, looks_like
+from ui.views.heads.grid import choose_clicked
+from ui.views.heads.heads_grid import looks_like
 from ui.views.heads.patches import choose_patch, show_patches
 from ui.views.numbers import of_view
 from ui.views.sources.weights_only import show_weights
@@ -362,9 +363,9 @@ def _say_cell(values: NDArray[np.floating], viewed: ViewMatrix, cell: tuple[int,
 
 def _clicked(taken: Taken, kind: Kind) -> None:
     """A click on the grid chooses a head; on the head it chooses a pair, or draws the pattern that is searched for."""
-    if head := pin.clicked_in("layer", "head", (taken.layers(kind), taken.heads(kind))):
-        choose(*head)
-    elif isinstance(taken, Capture) and (patch := _clicked_patch(taken)):
+    if choose_clicked((taken.layers(kind), taken.heads(kind))):
+        return
+    if isinstance(taken, Capture) and (patch := _clicked_patch(taken)):
         choose_patch(taken, *patch)
     elif _is_drawing() and (pair := pin.clicked_in("query", "key", taken.shape(kind))):
         _toggle_pair(pair)

@@ -12,23 +12,22 @@ from numpy.typing import NDArray
 from core import InputError
 from core.attention.masks import Predicate
 from core.capturing.layers import layer_labels
-from core.figures.atlas import metric_grid, small_pictures
+from core.figures.atlas import small_pictures
 from core.figures.labels import visible
 from core.heads.metrics import METRICS, Metric, in_words, most_telling, nameable_keys
 from core.heads.patterns import blocks, columns, diagonal, pairs, read_keys, read_pairs
 from core.heads.probing import SCORES
 from core.heads.quantities import Taken, text_of
 from ui import presenting, shown, state, stores
-from ui.components.arrows import arrow_keys
 from ui.controls.fields import menu
 from ui.controls.heads_by import ByMetric, ByPattern, heads_by
 from ui.markdown import plain, show_error
 from ui.progress import run
 from ui.views.common.pictures import show_heatmap
-from ui.views.numbers import of_grid, of_heads
+from ui.views.heads.grid import HEIGHT, NAME, show_grid_of_heads, show_list_of_heads, walk_through_heads
+from ui.views.numbers import of_heads
 
 ORDERS = {"highest": "Highest first", "lowest": "Lowest first"}
-HEIGHT = 400
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,24 +89,9 @@ def show_grid(request: stores.KindRequest, taken: Taken, chosen: tuple[int, int]
         if wanted.drawn_as == "pictures":
             _show_pictures(request, taken, chosen, left_out)
         else:
-            figure = metric_grid(
-                ranking.values, ranking.label, signed=ranking.signed, chosen=chosen, left_out=left_out, height=HEIGHT
-            )
-            show_heatmap(
-                figure,
-                "atlas",
-                f"All heads by {ranking.label}: a grid of layers by heads.",
-                title=f"All heads by {ranking.label}",
-                numbers=of_grid(ranking.values, ranking.label),
-            )
+            show_grid_of_heads(ranking.values, ranking.label, chosen, signed=ranking.signed, left_out=left_out)
     with st.container():
-        arrow_keys(
-            state.picture("atlas"),
-            f"Choose a head with the arrow keys. Chosen: layer {chosen[0]}, head {chosen[1]}.",
-            chosen,
-            ranking.values.shape,
-            choose,
-        )
+        walk_through_heads(chosen, ranking.values.shape)
         if remarks := (*wanted.by.remarks, *wanted.bounds.remarks):
             st.caption(f":material/tune: Shown here: {plain(', '.join(remarks))}.")
         st.caption(ranking.caption)
@@ -256,7 +240,7 @@ def _show_pictures(
     figure = small_pictures(small.values, chosen=chosen, left_out=left_out, height=height)
     show_heatmap(
         figure,
-        "atlas",
+        NAME,
         "A small picture of the weights of every head, in a grid of layers by heads.",
         title="Small pictures of all heads",
     )
@@ -297,27 +281,6 @@ def _show_list(
         listed["layer of the model"] = [labels[layer].number for layer in at[0]]
     if any(label.words for label in labels):
         listed["layer is"] = [labels[layer].words for layer in at[0]]
-    st.dataframe(
-        listed,
-        key=state.RANKED,
-        hide_index=True,
-        height=300,
-        on_select=lambda: choose_row(heads),
-        selection_mode="single-row",
-        column_config={
-            name: st.column_config.NumberColumn(format="%.3f") for name in (ranking.label, "spread", "±", "null")
-        },
-    )
+    show_list_of_heads(listed, (ranking.label, "spread", "±", "null"))
     count = f"{len(heads)} of {ranking.values.size} heads" if left_out is not None else f"{len(heads)} heads"
     st.caption(f"{count}. Mark a row to open its head; a click on a heading sorts by it.")
-
-
-def choose_row(heads: NDArray[np.integer]) -> None:
-    """Open the head, of these (layer, head), whose row is marked in the list."""
-    rows = st.session_state[state.RANKED].selection.rows
-    if rows and rows[0] < len(heads):
-        choose(*map(int, heads[rows[0]]))
-
-
-def choose(layer: int, head: int) -> None:
-    st.session_state[state.LAYER], st.session_state[state.HEAD] = layer, head

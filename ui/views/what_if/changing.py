@@ -9,7 +9,6 @@ import streamlit as st
 from core import Capture, InputError
 from core.capturing.consequences import check_finite, movers, next_token, vectors
 from core.capturing.edits import Edits, Place
-from core.figures.atlas import metric_grid
 from core.figures.charts import bars
 from core.figures.labels import visible
 from core.figures.shares import share_bars
@@ -17,16 +16,14 @@ from core.heads.aligning import Alignment
 from core.heads.comparing import HeadPair
 from ui import presenting, shown, state, stores
 from ui.components import pin
-from ui.components.arrows import arrow_keys
 from ui.controls import edit_list
 from ui.controls.fields import switch
 from ui.markdown import plain, quoted, show_error
 from ui.progress import run
 from ui.views.common.certificate import show_certificate
-from ui.views.common.pictures import show_chart, show_heatmap
+from ui.views.common.pictures import show_chart
 from ui.views.common.tables import small_number
-from ui.views.heads.heads_grid import choose
-from ui.views.numbers import of_grid
+from ui.views.heads.grid import choose, choose_clicked, show_grid_of_heads, walk_through_heads
 from ui.views.sources.heads import RealHead
 from ui.views.sources.passes import run_pass
 from ui.views.what_if.comparing import Paired, compared_heads, comparing_all, show_pictures
@@ -95,8 +92,7 @@ def _changed(real: RealHead, edits: Edits) -> RealHead | None:
 
 def _clicked(real: RealHead) -> None:
     """A click on the grid of changed heads chooses one; on a cell it chooses the pair, or paints it."""
-    if place := pin.clicked_in("layer", "head", (real.capture.layers(real.kind), real.capture.heads(real.kind))):
-        choose(*place)
+    if choose_clicked((real.capture.layers(real.kind), real.capture.heads(real.kind))):
         return
     pin.pin_clicked()
     cell = pin.clicked_in("query", "key", real.capture.shape(real.kind))
@@ -260,21 +256,16 @@ def _show_changed_heads(real: RealHead, changed: RealHead) -> None:
     if values is None:
         return
     chosen = (real.layer, real.head)
-    figure = metric_grid(values, "divergence", signed=False, chosen=chosen, left_out=None, height=HEIGHT)
-    show_heatmap(
-        figure,
-        "atlas",
-        "How much each head's attention changed: a grid of layers by heads.",
-        title="How much each head changed",
-        numbers=of_grid(values, "mean Jensen-Shannon divergence"),
-    )
-    arrow_keys(
-        state.picture("atlas"),
-        f"Choose a head with the arrow keys. Chosen: layer {chosen[0]}, head {chosen[1]}.",
+    show_grid_of_heads(
+        values,
+        "divergence",
         chosen,
-        values.shape,
-        choose,
+        title="How much each head changed",
+        alt="How much each head's attention changed",
+        numbers="mean Jensen-Shannon divergence",
+        height=HEIGHT,
     )
+    walk_through_heads(chosen, values.shape)
 
 
 # --- what is written
