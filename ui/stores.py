@@ -620,8 +620,8 @@ def matched(
     )
 
 
-def overview(of: KindRequest, viewed: ViewMatrix, on_progress: Callable[[int], None] | None = None) -> Overview:
-    return views.get((of, viewed.view), lambda: viewed.overview(on_progress=on_progress))
+def overview(of: KindRequest, matrix: ViewMatrix, on_progress: Callable[[int], None] | None = None) -> Overview:
+    return views.get((of, matrix.view), lambda: matrix.overview(on_progress=on_progress))
 
 
 def likeness(request: LikenessRequest, on_progress: Callable[[int], None] | None = None) -> pd.DataFrame:

@@ -14,7 +14,7 @@ _INFINITY = r"{-\infty}"  # in braces, or a narrow page breaks the line after th
 
 
 def formula(stage_key: str, head: Head, overview: Overview, cell: Ledger) -> str:
-    """How the stage follows from the one before, in general and for this cell.
+    """The formula by which a stage follows from the one before, in general and for this cell.
 
     overview, cell  `head.overview()` and `head.explain(query, key)` of the same head
     """
@@ -53,7 +53,7 @@ def formula(stage_key: str, head: Head, overview: Overview, cell: Ledger) -> str
 
 
 def added(head: Head) -> tuple[str, ...]:
-    """What happens to the scaled scores besides the mask: "cap" where they are squeezed, "B" where a bias is added."""
+    """Names of what changes the scaled scores besides the mask: "cap" for a soft cap, "B" for a bias."""
     last = range(head.shape[0] - 1, head.shape[0])  # of the rows, the one that may attend to most
     names = {"cap": head.softcap is not None, "B": bool(head.trace(last).bias.any())}
     return tuple(name for name, is_there in names.items() if is_there)

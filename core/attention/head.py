@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from .ledger import Ledger, OutputSum, explain, refuse_outside, sum_of
 from .masks import Predicate
-from .pooling import Pooled, pool
-from .rowwise import MAX_CELLS, Band, Entries, Overview, RowwiseMatrix, row_ranges, sweep
+from .pooling import Entries, Pooled, block_size, pool
+from .rowwise import MAX_CELLS, Band, Overview, RowwiseMatrix, row_ranges, sweep
 from .stages import BY_KEY, INPUTS, STAGES, Stage
 from .strongest import strongest_of
 from .trace import AS_IT_IS, Array, AttentionTrace, Instead, attend, frozen, part_of
@@ -49,7 +49,7 @@ class Head:
     edited: Edited = unedited
 
     def __repr__(self) -> str:
-        """In one line, without its numbers."""
+        """One line, without numbers."""
         return "<Head: {:,} queries × {:,} keys>".format(*self.shape)
 
     @classmethod
@@ -88,7 +88,7 @@ class Head:
         )
 
     def changed(self, *, scale: float | None = None, mask: Predicate | ArrayLike | None = None) -> Head:
-        """The same head with another scale, another mask, or both; what is None stays as it is.
+        """Return the head with another scale, another mask, or both; None keeps its own.
 
         mask  a predicate, asked for a few rows at a time, or [queries, keys] bool
 
@@ -165,7 +165,7 @@ class Head:
 
     def _bands(self, max_cells: int, watch: Callable[[range, AttentionTrace], None] | None) -> Iterator[Band]:
         """The stages from which the others follow once they are pooled."""
-        for rows in self.blocks(-(-self.shape[0] // max_cells)):
+        for rows in self.blocks(block_size(self.shape[0], max_cells)):
             trace = self.trace(rows)
             mask = trace.mask
             matrices = {

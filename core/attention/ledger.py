@@ -49,7 +49,7 @@ class Ledger:
     contribution: Array
 
     def __repr__(self) -> str:
-        """In one line: from the score to the weight."""
+        """One line, from the score to the weight."""
         words = f"{self.raw:.4g} × {self.scale:.4g} = {self.scaled:.4g}, weight {self.weight:.4g}"
         return f"<Ledger of query {self.query}, key {self.key}: {words}>"
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .pooling import Pooled, Pooling
+from .pooling import Entries, Pooled, Pooling, block_size
 from .strongest import strongest_of
 from .trace import frozen, part_of
 
@@ -22,31 +21,6 @@ from .trace import frozen, part_of
 # one before, find each other in the processor's cache.
 CELLS = 2**17
 MAX_CELLS = 256  # of an overview, per side
-
-
-class Entries(NamedTuple):
-    """Numbers of some rows of a matrix.
-
-    values   [..., rows, columns] 0 where not known; columns left off at the end are neither known nor allowed
-    allowed  bool of that shape, or one that broadcasts to it: False where a pair is masked
-    known    bool likewise: False where there is no number to show; None: wherever the pair is allowed
-    """
-
-    values: NDArray[np.floating]
-    allowed: NDArray[np.bool_]
-    known: NDArray[np.bool_] | None = None
-
-    @classmethod
-    def of(cls, values: NDArray[np.floating], allowed: NDArray[np.bool_] | None = None) -> Entries:
-        """Numbers that may be infinite or NaN, which are then not known; allowed: None for every pair."""
-        allowed = np.broadcast_to(np.True_, values.shape) if allowed is None else allowed
-        known = np.isfinite(values) & allowed
-        return cls(np.where(known, values, 0), allowed, known)
-
-    def across(self, columns: slice) -> Entries:
-        """The same rows in some of the columns."""
-        known = None if self.known is None else self.known[..., columns]
-        return Entries(self.values[..., columns], self.allowed[..., columns], known)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +113,7 @@ class RowwiseMatrix(ABC):
         across = slice(columns.start, columns.stop)
 
         def bands() -> Iterator[Band]:
-            for wanted in row_ranges(rows, self.shape[1], -(-len(rows) // max_cells), self.cells):
+            for wanted in row_ranges(rows, self.shape[1], block_size(len(rows), max_cells), self.cells):
                 band = self.band(wanted)
                 matrices = {name: entries.across(across) for name, entries in band.matrices.items()}
                 yield Band(wanted.start - rows.start, matrices, band.row_numbers)
@@ -162,9 +136,8 @@ def sweep(
     poolings: dict[str, Pooling] = {}
     row_numbers: dict[str, list[NDArray]] = {}
     for band in bands:
-        for name, (values, allowed, known) in band.matrices.items():
-            pooling = poolings.setdefault(name, Pooling(shape, max_cells, start))
-            pooling.add(band.first, values, allowed if known is None else known, allowed)
+        for name, entries in band.matrices.items():
+            poolings.setdefault(name, Pooling(shape, max_cells, start)).add(band.first, entries)
         for name, numbers in band.row_numbers.items():
             row_numbers.setdefault(name, []).append(numbers)
     return poolings, {name: frozen(np.concatenate(parts)) for name, parts in row_numbers.items()}

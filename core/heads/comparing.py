@@ -22,8 +22,8 @@ from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
 from ..attention.head import Head
-from ..attention.pooling import Pooled
-from ..attention.rowwise import Band, Entries, Overview, RowwiseMatrix
+from ..attention.pooling import Entries, Pooled
+from ..attention.rowwise import Band, Overview, RowwiseMatrix
 from ..attention.strongest import largest_in
 from ..attention.trace import Array
 from ..errors import InputError
@@ -51,7 +51,7 @@ class Comparison(NamedTuple):
     divergence: Array
 
     def __repr__(self) -> str:
-        """In one line, without its numbers."""
+        """One line, without numbers."""
         return "<Comparison: {} × {} weights, rows {:.4g} nats apart on average>".format(
             *self.difference.shape, self.mean
         )
@@ -172,7 +172,7 @@ class HeadPair(RowwiseMatrix):
         return largest_in(*difference.block(int(row), int(column)), self.exact)
 
     def exact(self, rows: range, columns: range) -> NDArray[np.floating]:
-        """How far apart the two are in a window, or the weights where they are the same in all of it."""
+        """The size of the difference in a window; the weights of the first head where the two are the same in all of it."""
         window = self.window(rows, columns).matrices
         difference = window["difference"]
         return np.abs(difference.values) if _differs(difference) else window["first"].values
@@ -201,7 +201,7 @@ def _on_axes(weights: WeightRows, queries: NDArray[np.intp], keys: NDArray[np.in
 
 
 def _all_of(trace: HasWeights) -> WeightRows:
-    """Of weights that are there as a whole, with whatever mask."""
+    """Rows of weights that are held as a whole. Their mask is not known: no pair counts as masked."""
 
     def rows(wanted: range) -> tuple[Array, NDArray[np.bool_]]:
         part = trace.weights[wanted.start : wanted.stop]
@@ -221,7 +221,7 @@ def _rows_of(head: Head) -> WeightRows:
 def _axes(
     shape: tuple[int, ...], other: tuple[int, ...], *, queries: Alignment | None, keys: Alignment | None
 ) -> tuple[Alignment, Alignment]:
-    """How rows and columns belong together. Raises InputError where that is not said, or not of these heads."""
+    """The alignments of rows and columns. Raises InputError where one is needed, or is not of these heads."""
     axes = []
     for axis, (name, given) in enumerate({"queries": queries, "keys": keys}.items()):
         lengths = (shape[axis], other[axis])

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..attention.pooling import Pooled
-from ..attention.rowwise import Band, Entries, sweep
+from ..attention.pooling import Entries, Pooled
+from ..attention.rowwise import Band, sweep
 from ..capturing.rows import Rows
 from ..capturing.weights_only import GivenRows
 from ..models.modules import Kind

@@ -18,7 +18,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..attention.rowwise import Band, Entries, Overview, RowwiseMatrix
+from ..attention.pooling import Entries
+from ..attention.rowwise import Band, Overview, RowwiseMatrix
 from ..attention.strongest import largest_in
 from ..attention.trace import Array
 from ..capturing.capture import Capture

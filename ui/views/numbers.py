@@ -31,15 +31,15 @@ def of_stages(scene: Scene, stages: Sequence[str]) -> Numbers:
     )
 
 
-def of_view(viewed: ViewMatrix) -> Numbers:
+def of_view(matrix: ViewMatrix) -> Numbers:
     """A view of the page Heads, as far as it is seen."""
-    view, rows, columns = viewed.view, viewed.rows, viewed.columns
+    view, rows, columns = matrix.view, matrix.rows, matrix.columns
 
     def make() -> tuple[Table, ...]:
-        values = viewed.exact(rows, columns)
+        values = matrix.exact(rows, columns)
         sides = (
-            Side("query", viewed.labels.queries[rows.start : rows.stop], start=rows.start),
-            Side("key", viewed.labels.keys[columns.start : columns.stop], start=columns.start),
+            Side("query", matrix.labels.queries[rows.start : rows.stop], start=rows.start),
+            Side("key", matrix.labels.keys[columns.start : columns.stop], start=columns.start),
         )
         return (table_of(view.quantity, view.quantity, values, *sides),)
 
@@ -48,7 +48,7 @@ def of_view(viewed: ViewMatrix) -> Numbers:
         "heads": ", ".join(f"{layer}.{head}" for layer, head in view.heads),
         "left out as keys": ", ".join(sorted(view.left_out)) or "nothing",
         "what remains sums to 1": "yes" if view.renormalise else "no",
-        "rows and columns": f"{viewed.labels.unit}s",
+        "rows and columns": f"{matrix.labels.unit}s",
     }
     told |= {} if view.part == "all" else {"part": view.part}
     return Numbers(len(rows) * len(columns), make, told)

@@ -26,7 +26,7 @@ def fill_grid(
     *,
     signed: bool,
 ) -> NDArray[np.floating]:
-    """Draw the numbers of all heads as they come; what is known in the end: [layers, heads], NaN where it is not.
+    """Draw the numbers of all heads as they come. Return those that are known in the end: [layers, heads], NaN elsewhere.
 
     job      what is asked for
     growing  [layers or fewer, heads or fewer]; heads beyond are never known
@@ -65,7 +65,7 @@ def show_strongest(values: NDArray[np.floating], label: str) -> None:
 
 
 def _whole(values: NDArray[np.floating], shape: tuple[int, int]) -> NDArray[np.floating]:
-    """The same with rows and columns of NaN for the heads of which nothing will be known."""
+    """Add rows and columns of NaN for the heads that will never be known."""
     whole = np.full(shape, np.nan)
     whole[: values.shape[0], : values.shape[1]] = values
     return whole

@@ -101,58 +101,58 @@ def show_head(of: stores.KindRequest, taken: Taken, layer: int, head: int, measu
 
 
 def _show_view(of: stores.KindRequest, capture: Capture, shown_as: str, view: HeadView) -> tuple[int, int] | None:
-    """The (query, key) that is chosen; None where it is none of tokens."""
+    """Show the head as the view says. Return the chosen (query, key); None if it is not one of tokens."""
     shown.now().asked.append(view)
     try:
-        viewed = ViewMatrix(capture, of.kind, view)
-        whole = _overview(of, viewed)
+        matrix = ViewMatrix(capture, of.kind, view)
+        whole = _overview(of, matrix)
     except InputError as error:
         show_error(error)
         return None
     if whole is None:
         return None
 
-    labels, size, exact = viewed.labels, viewed.shape, viewed.exact
+    labels, size, exact = matrix.labels, matrix.shape, matrix.exact
     picture = st.container()
     with st.container():
-        cell = pinned_among(size, viewed.strongest(whole), exact)
+        cell = pinned_among(size, matrix.strongest(whole), exact)
         if shown_as != "picture":
             _list_pins(labels)
-        _say_cell(exact(range(cell[0], cell[0] + 1), range(cell[1], cell[1] + 1)), viewed, cell)
+        _say_cell(exact(range(cell[0], cell[0] + 1), range(cell[1], cell[1] + 1)), matrix, cell)
         if shown_as == "heatmap" and view.part == "all":
-            show_magnified(viewed, cell, lambda window: _magnified(viewed, window, cell), unit=labels.unit)
+            show_magnified(matrix, cell, lambda window: _magnified(matrix, window, cell), unit=labels.unit)
     with picture:
         if shown_as == "picture":
             show_patches(
                 of.text, capture, exact(range(cell[0], cell[0] + 1), range(size[1]))[0], cell[0], view.quantity
             )
         elif shown_as == "heatmap":
-            _heatmap(viewed, whole, cell)
+            _heatmap(matrix, whole, cell)
         else:
-            _text(viewed, cell, lines=shown_as == "lines")
-        _remarks(viewed, whole)
+            _text(matrix, cell, lines=shown_as == "lines")
+        _remarks(matrix, whole)
     return None if view.by_word else cell
 
 
-def _overview(of: stores.KindRequest, viewed: ViewMatrix) -> Overview | None:
-    """The whole view; None while it is not wanted, as the mean of very many heads may not be."""
+def _overview(of: stores.KindRequest, matrix: ViewMatrix) -> Overview | None:
+    """The whole view; None while its computation waits for the visitor, as for the mean of very many heads."""
     with st.container():  # keeps its place when there is nothing to show in it
-        if (of, viewed.view) in stores.views:
-            return stores.overview(of, viewed)
-        heads = len(viewed.view.heads)
+        if (of, matrix.view) in stores.views:
+            return stores.overview(of, matrix)
+        heads = len(matrix.view.heads)
         return run(
-            lambda on_progress: stores.overview(of, viewed, on_progress),
-            ("overview", of, viewed.view),
+            lambda on_progress: stores.overview(of, matrix, on_progress),
+            ("overview", of, matrix.view),
             f"Taking the mean of {heads} heads" if heads > 1 else "Drawing the head",
-            viewed.shape[0],
-            unit=viewed.labels.unit,
+            matrix.shape[0],
+            unit=matrix.labels.unit,
         )
 
 
 def _title(
     of: stores.KindRequest, taken: Taken, layer: int, head: int, measured: pd.DataFrame | None
 ) -> DeltaGenerator:
-    """Which head this is and what it looks like; gives the place for a link beside it."""
+    """Show the name of the head and what it looks like; return the place for a link beside it."""
     label = layer_labels(taken, of.kind)[layer]
     in_model = f" (layer {label.number} of the model)" if label.number != layer else ""
     remarks = []
@@ -169,7 +169,7 @@ def _title(
 
 
 def _choose_view(of: stores.KindRequest, capture: Capture, layer: int, head: int) -> tuple[str, HeadView]:
-    """What the controls above the picture ask for: how it is shown, and the view."""
+    """Show the controls above the picture; return how the head is shown, and the view."""
     row = st.container(horizontal=True, horizontal_alignment="distribute")
     with row:
         looks_there = {word: LOOKS[word] for word in (OF_TEXTS if capture.grid is None else OF_IMAGES)}
@@ -215,16 +215,16 @@ def _choose_view(of: stores.KindRequest, capture: Capture, layer: int, head: int
 
 
 def _figure(
-    viewed: ViewMatrix, overview: Overview, cell: tuple[int, int], marked: Sequence[int] = (), *, height: int
+    matrix: ViewMatrix, overview: Overview, cell: tuple[int, int], marked: Sequence[int] = (), *, height: int
 ) -> go.Figure:
     """The view or a window of it, with the chosen (query, key) framed if it lies in there; marked: further queries."""
-    quantity, labels, cells = viewed.view.quantity, viewed.labels, overview.matrices["view"]
+    quantity, labels, cells = matrix.view.quantity, matrix.labels, overview.matrices["view"]
     rows, columns = (range(first, first + length) for first, length in zip(cells.start, cells.shape, strict=True))
     return seen_figure(
         cells,
         labels.queries[rows.start : rows.stop],
         labels.keys[columns.start : columns.stop],
-        removed=overview.row_numbers["removed"] if viewed.hidden.any() else None,
+        removed=overview.row_numbers["removed"] if matrix.hidden.any() else None,
         name="score" if quantity in SCORES else "weight" if quantity == "weights" else "size",
         signed=quantity in SCORES,
         pin=_inside(cell, overview),
@@ -241,13 +241,13 @@ def _inside(cell: tuple[int, int], overview: Overview) -> tuple[int, int] | None
     return (row, column) if row in range(cells.shape[0]) and column in range(cells.shape[1]) else None
 
 
-def _heatmap(viewed: ViewMatrix, whole: Overview, cell: tuple[int, int]) -> None:
-    labels = viewed.labels
+def _heatmap(matrix: ViewMatrix, whole: Overview, cell: tuple[int, int]) -> None:
+    labels = matrix.labels
     marked = [query for query in _pinned_tokens(len(labels.queries)) if query != cell[0]]
-    height = presenting.height(max(LEAST_HEIGHT, min(PER_ROW * len(viewed.rows) + AXIS, HEIGHT)), 0.8)
-    figure = _figure(viewed, whole, cell, marked, height=height)
-    if viewed.texts is not None and viewed.view.part == "all":
-        border = [viewed.texts[1].start]
+    height = presenting.height(max(LEAST_HEIGHT, min(PER_ROW * len(matrix.rows) + AXIS, HEIGHT)), 0.8)
+    figure = _figure(matrix, whole, cell, marked, height=height)
+    if matrix.texts is not None and matrix.view.part == "all":
+        border = [matrix.texts[1].start]
         with_borders(figure, rows=border, columns=border)
     if (pinned := _inside(cell, whole)) is not None:
         presenting.lit(figure, *pinned)
@@ -255,41 +255,41 @@ def _heatmap(viewed: ViewMatrix, whole: Overview, cell: tuple[int, int]) -> None
         figure,
         "head",
         f"Heatmap of queries by keys, a {labels.unit} each.",
-        title=NAMES_OF[viewed.view.quantity],
-        numbers=of_view(viewed),
+        title=NAMES_OF[matrix.view.quantity],
+        numbers=of_view(matrix),
     )
 
 
-def _magnified(viewed: ViewMatrix, window: Overview, cell: tuple[int, int]) -> None:
+def _magnified(matrix: ViewMatrix, window: Overview, cell: tuple[int, int]) -> None:
     show_heatmap(
-        _figure(viewed, window, cell, height=460),
+        _figure(matrix, window, cell, height=460),
         "loupe",
         "The same heatmap around the chosen pair, every number exact.",
-        title=f"{NAMES_OF[viewed.view.quantity]} near the chosen pair",
+        title=f"{NAMES_OF[matrix.view.quantity]} near the chosen pair",
     )
 
 
-def _text(viewed: ViewMatrix, cell: tuple[int, int], *, lines: bool) -> None:
-    labels = viewed.labels
+def _text(matrix: ViewMatrix, cell: tuple[int, int], *, lines: bool) -> None:
+    labels = matrix.labels
     direction = menu("Pointing at a token shows", state.DIRECTION, DIRECTIONS, look="buttons")
-    rows = _in_text(viewed.rows, cell[0])
-    one_text = labels.queries == labels.keys and viewed.view.part == "all"
-    columns = rows if one_text else _in_text(viewed.columns, cell[1])
+    rows = _in_text(matrix.rows, cell[0])
+    one_text = labels.queries == labels.keys and matrix.view.part == "all"
+    columns = rows if one_text else _in_text(matrix.columns, cell[1])
     looking_from = direction == "from"
     token_view(
         labels.queries[rows.start : rows.stop],
         labels.keys[columns.start : columns.stop],
-        viewed.exact(rows, columns),
+        matrix.exact(rows, columns),
         rows_from=rows.start,
         columns_from=columns.start,
         direction="from" if looking_from else "to",
         lines=lines,
         pinned=_pinned_tokens(len(labels.queries if looking_from else labels.keys)),
-        percent=viewed.view.quantity == "weights",
+        percent=matrix.view.quantity == "weights",
         on_token=_toggle_pin,
         key=state.TOKEN_VIEW,
     )
-    if len(viewed.rows) > IN_TEXT or len(viewed.columns) > IN_TEXT:
+    if len(matrix.rows) > IN_TEXT or len(matrix.columns) > IN_TEXT:
         st.caption(
             f"{labels.unit.capitalize()}s {rows.start} to {rows.stop - 1} of {len(labels.queries):,}, around the chosen pair. "
             f"Choose another query to move on."
@@ -297,7 +297,7 @@ def _text(viewed: ViewMatrix, cell: tuple[int, int], *, lines: bool) -> None:
 
 
 def _in_text(seen: range, place: int) -> range:
-    """Of what is seen, as much around a place as can be read as text."""
+    """As much of the shown positions around one of them as can be read as text."""
     found = around(min(max(place, seen.start), seen.stop - 1) - seen.start, len(seen), IN_TEXT)
     return range(seen.start + found.start, seen.start + found.stop)
 
@@ -321,9 +321,9 @@ def _toggle_pin(place: int) -> None:
     )
 
 
-def _remarks(viewed: ViewMatrix, whole: Overview) -> None:
-    """What is not plain attention of one head is said, whenever it is on."""
-    view, hidden = viewed.view, viewed.hidden
+def _remarks(matrix: ViewMatrix, whole: Overview) -> None:
+    """Say whatever makes the picture other than the plain attention of one head."""
+    view, hidden = matrix.view, matrix.hidden
     if len(view.heads) > 1:
         names = ", ".join(f"{layer}.{head}" for layer, head in view.heads[:8])
         st.caption(f"Mean of {len(view.heads)} heads: {names}{' …' if len(view.heads) > 8 else ''}.")
@@ -337,22 +337,22 @@ def _remarks(viewed: ViewMatrix, whole: Overview) -> None:
             f"Left out of a row: {removed.mean():.1%} on average, {removed.min():.1%} to {removed.max():.1%}."
         )
     if view.part != "all":
-        inside = viewed.inside()
+        inside = matrix.inside()
         st.caption(
             f"Only what goes from the {view.part.replace(' to ', ' text to the ')}: {inside.mean():.1%} of the attention of "
-            f"these {viewed.labels.unit}s on average, {inside.min():.1%} to {inside.max():.1%}. The rest goes elsewhere."
+            f"these {matrix.labels.unit}s on average, {inside.min():.1%} to {inside.max():.1%}. The rest goes elsewhere."
         )
     if view.by_word:
         st.caption("Words: summed over a word's tokens as keys, averaged over them as queries.")
 
 
-def _say_cell(values: NDArray[np.floating], viewed: ViewMatrix, cell: tuple[int, int]) -> None:
-    query, key = quoted(viewed.labels.queries[cell[0]]), quoted(viewed.labels.keys[cell[1]])
+def _say_cell(values: NDArray[np.floating], matrix: ViewMatrix, cell: tuple[int, int]) -> None:
+    query, key = quoted(matrix.labels.queries[cell[0]]), quoted(matrix.labels.keys[cell[1]])
     value = float(values[0, 0])
     if np.isnan(value):
         words = f"{query} → {key}: masked or left out."
-    elif viewed.view.quantity == "weights":
-        remains = viewed.view.renormalise and viewed.hidden.any()
+    elif matrix.view.quantity == "weights":
+        remains = matrix.view.renormalise and matrix.hidden.any()
         share = "of what remains of its attention" if remains else "of its attention"
         words = f"{query} gives **{value:.1%}** {share} to {key}."
     else:

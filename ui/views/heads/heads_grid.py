@@ -32,7 +32,7 @@ ORDERS = {"highest": "Highest first", "lowest": "Lowest first"}
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """What the heads are ordered by.
+    """The numbers by which heads are ordered.
 
     values  [layers, heads], NaN where not known
     notes   column name -> [layers, heads], shown beside the values in the list
@@ -46,7 +46,7 @@ class Ranking:
 
 
 def measure(request: stores.KindRequest, taken: Taken) -> pd.DataFrame | None:
-    """The metrics of every head on this text; None while they are not wanted."""
+    """The metrics of every head on this text; None while the computation waits for the visitor."""
     with st.container():  # keeps its place when there is nothing to show in it
         if request in stores.metrics:
             return stores.measured(request)
@@ -99,7 +99,7 @@ def show_grid(request: stores.KindRequest, taken: Taken, chosen: tuple[int, int]
 
 
 def _offered(request: stores.KindRequest, taken: Taken, measured: pd.DataFrame) -> dict[str, Metric]:
-    """The metrics that mean something for such heads, by name: whatever the text is, where texts are read."""
+    """The metrics that have a meaning for such heads, by name."""
     if taken.model.reads_images:  # which have no words
         return {metric.name: metric for metric in METRICS if np.isfinite(measured[metric.name]).any()}
     there = text_of(taken, request.kind).offers
@@ -167,13 +167,13 @@ def _probe(request: stores.KindRequest) -> pd.DataFrame | None:
 
 
 def known_probe(request: stores.KindRequest) -> pd.DataFrame | None:
-    """What the probe found, if it has been run for this model."""
+    """The results of the probe, if it has been run for this model."""
     model = request.text.model
     return stores.probed(model) if request.kind == "self" and model in stores.probes else None
 
 
 def looks_like(request: stores.KindRequest, taken: Taken, measured: pd.DataFrame) -> list[str]:
-    """What each of these rows of the metrics looks like, in words. Tokens in them are as others wrote them."""
+    """Describe the heads of these rows of the metrics in words. Tokens in them are as others wrote them: data, not markup."""
     known = known_probe(request)
     probes = [None] * len(measured) if known is None else known.iloc[measured.index].to_dict("records")
     keys = [None if key is None else visible(key) for key in nameable_keys(taken, request.kind)]
@@ -206,7 +206,7 @@ def _by_pattern(request: stores.KindRequest, taken: Taken, by: ByPattern) -> Ran
 
 
 def _read_pattern(by: ByPattern) -> tuple[str, Predicate]:
-    """What tells this pattern from others of its kind, and the pattern. Raises InputError."""
+    """The detail that distinguishes this pattern from others of its kind, and the pattern. Raises InputError."""
     match by.pattern:
         case "diagonal":
             return by.detail, diagonal(int(by.detail))
@@ -255,7 +255,7 @@ def _show_list(
     measured: pd.DataFrame,
     left_out: NDArray[np.bool_] | None,
 ) -> None:
-    """The heads that pass, strongest first. Choosing a row chooses the head."""
+    """List the heads that pass the filter. Marking a row chooses the head."""
     heads = np.argwhere(np.ones(ranking.values.shape, bool) if left_out is None else ~left_out)
     values = ranking.values[tuple(heads.T)]
     order = menu("Order", state.ORDER, ORDERS, look="buttons", label_visibility="collapsed")

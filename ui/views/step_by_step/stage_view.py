@@ -64,7 +64,7 @@ def show_stages(scene: Scene, changed: Scene | None) -> Ledger:
 
 
 def _shares(changed: Scene | None) -> tuple[int, int]:
-    """Of the width: the pictures and what is said beside them."""
+    """Shares of the width for the pictures and the text beside them."""
     if presenting.is_on():
         return (3, 1) if changed is None else (5, 1)
     return (7, 5) if changed is None else (3, 2)
