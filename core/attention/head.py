@@ -167,17 +167,22 @@ class Head:
         """The stages from which the others follow once they are pooled."""
         for rows in self.blocks(block_size(self.shape[0], max_cells)):
             trace = self.trace(rows)
-            mask = trace.mask
-            matrices = {
-                "raw": Entries(trace.raw, np.broadcast_to(np.True_, trace.shape)),
-                "masked": Entries(np.where(mask, trace.masked, 0), mask),
-                "weights": Entries(trace.weights, mask),
-            }
-            # Counted in packed bits, four times as fast as the sum of a row.
-            forbidden = trace.shape[1] - np.bitwise_count(np.packbits(mask, axis=1)).sum(axis=1, dtype=np.int64)
-            yield Band(rows.start, matrices, {"output": trace.output, "forbidden": forbidden})
+            yield _swept(rows, trace)
             if watch is not None:
                 watch(rows, trace)
+            del trace  # before the next one is made: they take the same room in the processor's cache
+
+
+def _swept(rows: range, trace: AttentionTrace) -> Band:
+    mask = trace.mask
+    matrices = {
+        "raw": Entries(trace.raw, np.broadcast_to(np.True_, trace.shape)),
+        "masked": Entries(np.where(mask, trace.masked, 0), mask),
+        "weights": Entries(trace.weights, mask),
+    }
+    # Counted in packed bits, four times as fast as the sum of a row.
+    forbidden = trace.shape[1] - np.bitwise_count(np.packbits(mask, axis=1)).sum(axis=1, dtype=np.int64)
+    return Band(rows.start, matrices, {"output": trace.output, "forbidden": forbidden})
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,27 +207,22 @@ class HeadStages(RowwiseMatrix):
         return queries, keys if stage.columns == "key" else self.head.value.shape[1]
 
     @property
-    def names(self) -> tuple[str, str]:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def names(self) -> tuple[str, str]:
         return "rows" if self._is_input else "queries", "columns"
 
     def band(self, rows: range) -> Band:
         if self._is_input:
-            part = slice(rows.start, rows.stop)
-            return Band(
-                rows.start, {stage.key: Entries.of(getattr(self.head, stage.key)[part]) for stage in self.stages}
-            )
+            inputs = {stage.key: getattr(self.head, stage.key)[rows.start : rows.stop] for stage in self.stages}
+            return Band(rows.start, {key: Entries.of(values) for key, values in inputs.items()})
         trace = self.head.trace(rows)
-        return Band(
-            rows.start,
-            {
-                stage.key: Entries.of(
-                    stage.values(trace).astype(float) if stage.scale == "permission" else stage.values(trace),
-                    trace.mask if stage.after_mask else None,
-                )
-                for stage in self.stages
-            },
-        )
+        return Band(rows.start, {stage.key: _entries(stage, trace) for stage in self.stages})
 
     @property
     def _is_input(self) -> bool:
         return self.stages[0] in INPUTS
+
+
+def _entries(stage: Stage, trace: AttentionTrace) -> Entries:
+    values = stage.values(trace)
+    values = values.astype(float) if stage.scale == "permission" else values
+    return Entries.of(values, trace.mask if stage.after_mask else None)

@@ -55,7 +55,6 @@ class RowwiseMatrix(ABC):
     A subclass says its `shape`, computes a `band` of rows, and names the `main` matrix, by which the strongest cell is found.
     """
 
-    names = ("rows", "columns")  # of both axes, in errors
     cells: int | None = None  # numbers of a band in one matrix; None: CELLS
 
     @property
@@ -81,6 +80,11 @@ class RowwiseMatrix(ABC):
     def columns(self) -> range:
         """The columns that an overview covers: all of them."""
         return range(self.shape[1])
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """Names of both axes in errors."""
+        return "rows", "columns"
 
     def overview(self, max_cells: int = MAX_CELLS, on_progress: Callable[[int], None] | None = None) -> Overview:
         """Pool every matrix to at most `max_cells` rows and columns, each cell the number farthest from 0 among its own.
@@ -140,6 +144,7 @@ def sweep(
             poolings.setdefault(name, Pooling(shape, max_cells, start)).add(band.first, entries)
         for name, numbers in band.row_numbers.items():
             row_numbers.setdefault(name, []).append(numbers)
+        del band, entries  # so that the next band takes their room, which is in the processor's cache
     return poolings, {name: frozen(np.concatenate(parts)) for name, parts in row_numbers.items()}
 
 

@@ -127,6 +127,7 @@ class HeadPair(RowwiseMatrix):
     gap. Its row numbers are "divergence", as in `Comparison`, of whole rows also in a window.
     """
 
+    cells = 2**16  # half a megabyte in float64
     first: WeightRows
     second: WeightRows
     queries: Alignment

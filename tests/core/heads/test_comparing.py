@@ -162,7 +162,7 @@ def pair():
 @pytest.mark.parametrize("most", [7, 20, 256])
 def test_blocks_give_what_the_whole_does(pair, cells, most, monkeypatch):
     one, other, axis = pair
-    monkeypatch.setattr("core.attention.rowwise.CELLS", cells)
+    monkeypatch.setattr(HeadPair, "cells", cells)
     told = []
     found = HeadPair.of(Head.of(one), Head.of(other), queries=axis, keys=axis).overview(most, told.append)
     whole = compare(one, other, queries=axis, keys=axis)
