@@ -140,11 +140,11 @@ def sweep(
     poolings: dict[str, Pooling] = {}
     row_numbers: dict[str, list[NDArray]] = {}
     for band in bands:
-        for name, entries in band.matrices.items():
-            poolings.setdefault(name, Pooling(shape, max_cells, start)).add(band.first, entries)
+        for name in band.matrices:
+            poolings.setdefault(name, Pooling(shape, max_cells, start)).add(band.first, band.matrices[name])
         for name, numbers in band.row_numbers.items():
             row_numbers.setdefault(name, []).append(numbers)
-        del band, entries  # so that the next band takes their room, which is in the processor's cache
+        del band  # so that the next band takes their room, which is in the processor's cache
     return poolings, {name: frozen(np.concatenate(parts)) for name, parts in row_numbers.items()}
 
 
