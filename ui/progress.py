@@ -29,12 +29,12 @@ from streamlit.runtime.scriptrunner import add_script_run_ctx
 from core import InputError
 from core.units import seconds_in_words
 from ui import settings, state
+from ui.cache import Task
 from ui.markdown import plain
-from ui.stores import memory, turns
-from ui.turns import HEAVY
+from ui.memory import MEMORY
+from ui.turns import HEAVY, TURNS
 
 Result = TypeVar("Result")
-OnProgress = Callable[[int], None]
 Tell = Callable[[str, float | None], None]
 
 PATIENCE = 0.4  # seconds: what takes less shows no progress
@@ -46,8 +46,7 @@ FILLED = 0.5  # seconds between two drawings of a result that comes piece by pie
 
 
 def run(
-    work: Callable[[OnProgress], Result],
-    job: Hashable,
+    task: Task[Result],
     what: str,
     total: int,
     *,
@@ -56,24 +55,28 @@ def run(
     seconds: float = 0.0,
     needs: float = 0.0,
 ) -> Result | None:
-    """The work's result, or None while it is not wanted: stopped, long and not yet begun, or longer than this host allows.
+    """Return the task's result, at once if it is known, or None if it is not computed now.
 
-    work      called with what it has to call after each step, with how many are done
-    job       names the work; the same name is the same work
-    what      is said while it runs, such as "Reading the text"
-    total     how many steps there are, each of them a `unit`
-    announce  gives the seconds that it will take at least, and a sentence about what it takes; asked before longer work
-    seconds   that it takes about, where nothing is announced
-    needs     bytes that it takes while it runs, with what is kept of it
+    None stands for work that was stopped, that is long and not yet wanted, or that is longer than this host allows. Each task
+    is stopped and started for itself.
 
-    Each job is stopped and wanted for itself, whatever becomes of other work. Raises InputError (field "text") where it needs
-    more memory than this host allows.
+    what      what the page says meanwhile, such as "Reading the text"
+    total     number of steps, each of them a `unit`
+    announce  gives the seconds that the work takes at least, and a sentence about what it takes; called before the work
+    seconds   estimated duration, where nothing is announced
+    needs     bytes that the work takes while it runs, with the result
+
+    Raises InputError (field "text") if it needs more memory than this host allows.
     """
+    if task.is_known:
+        st.empty()  # as much room as its progress had, or the page would jump at the next click
+        return task.compute(lambda _: None)
+    job = task.name
     wish = _wish_for(job)
     if wish in ("stop", "over"):
         _say_stopped(what, job, was_long=wish == "over")
         return None
-    memory.check(needs)
+    MEMORY.check(needs)
     if announce is not None:
         seconds, sentence = announce()
         longest = settings.current().seconds
@@ -88,10 +91,10 @@ def run(
     progress = _Progress(place, job, what, total, unit)
     try:
         with ExitStack() as taken:
-            enter = turns.turn if seconds > HEAVY else turns.room
+            enter = TURNS.turn if seconds > HEAVY else TURNS.room
             taken.enter_context(enter(needs, progress.wait))
-            progress.when_heavy = lambda: taken.enter_context(turns.turn(0, progress.wait))
-            result = work(progress.tell)
+            progress.when_heavy = lambda: taken.enter_context(TURNS.turn(0, progress.wait))
+            result = task.compute(progress.tell)
     except InputError:
         place.empty()
         raise
@@ -213,7 +216,7 @@ class _Progress:
     ) -> None:
         self._place, self._job, self._what, self._total, self._unit = place, job, what, total, unit
         self._is_heavy = is_heavy
-        self._started, self._worked = turns.clock(), time.thread_time()
+        self._started, self._worked = TURNS.clock(), time.thread_time()
         self._measured_from = (self._started, 0.0)
         self._bar: DeltaGenerator | None = None
         self._words = f"{what} waits"
@@ -222,7 +225,7 @@ class _Progress:
 
     def tell(self, done: int, share: float | None = None) -> None:
         """share: how much of the work is over; None: as much as of the steps. Raises _TimeIsUp."""
-        turns.give_way()
+        TURNS.give_way()
         longest = settings.current().seconds
         if longest is not None and self.elapsed > longest and done < self._total:
             raise _TimeIsUp
@@ -247,12 +250,12 @@ class _Progress:
         """For one piece of heavy work; light work goes on at once."""
         with ExitStack() as taken:
             if self._is_heavy:
-                taken.enter_context(turns.turn(0, self.wait))
+                taken.enter_context(TURNS.turn(0, self.wait))
             yield
 
     def measure_from(self, share: float) -> None:
         """What is left is foretold by how fast the work goes on from here, where so much of it is over."""
-        self._measured_from = (turns.clock(), share)
+        self._measured_from = (TURNS.clock(), share)
 
     @contextmanager
     def spinner(self) -> Iterator[None]:
@@ -272,12 +275,12 @@ class _Progress:
     @property
     def elapsed(self) -> float:
         """Seconds, those left out that it has waited for others."""
-        return turns.clock() - self._started
+        return TURNS.clock() - self._started
 
     def left(self, share: float) -> float:
         """Seconds until all is over, if this share of it is."""
         start, already = self._measured_from
-        return (turns.clock() - start) / (share - already) * (1 - share) if share > already else 0.0
+        return (TURNS.clock() - start) / (share - already) * (1 - share) if share > already else 0.0
 
 
 @contextmanager
@@ -288,7 +291,7 @@ def in_turn(place: DeltaGenerator, what: str) -> Iterator[None]:
         others = "1 other" if before == 1 else f"{before} others"
         place.status(plain(f"{what} waits, {others} before you"), type="step")
 
-    with turns.turn(0, wait):
+    with TURNS.turn(0, wait):
         yield
 
 

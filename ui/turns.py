@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Condition, get_ident, local
 
-from ui.memory import Memory
+from ui.memory import MEMORY, Memory
 
 Waiting = Callable[[int], None]
 
@@ -143,3 +143,6 @@ class Turns:
             if not self._pages:
                 self._changed.notify_all()
             return was_there
+
+
+TURNS = Turns(MEMORY)

@@ -23,7 +23,7 @@ from core.figures.shares import share_bars
 from core.heads.one_query import one_query
 from core.models.modules import Kind
 from core.models.words import special_ids
-from ui import presenting, shown, state, stores
+from ui import models, presenting, shown, state
 from ui.components import pin
 from ui.components.arrows import arrow_keys
 from ui.components.token_view import token_view
@@ -31,6 +31,8 @@ from ui.controls.fields import menu, number_picker, switch, whole_number
 from ui.controls.sampling import choose_sampling
 from ui.markdown import quoted
 from ui.progress import fill, run
+from ui.requests import HeadRequest, TextRequest, WritingRequest
+from ui.views import writing
 from ui.views.common.certificate import show_certificate
 from ui.views.common.pictures import show_chart, show_heatmap
 from ui.views.heads.grid import choose
@@ -59,9 +61,9 @@ def show_generation(asked: Asked) -> None:
     with line:
         most, sampling, chat = _choose_writing(asked)
 
-    def begin(text: stores.TextRequest) -> tuple[stores.WritingRequest, stores.FirstTokens]:
-        request = stores.WritingRequest(text, chat, sampling)
-        return request, stores.written_after(request).first(most)
+    def begin(text: TextRequest) -> tuple[WritingRequest, writing.FirstTokens]:
+        request = WritingRequest(text, chat, sampling)
+        return request, writing.written_after(request).first(most)
 
     begun = read_or_say(asked, begin)
     if begun is None:
@@ -75,14 +77,14 @@ def show_generation(asked: Asked) -> None:
         else:
             st.code(tokens.so_far().text, language=None, wrap_lines=True)
 
-    seconds = stores.seconds_to_read(asked.model, len(tokens.so_far().input_ids))
+    seconds = models.seconds_to_read(asked.model, len(tokens.so_far().input_ids))
     fill(tokens, (request, most), "Writing", draw, unit="token", seconds=seconds)
 
 
 def _choose_writing(asked: Asked) -> tuple[int, Sampling, bool]:
     """How many tokens are written, how each is chosen, and whether the text is a message."""
     with st.popover("How it writes", icon=":material/tune:"):
-        most = whole_number("New tokens", state.NEW_TOKENS, OPENING_TOKENS, 1, stores.MOST_NEW_TOKENS)
+        most = whole_number("New tokens", state.NEW_TOKENS, OPENING_TOKENS, 1, writing.MAX_NEW_TOKENS)
         sampling = choose_sampling()
         chat = asked.model.chats and switch(
             "The text is a message",
@@ -92,7 +94,7 @@ def _choose_writing(asked: Asked) -> tuple[int, Sampling, bool]:
     return most, sampling, bool(chat)
 
 
-def _show_steps(request: stores.WritingRequest, generation: Generation, asked: Asked, line: DeltaGenerator) -> None:
+def _show_steps(request: WritingRequest, generation: Generation, asked: Asked, line: DeltaGenerator) -> None:
     """All that there is to see of one step, chosen in the line above."""
     whole = generation.capture_of(-1)
     with line:
@@ -128,7 +130,7 @@ def _show_steps(request: stores.WritingRequest, generation: Generation, asked: A
     _compare_with_full_pass(request, generation)
 
 
-def _choose_head(request: stores.WritingRequest, whole: Capture, asked: Asked) -> tuple[Kind, int, int]:
+def _choose_head(request: WritingRequest, whole: Capture, asked: Asked) -> tuple[Kind, int, int]:
     """Kind of attention, layer and head: those in which the growing text has its queries."""
     kinds: dict[Kind, str] = {kind: kind for kind in ("cross", "decoder", "self") if kind in whole.kinds}
     kind = menu("Attention", state.KIND, kinds, look="buttons") if len(kinds) > 1 else next(iter(kinds))
@@ -137,7 +139,7 @@ def _choose_head(request: stores.WritingRequest, whole: Capture, asked: Asked) -
         layer = number_picker("Layer", state.LAYER, whole.layers(kind), opening_layer)
     with asked.places[1]:
         head = number_picker("Head", state.HEAD, whole.heads(kind), opening_at)
-    shown.now().of = stores.HeadRequest(request.text, kind, layer, head)
+    shown.now().of = HeadRequest(request.text, kind, layer, head)
     return kind, layer, head
 
 
@@ -352,17 +354,16 @@ def _cache(generation: Generation, step: int) -> None:
     st.caption(f"All steps together: {1 - total[0] / total[1]:.1%} of the multiplications are saved.")
 
 
-def _compare_with_full_pass(request: stores.WritingRequest, generation: Generation) -> None:
+def _compare_with_full_pass(request: WritingRequest, generation: Generation) -> None:
     """The rows of all steps beside those of one pass over the whole text."""
     last = generation.steps[-1]
-    model = stores.model(request.text.model)
+    model = models.load(request.text.model)
     difference = run(
-        lambda on_progress: stores.full_pass_difference(request, generation, on_progress),
-        ("full pass", request, len(generation.steps)),
+        writing.full_pass_difference.task(request, len(generation.steps), generation=generation),
         "Comparing with one full pass",
         model.attention_calls or 1,
         announce=partial(
-            stores.announced,
+            models.announced,
             request.text.model,
             len(generation.input_ids) if model.is_encoder_decoder else last.cached + last.computed,
             target_tokens=last.cached + last.computed if model.is_encoder_decoder else 1,

@@ -9,7 +9,8 @@ import pandas as pd
 import streamlit as st
 from numpy.typing import NDArray
 
-from ui import shown, stores
+from ui import models, shown
+from ui.growing import Growing
 from ui.progress import fill
 from ui.views.heads.grid import NAME, listen_for_heads, show_grid_of_heads, show_list_of_heads, walk_through_heads
 from ui.views.sources.heads import RealHead
@@ -18,7 +19,7 @@ LISTED = 30
 
 
 def fill_grid(
-    growing: stores.Growing,
+    growing: Growing,
     job: Hashable,
     what: str,
     label: str,
@@ -42,7 +43,7 @@ def fill_grid(
         name = NAME if last else f"{NAME} {growing.done}"
         show_grid_of_heads(_whole(growing.values, shape), label, chosen, name=name, signed=signed)
 
-    fill(growing, job, what, draw, seconds=stores.reading_seconds(real.capture))
+    fill(growing, job, what, draw, seconds=models.reading_seconds(real.capture))
     values = _whole(growing.values, shape)
     with st.container():
         if growing.done:

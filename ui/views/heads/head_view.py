@@ -23,7 +23,7 @@ from core.heads.patterns import read_pairs, write_pairs
 from core.heads.quantities import Taken
 from core.heads.views import SCORES, HeadView, LeftOut, PairPart, Quantity, ViewLabels, ViewMatrix
 from core.models.modules import Kind
-from ui import links, presenting, shown, state, stores
+from ui import links, passes, presenting, shown, state
 from ui.components import pin
 from ui.components.token_view import token_view
 from ui.controls.fields import menu, menu_of_several, numbered, switch
@@ -32,10 +32,12 @@ from ui.controls.pinned import pinned_among
 from ui.links import Choice
 from ui.markdown import plain, quoted, show_error
 from ui.progress import run
+from ui.requests import HeadRequest, KindRequest
 from ui.views.common.certificate import show_certificate
 from ui.views.common.magnified import show_magnified
 from ui.views.common.pictures import show_heatmap
 from ui.views.head_links import link_to_steps, link_to_what_if
+from ui.views.heads import results
 from ui.views.heads.grid import choose_clicked
 from ui.views.heads.heads_grid import looks_like
 from ui.views.heads.patches import choose_patch, show_patches
@@ -77,7 +79,7 @@ CONTROLS = 40  # the height of a row of them
 IN_TEXT = 192  # tokens of a long text that are shown as text
 
 
-def show_head(of: stores.KindRequest, taken: Taken, layer: int, head: int, measured: pd.DataFrame | None) -> None:
+def show_head(of: KindRequest, taken: Taken, layer: int, head: int, measured: pd.DataFrame | None) -> None:
     pin.listen(partial(_clicked, taken, of.kind))  # before the pictures: whoever sees one may click at once
     above = st.container(gap="xsmall")
     with above:
@@ -88,19 +90,19 @@ def show_head(of: stores.KindRequest, taken: Taken, layer: int, head: int, measu
         cell = _show_view(of, taken, shown_as, view)
         with st.container():
             show_key_sharing(taken, layer, head, of.kind)
-            show_certificate(stores.certificate(stores.HeadRequest(of.text, of.kind, layer, head)))
+            show_certificate(passes.certificate(HeadRequest(of.text, of.kind, layer, head)))
     else:
         with above:
             st.space(CONTROLS)  # there is nothing to choose, but the pictures begin at one height
         cell = show_weights(taken, layer, head, in_column=True)
     with link, st.container(horizontal=True):
-        chosen = stores.HeadRequest(of.text, of.kind, layer, head)
+        chosen = HeadRequest(of.text, of.kind, layer, head)
         link_to_steps(chosen, cell)
         if isinstance(taken, Capture):
             link_to_what_if(chosen)
 
 
-def _show_view(of: stores.KindRequest, capture: Capture, shown_as: str, view: HeadView) -> tuple[int, int] | None:
+def _show_view(of: KindRequest, capture: Capture, shown_as: str, view: HeadView) -> tuple[int, int] | None:
     """Show the head as the view says. Return the chosen (query, key); None if it is not one of tokens."""
     shown.now().asked.append(view)
     try:
@@ -134,24 +136,19 @@ def _show_view(of: stores.KindRequest, capture: Capture, shown_as: str, view: He
     return None if view.by_word else cell
 
 
-def _overview(of: stores.KindRequest, matrix: ViewMatrix) -> Overview | None:
+def _overview(of: KindRequest, matrix: ViewMatrix) -> Overview | None:
     """The whole view; None while its computation waits for the visitor, as for the mean of very many heads."""
     with st.container():  # keeps its place when there is nothing to show in it
-        if (of, matrix.view) in stores.views:
-            return stores.overview(of, matrix)
         heads = len(matrix.view.heads)
         return run(
-            lambda on_progress: stores.overview(of, matrix, on_progress),
-            ("overview", of, matrix.view),
+            results.overview.task(of, matrix.view, matrix=matrix),
             f"Taking the mean of {heads} heads" if heads > 1 else "Drawing the head",
             matrix.shape[0],
             unit=matrix.labels.unit,
         )
 
 
-def _title(
-    of: stores.KindRequest, taken: Taken, layer: int, head: int, measured: pd.DataFrame | None
-) -> DeltaGenerator:
+def _title(of: KindRequest, taken: Taken, layer: int, head: int, measured: pd.DataFrame | None) -> DeltaGenerator:
     """Show the name of the head and what it looks like; return the place for a link beside it."""
     label = layer_labels(taken, of.kind)[layer]
     in_model = f" (layer {label.number} of the model)" if label.number != layer else ""
@@ -168,7 +165,7 @@ def _title(
         return st.container(width="content")
 
 
-def _choose_view(of: stores.KindRequest, capture: Capture, layer: int, head: int) -> tuple[str, HeadView]:
+def _choose_view(of: KindRequest, capture: Capture, layer: int, head: int) -> tuple[str, HeadView]:
     """Show the controls above the picture; return how the head is shown, and the view."""
     row = st.container(horizontal=True, horizontal_alignment="distribute")
     with row:

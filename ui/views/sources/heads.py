@@ -7,24 +7,25 @@ from dataclasses import dataclass
 from core import Capture
 from core.capturing.weights_only import WeightsOnly
 from core.models.modules import Kind
-from ui import links, shown, state, stores
+from ui import links, shown, state
 from ui.controls.fields import menu, number_picker
 from ui.links import Choice
+from ui.requests import HeadRequest, TextRequest
 
 
 @dataclass(frozen=True, eq=False)
 class RealHead:
     """A head of a pretrained model in one pass."""
 
-    request: stores.TextRequest
+    request: TextRequest
     capture: Capture
     kind: Kind
     layer: int
     head: int
 
     @property
-    def of(self) -> stores.HeadRequest:
-        return stores.HeadRequest(self.request, self.kind, self.layer, self.head)
+    def of(self) -> HeadRequest:
+        return HeadRequest(self.request, self.kind, self.layer, self.head)
 
 
 # Where a model opens: heads that look from "it" back to "animal" in the sentence that a page opens with; of written-dates, the
@@ -36,12 +37,12 @@ def opening_head(name: str) -> tuple[int, int]:
     return OPENING_HEADS.get(name, (0, 0))
 
 
-def choose_head(request: stores.TextRequest, capture: Capture, places: list) -> RealHead:
+def choose_head(request: TextRequest, capture: Capture, places: list) -> RealHead:
     """The layer, head and kind of attention that are chosen from a pass."""
     return RealHead(request, capture, *choose_place(request, capture, places))
 
 
-def choose_place(request: stores.TextRequest, capture: Capture | WeightsOnly, places: list) -> tuple[Kind, int, int]:
+def choose_place(request: TextRequest, capture: Capture | WeightsOnly, places: list) -> tuple[Kind, int, int]:
     """Kind of attention, layer and head."""
     kinds: dict[Kind, str] = {kind: kind for kind in capture.kinds}
     kind: Kind
@@ -54,5 +55,5 @@ def choose_place(request: stores.TextRequest, capture: Capture | WeightsOnly, pl
         layer = number_picker("Layer", state.LAYER, capture.layers(kind), opening_layer)
     with places[1]:
         head = number_picker("Head", state.HEAD, capture.heads(kind), opening_at)
-    shown.now().of = stores.HeadRequest(request, kind, layer, head)
+    shown.now().of = HeadRequest(request, kind, layer, head)
     return kind, layer, head

@@ -6,12 +6,13 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core import InputError, Model
-from ui import state, stores
+from ui import models, state
 from ui.allowed import model_help, offered, places_of
 from ui.controls.fields import suggested
 from ui.controls.precision import choose_precision
 from ui.markdown import show_error
 from ui.progress import following, in_turn
+from ui.requests import ModelChoice
 
 # Models that read and write nothing, and those that open in their place where something is to be written.
 WRITERS = {"all-MiniLM-L6-v2": "SmolLM2-135M-Instruct"}
@@ -33,24 +34,24 @@ def forget_places() -> None:
         st.session_state[state.CHOSEN].pop(key, None)
 
 
-def model_picker(*, writes: bool = False) -> tuple[stores.ModelChoice, DeltaGenerator]:
+def model_picker(*, writes: bool = False) -> tuple[ModelChoice, DeltaGenerator]:
     """The chosen model, and the place where its size is said. writes: it opens with one that writes."""
     names = offered()
     opening = WRITERS.get(names[0], names[0]) if writes else names[0]
     with st.container(horizontal=True, vertical_alignment="bottom", gap="xsmall"):
         name = suggested("Model", state.MODEL, names, opening, help=model_help(), on_change=forget_places)
         dtype, device, size_place = choose_precision()
-    return stores.ModelChoice(name, dtype, device), size_place
+    return ModelChoice(name, dtype, device), size_place
 
 
-def read_model(chosen: stores.ModelChoice, place: DeltaGenerator, problem: DeltaGenerator) -> Model | None:
+def read_model(chosen: ModelChoice, place: DeltaGenerator, problem: DeltaGenerator) -> Model | None:
     """The model. What takes time is said in `place`; None after saying in `problem` what is wrong."""
     try:
         places_of(chosen.name)
-        if chosen in stores.models:
-            return stores.model(chosen)
+        if models.loaded.is_known(chosen):
+            return models.load(chosen)
         with in_turn(place, f"Reading {chosen}"), following(place, f"Reading {chosen}") as tell:
-            return stores.model(chosen, tell)
+            return models.load(chosen, tell)
     except InputError as error:
         with problem:
             show_error(error)

@@ -19,19 +19,21 @@ from core.heads.comparing import HeadPair, mean_divergence, worst_divergence
 from core.heads.likeness import PAIRS
 from core.models.modules import Kind
 from core.units import seconds_in_words
-from ui import presenting, shown, state, stores
+from ui import passes, presenting, shown, state
 from ui.allowed import model_help, offered
 from ui.components import pin
 from ui.controls.fields import menu, number_picker, suggested, text_area
 from ui.controls.pinned import pinned_among
 from ui.markdown import plain, quoted, show_error
 from ui.progress import run
+from ui.requests import GeneratedTarget, KindRequest, Target
 from ui.views.common.magnified import show_magnified
 from ui.views.common.pictures import show_heatmap
 from ui.views.numbers import of_pair
 from ui.views.sources.heads import RealHead, opening_head
 from ui.views.sources.models import read_model
 from ui.views.sources.passes import run_pass
+from ui.views.what_if import results
 
 WAYS = {"head": "Another head", "text": "Another text", "model": "Another model"}
 OTHER_SENTENCE = "The animal didn't cross the street because it was too wide."
@@ -132,11 +134,11 @@ def _other_model(real: RealHead, problem: DeltaGenerator) -> RealHead | None:
     return _pick_head(RealHead(*passed, kind, 0, 0), opening_head(name))
 
 
-def _target_for(model: Model, target: stores.Target) -> stores.Target:
+def _target_for(model: Model, target: Target) -> Target:
     """For another model: numbers are tokens of the one that they were given for, so it writes for itself where it can."""
     if not model.is_encoder_decoder or isinstance(target, str):
         return target if model.is_encoder_decoder else None
-    return stores.Generated() if model.has_language_model_head else None
+    return GeneratedTarget() if model.has_language_model_head else None
 
 
 def _pick_head(real: RealHead, opening: tuple[int, int]) -> RealHead:
@@ -154,7 +156,7 @@ def _paired(real: RealHead, other: RealHead, *, loosely: bool) -> Paired:
     is_same = (queries, other_queries) == (keys, other_keys)
     on_keys = on_queries if is_same else align(keys, other_keys, loosely=loosely)
     return Paired(
-        HeadPair.of(stores.head(real.of), stores.head(other.of), queries=on_queries, keys=on_keys),
+        HeadPair.of(passes.head(real.of), passes.head(other.of), queries=on_queries, keys=on_keys),
         on_queries.labels(queries, other_queries),
         on_keys.labels(keys, other_keys),
         _names(real, other),
@@ -178,16 +180,8 @@ def _names(real: RealHead, other: RealHead) -> tuple[str, str]:
 
 def compared_heads(real: RealHead, other: RealHead, pair: HeadPair) -> Overview | None:
     """None while it is not wanted."""
-    job = (real.of, other.of)
-    if job in stores.comparisons:
-        return stores.compared(*job, pair)
-    return run(
-        lambda on_progress: stores.compared(*job, pair, on_progress),
-        ("compared", *job),
-        "Comparing two heads",
-        pair.shape[0],
-        unit="query",
-    )
+    task = results.comparison.task(real.of, other.of, pair=pair)
+    return run(task, "Comparing two heads", pair.shape[0], unit="query")
 
 
 def show_pictures(paired: Paired, found: Overview, *, is_one_text: bool) -> tuple[int, int]:
@@ -289,19 +283,9 @@ def _say_how_far(real: RealHead, paired: Paired, found: Overview) -> None:
         f"The rows are **{mean_divergence(divergence):.3f}** nats apart on average, and **{worst:.3f}** at most, "
         f"at {quoted(paired.queries.both[row])} (query {row})."
     )
-    of = stores.KindRequest(real.request, real.kind)
+    task = results.random_pairs.task(KindRequest(real.request, real.kind))
     try:
-        beside = (
-            stores.random_heads(of)
-            if of in stores.random_pairs
-            else run(
-                lambda on_progress: stores.random_heads(of, on_progress),
-                ("random pairs", of),
-                "Comparing random heads",
-                PAIRS,
-                unit="pair",
-            )
-        )
+        beside = run(task, "Comparing random heads", PAIRS, unit="pair")
     except InputError:  # a model with a single head
         beside = None
     if beside is not None:
@@ -330,19 +314,13 @@ def _what_aligns(pair: HeadPair) -> str:
 def _show_heads_like(real: RealHead, other: RealHead | None) -> None:
     """All other heads of the model, most alike first; on the other text as well if there is one."""
     texts = (real.request,) if other is None or other.request == real.request else (real.request, other.request)
-    request = stores.LikenessRequest(real.of, texts)
     st.markdown(f"**Heads like {real.layer}.{real.head}**")
-    table: pd.DataFrame | None
-    if request in stores.likenesses:
-        table = stores.likeness(request)
-    else:
-        table = run(
-            lambda on_progress: stores.likeness(request, on_progress),
-            request,
-            "Comparing every head",
-            len(texts) * real.capture.layers(real.kind),
-            announce=lambda: comparing_all(real.capture, real.kind, len(texts)),
-        )
+    table = run(
+        results.heads_like.task(real.of, texts),
+        "Comparing every head",
+        len(texts) * real.capture.layers(real.kind),
+        announce=lambda: comparing_all(real.capture, real.kind, len(texts)),
+    )
     if table is None:
         return
     listed = table.head(LISTED)

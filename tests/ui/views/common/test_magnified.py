@@ -9,7 +9,8 @@ from streamlit.testing.v1 import AppTest
 
 from tests.browser.driver import Picture
 from tests.source_files import ROOT
-from ui import state, stores
+from ui import passes, state
+from ui.requests import ModelChoice, TextRequest
 
 LONG = "The cat sat on the mat. " * 45
 QUERY, KEY = 150, 90
@@ -27,7 +28,7 @@ def opened(page, text, **address):
 
 
 def trace(layer=2, head=3):
-    return stores.captured(stores.TextRequest(stores.ModelChoice("all-MiniLM-L6-v2"), LONG)).trace(layer, head)
+    return passes.captured(TextRequest(ModelChoice("all-MiniLM-L6-v2"), LONG)).trace(layer, head)
 
 
 def drawn(app, name):

@@ -10,7 +10,7 @@ from streamlit.testing.v1 import AppTest
 
 from ui import progress, state
 from ui.controls.edit_list import HIDDEN
-from ui.stores import Growing
+from ui.growing import Growing
 
 FRANCE = "The capital of France is"
 
@@ -22,13 +22,14 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def page(text: str, model: str, view: str) -> None:
-    from ui import stores
+    from ui import passes
+    from ui.requests import ModelChoice, TextRequest
     from ui.views.sources.heads import RealHead, choose_place
     from ui.views.what_if.effects import show_effects
     from ui.views.what_if.patching import show_patching
 
-    request = stores.TextRequest(stores.ModelChoice(model), text)
-    capture = stores.captured(request)
+    request = TextRequest(ModelChoice(model), text)
+    capture = passes.captured(request)
     import streamlit as st
 
     real = RealHead(request, capture, *choose_place(request, capture, list(st.columns(2))))
@@ -121,7 +122,7 @@ def half_way() -> None:
     import streamlit as st
 
     from ui import progress
-    from ui.stores import Growing
+    from ui.growing import Growing
 
     if "growing" not in st.session_state:
 
