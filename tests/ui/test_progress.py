@@ -22,13 +22,13 @@ def two_jobs() -> None:
     import streamlit as st
 
     from ui import progress
-    from ui.cache import Task
+    from ui.cache import OnProgress, Task
 
     begun = st.session_state.setdefault("begun", {"first": 0, "second": 0})
     stops = st.session_state.setdefault("stops", ["first", "second"])
     for name in begun:
 
-        def work(on_progress: progress.OnProgress, name: str = name) -> str:
+        def work(on_progress: OnProgress, name: str = name) -> str:
             begun[name] += 1
             on_progress(1)
             if name in stops:
@@ -85,8 +85,8 @@ def test_the_bar_does_not_outlive_work_that_failed(monkeypatch: pytest.MonkeyPat
         import streamlit as st
 
         from core import InputError
-        from ui.cache import Task
-        from ui.progress import OnProgress, run
+        from ui.cache import OnProgress, Task
+        from ui.progress import run
 
         def work(on_progress: OnProgress) -> None:
             on_progress(1)
@@ -158,8 +158,8 @@ def heavy_page() -> None:
     """Work of ten steps of a second each, by a clock that the work itself sets on."""
     import streamlit as st
 
-    from ui.cache import Task
-    from ui.progress import OnProgress, run
+    from ui.cache import OnProgress, Task
+    from ui.progress import run
 
     def work(on_progress: OnProgress) -> str:
         for step in range(1, 11):

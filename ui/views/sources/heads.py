@@ -1,4 +1,4 @@
-"""Which head of a pass is chosen."""
+"""The choice of a head of a pass."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class RealHead:
         return HeadRequest(self.request, self.kind, self.layer, self.head)
 
 
-# Where a model opens: heads that look from "it" back to "animal" in the sentence that a page opens with; of written-dates, the
-# head whose cross-attention looks most at the characters that a digit comes from.
+# The head with which a model opens: one that looks from "it" back to "animal" in the sentence that a page opens with; for
+# written-dates, the head whose cross-attention looks most at the characters that a digit comes from.
 OPENING_HEADS = {"all-MiniLM-L6-v2": (5, 11), "SmolLM2-135M-Instruct": (13, 8), "written-dates": (0, 0)}
 
 
@@ -50,10 +50,10 @@ def choose_place(request: TextRequest, capture: Capture | WeightsOnly, places: l
         kind = menu("Attention", state.KIND, kinds, look="buttons")
     else:
         kind = links.field(state.KIND, Choice(kinds), capture.kinds[0], "Attention")
-    opening_layer, opening_at = opening_head(request.model.name)
+    opening = opening_head(request.model.name)
     with places[0]:
-        layer = number_picker("Layer", state.LAYER, capture.layers(kind), opening_layer)
+        layer = number_picker("Layer", state.LAYER, capture.layers(kind), opening[0])
     with places[1]:
-        head = number_picker("Head", state.HEAD, capture.heads(kind), opening_at)
+        head = number_picker("Head", state.HEAD, capture.heads(kind), opening[1])
     shown.now().of = HeadRequest(request, kind, layer, head)
     return kind, layer, head
