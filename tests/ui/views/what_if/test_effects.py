@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
@@ -96,33 +95,11 @@ def test_patching_two_texts() -> None:
     assert app.dataframe[0].value["layer"].max() < 23
 
 
-def test_what_has_come_is_kept_and_gone_on_with() -> None:
-    asked = []
-
-    def pieces():
-        for place in (2, 1, 0):
-            asked.append(place)
-            yield place, [place, 10 * place]
-
-    growing = Growing((3, 2), pieces, nbytes=1, cost=lambda place: 3 - place)
-    assert growing.go_on()
-    assert (growing.done, growing.total) == (1, 3)
-    assert growing.share == pytest.approx(1 / 6)
-    np.testing.assert_array_equal(growing.values, [[np.nan] * 2, [np.nan] * 2, [2, 20]])
-    assert asked == [2]
-    assert growing.go_on()
-    assert growing.go_on()
-    assert not growing.go_on()
-    assert growing.share == 1
-    assert asked == [2, 1, 0]
-
-
 def half_way() -> None:
     """Three pieces; after the second the page runs again once, because of the Stop button or of something else."""
     import streamlit as st
 
     from ui import progress
-    from ui.growing import Growing
 
     if "growing" not in st.session_state:
 
