@@ -9,7 +9,6 @@ from streamlit.testing.v1 import AppTest
 
 from ui import progress, state
 from ui.controls.edit_list import HIDDEN
-from ui.growing import Growing
 
 FRANCE = "The capital of France is"
 
@@ -100,6 +99,7 @@ def half_way() -> None:
     import streamlit as st
 
     from ui import progress
+    from ui.growing import Growing
 
     if "growing" not in st.session_state:
 
