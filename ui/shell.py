@@ -10,10 +10,11 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 from core.figures.equation import WIDTH as EQUATION_WIDTH  # noqa: E402
-from ui import lessons, links, presenting, shown, state, stores, visitors  # noqa: E402 - found only now
+from ui import lessons, links, presenting, shown, state, visitors  # noqa: E402 - found only now
 from ui.components import presenting_keys  # noqa: E402
 from ui.components.cells import read_cells  # noqa: E402
 from ui.sharing.dialog import open_dialog  # noqa: E402
+from ui.turns import TURNS  # noqa: E402
 from ui.views import talking  # noqa: E402
 from ui.views.actions import IN_A_FRAME, STYLE, show_actions  # noqa: E402
 from ui.views.sources import models  # noqa: E402
@@ -68,7 +69,7 @@ wants_to_share = show_actions(
 )
 if is_leaving:
     st.stop()  # the browser goes to another address, which this page's address must not replace
-with stores.turns.page():
+with TURNS.page():
     page.run()
 if presentation is not None:
     index = talking.begin()

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from core.exporting.kept_heads import KeptHead
 from core.exporting.tables import Table
-from ui import stores
+from ui.requests import HeadRequest
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ class PageContents:
     page: str = ""
     pictures: dict[str, Picture] = field(default_factory=dict)
     lists: dict[str, Numbers] = field(default_factory=dict)
-    of: stores.HeadRequest | None = None
-    beside: dict[str, stores.HeadRequest] = field(default_factory=dict)
+    of: HeadRequest | None = None
+    beside: dict[str, HeadRequest] = field(default_factory=dict)
     about: Mapping[str, str] | None = None
     head: Callable[[], KeptHead] | None = None
     asked: list[Hashable] = field(default_factory=list)

@@ -207,7 +207,7 @@ def in_a_model(experiment: Experiment) -> None:
     trace = scene.trace
     picture, knobs = picture_and_knobs(experiment)
     with knobs:
-        query, key = pinned(trace)
+        query, key = pinned(trace.weights)
     head_bands = bands(trace.query[query], trace.key[key], query - key, rotation)
     distances, scores = head_bands.by_distance(farthest=max(POSITIONS, trace.shape[1]))
     with picture:

@@ -8,7 +8,7 @@ from core import Model
 from core.models.inputs import read_token_numbers
 from ui import state
 from ui.controls.fields import menu, text_line
-from ui.stores import Generated, Target
+from ui.requests import GeneratedTarget, Target
 
 WAYS = {"generated": "Generated", "text": "Text", "numbers": "Token numbers"}
 HELP = (
@@ -28,14 +28,14 @@ def choose_target(model: Model) -> Target:
         return text_line("Its text", state.TARGET, placeholder="nothing yet", width=170)
     if way == "numbers":
         return read_token_numbers(text_line("Its numbers", state.TARGET_IDS, placeholder="such as 5, 17, 8", width=170))
-    return Generated()
+    return GeneratedTarget()
 
 
 def in_address(target: Target) -> dict[str, str]:
     """Return the address of a target; empty for None."""
     if target is None:
         return {}
-    if isinstance(target, Generated):
+    if isinstance(target, GeneratedTarget):
         return {state.TARGET_AS: "generated"}
     if isinstance(target, str):
         return {state.TARGET_AS: "text", state.TARGET: target}
@@ -46,5 +46,5 @@ def from_address(word: Callable[[str], str | None]) -> Target:
     """Return the target of an address. word: name -> its word there, if any. Raises InputError (field "target")."""
     way = word(state.TARGET_AS)
     if way == "generated":
-        return Generated()
+        return GeneratedTarget()
     return read_token_numbers(word(state.TARGET_IDS) or "") if way == "numbers" else word(state.TARGET)

@@ -7,7 +7,8 @@ import re
 from core.capturing.edit_lines import lines_of
 from core.exporting.about import PACKAGES, About, now
 from core.versions import versions
-from ui import stores
+from ui import models, passes
+from ui.requests import HeadRequest, TextRequest
 from ui.shown import PageContents
 
 _UNFIT = re.compile(r"[^A-Za-z0-9.]+")
@@ -27,8 +28,8 @@ def about(shown: PageContents) -> dict[str, str]:
     return facts | {f"version of {name}": version for name, version in versions(*PACKAGES).items()} | {"date": now()}
 
 
-def _of_model(of: stores.HeadRequest) -> dict[str, str]:
-    text, model = of.text, stores.model(of.text.model)
+def _of_model(of: HeadRequest) -> dict[str, str]:
+    text, model = of.text, models.load(of.text.model)
     facts = {"model": model.name, "revision": model.revision, "dtype": model.dtype}
     facts |= {"device": text.model.device} if text.model.device != "cpu" else {}
     facts |= _head(of.kind, of.layer, of.head)
@@ -40,11 +41,11 @@ def _of_model(of: stores.HeadRequest) -> dict[str, str]:
     return facts
 
 
-def _target(text: stores.TextRequest) -> dict[str, str]:
+def _target(text: TextRequest) -> dict[str, str]:
     """Return what the decoder has written, and whether the model generated it or it was given as token numbers."""
-    if not (target := stores.target_of(text)):
+    if not (target := passes.target_of(text)):
         return {}
-    facts = {"written by the decoder": target if isinstance(target, str) else stores.model(text.model).text_of(target)}
+    facts = {"written by the decoder": target if isinstance(target, str) else models.load(text.model).text_of(target)}
     if isinstance(target, str):
         return facts
     how = "generated, the most probable token at each step" if text.target != target else "given as token numbers"

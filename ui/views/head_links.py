@@ -10,30 +10,31 @@ from types import MappingProxyType
 import streamlit as st
 from streamlit.errors import StreamlitPageNotFoundError
 
-from ui import state, stores
+from ui import state
 from ui.controls.target import in_address
 from ui.controls.what_if import Change
+from ui.requests import HeadRequest
 from ui.views.sources.heads import RealHead
 
 PAGES = Path(__file__).parents[2] / "pages"
 
 
-def link_to_steps(head: stores.HeadRequest, cell: tuple[int, int] | None) -> None:
+def link_to_steps(head: HeadRequest, cell: tuple[int, int] | None) -> None:
     """Link to the head stage by stage. cell: the chosen (query, key)"""
     _link("step_by_step", "Step by step", ":material/steps:", head, cell, {state.SOURCE: ["real"]})
 
 
-def link_to_heads(head: stores.HeadRequest, cell: tuple[int, int] | None) -> None:
+def link_to_heads(head: HeadRequest, cell: tuple[int, int] | None) -> None:
     """Link to the head among all heads of its model."""
     _link("heads", "All heads of this model", ":material/apps:", head, cell)
 
 
-def link_to_what_if(head: stores.HeadRequest, changes: Sequence[str] = (), label: str = "What if") -> None:
+def link_to_what_if(head: HeadRequest, changes: Sequence[str] = (), label: str = "What if") -> None:
     """Link to the page where the head can be changed. changes: lines of `core.capturing.edit_lines`"""
     _link("what_if", label, ":material/tune:", head, None, {state.EDITS: list(changes)} if changes else {})
 
 
-def link_to_text(head: stores.HeadRequest, cell: tuple[int, int]) -> None:
+def link_to_text(head: HeadRequest, cell: tuple[int, int]) -> None:
     """Link to the head over a text from a corpus, with a pair of its tokens."""
     _link("heads", "Open live", ":material/open_in_new:", head, cell)
 
@@ -50,7 +51,7 @@ def _link(
     page: str,
     label: str,
     icon: str,
-    head: stores.HeadRequest,
+    head: HeadRequest,
     cell: tuple[int, int] | None,
     more: Mapping[str, list[str]] = MappingProxyType({}),
 ) -> None:
@@ -58,7 +59,7 @@ def _link(
         st.page_link(PAGES / f"{page}.py", label=label, icon=icon, query_params=_there(head, cell) | dict(more))
 
 
-def _there(head: stores.HeadRequest, cell: tuple[int, int] | None) -> dict[str, str | list[str]]:
+def _there(head: HeadRequest, cell: tuple[int, int] | None) -> dict[str, str | list[str]]:
     """Return the address with which a page opens with this head and this pair, whatever was chosen there before.
 
     An empty word stands for a field's opening value. An image is in no address; the session holds it for all pages.
