@@ -66,7 +66,7 @@ def _show(exhibit: Exhibit) -> None:
     pictures, beside = st.columns([7, 5], gap="medium")
     with pictures:
         st.subheader(plain(exhibit.title), anchor=False)
-        st.caption("All numbers and pictures come from the file.")
+        st.caption("From a file: all numbers and pictures are those in the file.")
         for number, drawing in enumerate(exhibit.drawings):
             st.markdown(f"**{plain(drawing.title)}**")
             show_chart(drawing.figure, f"kept {number}", drawing.alt, title=drawing.title, tools=True)
