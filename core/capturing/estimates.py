@@ -128,7 +128,7 @@ def measuring_operations(model: Model, tokens: int) -> int:
 
     Of an encoder-decoder the heads of the encoder.
     """
-    config = model.network.config.get_text_config()
+    config = model.text_config
     pairs = _Attention(tokens, tokens, causal=not _reads_both_ways(model)).pairs
     weights = config.num_attention_heads * (pairs + _QUERY * tokens) + _LAYER
     return _WEIGHT * config.num_hidden_layers * weights
@@ -140,7 +140,7 @@ def try_out(model: Model, clock: Callable[[], float] = time.perf_counter) -> Run
     It ends at the layer after which 0.3 seconds have gone by; what has been done until then stands for the rest.
     """
     tokens = _trial_tokens(model)
-    ids = np.random.default_rng(0).integers(model.network.config.get_text_config().vocab_size, size=tokens)
+    ids = np.random.default_rng(0).integers(model.text_config.vocab_size, size=tokens)
     times = [clock()]
 
     def tell(_: int) -> None:
@@ -201,7 +201,7 @@ def operations(model: Model, tokens: int, *, target_tokens: int = 1, cached: int
 
 def kept_bytes(model: Model, tokens: int, *, target_tokens: int = 1) -> int:
     """Bytes of the queries, keys, values and outputs of all layers, and of the masks and biases that belong to them."""
-    config, size = model.network.config.get_text_config(), model.network.dtype.itemsize
+    config, size = model.text_config, model.network.dtype.itemsize
     heads, head_size = config.num_attention_heads, _head_size(model)
     key_heads = getattr(config, "num_key_value_heads", None) or heads
     fused = any(name.rpartition(".")[2] in _FUSED for name, _ in model.network.named_modules())
@@ -219,7 +219,7 @@ def passing_bytes(model: Model, tokens: int, *, target_tokens: int = 1) -> int:
     The residual stream four times over and the hidden layer of a gated MLP three times; where torch's fused attention cannot
     be used (soft caps, sinks), the scores of all heads of a layer three times over as well.
     """
-    config, size = model.network.config.get_text_config(), model.network.dtype.itemsize
+    config, size = model.text_config, model.network.dtype.itemsize
     heads, width = config.num_attention_heads, config.hidden_size
     inner = next((found for name in _MLP_WIDTHS if (found := getattr(config, name, None))), 4 * width)
     longest = max(tokens, target_tokens) if model.is_encoder_decoder else tokens
@@ -242,7 +242,7 @@ def in_words(estimate: Estimate) -> str:
 
 
 def _layers(model: Model, tokens: int, target_tokens: int, cached: int = 0) -> Iterator[_Attention]:
-    config = model.network.config.get_text_config()
+    config = model.text_config
     both_ways = _reads_both_ways(model)
     # A window is a mask, and with a mask torch's kernel goes through all pairs.
     causal = not both_ways and not _is_windowed(model, tokens)
@@ -258,7 +258,7 @@ def _layers(model: Model, tokens: int, target_tokens: int, cached: int = 0) -> I
 
 def _pairs(model: Model, tokens: int, target_tokens: int, cached: int) -> int:
     """Pairs of a query and a key in all layers and heads."""
-    heads = model.network.config.get_text_config().num_attention_heads
+    heads = model.text_config.num_attention_heads
     return heads * sum(layer.pairs for layer in _layers(model, tokens, target_tokens, cached))
 
 
@@ -268,14 +268,14 @@ def _reads_both_ways(model: Model) -> bool:
 
 def _is_windowed(model: Model, tokens: int) -> bool:
     """Whether some layer needs a mask because it looks less far than the text is long."""
-    config = model.network.config.get_text_config()
+    config = model.text_config
     windows = [window for name in _WINDOWS if (window := getattr(config, name, None))]
     return bool(windows) and tokens > min(windows)
 
 
 def _bias_numbers(model: Model, tokens: int, target_tokens: int) -> int:
     """T5's relative positions: one number for each head and pair, in each stack once and used by all its layers."""
-    config = model.network.config.get_text_config()
+    config = model.text_config
     if not getattr(config, "relative_attention_num_buckets", None):
         return 0
     decoder = target_tokens * (target_tokens + tokens) if model.is_encoder_decoder else 0
@@ -283,7 +283,7 @@ def _bias_numbers(model: Model, tokens: int, target_tokens: int) -> int:
 
 
 def _head_size(model: Model) -> int:
-    config = model.network.config.get_text_config()
+    config = model.text_config
     return getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
 
 

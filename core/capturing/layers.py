@@ -41,7 +41,7 @@ def layer_labels(taken: Capture | WeightsOnly, kind: Kind | None = None) -> tupl
     if isinstance(taken, WeightsOnly):
         return tuple(LayerLabel(number, "") for number in range(taken.layers(kind)))
     capture = taken
-    config = capture.model.network.config.get_text_config()
+    config = capture.model.text_config
     types = (getattr(config, "layer_types", None) or ()) if capture.kinds == ("self",) else ()
     labels = []
     for call, number in zip(capture.each_layer(kind), layer_numbers(capture, kind), strict=True):
@@ -59,7 +59,7 @@ def missing_layers(model: Model) -> tuple[str, ...]:
     attending = attention_modules(model.network)
     if not attending and not gives_weights(model):
         return _without_attention(model.network)
-    types = getattr(model.network.config.get_text_config(), "layer_types", None) or ()
+    types = getattr(model.text_config, "layer_types", None) or ()
     found = []
     for place in dict.fromkeys(_place(name)[0] for name in attending):
         layers = model.network.get_submodule(place)

@@ -56,7 +56,7 @@ def foretold(
     tokens = inputs["input_ids"].shape[1]
     if not 1 <= start < tokens:
         raise InputError(f"There is no token {start} to foretell: they run from 1 to {tokens - 1}.", field="start")
-    positions, vocabulary = tokens - start + 1, int(model.network.config.get_text_config().vocab_size)
+    positions, vocabulary = tokens - start + 1, int(model.text_config.vocab_size)
     if positions * vocabulary > MOST_LOGITS:
         raise InputError(
             f"The logits of {positions:,} positions would take too much memory; {model.name} can foretell at most "
