@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..capturing.rows import Rows
-from ..capturing.weights_only import GivenRows
+from ..capturing.weights_only import WeightRows
 from ..models.modules import Kind
 from .quantities import LOCAL, Block, Need, Taken, Text, text_of
 
@@ -273,7 +273,7 @@ class Measured:
     received: Tensor
 
 
-def measure(blocks: Iterable[Rows | GivenRows], text: Text, queries: int) -> Measured:
+def measure(blocks: Iterable[Rows | WeightRows], text: Text, queries: int) -> Measured:
     """Every metric of some heads for every query, and what all queries together give to every key."""
     values: Tensor | None = None
     received = attending = torch.zeros(())

@@ -60,10 +60,10 @@ def test_what_cannot_be_foretold(monkeypatch):
         with pytest.raises(InputError, match="from 1 to 13"):
             next_token_losses(model, IDS, start=start)
     for name in ("BERT", "T5"):
-        with pytest.raises(InputError, match="foretell") as raised:
+        with pytest.raises(InputError, match="predict") as raised:
             next_token_losses(load_model(tiny(name)), IDS)
         assert raised.value.field == "model"
-    monkeypatch.setattr(module, "MOST_LOGITS", 64 * 10)
+    monkeypatch.setattr(module, "MAX_LOGITS", 64 * 10)
     assert len(next_token_losses(model, IDS, start=5)) == 9
     with pytest.raises(InputError, match="at most 9 tokens"):
         next_token_losses(model, IDS, start=4)
