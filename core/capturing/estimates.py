@@ -29,8 +29,8 @@ _WINDOWS = ("sliding_window", "local_attention")
 _FUSED = {"query_key_value", "qkv_proj", "Wqkv"}
 _KEY_OR_VALUE = {"k", "v", "k_proj", "v_proj"}
 
-# Further costs, measured on both offline models. They matter for short texts compared with long ones, and for measuring compared
-# with reading before anything has been measured; the speed of the machine is learned.
+# Further costs, measured on both offline models. They matter for short texts compared with long ones, and for measuring
+# compared with reading before anything has been measured; the speed of the machine is learned.
 _FETCHING = 16  # fetching the parameters from memory takes as long as computing so many tokens
 _WEIGHT = 700  # measuring an attention weight takes as long as so many operations
 _QUERY = 130  # summing up a query of a head takes as long as measuring so many weights
