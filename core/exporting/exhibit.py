@@ -197,24 +197,24 @@ def _with_prefix(arrays: Mapping[str, NDArray], prefix: str) -> dict[str, NDArra
 def _listed(content: Mapping[str, Any], name: str, most: int) -> list[dict[str, Any]]:
     entries = content.get(name, [])
     if not isinstance(entries, list) or len(entries) > most or not all(isinstance(entry, dict) for entry in entries):
-        raise broken(f"its {name} are no list of at most {most}")
+        raise broken(f"its {name} are not a list of at most {most}")
     return entries
 
 
 def _matching(content: Mapping[str, Any], name: str, pattern: re.Pattern[str]) -> str:
     text = text_in(content, name)
     if not pattern.fullmatch(text):
-        raise broken(f"its {name} is no name")
+        raise broken(f"its {name} is not a valid name")
     return text
 
 
 def _address(content: object) -> dict[str, tuple[str, ...]]:
     if not isinstance(content, dict) or len(content) > MAX_LINES or not all(map(_NAME.fullmatch, content)):
-        raise broken("its address is none")
+        raise broken("its address cannot be read")
     address = {}
     for name, values in content.items():
         if not isinstance(values, list) or len(values) > MAX_LINES:
-            raise broken("its address is none")
+            raise broken("its address cannot be read")
         address[name] = tuple(text_in({name: value}, name, MAX_WORDS) for value in values)
     return address
 

@@ -132,7 +132,7 @@ class KeptHead:
         origin = fields.origin()
         output = None if "model_output" not in arrays else fields.matrix("model_output", (shape[0], value.shape[1]))
         if (origin is None) != (output is None):
-            raise broken("it names a model without what that computed, or the other way round")
+            raise broken("it names a model without the model's output, or has an output without a model")
         return cls(
             head=head,
             query_tokens=fields.tokens("query_tokens", shape[0]),
@@ -270,7 +270,7 @@ class _Fields:
     def matrix(self, name: str, shape: tuple[int, int] | None = None, dtype: type | None = None) -> NDArray:
         array = self.arrays.get(name)
         if array is None or array.ndim != 2 or 0 in array.shape or (shape is not None and array.shape != shape):
-            raise broken(f"its {name.replace('_', ' ')} has another shape than the rest")
+            raise broken(f"its {name.replace('_', ' ')} does not fit the shape of the rest")
         if array.dtype != dtype if dtype is not None else array.dtype.kind != "f":
             raise broken(f"its {name.replace('_', ' ')} holds {array.dtype}")
         if array.dtype.kind == "f" and not np.isfinite(array).all():
@@ -283,7 +283,7 @@ class _Fields:
     def number(self, name: str) -> float:
         value = self.values.get(name)
         if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e30:
-            raise broken(f"its {name} is no number")
+            raise broken(f"its {name} is not a number")
         return float(value)
 
     def text(self, name: str) -> str:
@@ -291,7 +291,7 @@ class _Fields:
 
     def word(self, name: str, words: tuple[str, ...]) -> Any:
         if self.values.get(name) not in words:
-            raise broken(f"its {name} is none of {', '.join(words)}")
+            raise broken(f"its {name} is not one of {', '.join(words)}")
         return self.values[name]
 
     def tokens(self, name: str, count: int) -> tuple[str, ...]:
@@ -307,7 +307,7 @@ class _Fields:
         origin = _Fields(values if isinstance(values, dict) else {})
         layer, head = origin.number("layer"), origin.number("head")
         if not layer.is_integer() or not head.is_integer() or min(layer, head) < 0:
-            raise broken("its layer or its head is no number from 0")
+            raise broken("its layer or its head is not a whole number from 0")
         kind, dtype = origin.word("kind", get_args(Kind)), origin.word("dtype", tuple(DTYPES))
         return Origin(origin.text("name"), origin.text("revision"), dtype, kind, int(layer), int(head))
 
@@ -319,7 +319,7 @@ def text_in(values: Mapping[str, Any], name: str, longest: int = MAX_TEXT) -> st
     """A text in a file. Raises InputError if it is too long or contains half of a character."""
     value = values.get(name)
     if not isinstance(value, str) or len(value) > longest or not _is_text(value):
-        raise broken(f"its {name} is no text of at most {longest:,} characters")
+        raise broken(f"its {name} is not a text of at most {longest:,} characters")
     return value
 
 
