@@ -108,7 +108,6 @@ def load_model(
 
     source = _locate(name, look_in, report, fits)
     config = _config(source)
-    _refuse_unreadable(source, config)
     files = _weight_files(source)
     size = _size_of_files(source, files)
     fits(size)
@@ -134,7 +133,6 @@ def load_outline(name_or_path: str | os.PathLike[str]) -> Model:
     """
     source = _locate(_checked_name(name_or_path), weights=False)
     config = _config(source)
-    _refuse_unreadable(source, config)
     network = _built(source, config)
     return replace(_in_memory(network, _tokenizer(source)), name=source.name, revision=source.revision or "")
 
@@ -283,7 +281,7 @@ def _from_hub(name: str, report: Report, fits: Fits, weights: bool) -> _Source:
         report(f"Asking the Hugging Face hub for {name}", None)
         folder = Path(snapshot_download(name, allow_patterns=list(SMALL_FILES), ignore_patterns=_SUBFOLDERS))
         source = _Source(name, name, folder, revision=folder.name)
-        _refuse_unreadable(source, _config(source))
+        _config(source)  # refuses what cannot be read
         if not weights:
             return source
         if not _has(source, *_WEIGHTS) and (size := _size_on_hub(source)) is not None:
@@ -324,6 +322,7 @@ def _hub_says(name: str, error: Exception) -> str:
 
 
 def _config(source: _Source) -> PreTrainedConfig:
+    """The configuration of a model that can be read. Raises InputError for any other."""
     path = source.folder / "config.json"
     try:
         forbidden = forbidden_file(source.folder) if path.exists() else None
@@ -355,6 +354,7 @@ def _config(source: _Source) -> PreTrainedConfig:
     # transformers would read that file, and `revision` would name another.
     if other := getattr(config, "transformers_weights", None):
         _refuse(source, f"names {other!r} as its weights. Rename that file to model.safetensors and remove the name")
+    _refuse_unreadable(source, config)
     return config
 
 
