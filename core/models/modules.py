@@ -35,7 +35,9 @@ def attention_modules(network: PreTrainedModel) -> dict[str, torch.nn.Module]:
 
     In a model that also reads images or sounds, only those that read the text.
     """
-    modules = {name: module for name, module in network.named_modules() if asks_the_registry(module)}
+    modules: dict[str, torch.nn.Module] = {
+        name: module for name, module in network.named_modules() if asks_the_registry(module)
+    }
     text = network.config.get_text_config()
     if text is network.config or getattr(network.config, "is_encoder_decoder", False):
         return modules
