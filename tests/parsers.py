@@ -58,7 +58,7 @@ CELLS: Any = go.Figure({"data": [{"type": "heatmap", "z": [[1.0, 2.0]]}]})
 
 def _find_in_figures(text: str) -> None:
     """In the places of a figure whose text is taken apart again, and as much as a file may have there."""
-    part = text[: drawings.MAX_LETTERS]
+    part = text[: drawings.MAX_CHARACTERS]
     CURVE.layout.xaxis.title.text = part
     CELLS.data[0].hovertemplate = part
     for axis in (CELLS.layout.xaxis, CELLS.layout.yaxis):
