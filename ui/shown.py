@@ -6,10 +6,9 @@ from collections.abc import Callable, Hashable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
-import plotly.graph_objects as go
-
 from core.exporting.kept_heads import KeptHead
 from core.exporting.tables import Table
+from core.figures.chart import Chart
 from ui import stores
 
 
@@ -29,17 +28,17 @@ class Numbers:
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """A figure on the page.
+    """A chart on the page.
 
-    name     of its chart, see `ui.state.picture`
+    name     its name, see `ui.state.picture`
     title    what a person calls it
-    alt      what a person who cannot see it is told
-    numbers  what it was drawn from; None: just what is drawn
+    alt      what kind of picture it is, for a person who cannot see it; the chart's description says what it shows
+    numbers  the exact ones that it was drawn from; None: just what is drawn
     """
 
     name: str
     title: str
-    figure: go.Figure
+    chart: Chart
     alt: str
     numbers: Numbers | None = None
 

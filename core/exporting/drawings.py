@@ -1,12 +1,11 @@
-"""Figures that come from a file, as data: only what this program draws, without links, images from elsewhere or markup."""
+"""Charts that come from a file, as data: only what this program draws, without links, images from elsewhere or markup."""
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 import math
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,14 +13,16 @@ import plotly.graph_objects as go
 import plotly.io
 
 from ..figures import theme
-from ..figures.findings import finding, strongest
+from ..figures.chart import Chart
+from . import kept_values
 from .kept_heads import broken
+from .kept_values import MAX_LETTERS
 from .pictures import GROUNDS, portrait
 from .tables import tables_of
 
 MAX_JSON = 4 * 2**20  # bytes of one figure
 MAX_NODES = 200_000  # values, a table that is packed counting as one
-MAX_LETTERS = 2_000  # of a text in a figure
+MAX_TRACES = 500  # of a figure, and as many values
 KINDS = ("heatmap", "bar", "scatter", "waterfall")
 # The only images that a figure may hold are pixels that it brings along.
 _PIXELS = re.compile(r"data:image/png;base64,[A-Za-z0-9+/=]*")
@@ -31,23 +32,36 @@ _LAYOUT = re.compile(
 )
 # What Plotly reads as markup, and this program writes; whatever else looks like a tag is shown as it is.
 _TAG = re.compile(r"<(?!/?(?:b|i|br|sub|sup|extra)>)")
-_ARRAY = {"dtype", "bdata", "shape"}
-_DTYPES = ("f4", "f8", "i1", "u1", "i2", "u2", "i4", "u4")
 
 
-def written(figure: go.Figure) -> dict[str, Any]:
-    """The figure as plain values for JSON, without the template, which every figure shares."""
-    made = json.loads(str(plotly.io.to_json(figure, validate=False)))
+def written(chart: Chart) -> dict[str, Any]:
+    """The figure and the values of a chart for JSON, without the template, which every figure shares."""
+    made = json.loads(str(plotly.io.to_json(chart.figure, validate=False)))
     made["layout"].pop("template", None)
-    return {"data": made["data"], "layout": made["layout"]}
+    return {
+        "figure": {"data": made["data"], "layout": made["layout"]},
+        "values": [kept_values.written(values) for values in chart.values],
+    }
 
 
-def read(drawn: object) -> go.Figure:
-    """The figure that was written so. Raises InputError for what this program would not have drawn."""
+def read(drawn: Mapping[str, Any]) -> Chart:
+    """The chart that was written so; one without values, as earlier files hold it, has no table.
+
+    Raises InputError for what this program would not have drawn.
+    """
+    values = drawn.get("values", [])
+    if not isinstance(values, list) or len(values) > MAX_TRACES or not all(isinstance(one, dict) for one in values):
+        raise broken("what a picture in it shows cannot be read")
+    chart = Chart(_figure(drawn.get("figure")), tuple(map(kept_values.read, values)))
+    _try(chart)
+    return chart
+
+
+def _figure(drawn: object) -> go.Figure:
     if not isinstance(drawn, dict) or set(drawn) != {"data", "layout"}:
         raise broken("a picture in it is none")
     data, layout = drawn["data"], drawn["layout"]
-    if not isinstance(data, list) or not isinstance(layout, dict) or len(data) > 500:
+    if not isinstance(data, list) or not isinstance(layout, dict) or len(data) > MAX_TRACES:
         raise broken("a picture in it is none")
     if any(not isinstance(trace, dict) or trace.get("type", "scatter") not in KINDS for trace in data):
         raise broken("a picture in it is of a kind that Headlight does not draw")
@@ -61,16 +75,18 @@ def read(drawn: object) -> go.Figure:
     except (ValueError, TypeError):  # what Plotly says of it may be as long as the file
         raise broken("a picture in it is none that Plotly draws") from None
     figure.update_layout(template=theme.TEMPLATE)
-    _try(figure)
     return figure
 
 
-def _try(figure: go.Figure) -> None:
-    """Do with the figure what pages do with any, before one of them does."""
+def _try(chart: Chart) -> None:
+    """Do with the chart what pages do with any, before one of them does."""
     try:
-        for look in (finding, strongest, tables_of):
-            look(figure)
-        portrait(figure, "", [], GROUNDS["light"])
+        for trace in chart.figure.select_traces({"type": "heatmap"}):
+            np.asarray(trace.z, dtype=np.float64)  # rows of one length, and numbers
+        _ = chart.description
+        chart.strongest()
+        tables_of(chart)
+        portrait(chart.figure, "", [], GROUNDS["light"])
     except Exception:  # what a figure raises that this program did not draw is no closed list
         raise broken("a picture in it is none that Headlight draws") from None
 
@@ -82,7 +98,7 @@ def _checked(value: Any, budget: list[int], depth: int) -> Any:
         raise broken("a picture in it is too large")
     if isinstance(value, dict):
         if value.keys() & {"bdata", "dtype"}:
-            return _array(value)
+            return kept_values.unpacked(value)
         if any(not re.fullmatch(r"\w{1,30}", key) for key in value):
             raise broken("a picture in it has settings that Headlight does not know")
         return {
@@ -99,18 +115,6 @@ def _checked(value: Any, budget: list[int], depth: int) -> Any:
     if isinstance(value, int) and abs(value) > 2**53:
         raise broken("a picture in it holds a number that is too large")
     return value
-
-
-def _array(value: dict[str, Any]) -> Any:
-    """A table as Plotly packs it, unpacked: Plotly itself would find out in the browser that it does not fit."""
-    packed, dtype, shape = value.get("bdata"), value.get("dtype"), str(value.get("shape", ""))
-    if not value.keys() <= _ARRAY or dtype not in _DTYPES or not isinstance(packed, str):
-        raise broken("a picture in it has numbers that cannot be read")
-    try:
-        flat = np.frombuffer(base64.b64decode(packed, validate=True), dtype=f"<{dtype}")
-        return flat.reshape([int(side) for side in shape.split(",")]) if shape else flat
-    except (ValueError, binascii.Error):
-        raise broken("a picture in it has numbers that cannot be read") from None
 
 
 def _source(value: Any) -> str:

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import plotly.graph_objects as go
 import safetensors.numpy
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 
 from ..errors import InputError
+from ..figures.chart import Chart
 from . import drawings
 from .about import About
 from .kept_heads import KeptHead, broken, text_in
@@ -36,11 +36,11 @@ _IN_FILE = "exhibit"
 
 @dataclass(frozen=True, eq=False)
 class Drawing:
-    """A picture of the view. title: what it is called; alt: what a person who cannot see it is told."""
+    """A picture of the view. title: what it is called; alt: what kind of picture it is; its chart says what it shows."""
 
     title: str
     alt: str
-    figure: go.Figure
+    chart: Chart
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,9 +92,7 @@ def write(exhibit: Exhibit) -> bytes:
         "about": dict(exhibit.about),
         "heads": heads,
         "uploads": [{"field": name, "name": upload.name} for name, upload in exhibit.uploads.items()],
-        "pictures": [
-            {"title": one.title, "alt": one.alt, "figure": drawings.written(one.figure)} for one in exhibit.drawings
-        ],
+        "pictures": [{"title": one.title, "alt": one.alt, **drawings.written(one.chart)} for one in exhibit.drawings],
     }
     text = json.dumps(said, ensure_ascii=False, allow_nan=False).encode()
     arrays[_IN_FILE] = np.frombuffer(text, dtype=np.uint8)
@@ -132,8 +130,7 @@ def read(data: bytes) -> Exhibit:
             for n, one in enumerate(heads)
         },
         drawings=tuple(
-            Drawing(text_in(one, "title"), text_in(one, "alt", 5_000), drawings.read(one.get("figure")))
-            for one in pictures
+            Drawing(text_in(one, "title"), text_in(one, "alt", 5_000), drawings.read(one)) for one in pictures
         ),
         uploads={
             _matching(one, "field", _NAME): Upload(text_in(one, "name"), _bytes(arrays, f"upload{number}"))

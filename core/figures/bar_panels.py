@@ -9,10 +9,12 @@ import plotly.graph_objects as go
 from numpy.typing import ArrayLike
 from plotly.subplots import make_subplots
 
+from .chart import Chart
 from .charts import room_for
-from .labels import axis_labels
+from .labels import axis_labels, short, without_markup
 from .palette import SERIES
 from .theme import enlarged, letters, template
+from .values import bar_values
 
 TITLE = 26  # pixels above each panel
 LABELS = 46  # pixels below the last one
@@ -20,7 +22,7 @@ LABELS = 46  # pixels below the last one
 
 def bar_panels(
     names: Sequence[str], panels: Mapping[str, ArrayLike], *, x: str, printed: bool = True, panel: int = 150
-) -> go.Figure:
+) -> Chart:
     """A panel of bars for each title, one bar a name, with its number on it; all panels share their range and their names.
 
     panel  the height of each in pixels, its title included
@@ -52,4 +54,5 @@ def bar_panels(
     figure.update_xaxes(tickmode="array", tickvals=list(range(len(names))), ticktext=labels)
     figure.update_xaxes(title_text=x, row=len(panels))
     figure.update_yaxes(range=limits, nticks=4, automargin=True)
-    return figure
+    groups = {without_markup(title): values for title, values in panels.items()}
+    return Chart(figure, bar_values([short(name) for name in names], groups, heading=x))

@@ -8,17 +8,19 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import ArrayLike, NDArray
 
+from .chart import Chart
 from .charts import plain_layout
-from .labels import MAX_LABELS, axis_labels, thinned
+from .labels import MAX_LABELS, axis_labels, short, thinned
 from .palette import ABOVE, BELOW, FORBIDDEN, TOTAL
 from .theme import letters, thick
+from .values import bar_values
 
 MAX_BORDERS = 40  # more lines than that hide the bars
 
 
 def running(
     scores: NDArray[np.floating], keys: Sequence[str], ends: Sequence[int], maximum: ArrayLike, *, height: int = 230
-) -> go.Figure:
+) -> Chart:
     """A bar for each key, blocks in turn dark and light, and a step for each block.
 
     scores   [keys] what enters the softmax; -inf where masked: no bar, a grey ground
@@ -26,10 +28,11 @@ def running(
     maximum  [blocks] the largest score so far
     """
     labels = axis_labels(keys)
+    known = np.where(np.isfinite(scores), scores, np.nan)
     block = np.searchsorted(ends, np.arange(len(keys)), side="right")
     bars = go.Bar(
         x=np.arange(len(keys)),
-        y=np.where(np.isfinite(scores), scores, np.nan),
+        y=known,
         marker={"color": [(BELOW, TOTAL)[one % 2] for one in block]},
         name="score",
         customdata=labels,
@@ -57,7 +60,8 @@ def running(
     layout["shapes"] = [_masked(key) for key in np.flatnonzero(np.isneginf(scores)).tolist()]
     if len(ends) <= MAX_BORDERS:
         layout["shapes"] += [_border(edge) for edge in edges[1:-1]]
-    return go.Figure([bars, steps], layout)
+    values = bar_values([short(key) for key in keys], {"score": known})
+    return Chart(go.Figure([bars, steps], layout), values)
 
 
 def _masked(key: int) -> dict[str, object]:

@@ -10,9 +10,11 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import ArrayLike
 
-from .labels import axis_labels
+from .chart import Chart
+from .labels import axis_labels, short
 from .palette import SERIES
 from .theme import enlarged, template, thick
+from .values import Values, bar_values, floats
 
 # A third of a power of ten apart on a logarithmic axis, from far below to far above anything drawn.
 THIRDS = tuple(float(f"{digit}e{power}") for power in range(-9, 10) for digit in (1, 3))
@@ -36,9 +38,13 @@ def lines(
     y: str,
     log_x: bool = False,
     log_y: bool = False,
+    powers_of_ten: bool = False,
     height: int = 380,
-) -> go.Figure:
-    """Curves over a common axis. `x` and `y` name the axes with their units; pointing at a place tells every curve."""
+) -> Chart:
+    """Curves over a common axis. `x` and `y` name the axes with their units; pointing at a place tells every curve.
+
+    powers_of_ten  the vertical axis holds exponents of 10, and its numbers are written as 10⁻³
+    """
     traces = [
         go.Scatter(
             x=np.asarray(one.x),
@@ -57,7 +63,21 @@ def lines(
     layout = plain_layout(height) | {"hovermode": "x unified", "showlegend": len(series) > 1}
     layout["xaxis"] |= {"title": {"text": x}, "type": "log" if log_x else "linear"}
     layout["yaxis"] |= {"title": {"text": y}, "type": "log" if log_y else "linear"}
-    return go.Figure(traces, layout)
+    if powers_of_ten:
+        layout["yaxis"] |= {"tickprefix": "10<sup>", "ticksuffix": "</sup>"}
+    values = tuple(
+        Values(
+            kind="line",
+            part=one.name,
+            headings=(x.partition(" (")[0],),  # without its unit
+            value=y or one.name,
+            numbers=floats(one.y),
+            x=floats(one.x),
+            prefix="10^" if powers_of_ten else "",
+        )
+        for one in series
+    )
+    return Chart(go.Figure(traces, layout), values)
 
 
 def bars(
@@ -69,7 +89,7 @@ def bars(
     printed: bool = True,
     limits: tuple[float, float] | None = None,
     height: int = 320,
-) -> go.Figure:
+) -> Chart:
     """One bar a name and group, with its number on it. Names are shown as they are, also when one occurs twice."""
     places = list(range(len(names)))
     labels = axis_labels(names)
@@ -93,7 +113,7 @@ def bars(
         "title": {"text": x},
     }
     layout["yaxis"] |= {"title": {"text": y}, "range": list(limits or room_for(groups.values()))}
-    return go.Figure(traces, layout)
+    return Chart(go.Figure(traces, layout), bar_values([short(name) for name in names], groups, heading=x, value=y))
 
 
 def room_for(groups: Iterable[ArrayLike], share: float = 0.12) -> tuple[float, float]:

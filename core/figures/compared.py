@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from ..attention.pooling import Pooled
+from .chart import Chart
 from .heatmap import Axis, pooled_heatmap
 
 Part = Literal["first", "second", "difference"]
@@ -32,7 +32,7 @@ class Side:
     start: int = 0
 
 
-def compared_figures(
+def compared_heatmaps(
     pictures: dict[Part, Pooled],
     queries: Side,
     keys: Side,
@@ -41,7 +41,7 @@ def compared_figures(
     limits: tuple[float, float],
     height: int,
     width: int,
-) -> dict[Part, go.Figure]:
+) -> dict[Part, Chart]:
     """A heatmap for each of the three: both weights from 0 to the larger of their largest, the difference around 0.
 
     divergence  [rows] shown when pointing at a row; of rows that are drawn as one, the largest
@@ -49,10 +49,10 @@ def compared_figures(
     height, width  of one of them in pixels, the width as in `heatmap`
     """
     notes = _notes(divergence, pictures["difference"].row_block)
-    figures: dict[Part, go.Figure] = {}
+    charts: dict[Part, Chart] = {}
     for part, cells in pictures.items():
         signed = part == "difference"
-        figures[part] = pooled_heatmap(
+        charts[part] = pooled_heatmap(
             replace(cells, values=cells.values.astype(np.float32)),
             Axis("query", queries.tokens[part], queries.pinned, notes, queries.start, queries.gaps[part]),
             Axis("key", keys.tokens[part], keys.pinned, start=keys.start, gaps=keys.gaps[part]),
@@ -65,11 +65,11 @@ def compared_figures(
             printed=0,
         )
     # Legends differ in height, and labels in length: cells should not.
-    margins = [figure.layout.margin for figure in figures.values()]
+    margins = [chart.figure.layout.margin for chart in charts.values()]
     widest = {side: max(margin[side] for margin in margins) for side in ("l", "t", "b")}
-    for figure in figures.values():
-        figure.update_layout(margin=widest)
-    return figures
+    for chart in charts.values():
+        chart.figure.update_layout(margin=widest)
+    return charts
 
 
 def strongest_colours(pictures: dict[Part, Pooled]) -> tuple[float, float]:

@@ -8,16 +8,18 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
+from .chart import Chart
 from .charts import plain_layout
 from .palette import ABOVE, BELOW, INK, PIN
 from .theme import enlarged, letters, thick
+from .values import Values, bar_values, floats
 
 BARS = 64  # at most: more are narrower than what they show
 LEAST = 1e-4  # the lower end of the axis; a share below it is drawn as a stub
 _THIS, _ALL = 1, 0  # rows of the strip above the bars
 
 
-def distribution_figure(
+def distribution_bars(
     histogram: NDArray[np.integer],
     high: float,
     *,
@@ -28,7 +30,7 @@ def distribution_figure(
     heads: Sequence[tuple[int, int]],
     chosen: tuple[int, int],
     height: int = 300,
-) -> go.Figure:
+) -> Chart:
     """Shares of queries as bars on a logarithmic axis, or what is rare would not be seen; above them the middle half with
     the median and the mean, and the means of all heads.
 
@@ -38,6 +40,7 @@ def distribution_figure(
     """
     shares, edges = _drawn(histogram, high)
     width = edges[1] - edges[0]
+    ranges = [f"{low:.3g} to {low + width:.3g}" for low in edges[:-1]]
     known = np.isfinite(means)
     is_chosen = [head == chosen for head, is_known in zip(heads, known, strict=True) if is_known]
     places = [list(head) for head, is_known in zip(heads, known, strict=True) if is_known]
@@ -47,7 +50,7 @@ def distribution_figure(
         y=np.where(shares > 0, np.maximum(shares, LEAST * 1.25), np.nan),
         width=width,
         marker={"color": BELOW, "line": {"width": 0}},
-        customdata=[f"{low:.3g} to {low + width:.3g}" for low in edges[:-1]],
+        customdata=ranges,
         hovertemplate="%{customdata}: <b>%{y:.3%}</b> of the queries<extra></extra>",
         textposition="none",
     )
@@ -76,7 +79,6 @@ def distribution_figure(
     layout = plain_layout(height)
     layout["showlegend"], layout["bargap"] = False, 0
     layout["margin"] |= {"t": 8}
-    layout["meta"] = {"heads_along": "x"}
     layout["xaxis"] |= {"title": {"text": label}, "range": [-0.01 * end, end * 1.02 or 1], "nticks": 8}
     layout["yaxis"] |= {
         "title": {"text": "share of queries"},
@@ -103,7 +105,16 @@ def distribution_figure(
         _box(low, upper, {"fillcolor": BELOW, "opacity": 0.35, "line": {"width": 0}}),
         _box(median, median, {"line": {"color": BELOW, "width": thick(3)}}),
     ]
-    return go.Figure([bars, dots, middle], layout)
+    of_heads = Values(
+        kind="heads",
+        part="mean",
+        headings=("layer", "head"),
+        value="mean",
+        numbers=floats(means[known]),
+        rows=[(str(layer), str(head)) for layer, head in places],
+    )
+    queries = bar_values(ranges, {"": np.where(shares > 0, shares, np.nan)}, heading=label, value="share of queries")
+    return Chart(go.Figure([bars, dots, middle], layout), (*queries, of_heads))
 
 
 def _drawn(histogram: NDArray[np.integer], high: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

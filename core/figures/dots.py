@@ -8,9 +8,11 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
+from .chart import Chart
 from .charts import plain_layout
 from .palette import PIN, SERIES
 from .theme import enlarged, thick
+from .values import Values, floats
 
 
 def dots(
@@ -21,7 +23,7 @@ def dots(
     marked: tuple[int, int] | None = None,
     log_y: bool = False,
     height: int = 380,
-) -> go.Figure:
+) -> Chart:
     """Measurements [layers, heads] of several groups, side by side above each layer.
 
     levels  what theory says of a group, by the group's name: a dashed line in its colour
@@ -64,4 +66,16 @@ def dots(
     layout = plain_layout(height)
     layout["xaxis"] |= {"title": {"text": "layer"}, "nticks": 8, "tickformat": "d"}
     layout["yaxis"] |= {"title": {"text": y}, "type": "log" if log_y else "linear"}
-    return go.Figure(traces, layout)
+    values = tuple(
+        Values(
+            kind="heads",
+            part=name,
+            headings=("layer", "head"),
+            value=y or name,
+            numbers=floats(numbers),
+            rows=[(str(layer),) for layer in range(numbers.shape[0])],
+            columns=tuple(map(str, range(numbers.shape[1]))),
+        )
+        for name, numbers in groups.items()
+    )
+    return Chart(go.Figure(traces, layout), values)

@@ -10,9 +10,11 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
+from .chart import Chart
 from .charts import plain_layout
 from .palette import PIN, SERIES
 from .theme import enlarged, letters, thick
+from .values import bar_values
 
 # Clusters are told apart by their colour and, for every kind of colour vision, by their mark.
 MARKS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "hexagon", "triangle-down", "x", "pentagon")
@@ -28,7 +30,7 @@ def head_map(
     *,
     chosen: tuple[int, int],
     height: int,
-) -> go.Figure:
+) -> Chart:
     """Points of heads, each in the colour and with the mark of its cluster; the chosen one with a ring.
 
     x, y, cluster  [heads]; heads: (layer, head) of each
@@ -66,4 +68,9 @@ def head_map(
     layout["yaxis"] |= {"scaleanchor": "x"}  # or what is near would depend on the window
     places = [[*head, *map(float, place)] for head, *place in zip(heads, x, y, strict=True)]
     layout["meta"] = {"map": {"rows": "layer", "columns": "head", "places": places}}
-    return go.Figure(traces, layout)
+    numbers, counts = np.unique(cluster, return_counts=True)
+    # Where a point lies means nothing by itself; how many heads a cluster has does.
+    values = bar_values(
+        [" ".join(str(words[number]).split()) for number in numbers], {"": counts}, heading="cluster", value="heads"
+    )
+    return Chart(go.Figure(traces, layout), values)

@@ -14,9 +14,11 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from ..attention.pooling import Pooled, pool
-from .labels import MAX_LABELS, axis_labels, thinned
+from .chart import Chart
+from .labels import MAX_LABELS, axis_labels, in_blocks, short, thinned
 from .palette import ALLOWED, DIVERGING, FORBIDDEN, INK, PIN, SEQUENTIAL, colours_of, text_on
 from .theme import enlarged, lettering, letters, template, thick
+from .values import Values, floats
 
 Scale = Literal["signed", "share", "permission"]
 
@@ -67,7 +69,7 @@ def heatmap(
     width: int = WIDTH,
     compact: bool = False,
     printed: int = PRINTED_CELLS,
-) -> go.Figure:
+) -> Chart:
     """A matrix [rows, columns] as an interactive picture.
 
     scale      "signed": two colours that meet at 0; "share": one colour from 0 up; "permission": 1 allowed, 0 forbidden
@@ -115,7 +117,7 @@ def pooled_heatmap(
     width: int = WIDTH,
     compact: bool = False,
     printed: int = PRINTED_CELLS,
-) -> go.Figure:
+) -> Chart:
     """The same of a matrix that has been made small already.
 
     drawn    what is left of it; NaN is drawn as nothing
@@ -188,7 +190,37 @@ def pooled_heatmap(
             "empty": forbidden_name if on_grey else "no number",
         },
     }
-    return go.Figure(traces, layout)
+    figure = go.Figure(traces, layout)
+    return Chart(figure, (_values(drawn, rows, columns, name, scale, forbidden_name),))
+
+
+def _values(drawn: Pooled, rows: Axis, columns: Axis, name: str, scale: Scale, forbidden_name: str) -> Values:
+    """The numbers of the drawn cells. A mask only says how many pairs it allows."""
+    is_mask = scale == "permission"
+    masked = int((~drawn.allowed).sum())
+    closing = f"{masked:,} {forbidden_name}" if masked else ""
+    if is_mask:
+        closing = f"{int(drawn.allowed.sum()):,} may attend, {masked:,} masked"
+    return Values(
+        kind="heads" if (rows.name, columns.name) == ("layer", "head") else "cells",
+        part="" if is_mask else name,
+        headings=(rows.name, columns.name),
+        value="allowed" if is_mask else name,
+        numbers=drawn.allowed.astype(np.float32) if is_mask else floats(drawn.values),
+        rows=[(text,) for text in _numbered(_plain_texts(drawn.shape[0], rows), rows, drawn.row_block)],
+        columns=tuple(_numbered(_plain_texts(drawn.shape[1], columns), columns, drawn.column_block)),
+        is_mask=is_mask,
+        opening=size_of(drawn),
+        closing=closing,
+        block=(drawn.row_block, drawn.column_block),
+    )
+
+
+def size_of(drawn: Pooled) -> str:
+    """The size of a matrix in words, and how many of its cells one drawn cell stands for."""
+    rows, columns = drawn.shape
+    size = f"{rows:,} by {columns:,}"
+    return size if drawn.exact else f"{size}, each drawn cell the strongest of {drawn.row_block} × {drawn.column_block}"
 
 
 def _numbers(
@@ -436,6 +468,18 @@ def _texts(count: int, axis: Axis) -> list[str]:
     return axis_labels(axis.tokens)
 
 
+def _plain_texts(count: int, axis: Axis) -> list[str]:
+    """The labels of an axis as plain text, for whatever is not drawn by Plotly."""
+    return _texts(count, axis) if axis.tokens is None else [short(token) for token in axis.tokens]
+
+
+def _numbered(texts: list[str], axis: Axis, block: int) -> list[str]:
+    """The name of each drawn row or column: "it (10)", of a block "it (10) … was (12)"."""
+    if axis.tokens is not None:
+        texts = [f"{text} ({place})" for place, text in enumerate(texts, axis.start)]
+    return in_blocks(texts, block)
+
+
 def _shown_axis(count: int, axis: Axis, size: int, max_labels: int, *, titled: bool) -> dict[str, object]:
     """Shows the labels that there is room for, the pinned one in bold among them."""
     texts = _texts(count, axis)
@@ -484,10 +528,7 @@ def _letters(label: str) -> float:
 
 def _hidden_axis(places: NDArray[np.floating], block: int, count: int, axis: Axis, shown: str) -> dict[str, object]:
     """Knows the name of every drawn row or column, without the cost of drawing them."""
-    texts = _texts(count, axis)
-    named = texts if axis.tokens is None else [f"{text} ({place})" for place, text in enumerate(texts, axis.start)]
-    if block > 1:
-        named = [f"{named[start]} … {named[min(start + block, count) - 1]}" for start in range(0, count, block)]
+    named = _numbered(_texts(count, axis), axis, block)
     if axis.notes is not None:
         named = [f"{name}{note}" for name, note in zip(named, axis.notes, strict=True)]
     return {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
@@ -31,12 +32,21 @@ def visible(token: str) -> str:
 
 
 @lru_cache(maxsize=2**13)  # a figure asks for each token of a text several times
+def short(token: str) -> str:
+    """The visible token, with at most 14 characters."""
+    text = visible(token)
+    return text if len(text) <= MAX_CHARACTERS else text[: MAX_CHARACTERS - 1] + "…"
+
+
+@lru_cache(maxsize=2**13)
 def escaped(token: str) -> str:
     """The visible token, shortened, with nothing left that Plotly would read as markup."""
-    text = visible(token)
-    if len(text) > MAX_CHARACTERS:
-        text = text[: MAX_CHARACTERS - 1] + "…"
-    return html.escape(text, quote=False).replace("$", "&#36;")
+    return html.escape(short(token), quote=False).replace("$", "&#36;")
+
+
+def without_markup(title: str) -> str:
+    """A title of ours as plain text, without the tags that Plotly reads in it."""
+    return html.unescape(re.sub(r"</?[a-z]+>", "", title))
 
 
 def thinned(count: int, keep: int | None = None, max_labels: int = MAX_LABELS) -> list[int]:
@@ -46,6 +56,13 @@ def thinned(count: int, keep: int | None = None, max_labels: int = MAX_LABELS) -
     if keep is None or keep in places:
         return places
     return sorted([place for place in places if abs(place - keep) >= step] + [keep])
+
+
+def in_blocks(names: Sequence[str], block: int) -> list[str]:
+    """The names of drawn rows or columns that stand for `block` each: "the … cat"."""
+    if block == 1:
+        return list(names)
+    return [f"{names[first]} … {names[min(first + block, len(names)) - 1]}" for first in range(0, len(names), block)]
 
 
 def axis_labels(tokens: Sequence[str]) -> list[str]:

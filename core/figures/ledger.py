@@ -10,14 +10,16 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from ..attention.ledger import Ledger
+from .chart import Chart
 from .charts import plain_layout
 from .palette import ABOVE, BELOW, GRID, TOTAL
 from .theme import letters
+from .values import Values, bar_values, floats
 
 _PRODUCTS_WIDTH = 8.0  # the products share this much room, however many they are; every later step has 1
 
 
-def waterfall(cell: Ledger, *, height: int = 240) -> go.Figure:
+def waterfall(cell: Ledger, *, height: int = 240) -> Chart:
     """Left: from 0 over every product q_d · k_d to their sum, then scale, cap, bias and mask, and the row's maximum.
     Right, on an axis from 0 to 1: e to that power, and its share of the row's sum, the weight.
 
@@ -65,10 +67,31 @@ def waterfall(cell: Ledger, *, height: int = 240) -> go.Figure:
         col=1,
     )
     figure.update_yaxes(range=[0, 1.02], nticks=3, tickfont_size=letters(12), col=2)
-    return figure
+    return Chart(figure, _values(cell, steps))
 
 
-def passed_on(cell: Ledger, *, height: int = 150) -> go.Figure:
+def _values(cell: Ledger, steps: list[tuple[str, float, str]]) -> tuple[Values, Values]:
+    """What each step adds; then the sums on the way, and what becomes of the last."""
+    added = [(f"dimension {place}", product) for place, product in enumerate(cell.products.tolist())]
+    added += [(name, value) for name, value, measure in steps if measure == "relative"]
+    sums = [(name, value) for name, value, measure in steps if measure == "total"]
+    sums += [("e^x", cell.exponential), ("weight", cell.weight)]
+    return (_step_values(added, "", "", "adds"), _step_values(sums, "sums", "sum", "value"))
+
+
+def _step_values(steps: list[tuple[str, float]], part: str, heading: str, value: str) -> Values:
+    names, numbers = zip(*steps, strict=True)
+    return Values(
+        kind="steps",
+        part=part,
+        headings=(heading,),
+        value=value,
+        numbers=floats(numbers),
+        rows=[(name,) for name in names],
+    )
+
+
+def passed_on(cell: Ledger, *, height: int = 150) -> Chart:
     """The key's value vector, and the part of it that the weight lets through to the query's output."""
     dimensions = np.arange(cell.value.size)
     figure = go.Figure(
@@ -90,7 +113,9 @@ def passed_on(cell: Ledger, *, height: int = 150) -> go.Figure:
             "dtick": max(1, round(cell.value.size / 8)),
         },
     )
-    return figure
+    names = [str(dimension) for dimension in dimensions.tolist()]
+    groups = {"value": cell.value, "weight × value": cell.contribution}
+    return Chart(figure, bar_values(names, groups, heading="dimension"))
 
 
 _TELL = "%{fullData.name}, dimension %{x}: <b>%{y:.5g}</b><extra></extra>"

@@ -9,10 +9,12 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import ArrayLike
 
+from .chart import Chart
 from .charts import plain_layout
-from .labels import escaped
+from .labels import escaped, short
 from .palette import GRID, INK, SERIES, text_on
 from .theme import enlarged, thick
+from .values import bar_values
 
 BAR = 30  # pixels
 MARK = 20  # pixels for the words of a mark
@@ -36,7 +38,7 @@ def log_bars(
     number: str = ".3g",
     marks: Sequence[Mark] = (),
     colours: Sequence[str] = SERIES,
-) -> go.Figure:
+) -> Chart:
     """One bar a name and group with its number at its end.
 
     groups  a number for each name; 0 is written but has no bar, NaN leaves the place empty
@@ -86,7 +88,7 @@ def log_bars(
     layout["annotations"] = [
         _words(mark, place, right=np.log10(mark.value) > (low + high) / 2) for place, mark in enumerate(marks)
     ]
-    return go.Figure(traces, layout)
+    return Chart(go.Figure(traces, layout), bar_values([short(name) for name in names], groups, value=x))
 
 
 def _written(value: float, number: str) -> str:

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from ..attention.pooling import Pooled
+from .chart import Chart
 from .heatmap import WIDTH, Axis, pooled_heatmap
 from .palette import PIN
 from .theme import thick
 
 
-def seen_figure(
+def view_heatmap(
     cells: Pooled,
     query_tokens: Sequence[str],
     key_tokens: Sequence[str],
@@ -27,7 +27,7 @@ def seen_figure(
     marked: Sequence[int] = (),
     height: int,
     width: int = WIDTH,
-) -> go.Figure:
+) -> Chart:
     """A view of these tokens: those that the cells stand for.
 
     removed  [queries] the share of each query that is left out, its mean over a row is shown when pointing at that; None:
@@ -40,7 +40,7 @@ def seen_figure(
         parts = [removed[at : at + cells.row_block] for at in range(0, len(removed), cells.row_block)]
         notes = [f"<br>left out {part.mean():.1%}" for part in parts]
     query, key = (None, None) if pin is None else pin
-    figure = pooled_heatmap(
+    chart = pooled_heatmap(
         replace(cells, values=cells.values.astype(np.float32)),
         Axis("query", query_tokens, query, notes, cells.start[0]),
         Axis("key", key_tokens, key, start=cells.start[1]),
@@ -51,5 +51,5 @@ def seen_figure(
     )
     for row in marked:
         frame = {"y0": row - 0.5, "y1": row + 0.5, "x0": -0.5, "x1": cells.shape[1] - 0.5}
-        figure.add_shape(type="rect", line={"color": PIN, "width": thick(1), "dash": "dot"}, **frame)
-    return figure
+        chart.figure.add_shape(type="rect", line={"color": PIN, "width": thick(1), "dash": "dot"}, **frame)
+    return chart

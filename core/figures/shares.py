@@ -8,15 +8,17 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
+from .chart import Chart
 from .charts import plain_layout
-from .labels import axis_labels
+from .labels import axis_labels, short
 from .palette import ABOVE, TOTAL
 from .theme import enlarged
+from .values import bar_values
 
 ROW = 34  # pixels of the bars of a token
 
 
-def share_bars(names: Sequence[str], groups: Mapping[str, NDArray[np.floating]]) -> go.Figure:
+def share_bars(names: Sequence[str], groups: Mapping[str, NDArray[np.floating]]) -> Chart:
     """Shares from 0 to 1, each with its number. Names are tokens, written as they are, also when one occurs twice.
 
     groups  one or two: what the bars of a kind are called -> a share for each token
@@ -55,4 +57,4 @@ def share_bars(names: Sequence[str], groups: Mapping[str, NDArray[np.floating]])
         "range": [len(names) - 0.5, -0.5],
         "showgrid": False,
     }
-    return go.Figure(bars, layout)
+    return Chart(go.Figure(bars, layout), bar_values([short(name) for name in names], groups))

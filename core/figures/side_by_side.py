@@ -10,10 +10,12 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from ..attention.pooling import Pooled, pool
-from .heatmap import Scale
-from .labels import axis_labels
+from .chart import Chart
+from .heatmap import Scale, size_of
+from .labels import axis_labels, in_blocks, short
 from .palette import DIVERGING, FORBIDDEN, PIN, SEQUENTIAL
 from .theme import enlarged, letters, template, thick
+from .values import Values, floats
 
 MAX_CELLS = 64  # per side of one small matrix
 ROW_LABEL = 11  # pixels that a row needs for its label
@@ -40,7 +42,7 @@ def side_by_side(
     marked: int | None = None,
     line_height: int = 170,
     column_labels: bool = False,
-) -> go.Figure:
+) -> Chart:
     """Matrices [rows, columns] of one shape in a grid, `across` in a line, each with its name above it.
 
     matrices       each made by `small`
@@ -81,7 +83,30 @@ def side_by_side(
         layout |= {"plot_bgcolor": FORBIDDEN, "showlegend": True, "margin": layout["margin"] | {"t": enlarged(LEGEND)}}
         layout["height"] += enlarged(LEGEND)
         traces.append(_masked_entry())
-    return go.Figure(traces, layout)
+    return Chart(go.Figure(traces, layout), _values(matrices, names, [short(row) for row in rows], columns, what))
+
+
+def _values(
+    matrices: Sequence[Pooled], names: Sequence[str], rows: Sequence[str], columns: Sequence[str], what: str
+) -> tuple[Values, ...]:
+    """The numbers of each matrix; a number that is not there is masked."""
+    first, several = matrices[0], f"{len(matrices)} pictures of " if len(matrices) > 1 else ""
+    masked = sum(int(np.isnan(one.values).sum()) for one in matrices)
+    return tuple(
+        Values(
+            kind="cells",
+            part=name,
+            headings=("row", "column"),
+            value=what,
+            numbers=floats(one.values),
+            rows=[(row,) for row in in_blocks(rows, one.row_block)],
+            columns=tuple(in_blocks([short(column) for column in columns], one.column_block)),
+            opening=f"{several}{size_of(first)}",
+            closing=f"{masked:,} masked" if masked else "",
+            block=(one.row_block, one.column_block),
+        )
+        for one, name in zip(matrices, names, strict=True)
+    )
 
 
 def _masked_entry() -> go.Scatter:
@@ -119,16 +144,12 @@ def _domains(place: int, count: int, across: int, line_height: int) -> tuple[lis
 def _axis(
     places: NDArray[np.floating], block: int, texts: list[str], anchor: str, domain: list[float]
 ) -> dict[str, object]:
-    if block > 1:
-        texts = [
-            f"{texts[start]} … {texts[min(start + block, len(texts)) - 1]}" for start in range(0, len(texts), block)
-        ]
     return {
         "domain": domain,
         "anchor": anchor,
         "tickmode": "array",
         "tickvals": places.tolist(),
-        "ticktext": texts,
+        "ticktext": in_blocks(texts, block),
         "tickfont": {"size": letters(11)},
         "showticklabels": False,
         "showgrid": False,

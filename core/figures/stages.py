@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import plotly.graph_objects as go
 
 from ..attention.pooling import Pooled
 from ..attention.stages import BY_KEY, Stage
+from .chart import Chart
 from .heatmap import WIDTH, Axis, pooled_heatmap
 
 
-def stage_figure(
+def stage_heatmap(
     stage: Stage,
     stages: Mapping[str, Pooled],
     query_tokens: Sequence[str] | None,
@@ -22,7 +22,7 @@ def stage_figure(
     limit: float | None = None,
     height: int = 420,
     width: int = WIDTH,
-) -> go.Figure:
+) -> Chart:
     """One stage as a heatmap with the pinned (query, key) marked.
 
     stages  each stage by its key, the whole of it made small or a part of it

@@ -6,6 +6,7 @@ from typing import Literal
 
 import plotly.graph_objects as go
 
+from .chart import Chart
 from .palette import ABOVE, BELOW, INK
 from .theme import enlarged, template, thick
 
@@ -17,7 +18,7 @@ HEIGHTS: dict[Text, float] = {"read": 3.1, "written": 0.9}
 NAMES: dict[Text, str] = {"read": "text that is read", "written": "text written so far"}
 
 
-def wiring(query_text: Text, key_text: Text, *, causal: bool, height: int = 150) -> go.Figure:
+def wiring(query_text: Text, key_text: Text, *, causal: bool, height: int = 150) -> Chart:
     """Two texts at the left, the attention block at the right, and three arrows: queries, keys and values."""
     figure = go.Figure(
         layout={
@@ -54,7 +55,7 @@ def wiring(query_text: Text, key_text: Text, *, causal: bool, height: int = 150)
         figure.add_annotation(x=5.3, y=(start + inlet) / 2 + 0.33, text=f"<b>{letter}</b>")
     # Something has to be drawn for the axes to exist.
     figure.add_scatter(x=[None], y=[None], showlegend=False, hoverinfo="skip")
-    return figure
+    return Chart(figure)
 
 
 def _box(figure: go.Figure, x0: float, x1: float, y0: float, y1: float, text: str, *, faint: bool = False) -> None:

@@ -47,8 +47,8 @@ def trace(of: traces.AttentionTrace) -> Bundle:
 def comparison(of: Comparison) -> Bundle:
     row, worst = of.worst
     words = f"Second − first. Rows are {of.mean:.3f} nats apart on average, at most {worst:.3f} (query {row})"
-    figure = heatmap(of.difference, Axis("query"), Axis("key"), name="difference")
-    return _picture(figure, words, shaded(pool(of.difference, TABLE_CELLS), signed=True))
+    chart = heatmap(of.difference, Axis("query"), Axis("key"), name="difference")
+    return _picture(chart.figure, words, shaded(pool(of.difference, TABLE_CELLS), signed=True))
 
 
 def head_weights(of: HeadWeights) -> Bundle:
@@ -58,13 +58,13 @@ def head_weights(of: HeadWeights) -> Bundle:
     names = [f"{name}{'ᵀ' if name == 'W_O' else ''}, norm {_norm(matrix)}" for name, matrix in matrices.items()]
     d_model, d_head = map(range, of.W_Q.shape)
     axes = [str(place) for place in d_model], [str(place) for place in d_head]
-    figure = side_by_side(drawn, names, *axes, across=4, scale="signed", line_height=320)
+    chart = side_by_side(drawn, names, *axes, across=4, scale="signed", line_height=320)
     rows = [
         (text(name), text("{} × {}".format(*matrix.shape)), _norm(matrix), text(number(float(np.abs(matrix).max()))))
         for name, matrix in matrices.items()
     ]
     words = f"{of.W_Q.shape[0]} → {of.W_Q.shape[1]} → {of.W_O.shape[1]} dimensions, key head {of.key_head}"
-    return _picture(figure, words, table(("", "shape", "norm", "largest"), rows))
+    return _picture(chart.figure, words, table(("", "shape", "norm", "largest"), rows))
 
 
 def ledger(of: Ledger) -> Bundle:

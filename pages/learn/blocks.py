@@ -90,14 +90,14 @@ def show_steps(blocks: Blocks) -> None:
 
 def show_outputs(blocks: Blocks, row: AttentionTrace) -> None:
     steps = [f"{end} keys" for end in blocks.ends] + ["direct"]
-    figure = heatmap(
+    chart = heatmap(
         np.concatenate([blocks.output[:, 0], row.output]),
         Axis("output after", steps),
         Axis("dimension"),
         name="output",
         height=min(70 + 28 * len(steps), 420),
     )
-    show_heatmap(figure, "steps", "The output after each block, and computed directly in the last row.", compact=True)
+    show_heatmap(chart, "steps", "The output after each block, and computed directly in the last row.", compact=True)
 
 
 PARTS = (

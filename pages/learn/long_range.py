@@ -31,17 +31,17 @@ def steps_and_operations(part: Part) -> None:
                 Series("recurrent", found.lengths, found.recurrent_sequential),
                 Series("attention", found.lengths, found.attention_sequential),
             ]
-            figure = lines(curves, x="tokens n", y="steps", log_x=True, log_y=True)
-            show_chart(figure, "steps", "Steps one after another, by the length of the text.")
+            chart = lines(curves, x="tokens n", y="steps", log_x=True, log_y=True)
+            show_chart(chart, "steps", "Steps one after another, by the length of the text.")
         with right:
             st.markdown("**Multiplications**")
             curves = [
                 Series("recurrent nd²", found.lengths, found.recurrent_operations),
                 Series("attention n²d", found.lengths, found.attention_operations),
             ]
-            figure = lines(curves, x="tokens n", y="multiplications, up to a factor", log_x=True, log_y=True)
-            figure.add_vline(x=found.crossing, line={"dash": "dot", "width": 1.5, "color": INK})
-            show_chart(figure, "operations", "Multiplications, by the length of the text.")
+            chart = lines(curves, x="tokens n", y="multiplications, up to a factor", log_x=True, log_y=True)
+            chart.figure.add_vline(x=found.crossing, line={"dash": "dot", "width": 1.5, "color": INK})
+            show_chart(chart, "operations", "Multiplications, by the length of the text.")
         st.markdown(f"As many multiplications at n = d = **{found.crossing:,}** tokens.")
 
 
@@ -57,9 +57,8 @@ def gradients(part: Part) -> None:
             Series(name, reach.distances, reach.log10, reach.log10_error, kind="measured")
             for name, reach in measured.items()
         ]
-        figure = lines(curves, x="tokens back from the last", y="size of the gradient", height=400)
-        figure.update_yaxes(tickprefix="10<sup>", ticksuffix="</sup>")
-        show_chart(figure, "gradients", "Size of the gradient by distance, for an RNN, an LSTM and attention.")
+        chart = lines(curves, x="tokens back from the last", y="size of the gradient", powers_of_ten=True, height=400)
+        show_chart(chart, "gradients", "Size of the gradient by distance, for an RNN, an LSTM and attention.")
         ends = ", ".join(f"{name} $10^{{{reach.log10[-1]:.1f}}}$" for name, reach in measured.items())
         st.markdown(
             f"{length - 1} tokens back: {ends}. Means of the exponent over 5 seeds, with one standard error. Vectors of 32 "
@@ -87,8 +86,8 @@ def in_a_model(part: Part) -> None:
         return
     even = even_distance(capture.trace(0, 0, kind), without_first=without_first)
     with picture:
-        figure = heatmap(distances, Axis("layer"), Axis("head"), name="tokens", scale="share", height=420)
-        show_heatmap(figure, "distances", "How many tokens away each head looks on average.")
+        chart = heatmap(distances, Axis("layer"), Axis("head"), name="tokens", scale="share", height=420)
+        show_heatmap(chart, "distances", "How many tokens away each head looks on average.")
         st.markdown(
             f"From **{distances.min():.1f}** to **{distances.max():.1f}** tokens. Looking at all tokens alike would give "
             f"**{even:.1f}**."

@@ -50,7 +50,7 @@ def split_and_join(part: Part) -> None:
     queries, width = many.output.shape
     with picture:
         st.markdown("**Weights of each head**")
-        figure = side_by_side(
+        chart = side_by_side(
             [small(trace.weights, trace.mask) for trace in many.traces],
             names(many.heads),
             words,
@@ -58,23 +58,23 @@ def split_and_join(part: Part) -> None:
             across=ACROSS[many.heads],
             line_height=205 if many.heads <= 4 else 118,
         )
-        show_heatmap(figure, "weights of heads", "The weights of every head.", compact=True)
+        show_heatmap(chart, "weights of heads", "The weights of every head.", compact=True)
         joined, output = st.columns(2)
         with joined:
             st.markdown("**Outputs side by side**")
-            figure = heatmap(many.joined, Axis("query", words), Axis("column"), name="output", height=230, compact=True)
+            chart = heatmap(many.joined, Axis("query", words), Axis("column"), name="output", height=230, compact=True)
             borders = range(many.d_head, width, many.d_head)
             heads = [str(head) for head in range(many.heads)]
             show_heatmap(
-                with_borders(figure, columns=borders, names=heads),
+                with_borders(chart, columns=borders, names=heads),
                 "joined",
                 "The heads' outputs side by side.",
                 compact=True,
             )
         with output:
             st.markdown("**Times W_O**")
-            figure = heatmap(many.output, Axis("query", words), Axis("column"), name="output", height=230, compact=True)
-            show_heatmap(with_borders(figure), "output", "The output of the layer.", compact=True)
+            chart = heatmap(many.output, Axis("query", words), Axis("column"), name="output", height=230, compact=True)
+            show_heatmap(with_borders(chart), "output", "The output of the layer.", compact=True)
     with knobs:
         st.table(
             {
@@ -102,7 +102,7 @@ def sum_of_heads(part: Part) -> None:
         word = word_picker(words, strongest_word(length))
     columns = [str(column) for column in range(many.weights.d_model)]
     with picture:
-        figure = side_by_side(
+        chart = side_by_side(
             [small(one) for one in (*many.contributions, many.total)],
             [*names(many.heads), "sum"],
             words,
@@ -113,7 +113,7 @@ def sum_of_heads(part: Part) -> None:
             marked=word,
             line_height=205 if many.heads <= 4 else 118,
         )
-        show_heatmap(figure, "contributions", "What every head adds, and the sum.", compact=True)
+        show_heatmap(chart, "contributions", "What every head adds, and the sum.", compact=True)
         show_lengths(length, along, word, f"At {quoted(words[word])}", many.difference)
 
 
@@ -146,10 +146,10 @@ def why_several(part: Part) -> None:
         ):
             st.markdown(title)
             columns = Axis("word", PAIR_WORDS * (brought.shape[1] // 3))
-            figure = heatmap(
+            chart = heatmap(
                 brought, Axis("sentence", PAIR), columns, name="how much of it", scale="share", limit=1.0, height=200
             )
-            show_heatmap(with_borders(figure, columns=borders, names=heads), title, title)
+            show_heatmap(with_borders(chart, columns=borders, names=heads), title, title)
         st.markdown(
             f"Largest difference between the two sentences: one head **{fetched.apart(fetched.one_head):.1f}**, "
             f"two heads **{fetched.apart(fetched.two_heads):.1f}**."
@@ -184,7 +184,7 @@ def in_a_model(part: Part) -> None:
             contributions.lengths, contributions.along, word, f"At {quoted(tokens[word])}", contributions.difference
         )
     with picture:
-        figure = side_by_side(
+        chart = side_by_side(
             weights,
             [f"{layer}.{head}" for head in range(len(weights))],
             tokens,
@@ -193,7 +193,7 @@ def in_a_model(part: Part) -> None:
             marked=word,
             line_height=216,
         )
-        show_heatmap(figure, "weights of heads", "The weights of every head of the layer.", compact=True)
+        show_heatmap(chart, "weights of heads", "The weights of every head of the layer.", compact=True)
 
 
 PARTS = (

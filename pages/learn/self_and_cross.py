@@ -52,7 +52,7 @@ def text_written() -> str:
 
 
 def show_weights(one: Crossing, name: str, height: int) -> None:
-    figure = heatmap(
+    chart = heatmap(
         one.trace.weights,
         Axis("query", one.query_tokens),
         Axis("key", one.key_tokens),
@@ -62,7 +62,7 @@ def show_weights(one: Crossing, name: str, height: int) -> None:
         forbidden=~one.trace.mask,
         height=height,
     )
-    show_heatmap(with_borders(figure), name, "The weights, queries down the side and keys along the bottom.")
+    show_heatmap(with_borders(chart), name, "The weights, queries down the side and keys along the bottom.")
 
 
 def size(matrix: NDArray[np.floating]) -> str:
@@ -121,7 +121,7 @@ def a_date(part: Part) -> None:
     shown.now().of = stores.HeadRequest(request, "cross", layer, head)
     look = found[place]
     with picture:
-        figure = heatmap(
+        chart = heatmap(
             weights[: len(found)],
             Axis("query", [f"{query} → {one.writes}" for query, one in zip(queries, found, strict=False)], place),
             Axis("key", keys, look.key),
@@ -131,7 +131,7 @@ def a_date(part: Part) -> None:
             width=presenting.width(WIDTH, 0.9),
         )
         show_heatmap(
-            figure, "alignment", "The weights, what is written down the side and what is read along the bottom."
+            chart, "alignment", "The weights, what is written down the side and what is read along the bottom."
         )
         writes = quoted(look.writes)
         said = (
@@ -169,23 +169,23 @@ def in_a_model(part: Part) -> None:
     starts = [place for place in range(1, len(sides)) if sides[place] != sides[place - 1]]
     with picture:
         st.markdown(f"**Head {layer}.{head} of {ENCODER}**")
-        figure = heatmap(
+        chart = heatmap(
             weights, Axis("query", tokens), Axis("key", tokens), name="weight", scale="share", height=420, width=520
         )
-        show_heatmap(with_borders(figure, columns=starts, rows=starts), "pair", "The head's weights.")
+        show_heatmap(with_borders(chart, columns=starts, rows=starts), "pair", "The head's weights.")
     with knobs:
         shares = pair_shares(weights, sides)
-        figure = bars(
+        chart = bars(
             ["own text", "other text", "special tokens"],
             {name: [one.own, one.other, one.special] for name, one in zip(("first", "second"), shares, strict=True)},
             y="share of weight",
             limits=(0, 1),
             height=210,
         )
-        show_chart(figure, "shares", "Where the weight of each text goes.")
+        show_chart(chart, "shares", "Where the weight of each text goes.")
     with picture:
         st.markdown("**Share that crosses, every head**")
-        figure = heatmap(
+        chart = heatmap(
             crossing_shares(capture, sides),
             Axis("layer", pinned=layer),
             Axis("head", pinned=head),
@@ -195,7 +195,7 @@ def in_a_model(part: Part) -> None:
             printed=0,
         )
         show_heatmap(
-            figure, "crossing", "The share of weight that crosses, layers down the side and heads along the bottom."
+            chart, "crossing", "The share of weight that crosses, layers down the side and heads along the bottom."
         )
 
 

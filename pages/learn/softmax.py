@@ -1,13 +1,13 @@
 """Softmax: from a row of scores to weights, what it gets confused with, and where floating point breaks it."""
 
 import numpy as np
-import plotly.graph_objects as go
 import streamlit as st
 from numpy.typing import NDArray
 
 from core import InputError
 from core.attention.matrix_files import read_matrix
 from core.figures.bar_panels import bar_panels
+from core.figures.chart import Chart
 from core.figures.charts import bars
 from core.figures.log_bars import Mark, log_bars
 from core.figures.palette import ABOVE, ALLOWED, PIN
@@ -116,7 +116,7 @@ def overflow(part: Part) -> None:
             st.markdown("Nothing is left to attend to: Headlight makes every weight 0, so the row adds up to 0, not 1.")
 
 
-def _reaches(formats: list[InFormat], largest: float) -> go.Figure:
+def _reaches(formats: list[InFormat], largest: float) -> Chart:
     holds, breaks = (
         [one.reach if one.naive_holds is wanted else np.nan for one in formats] for wanted in (True, False)
     )
@@ -149,8 +149,8 @@ def in_a_model(part: Part) -> None:
             "row sum, from 1": [one.row_sum_error for one in results],
             "weight, from float64's": [one.weight_error for one in results],
         }
-        figure = log_bars(DTYPES, errors, x="largest error", limits=(1e-18, 10), number=".1e")
-        show_chart(figure, "errors", "The largest errors of row sums and weights in three number formats.")
+        chart = log_bars(DTYPES, errors, x="largest error", limits=(1e-18, 10), number=".1e")
+        show_chart(chart, "errors", "The largest errors of row sums and weights in three number formats.")
     with panel:
         table(
             ["format", "row-sum error", "weight error", "rows NaN as it is"],

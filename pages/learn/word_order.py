@@ -141,8 +141,8 @@ def rotary(part: Part) -> None:
             Series("where they stand", found.distances, found.here, kind="measured"),
             Series(f"both {both} later", found.distances, found.shifted, kind="theory"),
         ]
-        figure = lines(curves, x="distance from query back to key (tokens)", y="raw score", height=420)
-        show_chart(figure, "rotary", "A query's score with a similar key at each distance, at two places of a text.")
+        chart = lines(curves, x="distance from query back to key (tokens)", y="raw score", height=420)
+        show_chart(chart, "rotary", "A query's score with a similar key at each distance, at two places of a text.")
         st.markdown(f"Largest difference between the curves: **{found.difference:.1e}**")
 
 
@@ -190,8 +190,8 @@ def t5(picture: DeltaGenerator, *, bidirectional: bool) -> None:
         with right:
             st.markdown("**Bucket by distance**")
             curve = Series("bucket", offsets, t5_buckets(offsets, bidirectional=bidirectional))
-            figure = lines([curve], x="key position − query position", y="bucket")
-            show_chart(figure, "bucket curve", "The bucket number at each distance.")
+            chart = lines([curve], x="key position − query position", y="bucket")
+            show_chart(chart, "bucket curve", "The bucket number at each distance.")
         st.markdown("These are numbers of buckets. The bias of each bucket is learned, one for each head.")
 
 
@@ -218,16 +218,16 @@ def in_a_model(part: Part) -> None:
                 Series(f"here, at distance {found.distance}", found.wavelengths, found.parts, kind="measured"),
                 Series("at distance 0", found.wavelengths, found.at_distance_0, kind="theory"),
             ]
-            figure = lines(curves, x="wavelength of the band (tokens)", y="part of the raw score", log_x=True)
-            show_chart(figure, "bands", "What each band adds to the score, by wavelength.")
+            chart = lines(curves, x="wavelength of the band (tokens)", y="part of the raw score", log_x=True)
+            show_chart(chart, "bands", "What each band adds to the score, by wavelength.")
         with right:
             st.markdown("**These two tokens, at other distances**")
             curves = [
                 Series("score", distances, scores),
                 Series("here", [found.distance], [found.score], kind="measured"),
             ]
-            figure = lines(curves, x="distance from query to key (tokens)", y="raw score")
-            show_chart(figure, "score by distance", "The score these two tokens would have at other distances.")
+            chart = lines(curves, x="distance from query to key (tokens)", y="raw score")
+            show_chart(chart, "score by distance", "The score these two tokens would have at other distances.")
         words = scene.query_tokens[query], scene.key_tokens[key]
         st.markdown(
             f"{quoted(words[0])} looks at {quoted(words[1])}: the bands add up to **{found.score:.4f}**; "
@@ -251,8 +251,8 @@ def without_rotation(chosen: RealHead, scene: Traced) -> None:
         st.markdown("SmolLM2-135M-Instruct is a rotary model.")
     if learned is not None:
         with picture:
-            figure = heatmap(cosines(learned[:POSITIONS]), Axis("position"), Axis("position"), name="cosine", limit=1.0)
-            show_heatmap(figure, "learned positions", "Cosines of the learned position vectors.")
+            chart = heatmap(cosines(learned[:POSITIONS]), Axis("position"), Axis("position"), name="cosine", limit=1.0)
+            show_heatmap(chart, "learned positions", "Cosines of the learned position vectors.")
 
 
 PARTS = (

@@ -42,7 +42,7 @@ def show_exhibit(shown: Shown) -> None:
 def file_of(shown: Shown, address: dict[str, tuple[str, ...]], uploads: dict[str, Upload]) -> bytes:
     """The exhibit of a page. Where it would be too large to be opened again, it is written without its pictures, which follow
     from its heads."""
-    drawings = tuple(Drawing(one.title, one.alt, one.figure) for one in offered(shown).values())
+    drawings = tuple(Drawing(one.title, one.alt, one.chart) for one in offered(shown).values())
     exhibit = Exhibit(
         page=shown.page,
         title=shown.title,

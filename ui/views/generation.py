@@ -219,7 +219,7 @@ def _every_step(
     queries, keys = whole.tokens(kind)
     first = len(generation.begun) - 1
     trace = whole.trace(*place, kind, rows=range(first, len(queries)))
-    figure = heatmap(
+    chart = heatmap(
         trace.weights,
         Axis("step", generation.tokens, cell[0] - first, _notes(queries[first:]), 1),
         Axis("key", keys, cell[1]),
@@ -229,9 +229,9 @@ def _every_step(
         height=_height(len(generation.steps)),
         width=presenting.width(WIDTH, 0.52),
     )
-    presenting.lit(figure, cell[0] - first, cell[1])
+    presenting.lit(chart.figure, cell[0] - first, cell[1])
     show_heatmap(
-        figure,
+        chart,
         "row",
         f"The rows of head {place[0]}.{place[1]}, one for each step by what it writes, by keys.",
         title=f"Every step in head {place[0]}.{place[1]}",
@@ -247,7 +247,7 @@ def _notes(queries: Sequence[str]) -> list[str]:
 def _heads_of_layer(capture: Capture, kind: Kind, place: tuple[int, int], weights: np.ndarray, key: int) -> None:
     """The step's row in each head of the chosen layer."""
     keys = capture.tokens(kind)[1]
-    figure = heatmap(
+    chart = heatmap(
         weights,
         Axis("head", tuple(f"{place[0]}.{head}" for head in range(len(weights))), place[1]),
         Axis("key", keys, key),
@@ -257,18 +257,18 @@ def _heads_of_layer(capture: Capture, kind: Kind, place: tuple[int, int], weight
         width=presenting.width(WIDTH, 0.52),
     )
     show_heatmap(
-        figure, "row", f"The step's row in every head of layer {place[0]}, by keys.", title="This step in every head"
+        chart, "row", f"The step's row in every head of layer {place[0]}, by keys.", title="This step in every head"
     )
 
 
 def _all_heads(capture: Capture, kind: Kind, place: tuple[int, int], weights: np.ndarray, key: int) -> None:
     """How much of the step's attention every head gives to the chosen key."""
-    figure = metric_grid(
+    chart = metric_grid(
         weights, "weight", signed=False, chosen=place, left_out=None, height=presenting.height(460, 0.7)
     )
     at = visible(capture.tokens(kind)[1][key])
     show_heatmap(
-        figure,
+        chart,
         "row",
         "Every head's weight on the chosen key: a grid of layers by heads.",
         title=f"Weight on “{at}” in every head",

@@ -21,7 +21,7 @@ TOKENS = [NASTY, *(f"token {place}" for place in range(1, 90))]
 
 def picture(tokens=TOKENS):
     values = np.random.default_rng(0).random((len(tokens), len(tokens)))
-    return heatmap(values, Axis("query", tokens, 3), Axis("key", tokens, 4), name="weight", scale="share")
+    return heatmap(values, Axis("query", tokens, 3), Axis("key", tokens, 4), name="weight", scale="share").figure
 
 
 def test_the_page_keeps_its_own_figure():
@@ -59,11 +59,11 @@ def test_any_figure_can_be_taken_away():
     trace = attend(np.eye(4), np.eye(4), np.eye(4))
     head = Head.of(trace)
     figures = [
-        bars(["a", "b"], {"one": np.array([1.0, 2.0])}, y="y"),
-        waterfall(head.explain(0, 0)),
-        equation(head.overview().stages, pin=(0, 0), opened="weights", scale=head.scale),
-        metric_grid(np.eye(3), "entropy", signed=False, chosen=(0, 1), left_out=None, height=300),
-        on_image(np.zeros((8, 8, 3), np.uint8), np.eye(2), (0, 1)),
+        bars(["a", "b"], {"one": np.array([1.0, 2.0])}, y="y").figure,
+        waterfall(head.explain(0, 0)).figure,
+        equation(head.overview().stages, pin=(0, 0), opened="weights", scale=head.scale).figure,
+        metric_grid(np.eye(3), "entropy", signed=False, chosen=(0, 1), left_out=None, height=300).figure,
+        on_image(np.zeros((8, 8, 3), np.uint8), np.eye(2), (0, 1)).figure,
     ]
     for figure in figures:
         taken = portrait(figure, "A title", ["a note"], GROUNDS["light"])

@@ -43,9 +43,9 @@ def show_corpus_heads(run: Run, layer: int, head: int, offered: Mapping[str, Met
     if drawn_as == "map" and run.map is not None:
         _show_map(run, run.map, chosen)
     else:
-        figure = metric_grid(values, metric.label, signed=False, chosen=chosen, left_out=None, height=HEIGHT)
+        chart = metric_grid(values, metric.label, signed=False, chosen=chosen, left_out=None, height=HEIGHT)
         show_heatmap(
-            figure,
+            chart,
             "heads of the corpus",
             f"All heads by {metric.label}, mean over the corpus: a grid of layers by heads.",
             title=f"All heads by {metric.label}",
@@ -81,11 +81,11 @@ def _clicked(shape: tuple[int, ...]) -> None:
 
 
 def _show_map(run: Run, found: DrawnMap, chosen: tuple[int, int]) -> None:
-    figure = head_map(found.x, found.y, found.cluster, found.words, run.heads, chosen=chosen, height=HEIGHT + 140)
+    chart = head_map(found.x, found.y, found.cluster, found.words, run.heads, chosen=chosen, height=HEIGHT + 140)
     names = tuple(f"head {layer}.{head}" for layer, head in run.heads)
     values = np.stack([found.x, found.y, found.cluster.astype(float)], axis=1)
     show_chart(
-        figure,
+        chart,
         "heads of the corpus",
         "A map of all heads, near each other where they do alike, in the colours of their clusters.",
         title="A map of all heads",

@@ -45,12 +45,12 @@ def fill_grid(
     chosen = (real.layer, real.head)
 
     def draw(last: bool) -> None:
-        figure = metric_grid(
+        chart = metric_grid(
             _whole(growing.values, shape), label, signed=signed, chosen=chosen, left_out=None, height=HEIGHT
         )
         name = "atlas" if last else f"atlas {growing.done}"
         show_heatmap(
-            figure,
+            chart,
             name,
             f"All heads by {label}: a grid of layers by heads.",
             title=f"All heads by {label}",

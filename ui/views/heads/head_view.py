@@ -7,7 +7,6 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
-import plotly.graph_objects as go
 import streamlit as st
 from numpy.typing import NDArray
 from streamlit.delta_generator import DeltaGenerator
@@ -15,8 +14,9 @@ from streamlit.delta_generator import DeltaGenerator
 from core import Capture, InputError
 from core.capturing.layers import layer_labels
 from core.figures.borders import with_borders
+from core.figures.chart import Chart
 from core.figures.heatmap import WIDTH
-from core.figures.seen import seen_figure
+from core.figures.seen import view_heatmap
 from core.heads.pairs import pair_ranges
 from core.heads.patterns import read_pairs, write_pairs
 from core.heads.quantities import Taken
@@ -216,7 +216,7 @@ def _choose_view(of: stores.KindRequest, capture: Capture, layer: int, head: int
     return shown_as, view
 
 
-def _figure(
+def _chart(
     viewed: Viewed,
     seen: Seen,
     queries: Sequence[str],
@@ -225,9 +225,9 @@ def _figure(
     pinned: tuple[int, int] | None,
     marked: Sequence[int] = (),
     height: int,
-) -> go.Figure:
+) -> Chart:
     quantity = viewed.view.quantity
-    return seen_figure(
+    return view_heatmap(
         seen.cells,
         queries,
         keys,
@@ -247,14 +247,14 @@ def _heatmap(viewed: Viewed, whole: Seen, cell: tuple[int, int]) -> None:
     marked = [place - rows.start for place in _pinned_tokens(len(labels.queries)) if place in rows and place != cell[0]]
     height = presenting.height(max(LEAST_HEIGHT, min(PER_ROW * len(rows) + AXIS, HEIGHT)), 0.8)
     pinned = (cell[0] - rows.start, cell[1] - columns.start) if cell[0] in rows and cell[1] in columns else None
-    figure = _figure(viewed, whole, queries, keys, pinned=pinned, marked=marked, height=height)
+    chart = _chart(viewed, whole, queries, keys, pinned=pinned, marked=marked, height=height)
     if viewed.texts is not None and viewed.view.part == "all":
         border = [viewed.texts[1].start]
-        with_borders(figure, rows=border, columns=border)
+        with_borders(chart, rows=border, columns=border)
     if pinned is not None:
-        presenting.lit(figure, *pinned)
+        presenting.lit(chart.figure, *pinned)
     show_heatmap(
-        figure,
+        chart,
         "head",
         f"Heatmap of queries by keys, a {labels.unit} each.",
         title=NAMES_OF[viewed.view.quantity],
@@ -273,7 +273,7 @@ def _loupe(viewed: Viewed, cell: tuple[int, int]) -> None:
     inside = (cell[0] - rows.start, cell[1] - columns.start)
     queries, keys = labels.queries[rows.start : rows.stop], labels.keys[columns.start : columns.stop]
     show_heatmap(
-        _figure(viewed, viewed.window(rows, columns), queries, keys, pinned=inside, height=460),
+        _chart(viewed, viewed.window(rows, columns), queries, keys, pinned=inside, height=460),
         "loupe",
         "The same heatmap around the chosen pair, every number exact.",
         title=f"{NAMES_OF[viewed.view.quantity]} near the chosen pair",

@@ -90,11 +90,11 @@ def show_grid(request: stores.KindRequest, taken: Taken, chosen: tuple[int, int]
         if wanted.drawn_as == "pictures":
             _show_pictures(request, taken, chosen, left_out)
         else:
-            figure = metric_grid(
+            chart = metric_grid(
                 ranking.values, ranking.label, signed=ranking.signed, chosen=chosen, left_out=left_out, height=HEIGHT
             )
             show_heatmap(
-                figure,
+                chart,
                 "atlas",
                 f"All heads by {ranking.label}: a grid of layers by heads.",
                 title=f"All heads by {ranking.label}",
@@ -253,9 +253,9 @@ def _show_pictures(
     if small is None:
         return
     height = max(HEIGHT, min(30 * len(small.values), 1000))
-    figure = small_pictures(small.values, chosen=chosen, left_out=left_out, height=height)
+    chart = small_pictures(small.values, chosen=chosen, left_out=left_out, height=height)
     show_heatmap(
-        figure,
+        chart,
         "atlas",
         "A small picture of the weights of every head, in a grid of layers by heads.",
         title="Small pictures of all heads",

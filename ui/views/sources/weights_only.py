@@ -48,7 +48,7 @@ def show_weights(exposed: WeightsOnly, layer: int, head: int, *, in_column: bool
             )
         st.caption("No certificate: there is nothing to compare with.")
     with picture:
-        figure = heatmap(
+        chart = heatmap(
             weights,
             Axis("query", tokens=tokens, pinned=query),
             Axis("key", tokens=tokens, pinned=key),
@@ -57,7 +57,7 @@ def show_weights(exposed: WeightsOnly, layer: int, head: int, *, in_column: bool
             height=440 if in_column else 560,
             width=520,
         )
-        show_heatmap(figure, "exposed weights", "Weights: heatmap of queries by keys.", title="Weights")
+        show_heatmap(chart, "exposed weights", "Weights: heatmap of queries by keys.", title="Weights")
     return query, key
 
 

@@ -27,10 +27,10 @@ def opened_stage() -> str:
 
 
 def show_equation(scene: Scene, cell: tuple[int, int], opened: str) -> None:
-    figure = equation(scene.overview.stages, pin=cell, opened=opened, scale=scene.head.scale, added=added(scene.head))
+    chart = equation(scene.overview.stages, pin=cell, opened=opened, scale=scene.head.scale, added=added(scene.head))
     with st.container(key=state.EQUATION):
         show_chart(
-            figure,
+            chart,
             "equation",
             "The equation of attention, a small heatmap for each matrix: "
             + ", ".join(f"{NAMES[key]} {rows} by {columns}" for key, (rows, columns) in _shapes(scene).items()),

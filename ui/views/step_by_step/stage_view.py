@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import plotly.graph_objects as go
 import streamlit as st
 from numpy.linalg import norm
 
@@ -11,9 +10,10 @@ from core.attention.formulas import added, formula
 from core.attention.ledger import OutputSum
 from core.attention.stages import BY_KEY, Stage, number
 from core.figures.borders import with_borders
+from core.figures.chart import Chart
 from core.figures.heatmap import WIDTH
 from core.figures.ledger import passed_on, waterfall
-from core.figures.stages import colour_limit, stage_figure
+from core.figures.stages import colour_limit, stage_heatmap
 from core.heads.pairs import pair_ranges
 from core.heads.views import around
 from ui import presenting
@@ -85,7 +85,7 @@ def _show_stage(scene: Scene, changed: Scene | None, stage: Stage, ledger: Ledge
             if changed is not None:
                 with presenting.told():
                     st.markdown(f"**{name}**: scale {number(version.head.scale)}")
-            figure = stage_figure(
+            chart = stage_heatmap(
                 stage,
                 version.overview.stages,
                 scene.query_tokens,
@@ -95,10 +95,10 @@ def _show_stage(scene: Scene, changed: Scene | None, stage: Stage, ledger: Ledge
                 height=presenting.height(430, 0.64),
                 width=presenting.width(WIDTH, 0.7) if changed is None else presenting.width(ONE_OF_TWO, 0.38),
             )
-            _part_texts(figure, stage, scene)
-            presenting.lit(figure, *_lit(stage, cell))
+            _part_texts(chart, stage, scene)
+            presenting.lit(chart.figure, *_lit(stage, cell))
             show_heatmap(
-                figure,
+                chart,
                 name,
                 f"{stage.name}: heatmap of {stage.rows} by {stage.columns}. {stage.sentence}",
                 title=stage.name if changed is None else f"{stage.name}, {name.lower()}",
@@ -112,12 +112,12 @@ def _show_stage(scene: Scene, changed: Scene | None, stage: Stage, ledger: Ledge
         _show_sum(shown, shown.head.sum_of(ledger.query, TERMS))
 
 
-def _part_texts(figure: go.Figure, stage: Stage, scene: Scene) -> None:
+def _part_texts(chart: Chart, stage: Stage, scene: Scene) -> None:
     """A border where the second of two texts begins."""
     texts = None if scene.real is None else pair_ranges(scene.real.capture)
     if texts is not None:
         border = [texts[1].start]
-        with_borders(figure, rows=border, columns=border if stage.columns == "key" else [])
+        with_borders(chart, rows=border, columns=border if stage.columns == "key" else [])
 
 
 def _lit(stage: Stage, cell: tuple[int, int]) -> tuple[int, int | None]:
@@ -133,7 +133,7 @@ def _show_loupe(scene: Scene, stage: Stage, cell: tuple[int, int]) -> None:
         f"keys {columns.start} to {columns.stop - 1}"
     )
     wanted = (stage.key,) if stage.beside is None else (stage.key, stage.beside)
-    figure = stage_figure(
+    chart = stage_heatmap(
         stage,
         {key: scene.head.window(key, rows, columns) for key in wanted},
         scene.query_tokens[rows.start : rows.stop],
@@ -142,7 +142,7 @@ def _show_loupe(scene: Scene, stage: Stage, cell: tuple[int, int]) -> None:
         height=430,
     )
     show_heatmap(
-        figure,
+        chart,
         "loupe",
         f"{stage.name} around the chosen pair, every number exact.",
         title=f"{stage.name} near the chosen pair",

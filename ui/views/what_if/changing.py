@@ -230,16 +230,16 @@ def _show_outcome(before: Capture, after: Capture) -> None:
             st.markdown("**What comes next**, the most probable tokens")
             groups = {"probability": table["before"].to_numpy()}
             alt = "Bars: the most probable next tokens."
-        figure = share_bars(table["token"].tolist(), groups)
+        chart = share_bars(table["token"].tolist(), groups)
     elif before.vectors is not None and len(before.vectors) <= LABELLED:
         st.markdown("**How far each token's vector has turned**, 1 − cosine")
         turned = vectors(before, after).tokens
         read = before.tokens(before.kinds[-1])[0]  # of an encoder-decoder, what the decoder has written
-        figure = bars(read, {"1 − cosine": turned}, y="1 − cosine", printed=False)
+        chart = bars(read, {"1 − cosine": turned}, y="1 − cosine", printed=False)
         alt = "Bars: how far the final vector of each token has turned."
     else:
         return
-    show_chart(figure, "outcome", alt, title="What comes of it")
+    show_chart(chart, "outcome", alt, title="What comes of it")
 
 
 def _show_changed_heads(real: RealHead, changed: RealHead) -> None:
@@ -260,9 +260,9 @@ def _show_changed_heads(real: RealHead, changed: RealHead) -> None:
     if values is None:
         return
     chosen = (real.layer, real.head)
-    figure = metric_grid(values, "divergence", signed=False, chosen=chosen, left_out=None, height=HEIGHT)
+    chart = metric_grid(values, "divergence", signed=False, chosen=chosen, left_out=None, height=HEIGHT)
     show_heatmap(
-        figure,
+        chart,
         "atlas",
         "How much each head's attention changed: a grid of layers by heads.",
         title="How much each head changed",

@@ -104,9 +104,9 @@ def _show_bars(real: RealHead, request: stores.EffectRequest) -> None:
     def draw(last: bool) -> None:
         known = np.nan_to_num(growing.values, nan=0.0)
         axis = "token that is hidden" if of_tokens else "layer that is muted"
-        figure = bars(names, {label: known}, y=label, x=axis, printed=growing.total <= PRINTED)
+        chart = bars(names, {label: known}, y=label, x=axis, printed=growing.total <= PRINTED)
         name = "effects" if last else f"effects {growing.done}"
-        show_chart(figure, name, f"{label}, for each {axis}.", title=f"{label}, for each {axis}")
+        show_chart(chart, name, f"{label}, for each {axis}.", title=f"{label}, for each {axis}")
 
     fill(
         growing,
