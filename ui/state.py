@@ -1,15 +1,28 @@
-"""Every widget key. A bound widget's key is also its name in the page's address, so keys are short words that stay."""
+"""Every key of a widget and of the session's state.
+
+Some keys are also names in a page's address (docs/links.md). These are short words that never change: links that people have
+kept use them. They are made by `in_address`.
+"""
 
 from __future__ import annotations
 
+IN_ADDRESS: set[str] = set()  # every name that an address may use
+
+
+def in_address(*names: str) -> tuple[str, ...]:
+    """Add names to `IN_ADDRESS` and return them."""
+    IN_ADDRESS.update(names)
+    return names
+
+
 # What pages share: the text, the model, a head and a cell of it
-TEXT, PAIR, TARGET, TRUNCATE = "text", "pair", "target", "cut"
-TARGET_AS, TARGET_IDS = "target_as", "target_ids"  # how the target is given, and its token numbers
+TEXT, PAIR, TARGET, TRUNCATE = in_address("text", "pair", "target", "cut")
+TARGET_AS, TARGET_IDS = in_address("target_as", "target_ids")  # how the target is given, and its token numbers
 IMAGE = "image"
 SHOWN_IMAGE = "shown_image"  # the uploaded file's name and bytes, on all pages
-MODEL, KIND, LAYER, HEAD = "model", "kind", "layer", "head"
-DTYPE, DEVICE = "dtype", "device"
-QUERY, KEY = "query", "key"
+MODEL, KIND, LAYER, HEAD = in_address("model", "kind", "layer", "head")
+DTYPE, DEVICE = in_address("dtype", "device")
+QUERY, KEY = in_address("query", "key")
 
 # The address: the page that it was last read for, what was read, names of others in it, what no field has taken yet, what is
 # not there, whether the page that somebody has come to is still being drawn, and what that then says
@@ -41,7 +54,7 @@ NEW_VIEW_FORM = "new_view_form"
 SAVE_UNREAD, FORGET_UNREAD = "save_unread", "forget_unread"
 TABLES = "tables"  # whether each picture has a table of its strongest values below it
 VERSION = "version"  # of an address that says all
-HOW = (TABLES, VERSION, PRESENT, TALK_AT, SPOT)  # what an address says of any page: how it is shown, not what
+HOW = in_address(TABLES, VERSION, PRESENT, TALK_AT, SPOT)  # what an address says of any page: how it is shown, not what
 SHARED_PICTURE, SHARED_LIST, GROUND = "shared_picture", "shared_list", "ground"
 SAVE_PICTURE, SAVE_EXHIBIT, COPY_LINK = "save_picture", "save_exhibit", "copy_link"
 
@@ -65,7 +78,7 @@ WISHES = (
 )
 
 # Step by step, Heads
-SOURCE, STAGE, WEIGHTS = "source", "stage", "weights"
+SOURCE, STAGE, WEIGHTS = in_address("source", "stage", "weights")
 EQUATION = "equation"
 
 # Show me around: the stop at which a visitor is, the card, its presses, and what was chosen before
@@ -76,133 +89,93 @@ TOUR, TOUR_START, TOUR_CARD, TOUR_PRESSES, BEFORE_TOUR = (
     "tour_presses",
     "before_tour",
 )
-SCALING, MASK, MASK_SIZE, MASK_GRID = "scaling", "mask", "size", "grid"
-TOY_TEXT, TOY_SIZE = "words", "width"
-QUERIES, KEYS, D_K, D_V = "queries", "keys", "dk", "dv"
-DISTRIBUTION, SEED = "numbers", "seed"
+SCALING, MASK, MASK_SIZE, MASK_GRID = in_address("scaling", "mask", "size", "grid")
+TOY_TEXT, TOY_SIZE = in_address("words", "width")
+QUERIES, KEYS, D_K, D_V = in_address("queries", "keys", "dk", "dv")
+DISTRIBUTION, SEED = in_address("numbers", "seed")
 OWN = {"query": "q", "key": "k", "value": "v", "mask": "m"}
+in_address(*OWN.values())
 FILES = {"query": "file_q", "key": "file_k", "value": "file_v", "mask": "file_m"}
 ARCHIVE = "archive"
 
 # Heads: the grid, then the head that is open
-ATLAS_BY, METRIC, MEASURED_ON = "by", "metric", "on"
-AT_LEAST, FROM_LAYER, TO_LAYER, ORDER, RANKED = "least", "from_layer", "to_layer", "order", "ranked"
-LOOK_FOR, BACK, STRIPES, BLOCK_LENGTH, PAIRS = "pattern_of", "back", "stripes", "block_length", "pairs"
-SHOWN_AS, QUANTITY, LEAVE_OUT, RENORMALISE, BY_WORD = "as", "what", "without", "renormalise", "by_word"
-MEAN_OF, PINNED_TOKENS, DIRECTION = "mean_of", "pins", "look"
-PART_OF_PAIR = "across"
+ATLAS_BY, METRIC, MEASURED_ON = in_address("by", "metric", "on")
+AT_LEAST, FROM_LAYER, TO_LAYER, ORDER = in_address("least", "from_layer", "to_layer", "order")
+RANKED = "ranked"
+LOOK_FOR, BACK, STRIPES, BLOCK_LENGTH, PAIRS = in_address("pattern_of", "back", "stripes", "block_length", "pairs")
+SHOWN_AS, QUANTITY, LEAVE_OUT, RENORMALISE, BY_WORD = in_address("as", "what", "without", "renormalise", "by_word")
+MEAN_OF, PINNED_TOKENS, DIRECTION = in_address("mean_of", "pins", "look")
+(PART_OF_PAIR,) = in_address("across")
 
 # What if: which part of the page; the changes, a new one, and a token that is to be another
-VIEW = "view"
-EDITS, EDITS_LIST = "edit", "edits_list"
-NEW_EDIT, NEW_PLACE, NEW_TEXT, NEW_FACTOR, NEW_MASK, NEW_SPAN = (
-    "change",
-    "where",
-    "over",
-    "factor_of",
-    "new_mask",
-    "span_of",
+(VIEW,) = in_address("view")
+(EDITS,) = in_address("edit")
+EDITS_LIST = "edits_list"
+NEW_EDIT, NEW_PLACE, NEW_TEXT, NEW_FACTOR, NEW_MASK, NEW_SPAN = in_address(
+    "change", "where", "over", "factor_of", "new_mask", "span_of"
 )
-NEW_SOFTMAX, NEW_PATTERN, NEW_CELLS = "new_softmax", "new_pattern", "new_cells"
-PAINTING = "paint"
+NEW_SOFTMAX, NEW_PATTERN, NEW_CELLS = in_address("new_softmax", "new_pattern", "new_cells")
+(PAINTING,) = in_address("paint")
 TOKEN_AT, NEW_TOKEN, TOKEN_LINE = "token", "new_token", "token_line"
-WRITES_ON = "writes"
+(WRITES_ON,) = in_address("writes")
 
 # What if: comparing
-COMPARE_WITH, OTHER_LAYER, OTHER_HEAD = "compare", "other_layer", "other_head"
-OTHER_TEXT, OTHER_MODEL = "other_text", "other_model"
-PLACE_OF_QUERY, PLACE_OF_KEY = "query_place", "key_place"  # on the common axes of two texts
+COMPARE_WITH, OTHER_LAYER, OTHER_HEAD = in_address("compare", "other_layer", "other_head")
+OTHER_TEXT, OTHER_MODEL = in_address("other_text", "other_model")
+PLACE_OF_QUERY, PLACE_OF_KEY = in_address("query_place", "key_place")  # on the common axes of two texts
 HEADS_LIKE = "heads_like"
 
 # What if: which heads matter, patching
-TAKEN_AWAY, NEXT_TOKEN = "taken", "next"
-SOURCE_TEXT, THROUGH_HEAD = "other", "through"
+TAKEN_AWAY, NEXT_TOKEN = in_address("taken", "next")
+SOURCE_TEXT, THROUGH_HEAD = in_address("other", "through")
 
 # Learn: which part of the lesson; then the knobs of each lesson
-PART = "part"
+(PART,) = in_address("part")
 
 # Softmax
-SCORES, TEMPERATURE, SHIFT = "scores", "temperature", "shift"
-FACTOR, NOTHING = "factor", "nothing"
+SCORES, TEMPERATURE, SHIFT = in_address("scores", "temperature", "shift")
+FACTOR, NOTHING = in_address("factor", "nothing")
 
 # Why 1/√d_k
-TERMS, DEVIATION, KEY_COUNT, DIVISOR = "terms", "deviation", "keycount", "divisor"
-GRADIENT_OF, HEAD_SIZE, SCALED = "of", "headsize", "scaled"
-DEPTH, AROUND, STACK_WIDTH, MEASURE = "depth", "around", "stackwidth", "measure"
+TERMS, DEVIATION, KEY_COUNT, DIVISOR = in_address("terms", "deviation", "keycount", "divisor")
+GRADIENT_OF, HEAD_SIZE, SCALED = in_address("of", "headsize", "scaled")
+DEPTH, AROUND, STACK_WIDTH, MEASURE = in_address("depth", "around", "stackwidth", "measure")
 
 # Masks; In blocks
-SENTENCE, ROW = "sentence", "row"
-PATTERN, SPAN, CELLS = "pattern", "span", "cells"
-FILL, PADDED = "fill", "padded"
-BLOCK_SIZE = "blocksize"
+SENTENCE, ROW = in_address("sentence", "row")
+PATTERN, SPAN, CELLS = in_address("pattern", "span", "cells")
+FILL, PADDED = in_address("fill", "padded")
+(BLOCK_SIZE,) = in_address("blocksize")
 
 # Many heads
-HEAD_COUNT, WORD, HEAD_SHARE = "heads", "word", "share"
+HEAD_COUNT, WORD, HEAD_SHARE = in_address("heads", "word", "share")
 
 # Self and cross
-BLOCK, READ, WRITTEN, READ_INSTEAD = "block", "read", "written", "instead"
-FIRST_TEXT, SECOND_TEXT = "first", "second"
-DATE, DIGIT = "date", "digit"
+BLOCK, READ, WRITTEN, READ_INSTEAD = in_address("block", "read", "written", "instead")
+FIRST_TEXT, SECOND_TEXT = in_address("first", "second")
+DATE, DIGIT = in_address("date", "digit")
 
 # Word order
-ORDER_TEXT, ORDER_FROM, ORDER_SEED = "order_text", "order_from", "reorder"
-PE_WIDTH, ONWARD, PE_FROM = "pe_width", "onward", "from_position"
-BOTH_LATER, ROTARY_BASE = "both_later", "rotary_base"
-BIAS_KIND, ALIBI_HEADS, ALIBI_HEAD = "bias_kind", "alibi_heads", "alibi_head"
+ORDER_TEXT, ORDER_FROM, ORDER_SEED = in_address("order_text", "order_from", "reorder")
+PE_WIDTH, ONWARD, PE_FROM = in_address("pe_width", "onward", "from_position")
+BOTH_LATER, ROTARY_BASE = in_address("both_later", "rotary_base")
+BIAS_KIND, ALIBI_HEADS, ALIBI_HEAD = in_address("bias_kind", "alibi_heads", "alibi_head")
 
 # Long range
-VECTOR_SIZE, LENGTH, GAIN, FORGET = "vector_size", "length", "gain", "forget"
-WITHOUT_FIRST = "without_first"
+VECTOR_SIZE, LENGTH, GAIN, FORGET = in_address("vector_size", "length", "gain", "forget")
+(WITHOUT_FIRST,) = in_address("without_first")
 
 # Generation: how many tokens, how each is chosen, the step that is looked at, and what is shown of it
-NEW_TOKENS, CHAT, CHOICE, HEAT, TOP_K, TOP_P = "new", "chat", "choice", "heat", "top_k", "top_p"
-STEP, STEP_SHOWS, STEP_TELLS = "step", "rows", "beside"
+NEW_TOKENS, CHAT, CHOICE, HEAT, TOP_K, TOP_P = in_address("new", "chat", "choice", "heat", "top_k", "top_p")
+STEP, STEP_SHOWS, STEP_TELLS = in_address("step", "rows", "beside")
 
 # What if: worked examples
-EXAMPLE = "example"
+(EXAMPLE,) = in_address("example")
 
 # Corpus: which run; all heads as a grid or a map; what of the chosen one is shown; which examples
-RUN, HEADS_AS, LOOKS_BY, AGAINST = "run", "heads_as", "looks", "against"
-KEPT, QUANTILES, BATCH = "kept", "quantiles", "batch"
+RUN, HEADS_AS, LOOKS_BY, AGAINST = in_address("run", "heads_as", "looks", "against")
+KEPT, QUANTILES, BATCH = in_address("kept", "quantiles", "batch")
 SHADES = "shades"
-
-# Every name that an address may say: those of docs/links.md
-IN_ADDRESS = frozenset(
-    (
-        *(TEXT, PAIR, TARGET, TRUNCATE, MODEL, DTYPE, DEVICE, KIND, LAYER, HEAD, QUERY, KEY, SOURCE, STAGE, WEIGHTS),
-        *(TARGET_AS, TARGET_IDS, PART_OF_PAIR),
-        *(NEW_TOKENS, CHAT, CHOICE, HEAT, TOP_K, TOP_P, STEP, STEP_SHOWS, STEP_TELLS),
-        *(
-            SCALING,
-            MASK,
-            MASK_SIZE,
-            MASK_GRID,
-            TOY_TEXT,
-            TOY_SIZE,
-            QUERIES,
-            KEYS,
-            D_K,
-            D_V,
-            DISTRIBUTION,
-            SEED,
-            ATLAS_BY,
-            METRIC,
-        ),
-        *(MEASURED_ON, AT_LEAST, FROM_LAYER, TO_LAYER, ORDER, LOOK_FOR, BACK, STRIPES, BLOCK_LENGTH, PAIRS, SHOWN_AS),
-        *(QUANTITY, LEAVE_OUT, RENORMALISE, BY_WORD, MEAN_OF, PINNED_TOKENS, DIRECTION, VIEW, NEW_EDIT, NEW_PLACE),
-        *(NEW_TEXT, NEW_FACTOR, NEW_MASK, NEW_SPAN, NEW_SOFTMAX, NEW_PATTERN, NEW_CELLS, PAINTING, WRITES_ON),
-        *(COMPARE_WITH, OTHER_LAYER, OTHER_HEAD, OTHER_TEXT, OTHER_MODEL, PLACE_OF_QUERY, PLACE_OF_KEY, TAKEN_AWAY),
-        *(NEXT_TOKEN, SOURCE_TEXT, THROUGH_HEAD, PART, SCORES, TEMPERATURE, SHIFT, FACTOR, NOTHING, TERMS, DEVIATION),
-        *(KEY_COUNT, DIVISOR, GRADIENT_OF, HEAD_SIZE, SCALED, DEPTH, AROUND, STACK_WIDTH, MEASURE, SENTENCE, ROW),
-        *(PATTERN, SPAN, CELLS, FILL, PADDED, BLOCK_SIZE, HEAD_COUNT, WORD, HEAD_SHARE, BLOCK, READ, WRITTEN),
-        *(READ_INSTEAD, FIRST_TEXT, SECOND_TEXT, DATE, DIGIT, ORDER_TEXT, ORDER_FROM, ORDER_SEED, PE_WIDTH, ONWARD),
-        *(PE_FROM, BOTH_LATER, ROTARY_BASE, BIAS_KIND, ALIBI_HEADS, ALIBI_HEAD, VECTOR_SIZE, LENGTH, GAIN, FORGET),
-        *(WITHOUT_FIRST, EXAMPLE),
-        *(RUN, HEADS_AS, LOOKS_BY, AGAINST, KEPT, QUANTILES, BATCH),
-        *OWN.values(),
-        *(DTYPE, DEVICE, EDITS, *HOW),
-    )
-)
 
 
 def button(name: str, job: int) -> str:

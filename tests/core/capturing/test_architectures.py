@@ -1,6 +1,6 @@
 """Every promised architecture against its own eager attention, and the table of docs/architectures.md made from it.
 
-Write the table anew: python -m tests.core.test_architectures --write
+Write the table anew: python -m tests.core.capturing.test_architectures --write
 """
 
 from __future__ import annotations
