@@ -8,11 +8,11 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import ArrayLike, NDArray
 
+from .bars import bar_trace
 from .chart import Chart
-from .charts import plain_layout
 from .labels import MAX_LABELS, axis_labels, short, thinned
 from .palette import ABOVE, BELOW, FORBIDDEN, TOTAL
-from .theme import letters, thick
+from .theme import letters, plain_layout, thick
 from .values import bar_values
 
 MAX_BORDERS = 40  # more lines than that hide the bars
@@ -27,17 +27,10 @@ def running(
     ends     [blocks] how many keys have been seen after each block
     maximum  [blocks] the largest score so far
     """
-    labels = axis_labels(keys)
     known = np.where(np.isfinite(scores), scores, np.nan)
     block = np.searchsorted(ends, np.arange(len(keys)), side="right")
-    bars = go.Bar(
-        x=np.arange(len(keys)),
-        y=known,
-        marker={"color": [(BELOW, TOTAL)[one % 2] for one in block]},
-        name="score",
-        customdata=labels,
-        hovertemplate="%{customdata}: <b>%{y:.5g}</b><extra></extra>",
-    )
+    colours = [(BELOW, TOTAL)[number % 2] for number in block]
+    bars = bar_trace(keys, known, "score", colours, hover=".5g", names_group=False)
     edges = np.array([0, *ends]) - 0.5
     highest = np.where(np.isfinite(maximum), maximum, np.nan)
     steps = go.Scatter(
@@ -53,7 +46,7 @@ def running(
     layout["xaxis"] |= {
         "tickmode": "array",
         "tickvals": places,
-        "ticktext": [labels[place] for place in places],
+        "ticktext": axis_labels([keys[place] for place in places]),
         "range": [-0.5, len(keys) - 0.5],
     }
     layout["yaxis"] |= {"title": {"text": "score"}}

@@ -9,9 +9,8 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from .chart import Chart
-from .charts import plain_layout
 from .palette import ABOVE, BELOW, INK, PIN
-from .theme import enlarged, letters, thick
+from .theme import enlarged, letters, plain_layout, thick
 from .values import Values, bar_values, floats
 
 BARS = 64  # at most: more are narrower than what they show

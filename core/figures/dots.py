@@ -9,9 +9,8 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from .chart import Chart
-from .charts import plain_layout
 from .palette import PIN, SERIES
-from .theme import enlarged, thick
+from .theme import enlarged, plain_layout, thick
 from .values import Values, floats
 
 

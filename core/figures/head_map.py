@@ -11,9 +11,8 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from .chart import Chart
-from .charts import plain_layout
 from .palette import PIN, SERIES
-from .theme import enlarged, letters, thick
+from .theme import enlarged, letters, plain_layout, thick
 from .values import bar_values
 
 # Clusters are told apart by their colour and, for every kind of colour vision, by their mark.

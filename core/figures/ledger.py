@@ -11,9 +11,8 @@ from plotly.subplots import make_subplots
 
 from ..attention.ledger import Ledger
 from .chart import Chart
-from .charts import plain_layout
 from .palette import ABOVE, BELOW, GRID, TOTAL
-from .theme import letters
+from .theme import letters, plain_layout
 from .values import Values, bar_values, floats
 
 _PRODUCTS_WIDTH = 8.0  # the products share this much room, however many they are; every later step has 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import plotly.graph_objects as go
 import plotly.io
@@ -49,6 +50,17 @@ def template() -> str | go.layout.Template:
     """The template of a figure: by its name at a desk, and one with larger letters where they are wanted."""
     wanted = lettering.get()
     return _template(wanted) if wanted.least else TEMPLATE
+
+
+def plain_layout(height: int) -> dict[str, Any]:
+    """What every chart starts from: room above for the legend, and at the sides as much as the labels need."""
+    return {
+        "template": template(),
+        "height": height,
+        "margin": {"l": 8, "r": 16, "t": enlarged(34), "b": 8},
+        "xaxis": {"automargin": True},
+        "yaxis": {"automargin": True},
+    }
 
 
 @lru_cache(maxsize=8)

@@ -3,8 +3,8 @@
 import numpy as np
 import streamlit as st
 
-from core.figures.charts import Series, lines
 from core.figures.heatmap import Axis, heatmap
+from core.figures.lines import Series, lines
 from core.figures.palette import INK
 from core.lessons.long_range import MAX_QUERIES, costs, even_distance
 from ui import state, stores

@@ -10,7 +10,7 @@ from core import AttentionTrace, attend
 from core.attention import masks as m
 from core.attention.sources import Matrices
 from core.figures.additive import additive_mask
-from core.figures.bar_panels import bar_panels
+from core.figures.bars import bar_panels
 from core.figures.chart import Chart
 from core.figures.heatmap import WIDTH, Axis, heatmap
 from core.figures.theme import enlarged

@@ -4,8 +4,8 @@ import numpy as np
 import streamlit as st
 from numpy.typing import NDArray
 
+from core.figures.bars import bars
 from core.figures.borders import with_borders
-from core.figures.charts import bars
 from core.figures.heatmap import WIDTH, Axis, heatmap
 from core.figures.labels import visible
 from core.figures.wiring import wiring

@@ -6,10 +6,8 @@ from numpy.typing import NDArray
 
 from core import InputError
 from core.attention.matrix_files import read_matrix
-from core.figures.bar_panels import bar_panels
+from core.figures.bars import Mark, bar_panels, bars, log_bars
 from core.figures.chart import Chart
-from core.figures.charts import bars
-from core.figures.log_bars import Mark, log_bars
 from core.figures.palette import ABOVE, ALLOWED, PIN
 from core.lessons.softmax import (
     DTYPES,

@@ -15,10 +15,10 @@ from core.capturing.sampling import Sampling, at_temperatures
 from core.exporting.kept_heads import KeptHead
 from core.exporting.tables import Side
 from core.figures.atlas import metric_grid
-from core.figures.charts import Series, lines
+from core.figures.bars import share_bars
 from core.figures.heatmap import WIDTH, Axis, heatmap
 from core.figures.labels import escaped, visible
-from core.figures.shares import share_bars
+from core.figures.lines import Series, lines
 from core.heads.one_query import one_query
 from core.heads.views import around
 from core.models.modules import Kind

@@ -9,7 +9,7 @@ from core import attend
 from core.attention.head import Head
 from core.exporting.pictures import GROUNDS, portrait, to_html
 from core.figures.atlas import metric_grid
-from core.figures.charts import bars
+from core.figures.bars import bars
 from core.figures.equation import equation
 from core.figures.heatmap import Axis, heatmap
 from core.figures.ledger import waterfall

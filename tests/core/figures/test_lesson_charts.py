@@ -5,11 +5,9 @@ import pytest
 
 from core.attention import masks as m
 from core.figures.additive import additive_mask
-from core.figures.bar_panels import bar_panels
+from core.figures.bars import Mark, bar_panels, bars, log_bars, room_for
 from core.figures.blocks import running
-from core.figures.charts import bars, room_for
 from core.figures.heatmap import Axis, heatmap
-from core.figures.log_bars import Mark, log_bars
 
 
 @pytest.mark.parametrize("values", [[1.0, 2.0], [-1.0, -2.0], [-1.0, 2.0], [0.0, 0.0]])

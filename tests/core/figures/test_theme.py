@@ -11,13 +11,12 @@ from core.attention.ledger import explain
 from core.attention.trace import attend
 from core.figures.additive import additive_mask
 from core.figures.atlas import metric_grid, small_pictures
-from core.figures.bar_panels import bar_panels
+from core.figures.bars import bar_panels, bars, log_bars
 from core.figures.blocks import running
-from core.figures.charts import Series, bars, lines
 from core.figures.dots import dots
 from core.figures.heatmap import Axis, heatmap
 from core.figures.ledger import passed_on, waterfall
-from core.figures.log_bars import log_bars
+from core.figures.lines import Series, lines
 from core.figures.patches import on_image
 from core.figures.side_by_side import side_by_side, small
 from core.figures.theme import TEMPLATE

@@ -8,7 +8,7 @@ import streamlit as st
 
 from core.corpus.opened import Run
 from core.corpus.passages import CLASSES
-from core.figures.charts import bars
+from core.figures.bars import bars
 from core.figures.distribution import distribution_bars
 from core.figures.heatmap import Axis, heatmap
 from core.figures.theme import letters

@@ -10,9 +10,8 @@ from core import Capture, InputError
 from core.capturing.consequences import check_finite, movers, next_token, vectors
 from core.capturing.edits import Edits, Place
 from core.figures.atlas import metric_grid
-from core.figures.charts import bars
+from core.figures.bars import bars, share_bars
 from core.figures.labels import visible
-from core.figures.shares import share_bars
 from core.heads.aligning import Alignment
 from core.heads.comparing import HeadPair
 from ui import presenting, shown, state, stores

@@ -6,7 +6,7 @@ import numpy as np
 import streamlit as st
 
 from core import Capture, InputError
-from core.figures.charts import bars
+from core.figures.bars import bars
 from core.figures.labels import visible
 from ui import presenting, shown, state, stores
 from ui.controls.edit_list import HIDDEN
