@@ -21,12 +21,11 @@ _DTYPES = ("f4", "f8", "i1", "u1", "i2", "u2", "i4", "u4")
 
 
 def written(values: Values) -> dict[str, Any]:
-    """The values for JSON; the names of rows heading by heading, which makes fewer lists than row by row."""
-    headings = 0 if values.x is not None else len(values.headings) - bool(values.columns)
+    """The values for JSON."""
     return {
         "kind": values.kind,
         "headings": list(values.headings),
-        "rows": [[names[heading] for names in values.rows] for heading in range(headings)],
+        "rows": list(values.rows),
         "columns": list(values.columns),
         "numbers": _packed(values.numbers),
         "x": None if values.x is None else _packed(values.x),
@@ -38,24 +37,20 @@ def written(values: Values) -> dict[str, Any]:
 
 def read(told: Mapping[str, Any]) -> Values:
     """The values that were written so. Raises InputError where they are damaged, or numbers and names do not fit."""
-    if told.get("kind") not in KINDS or not isinstance(told.get("rows"), list):
+    if told.get("kind") not in KINDS:
         raise broken("what a picture in it shows cannot be read")
-    numbers, rows, columns = _numbers(told.get("numbers")), list(map(_names, told["rows"])), _names(told.get("columns"))
+    rows, columns, headings = (_names(told.get(name)) for name in ("rows", "columns", "headings"))
+    numbers = _numbers(told.get("numbers"))
     x = None if told.get("x") is None else _numbers(told["x"])
-    headings = _names(told.get("headings"))
-    along = [x] if x is not None else rows
-    if (
-        numbers.shape != (len(numbers), *([len(columns)] if columns else []))
-        or not along
-        or any(len(names) != len(numbers) for names in along)
-        or len(headings) != len(along) + bool(columns)
-    ):
+    places = rows if x is None else x
+    expected = (len(places), len(columns)) if columns else (len(places),)
+    if numbers.shape != expected or len(headings) != len(expected) or (x is not None and x.ndim != 1):
         raise broken("the numbers of a picture in it do not fit their names")
     return Values(
         kind=told["kind"],
         numbers=numbers,
         headings=headings,
-        rows=list(zip(*rows, strict=True)),
+        rows=rows,
         columns=columns,
         x=x,
         is_mask=told.get("is_mask") is True,

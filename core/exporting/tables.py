@@ -177,7 +177,7 @@ def tables_of(chart: Chart) -> tuple[Table, ...]:
 
 def _as_drawn(values: Values, key: str) -> Table:
     """Cells with the names of both sides; or points, a row each, whose names or places stand before their number."""
-    rows = None if values.x is not None else [", ".join(names) for names in values.rows]
+    rows = None if values.x is not None else values.rows
     numbers = values.numbers
     if numbers.ndim == 1:
         numbers = np.stack([numbers] if values.x is None else [values.x, numbers], axis=1)

@@ -11,7 +11,7 @@ from .chart import Chart
 from .heatmap import Axis, heatmap
 from .palette import FORBIDDEN, PIN, SEQUENTIAL
 from .theme import enlarged, template, thick
-from .values import Values
+from .values import Values, numbered
 
 GAP, MASKED, ZERO = 0, 1, 2  # levels of the small pictures that are no weights; from ZERO up they are
 _LEVELS = 255
@@ -107,8 +107,8 @@ def _largest_weights(weights: NDArray[np.floating], left_out: NDArray[np.bool_] 
         headings=("layer", "head"),
         value="largest weight",
         numbers=np.where(is_drawn, largest, np.nan),
-        rows=[(str(layer),) for layer in range(layers)],
-        columns=tuple(map(str, range(heads))),
+        rows=numbered(layers),
+        columns=numbered(heads),
         opening=f"{layers} by {heads} heads, by their largest weight",
     )
 

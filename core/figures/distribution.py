@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from .chart import Chart
 from .palette import ABOVE, BELOW, INK, PIN
 from .theme import enlarged, letters, plain_layout, thick
-from .values import Values, bar_values, floats
+from .values import Values, bar_values, numbered
 
 BARS = 64  # at most: more are narrower than what they show
 LEAST = 1e-4  # the lower end of the axis; a share below it is drawn as a stub
@@ -104,16 +104,20 @@ def distribution_bars(
         _box(low, upper, {"fillcolor": BELOW, "opacity": 0.35, "line": {"width": 0}}),
         _box(median, median, {"line": {"color": BELOW, "width": thick(3)}}),
     ]
-    of_heads = Values(
+    layers, per_layer = np.max(heads, axis=0) + 1
+    of_heads = np.full((layers, per_layer), np.nan)
+    of_heads[tuple(np.transpose(heads))] = means
+    queries = bar_values(ranges, {"": np.where(shares > 0, shares, np.nan)}, heading=label, value="share of queries")
+    grid = Values(
         kind="heads",
         part="mean",
         headings=("layer", "head"),
         value="mean",
-        numbers=floats(means[known]),
-        rows=[(str(layer), str(head)) for layer, head in places],
+        numbers=of_heads,
+        rows=numbered(layers),
+        columns=numbered(per_layer),
     )
-    queries = bar_values(ranges, {"": np.where(shares > 0, shares, np.nan)}, heading=label, value="share of queries")
-    return Chart(go.Figure([bars, dots, middle], layout), (*queries, of_heads))
+    return Chart(go.Figure([bars, dots, middle], layout), (*queries, grid))
 
 
 def _drawn(histogram: NDArray[np.integer], high: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

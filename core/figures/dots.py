@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from .chart import Chart
 from .palette import PIN, SERIES
 from .theme import enlarged, plain_layout, thick
-from .values import Values, floats
+from .values import Values, floats, numbered
 
 
 def dots(
@@ -72,8 +72,8 @@ def dots(
             headings=("layer", "head"),
             value=y or name,
             numbers=floats(numbers),
-            rows=[(str(layer),) for layer in range(numbers.shape[0])],
-            columns=tuple(map(str, range(numbers.shape[1]))),
+            rows=numbered(numbers.shape[0]),
+            columns=numbered(numbers.shape[1]),
         )
         for name, numbers in groups.items()
     )

@@ -163,8 +163,8 @@ def _values(key: str, drawn: Pooled) -> Values:
         part=TERMS[key].name,
         headings=("row", "column"),
         numbers=cells,
-        rows=[(row,) for row in rows],
-        columns=tuple(columns),
+        rows=rows,
+        columns=columns,
         is_mask=is_mask,
         closing=f"forbids {int((cells == 0).sum()):,} of {cells.size:,} drawn pairs" if is_mask else "without numbers",
     )

@@ -13,7 +13,7 @@ from ..attention.ledger import Ledger
 from .chart import Chart
 from .palette import ABOVE, BELOW, GRID, TOTAL
 from .theme import letters, plain_layout
-from .values import Values, bar_values, floats
+from .values import Values, bar_values, floats, numbered
 
 _PRODUCTS_WIDTH = 8.0  # the products share this much room, however many they are; every later step has 1
 
@@ -71,22 +71,13 @@ def waterfall(cell: Ledger, *, height: int = 240) -> Chart:
 
 def _values(cell: Ledger, steps: list[tuple[str, float, str]]) -> tuple[Values, Values]:
     """What each step adds; then the sums on the way, and what becomes of the last."""
-    added = [(f"dimension {place}", product) for place, product in enumerate(cell.products.tolist())]
-    added += [(name, value) for name, value, measure in steps if measure == "relative"]
-    sums = [(name, value) for name, value, measure in steps if measure == "total"]
-    sums += [("e^x", cell.exponential), ("weight", cell.weight)]
-    return (_step_values(added, "", "", "adds"), _step_values(sums, "sums", "sum", "value"))
-
-
-def _step_values(steps: list[tuple[str, float]], part: str, heading: str, value: str) -> Values:
-    names, numbers = zip(*steps, strict=True)
-    return Values(
-        kind="steps",
-        part=part,
-        headings=(heading,),
-        value=value,
-        numbers=floats(numbers),
-        rows=[(name,) for name in names],
+    added = {f"dimension {place}": product for place, product in enumerate(cell.products.tolist())}
+    added |= {name: number for name, number, measure in steps if measure == "relative"}
+    sums = {name: number for name, number, measure in steps if measure == "total"}
+    sums |= {"e^x": cell.exponential, "weight": cell.weight}
+    return (
+        Values(kind="steps", headings=("",), value="adds", numbers=floats([*added.values()]), rows=[*added]),
+        Values(kind="steps", part="sums", headings=("sum",), numbers=floats([*sums.values()]), rows=[*sums]),
     )
 
 
@@ -112,9 +103,8 @@ def passed_on(cell: Ledger, *, height: int = 150) -> Chart:
             "dtick": max(1, round(cell.value.size / 8)),
         },
     )
-    names = [str(dimension) for dimension in dimensions.tolist()]
     groups = {"value": cell.value, "weight × value": cell.contribution}
-    return Chart(figure, bar_values(names, groups, heading="dimension"))
+    return Chart(figure, bar_values(numbered(cell.value.size), groups, heading="dimension"))
 
 
 _TELL = "%{fullData.name}, dimension %{x}: <b>%{y:.5g}</b><extra></extra>"

@@ -13,7 +13,7 @@ from plotly.colors import sample_colorscale
 from .chart import Chart
 from .palette import DIVERGING, PIN, SEQUENTIAL
 from .theme import enlarged, template, thick
-from .values import Values
+from .values import Values, numbered
 
 # How much of the image the colours of the smallest number, of half the largest and of the largest hide.
 FAINT, HALF, STRONG = 0.05, 0.55, 0.8
@@ -100,8 +100,8 @@ def on_image(
                 headings=("patch row", "patch column"),
                 value=name,
                 numbers=drawn,
-                rows=[(str(row),) for row in range(rows)],
-                columns=tuple(map(str, range(columns))),
+                rows=numbered(rows),
+                columns=numbered(columns),
                 opening=f"{rows:,} by {columns:,}",
             ),
         ),

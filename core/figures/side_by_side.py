@@ -83,14 +83,15 @@ def side_by_side(
         layout |= {"plot_bgcolor": FORBIDDEN, "showlegend": True, "margin": layout["margin"] | {"t": enlarged(LEGEND)}}
         layout["height"] += enlarged(LEGEND)
         traces.append(_masked_entry())
-    return Chart(go.Figure(traces, layout), _values(matrices, names, [short(row) for row in rows], columns, what))
+    return Chart(go.Figure(traces, layout), _values(matrices, names, rows, columns, what))
 
 
 def _values(
     matrices: Sequence[Pooled], names: Sequence[str], rows: Sequence[str], columns: Sequence[str], what: str
 ) -> tuple[Values, ...]:
     """The numbers of each matrix; a number that is not there is masked."""
-    first, several = matrices[0], f"{len(matrices)} pictures of " if len(matrices) > 1 else ""
+    rows, columns = ([short(name) for name in side] for side in (rows, columns))
+    several = f"{len(matrices)} pictures of " if len(matrices) > 1 else ""
     masked = sum(int(np.isnan(one.values).sum()) for one in matrices)
     return tuple(
         Values(
@@ -99,9 +100,9 @@ def _values(
             headings=("row", "column"),
             value=what,
             numbers=floats(one.values),
-            rows=[(row,) for row in in_blocks(rows, one.row_block)],
-            columns=tuple(in_blocks([short(column) for column in columns], one.column_block)),
-            opening=f"{several}{size_of(first)}",
+            rows=in_blocks(rows, one.row_block),
+            columns=in_blocks(columns, one.column_block),
+            opening=f"{several}{size_of(matrices[0])}",
             closing=f"{masked:,} masked" if masked else "",
             block=(one.row_block, one.column_block),
         )

@@ -20,9 +20,9 @@ class Values:
     kind      decides how they are described, see `descriptions`
     numbers   [rows] or [rows, columns] floats, NaN where there is none
     part      the name of this part of the figure; "" where there is only one
-    headings  what the names of a number are names of: ("query", "key")
+    headings  what rows are, and columns if there are any: ("query", "key")
     value     what the numbers are: "weight"
-    rows      the names of each row, one for each heading but that of the columns; none where `x` names the rows
+    rows      the name of each row; none where `x` names the rows
     columns   the name of each column
     x         [rows] the place of each number of a curve on the horizontal axis
     is_mask   whether they say which pairs are masked: then none is stronger than another
@@ -37,8 +37,8 @@ class Values:
     headings: Names
     part: str = ""
     value: str = "value"
-    rows: Sequence[Names] = ()
-    columns: Names = ()
+    rows: Sequence[str] = ()
+    columns: Sequence[str] = ()
     x: NDArray[np.floating] | None = None
     is_mask: bool = False
     opening: str = ""
@@ -56,7 +56,7 @@ class Values:
         if self.x is not None:
             return (written(self.x[index]),)
         row, column = divmod(index, max(1, len(self.columns)))
-        return (*self.rows[row], *self.columns[column : column + 1])
+        return (self.rows[row], *self.columns[column : column + 1])
 
     def number(self, index: int) -> str:
         """The number at this index of `comparable`, with three digits."""
@@ -80,7 +80,6 @@ def bar_values(
     value  what the numbers are; left out, the name of their group
     """
     kind = "changes" if list(groups) == ["before", "after"] else "bars"
-    rows = [(name,) for name in names]
     return tuple(
         Values(
             kind=kind,
@@ -88,10 +87,15 @@ def bar_values(
             headings=(heading,),
             part=group,
             value=value or group or "value",
-            rows=rows,
+            rows=names,
         )
         for group, numbers in groups.items()
     )
+
+
+def numbered(count: int) -> list[str]:
+    """The names of rows or columns that have only their numbers."""
+    return [str(place) for place in range(count)]
 
 
 def floats(numbers: ArrayLike) -> NDArray[np.floating]:

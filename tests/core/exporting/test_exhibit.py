@@ -168,8 +168,8 @@ def test_a_picture_of_an_earlier_file_says_what_stands_in_it(good):
         {"numbers": {"dtype": "f4", "bdata": "AAAAAA=="}},  # a number for nine names
         {"rows": None},
         {"rows": []},
-        {"rows": [["a", "b"]]},
-        {"rows": [["a", "b", 3]]},
+        {"rows": ["a", "b"]},
+        {"rows": ["a", "b", 3]},
         {"columns": ["a"]},
         {"columns": []},
         {"headings": ["query"]},
