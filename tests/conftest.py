@@ -6,6 +6,8 @@ from functools import cache
 from unittest import mock
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test may wait for a model hub
+# Ray gives its workers a low priority (nice 15). On a busy machine a test would wait for them for minutes.
+os.environ.setdefault("RAY_worker_niceness", "0")
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault(
         "OMP_NUM_THREADS", "1"

@@ -12,7 +12,10 @@ import pytest
 
 import core
 from core.attention.stages import STAGES
+from core.heads.metrics import METRICS
+from ui.gallery.views import VIEWS
 from ui.lessons import LESSONS
+from ui.views.step_by_step.tour import STOPS
 
 ROOT = Path(__file__).parent.parent
 DOCS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")), ROOT / "bench/README.md"]
@@ -88,6 +91,25 @@ def defined(body: list[ast.stmt]) -> set[str]:
 def test_every_lesson_is_in_the_menu_and_has_its_experiments():
     assert sorted(LESSONS) == sorted(path.stem for path in (ROOT / "pages/learn").glob("*.py"))
     assert all((ROOT / f"core/lessons/{name}.py").is_file() for name in LESSONS)
+
+
+def test_every_page_is_in_the_menu():
+    in_menu = re.findall(r'"pages/(\w+)\.py"', read("ui/shell.py"))
+    assert sorted(in_menu) == sorted(path.stem for path in (ROOT / "pages").glob("*.py"))
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern", "count"),
+    [
+        ("README.md", r"first page: ([\w-]+) finished views", len(VIEWS)),
+        ("README.md", r"\*\*Learn\*\*: ([\w-]+) lessons", len(LESSONS)),
+        ("README.md", r"explains the page in ([\w-]+) stops", len(STOPS)),
+        ("docs/corpus.md", r"of each of the ([\w-]+) metrics", len(METRICS)),
+    ],
+)
+def test_counts_are_right(name, pattern, count):
+    words = {7: "seven", 8: "eight", 22: "twenty-two"}
+    assert re.findall(pattern, read(name)) == [words.get(count, str(count))]
 
 
 def test_glossary_explains_every_stage():
