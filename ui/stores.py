@@ -39,7 +39,7 @@ from core.corpus.opened import Listed, open_run, runs_in
 from core.corpus.opened import Run as CorpusRun
 from core.errors import InputError
 from core.exporting.kept_heads import KeptHead
-from core.figures.side_by_side import small
+from core.figures.heatmaps.side_by_side import small
 from core.heads.comparing import Compared, HeadPair
 from core.heads.contributions import HeadContributions, add_up
 from core.heads.effects import Effects

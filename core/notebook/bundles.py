@@ -20,8 +20,8 @@ from ..attention.stages import number
 from ..capturing import capture as captures
 from ..capturing import certifying
 from ..capturing import weights_only as exposed
-from ..figures.heatmap import Axis, heatmap
-from ..figures.side_by_side import side_by_side, small
+from ..figures.heatmaps.heatmap import Axis, heatmap
+from ..figures.heatmaps.side_by_side import side_by_side, small
 from ..heads.comparing import Comparison
 from ..models import model as models
 from ..models.projections import HeadWeights

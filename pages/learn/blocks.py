@@ -7,9 +7,9 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core import AttentionTrace, attend
-from core.figures.blocks import running
-from core.figures.heatmap import Axis, heatmap
+from core.figures.heatmaps.heatmap import Axis, heatmap
 from core.figures.labels import thinned
+from core.figures.plots.running import running
 from core.lessons.blocks import Blocks, differences, in_blocks
 from ui import state
 from ui.controls.fields import number_picker, whole_number

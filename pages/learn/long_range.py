@@ -3,9 +3,9 @@
 import numpy as np
 import streamlit as st
 
-from core.figures.heatmap import Axis, heatmap
-from core.figures.lines import Series, lines
+from core.figures.heatmaps.heatmap import Axis, heatmap
 from core.figures.palette import INK
+from core.figures.plots.lines import Series, lines
 from core.lessons.long_range import MAX_QUERIES, costs, even_distance
 from ui import state, stores
 from ui.controls.fields import menu, numbered, slider, switch, whole_slider

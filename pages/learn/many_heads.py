@@ -4,11 +4,11 @@ import numpy as np
 import streamlit as st
 from numpy.typing import NDArray
 
-from core.figures.bars import bars
-from core.figures.borders import with_borders
-from core.figures.heatmap import Axis, heatmap
+from core.figures.heatmaps.borders import with_borders
+from core.figures.heatmaps.heatmap import Axis, heatmap
+from core.figures.heatmaps.side_by_side import side_by_side, small
 from core.figures.labels import visible
-from core.figures.side_by_side import side_by_side, small
+from core.figures.plots.bars import bars
 from core.heads.contributions import lengths
 from core.lessons.many_heads import PAIR, PAIR_WORDS, ManyHeads, fetch, heads_of_a_sentence, strongest_word
 from ui import presenting, state, stores

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from core import AttentionTrace, attend
 from core.attention import masks as m
 from core.attention.sources import Matrices
-from core.figures.additive import additive_mask
-from core.figures.bars import bar_panels
 from core.figures.chart import Chart
-from core.figures.heatmap import WIDTH, Axis, heatmap
+from core.figures.heatmaps.additive import additive_mask
+from core.figures.heatmaps.heatmap import WIDTH, Axis, heatmap
+from core.figures.plots.bars import bar_panels
 from core.figures.theme import enlarged
 from core.lessons.masking import fill, lowest_number, weight_on_forbidden, without_care
 from ui import presenting, state

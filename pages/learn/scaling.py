@@ -7,10 +7,10 @@ from streamlit.delta_generator import DeltaGenerator
 
 from core import softmax
 from core.attention.sources import DISTRIBUTIONS
-from core.figures.bars import bars
-from core.figures.dots import dots
-from core.figures.heatmap import Axis, heatmap
-from core.figures.lines import Series, label_log_axes, lines
+from core.figures.heatmaps.heatmap import Axis, heatmap
+from core.figures.plots.bars import bars
+from core.figures.plots.dots import dots
+from core.figures.plots.lines import Series, label_log_axes, lines
 from core.lessons.scaling import (
     MAX_LAYERS,
     POWERS_OF_TWO,

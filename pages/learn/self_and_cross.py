@@ -4,11 +4,11 @@ import numpy as np
 import streamlit as st
 from numpy.typing import NDArray
 
-from core.figures.bars import bars
-from core.figures.borders import with_borders
-from core.figures.heatmap import WIDTH, Axis, heatmap
+from core.figures.heatmaps.borders import with_borders
+from core.figures.heatmaps.heatmap import WIDTH, Axis, heatmap
 from core.figures.labels import visible
-from core.figures.wiring import wiring
+from core.figures.plots.bars import bars
+from core.figures.plots.wiring import wiring
 from core.heads.pairs import crossing_shares, pair_shares, pair_sides
 from core.lessons.self_and_cross import (
     ALIGNING_HEAD,

@@ -6,9 +6,9 @@ from numpy.typing import NDArray
 
 from core import InputError
 from core.attention.matrix_files import read_matrix
-from core.figures.bars import Mark, bar_panels, bars, log_bars
 from core.figures.chart import Chart
 from core.figures.palette import ABOVE, ALLOWED, PIN
+from core.figures.plots.bars import Mark, bar_panels, bars, log_bars
 from core.lessons.softmax import (
     DTYPES,
     LARGEST_RAW_SCORE,

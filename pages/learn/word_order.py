@@ -4,8 +4,8 @@ import numpy as np
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from core.figures.heatmap import Axis, heatmap
-from core.figures.lines import Series, lines
+from core.figures.heatmaps.heatmap import Axis, heatmap
+from core.figures.plots.lines import Series, lines
 from core.lessons.word_order import (
     alibi_head,
     alibi_slopes,

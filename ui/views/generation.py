@@ -14,11 +14,11 @@ from core import Capture, Generation
 from core.capturing.sampling import Sampling, at_temperatures
 from core.exporting.kept_heads import KeptHead
 from core.exporting.tables import Side
-from core.figures.atlas import metric_grid
-from core.figures.bars import share_bars
-from core.figures.heatmap import WIDTH, Axis, heatmap
+from core.figures.heatmaps.all_heads import metric_grid
+from core.figures.heatmaps.heatmap import WIDTH, Axis, heatmap
 from core.figures.labels import escaped, visible
-from core.figures.lines import Series, lines
+from core.figures.plots.bars import share_bars
+from core.figures.plots.lines import Series, lines
 from core.heads.one_query import one_query
 from core.heads.views import around
 from core.models.modules import Kind

@@ -14,11 +14,11 @@ from core.errors import InputError
 from core.exporting.exhibit import MAX_BYTES, Drawing, Exhibit, Upload, read, write
 from core.exporting.kept_heads import KeptHead
 from core.exporting.tables import tables_of
-from core.figures.bars import bars
-from core.figures.dots import dots
-from core.figures.heatmap import Axis, heatmap
-from core.figures.lines import Series, lines
-from core.figures.wiring import wiring
+from core.figures.heatmaps.heatmap import Axis, heatmap
+from core.figures.plots.bars import bars
+from core.figures.plots.dots import dots
+from core.figures.plots.lines import Series, lines
+from core.figures.plots.wiring import wiring
 from tests.core.tiny_models import tiny
 
 IDS = [1, 5, 9, 13, 17, 21, 25]

@@ -8,12 +8,12 @@ import numpy as np
 from core import attend
 from core.attention.head import Head
 from core.exporting.pictures import GROUNDS, portrait, to_html
-from core.figures.atlas import metric_grid
-from core.figures.bars import bars
-from core.figures.equation import equation
-from core.figures.heatmap import Axis, heatmap
-from core.figures.ledger import waterfall
-from core.figures.patches import on_image
+from core.figures.heatmaps.all_heads import metric_grid
+from core.figures.heatmaps.equation import equation
+from core.figures.heatmaps.heatmap import Axis, heatmap
+from core.figures.heatmaps.patches import on_image
+from core.figures.plots.bars import bars
+from core.figures.plots.waterfall import waterfall
 
 NASTY = "</script><img src=x onerror=alert(1)> $x$"
 TOKENS = [NASTY, *(f"token {place}" for place in range(1, 90))]

@@ -9,20 +9,20 @@ from core.attention.ledger import explain
 from core.attention.masks import causal, grid
 from core.attention.stages import BY_KEY
 from core.attention.trace import attend
-from core.figures.additive import additive_mask
-from core.figures.atlas import metric_grid, small_pictures
-from core.figures.bars import bar_panels, bars, log_bars, share_bars
 from core.figures.chart import Chart
-from core.figures.dots import dots
-from core.figures.equation import TERMS, equation
-from core.figures.heatmap import Axis, heatmap
-from core.figures.ledger import waterfall
-from core.figures.lines import Series, lines
-from core.figures.patches import on_image
-from core.figures.side_by_side import side_by_side, small
-from core.figures.stages import stage_heatmap
+from core.figures.heatmaps.additive import additive_mask
+from core.figures.heatmaps.all_heads import metric_grid, small_pictures
+from core.figures.heatmaps.equation import TERMS, equation
+from core.figures.heatmaps.heatmap import Axis, heatmap
+from core.figures.heatmaps.patches import on_image
+from core.figures.heatmaps.side_by_side import side_by_side, small
+from core.figures.heatmaps.stages import stage_heatmap
+from core.figures.plots.bars import bar_panels, bars, log_bars, share_bars
+from core.figures.plots.dots import dots
+from core.figures.plots.lines import Series, lines
+from core.figures.plots.waterfall import waterfall
+from core.figures.plots.wiring import wiring
 from core.figures.values import Values
-from core.figures.wiring import wiring
 from tests.hostile import processor_time
 
 TOKENS = ("the", " cat", "the", "<b>x</b>", "\n", "$x$ & y")

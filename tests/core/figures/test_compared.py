@@ -6,8 +6,8 @@ import pytest
 from core.attention.head import Head
 from core.attention.masks import causal, grid
 from core.attention.trace import attend
-from core.figures.compared import Side, compared_heatmaps, strongest_colours
-from core.figures.heatmap import Axis, heatmap
+from core.figures.heatmaps.compared import Side, compared_heatmaps, strongest_colours
+from core.figures.heatmaps.heatmap import Axis, heatmap
 from core.heads.aligning import align
 from core.heads.comparing import HeadPair
 

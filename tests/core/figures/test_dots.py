@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from core.figures.dots import dots
-from core.figures.lines import Series, label_log_axes, lines
+from core.figures.plots.dots import dots
+from core.figures.plots.lines import Series, label_log_axes, lines
 
 GROUPS = {"unscaled": np.arange(6.0).reshape(2, 3) + 8, "scaled": np.arange(6.0).reshape(2, 3)}
 

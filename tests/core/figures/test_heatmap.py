@@ -11,10 +11,10 @@ from core.attention.ledger import explain
 from core.attention.masks import causal, grid
 from core.attention.stages import BY_KEY, STAGES
 from core.attention.trace import attend
-from core.figures.heatmap import Axis, heatmap
-from core.figures.ledger import passed_on, waterfall
+from core.figures.heatmaps.heatmap import Axis, heatmap
+from core.figures.heatmaps.stages import colour_limit, stage_heatmap
 from core.figures.palette import FORBIDDEN
-from core.figures.stages import colour_limit, stage_heatmap
+from core.figures.plots.waterfall import passed_on, waterfall
 from tests.contrast import contrast, hexadecimal
 
 TOKENS = ("the", " cat", "the", "<b>x</b>", "\n", "$x$ & y")

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from core.attention import masks as m
-from core.figures.additive import additive_mask
-from core.figures.bars import Mark, bar_panels, bars, log_bars, room_for
-from core.figures.blocks import running
-from core.figures.heatmap import Axis, heatmap
+from core.figures.heatmaps.additive import additive_mask
+from core.figures.heatmaps.heatmap import Axis, heatmap
+from core.figures.plots.bars import Mark, bar_panels, bars, log_bars, room_for
+from core.figures.plots.running import running
 
 
 @pytest.mark.parametrize("values", [[1.0, 2.0], [-1.0, -2.0], [-1.0, 2.0], [0.0, 0.0]])

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 import pytest
 from PIL import Image
 
-from core.figures.patches import on_image
+from core.figures.heatmaps.patches import on_image
 
 WEIGHTS = np.arange(6.0).reshape(2, 3) / 15
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from plotly.colors import sample_colorscale
 
-from core.figures.borders import with_borders
-from core.figures.heatmap import Axis, heatmap
+from core.figures.heatmaps.borders import with_borders
+from core.figures.heatmaps.heatmap import Axis, heatmap
+from core.figures.heatmaps.side_by_side import side_by_side, small
 from core.figures.palette import DIVERGING, FORBIDDEN, SEQUENTIAL
-from core.figures.side_by_side import side_by_side, small
-from core.figures.wiring import HEIGHTS, wiring
+from core.figures.plots.wiring import HEIGHTS, wiring
 from tests.contrast import BACKGROUNDS, contrast, hexadecimal
 
 TOKENS = ("<b>", "$x$", " the", "the")

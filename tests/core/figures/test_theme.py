@@ -9,18 +9,18 @@ import streamlit  # noqa: F401 - it changes Plotly's default template
 
 from core.attention.ledger import explain
 from core.attention.trace import attend
-from core.figures.additive import additive_mask
-from core.figures.atlas import metric_grid, small_pictures
-from core.figures.bars import bar_panels, bars, log_bars
-from core.figures.blocks import running
-from core.figures.dots import dots
-from core.figures.heatmap import Axis, heatmap
-from core.figures.ledger import passed_on, waterfall
-from core.figures.lines import Series, lines
-from core.figures.patches import on_image
-from core.figures.side_by_side import side_by_side, small
+from core.figures.heatmaps.additive import additive_mask
+from core.figures.heatmaps.all_heads import metric_grid, small_pictures
+from core.figures.heatmaps.heatmap import Axis, heatmap
+from core.figures.heatmaps.patches import on_image
+from core.figures.heatmaps.side_by_side import side_by_side, small
+from core.figures.plots.bars import bar_panels, bars, log_bars
+from core.figures.plots.dots import dots
+from core.figures.plots.lines import Series, lines
+from core.figures.plots.running import running
+from core.figures.plots.waterfall import passed_on, waterfall
+from core.figures.plots.wiring import wiring
 from core.figures.theme import TEMPLATE
-from core.figures.wiring import wiring
 
 ONES, AB = np.ones((2, 2)), ["a", "b"]
 CELL = explain(attend(ONES, ONES, ONES), 0, 1)

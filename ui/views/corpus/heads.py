@@ -8,8 +8,8 @@ import numpy as np
 import streamlit as st
 
 from core.corpus.opened import DrawnMap, Run
-from core.figures.atlas import metric_grid
-from core.figures.head_map import head_map
+from core.figures.heatmaps.all_heads import metric_grid
+from core.figures.plots.head_map import head_map
 from core.heads.metrics import Metric, in_words
 from ui import presenting, shown, state
 from ui.components import pin

@@ -13,10 +13,10 @@ from streamlit.delta_generator import DeltaGenerator
 
 from core import Capture, InputError
 from core.capturing.layers import layer_labels
-from core.figures.borders import with_borders
 from core.figures.chart import Chart
-from core.figures.heatmap import WIDTH
-from core.figures.seen import view_heatmap
+from core.figures.heatmaps.borders import with_borders
+from core.figures.heatmaps.heatmap import WIDTH
+from core.figures.heatmaps.views import view_heatmap
 from core.heads.pairs import pair_ranges
 from core.heads.patterns import read_pairs, write_pairs
 from core.heads.quantities import Taken

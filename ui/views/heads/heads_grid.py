@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from core import InputError
 from core.attention.masks import Predicate
 from core.capturing.layers import layer_labels
-from core.figures.atlas import metric_grid, small_pictures
+from core.figures.heatmaps.all_heads import metric_grid, small_pictures
 from core.figures.labels import visible
 from core.heads.metrics import METRICS, Metric, in_words, most_telling, nameable_keys
 from core.heads.patterns import blocks, columns, diagonal, pairs, read_keys, read_pairs

@@ -7,7 +7,7 @@ import streamlit as st
 from numpy.typing import NDArray
 
 from core import Capture
-from core.figures.patches import on_image
+from core.figures.heatmaps.patches import on_image
 from core.heads.views import SCORES, Quantity
 from core.models.images import read_image
 from ui import state

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from core.attention.ledger import strongest_cell
 from core.capturing.weights_only import WeightsOnly
-from core.figures.heatmap import Axis, heatmap
+from core.figures.heatmaps.heatmap import Axis, heatmap
 from ui.components import pin
 from ui.controls.pinned import pinned_among
 from ui.markdown import plain, quoted

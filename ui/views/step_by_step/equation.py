@@ -6,7 +6,7 @@ import streamlit as st
 
 from core.attention.formulas import added
 from core.attention.stages import BY_KEY
-from core.figures.equation import TERMS, equation, middle_of
+from core.figures.heatmaps.equation import TERMS, equation, middle_of
 from ui import links, state
 from ui.components import pin
 from ui.components.arrows import arrow_keys

@@ -9,11 +9,11 @@ from core import Ledger
 from core.attention.formulas import added, formula
 from core.attention.ledger import OutputSum
 from core.attention.stages import BY_KEY, Stage, number
-from core.figures.borders import with_borders
 from core.figures.chart import Chart
-from core.figures.heatmap import WIDTH
-from core.figures.ledger import passed_on, waterfall
-from core.figures.stages import colour_limit, stage_heatmap
+from core.figures.heatmaps.borders import with_borders
+from core.figures.heatmaps.heatmap import WIDTH
+from core.figures.heatmaps.stages import colour_limit, stage_heatmap
+from core.figures.plots.waterfall import passed_on, waterfall
 from core.heads.pairs import pair_ranges
 from core.heads.views import around
 from ui import presenting

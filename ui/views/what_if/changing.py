@@ -9,9 +9,9 @@ import streamlit as st
 from core import Capture, InputError
 from core.capturing.consequences import check_finite, movers, next_token, vectors
 from core.capturing.edits import Edits, Place
-from core.figures.atlas import metric_grid
-from core.figures.bars import bars, share_bars
+from core.figures.heatmaps.all_heads import metric_grid
 from core.figures.labels import visible
+from core.figures.plots.bars import bars, share_bars
 from core.heads.aligning import Alignment
 from core.heads.comparing import HeadPair
 from ui import presenting, shown, state, stores

@@ -14,7 +14,7 @@ from core import Capture, InputError, Model
 from core.attention.ledger import Part as Numbers
 from core.attention.ledger import strongest_in, strongest_of
 from core.attention.pooling import Pooled
-from core.figures.compared import Part, Side, compared_heatmaps, strongest_colours
+from core.figures.heatmaps.compared import Part, Side, compared_heatmaps, strongest_colours
 from core.heads.aligning import Alignment, Labels, align
 from core.heads.comparing import Compared, HeadPair
 from core.heads.likeness import PAIRS

@@ -6,8 +6,8 @@ import numpy as np
 import streamlit as st
 
 from core import Capture, InputError
-from core.figures.bars import bars
 from core.figures.labels import visible
+from core.figures.plots.bars import bars
 from ui import presenting, shown, state, stores
 from ui.controls.edit_list import HIDDEN
 from ui.controls.fields import menu

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .chart import Chart
-from .palette import INK, ON_ANY_CELL
-from .theme import enlarged, letters, thick
+from ..chart import Chart
+from ..palette import INK, ON_ANY_CELL
+from ..theme import enlarged, letters, thick
 
 
 def with_borders(

@@ -8,10 +8,10 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from .chart import Chart
-from .palette import PIN, SERIES
-from .theme import enlarged, plain_layout, thick
-from .values import Values, floats, numbered
+from ..chart import Chart
+from ..palette import PIN, SERIES
+from ..theme import enlarged, plain_layout, thick
+from ..values import Values, floats, numbered
 
 
 def dots(

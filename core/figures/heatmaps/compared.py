@@ -9,8 +9,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..attention.pooling import Pooled
-from .chart import Chart
+from ...attention.pooling import Pooled
+from ..chart import Chart
 from .heatmap import Axis, pooled_heatmap
 
 Part = Literal["first", "second", "difference"]

@@ -12,11 +12,11 @@ import plotly.graph_objects as go
 from numpy.typing import ArrayLike, NDArray
 from plotly.subplots import make_subplots
 
-from .chart import Chart
-from .labels import axis_labels, escaped, short, without_markup
-from .palette import ABOVE, GRID, INK, SERIES, TOTAL, text_on
-from .theme import enlarged, letters, plain_layout, template, thick
-from .values import bar_values
+from ..chart import Chart
+from ..labels import axis_labels, escaped, short, without_markup
+from ..palette import ABOVE, GRID, INK, SERIES, TOTAL, text_on
+from ..theme import enlarged, letters, plain_layout, template, thick
+from ..values import bar_values
 
 PANEL_TITLE = 26  # pixels above each panel
 PANEL_LABELS = 46  # pixels below the last one

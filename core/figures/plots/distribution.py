@@ -8,10 +8,10 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from .chart import Chart
-from .palette import ABOVE, BELOW, INK, PIN
-from .theme import enlarged, letters, plain_layout, thick
-from .values import Values, bar_values, numbered
+from ..chart import Chart
+from ..palette import ABOVE, BELOW, INK, PIN
+from ..theme import enlarged, letters, plain_layout, thick
+from ..values import Values, bar_values, numbered
 
 BARS = 64  # at most: more are narrower than what they show
 LEAST = 1e-4  # the lower end of the axis; a share below it is drawn as a stub

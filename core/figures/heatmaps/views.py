@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ..attention.pooling import Pooled
-from .chart import Chart
+from ...attention.pooling import Pooled
+from ..chart import Chart
+from ..palette import PIN
+from ..theme import thick
 from .heatmap import WIDTH, Axis, pooled_heatmap
-from .palette import PIN
-from .theme import thick
 
 
 def view_heatmap(

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ..attention.pooling import Pooled
-from ..attention.stages import BY_KEY, Stage
-from .chart import Chart
+from ...attention.pooling import Pooled
+from ...attention.stages import BY_KEY, Stage
+from ..chart import Chart
 from .heatmap import WIDTH, Axis, pooled_heatmap
 
 

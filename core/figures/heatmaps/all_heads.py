@@ -7,11 +7,11 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 from plotly.colors import sample_colorscale
 
-from .chart import Chart
+from ..chart import Chart
+from ..palette import FORBIDDEN, PIN, SEQUENTIAL
+from ..theme import enlarged, template, thick
+from ..values import Values, numbered
 from .heatmap import Axis, heatmap
-from .palette import FORBIDDEN, PIN, SEQUENTIAL
-from .theme import enlarged, template, thick
-from .values import Values, numbered
 
 GAP, MASKED, ZERO = 0, 1, 2  # levels of the small pictures that are no weights; from ZERO up they are
 _LEVELS = 255

@@ -10,10 +10,10 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from .chart import Chart
-from .palette import PIN, SERIES
-from .theme import enlarged, letters, plain_layout, thick
-from .values import bar_values
+from ..chart import Chart
+from ..palette import PIN, SERIES
+from ..theme import enlarged, letters, plain_layout, thick
+from ..values import bar_values
 
 # Clusters are told apart by their colour and, for every kind of colour vision, by their mark.
 MARKS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "hexagon", "triangle-down", "x", "pentagon")

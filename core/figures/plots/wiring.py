@@ -6,9 +6,9 @@ from typing import Literal
 
 import plotly.graph_objects as go
 
-from .chart import Chart
-from .palette import ABOVE, BELOW, INK
-from .theme import enlarged, template, thick
+from ..chart import Chart
+from ..palette import ABOVE, BELOW, INK
+from ..theme import enlarged, template, thick
 
 Text = Literal["read", "written"]
 

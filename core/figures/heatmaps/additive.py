@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from .chart import Chart
+from ..chart import Chart
+from ..palette import ALLOWED, text_on
+from ..theme import letters
 from .heatmap import WIDTH, Axis, heatmap
-from .palette import ALLOWED, text_on
-from .theme import letters
 
 MAX_PRINTED = 16  # keys: beyond that the numbers do not fit into their cells
 

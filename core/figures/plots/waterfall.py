@@ -9,11 +9,11 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from ..attention.ledger import Ledger
-from .chart import Chart
-from .palette import ABOVE, BELOW, GRID, TOTAL
-from .theme import letters, plain_layout
-from .values import Values, bar_values, floats, numbered
+from ...attention.ledger import Ledger
+from ..chart import Chart
+from ..palette import ABOVE, BELOW, GRID, TOTAL
+from ..theme import letters, plain_layout
+from ..values import Values, bar_values, floats, numbered
 
 _PRODUCTS_WIDTH = 8.0  # the products share this much room, however many they are; every later step has 1
 

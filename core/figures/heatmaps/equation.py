@@ -10,12 +10,12 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from ..attention.pooling import Pooled
-from ..attention.stages import BY_KEY
-from .chart import Chart
-from .palette import ALLOWED, BELOW, DIVERGING, FORBIDDEN, INK, PIN, SEQUENTIAL
-from .theme import enlarged, lettering, letters, template, thick
-from .values import Values
+from ...attention.pooling import Pooled
+from ...attention.stages import BY_KEY
+from ..chart import Chart
+from ..palette import ALLOWED, BELOW, DIVERGING, FORBIDDEN, INK, PIN, SEQUENTIAL
+from ..theme import enlarged, lettering, letters, template, thick
+from ..values import Values
 
 MAX_CELLS = 64  # per side of one small picture
 WIDTH = 740  # pixels: as wide as a page in a frame of 800; below, the line has to scroll

@@ -13,12 +13,12 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from ..attention.pooling import Pooled, pool
-from .chart import Chart
-from .labels import MAX_LABELS, axis_labels, in_blocks, short, thinned
-from .palette import ALLOWED, DIVERGING, FORBIDDEN, INK, PIN, SEQUENTIAL, colours_of, text_on
-from .theme import enlarged, lettering, letters, template, thick
-from .values import Values, floats
+from ...attention.pooling import Pooled, pool
+from ..chart import Chart
+from ..labels import MAX_LABELS, axis_labels, in_blocks, short, thinned
+from ..palette import ALLOWED, DIVERGING, FORBIDDEN, INK, PIN, SEQUENTIAL, colours_of, text_on
+from ..theme import enlarged, lettering, letters, template, thick
+from ..values import Values, floats
 
 Scale = Literal["signed", "share", "permission"]
 

@@ -9,13 +9,13 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from ..attention.pooling import Pooled, pool
-from .chart import Chart
+from ...attention.pooling import Pooled, pool
+from ..chart import Chart
+from ..labels import axis_labels, in_blocks, short
+from ..palette import DIVERGING, FORBIDDEN, PIN, SEQUENTIAL
+from ..theme import enlarged, letters, template, thick
+from ..values import Values, floats
 from .heatmap import Scale, size_of
-from .labels import axis_labels, in_blocks, short
-from .palette import DIVERGING, FORBIDDEN, PIN, SEQUENTIAL
-from .theme import enlarged, letters, template, thick
-from .values import Values, floats
 
 MAX_CELLS = 64  # per side of one small matrix
 ROW_LABEL = 11  # pixels that a row needs for its label

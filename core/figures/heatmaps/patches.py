@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from PIL import Image
 from plotly.colors import sample_colorscale
 
-from .chart import Chart
-from .palette import DIVERGING, PIN, SEQUENTIAL
-from .theme import enlarged, template, thick
-from .values import Values, numbered
+from ..chart import Chart
+from ..palette import DIVERGING, PIN, SEQUENTIAL
+from ..theme import enlarged, template, thick
+from ..values import Values, numbered
 
 # How much of the image the colours of the smallest number, of half the largest and of the largest hide.
 FAINT, HALF, STRONG = 0.05, 0.55, 0.8

@@ -8,12 +8,12 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import ArrayLike, NDArray
 
+from ..chart import Chart
+from ..labels import MAX_LABELS, axis_labels, short, thinned
+from ..palette import ABOVE, BELOW, FORBIDDEN, TOTAL
+from ..theme import letters, plain_layout, thick
+from ..values import bar_values
 from .bars import bar_trace
-from .chart import Chart
-from .labels import MAX_LABELS, axis_labels, short, thinned
-from .palette import ABOVE, BELOW, FORBIDDEN, TOTAL
-from .theme import letters, plain_layout, thick
-from .values import bar_values
 
 MAX_BORDERS = 40  # more lines than that hide the bars
 
