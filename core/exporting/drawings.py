@@ -81,8 +81,10 @@ def _figure(drawn: object) -> go.Figure:
 def _try(chart: Chart) -> None:
     """Do with the chart what pages do with any, before one of them does."""
     try:
-        for trace in chart.figure.select_traces({"type": "heatmap"}):
-            np.asarray(trace.z, dtype=np.float64)  # rows of one length, and numbers
+        traces: Any = chart.figure.data
+        for trace in traces:
+            if trace.type == "heatmap":
+                np.asarray(trace.z, dtype=np.float64)  # numbers, in rows of one length
         _ = chart.description
         chart.strongest()
         tables_of(chart)

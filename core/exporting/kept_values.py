@@ -73,7 +73,7 @@ def unpacked(value: Mapping[str, Any]) -> NDArray:
 
 def _packed(numbers: NDArray[np.floating]) -> dict[str, str]:
     little = np.ascontiguousarray(numbers).astype(numbers.dtype.newbyteorder("<"))
-    data = base64.b64encode(little).decode()
+    data = base64.b64encode(little.tobytes()).decode()
     return {"dtype": f"f{numbers.itemsize}", "bdata": data, "shape": ", ".join(map(str, numbers.shape))}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import groupby
+from operator import attrgetter
 
 import numpy as np
 
@@ -14,7 +15,7 @@ NAMED = 3  # cells that are named in a sentence
 
 def described(values: Sequence[Values]) -> str:
     """The main finding in a sentence or two; "" where there are no values."""
-    return " ".join(_SENTENCES[kind](list(group)) for kind, group in groupby(values, key=lambda one: one.kind))
+    return " ".join(_SENTENCES[kind](list(group)) for kind, group in groupby(values, key=attrgetter("kind")))
 
 
 def with_aside(sentence: str, aside: str) -> str:
