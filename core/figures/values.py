@@ -101,7 +101,8 @@ def numbered(count: int) -> list[str]:
 def floats(numbers: ArrayLike) -> NDArray[np.floating]:
     """The numbers as floats, in no more digits than they were given in; NaN for None."""
     given = np.asarray(numbers)
-    return given.astype(np.float64 if given.dtype == object else np.result_type(given.dtype, np.float32))
+    dtype = np.float64 if given.dtype == object else np.result_type(given.dtype, np.float32)
+    return given.astype(dtype, copy=False)
 
 
 def farthest(numbers: NDArray[np.floating], count: int) -> list[int]:

@@ -18,7 +18,7 @@ MAX_PRINTED = 16  # keys: beyond that the numbers do not fit into their cells
 def additive_mask(
     added: NDArray[np.floating], queries: Sequence[str], keys: Sequence[str], *, height: int = 340, width: int = WIDTH
 ) -> Chart:
-    """M [queries, keys] of 0 and -inf, each cell in the colour of its meaning and with its number while there is room."""
+    """Draw M [queries, keys] of 0 and -inf: each cell in the colour of its meaning, with its number where that fits."""
     forbidden = np.isneginf(added)
     chart = heatmap(
         np.where(forbidden, 0.0, 1.0),

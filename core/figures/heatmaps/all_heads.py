@@ -1,4 +1,4 @@
-"""Every head of a model in a grid of layers and heads: by a number, or as a small picture of its weights."""
+"""A grid of all heads of a model, layers by heads: a number for each head, or a small picture of its weights."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def metric_grid(
     left_out: NDArray[np.bool_] | None,
     height: int,
 ) -> Chart:
-    """One number a head [layers, heads], NaN where it is not known; heads that a filter leaves out are grey."""
+    """Draw one number for each head [layers, heads], NaN where it is unknown; heads that a filter leaves out are grey."""
     layer, head = chosen
     return heatmap(
         values,
@@ -45,7 +45,7 @@ def metric_grid(
 def small_pictures(
     weights: NDArray[np.floating], *, chosen: tuple[int, int], left_out: NDArray[np.bool_] | None, height: int
 ) -> Chart:
-    """Small pictures [layers, heads, rows, columns] of weights, NaN where masked, in a grid of layers and heads.
+    """Draw small pictures [layers, heads, rows, columns] of weights, NaN where masked, in a grid of layers and heads.
 
     One colour range for all, 0 to 1, that grows with the square root of the weight, so that a weight of 0.01 is still seen.
     """
@@ -122,7 +122,7 @@ def _level(weight: NDArray[np.floating]) -> NDArray[np.floating]:
 
 
 def _colours() -> list[list[object]]:
-    """Nothing between the pictures, grey where masked, then the colours of weights."""
+    """The colour scale: nothing between the pictures, grey where masked, then the colours of weights."""
     edges = [(GAP + MASKED) / 2 / _LEVELS, (MASKED + ZERO) / 2 / _LEVELS]
     steps = np.linspace(0, 1, 12)
     colours = sample_colorscale(SEQUENTIAL, steps)
@@ -138,7 +138,7 @@ def _colours() -> list[list[object]]:
 
 
 def _places(count: int, cells: int) -> NDArray[np.floating]:
-    """Middles of all cells, so that the picture of layer or head i lies around i."""
+    """Return the middles of all cells; the picture of layer or head i lies around i."""
     step = 1 / (cells + 1)
     return (np.arange(count * (cells + 1)) + 0.5) * step - 0.5
 

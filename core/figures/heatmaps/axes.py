@@ -24,14 +24,14 @@ SINGLE, MARK = 2, 4  # letters at most of what stands for a single character, an
 
 @dataclass(frozen=True)
 class Axis:
-    """What stands along one side of a matrix.
+    """One side of a matrix.
 
-    name     "query", "key", "dimension"
-    tokens   a text for each row or column; None: its number
-    pinned   the row or column that is marked, or None
+    name     what a row or a column is: "query", "key", "dimension"
+    tokens   a text for each row or column; None: numbers
+    pinned   the marked row or column, or None
     notes    a remark for each drawn row or column, shown when pointing at it, or None
-    start    the number of the first one, where the matrix is a part of a larger one
-    gaps     rows or columns that are not there, counted from the first one: hatched, never like a number or a masked pair
+    start    number of the first row or column, where the matrix is a part of a larger one
+    gaps     missing rows or columns, counted from the first: hatched, unlike any number or masked pair
     """
 
     name: str
@@ -43,10 +43,10 @@ class Axis:
 
 
 def margins_for(shape: tuple[int, int], rows: Axis, columns: Axis, size: int, *, titled: bool) -> dict[str, float]:
-    """Room for the labels at the left and below, estimated from their length.
+    """Estimate the room for the labels at the left and below from their length.
 
-    Left to find it out by itself, Plotly draws every picture several times, and does not always come to an end: more room
-    turns the labels, turned labels need other room.
+    Plotly's own margins draw every figure several times and do not always settle: more room turns the labels, and turned
+    labels need other room.
     """
     title = enlarged(26) if titled else 0
     slant = math.sin(math.radians(abs(_angle_of(shape[1], columns))))
@@ -57,7 +57,7 @@ def margins_for(shape: tuple[int, int], rows: Axis, columns: Axis, size: int, *,
 
 
 def _fitting_across(room: float, count: int, columns: Axis, size: int, *, max_labels: int) -> int:
-    """How many labels fit below the columns without lying over each other."""
+    """Return how many labels fit below the columns without overlap."""
     if columns.tokens is None:
         max_labels, needed = MAX_NUMBERS, (len(str(columns.start + count - 1)) + 1) * size * LETTER
     elif angle := _angle_of(count, columns):
@@ -69,7 +69,7 @@ def _fitting_across(room: float, count: int, columns: Axis, size: int, *, max_la
 
 
 def _fitting_down(room: float, size: int) -> int:
-    """How many labels fit beside the rows: a line of text needs a fifth more than its letters."""
+    """Return how many labels fit beside the rows. A line of text needs a fifth more than its letters."""
     usual, smaller = (int(room / height / 1.2) for height in (size, _smaller(size)))
     return max(1, smaller if smaller > MANY else usual)
 
@@ -79,18 +79,18 @@ def _smaller(size: int) -> int:
 
 
 def _width(text: str) -> float:
-    """How many letters wide a label is, about: full-width letters and pictures count twice."""
+    """Estimate the width of a label in letters. Full-width letters and emoji count twice."""
     shown = html.unescape(text)
     return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in shown)
 
 
 def _widest(count: int, axis: Axis) -> float:
-    """Of an axis' labels, in letters."""
+    """Return the width of the widest label of an axis in letters."""
     return max(map(_width, _texts(count, axis)))
 
 
 def _angle_of(count: int, columns: Axis) -> int:
-    """Of the labels below the columns: numbers stand _upright, and so do single characters, with a mark here and there."""
+    """Return the angle of the labels below the columns. Numbers and single characters stand upright, even with a few marks."""
     if columns.tokens is None:
         return 0
     widths = [_width(text) for text in _texts(count, columns)]
@@ -133,7 +133,7 @@ def rows_axis(count: int, rows: Axis, size: int, room: float) -> dict[str, Any]:
 
 
 def _shown(count: int, axis: Axis, size: int, max_labels: int) -> dict[str, Any]:
-    """Shows the labels that there is room for, the pinned one in bold among them."""
+    """An axis with as many labels as fit, among them the pinned one in bold."""
     texts = _texts(count, axis)
     places = thinned(count, axis.pinned, max_labels)
     labels = [f"<b>{texts[place]}</b>" if place == axis.pinned else texts[place] for place in places]
@@ -150,7 +150,7 @@ def _shown(count: int, axis: Axis, size: int, max_labels: int) -> dict[str, Any]
 
 
 def _upright(axis: dict[str, Any], column: float, size: int) -> dict[str, Any]:
-    """An axis whose labels stand _upright, without marks such as </s> that would lie on the labels beside them.
+    """An axis whose labels stand upright, without marks such as </s> that would lie on the labels beside them.
 
     column  how many pixels wide one is
     """
@@ -179,7 +179,7 @@ def _letters(label: str) -> float:
 
 
 def hidden_axis(places: NDArray[np.floating], block: int, count: int, axis: Axis, shown: str) -> dict[str, object]:
-    """Knows the name of every drawn row or column, without the cost of drawing them."""
+    """An invisible axis that knows the name of every drawn row or column, without the cost of drawing them."""
     named = _numbered(_texts(count, axis), axis, block)
     if axis.notes is not None:
         named = [f"{name}{note}" for name, note in zip(named, axis.notes, strict=True)]

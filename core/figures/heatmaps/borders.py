@@ -1,4 +1,4 @@
-"""Lines over a heatmap where one part of it ends and the next begins."""
+"""Lines over a heatmap, between its parts."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ..theme import enlarged, letters, thick
 def with_borders(
     chart: Chart, *, columns: Sequence[int] = (), rows: Sequence[int] = (), names: Sequence[str] = ()
 ) -> Chart:
-    """The heatmap in a frame, with lines before these columns and rows, and the parts between them named above.
+    """Draw a frame around the heatmap and lines before these columns and rows, and write the names of the parts above.
 
-    A part's name stands in its middle: there is one name more than there are columns, or none.
+    names  one for each part, so one more than there are columns, or none
     """
     figure = chart.figure
     layout = figure.to_plotly_json()["layout"]

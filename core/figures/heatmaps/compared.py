@@ -18,12 +18,12 @@ Part = Literal["first", "second", "difference"]
 
 @dataclass(frozen=True)
 class Side:
-    """What stands along one side of all three.
+    """One side of all three heatmaps.
 
-    tokens  by the picture: a text for each place of the common axis, or of the window of it that is drawn
-    gaps    by the picture: the places that its text does not have, of the difference those of either text
-    pinned  the place that is marked, or None
-    start   the number of the first place
+    tokens  for each heatmap a text for each place of the common axis, or of its drawn window
+    gaps    for each heatmap the places that its text lacks; for the difference those that either text lacks
+    pinned  the marked place, or None
+    start   number of the first place
     """
 
     tokens: Mapping[Part, Sequence[str]]
@@ -42,7 +42,7 @@ def compared_heatmaps(
     height: int,
     width: int,
 ) -> dict[Part, Chart]:
-    """A heatmap for each of the three: both weights from 0 to the larger of their largest, the difference around 0.
+    """Draw the three heatmaps: both weights in one colour range from 0 up, the difference in colours around 0.
 
     divergence  [rows] shown when pointing at a row; of rows that are drawn as one, the largest
     limits      the weight and the difference with the strongest colour
@@ -73,7 +73,7 @@ def compared_heatmaps(
 
 
 def strongest_colours(pictures: dict[Part, Pooled]) -> tuple[float, float]:
-    """`limits` from the pictures themselves; 1 where there is nothing but zeros."""
+    """Return the `limits` of these pictures: the largest weight and the largest difference; 1 where all are 0."""
     largest = {part: float(np.nanmax(np.abs(cells.values), initial=0)) for part, cells in pictures.items()}
     return max(largest["first"], largest["second"]) or 1.0, largest["difference"] or 1.0
 

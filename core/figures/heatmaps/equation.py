@@ -60,7 +60,7 @@ def equation(
     scale: float,
     added: Sequence[str] = (),
 ) -> Chart:
-    """All matrices of one head in a line, joined by the operators between them.
+    """Draw all matrices of one head in a line, with the operators between them.
 
     stages  each stage by its key, small enough to draw
     pin     the (query, key) that runs through them: the row of Q, the column of Kᵀ, the cell, the rows of V and of the output
@@ -94,7 +94,7 @@ def equation(
 
 
 def middle_of(key: str) -> float:
-    """Where in the line the matrix of a stage stands, from 0 to 1."""
+    """Return the middle of a stage's matrix in the line, from 0 to 1."""
     lefts, unit = _places()
     return lefts[list(TERMS).index(key)] + unit * _width(key) / 2
 
@@ -104,7 +104,7 @@ def _width(key: str) -> float:
 
 
 def _places() -> tuple[list[float], float]:
-    """The left edge of each picture and the width of one as wide as there are keys, as shares of the line."""
+    """Return the left edge of each picture, and the width of a picture of [queries, keys], as shares of the line."""
     gaps = [term.room / WIDTH for term in TERMS.values()]
     unit = (1 - sum(gaps)) / sum(map(_width, TERMS))
     lefts, at = [], 0.0
@@ -171,7 +171,7 @@ def _values(key: str, drawn: Pooled) -> Values:
 
 
 def _frames(key: str, number: str, drawn: Pooled, pin: tuple[int, int], *, is_open: bool) -> list[dict[str, object]]:
-    """The edge of a picture, grey behind what is masked, and what belongs to the pinned pair."""
+    """The frame of a picture, the grey behind masked cells, and the frames of the pinned pair."""
     rows, columns = drawn.values.shape
     whole = {"type": "rect", "xref": f"x{number}", "yref": f"y{number}"}
     whole |= {"x0": -0.5, "x1": columns - 0.5, "y0": -0.5, "y1": rows - 0.5}

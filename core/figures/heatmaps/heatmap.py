@@ -1,4 +1,4 @@
-"""A matrix as a picture: query rows from the top down, key columns from left to right."""
+"""A heatmap of one matrix: query rows from the top down, key columns from left to right."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ def heatmap(
     compact: bool = False,
     printed: int = PRINTED_CELLS,
 ) -> Chart:
-    """A matrix [rows, columns] as an interactive picture.
+    """Draw a matrix [rows, columns] as an interactive heatmap.
 
     scale      "signed": two colours that meet at 0; "share": one colour from 0 up; "permission": 1 allowed, 0 forbidden
-    limit      the number with the strongest colour, so that pictures can be compared; None: the largest one here
-    forbidden  [rows, columns] of True where a pair is masked: drawn grey, never like a small number
-    forbidden_name  what the legend calls these cells
-    gap_name   what it calls the `gaps` of rows and columns
-    hover      a second matrix whose number is shown when pointing at a cell, with its name
-    width      about how many pixels wide the page draws it, on a narrow screen: so many columns are labelled as fit
-    compact    a small picture: fewer labels, no printed numbers
-    printed    up to how many columns every cell shows its number
+    limit      the number with the strongest colour, so that heatmaps can be compared; None: the largest number
+    forbidden  [rows, columns] bool, True where a pair is masked: drawn grey, never like a small number
+    forbidden_name  name of these cells in the legend
+    gap_name   name of the `gaps` of rows and columns in the legend
+    hover      name and numbers of a second matrix, also shown when pointing at a cell
+    width      approximate width on a narrow screen in pixels, which decides how many columns have labels
+    compact    fewer labels and no printed numbers
+    printed    maximum number of columns with printed numbers
 
-    Matrices of more than 256 rows or columns are pooled: each drawn cell is its block's number farthest from 0.
+    A matrix of more than 256 rows or columns is pooled: each drawn cell shows the number of its block farthest from 0.
     """
     max_cells = MAX_CELLS // 4 if compact else MAX_CELLS
     return pooled_heatmap(
@@ -92,11 +92,11 @@ def pooled_heatmap(
     compact: bool = False,
     printed: int = PRINTED_CELLS,
 ) -> Chart:
-    """The same of a matrix that has been made small already.
+    """Draw a matrix that is pooled already, as `heatmap` does.
 
-    drawn    what is left of it; NaN is drawn as nothing
-    hover    as in `heatmap`, but as small as `drawn`; left out where a drawn cell stands for several, since the strongest of a
-             block may be another one in the second matrix
+    drawn    its cells; NaN is left empty
+    hover    as in `heatmap`, of the shape of `drawn`; not shown where a drawn cell stands for several, because the strongest
+             cell of a block may be another one in the second matrix
     """
     hover = hover if drawn.exact else None
     limit = _largest(drawn.values) if limit is None else limit
@@ -156,7 +156,7 @@ def _lies_on_grey(drawn: Pooled, scale: Scale) -> bool:
 
 
 def _coordinates(drawn: Pooled, rows: Axis, columns: Axis, *, empty: str) -> dict[str, object]:
-    """What the coordinates of a cell mean, for a page that listens for clicks."""
+    """The meaning of a cell's coordinates, for a page that listens for clicks."""
     return {
         "rows": rows.name,
         "columns": columns.name,
@@ -225,7 +225,7 @@ def _numbers(
 
 
 def _printed(drawn: Pooled, scale: Scale, limit: float, room: float) -> list[go.Scatter]:
-    """The numbers of all cells, black or white on their colours; none are better than some that nobody can read.
+    """The printed numbers of all cells, black or white on their colours; none where they would be too small to read.
 
     room  pixels for all columns
     """
@@ -275,7 +275,7 @@ def _hover(
 def _masked(
     drawn: Pooled, rows: Axis, columns: Axis, scale: Scale, forbidden_name: str, *, on_grey: bool
 ) -> list[go.Heatmap | go.Scatter]:
-    """What shows the masked pairs, with its legend; nothing where there are none."""
+    """The grey cells of masked pairs and their legend; empty where no pair is masked."""
     is_mask, all_allowed = scale == "permission", bool(drawn.allowed.all())
     if all_allowed and not is_mask:
         return []
@@ -291,7 +291,7 @@ def _masked(
 def _permissions(
     allowed: NDArray[np.bool_], drawn: Pooled, rows: Axis, columns: Axis, hover_text: str, *, show_allowed: bool
 ) -> go.Heatmap:
-    """Grey where forbidden. A pooled cell is grey only if the whole block is."""
+    """Grey cells where pairs are forbidden. A pooled cell is grey only if its whole block is."""
     shown = allowed.astype(np.uint8) if show_allowed else np.where(allowed, np.nan, 0.0).astype(np.float32)
     words = np.where(allowed, "may attend", hover_text) if show_allowed and drawn.exact else None
     said = hover_text if not show_allowed else "may attend: <b>%{z}</b>" if words is None else "%{text}"
@@ -311,7 +311,7 @@ def _permissions(
 
 
 def _grey(shape: tuple[int, int]) -> dict[str, object]:
-    """A ground behind all cells, seen where there is none: of many cells that is a third of the picture's bytes less."""
+    """A grey ground behind all cells, visible where there is no cell. For many cells this saves a third of the bytes."""
     rows, columns = shape
     return {
         "type": "rect",
@@ -328,7 +328,7 @@ def _grey(shape: tuple[int, int]) -> dict[str, object]:
 
 
 def _gaps(shape: tuple[int, int], rows: Sequence[int], columns: Sequence[int], name: str) -> go.Scatter:
-    """Hatching over the rows and columns that are not there, and its place in the legend."""
+    """Hatching over missing rows and columns, with its entry in the legend."""
     boxes = [(-0.5, shape[1] - 0.5, start - 0.5, stop - 0.5) for start, stop in _runs(rows)]
     boxes += [(start - 0.5, stop - 0.5, -0.5, shape[0] - 0.5) for start, stop in _runs(columns)]
     return go.Scatter(
@@ -344,14 +344,14 @@ def _gaps(shape: tuple[int, int], rows: Sequence[int], columns: Sequence[int], n
 
 
 def _runs(places: Sequence[int]) -> list[tuple[int, int]]:
-    """Places in a row as one: (first, after the last)."""
+    """Join neighbouring places to runs: (first, after the last)."""
     known = set(places)
     starts = [place for place in places if place - 1 not in known]
     return list(zip(starts, [place + 1 for place in places if place + 1 not in known], strict=True))
 
 
 def _legend(forbidden_name: str, *, show_allowed: bool, show_forbidden: bool) -> list[go.Scatter]:
-    """Squares that say what the plain colours mean; they stand for cells and have no place in the picture."""
+    """Entries of the legend for plain colours. They are points without a position."""
     entries = [(forbidden_name, FORBIDDEN, show_forbidden), ("may attend", ALLOWED, show_allowed)]
     return [
         go.Scatter(
@@ -368,7 +368,7 @@ def _legend(forbidden_name: str, *, show_allowed: bool, show_forbidden: bool) ->
 
 
 def _colour_bar(lowest: float, highest: float, *, narrow: bool) -> dict[str, object]:
-    """Numbers beside the colours; where there is little room those of both ends and of the middle, however small they are."""
+    """The colour bar; where there is little room, only with the numbers of both ends and of the middle."""
     if not narrow:
         return {"nticks": 6}
     shown = [lowest, (lowest + highest) / 2, highest]

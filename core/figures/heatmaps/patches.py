@@ -30,7 +30,7 @@ def on_image(
     name: str = "weight",
     signed: bool = False,
 ) -> Chart:
-    """The numbers [rows, columns] of one query over the patches of an image [height, width, 3]; NaN leaves a patch bare.
+    """Draw the numbers [rows, columns] of one query over the patches of an image [height, width, 3]; NaN leaves a patch bare.
 
     The image is grey, so that every colour is a number's, and keeps its proportions.
 
@@ -111,7 +111,7 @@ def on_image(
 def _see_through(
     scale: str | list[list[float | str]], opacities: Sequence[float] = (FAINT, HALF, STRONG)
 ) -> list[list[float | str]]:
-    """The colour scale with an opacity that goes evenly from one to the next of these."""
+    """Return the colour scale with opacities that change evenly from each of these to the next."""
     places = np.linspace(0, 1, 21)
     opacity = np.interp(places, np.linspace(0, 1, len(opacities)), opacities)
     colours = sample_colorscale(scale, places.tolist())

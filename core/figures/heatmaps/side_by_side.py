@@ -1,4 +1,4 @@
-"""Several small matrices of one kind in one picture, with one colour range, so that they can be compared."""
+"""Several small heatmaps in one figure with one colour range, so that they can be compared."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LEGEND = 20  # pixels, where a legend is needed
 
 
 def small(matrix: NDArray[np.floating], allowed: NDArray[np.bool_] | None = None) -> Pooled:
-    """A matrix [rows, columns] as it is drawn here: at most 64 cells a side, grey where `allowed` is False."""
+    """Pool a matrix [rows, columns] to at most 64 cells a side; cells where `allowed` is False are grey."""
     return pool(matrix, MAX_CELLS, allowed)
 
 
@@ -43,11 +43,11 @@ def side_by_side(
     line_height: int = 170,
     column_labels: bool = False,
 ) -> Chart:
-    """Matrices [rows, columns] of one shape in a grid, `across` in a line, each with its name above it.
+    """Draw matrices [rows, columns] of one shape in a grid, `across` in a line, each with its name above it.
 
     matrices       each made by `small`
-    rows, columns  what rows and columns are called when one points at a cell; rows also at the left, where that fits
-    what           what the number of a cell is
+    rows, columns  names of rows and columns, shown when pointing at a cell; those of rows also at the left, where they fit
+    what           what the number of a cell is: "weight"
     scale, limit   as in `heatmap`; one colour range for all
     marked         a row that is framed in each
     line_height    pixels for one line of small matrices
@@ -89,7 +89,7 @@ def side_by_side(
 def _values(
     matrices: Sequence[Pooled], names: Sequence[str], rows: Sequence[str], columns: Sequence[str], what: str
 ) -> tuple[Values, ...]:
-    """The numbers of each matrix; a number that is not there is masked."""
+    """The numbers of each matrix. NaN counts as masked."""
     rows, columns = ([short(name) for name in side] for side in (rows, columns))
     several = f"{len(matrices)} pictures of " if len(matrices) > 1 else ""
     masked = sum(int(np.isnan(one.values).sum()) for one in matrices)
@@ -111,7 +111,7 @@ def _values(
 
 
 def _masked_entry() -> go.Scatter:
-    """A square in the legend that says what grey means."""
+    """The entry of the legend for grey cells."""
     marker = {"symbol": "square", "size": enlarged(11), "color": FORBIDDEN}
     return go.Scatter(x=[None], y=[None], mode="markers", name="masked", marker=marker, hoverinfo="skip")
 
@@ -131,7 +131,7 @@ def _heatmap(one: Pooled, name: str, number: str, what: str) -> go.Heatmap:
 
 
 def _domains(place: int, count: int, across: int, line_height: int) -> tuple[list[float], list[float]]:
-    """Where the small matrix lies, as shares of the width and the height of the picture."""
+    """Return where a small matrix lies, as shares of the width and the height of the figure."""
     line, column = divmod(place, across)
     height = -(-count // across) * line_height
     gap = 0.025

@@ -1,4 +1,4 @@
-"""The picture of a view: the whole text made small, or a window of it."""
+"""A heatmap of a view of a head: of the whole text, pooled, or of a window."""
 
 from __future__ import annotations
 
@@ -28,11 +28,10 @@ def view_heatmap(
     height: int,
     width: int = WIDTH,
 ) -> Chart:
-    """A view of these tokens: those that the cells stand for.
+    """Draw a view of these tokens, which are those of the cells.
 
-    removed  [queries] the share of each query that is left out, its mean over a row is shown when pointing at that; None:
-             nothing is left out
-    pin      the (query, key) that is framed, counted from the first of these tokens; None: it lies outside
+    removed  [queries] share of each query that is left out; pointing at a row shows its mean. None: nothing is left out
+    pin      the framed (query, key), counted from the first of these tokens; None: it lies outside
     marked   further queries whose rows are framed
     """
     notes = None

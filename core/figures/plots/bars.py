@@ -1,4 +1,4 @@
-"""Bars: a number for each name, in one group or in several; upright, in panels, or lying below each other."""
+"""Bar charts: a number for each name in one group or in several; side by side, in panels, or horizontal."""
 
 from __future__ import annotations
 
@@ -33,18 +33,19 @@ def bar_trace(
     *,
     printed: str | None = None,
     hover: str = ".6g",
-    lying: bool = False,
+    horizontal: bool = False,
     names_group: bool = True,
 ) -> go.Bar:
-    """A bar at 0, 1, 2 ... for each name: names are tokens, written as they are, also when one occurs twice.
+    """Return a bar for each name, at 0, 1, 2 ... Names are tokens; the same one may occur twice.
 
     colour       of all bars, or one for each
-    printed      how the numbers on the bars are written; None: not at all
-    hover        how a number is written when pointing at its bar
-    names_group  whether the group is named there too
+    printed      format of the numbers on the bars; None: no numbers
+    hover        format of a number when pointing at its bar
+    horizontal   whether the bars lie
+    names_group  whether pointing at a bar also names its group
     """
-    places, length = list(range(len(names))), "x" if lying else "y"
-    axes = {"orientation": "h", "y": places, "x": numbers} if lying else {"x": places, "y": np.asarray(numbers)}
+    places, length = list(range(len(names))), "x" if horizontal else "y"
+    axes = {"orientation": "h", "y": places, "x": numbers} if horizontal else {"x": places, "y": np.asarray(numbers)}
     return go.Bar(
         **axes,
         name=group,
@@ -56,7 +57,7 @@ def bar_trace(
 
 
 def named_places(names: Sequence[str]) -> dict[str, Any]:
-    """The ticks of an axis along which the bars of these names stand."""
+    """Return the ticks of the axis along which the bars of these names stand."""
     return {"tickmode": "array", "tickvals": list(range(len(names))), "ticktext": axis_labels(names)}
 
 
@@ -70,7 +71,7 @@ def bars(
     limits: tuple[float, float] | None = None,
     height: int = 320,
 ) -> Chart:
-    """One bar a name and group, with its number on it. Names are shown as they are, also when one occurs twice."""
+    """Draw a bar for each name and group, the groups side by side. Names are tokens; the same one may occur twice."""
     traces = [
         bar_trace(names, numbers, group, colour, printed=".3f" if printed else None)
         for (group, numbers), colour in zip(groups.items(), cycle(SERIES), strict=False)
@@ -84,9 +85,9 @@ def bars(
 def bar_panels(
     names: Sequence[str], panels: Mapping[str, ArrayLike], *, x: str, printed: bool = True, panel: int = 150
 ) -> Chart:
-    """A panel of bars for each title, one bar a name, with its number on it; all panels share their range and their names.
+    """Draw a panel of bars for each title, one below the other; all panels share their range and their names.
 
-    panel  the height of each in pixels, its title included
+    panel  height of each panel in pixels, with its title
     """
     limits = room_for(panels.values(), share=0.2)
     above, below = enlarged(PANEL_TITLE), enlarged(PANEL_LABELS)
@@ -112,12 +113,12 @@ def bar_panels(
 
 
 def share_bars(names: Sequence[str], groups: Mapping[str, NDArray[np.floating]]) -> Chart:
-    """Shares from 0 to 1, each with its number. Names are tokens, written as they are, also when one occurs twice.
+    """Draw shares from 0 to 1 as horizontal bars with their numbers. Names are tokens; the same one may occur twice.
 
-    groups  one or two: what the bars of a kind are called -> a share for each token
+    groups  one or two: the name of a group -> a share for each token
     """
     bars = [
-        bar_trace(names, numbers, group, colour, lying=True, printed=".1%", hover=".4%")
+        bar_trace(names, numbers, group, colour, horizontal=True, printed=".1%", hover=".4%")
         for (group, numbers), colour in zip(groups.items(), (TOTAL, ABOVE), strict=False)
     ]
     legend = enlarged(34) if len(groups) > 1 else 8
@@ -140,7 +141,7 @@ def share_bars(names: Sequence[str], groups: Mapping[str, NDArray[np.floating]])
 
 @dataclass(frozen=True)
 class Mark:
-    """A number that the bars are compared with: a line across the chart with words at its upper end."""
+    """A number to compare the bars with: a line across the chart with words at its upper end."""
 
     words: str
     value: float
@@ -157,11 +158,11 @@ def log_bars(
     marks: Sequence[Mark] = (),
     colours: Sequence[str] = SERIES,
 ) -> Chart:
-    """One bar a name and group with its number at its end.
+    """Draw numbers of very different size as horizontal bars on a logarithmic axis, each with its number at its end.
 
     groups  a number for each name; 0 is written but has no bar, NaN leaves the place empty
     limits  both ends of the axis, above 0
-    number  how the numbers are written
+    number  format of the numbers
     """
     low, high = np.log10(limits)
     lonely = bool((np.sum([np.isfinite(np.asarray(values)) for values in groups.values()], axis=0) <= 1).all())
@@ -246,9 +247,9 @@ def _mark_words(mark: Mark, place: int, *, right: bool) -> dict[str, object]:
 
 
 def room_for(groups: Iterable[ArrayLike], share: float = 0.12) -> tuple[float, float]:
-    """A range that holds 0, every bar, and a number beyond the end of each: above positive ones, below negative ones.
+    """Return a range that holds 0, every bar, and a number beyond its end.
 
-    share  how much of the bars' range a number takes
+    share  part of the bars' range that a number takes
     """
     values = np.nan_to_num(np.concatenate([np.ravel(np.asarray(group, dtype=np.float64)) for group in groups]))
     lowest, highest = min(0.0, float(values.min(initial=0))), max(0.0, float(values.max(initial=0)))

@@ -1,4 +1,4 @@
-"""How a number is distributed over many queries, and where its mean lies among those of others."""
+"""The distribution of a number over many queries, and its mean among the means of all heads."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def distribution_bars(
     chosen: tuple[int, int],
     height: int = 300,
 ) -> Chart:
-    """Shares of queries as bars on a logarithmic axis, or what is rare would not be seen; above them the middle half with
+    """Draw shares of queries as bars, on a logarithmic axis so that rare ones are seen. Above them lie the middle half with
     the median and the mean, and the means of all heads.
 
     histogram  [parts] queries in equal parts from 0 to `high`
@@ -121,7 +121,7 @@ def distribution_bars(
 
 
 def _drawn(histogram: NDArray[np.integer], high: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """(shares, edges) of as few parts as can be drawn, up to the last in which there is any query."""
+    """Return shares and edges of at most 64 parts, up to the last part that holds a query."""
     parts = len(histogram)
     last = int(np.flatnonzero(histogram)[-1]) + 1 if histogram.any() else parts
     step = -(-last // BARS)
@@ -133,5 +133,5 @@ def _drawn(histogram: NDArray[np.integer], high: float) -> tuple[NDArray[np.floa
 
 
 def _box(low: float, upper: float, look: dict) -> dict:
-    """A part of the row of this head."""
+    """A box in the row of this head."""
     return {"type": "rect", "yref": "y2", "x0": low, "x1": upper, "y0": _THIS - 0.32, "y1": _THIS + 0.32, **look}

@@ -1,4 +1,4 @@
-"""Every head of a model as one dot above its layer."""
+"""All heads of a model as dots, each above its layer."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def dots(
     log_y: bool = False,
     height: int = 380,
 ) -> Chart:
-    """Measurements [layers, heads] of several groups, side by side above each layer.
+    """Draw numbers [layers, heads] of several groups as dots, the groups side by side above each layer.
 
-    levels  what theory says of a group, by the group's name: a dashed line in its colour
+    levels  for a group's name the number that theory gives: a dashed line in the group's colour
     marked  (layer, head) with a ring around its dots
     """
     traces: list[go.Scatter] = []

@@ -1,4 +1,4 @@
-"""Every head of a model as a point on a map, near each other where they do alike."""
+"""A map of all heads of a model, on which similar heads lie near each other."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def head_map(
     chosen: tuple[int, int],
     height: int,
 ) -> Chart:
-    """Points of heads, each in the colour and with the mark of its cluster; the chosen one with a ring.
+    """Draw a point for each head in the colour and with the mark of its cluster, and a ring around the chosen one.
 
     x, y, cluster  [heads]; heads: (layer, head) of each
-    words          what a cluster is called, by its number
+    words          the name of each cluster
     """
     traces = []
     for at, number in enumerate(np.unique(cluster).tolist()):

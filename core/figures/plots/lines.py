@@ -1,4 +1,4 @@
-"""Curves over a common axis, and axes on which numbers grow by powers of ten."""
+"""Curves over a common axis, and labels for logarithmic axes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def lines(
     powers_of_ten: bool = False,
     height: int = 380,
 ) -> Chart:
-    """Curves over a common axis. `x` and `y` name the axes with their units; pointing at a place tells every curve.
+    """Draw curves over a common axis. `x` and `y` name the axes with their units; pointing at a place shows every curve.
 
     powers_of_ten  the vertical axis holds exponents of 10, and its numbers are written as 10⁻³
     """
@@ -80,9 +80,9 @@ def lines(
 
 
 def label_log_axes(figure: go.Figure, *, x: Sequence[float] = THIRDS) -> None:
-    """Put plain numbers at these places of the axes that are logarithmic, where Plotly would shorten 20 to a small 2.
+    """Write plain numbers at these places of logarithmic axes, where Plotly would shorten 20 to a small 2.
 
-    Places outside the picture are not drawn.
+    Places outside the figure are not drawn.
     """
     for update, places in ((figure.update_xaxes, x), (figure.update_yaxes, THIRDS)):
         labels = [f"{place:,g}" for place in places]

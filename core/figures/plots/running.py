@@ -21,7 +21,7 @@ MAX_BORDERS = 40  # more lines than that hide the bars
 def running(
     scores: NDArray[np.floating], keys: Sequence[str], ends: Sequence[int], maximum: ArrayLike, *, height: int = 230
 ) -> Chart:
-    """A bar for each key, blocks in turn dark and light, and a step for each block.
+    """Draw a bar for each key, blocks in alternating colours, and a step for each block.
 
     scores   [keys] what enters the softmax; -inf where masked: no bar, a grey ground
     ends     [blocks] how many keys have been seen after each block

@@ -1,4 +1,4 @@
-"""How one weight came about, as a waterfall, and what it then passes on."""
+"""Two plots of one weight: the steps from products to the weight, and what it passes on."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def waterfall(cell: Ledger, *, height: int = 240) -> Chart:
 
 
 def _values(cell: Ledger, steps: list[tuple[str, float, str]]) -> tuple[Values, Values]:
-    """What each step adds; then the sums on the way, and what becomes of the last."""
+    """The number that each step adds; then the sums on the way and the weight."""
     added = {f"dimension {place}": product for place, product in enumerate(cell.products.tolist())}
     added |= {name: number for name, number, measure in steps if measure == "relative"}
     sums = {name: number for name, number, measure in steps if measure == "total"}
@@ -82,7 +82,7 @@ def _values(cell: Ledger, steps: list[tuple[str, float, str]]) -> tuple[Values, 
 
 
 def passed_on(cell: Ledger, *, height: int = 150) -> Chart:
-    """The key's value vector, and the part of it that the weight lets through to the query's output."""
+    """Draw the value vector of the key, and the part of it that reaches the output of the query."""
     dimensions = np.arange(cell.value.size)
     figure = go.Figure(
         [

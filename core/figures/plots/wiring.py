@@ -1,4 +1,4 @@
-"""Which text gives an attention block its queries, and which one its keys and values."""
+"""A drawing of an attention block: which text gives it queries, and which keys and values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAMES: dict[Text, str] = {"read": "text that is read", "written": "text written 
 
 
 def wiring(query_text: Text, key_text: Text, *, causal: bool, height: int = 150) -> Chart:
-    """Two texts at the left, the attention block at the right, and three arrows: queries, keys and values."""
+    """Draw two texts at the left, the attention block at the right, and arrows for queries, keys and values."""
     figure = go.Figure(
         layout={
             "template": template(),

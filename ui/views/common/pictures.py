@@ -1,4 +1,4 @@
-"""Putting a figure on a page: the one place where charts are drawn."""
+"""Show a chart on a page. All charts are shown here."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def show_chart(
 
 @contextmanager
 def _text_for_the_theme(figure: go.Figure) -> Iterator[None]:
-    """Text that can be read on the page's background, while the figure is sent; as it was for whoever takes it away."""
+    """Give the figure's text the colour of the page's theme while it is sent, and take it back for exports."""
     if st.context.theme.type != "dark":
         yield
         return
     figure.update_layout(font_color=TEXT_ON_DARK)
     try:
         yield
-    finally:  # here a run ends that nobody waits for any more
+    finally:  # Streamlit may end the run here
         figure.update_layout(font_color=None)
 
 
