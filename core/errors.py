@@ -1,11 +1,15 @@
-"""The errors that a person can put right."""
+"""The errors that a person can put right, and what their messages have in common."""
+
+from __future__ import annotations
+
+from numbers import Integral
 
 
 class InputError(ValueError):
     """Something that was typed, pasted, uploaded or chosen cannot be used.
 
-    The message is complete as it stands: what was wrong, what is allowed, what to do. `field` names the input it belongs
-    to ("text", "query", "key", "value", "mask", "bias", "model" ...), so that a page can show it beside that input.
+    The message is complete: what was wrong, what is allowed, what to do. `field` names the input that it belongs to ("text",
+    "query", "key", "value", "mask", "bias", "model" ...), so that a page can show the message beside that input.
     """
 
     def __init__(self, message: str, *, field: str) -> None:
@@ -17,6 +21,16 @@ class WeightsOnlyError(InputError):
     """The architecture does not expose queries, keys and values, so no stage before the weights can be shown."""
 
 
+def check_index(index: int, count: int, name: str, *, field: str | None = None) -> None:
+    """Raise InputError unless `index` is a whole number from 0 to `count` - 1; the message says so.
+
+    name   what is counted: "layer", "head", "token"
+    field  the field of the error; None: `name`
+    """
+    if not isinstance(index, Integral) or not 0 <= index < count:
+        raise InputError(f"There is no {name} {index}: they run from 0 to {count - 1}.", field=field or name)
+
+
 def shortened(text: str, longest: int = 80) -> str:
-    """Of what somebody typed, as much as a message can hold."""
+    """Shorten a text that somebody typed to what a message can hold."""
     return text if len(text) <= longest else text[: longest - 1] + "…"

@@ -61,7 +61,7 @@ def test_architecture_lists_every_module_with_its_docstring():
     assert document == with_table(document)
 
 
-@pytest.mark.parametrize("name", ["docs/architecture.md", "CONTRIBUTING.md"])
+@pytest.mark.parametrize("name", ["docs/architecture.md", "docs/glossary.md", "CONTRIBUTING.md"])
 def test_no_file_is_named_that_is_gone(name):
     paths = re.findall(r"`((?:bench|core|docs|pages|tests|ui)/[\w/.]+)`", read(name))
     assert paths
@@ -115,6 +115,12 @@ def test_counts_are_right(name, pattern, count):
 def test_glossary_explains_every_stage():
     words = {word.strip("* ").lower() for word in re.findall(r"\*\*(.+?)\*\*", read("docs/glossary.md"))}
     assert {stage.noun for stage in STAGES} | {"softmax"} <= words
+
+
+def test_glossary_explains_each_word_once():
+    words = re.findall(r"^\| \*\*(.+?)\*\*", read("docs/glossary.md"), re.MULTILINE)
+    assert len(words) > 100
+    assert [word for word in set(words) if words.count(word) > 1] == []
 
 
 @pytest.mark.parametrize("doc", DOCS, ids=lambda doc: doc.name)

@@ -9,6 +9,7 @@ from threading import Lock, local
 from typing import Any
 
 from core import InputError
+from core.units import bytes_in_words
 
 
 class Memory:
@@ -56,7 +57,7 @@ class Memory:
         """Raises InputError (field "text") where so many bytes are more than there is."""
         if needs > self.most:
             raise InputError(
-                f"This needs about {in_gigabytes(needs)}; this host allows {in_gigabytes(self.most)}. Shorten the text.",
+                f"This needs about {bytes_in_words(needs)}; this host allows {bytes_in_words(self.most)}. Shorten the text.",
                 field="text",
             )
 
@@ -100,8 +101,3 @@ class Memory:
 
     def _size(self) -> float:
         return sum(size for _, size in self._kept.values())
-
-
-def in_gigabytes(count: float) -> str:
-    """1 GB is 10⁹ bytes."""
-    return f"{count / 1e9:.1f} GB"

@@ -27,6 +27,7 @@ from streamlit.delta_generator import DeltaGenerator
 from streamlit.runtime.scriptrunner import add_script_run_ctx
 
 from core import InputError
+from core.units import seconds_in_words
 from ui import settings, state
 from ui.markdown import plain
 from ui.stores import memory, turns
@@ -152,7 +153,7 @@ def fill(
             except _TimeIsUp:
                 why = f" This host computes for at most {settings.current().seconds} s at a time."
             if wish != "run" and progress.elapsed > TRIAL and progress.left(pieces.share) > LONG:
-                why += f" It takes about {progress.left(pieces.share):.0f} s more."
+                why += f" It takes about {seconds_in_words(progress.left(pieces.share))} more."
             if why:
                 wish = _Paused(why)
                 _wish(job, wish)
@@ -231,7 +232,7 @@ class _Progress:
             self.when_heavy()
         share = done / self._total if share is None else share
         left = self.left(share)
-        remains = f", about {left:.0f} s left" if left >= 1 else ""
+        remains = f", about {seconds_in_words(left)} left" if left >= 1 else ""
         self._words, self._share = f"{self._what}: {self._unit} {done} of {self._total}", min(share, 1.0)
         if self.elapsed >= PATIENCE:
             self._show(self._words + remains)

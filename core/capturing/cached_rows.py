@@ -93,7 +93,7 @@ def _permissions(parts: Sequence[NewRows], keys: int) -> tuple[Tensor, Tensor | 
         call, stop = part.call, stop + part.call.key.shape[2]
         # Only how many keys there are is asked of them here.
         over_all_seen = replace(call, key=call.key.new_empty(1, 1, 1, 1).expand(1, 1, part.seen, 1))
-        every_head, every_row = slice(0, call.query.shape[1]), range(call.query.shape[2])
+        every_head, every_row = slice(0, call.heads), range(call.query.shape[2])
         found.append((stop - part.seen, *permissions(over_all_seen, every_head, every_row)))
     heads = max(max(len(allowed), 1 if bias is None else len(bias)) for _, allowed, bias in found)
     rows = sum(allowed.shape[1] for _, allowed, _ in found)

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..attention.head import MAX_CELLS, Head, Overview
 from ..attention.trace import AttentionTrace, attend
-from ..errors import InputError, WeightsOnlyError
+from ..errors import InputError, WeightsOnlyError, check_index
 from ..models.calls import Call, wide
 from ..models.inputs import (
     SIDES,
@@ -34,6 +34,7 @@ from .certifying import Certificate, certified_overview, certify_call
 from .edits import Editor, Edits
 from .recorder import kinds_of, record
 from .rows import Rows, head_edit, head_permissions, head_scale, row_blocks
+from .sampling import most_probable, next_probabilities
 from .weights_only import NoAttentionError, require_weights
 
 
@@ -96,7 +97,7 @@ class Capture:
 
     def heads(self, kind: Kind | None = None) -> int:
         """How many query heads a layer has."""
-        return self.layer_call(0, kind).query.shape[1]
+        return self.layer_call(0, kind).heads
 
     def shape(self, kind: Kind | None = None) -> tuple[int, int]:
         """(queries, keys) of every head of this kind."""
@@ -111,8 +112,7 @@ class Capture:
 
     def layer_call(self, layer: int, kind: Kind | None = None) -> Call:
         """What a layer handed to its attention function and got back. Raises InputError where there is no such layer."""
-        if not 0 <= layer < self.layers(kind):
-            raise InputError(f"There is no layer {layer}: they run from 0 to {self.layers(kind) - 1}.", field="layer")
+        check_index(layer, self.layers(kind), "layer")
         return self.calls[self._kind(kind)][layer]
 
     def each_layer(self, kind: Kind | None = None, on_progress: Callable[[int], None] | None = None) -> Iterator[Call]:
@@ -134,8 +134,7 @@ class Capture:
     def key_head(self, layer: int, head: int, kind: Kind | None = None) -> tuple[int, int]:
         """Which key/value head this query head reads, and how many there are (grouped-query attention)."""
         call = self._call(layer, head, kind)
-        key_heads = call.key.shape[1]
-        return head // (call.query.shape[1] // key_heads), key_heads
+        return head // call.group, call.key.shape[1]
 
     def trace(self, layer: int, head: int, kind: Kind | None = None, *, rows: range | None = None) -> AttentionTrace:
         """One head's stages, from the very queries, keys and values that the model used, in float32 or its own float64.
@@ -184,10 +183,8 @@ class Capture:
         """The k most probable tokens after the text and their probabilities, for models with a language-model head."""
         if self.logits is None:
             raise InputError(f"{self.model.name} has no language-model head: it predicts no next token.", field="model")
-        shifted = np.exp(self.logits - self.logits.max())
-        probabilities = shifted / shifted.sum()
-        best = np.argsort(-probabilities, kind="stable")[:k]
-        texts = token_texts(self.model.tokenizer, best.tolist())
+        probabilities, best = next_probabilities(self.logits), most_probable(self.logits, k)
+        texts = token_texts(self.model.tokenizer, best)
         return [(text, float(probabilities[token])) for text, token in zip(texts, best, strict=True)]
 
     def _patches(self) -> tuple[str, ...]:
@@ -211,8 +208,7 @@ class Capture:
 
     def _call(self, layer: int, head: int, kind: Kind | None) -> Call:
         call = self.layer_call(layer, kind)
-        if not 0 <= head < call.query.shape[1]:
-            raise InputError(f"There is no head {head}: they run from 0 to {call.query.shape[1] - 1}.", field="head")
+        check_index(head, call.heads, "head")
         return call
 
 

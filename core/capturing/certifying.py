@@ -84,7 +84,7 @@ def certify(trace: AttentionTrace, output: NDArray[np.floating], model: Model) -
 
 def certify_call(call: Call, head: int, model: Model) -> Certificate:
     """The same for a head of a captured layer, some rows at a time, so that a long text needs no more memory."""
-    key_head = head // (call.query.shape[1] // call.key.shape[1])
+    key_head = head // call.group
     value, output = wide(call.value[0, key_head]), wide(call.output[0, :, head])
     rounding, found = _Rounding.of(model, call), []
     for rows in row_blocks(call, head):

@@ -18,6 +18,7 @@ import torch
 from ..errors import InputError
 from ..models.model import Model
 from ..models.modules import kind_of
+from ..units import bytes_in_words, seconds_in_words
 from .capture import capture
 from .speeds import Run, Speeds, Work
 
@@ -234,7 +235,7 @@ def passing_bytes(model: Model, tokens: int, *, target_tokens: int = 1) -> int:
 
 def in_words(estimate: Estimate) -> str:
     """Such as "about 20 s and 1.3 GB". 1 GB is 10⁹ bytes."""
-    return f"about {_duration(estimate.seconds)} and {_size(estimate.memory_bytes)}"
+    return f"about {seconds_in_words(estimate.seconds)} and {bytes_in_words(estimate.memory_bytes)}"
 
 
 # --- the parts of a model
@@ -304,23 +305,3 @@ def _predictions(model: Model, tokens: int, target_tokens: int) -> int:
     if "logits_to_keep" in inspect.signature(model.network.forward).parameters:
         return 1
     return target_tokens if model.is_encoder_decoder else tokens
-
-
-# --- words
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 0.95:
-        return f"{max(seconds, 0.1):.1f} s"
-    if seconds < 9.5:
-        return f"{seconds:.0f} s"
-    if seconds < 57.5:
-        return f"{5 * round(seconds / 5)} s"
-    minutes = max(1, round(seconds / 60))
-    return "1 minute" if minutes == 1 else f"{minutes} minutes"
-
-
-def _size(count: int) -> str:
-    if count < 999_500_000:
-        return f"{max(1, round(count / 1e6))} MB"
-    return f"{count / 1e9:.1f} GB"

@@ -17,10 +17,9 @@ import torch
 from numpy.typing import NDArray
 from transformers.modeling_outputs import BaseModelOutput
 
-from ..attention.trace import softmax
-from ..errors import InputError
+from ..errors import InputError, check_index
 from ..models.calls import Call, wide
-from ..models.inputs import all_inputs, chat_ids, replaced_tokens
+from ..models.inputs import all_inputs, chat_ids, replaced_tokens, token_limit
 from ..models.model import Model
 from ..models.modules import Kind
 from ..models.tokens import token_texts
@@ -29,7 +28,7 @@ from .capture import Capture, edited_pass, not_captured, read, require_patch_len
 from .edits import Edits
 from .estimates import operations
 from .recorder import kinds_of, record
-from .sampling import Sampling
+from .sampling import Sampling, most_probable, next_probabilities
 
 Ended = Literal["end", "limit"]
 
@@ -116,8 +115,8 @@ class Generation:
     def candidates(self, step: int, k: int = 10) -> list[Candidate]:
         """The k most probable tokens of a step, and the one that was chosen if it is not among them."""
         one = self._step(step)
-        probabilities, chances = softmax(one.scores.astype(np.float64)), self.sampling.probabilities(one.scores)
-        best = np.argsort(-one.scores, kind="stable")[:k].tolist()
+        probabilities, chances = next_probabilities(one.scores), self.sampling.probabilities(one.scores)
+        best = most_probable(one.scores, k)
         ids = best if one.token_id in best else [*best, one.token_id]
         return [
             Candidate(token, text, float(one.logits[token]), float(probabilities[token]), float(chances[token]))
@@ -187,13 +186,10 @@ class Generation:
         return found
 
     def _step(self, step: int) -> Step:
-        if not -len(self.steps) <= step < len(self.steps):
-            raise InputError(
-                f"There is no step {step}: they run from 0 to {len(self.steps) - 1}."
-                if self.steps
-                else "Nothing has been written yet.",
-                field="step",
-            )
+        if not self.steps:
+            raise InputError("Nothing has been written yet.", field="step")
+        if not -len(self.steps) <= step < 0:
+            check_index(step, len(self.steps), "step")
         return self.steps[step]
 
 
@@ -232,8 +228,7 @@ class Generating:
         self._inputs = replaced_tokens(model, inputs, dict(edits.replace_tokens))
         self._edits = edits.without_tokens()  # they have been replaced already
         self._kind_of = kinds_of(model)
-        limits = [limit for limit in (model.max_tokens, max_tokens) if limit is not None]
-        self._limit = min(limits, default=None)
+        self._limit = token_limit(model, max_tokens)
         self._grows = "decoder_input_ids" if model.is_encoder_decoder else "input_ids"
         self._begun = tuple(self._inputs[self._grows][0].tolist())
         self._settings = getattr(model.network, "generation_config", None)

@@ -117,9 +117,8 @@ def row_blocks(call: Call, head: int | None = None, *, rows: range | None = None
 
     In float32, or float64 if the model runs in it.
     """
-    heads = slice(0, call.query.shape[1]) if head is None else slice(head, head + 1)
-    group = call.query.shape[1] // call.key.shape[1]
-    key_heads = slice(0, call.key.shape[1]) if head is None else slice(head // group, head // group + 1)
+    heads = slice(0, call.heads) if head is None else slice(head, head + 1)
+    key_heads = slice(0, call.key.shape[1]) if head is None else slice(head // call.group, head // call.group + 1)
     query, key = wide(call.query[0, heads]), wide(call.key[0, key_heads])
     sinks = None if call.sinks is None else wide(call.sinks.detach().flatten()[heads])[:, None, None]
     scale, keys = _scale(call, heads, query), key.shape[1]
@@ -161,14 +160,14 @@ def _instead(call: Call, heads: slice, rows: range, allowed: Tensor) -> dict[int
 
 def edited_output(call: EditedCall) -> Tensor:
     """[1, queries, heads, d_v]: what the heads of a layer give once their edits are done; that of others as it is."""
-    output, heads = call.output.clone(), call.output.shape[2]
+    output = call.output.clone()
     weighed = [head for head, edit in call.edits.items() if edit.changes_weights]
-    if len(weighed) == heads:
+    if len(weighed) == call.heads:
         for rows in row_blocks(call):
             output[0, rows.start : rows.stop] = _outputs(rows, call.value[0]).transpose(0, 1)
     else:
         for head in weighed:
-            value = call.value[0, [head // (heads // call.value.shape[1])]]
+            value = call.value[0, [head // call.group]]
             for rows in row_blocks(call, head):
                 output[0, rows.start : rows.stop, head] = _outputs(rows, value)[0]
     for head, edit in call.edits.items():

@@ -89,6 +89,16 @@ class Sampling:
         return int(below.searchsorted(at, side="right"))
 
 
+def next_probabilities(logits: ArrayLike) -> NDArray[np.float64]:
+    """The probability of each token as the next one, at temperature 1: [vocabulary], in float64."""
+    return softmax(np.asarray(logits, dtype=np.float64))
+
+
+def most_probable(logits: ArrayLike, k: int) -> list[int]:
+    """The k most probable tokens, the most probable first; of equal ones the lower token number."""
+    return np.argsort(-np.asarray(logits), kind="stable")[:k].tolist()
+
+
 def at_temperatures(logits: ArrayLike, tokens: Sequence[int], temperatures: Sequence[float]) -> NDArray[np.float64]:
     """How probable some tokens are at each of some temperatures above 0: [temperatures, tokens]."""
     return np.stack([Sampling(temperature).probabilities(logits)[list(tokens)] for temperature in temperatures])

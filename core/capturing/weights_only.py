@@ -18,7 +18,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..errors import InputError
+from ..attention.trace import frozen
+from ..errors import InputError, check_index
 from ..models.calls import wide
 from ..models.inputs import run, target_ids, text_inputs
 from ..models.model import Model
@@ -137,13 +138,9 @@ class WeightsOnly:
 
         Raises InputError (field "layer" or "head") if there is no such head.
         """
-        for place, count, name in ((layer, self.layers(), "layer"), (head, self.heads(), "head")):
-            if not 0 <= place < count:
-                raise InputError(f"There is no {name} {place}: they run from 0 to {count - 1}.", field=name)
-        weights = self._layers[layer][head]
-        array = (weights if weights.dtype == torch.float64 else weights.float()).numpy(force=True).copy()
-        array.setflags(write=False)
-        return array
+        check_index(layer, self.layers(), "layer")
+        check_index(head, self.heads(), "head")
+        return frozen(wide(self._layers[layer][head]).numpy(force=True).copy())
 
 
 def attention_weights(

@@ -16,6 +16,7 @@ if "ray" not in sys.modules and Path("~/.ray/auth_token").expanduser().is_file()
     os.environ.setdefault("RAY_AUTH_MODE", "token")
 
 from ..errors import InputError
+from ..units import seconds_in_words
 
 try:
     from .example import example
@@ -123,18 +124,13 @@ class _Line:
             return
         self._said, self._when = progress.doing, now
         of = f": {progress.tokens:,} of {progress.of:,} tokens" if progress.of else ""
-        left = "" if progress.left is None else f", about {_minutes(progress.left)} left"
+        left = "" if progress.left is None else f", about {seconds_in_words(progress.left)} left"
         print(
             f"\r\033[K{progress.doing}{of}{left}" if sys.stderr.isatty() else f"{progress.doing}{of}{left}",
             end="" if sys.stderr.isatty() else "\n",
             file=sys.stderr,
             flush=True,
         )
-
-
-def _minutes(seconds: float) -> str:
-    minutes = seconds / 60
-    return f"{seconds:.0f} s" if minutes < 2 else f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.1f} h"
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pyarrow import fs
 
 from ..errors import InputError
-from ..models.sizes import gigabytes
+from ..units import bytes_in_words
 from . import parts, storing
 from .reading import open_folder, require_address
 from .texts import shown
@@ -117,8 +117,8 @@ class RunFolder:
             free = shutil.disk_usage(self.path).free
             if free < bytes_needed:
                 raise InputError(
-                    f"{self.address!r} needs about {gigabytes(bytes_needed)} of room, and {gigabytes(free)} are free. "
-                    f"Make room, or keep fewer examples.",
+                    f"{self.address!r} needs about {bytes_in_words(bytes_needed)} of room, and {bytes_in_words(free)} are "
+                    f"free. Make room, or keep fewer examples.",
                     field="out",
                 )
 

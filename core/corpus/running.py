@@ -34,8 +34,9 @@ from ..models.devices import DTYPES
 from ..models.inputs import text_inputs
 from ..models.loading import load_outline, model_revision, model_size
 from ..models.model import Model
-from ..models.sizes import free_bytes, gigabytes
+from ..models.sizes import free_bytes
 from ..models.tokens import token_texts
+from ..units import bytes_in_words
 from ..versions import versions
 from . import parts, storing
 from .folder import RunFolder
@@ -276,7 +277,8 @@ def _require_memory(job: Job, bytes_kept: int, workers: int) -> None:
         most = int(free // needed)
         advice = f"Take {most} of them." if most else "Keep fewer examples, or take a smaller model."
         raise InputError(
-            f"{workers} workers need about {gigabytes(workers * needed)} of memory, and {gigabytes(free)} are free. {advice}",
+            f"{workers} workers need about {bytes_in_words(workers * needed)} of memory, and {bytes_in_words(free)} are free. "
+            f"{advice}",
             field="workers",
         )
 

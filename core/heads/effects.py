@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ..capturing.blocking import without_keys
 from ..capturing.branching import Branches, batches
-from ..errors import InputError
+from ..errors import InputError, check_index
 from ..models.calls import Call
 from ..models.inputs import TokenNumbers, all_inputs
 from ..models.model import Model
@@ -160,12 +160,8 @@ class Effects:
 
 def check_head(heads: Sequence[int], layer: int, head: int) -> None:
     """Raises InputError unless the layer is there and has the head; heads: how many each layer has."""
-    for place, count, field in (
-        (layer, len(heads), "layer"),
-        (head, heads[min(max(layer, 0), len(heads) - 1)], "head"),
-    ):
-        if not 0 <= place < count:
-            raise InputError(f"There is no {field} {place}: they run from 0 to {count - 1}.", field=field)
+    check_index(layer, len(heads), "layer")
+    check_index(head, heads[layer], "head")
 
 
 def check_token(model: Model, logits: Tensor, token: int) -> None:

@@ -19,6 +19,7 @@ from ..capturing.capture import Capture, capture
 from ..capturing.edits import EVERYWHERE, Edits, Place
 from ..capturing.losses import foretold
 from ..capturing.rows import row_blocks
+from ..capturing.sampling import next_probabilities
 from ..errors import InputError
 from ..models.calls import Call
 from ..models.model import Model
@@ -86,8 +87,7 @@ def _probability(taken: Capture, word: str) -> float:
     if taken.logits is None or taken.model.tokenizer is None:
         raise InputError(f"{taken.model.name} predicts no next word. Choose another model.", field="model")
     (token,) = taken.model.tokenizer(word, add_special_tokens=False)["input_ids"]
-    shifted = np.exp(taken.logits.astype(np.float64) - taken.logits.max())
-    return float(shifted[token] / shifted.sum())
+    return float(next_probabilities(taken.logits)[token])
 
 
 # --- what an induction head needs

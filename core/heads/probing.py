@@ -7,7 +7,7 @@ no grammar, so that a score says what the head does rather than what the text is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +15,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
+from ..averages import mean_and_error
 from ..capturing.capture import Capture, capture
 from ..capturing.rows import row_blocks
 from ..errors import InputError
@@ -65,10 +66,10 @@ def probe_heads(
         _tell(on_progress, 2 * number + 2)
     table = runs[0][["layer", "head"]].copy()
     for name in NAMES:
-        table[name], table[f"{name}_error"] = _mean_and_error([run[name] for run in runs])
+        table[name], table[f"{name}_error"] = mean_and_error([run[name] for run in runs])
     for name in SCORES:
         scores, null = (np.stack([run[name] for run in of]) for of in (runs, nulls))
-        table[f"{name}_null"], table[f"{name}_null_error"] = _mean_and_error(null)
+        table[f"{name}_null"], table[f"{name}_null_error"] = mean_and_error(null)
         table[f"is_{name}"] = stands_clear(scores, null)
     return table
 
@@ -83,7 +84,7 @@ def longest(model: Model) -> int:
 def stands_clear(scores: NDArray[np.floating], null: NDArray[np.floating]) -> NDArray[np.bool_]:
     """Which heads score clearly above their null: [seeds, heads] twice -> [heads] bool. Nothing is clear from one seed."""
     excess = scores - null
-    mean, error = _mean_and_error(excess)
+    mean, error = mean_and_error(excess)
     with np.errstate(invalid="ignore"):
         above = scores.min(axis=0) > null.max(axis=0)
         return above & (mean >= LEAST) & (mean > CLEAR * error)
@@ -154,14 +155,6 @@ def _scores(read: Capture, text: RandomText, length: int) -> dict[str, NDArray[n
             weights = [rows.at(keys)[..., 0] for rows, keys in zip(blocks, places, strict=True)]
             found[name].append(torch.cat(weights, dim=1).mean(dim=1).numpy(force=True))
     return {name: np.concatenate(parts).astype(np.float64) for name, parts in found.items()}
-
-
-def _mean_and_error(runs: Iterable) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean over the first axis and its standard error, NaN for a single run."""
-    values = np.stack([np.asarray(run, dtype=np.float64) for run in runs])
-    if len(values) < 2:
-        return values[0], np.full(values.shape[1], np.nan)
-    return values.mean(axis=0), values.std(axis=0, ddof=1) / np.sqrt(len(values))
 
 
 def _tell(on_progress: Callable[[int], None] | None, done: int) -> None:

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from ..attention.trace import Array, AttentionTrace, attend
+from ..averages import log_mean_and_error
 from ..capturing.capture import Capture
 from ..capturing.rows import row_blocks
 from ..errors import InputError
@@ -74,12 +75,12 @@ class Reach:
     @property
     def log10(self) -> Array:
         """[n]: the mean of log10 of the norms over the seeds."""
-        return np.log10(self.norms).mean(axis=0)
+        return log_mean_and_error(self.norms)[0]
 
     @property
     def log10_error(self) -> Array:
         """[n]: one standard error of that mean."""
-        return np.log10(self.norms).std(axis=0, ddof=1) / np.sqrt(len(self.norms))
+        return log_mean_and_error(self.norms)[1]
 
 
 Layer = Callable[[torch.Tensor], torch.Tensor]

@@ -210,11 +210,6 @@ def sweep(
     return Sweep(np.array(sizes), _stacked(unscaled, shape), _stacked(scaled, shape))
 
 
-def mean_and_error(repeated: Array) -> tuple[Array, Array]:
-    """The mean over the first axis and its standard error: [repeats, ...] to two arrays [...]."""
-    return repeated.mean(axis=0), repeated.std(axis=0, ddof=1) / np.sqrt(len(repeated))
-
-
 def example_row(d_k: int, *, scaled: bool, keys: int = 6, seed: int = 0) -> Array:
     """The scores of one random query and `keys` random keys: [keys].
 
@@ -413,12 +408,6 @@ def stack_gradients(
     found = torch.autograd.grad(x, (*queries, *inputs), grad_outputs=arriving)
     lengths = torch.stack([gradient.norm(dim=(1, 2)) for gradient in found], dim=1).numpy().clip(min=ROUNDING)
     return StackGradients(lengths[:, :layers], lengths[:, layers:])
-
-
-def log_mean_and_error(repeated: Array) -> tuple[Array, Array]:
-    """The mean of the base-10 logarithm over the first axis and its standard error, for lengths that differ by powers of 10."""
-    logarithms = np.log10(repeated)
-    return logarithms.mean(axis=0), logarithms.std(axis=0, ddof=1) / np.sqrt(len(repeated))
 
 
 def _attention(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:

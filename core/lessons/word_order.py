@@ -14,7 +14,7 @@ from ..attention.sources import embed
 from ..attention.trace import Array, AttentionTrace, attend
 from ..capturing.capture import Capture
 from ..capturing.layers import layer_numbers
-from ..errors import InputError
+from ..errors import InputError, check_index
 from ..models.devices import at_hand
 from ..models.model import Model
 from ..models.modules import Kind
@@ -181,8 +181,7 @@ def relative_positions(count: int) -> NDArray[np.int64]:
 def alibi_head(count: int, heads: int, head: int) -> AttentionTrace:
     """What ALiBi alone does to one of a model's heads, under the causal mask that Press et al. use."""
     slopes = alibi_slopes(heads)
-    if not 0 <= head < heads:
-        raise InputError(f"There is no head {head}: they run from 0 to {heads - 1}.", field="head")
+    check_index(head, heads, "head")
     nothing = np.zeros((count, 1))  # every score is 0
     return attend(nothing, nothing, nothing, bias=alibi_bias(count, slopes[head]), mask=grid(causal, count, count))
 

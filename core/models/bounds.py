@@ -1,7 +1,7 @@
-"""What a model's folder may hold and announce, checked before anything in it is opened or built.
+"""Limits of a model's folder, checked before anything in it is opened or built.
 
-A folder may come from anybody. A pipe or a device in it would be read for ever; a configuration can announce more layers than
-a lifetime has seconds, or a vocabulary larger than the memory, in a few bytes.
+A folder may come from anybody. Reading a pipe or a device in it would never end, and a configuration of a few bytes can
+announce a billion layers or a vocabulary larger than the memory.
 """
 
 from __future__ import annotations
@@ -21,26 +21,29 @@ from torch.nn.modules.module import (
 
 from .sizes import tensors_in
 
-# Everything that transformers reads beside the weights.
+# All files that transformers reads besides the weights.
 SMALL_FILES = ("*.json", "*.txt", "*.model", "*.spm", "*.jinja")
 
 # The largest vocabularies and indexes have 35 MB, the largest configurations (with all their added tokens) 6.
 MAX_SMALL_BYTES = 100_000_000
 MAX_CONFIG_BYTES = 16_000_000
 
-# Numbers of which transformers makes lists as long as they say, before it sees any weights, or loops over what it shares.
+# Settings by name, and how large they may be: transformers makes lists of this length, or loops, before it sees any weights.
 _LENGTHS = {re.compile("layers?$|^attention_types$"): 1_000, re.compile("^num_labels$"): 100_000}
 
-# Tied matrices are made up to four times and kept once; a matrix may be split, or a buffer be kept that no file holds.
+# How much larger than its files a network may be. Tied matrices are made up to four times and saved once, a matrix may be
+# split, and some buffers are in no file.
 _PARTS_A_TENSOR, _SPARE_PARTS = 8, 1_000
 _NUMBERS_A_NUMBER, _SPARE_NUMBERS = 4, 2**26
 
-# Parts of a network whose weights are not there yet: several times as many as the largest models have.
-MOST_PARTS = 100_000
+# The limit for a network whose weights are not there yet: several times as many parts as the largest models have.
+MAX_PARTS = 100_000
 
 
 def forbidden_file(folder: Path) -> str | None:
-    """Why a file in the folder must not be opened: no regular file, through links too, or too large. None if all may be.
+    """Say why a file in the folder must not be opened: it (or what it links to) is no regular file, or it is too large.
+
+    None if all files may be opened.
 
     Raises OSError if the folder cannot be listed.
     """
@@ -49,7 +52,7 @@ def forbidden_file(folder: Path) -> str | None:
         try:
             status = path.stat()
         except OSError:
-            continue  # a link to nothing: whoever needs it will say so
+            continue  # a link to nothing: reading it raises its own error
         if S_ISDIR(status.st_mode):
             continue
         if not S_ISREG(status.st_mode):
@@ -62,37 +65,41 @@ def forbidden_file(folder: Path) -> str | None:
 
 
 def forbidden_length(config: dict) -> str | None:
-    """Why nothing can be as long as a number in the contents of a config.json says, or None."""
-    left: list[tuple[str, object]] = list(config.items())
-    while left:
-        name, said = left.pop()
-        if isinstance(said, dict):
-            left += said.items()
-        elif isinstance(said, list):
-            left += [(name, part) for part in said]
-        elif isinstance(said, int):
-            for pattern, longest in _LENGTHS.items():
-                if pattern.search(name) and said > longest:
-                    return f"has a config.json that announces {said:,} as its {name}; at most {longest:,} can be read"
+    """Say which setting in the contents of a config.json is too large, or None."""
+    settings: list[tuple[str, object]] = list(config.items())
+    while settings:
+        name, value = settings.pop()
+        if isinstance(value, dict):
+            settings += value.items()
+        elif isinstance(value, list):
+            settings += [(name, entry) for entry in value]
+        elif isinstance(value, int):
+            for pattern, largest in _LENGTHS.items():
+                if pattern.search(name) and value > largest:
+                    return f"has a config.json that announces {value:,} as its {name}; at most {largest:,} can be read"
     return None
 
 
 @contextmanager
 def as_large_as(weights: list[Path]) -> Iterator[None]:
-    """A network built here for these safetensors raises ValueError as soon as it gets far larger than they are.
+    """Raise ValueError as soon as a network that is built within this context is far larger than these safetensors.
 
-    transformers builds it first without memory, on torch's meta device, and then fills in at random what it does not find.
+    transformers first builds a network without memory, on torch's meta device, and then fills weights that no file holds
+    with random numbers.
     """
-    tensors, numbers = _held(weights)
-    held = f"where its weights hold {tensors:,} parts and {numbers:,} numbers"
-    with _at_most(_PARTS_A_TENSOR * tensors + _SPARE_PARTS, _NUMBERS_A_NUMBER * numbers + _SPARE_NUMBERS, held):
+    tensors, numbers = _counted(weights)
+    why = f"where its weights hold {tensors:,} parts and {numbers:,} numbers"
+    with _at_most(_PARTS_A_TENSOR * tensors + _SPARE_PARTS, _NUMBERS_A_NUMBER * numbers + _SPARE_NUMBERS, why):
         yield
 
 
 @contextmanager
 def as_large_as_any() -> Iterator[None]:
-    """The same where the weights are not there yet, of one that stays on the meta device: its numbers take no memory."""
-    with _at_most(MOST_PARTS, None, "which no model has"):
+    """Raise ValueError as soon as a network that is built within this context has more parts than any model.
+
+    For networks that stay on the meta device, where their numbers take no memory.
+    """
+    with _at_most(MAX_PARTS, None, "which no model has"):
         yield
 
 
@@ -119,8 +126,8 @@ def _at_most(max_parts: int, max_numbers: int | None, why: str) -> Iterator[None
             hook.remove()
 
 
-def _held(weights: list[Path]) -> tuple[int, int]:
-    """How many tensors there are in these files, and how many numbers in all of them. Reads their headers only."""
+def _counted(weights: list[Path]) -> tuple[int, int]:
+    """(number of tensors, number of numbers) in these files. Reads their headers only."""
     tensors = numbers = 0
     for kind, count in tensors_in(weights):
         # Integers are packed weights, of two bits each at the least.

@@ -1,9 +1,9 @@
-"""The attention calls of a model's pass: the function that transformers calls for them, and what each was given.
+"""The attention calls of a model's pass: the function that transformers calls for them, and its arguments.
 
 transformers asks a registry which function computes attention. The function registered here computes it exactly as the
-model would without us (torch's scaled_dot_product_attention, or the architecture's own eager code where that cannot) and
-tells whoever listens with which queries, keys and values it was called. Nothing is patched, no hook is left behind, and
-passes in different threads do not hear each other. This is the only file that knows that function's signature.
+model itself would (by torch's scaled_dot_product_attention, or by the architecture's own eager code where torch's cannot)
+and hands its queries, keys and values to a listener. Nothing is patched, no hook is left behind, and passes in different
+threads do not hear each other. This is the only file that knows the signature of that function.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ IMPLEMENTATION = "headlight"
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """One attention call inside a forward pass, as torch tensors of batch size 1.
+    """One attention call of a forward pass, as torch tensors of batch size 1.
 
-    query   [1, heads, queries, d_k]     after rotary embedding and normalisation, as the scores are computed from it
+    query   [1, heads, queries, d_k]     after rotary embedding and normalisation: the scores are computed from it
     key     [1, key_heads, keys, d_k]    key_heads divides heads: several query heads share one (grouped-query attention)
     value   [1, key_heads, keys, d_v]
     mask    [1, 1 or heads, queries, keys] bool (True: may attend) or additive; None: every pair, or causal if `causal`
     bias    [1, heads, queries, keys] added to the scaled scores, or None
     output  [1, queries, heads, d_v]     what the model's own attention returned, before W_O
-    sliding_window  how far the layer looks: to keys less than so many tokens away. `mask` says so already
+    sliding_window  keys must be less than this many tokens away; `mask` contains this limit already
     """
 
     module: torch.nn.Module
@@ -52,9 +52,19 @@ class Call:
     output: Tensor
     sliding_window: int | None = None
 
+    @property
+    def heads(self) -> int:
+        """Number of query heads."""
+        return self.query.shape[1]
+
+    @property
+    def group(self) -> int:
+        """Number of query heads that share one key head; query head h reads key head h // group."""
+        return self.query.shape[1] // self.key.shape[1]
+
 
 def wide(tensor: Tensor) -> Tensor:
-    """In float32, which holds every float16 and bfloat16 exactly, or in float64 if the model runs in it."""
+    """Convert a tensor to float32, which holds every float16 and bfloat16 exactly; float64 stays float64."""
     return tensor if tensor.dtype == torch.float64 else tensor.float()
 
 
@@ -63,11 +73,10 @@ _listener: ContextVar[Callable[[Call], Call] | None] = ContextVar("listener", de
 
 @contextmanager
 def heard_by(listener: Callable[[Call], Call] | None) -> Iterator[None]:
-    """Within this context, and in no other thread, every attention call is told to the listener once it has been computed;
-    with None to nobody.
+    """Call the listener after every attention call within this context and thread; None: no listener.
 
-    The pass goes on with the output of the call that the listener answers with: the same, or an edited one. What it raises
-    ends the pass there and reaches the caller.
+    The listener returns the call whose output the pass continues with: the same call or an edited one. An exception that it
+    raises ends the pass and reaches the caller.
     """
     token = _listener.set(listener)
     try:
@@ -77,7 +86,7 @@ def heard_by(listener: Callable[[Call], Call] | None) -> Iterator[None]:
 
 
 def came_from_a_call(error: BaseException) -> bool:
-    """Whether it was raised within an attention call, as what a listener raises is; else the network around it did."""
+    """Whether an error was raised within an attention call (by a listener, for example), not by the network around it."""
     return any(frame.f_code is _attention.__code__ for frame, _ in walk_tb(error.__traceback__))
 
 
@@ -130,84 +139,53 @@ def _attention(
             f"Its stages are not shown, because they would be wrong.",
             field="model",
         )
-    # Where a module does not say, no mask means that nothing is masked, as in its own eager code (Splinter, ALIGN, CLAP): a
-    # causal one that does not say brings a mask (Doge).
+    # A module without `is_causal` and without a mask masks nothing, as in its own eager code (Splinter, ALIGN, CLAP): causal
+    # modules without `is_causal` bring a mask (Doge).
     is_causal = getattr(module, "is_causal", False) if is_causal is None else is_causal
     scale = query.shape[-1] ** -0.5 if scaling is None else float(scaling)
     causal_without_mask = bool(is_causal) and attention_mask is None and query.shape[2] > 1
+    inputs = (module, query, key, value)
     if softcap is None and s_aux is None:
-        output, _ = sdpa_attention_forward(
-            module,
-            query,
-            key,
-            value,
-            attention_mask,
-            dropout=dropout,
-            scaling=scale,
-            is_causal=is_causal,
-            position_bias=position_bias,
-        )
+        options = {"dropout": dropout, "scaling": scale, "is_causal": is_causal, "position_bias": position_bias}
+        output, _ = sdpa_attention_forward(*inputs, attention_mask, **options)
     else:
-        output = _eager(
-            module,
-            query,
-            key,
-            value,
-            attention_mask,
-            causal_without_mask=causal_without_mask,
-            scale=scale,
-            dropout=dropout,
-            softcap=softcap,
-            sinks=s_aux,
-        )
-    if listener is not None:
-        heard = listener(
-            Call(
-                module=module,
-                query=query,
-                key=key,
-                value=value,
-                mask=attention_mask,
-                causal=causal_without_mask,
-                scale=scale,
-                bias=position_bias,
-                softcap=softcap,
-                sinks=s_aux,
-                output=output,
-                sliding_window=sliding_window,
-            )
-        )
-        output = heard.output
-    return output, None
+        mask = _causal_mask(query, key) if causal_without_mask else attention_mask
+        output = _eager(*inputs, mask, scaling=scale, dropout=dropout, softcap=softcap, s_aux=s_aux)
+    if listener is None:
+        return output, None
+    call = Call(
+        *inputs,
+        mask=attention_mask,
+        causal=causal_without_mask,
+        scale=scale,
+        bias=position_bias,
+        softcap=softcap,
+        sinks=s_aux,
+        output=output,
+        sliding_window=sliding_window,
+    )
+    return listener(call).output, None
+
+
+def _causal_mask(query: Tensor, key: Tensor) -> Tensor:
+    """[1, 1, queries, keys] bool, True where a key is not after its query."""
+    return torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device).tril()[None, None]
 
 
 def _eager(
-    module: torch.nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor | None,
-    *,
-    causal_without_mask: bool,
-    scale: float,
-    dropout: float,
-    softcap: float | None,
-    sinks: Tensor | None,
+    module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **options: object
 ) -> Tensor:
-    """The architecture's own attention code, for what torch's fused function cannot do (soft caps, sinks)."""
+    """Compute attention by the architecture's own code: torch's fused function has no soft caps and no sinks."""
     own = getattr(sys.modules[type(module).__module__], "eager_attention_forward", None)
     if own is None:
         raise WeightsOnlyError(
             f"{type(module).__name__} needs a soft cap or sinks but has no attention code of its own to compute them.",
             field="model",
         )
-    if causal_without_mask:
-        mask = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device).tril()[None, None]
     if mask is not None and mask.dtype == torch.bool:
         mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, torch.finfo(query.dtype).min)
-    extras = {"softcap": softcap, "s_aux": sinks}
-    extras = {name: extra for name, extra in extras.items() if extra is not None}
-    output, _ = own(module, query, key, value, mask, scaling=scale, dropout=dropout, **extras)
+    given = {name: option for name, option in options.items() if option is not None}
+    output, _ = own(module, query, key, value, mask, **given)
     return output
 
 

@@ -1,4 +1,4 @@
-"""The models that are there without a network."""
+"""The models that need no network."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class CatalogueEntry:
-    """A model that comes as a PyPI wheel, or along with this package.
+    """A model that is installed as a PyPI wheel or is part of this package.
 
-    package  where its files lie; it is found by name, and a wheel is never imported
-    layers   of an encoder-decoder, those of its encoder
+    layers   number of layers; of an encoder-decoder, those of its encoder
+    package  the package that contains its files; it is found by name and never imported
+    path     its file or folder within the package
     """
 
     name: str
@@ -23,7 +24,7 @@ class CatalogueEntry:
     path: str
 
 
-# In the order in which they are offered: the first one opens the app.
+# In the order of the menu. The app opens with the first one.
 CATALOGUE = (
     CatalogueEntry(
         name="all-MiniLM-L6-v2",

@@ -1,12 +1,12 @@
-"""A chat template written out, as a program by itself: Python starts this file, which knows jinja2 and nothing of Headlight.
+"""A program that fills in a chat template. Python starts this file, which imports jinja2 and nothing of Headlight.
 
-Templates are programs by whoever made a model. In a process of its own one can be ended, whatever it does: here it has a limit
-of processor time and of memory, where the system knows such limits, and who starts it waits only so long. It sees what it would
-see in transformers (https://huggingface.co/docs/transformers/chat_templating): jinja2's sandbox, in which nothing can be
-altered, with `raise_exception`, `strftime_now`, `tojson`, `generation` and loop controls.
+A template is a program by the author of a model. In a process of its own it can be ended whatever it does: the process has
+limits of processor time and memory, where the system knows such limits, and its caller waits for a limited time. The template
+sees what it would see in transformers (https://huggingface.co/docs/transformers/chat_templating): jinja2's immutable sandbox
+with `raise_exception`, `strftime_now`, `tojson`, `generation` and loop controls.
 
-    python -I -S chat_process.py <folders of jinja2>     reads what is asked as JSON, and answers in JSON:
-    {"written": text}, {"refused": what the template says}, or {"failed": what went wrong}
+    python -I -S chat_process.py <folders of jinja2>     reads a request as JSON and prints an answer as JSON:
+    {"written": text}, {"refused": the template's own message}, or {"failed": the reason}
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from jinja2.utils import Namespace
 
 
 class Refused(TemplateError):
-    """The template itself has said no."""
+    """The template called raise_exception."""
 
 
 class TooLong(Exception):
-    """It writes more than anybody reads."""
+    """The template writes a longer text than is read."""
 
 
-# --- what a template finds there
+# --- the names that a template can use
 
 
 def raise_exception(message: object) -> NoReturn:
@@ -55,12 +55,12 @@ def tojson(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    """jinja2's own would write < and & as HTML does."""
+    """Write a value as JSON. jinja2's own filter would escape < and & as in HTML."""
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
 class Dict:
-    """`dict` as a function, and no more of the class than this."""
+    """`dict` as a function with `fromkeys`, and nothing else of the class."""
 
     def __call__(self, *items: Any, **named: Any) -> dict[Any, Any]:
         return dict(*items, **named)
@@ -70,10 +70,10 @@ class Dict:
 
 
 class OpenNamespace(Namespace):
-    """`namespace` without names that begin with _, by which a template could reach Python's own."""
+    """`namespace` without names that begin with _: a template could reach Python's own attributes by them."""
 
-    def __init__(*given: Any, **named: Any) -> None:  # so that a template may call one of its names `self`
-        self, *items = given
+    def __init__(*arguments: Any, **named: Any) -> None:  # a template may name an attribute `self`
+        self, *items = arguments
         attributes = dict(*items, **named)
         for name in attributes:
             _refuse_private(name)
@@ -90,7 +90,7 @@ def _refuse_private(name: object) -> None:
 
 
 class Generation(Extension):
-    """{% generation %} ... {% endgeneration %} marks what a model has written, for training; here it is written as it is."""
+    """The tags {% generation %} ... {% endgeneration %}, which mark a model's own text for training; their content is kept."""
 
     tags = {"generation"}  # noqa: RUF012 - as jinja2 declares it
 
@@ -115,7 +115,7 @@ def environment() -> ImmutableSandboxedEnvironment:
 
 
 def limit(seconds: int, nbytes: int) -> None:
-    """Of processor time and of memory, as far as the system knows such limits."""
+    """Limit the processor time and the memory of this process, as far as the system knows such limits."""
     try:
         import resource
     except ImportError:  # Windows
@@ -127,7 +127,8 @@ def limit(seconds: int, nbytes: int) -> None:
 
 
 def written(template: str, seen: dict[str, Any], most: int) -> str:
-    """Raises TooLong after so many characters, UnicodeError for half of one, and whatever the template raises."""
+    """Fill in a template. Raises TooLong beyond `most` characters, UnicodeError for half of a character, and whatever the
+    template raises."""
     parts, count = [], 0
     for part in environment().from_string(template).generate(seen):
         parts.append(part)
@@ -139,20 +140,20 @@ def written(template: str, seen: dict[str, Any], most: int) -> str:
     return text
 
 
-def answer(asked: dict[str, Any]) -> dict[str, str]:
+def answer(request: dict[str, Any]) -> dict[str, str]:
     try:
-        return {"written": written(asked["template"], asked["seen"], asked["most"])}
+        return {"written": written(request["template"], request["seen"], request["most"])}
     except Refused as error:
         return {"refused": str(error)}
     except TemplateSyntaxError as error:
         return {"failed": f"{error.message}, in line {error.lineno}"}
     except MemoryError:
-        return {"failed": f"it needs more than {asked['bytes'] // 10**6} MB of memory"}
+        return {"failed": f"it needs more than {request['bytes'] // 10**6} MB of memory"}
     except Exception as error:  # a template may raise anything that Python raises
         return {"failed": str(error) or type(error).__name__}
 
 
 if __name__ == "__main__":
-    told = json.load(sys.stdin.buffer)
-    limit(told["seconds"], told["bytes"])
-    print(json.dumps(answer(told)))
+    request = json.load(sys.stdin.buffer)
+    limit(request["seconds"], request["bytes"])
+    print(json.dumps(answer(request)))

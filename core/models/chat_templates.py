@@ -1,4 +1,4 @@
-"""A message written down as a model's chat template has it: in a process of its own, which can be ended (`chat_process`)."""
+"""Messages in a model's chat template, which is filled in by a process of its own (`chat_process`)."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from transformers import PreTrainedTokenizerBase
 from ..errors import InputError, shortened
 from .texts import MAX_CHARACTERS
 
-SECONDS = 2  # of processor time; one that is there takes a tenth, nearly all of it to start
-PATIENCE = 20.0  # seconds by the clock, where the machine is busy, or the system knows no limit of processor time
+SECONDS = 2  # of processor time; real templates take 0.2, most of it to start Python
+PATIENCE = 20.0  # seconds of waiting, for busy machines and for systems without a limit of processor time
 MAX_BYTES = 512 * 10**6  # of memory, where the system knows such a limit
-MAX_TEMPLATE = 10**6  # characters; the longest that are there have 50,000
-SAID = 300  # characters of what a template says
+MAX_TEMPLATE = 10**6  # characters; the longest real templates have 50,000
+MAX_MESSAGE = 300  # characters of a template's own error message
 
 _PROGRAM = Path(__file__).with_name("chat_process.py")
 _NEEDED = ("jinja2", "markupsafe")
 
 
 def written_message(name: str, tokenizer: PreTrainedTokenizerBase, message: str) -> str:
-    """The conversation that begins with this message and in which the model's answer comes next, as one text.
+    """Write a conversation as one text: this message, then the beginning of the model's answer.
 
-    name  the model's, for what is said
+    name  the model's name, for error messages
 
-    Raises InputError (field "chat") where the template refuses the message, fails, or takes too much time or memory, and
-    where this system starts no further process.
+    Raises InputError (field "chat") if the template refuses the message, fails, or takes too much time or memory, and if this
+    system cannot start a process.
     """
-    asked = {
+    request = {
         "template": _template(name, tokenizer),
         "seen": {
             **tokenizer.special_tokens_map,
@@ -46,18 +46,18 @@ def written_message(name: str, tokenizer: PreTrainedTokenizerBase, message: str)
         "seconds": SECONDS,
         "bytes": MAX_BYTES,
     }
-    answer = _answer(name, asked)
+    answer = _answer(name, request)
     if "refused" in answer:
-        raise _error(f"The chat template of {name} refuses this text: {shortened(answer['refused'], SAID)}")
+        raise _error(f"The chat template of {name} refuses this text: {shortened(answer['refused'], MAX_MESSAGE)}")
     if "failed" in answer:
-        raise _failed(name, shortened(answer["failed"], SAID))
+        raise _failed(name, shortened(answer["failed"], MAX_MESSAGE))
     return answer["written"]
 
 
 def _template(name: str, tokenizer: PreTrainedTokenizerBase) -> str:
     try:
         template: object = tokenizer.get_chat_template()
-    except ValueError:  # several, none of which is the default one
+    except ValueError:  # several templates, none of them the default
         raise _failed(name, "there are several and none is called default") from None
     if not isinstance(template, str):
         raise _failed(name, "it is no text")
@@ -66,13 +66,13 @@ def _template(name: str, tokenizer: PreTrainedTokenizerBase) -> str:
     return template
 
 
-def _answer(name: str, asked: dict[str, Any]) -> dict[str, str]:
-    """What the process answers."""
-    if getattr(sys, "frozen", False) or not sys.executable:  # then Python is no program by itself
+def _answer(name: str, request: dict[str, Any]) -> dict[str, str]:
+    """Return the answer of the process."""
+    if getattr(sys, "frozen", False) or not sys.executable:  # Python is part of another program
         raise _no_process(name)
     command = [sys.executable, "-I", "-S", str(_PROGRAM), *_folders()]
     try:
-        ended = subprocess.run(command, input=json.dumps(asked).encode(), capture_output=True, timeout=PATIENCE)
+        ended = subprocess.run(command, input=json.dumps(request).encode(), capture_output=True, timeout=PATIENCE)
     except subprocess.TimeoutExpired:
         raise _failed(name, f"it did not end within {PATIENCE:.0f} seconds") from None
     except OSError:
@@ -84,13 +84,13 @@ def _answer(name: str, asked: dict[str, Any]) -> dict[str, str]:
 
 
 def _folders() -> list[str]:
-    """Where the packages lie that the process needs: it is told, since it looks nowhere by itself."""
+    """The folders of the packages that the process needs: with -I and -S Python searches none by itself."""
     specs = map(find_spec, _NEEDED)
     return [str(Path(spec.origin).parent.parent) for spec in specs if spec is not None and spec.origin is not None]
 
 
 def _why(ended: int) -> str:
-    """Of a process that was ended before it could answer."""
+    """Say why a process ended before it answered."""
     if -ended in [getattr(signal, name, None) for name in ("SIGXCPU", "SIGKILL")]:
         return f"it takes more than {SECONDS} seconds of processor time, or too much memory"
     return "it breaks the process that runs it"

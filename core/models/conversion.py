@@ -1,8 +1,8 @@
-"""A GGUF file as a folder of safetensors, converted once and kept in the user's cache.
+"""Conversion of GGUF files to folders of safetensors, once, in the user's cache.
 
 Undoing the quantisation takes about two seconds; reading the same values from safetensors takes a fraction of one.
-The folder's name carries the hash of the file it came from, and its manifest is written last, so what is found there is
-either complete or made again: a conversion that was killed leaves nothing that could be mistaken for a model.
+The folder's name contains the hash of the GGUF file, and its manifest is written last. So a folder in the cache is either
+complete or converted again: a conversion that was killed leaves nothing that could be mistaken for a model.
 
     <cache folder>/SmolLM2-135M-Instruct.Q4_1-b179c9523d0e-v1/
         config.json, model.safetensors (float32), tokenizer.json ...    as save_pretrained writes them
@@ -37,22 +37,23 @@ from transformers.integrations.gguf.reader import GgufHeader, read_gguf_metadata
 
 from ..errors import InputError
 
-# Told in words what is being done, and the share of it that is done: from 0 to 1, or None where that is not known.
+# Called with what is being done, in words, and the share that is done: from 0 to 1, or None if that is unknown.
 Report = Callable[[str, float | None], None]
 
-# Raise it whenever the same GGUF would give other files than before: older folders are then no longer looked at.
+# The version of the conversion. Increase it whenever the same GGUF file gives other files than before: older folders are then
+# ignored.
 CONVERSION = 1
 
 MANIFEST = "manifest.json"
 
-# The shares of a conversion's time, measured with SmolLM2: reading the weights, and everything until they are written.
+# The shares of a conversion's time after which the weights are read and after which they are written, measured with SmolLM2.
 _READ, _WRITTEN = 0.5, 0.8
 
-# tokenizer.ggml.pre values (how a text is cut before tokens are merged) that transformers does not know and replaces by
-# GPT-2's cut. These models were trained with every digit cut off first; without that "\n\n1." becomes other tokens.
+# Values of tokenizer.ggml.pre (how a text is split before tokens are merged) that transformers does not know and replaces by
+# GPT-2's. These models were trained with every digit split off first; without that "\n\n1." becomes other tokens.
 _DIGITS_ALONE = frozenset({"smollm"})
 
-# What a GGUF's metadata is called in transformers' configuration.
+# The names of a GGUF file's metadata, and their names in transformers' configuration.
 _SETTINGS = {
     "general.name": "_model_name_or_path",
     "llama.context_length": "max_position_embeddings",
@@ -71,7 +72,7 @@ _SETTINGS = {
     "tokenizer.ggml.padding_token_id": "pad_token_id",
 }
 
-# The same for the parts of a layer, and for what stands before and after all layers.
+# The names of a GGUF file's tensors, and their names in transformers.
 _PARTS = {
     "attn_norm": "input_layernorm",
     "attn_q": "self_attn.q_proj",
@@ -89,8 +90,8 @@ _PARTS = {
 
 
 @dataclass(frozen=True)
-class Converted:
-    """A converted model: its folder, the sha256 of the GGUF it was read from and how that was quantised, such as "Q4_1"."""
+class Conversion:
+    """A converted model: its folder, the sha256 of its GGUF file, and the quantisation of that file, such as "Q4_1"."""
 
     folder: Path
     sha256: str
@@ -98,7 +99,7 @@ class Converted:
 
 
 def cache_folder() -> Path:
-    """Where converted models are kept: $HEADLIGHT_CACHE, or `headlight` in the place the system has for caches."""
+    """The folder of converted models: $HEADLIGHT_CACHE, or `headlight` in the system's folder for caches."""
     if chosen := os.environ.get("HEADLIGHT_CACHE"):
         return Path(chosen).expanduser().absolute()
     if sys.platform == "win32":
@@ -116,14 +117,16 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def converted(gguf: Path, report: Report | None = None, before: Callable[[], None] | None = None) -> Converted:
-    """The folder that the GGUF file was converted to, converting it first if that has not been done.
+def converted(gguf: Path, report: Report | None = None, before: Callable[[], None] | None = None) -> Conversion:
+    """Convert a GGUF file, unless the cache contains its conversion, and return the conversion.
 
     Takes about 2 s and 0.5 GB of disk for a model of 135M parameters, once. Several processes may ask at the same time:
-    one converts, the others wait. `report` is told what takes time, and how much of it is over; `before` is called where there
-    is something to convert, and may refuse it.
+    one converts, the others wait.
 
-    Raises InputError (field "model") if the file cannot be read as a language model or the cache folder not written.
+    report  called with what takes time, and the share that is done
+    before  called before a conversion; it may refuse the conversion by raising an error
+
+    Raises InputError (field "model") if the file cannot be read as a language model or the cache folder cannot be written.
     """
     report = report or (lambda _words, _done: None)
     sha256 = file_sha256(gguf)
@@ -143,13 +146,13 @@ def converted(gguf: Path, report: Report | None = None, before: Callable[[], Non
                 f"it writable, or set the environment variable HEADLIGHT_CACHE to another folder, and start again.",
                 field="model",
             ) from error
-    return Converted(folder, sha256, manifest["quantisation"])
+    return Conversion(folder, sha256, manifest["quantisation"])
 
 
 def _manifest(folder: Path, sha256: str) -> dict | None:
-    """The folder's manifest, or None unless all it lists is there in full size.
+    """The folder's manifest, or None unless all files that it lists exist in their full size.
 
-    Sizes only: hashing half a gigabyte would double the time of every start. The hashes are there to be checked by hand.
+    Only sizes are compared: hashing half a gigabyte would double the time of every start. The hashes can be checked by hand.
     """
     try:
         manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
@@ -164,7 +167,7 @@ def _manifest(folder: Path, sha256: str) -> dict | None:
 
 @contextmanager
 def _alone(folder: Path, report: Report) -> Iterator[None]:
-    """Only one process at a time makes this folder. The system takes the lock from a holder that dies."""
+    """Hold the lock on this folder, as one process at a time can. The system releases the lock of a process that dies."""
     lock = FileLock(folder.with_name(f"{folder.name}.lock"))
     try:
         lock.acquire(timeout=0)
@@ -178,10 +181,10 @@ def _alone(folder: Path, report: Report) -> Iterator[None]:
 
 
 def _convert(gguf: Path, sha256: str, folder: Path, report: Report) -> dict:
-    """Fill a folder beside the final one and rename it into place. Only ever called under the lock."""
+    """Fill a folder beside the final one, rename it, and return its manifest. Called under the lock only."""
     unfinished = f"{folder.name}.part-"
     for left in folder.parent.iterdir():
-        # Nobody else is at work, so these were left by a conversion that was killed, or somebody damaged them since.
+        # Under the lock: these were left by a conversion that was killed, or were damaged later.
         if left == folder or left.name.startswith(unfinished):
             shutil.rmtree(left)
     part = Path(tempfile.mkdtemp(prefix=unfinished, dir=folder.parent))
@@ -213,9 +216,9 @@ def _convert(gguf: Path, sha256: str, folder: Path, report: Report) -> dict:
 
 
 def _read(gguf: Path, on_share: Callable[[float], None]) -> tuple[LlamaForCausalLM, TokenizersBackend, str]:
-    """The GGUF's network with its weights as float32, its tokenizer, and the name of its quantisation.
+    """Read (network with its weights as float32, tokenizer, name of the quantisation) from a GGUF file.
 
-    float32 because it holds every dequantised value exactly: float16 changes a quarter of the weights, bfloat16 most.
+    float32 holds every dequantised value exactly: float16 changes a quarter of the weights, bfloat16 most of them.
     """
     try:
         metadata, _ = read_gguf_metadata(str(gguf))
@@ -227,7 +230,7 @@ def _read(gguf: Path, on_share: Callable[[float], None]) -> tuple[LlamaForCausal
             )
         quantisation = LlamaFileType(metadata["general.file_type"]).name.removeprefix("MOSTLY_").removeprefix("ALL_")
         network = _network(gguf, metadata, on_share)
-        # Not AutoTokenizer, which takes seconds to read the whole file once more for a configuration.
+        # AutoTokenizer would read the whole file once more for a configuration, which takes seconds.
         tokenizer = TokenizersBackend.from_pretrained(gguf.parent, gguf_file=gguf.name, local_files_only=True)
     except InputError:
         raise
@@ -244,25 +247,25 @@ def _read(gguf: Path, on_share: Callable[[float], None]) -> tuple[LlamaForCausal
 
 
 def _network(gguf: Path, metadata: dict[str, Any], on_share: Callable[[float], None]) -> LlamaForCausalLM:
-    """The network that the metadata describes, with the file's weights."""
+    """Build the network that the metadata describes, with the weights of the file."""
     settings = {ours: metadata[theirs] for theirs, ours in _SETTINGS.items() if theirs in metadata}
     heads, key_heads = metadata["llama.attention.head_count"], metadata["llama.attention.head_count_kv"]
     weights = _weights(gguf, heads, key_heads, on_share)
     tied = "lm_head.weight" not in weights
     if tied:
         weights["lm_head.weight"] = weights["model.embed_tokens.weight"]
-    with torch.device("meta"):  # no room for numbers that are replaced at once
+    with torch.device("meta"):  # takes no memory: the numbers are replaced at once
         network = LlamaForCausalLM(LlamaConfig(tie_word_embeddings=tied, **settings))
-    # An error unless every weight is there, none is left over and all have their shapes.
+    # Raises an error if a weight is missing, left over or of another shape.
     network.load_state_dict(weights, assign=True)
     return network
 
 
 def _weights(gguf: Path, heads: int, key_heads: int, on_share: Callable[[float], None]) -> dict[str, torch.Tensor]:
-    """Every tensor of the file in float32, by transformers' name for it.
+    """Read every tensor of the file in float32, by its name in transformers.
 
-    transformers finds where the tensors lie: gguf.GGUFReader makes an array of each of 98,052 tokens and merges first, and
-    takes longer for that than all the rest takes.
+    The header is read by transformers: gguf.GGUFReader first makes an array of each of 98,052 tokens and merges, which takes
+    longer than all the rest.
     """
     header = GgufHeader.from_file(str(gguf))
     content = np.asarray(np.memmap(gguf, np.uint8, "r"))
@@ -278,29 +281,29 @@ def _weights(gguf: Path, heads: int, key_heads: int, on_share: Callable[[float],
             values = _halves(values, heads)
         elif tensor.name.endswith("attn_k.weight"):
             values = _halves(values, key_heads)
-        # A copy only of what still is the file itself, which must not be written to.
+        # Copies only what is still the mapped file, which must not be written to.
         weights[_name(tensor.name)] = torch.from_numpy(np.require(values, requirements=["C", "W"]))
     return weights
 
 
 def _name(theirs: str) -> str:
-    """blk.3.attn_q.weight -> model.layers.3.self_attn.q_proj.weight. A name that is not known stays."""
+    """A tensor's name in transformers: blk.3.attn_q.weight -> model.layers.3.self_attn.q_proj.weight. Unknown names stay."""
     block, _, part = theirs.removesuffix(".weight").rpartition(".")
     layer = f"model.layers.{block.removeprefix('blk.')}." if block else ""
     return f"{layer}{_PARTS.get(part, part)}.weight"
 
 
 def _halves(weight: NDArray[np.float32], heads: int) -> NDArray[np.float32]:
-    """W_Q or W_K of all heads [heads x d_head, d_model], rows in transformers' order.
+    """Reorder the rows of W_Q or W_K of all heads, [heads x d_head, d_model], from llama.cpp's order to transformers'.
 
-    Rotary embedding turns pairs of rows: neighbours in llama.cpp, and in transformers a row of a head's first half with the
-    row in the same place of its second half.
+    Rotary embedding rotates pairs of rows. In llama.cpp a pair are neighbours; in transformers it is row i of a head's first
+    half and row i of its second half.
     """
     return weight.reshape(heads, -1, 2, weight.shape[1]).swapaxes(1, 2).reshape(weight.shape)
 
 
 def _flush(folder: Path) -> None:
-    """Have the folder on the disk itself, so that no power cut can leave the name in place without the contents."""
+    """Write the folder to the disk itself, so that a power cut cannot leave its name without its contents."""
     for file in folder.iterdir():
         with file.open("r+b") as opened:
             os.fsync(opened.fileno())

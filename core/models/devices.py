@@ -1,4 +1,4 @@
-"""In which precision and where a model runs: dtypes of weights, and the devices that this machine has."""
+"""Precision and device of a model: dtypes of weights, and the devices of this machine."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from torch import Tensor, nn
 
 from ..errors import InputError
 
-# Bytes of one number.
+# Dtypes of weights, with the bytes of one number.
 DTYPES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2}
 
-USUAL = ("float32", "cpu")  # what goes without saying
+USUAL = ("float32", "cpu")  # the dtype and the device that a label leaves out
 
-# How accelerate can spread a model over several devices by itself.
+# The strategies by which accelerate spreads a model over several devices.
 SPREADS = ("auto", "balanced", "balanced_low_0", "sequential")
 ON_DISK = "disk"
 
@@ -23,22 +23,25 @@ _FAMILIES = {"cuda": "CUDA device", "mps": "Apple GPU (mps)"}
 
 
 def devices() -> tuple[str, ...]:
-    """Those of this machine: "cpu", "cuda" (the first GPU), "cuda:1" ..., "mps"."""
+    """The devices of this machine: "cpu", "cuda" (the first GPU), "cuda:1" ..., "mps"."""
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
     cuda = ["cuda" if number == 0 else f"cuda:{number}" for number in range(gpus)]
     return ("cpu", *cuda, *(["mps"] if torch.backends.mps.is_available() else []))
 
 
 def checked_dtype(name: str) -> torch.dtype:
-    """Raises InputError (field "dtype") for a name that is not in DTYPES."""
+    """The torch dtype of this name. Raises InputError (field "dtype") for a name that is not in DTYPES."""
     if name not in DTYPES:
         raise InputError(f"{name!r} is not a dtype for weights. Choose one of {', '.join(DTYPES)}.", field="dtype")
     return getattr(torch, name)
 
 
 def checked_device(name: str, dtype: str = "float32") -> str:
-    """The device by its one name. Raises InputError (field "device") where this machine has none of that name, and (field
-    "dtype") for numbers that it cannot hold."""
+    """The device by its short name.
+
+    Raises InputError (field "device") if this machine has no such device, and (field "dtype") if it cannot compute in this
+    dtype.
+    """
     known, wanted = devices(), short(name)
     if wanted not in known:
         family = str(wanted).partition(":")[0]
@@ -54,10 +57,10 @@ def checked_device(name: str, dtype: str = "float32") -> str:
 def checked_device_map(
     wanted: str | Mapping[str, str | int], dtype: str
 ) -> tuple[str | dict[str, str], tuple[str, ...]]:
-    """(what transformers is told, the devices it concerns).
+    """(the device_map for transformers, the devices in it).
 
-    Raises InputError (field "device_map") for an unknown word and where the package accelerate is lacking; (field "device")
-    for a device that is not there.
+    Raises InputError (field "device_map") for an unknown strategy and if the package accelerate is not installed; (field
+    "device") for a device that this machine does not have.
     """
     if find_spec("accelerate") is None:
         raise InputError(
@@ -79,20 +82,20 @@ def checked_device_map(
 
 
 def short(device: object) -> str:
-    """The one name of a device: "cuda" for 0, "cuda:0" and the like."""
+    """The short name of a device: "cuda" for 0 and for "cuda:0", "cuda:1" for 1."""
     name = f"cuda:{device}" if isinstance(device, int) else str(device)
     return "cuda" if name == "cuda:0" else name
 
 
 def at_hand(module: nn.Module, name: str) -> Tensor:
-    """A weight of a module, also where accelerate keeps it elsewhere and fetches it for each pass."""
+    """A weight of a module, even if accelerate keeps it on another device and fetches it for each pass."""
     weight = module.get_parameter(name)
-    elsewhere = getattr(getattr(module, "_hf_hook", None), "weights_map", None)
-    return elsewhere[name] if weight.is_meta and elsewhere is not None else weight
+    kept = getattr(getattr(module, "_hf_hook", None), "weights_map", None)
+    return kept[name] if weight.is_meta and kept is not None else weight
 
 
 def called(name: str, dtype: str, device: str) -> str:
-    """A model's name with what does not go without saying: "all-MiniLM-L6-v2 in bfloat16 on cuda"."""
+    """A model's name with its dtype and device unless these are float32 and cpu: "all-MiniLM-L6-v2 in bfloat16 on cuda"."""
     usual_dtype, usual_device = USUAL
     name += f" in {dtype}" if dtype != usual_dtype else ""
     return name + (f" on {device}" if device != usual_device else "")

@@ -1,4 +1,4 @@
-"""Images for models that read images: from a file to an array, and from an array to what the model reads.
+"""Images for vision models: from a file to an array, and from an array to pixel values.
 
 A vision transformer cuts the image into patches and reads them row by row, as other models read words (Dosovitskiy et
 al. 2021, "An Image is Worth 16x16 Words", section 3.1).
@@ -19,16 +19,16 @@ from ..errors import InputError
 
 FORMATS = ("PNG", "JPEG", "WEBP")
 MAX_BYTES = 20_000_000
-MAX_PIXELS = (
-    16_000_000  # 48 MB in memory, 240 MB while a transparent one is read; a file of a few bytes can claim any size
-)
+# 48 MB in memory, and 240 MB while a transparent image is read. A file of a few bytes can announce any size.
+MAX_PIXELS = 16_000_000
 
 
 @dataclass(frozen=True)
 class ImageSettings:
-    """What a model's preprocessor_config.json says: (pixel / 255 - mean) / std for red, green and blue.
+    """Settings of a model's preprocessor_config.json.
 
-    `resample` numbers Pillow's filters: 0 nearest, 1 Lanczos, 2 bilinear, 3 bicubic, 4 box, 5 Hamming.
+    mean, std  of red, green and blue: a model reads (pixel / 255 - mean) / std
+    resample   the number of a filter of Pillow: 0 nearest, 1 Lanczos, 2 bilinear, 3 bicubic, 4 box, 5 Hamming
     """
 
     mean: tuple[float, ...] = (0.5, 0.5, 0.5)
@@ -44,7 +44,7 @@ class ImageSettings:
 
 
 def image_settings(preprocessor: dict) -> ImageSettings:
-    """From the contents of a preprocessor_config.json. Raises ValueError or TypeError for what cannot be used."""
+    """The settings in the contents of a preprocessor_config.json. Raises ValueError or TypeError for unusable contents."""
     standard = ImageSettings()
     if preprocessor.get("do_normalize") is False:
         mean, std = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
@@ -56,10 +56,10 @@ def image_settings(preprocessor: dict) -> ImageSettings:
 
 
 def read_image(data: bytes) -> NDArray[np.uint8]:
-    """The image in a PNG, JPEG or WebP file: [height, width, 3], red, green and blue from 0 to 255.
+    """Read the image in a PNG, JPEG or WebP file: [height, width, 3], red, green and blue from 0 to 255.
 
-    Turned upright as its camera says; what is transparent becomes white; of an animation the first image.
-    Raises InputError (field "image") for anything else, and above MAX_BYTES or MAX_PIXELS.
+    The image is turned upright by its EXIF orientation, transparent pixels become white, and of an animation the first image
+    is read. Raises InputError (field "image") for any other file, and above MAX_BYTES or MAX_PIXELS.
     """
     if len(data) > MAX_BYTES:
         raise InputError(
@@ -95,11 +95,12 @@ def _on_white(opened: Image.Image) -> Image.Image:
 
 
 def pixel_values(image: ArrayLike, size: tuple[int, int], settings: ImageSettings) -> torch.Tensor:
-    """What a vision model reads: [1, 3, height, width] in this size (height, width), normalised.
+    """The input of a vision model: [1, 3, height, width], normalised.
 
-    image   [height, width, 3], whole numbers from 0 to 255 as uint8, or real ones from 0 to 1 (rounded to 1/255)
+    image   [height, width, 3], uint8 from 0 to 255, or real numbers from 0 to 1 (rounded to 1/255)
+    size    (height, width) of the model's input
 
-    The whole image is squeezed or stretched to the model's size, nothing is cut off: every patch is a part of it.
+    The whole image is squeezed or stretched to this size, nothing is cut off: every patch is a part of the image.
     """
     height, width = size
     resized = Image.fromarray(_eight_bits(image)).resize((width, height), Image.Resampling(settings.resample))

@@ -1,4 +1,4 @@
-"""What a model reads: a text, two texts, token numbers or an image, checked and turned into tensors; and reading it."""
+"""The inputs of a model: texts, token numbers and images, checked and turned into tensors, and the pass over them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
 
-from ..errors import InputError, shortened
+from ..errors import InputError, check_index, shortened
 from .calls import came_from_a_call, heard_by
 from .chat_templates import written_message
 from .images import MAX_PIXELS, pixel_values
@@ -21,13 +21,13 @@ from .texts import tokenizing
 from .tokens import token_texts
 
 TokenNumbers = Sequence[int] | NDArray[np.integer]
-SIDES = "sides"  # beside what a network reads: of two texts, which one each token belongs to
-NAMED = 5  # pieces of a text that a tokenizer does not know; the others are counted
-MOST_PARTS = 20  # tokens of a text that should be one; the others are counted
+SIDES = "sides"  # the entry of inputs that tells which of two texts each token belongs to; the network does not read it
+MAX_UNKNOWN = 5  # unknown pieces that an error names; further ones are counted
+MAX_PIECES = 20  # pieces of a text that should be one token, in an error
 
 
 class TooLongError(InputError):
-    """The text has more tokens than can be read: `count` of them, where `limit` are allowed."""
+    """The text has `count` tokens, and at most `limit` can be read."""
 
     def __init__(self, count: int, limit: int, field: str) -> None:
         super().__init__(
@@ -48,16 +48,17 @@ def text_inputs(
     max_tokens: int | None = None,
     truncate: bool = False,
 ) -> dict[str, torch.Tensor]:
-    """`input_ids` [1, tokens] and what else the tokenizer makes of a text. The arguments are those of `capture`.
+    """The inputs of a text: `input_ids` [1, tokens], and `token_type_ids` if the tokenizer makes them.
 
-    Of two texts also `sides` [1, tokens], where the tokenizer tells them: see `Capture`.
+    The arguments are those of `capture`. A pair of texts also gives `sides` [1, tokens] (see `Capture`) if the tokenizer
+    tells the two texts apart.
     """
     if model.reads_images:
         field = "text" if input_ids is None else "input_ids"
         raise InputError(f"{model.name} reads images, not texts. Give it an image.", field=field)
     if (given := read_by(type(model.network))) != "texts":
         raise InputError(f"{model.name} reads {given}, not texts. Choose another model.", field="model")
-    limit = _limit(model, max_tokens)
+    limit = token_limit(model, max_tokens)
     return (
         _encode(model, text, pair, limit, truncate)
         if input_ids is None
@@ -75,7 +76,7 @@ def all_inputs(
     max_tokens: int | None = None,
     truncate: bool = False,
 ) -> dict[str, torch.Tensor]:
-    """`text_inputs`, and for encoder-decoder models what the decoder has written: `decoder_input_ids` [1, tokens]."""
+    """`text_inputs`, and for encoder-decoder models also the decoder's text: `decoder_input_ids` [1, tokens]."""
     inputs = text_inputs(model, text, pair=pair, input_ids=input_ids, max_tokens=max_tokens, truncate=truncate)
     if model.is_encoder_decoder:
         inputs["decoder_input_ids"] = torch.tensor([target_ids(model, target, max_tokens, truncate)])
@@ -83,10 +84,12 @@ def all_inputs(
 
 
 def replaced_tokens(model: Model, inputs: dict[str, torch.Tensor], texts: Mapping[int, str]) -> dict[str, torch.Tensor]:
-    """The same inputs with other tokens at some positions of the text, each told by the text that it stands for.
+    """The inputs with other tokens at some positions of the text.
 
-    Where a token begins a word after a blank, so does the one that takes its place. Raises InputError for a position that is
-    not there, and for texts that are not one token.
+    texts  the text of the new token, by position
+
+    If a token begins with a blank, so does the token that replaces it. Raises InputError (field "replace_tokens") for a
+    position outside the text and for a text that is not one token.
     """
     if not texts:
         return inputs
@@ -94,46 +97,44 @@ def replaced_tokens(model: Model, inputs: dict[str, torch.Tensor], texts: Mappin
         raise InputError("An image has no tokens that could be replaced by others.", field="text")
     ids = inputs["input_ids"].clone()
     for position, text in texts.items():
-        if position >= ids.shape[1]:
-            raise InputError(
-                f"There is no token {position}: they run from 0 to {ids.shape[1] - 1}.", field="replace_tokens"
-            )
+        check_index(position, ids.shape[1], "token", field="replace_tokens")
         ids[0, position] = _one_token(model, text, token_texts(model.tokenizer, [int(ids[0, position])])[0])
     return inputs | {"input_ids": ids}
 
 
 def _one_token(model: Model, text: str, before: str) -> int:
-    """The number of the token that `text` is, with a blank before it first where `before` begins with one."""
+    """The token number of `text`. If the token `before` begins with a blank, the text is tried with a blank first."""
     if model.tokenizer is None:
         raise InputError(f"{model.name} came without a tokenizer: it knows no texts.", field="replace_tokens")
-    found: list[int] = []
+    ids: list[int] = []
     for spelled in ([f" {text}"] if before.startswith(" ") and not text.startswith(" ") else []) + [text]:
         with tokenizing(model.name, replace_tokens=text):
-            found = model.tokenizer(spelled, add_special_tokens=False)["input_ids"]
-        if len(found) == 1:
-            return found[0]
-    parts = " | ".join(token_texts(model.tokenizer, found[:MOST_PARTS])) or "none"
-    further = " | …" if len(found) > MOST_PARTS else ""
+            ids = model.tokenizer(spelled, add_special_tokens=False)["input_ids"]
+        if len(ids) == 1:
+            return ids[0]
+    pieces = " | ".join(token_texts(model.tokenizer, ids[:MAX_PIECES])) or "none"
+    further = " | …" if len(ids) > MAX_PIECES else ""
     raise InputError(
-        f"“{shortened(text)}” is {len(found):,} tokens for {model.name} ({parts}{further}); a token can be replaced by one "
+        f"“{shortened(text)}” is {len(ids):,} tokens for {model.name} ({pieces}{further}); a token can be replaced by one "
         f"other. Choose a shorter word.",
         field="replace_tokens",
     )
 
 
 def require_same_length(model: Model, ids: Sequence[int], other: Sequence[int], *, field: str) -> None:
-    """Raises InputError, naming both numbers of tokens and where they begin to differ, for texts of different length.
+    """Raise InputError for texts with different numbers of tokens; it names both numbers and the first difference.
 
-    Heads are patched token by token, so that each needs its counterpart.
+    Heads are patched token by token, so each token needs a counterpart.
     """
     if len(ids) == len(other):
         return
     longer = "The text" if len(ids) > len(other) else "The other text"
-    place = next((at for at, pair in enumerate(zip(ids, other, strict=False)) if pair[0] != pair[1]), None)
+    pairs = enumerate(zip(ids, other, strict=False))
+    position = next((position for position, (own, others) in pairs if own != others), None)
     differ = ""
-    if place is not None:
-        one, two = (token_texts(model.tokenizer, side)[place] for side in (ids, other))
-        differ = f" They first differ at token {place}: “{one}” and “{two}”."
+    if position is not None:
+        own, others = (token_texts(model.tokenizer, text)[position] for text in (ids, other))
+        differ = f" They first differ at token {position}: “{own}” and “{others}”."
     raise InputError(
         f"Patching needs two texts of as many tokens. The text has {len(ids):,}, the other one {len(other):,}. {longer} is "
         f"longer.{differ} Replace words by others of as many tokens.",
@@ -144,15 +145,15 @@ def require_same_length(model: Model, ids: Sequence[int], other: Sequence[int], 
 def target_ids(
     model: Model, target: str | TokenNumbers | None, max_tokens: int | None = None, truncate: bool = False
 ) -> tuple[int, ...]:
-    """What the decoder of an encoder-decoder model has written: its start token, then the target's tokens.
+    """The tokens of an encoder-decoder model's decoder: its start token, then the tokens of the target.
 
-    target  a text, cut into tokens without adding special ones; token numbers, all of which follow the start token (so that
-            one that they begin with themselves is there twice); None or nothing in it: the start token alone
+    target  a text, tokenized without special tokens; or token numbers, which follow the start token (a start token among
+            them comes twice); None or empty: the start token alone
 
-    Raises InputError (field "target") for a text with pieces that the tokenizer does not know, which it names, and for
-    numbers that are no tokens; TooLongError.
+    Raises InputError (field "target") for a text with pieces that the tokenizer does not know and for numbers that are no
+    tokens; TooLongError.
     """
-    limit = _limit(model, max_tokens)
+    limit = token_limit(model, max_tokens)
     start = _start_token(model.network)
     decoder = model.network.get_decoder()
     _check_known(model, decoder, [start])
@@ -168,16 +169,16 @@ def target_ids(
 
 
 def _start_token(network: PreTrainedModel) -> int:
-    """What a decoder begins with. Of a model that reads images too, its configuration of texts may say it."""
+    """The token with which a decoder begins. A model that also reads images may have it in its text configuration."""
     config = network.config if hasattr(network.config, "decoder_start_token_id") else network.config.get_text_config()
     start = getattr(config, "decoder_start_token_id", None)
     return (config.bos_token_id or config.pad_token_id or 0) if start is None else start
 
 
 def chat_ids(model: Model, message: str) -> tuple[int, ...]:
-    """The tokens of a conversation that begins with this message and whose answer comes next, in the model's own template.
+    """The tokens of a conversation in the model's chat template: this message, then the beginning of the answer.
 
-    Raises InputError (field "chat") for a model without such a template, and as `written_message` does.
+    Raises InputError (field "chat") for a model without a chat template, and as `written_message` does.
     """
     if model.tokenizer is None or not model.chats:
         raise InputError(f"{model.name} has no chat template. Let it continue the text as it is.", field="chat")
@@ -189,7 +190,7 @@ def chat_ids(model: Model, message: str) -> tuple[int, ...]:
 
 
 def _written(model: Model, target: str) -> tuple[int, ...]:
-    """The tokens of a target, whose tokenizer may have a vocabulary of its own for it."""
+    """The tokens of a target text. Some tokenizers have a separate vocabulary for targets."""
     tokenizer = model.tokenizer
     if tokenizer is None:
         raise InputError(
@@ -206,22 +207,22 @@ def _written(model: Model, target: str) -> tuple[int, ...]:
 
 
 def _unknown_pieces(tokenizer: PreTrainedTokenizerBase, target: str) -> list[str]:
-    """What of a target its tokenizer has no token for; of one that does not tell where its tokens stand, whole words."""
+    """The pieces of a target that its tokenizer has no token for; whole words if the tokenizer gives no positions."""
 
     def encoded(text: str) -> BatchEncoding:
         return tokenizer(text_target=text, add_special_tokens=False, return_offsets_mapping=bool(tokenizer.is_fast))
 
     if not tokenizer.is_fast:
         return [word for word in target.split() if tokenizer.unk_token_id in encoded(word)["input_ids"]]
-    found = encoded(target)
-    places = zip(found["input_ids"], found["offset_mapping"], strict=True)
-    return [target[slice(*place)] for token, place in places if token == tokenizer.unk_token_id]
+    whole = encoded(target)
+    spans = zip(whole["input_ids"], whole["offset_mapping"], strict=True)
+    return [target[slice(*span)] for token, span in spans if token == tokenizer.unk_token_id]
 
 
 def _unknown(model: Model, pieces: Sequence[str]) -> InputError:
-    """What is said of a target with these pieces."""
-    further = f" and {len(pieces) - NAMED} more" if len(pieces) > NAMED else ""
-    named = ", ".join(f"“{shortened(piece)}”" for piece in pieces[:NAMED])
+    """The error for a target with these unknown pieces."""
+    further = f" and {len(pieces) - MAX_UNKNOWN} more" if len(pieces) > MAX_UNKNOWN else ""
+    named = ", ".join(f"“{shortened(piece)}”" for piece in pieces[:MAX_UNKNOWN])
     return InputError(
         f"{model.name} has no token for {named}{further}. Write the target without, or give token numbers.",
         field="target",
@@ -229,17 +230,22 @@ def _unknown(model: Model, pieces: Sequence[str]) -> InputError:
 
 
 def _numbers(target: TokenNumbers, known: int | None) -> tuple[int, ...]:
-    """Token numbers as they are. known: how many tokens there are; None where nothing says so"""
+    """Token numbers as a tuple. known: how many tokens the model has; None if that is unknown."""
     array = np.asarray(target)
-    wrong = array.ndim != 1 or array.dtype.kind not in "iu" or int(array.min()) < 0
-    if wrong or (known is not None and int(array.max()) >= known):
-        most = "" if known is None else f" to {known - 1:,}"
-        raise InputError(f"Token numbers have to be whole numbers from 0{most}, in one row.", field="target")
+    _check_numbers(array, known, "target")
     return tuple(array.tolist())
 
 
+def _check_numbers(ids: NDArray, known: int | None, field: str) -> None:
+    """Raise InputError unless these are token numbers: [tokens], below `known`."""
+    wrong = ids.ndim != 1 or ids.size == 0 or ids.dtype.kind not in "iu" or int(ids.min()) < 0
+    if wrong or (known is not None and int(ids.max()) >= known):
+        to = "" if known is None else f" to {known - 1:,}"
+        raise InputError(f"Token numbers have to be whole numbers from 0{to}, in one row of at least one.", field=field)
+
+
 def read_token_numbers(text: str) -> tuple[int, ...]:
-    """ "5, 17 8" -> (5, 17, 8); of nothing, none. Raises InputError (field "target")."""
+    """Read typed token numbers: "5, 17 8" -> (5, 17, 8), "" -> (). Raises InputError (field "target")."""
     parts = [part for part in re.split(r"[\s,]+", text) if part]
     for part in parts:
         if re.fullmatch(r"[0-9]{1,9}", part) is None:
@@ -250,7 +256,10 @@ def read_token_numbers(text: str) -> tuple[int, ...]:
 
 
 def image_inputs(model: Model, image: ArrayLike) -> dict[str, torch.Tensor]:
-    """`pixel_values` [1, 3, height, width]. Raises InputError (field "image") if the model reads texts."""
+    """The inputs of an image: `pixel_values` [1, 3, height, width].
+
+    Raises InputError (field "image") if the model reads texts.
+    """
     if not model.reads_images:
         raise InputError(f"{model.name} reads texts, not images. Give it a text.", field="image")
     pixels = pixel_values(image, image_size(model), model.image_settings)
@@ -258,7 +267,7 @@ def image_inputs(model: Model, image: ArrayLike) -> dict[str, torch.Tensor]:
 
 
 def image_size(model: Model) -> tuple[int, int]:
-    """(height, width) in pixels of what the model reads. Raises InputError where its configuration does not say."""
+    """(height, width) of the images that the model reads, in pixels. Raises InputError if its configuration does not say."""
     config = model.network.config
     if getattr(config, "num_channels", 3) != 3 or getattr(config, "image_size", None) is None:
         raise InputError(
@@ -277,9 +286,9 @@ def image_size(model: Model) -> tuple[int, int]:
 
 
 def patch_grid(model: Model, tokens: int) -> tuple[int, int] | None:
-    """(rows, columns) of patches that the model cuts an image into.
+    """(rows, columns) of the patches that the model cuts an image into.
 
-    None where its configuration does not say, or says more than the tokens that the model made of the image.
+    None if its configuration does not say, or if these would be more than the tokens that the model made of the image.
     """
     patch = getattr(model.network.config, "patch_size", None)
     if patch is None:
@@ -295,10 +304,10 @@ def _pair(size: int | list[int] | tuple[int, int]) -> tuple[int, int]:
 
 
 def run(model: Model, inputs: dict[str, torch.Tensor], **options: object) -> Any:
-    """One pass, without gradients, and without a cache for the tokens that would follow where none is asked for.
+    """Run one pass without gradients and return the network's output.
 
-    options  of the network's own; `logits_to_keep` says at how many of the last positions a language model's logits are
-             wanted (0: all), where nothing is said at the last one alone
+    options  for the network; by default it keeps no key/value cache and gives a language model's logits at the last position
+             only (`logits_to_keep` is the number of last positions, 0 for all)
     """
     accepted = inspect.signature(model.network.forward).parameters
     if "use_cache" in accepted:
@@ -308,14 +317,14 @@ def run(model: Model, inputs: dict[str, torch.Tensor], **options: object) -> Any
         options.setdefault("logits_to_keep", 1)
     else:
         options.pop("logits_to_keep", None)
-    # What a tokenizer adds and the model does not name would be passed on, down to the attention call.
+    # Other entries of the inputs would be passed on down to the attention call.
     read = {name: part.to(_reading_device(model.network)) for name, part in inputs.items() if name in accepted}
     try:
         with torch.inference_mode():
             return model.network(**read, **options)
     except InputError:
         raise
-    except Exception as error:  # each architecture misses in its own way what it is not given
+    except Exception as error:  # each architecture reports a missing input in its own way
         may_lack = "input_ids" in read and not came_from_a_call(error)
         problem = cannot_read(model.network) if may_lack else None
         if problem is None:
@@ -324,8 +333,10 @@ def run(model: Model, inputs: dict[str, torch.Tensor], **options: object) -> Any
 
 
 def cannot_read(network: PreTrainedModel) -> Exception | None:
-    """How a network fails to read a text of one token; None where it does not, and where nothing can be said without the
-    weights: those of a network on torch's meta device are not there."""
+    """The error of a network that is to read a text of one token.
+
+    None if there is no error, and if the error may be due to missing weights: a network on torch's meta device has none.
+    """
     ids = torch.zeros((1, 1), dtype=torch.long, device=_reading_device(network))
     is_both = getattr(network.config, "is_encoder_decoder", False)
     try:
@@ -337,18 +348,19 @@ def cannot_read(network: PreTrainedModel) -> Exception | None:
 
 
 def cannot_in_words(problem: Exception) -> str:
-    """What is said of a model with this problem."""
+    """Describe a model that fails with this error, as the end of a sentence."""
     words = str(problem).strip() or type(problem).__name__
     return f"cannot read a text alone: transformers says “{words.splitlines()[0][:300].rstrip('. ')}”"
 
 
 def _reading_device(network: PreTrainedModel) -> torch.device:
-    """Where its first weights are, which are those of the tokens; "meta" where it has none at all."""
+    """The device of the first weights, those of the token embeddings; "meta" if there are none."""
     devices = [weight.device for weight in network.parameters()]
     return next((device for device in devices if device.type != "meta"), devices[0])
 
 
-def _limit(model: Model, max_tokens: int | None) -> int | None:
+def token_limit(model: Model, max_tokens: int | None) -> int | None:
+    """The number of tokens that can be read: the model's own limit or `max_tokens`, whichever is less; None for no limit."""
     return min((limit for limit in (model.max_tokens, max_tokens) if limit is not None), default=None)
 
 
@@ -381,10 +393,10 @@ def _encode(
 
 
 def known_tokens(network: PreTrainedModel) -> int | None:
-    """For how many tokens this part of the model has embeddings; None where nothing says so."""
+    """The number of tokens that this part of the model has embeddings for; None if that is unknown."""
     try:
         embeddings = network.get_input_embeddings()
-    except (NotImplementedError, AttributeError):  # some compute them, and FSMT's decoder cannot be asked
+    except (NotImplementedError, AttributeError):  # some models compute them, and FSMT's decoder does not give them
         embeddings = None
     if (weight := getattr(embeddings, "weight", None)) is not None:
         return weight.shape[0]
@@ -393,7 +405,7 @@ def known_tokens(network: PreTrainedModel) -> int | None:
 
 
 def _check_known(model: Model, network: PreTrainedModel, ids: Sequence[int]) -> None:
-    """Refuse a token for which this part of the model has no embedding: its tokenizer then belongs to another model."""
+    """Raise InputError for a token without an embedding: the tokenizer then belongs to another model."""
     known = known_tokens(network)
     if known is not None and (unknown := [token for token in ids if not 0 <= token < known]):
         raise InputError(
@@ -406,11 +418,7 @@ def _check_known(model: Model, network: PreTrainedModel, ids: Sequence[int]) -> 
 
 def _from_ids(model: Model, input_ids: TokenNumbers, limit: int | None, truncate: bool) -> dict[str, torch.Tensor]:
     ids = torch.as_tensor(input_ids).reshape(1, -1)
-    known = known_tokens(model.network)
-    beyond = ids.numel() == 0 or ids.is_floating_point() or int(ids.min()) < 0
-    if beyond or (known is not None and int(ids.max()) >= known):
-        most = "" if known is None else f" to {known - 1}"
-        raise InputError(f"Token numbers have to be whole numbers from 0{most}, and at least one.", field="input_ids")
+    _check_numbers(ids[0].numpy(force=True), known_tokens(model.network), "input_ids")
     if limit is not None and ids.shape[1] > limit:
         if not truncate:
             raise TooLongError(ids.shape[1], limit, "input_ids")

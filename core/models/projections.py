@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from numbers import Integral
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +19,9 @@ from torch.nn.modules.conv import _ConvNd
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
-from ..errors import InputError
+from ..attention.trace import frozen
+from ..errors import InputError, check_index
+from .calls import wide
 from .devices import at_hand
 from .model import Model
 from .modules import Kind, attention_modules, kind_of
@@ -115,14 +116,14 @@ def head_weights(model: Model, layer: int, head: int, kind: Kind | None = None) 
         kind = "encoder" if network.config.is_encoder_decoder else "self"
     if kind not in layers:
         raise InputError(f"This model has no {kind} attention, only {', '.join(layers)}.", field="kind")
-    _check_in_range(layer, len(layers[kind]), "layer")
+    check_index(layer, len(layers[kind]), "layer")
     attention = network.get_submodule(layers[kind][layer])
     parent = network.get_submodule(layers[kind][layer].rpartition(".")[0])
     try:
         projections = _projections(attention, parent)
     except _NotUnderstood as reason:
         raise _unsupported(network, attention, str(reason)) from None
-    _check_in_range(head, projections.heads, "head")
+    check_index(head, projections.heads, "head")
     return projections.of_head(head)
 
 
@@ -277,15 +278,7 @@ def _head_size(attention: nn.Module, width: int) -> int:
 
 
 def _read_only(tensor: Tensor) -> NDArray[np.floating]:
-    wide = tensor if tensor.dtype == torch.float64 else tensor.float()
-    array = wide.numpy(force=True).copy()
-    array.setflags(write=False)
-    return array
-
-
-def _check_in_range(index: int, count: int, field: str) -> None:
-    if not isinstance(index, Integral) or not 0 <= index < count:
-        raise InputError(f"There is no {field} {index}: they run from 0 to {count - 1}.", field=field)
+    return frozen(wide(tensor).numpy(force=True).copy())
 
 
 def _innermost_attention(network: PreTrainedModel) -> nn.Module:

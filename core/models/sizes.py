@@ -14,6 +14,7 @@ from safetensors import safe_open
 from transformers.integrations.gguf.reader import GgufHeader
 
 from ..errors import InputError
+from ..units import bytes_in_words
 from .devices import DTYPES
 
 # What limits this process beside the machine's memory, in a container above all: limit, used, and where it says how much of
@@ -121,7 +122,7 @@ def require_room(
         if wanted > room:
             there = "are allowed" if budget is not None and budget < free else f"are free on {place}"
             raise InputError(
-                f"{name} needs {gigabytes(wanted)} of memory in {dtype}, and {gigabytes(room)} {there}. "
+                f"{name} needs {bytes_in_words(wanted)} of memory in {dtype}, and {bytes_in_words(room)} {there}. "
                 f"{_smaller(size, dtype, room)}",
                 field="model",
             )
@@ -131,13 +132,6 @@ def _smaller(size: ModelSize, dtype: str, room: int) -> str:
     """What to do instead."""
     fitting = [name for name in ("bfloat16", "float16") if size.needed(name) < size.needed(dtype)]
     if fitting and max(size.needed(fitting[0]), size.converting) <= room:
-        return (
-            f"In {' or '.join(fitting)} it needs {gigabytes(size.needed(fitting[0]))}. Choose that, or a smaller model."
-        )
+        less = bytes_in_words(size.needed(fitting[0]))
+        return f"In {' or '.join(fitting)} it needs {less}. Choose that, or a smaller model."
     return "Choose a smaller model."
-
-
-def gigabytes(count: int) -> str:
-    """A number of bytes in words: "13.5 GB", "0.091 GB"."""
-    amount = count / 1e9
-    return f"{amount:,.1f} GB" if amount >= 1 else f"{amount:.2g} GB"

@@ -1,4 +1,4 @@
-"""Texts as a tokenizer can take them."""
+"""Checks of texts before a tokenizer reads them."""
 
 from __future__ import annotations
 
@@ -7,22 +7,25 @@ from contextlib import contextmanager
 
 from ..errors import InputError, shortened
 
-MAX_CHARACTERS = 1_000_000  # which a tokenizer takes a few seconds for
+MAX_CHARACTERS = 1_000_000  # a tokenizer needs a few seconds for so many
 
 
 @contextmanager
 def tokenizing(name: str, **texts: str) -> Iterator[None]:
-    """Around what cuts these texts, by their fields, into tokens of the model of that name.
+    """Check texts before they are tokenized within this context, and report a tokenizer that fails there.
 
-    Raises InputError for a text that is too long, or that is none, with half of a character; and where the tokenizer fails,
-    whose regular expressions come with the model.
+    name   the model's name
+    texts  the texts by their fields
+
+    Raises InputError for a text that is too long or contains half of a character (field: the text's), and if the tokenizer
+    fails (field "model"): its regular expressions come with the model.
     """
     for field, text in texts.items():
         _check(text, field)
     try:
         yield
     except BaseException as error:
-        if type(error).__name__ != "PanicException":  # of Rust: no Exception, and it cannot be imported
+        if type(error).__name__ != "PanicException":  # raised by Rust; not an Exception, and it cannot be imported
             raise
         raise InputError(
             f"The tokenizer of {name} fails on this text: {shortened(str(error), 200)}. Change the text, or choose another "

@@ -1,8 +1,8 @@
-"""What a token looks like: the text it stands for, so that a person can read it.
+"""The texts of tokens, as a person reads them.
 
-Byte-level vocabularies write " café" as "ĠcafÃ©", and a character of several bytes can be split over tokens. Here the first
-becomes text again, and a piece that is no whole character shows its bytes: "‹C3›". A model may have more embeddings than its
-tokenizer has tokens, to make their number a multiple of 64; such a token shows its number: "‹token 49153›".
+Byte-level vocabularies write " café" as "ĠcafÃ©"; here it is " café" again. A character of several bytes can be split over
+tokens; each of these shows its bytes: "‹C3›". A model may have more embeddings than its tokenizer has tokens, to make their
+number a multiple of 64; such a token shows its number: "‹token 49153›".
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 
 def token_texts(tokenizer: PreTrainedTokenizerBase | None, ids: Sequence[int]) -> tuple[str, ...]:
-    """One text a token, leading spaces and newlines as they are; a model without a tokenizer shows its token numbers."""
+    """The text of each token, with leading spaces and newlines; without a tokenizer, its number."""
     if tokenizer is None:
         return tuple(str(token) for token in ids)
     special = set(tokenizer.all_special_ids)
@@ -35,10 +35,10 @@ def token_texts(tokenizer: PreTrainedTokenizerBase | None, ids: Sequence[int]) -
 
 
 def whole_text(tokenizer: PreTrainedTokenizerBase | None, ids: Sequence[int]) -> str:
-    """The text that all of these tokens stand for together; their numbers where there is no tokenizer."""
+    """The text of all these tokens together; without a tokenizer, their numbers."""
     if tokenizer is None:
         return " ".join(map(str, ids))
-    # A tokenizer leaves out what it does not know, or fails.
+    # A tokenizer leaves out unknown tokens, or fails.
     parts = groupby(map(int, ids), lambda token: _piece(tokenizer, token) is not None)
     return "".join(
         str(tokenizer.decode([*part])) if known else "".join(token_texts(tokenizer, [*part])) for known, part in parts
@@ -46,22 +46,22 @@ def whole_text(tokenizer: PreTrainedTokenizerBase | None, ids: Sequence[int]) ->
 
 
 def _piece(tokenizer: PreTrainedTokenizerBase, token: int) -> str | None:
-    """As it stands in the vocabulary; None for a number that is beyond it."""
+    """The token as it stands in the vocabulary; None for a number beyond the vocabulary."""
     try:
         (piece,) = tokenizer.convert_ids_to_tokens([token])
         return piece
-    except Exception:  # some give None, others fail, each in its own way
+    except Exception:  # some tokenizers give None, others fail, each with another error
         return None
 
 
 def _is_byte_level(tokenizer: PreTrainedTokenizerBase) -> bool:
-    """Byte-level vocabularies are the ones that hold a piece for every single byte, in GPT-2's alphabet."""
+    """Whether the vocabulary is byte-level: it contains a piece for every single byte, in GPT-2's alphabet."""
     return all(letter in vocabulary(tokenizer) for letter in "Ġ!¡Ċ")
 
 
 @lru_cache(maxsize=4)
 def vocabulary(tokenizer: PreTrainedTokenizerBase) -> Mapping[str, int]:
-    """Every piece and its number; kept, because asking the tokenizer takes as long as a short pass through a layer."""
+    """Every piece of the vocabulary with its number; cached, because the tokenizer needs milliseconds to list them."""
     return MappingProxyType(tokenizer.get_vocab())
 
 

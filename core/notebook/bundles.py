@@ -25,7 +25,7 @@ from ..figures.heatmaps.side_by_side import side_by_side, small
 from ..heads.comparing import Comparison
 from ..models import model as models
 from ..models.projections import HeadWeights
-from ..models.sizes import gigabytes
+from ..units import bytes_in_words
 from .figures import stage_figure
 from .tables import shaded, table, text, token
 
@@ -122,7 +122,7 @@ def model(of: models.Model) -> Bundle:
         ("model", of.name),
         ("network", f"{type(of.network).__name__}, {sum(p.numel() for p in of.network.parameters()):,} parameters"),
         ("revision", of.revision),
-        ("precision", f"{of.dtype}, {gigabytes(of.nbytes)} on {', '.join(of.devices)}"),
+        ("precision", f"{of.dtype}, {bytes_in_words(of.nbytes)} on {', '.join(of.devices)}"),
         ("attention", "only its weights" if calls is None else f"{calls} layers"),
         (
             "reads",

@@ -7,6 +7,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from core import softmax
 from core.attention.sources import DISTRIBUTIONS
+from core.averages import log_mean_and_error, mean_and_error
 from core.figures.heatmaps.heatmap import Axis, heatmap
 from core.figures.plots.bars import bars
 from core.figures.plots.dots import dots
@@ -22,8 +23,6 @@ from core.lessons.scaling import (
     example_row,
     growing_product,
     jacobian_norm,
-    log_mean_and_error,
-    mean_and_error,
     over_heads,
     softmax_jacobian,
 )

@@ -40,7 +40,7 @@ def weight(model: Model) -> str:
 def test_a_link_in_bfloat16_opens_in_bfloat16(page: AppTest, minilm: Model, half: dict[str, Model]) -> None:
     text = said(page)
     assert "model in bfloat16, traced in float32" in text
-    assert "needs 0.091 GB of memory in float32, 0.045 GB in bfloat16 or float16" in text
+    assert "needs 91 MB of memory in float32, 45 MB in bfloat16 or float16" in text
     assert page.get_by_key(state.DTYPE).value == "bfloat16"
     certificate = capture(half[MODEL], SENTENCE).certificate(5, 11)
     assert certificate.holds

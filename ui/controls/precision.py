@@ -7,7 +7,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from core import Model
 from core.models.devices import devices
-from core.models.sizes import gigabytes
+from core.units import bytes_in_words
 from ui import links, settings, state
 from ui.controls.fields import menu
 from ui.links import Choice
@@ -35,7 +35,7 @@ def show_size(place: DeltaGenerator, model: Model) -> None:
     """What the model needs in each precision, from the headers of its files."""
     if model.size is None:
         return
-    whole, half = (gigabytes(model.size.needed(dtype)) for dtype in ("float32", "bfloat16"))
+    whole, half = (bytes_in_words(model.size.needed(dtype)) for dtype in ("float32", "bfloat16"))
     place.caption(
         plain(f"{model.name} needs {whole} of memory in float32, {half} in bfloat16 or float16.")
         + " In half precision the model rounds its numbers, and so gives others; its heads are traced in float32."

@@ -9,6 +9,7 @@ from hypothesis.extra.numpy import arrays
 
 from core import capture
 from core.attention.trace import attend, softmax
+from core.averages import log_mean_and_error, mean_and_error
 from core.errors import InputError
 from core.lessons.scaling import (
     AROUND,
@@ -25,8 +26,6 @@ from core.lessons.scaling import (
     growing_product,
     head_gradients,
     jacobian_norm,
-    log_mean_and_error,
-    mean_and_error,
     model_scores,
     over_heads,
     row_statistics,

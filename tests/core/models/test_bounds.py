@@ -151,7 +151,7 @@ def test_a_network_that_is_tried_without_weights_has_a_bound_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a model that reads more than texts, the part that reads the images says its layers in a word of its own."""
-    monkeypatch.setattr("core.models.bounds.MOST_PARTS", 1_000)
+    monkeypatch.setattr("core.models.bounds.MAX_PARTS", 1_000)
     text = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1}
     config = {"model_type": "qwen2_vl", "text_config": text, "vision_config": {"depth": 10**7, "embed_dim": 32}}
     edit(tmp_path / "config.json", **config)

@@ -20,6 +20,7 @@ from core.heads.comparing import Compared, HeadPair
 from core.heads.likeness import PAIRS
 from core.heads.views import around
 from core.models.modules import Kind
+from core.units import seconds_in_words
 from ui import presenting, shown, state, stores
 from ui.allowed import model_help, offered
 from ui.components import pin
@@ -388,7 +389,7 @@ def comparing_all(capture: Capture, kind: Kind, times: int = 1) -> tuple[float, 
     queries, keys = capture.shape(kind)
     heads = capture.layers(kind) * capture.heads(kind)
     seconds = CELL_SECONDS * times * heads * queries * keys
-    return seconds, f"Comparing {heads} heads over {queries:,} tokens takes about {seconds:.0f} s."
+    return seconds, f"Comparing {heads} heads over {queries:,} tokens takes about {seconds_in_words(seconds)}."
 
 
 def _choose_row(listed: pd.DataFrame) -> None:

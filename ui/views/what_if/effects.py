@@ -6,6 +6,7 @@ import numpy as np
 import streamlit as st
 
 from core import Capture, InputError
+from core.capturing.sampling import most_probable
 from core.figures.labels import visible
 from core.figures.plots.bars import bars
 from ui import presenting, shown, state, stores
@@ -53,7 +54,7 @@ def _choose_token(capture: Capture) -> tuple[int, str, float] | None:
     """The next token whose probability is looked at: its number, its text, its probability; None for a sentence vector."""
     if capture.logits is None:
         return None
-    best = np.argsort(-capture.logits, kind="stable")[:OFFERED].tolist()
+    best = most_probable(capture.logits, OFFERED)
     named = dict(zip(map(str, best), capture.next_tokens(OFFERED), strict=True))
     words = {number: f"{visible(token)}  {share:.1%}" for number, (token, share) in named.items()}
     chosen = menu("Next token", state.NEXT_TOKEN, words, width=240)

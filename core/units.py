@@ -1,0 +1,24 @@
+"""Numbers of bytes and seconds in words."""
+
+from __future__ import annotations
+
+
+def bytes_in_words(count: float) -> str:
+    """A number of bytes in words: "91 MB", "1.3 GB". 1 GB is 10⁹ bytes; less than 1 MB counts as 1 MB."""
+    if count < 999_500_000:
+        return f"{max(1, round(count / 1e6))} MB" if count > 0 else "0 MB"
+    return f"{count / 1e9:,.1f} GB"
+
+
+def seconds_in_words(seconds: float) -> str:
+    """A time in words, about as exact as an estimate: "0.4 s", "8 s", "35 s", "12 minutes", "2.5 hours"."""
+    if seconds < 0.95:
+        return f"{max(seconds, 0.1):.1f} s"
+    if seconds < 9.5:
+        return f"{seconds:.0f} s"
+    if seconds < 57.5:
+        return f"{5 * round(seconds / 5)} s"
+    minutes = max(1, round(seconds / 60))
+    if minutes < 120:
+        return "1 minute" if minutes == 1 else f"{minutes} minutes"
+    return f"{seconds / 3600:.1f} hours"

@@ -1,0 +1,39 @@
+"""Bytes and seconds in words, at the places where the words change."""
+
+from __future__ import annotations
+
+import pytest
+
+from core.units import bytes_in_words, seconds_in_words
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [
+        (0, "0 MB"),
+        (1, "1 MB"),
+        (90_851_328, "91 MB"),
+        (999_499_999, "999 MB"),
+        (999_500_000, "1.0 GB"),
+        (4 * 10**12, "4,000.0 GB"),
+    ],
+)
+def test_bytes_in_words(count: int, words: str):
+    assert bytes_in_words(count) == words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0, "0.1 s"),
+        (0.94, "0.9 s"),
+        (9.4, "9 s"),
+        (9.6, "10 s"),
+        (57, "55 s"),
+        (58, "1 minute"),
+        (119 * 60, "119 minutes"),
+        (150 * 60, "2.5 hours"),
+    ],
+)
+def test_seconds_in_words(seconds: float, words: str):
+    assert seconds_in_words(seconds) == words
