@@ -1,4 +1,4 @@
-"""What a page shows in this run: told by its views as they draw, read by whatever takes it away as a link, a file or Python."""
+"""The record of what a page shows in this run. Views fill it as they draw; links, files and Python code are made from it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ui import stores
 
 @dataclass(frozen=True)
 class Numbers:
-    """The exact numbers behind a picture or a list, made only when somebody takes them away.
+    """The exact numbers behind a picture or a list. They are made only for an export.
 
-    cells  how many there will be
-    make   the tables
-    about  what is to be known of them besides what is known of the page
+    cells  how many numbers there will be
+    make   makes the tables
+    about  notes on them, besides those on the page
     """
 
     cells: int
@@ -30,7 +30,7 @@ class Numbers:
 class Picture:
     """A chart on the page.
 
-    name     its name, see `ui.state.picture`
+    name     see `ui.state.picture`
     title    what a person calls it
     alt      what kind of picture it is, for a person who cannot see it; the chart's description says what it shows
     numbers  the exact ones that it was drawn from; None: just what is drawn
@@ -45,17 +45,17 @@ class Picture:
 
 @dataclass(eq=False)
 class Shown:
-    """A page in one run, as far as it has come.
+    """The page in this run, as far as it has come.
 
-    title     the page's name
+    title     name of the page
     page      its name in addresses
-    pictures  in the order in which they were drawn, by the name of their chart
-    lists     numbers that are no picture, by what a person calls them
-    of        the head that the page is about; None where it is about none of a model
-    beside    further heads of models that it shows, by what they are called
-    about     what is known of all this already, where it comes from a file
-    head      the head that it is about where no pass over `of` alone has it; it is made when somebody takes it away
-    asked     what its views were asked to show, as the frozen choices and requests that say it
+    pictures  its pictures by name, in the order of drawing
+    lists     numbers without a picture, by their title
+    of        the head of a model that the page is about, or None
+    beside    further heads of models that it shows, by their title
+    about     notes from the file that it shows, or None
+    head      makes the head that the page is about, where a pass over `of` alone does not have it
+    asked     the frozen choices and requests that its views were asked to show
     """
 
     title: str = ""
@@ -73,12 +73,12 @@ _CURRENT: ContextVar[Shown] = ContextVar("shown")
 
 
 def begin(title: str, page: str) -> Shown:
-    """A run of a page begins; every run has a thread of its own, and so a context of its own."""
+    """Begin a run of a page. Every run has its own thread, and so its own context."""
     shown = Shown(title, page)
     _CURRENT.set(shown)
     return shown
 
 
 def now() -> Shown:
-    """What is shown so far; in a page that runs by itself, where nobody asks for it, it is forgotten."""
+    """Return the record of this run; a page that runs without the shell gets one that is dropped."""
     return _CURRENT.get(None) or Shown()
