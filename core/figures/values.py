@@ -98,6 +98,21 @@ def numbered(count: int) -> list[str]:
     return [str(place) for place in range(count)]
 
 
+def head_values(numbers: NDArray[np.floating], value: str, *, part: str = "", opening: str = "") -> Values:
+    """The values of all heads of a model: numbers [layers, heads], NaN where there is none."""
+    layers, heads = numbers.shape
+    return Values(
+        kind="heads",
+        numbers=floats(numbers),
+        headings=("layer", "head"),
+        part=part,
+        value=value,
+        rows=numbered(layers),
+        columns=numbered(heads),
+        opening=opening,
+    )
+
+
 def floats(numbers: ArrayLike) -> NDArray[np.floating]:
     """The numbers as floats, in no more digits than they were given in; NaN for None."""
     given = np.asarray(numbers)

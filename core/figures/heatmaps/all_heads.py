@@ -10,7 +10,7 @@ from plotly.colors import sample_colorscale
 from ..chart import Chart
 from ..palette import FORBIDDEN, PIN, SEQUENTIAL
 from ..theme import enlarged, template, thick
-from ..values import Values, numbered
+from ..values import Values, head_values
 from .heatmap import Axis, heatmap
 
 GAP, MASKED, ZERO = 0, 1, 2  # levels of the small pictures that are no weights; from ZERO up they are
@@ -102,15 +102,8 @@ def _largest_weights(weights: NDArray[np.floating], left_out: NDArray[np.bool_] 
     layers, heads = weights.shape[:2]
     largest = np.nan_to_num(weights, nan=-1.0).max(axis=(2, 3))
     is_drawn = largest >= 0 if left_out is None else (largest >= 0) & ~left_out
-    return Values(
-        kind="heads",
-        headings=("layer", "head"),
-        value="largest weight",
-        numbers=np.where(is_drawn, largest, np.nan),
-        rows=numbered(layers),
-        columns=numbered(heads),
-        opening=f"{layers} by {heads} heads, by their largest weight",
-    )
+    opening = f"{layers} by {heads} heads, by their largest weight"
+    return head_values(np.where(is_drawn, largest, np.nan), "largest weight", opening=opening)
 
 
 def _levels(weights: NDArray[np.floating]) -> NDArray[np.uint8]:

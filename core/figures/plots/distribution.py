@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from ..chart import Chart
 from ..palette import ABOVE, BELOW, INK, PIN
 from ..theme import enlarged, letters, plain_layout, thick
-from ..values import Values, bar_values, numbered
+from ..values import bar_values, head_values
 
 BARS = 64  # at most: more are narrower than what they show
 LEAST = 1e-4  # the lower end of the axis; a share below it is drawn as a stub
@@ -26,7 +27,6 @@ def distribution_bars(
     mean: float,
     quartiles: Sequence[float],
     means: NDArray[np.floating],
-    heads: Sequence[tuple[int, int]],
     chosen: tuple[int, int],
     height: int = 300,
 ) -> Chart:
@@ -35,15 +35,12 @@ def distribution_bars(
 
     histogram  [parts] queries in equal parts from 0 to `high`
     quartiles  lower, median, upper
-    means      [heads] of all heads, NaN where not known; heads: (layer, head) of each
+    means      [layers, heads], NaN where unknown
+    chosen     the (layer, head) that the bars are about
     """
     shares, edges = _drawn(histogram, high)
     width = edges[1] - edges[0]
     ranges = [f"{low:.3g} to {low + width:.3g}" for low in edges[:-1]]
-    known = np.isfinite(means)
-    is_chosen = [head == chosen for head, is_known in zip(heads, known, strict=True) if is_known]
-    places = [list(head) for head, is_known in zip(heads, known, strict=True) if is_known]
-    end = max(edges[-1], float(np.nanmax(means, initial=0.0)))
     bars = go.Bar(
         x=(edges[:-1] + edges[1:]) / 2,
         y=np.where(shares > 0, np.maximum(shares, LEAST * 1.25), np.nan),
@@ -53,20 +50,6 @@ def distribution_bars(
         hovertemplate="%{customdata}: <b>%{y:.3%}</b> of the queries<extra></extra>",
         textposition="none",
     )
-    dots = go.Scatter(
-        x=means[known],
-        y=np.full(int(known.sum()), _ALL),
-        yaxis="y2",
-        mode="markers",
-        name="mean",
-        marker={
-            "symbol": "line-ns",
-            "size": np.where(is_chosen, enlarged(18), enlarged(12)),
-            "line": {"width": np.where(is_chosen, thick(4), thick(1.5)), "color": np.where(is_chosen, PIN, INK)},
-        },
-        customdata=places,
-        hovertemplate="head %{customdata[0]}.%{customdata[1]}: mean <b>%{x:.4g}</b><extra></extra>",
-    )
     middle = go.Scatter(
         x=[mean],
         y=[_THIS],
@@ -75,6 +58,35 @@ def distribution_bars(
         marker={"symbol": "diamond", "size": enlarged(10), "color": ABOVE, "opacity": 1},
         hoverinfo="skip",
     )
+    end = max(edges[-1], float(np.nanmax(means, initial=0.0)))
+    figure = go.Figure([bars, _dots(means, chosen), middle], _layout(label, end, quartiles, height))
+    drawn = np.where(shares > 0, shares, np.nan)
+    queries = bar_values(ranges, {"": drawn}, heading=label, value="share of queries")
+    return Chart(figure, (*queries, head_values(means, "mean", part="mean")))
+
+
+def _dots(means: NDArray[np.floating], chosen: tuple[int, int]) -> go.Scatter:
+    """A tick for the mean of each head, a larger one for the chosen head."""
+    heads = np.argwhere(np.isfinite(means))
+    is_chosen = (heads == chosen).all(axis=1)
+    return go.Scatter(
+        x=means[tuple(heads.T)],
+        y=np.full(len(heads), _ALL),
+        yaxis="y2",
+        mode="markers",
+        name="mean",
+        marker={
+            "symbol": "line-ns",
+            "size": np.where(is_chosen, enlarged(18), enlarged(12)),
+            "line": {"width": np.where(is_chosen, thick(4), thick(1.5)), "color": np.where(is_chosen, PIN, INK)},
+        },
+        customdata=heads.tolist(),
+        hovertemplate="head %{customdata[0]}.%{customdata[1]}: mean <b>%{x:.4g}</b><extra></extra>",
+    )
+
+
+def _layout(label: str, end: float, quartiles: Sequence[float], height: int) -> dict[str, Any]:
+    """The bars below, a strip with the box of this head and the means of all heads above."""
     layout = plain_layout(height)
     layout["showlegend"], layout["bargap"] = False, 0
     layout["margin"] |= {"t": 8}
@@ -104,20 +116,7 @@ def distribution_bars(
         _box(low, upper, {"fillcolor": BELOW, "opacity": 0.35, "line": {"width": 0}}),
         _box(median, median, {"line": {"color": BELOW, "width": thick(3)}}),
     ]
-    layers, per_layer = np.max(heads, axis=0) + 1
-    of_heads = np.full((layers, per_layer), np.nan)
-    of_heads[tuple(np.transpose(heads))] = means
-    queries = bar_values(ranges, {"": np.where(shares > 0, shares, np.nan)}, heading=label, value="share of queries")
-    grid = Values(
-        kind="heads",
-        part="mean",
-        headings=("layer", "head"),
-        value="mean",
-        numbers=of_heads,
-        rows=numbered(layers),
-        columns=numbered(per_layer),
-    )
-    return Chart(go.Figure([bars, dots, middle], layout), (*queries, grid))
+    return layout
 
 
 def _drawn(histogram: NDArray[np.integer], high: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..chart import Chart
 from ..palette import PIN, SERIES
 from ..theme import enlarged, plain_layout, thick
-from ..values import Values, floats, numbered
+from ..values import head_values
 
 
 def dots(
@@ -65,16 +65,6 @@ def dots(
     layout = plain_layout(height)
     layout["xaxis"] |= {"title": {"text": "layer"}, "nticks": 8, "tickformat": "d"}
     layout["yaxis"] |= {"title": {"text": y}, "type": "log" if log_y else "linear"}
-    values = tuple(
-        Values(
-            kind="heads",
-            part=name,
-            headings=("layer", "head"),
-            value=y or name,
-            numbers=floats(numbers),
-            rows=numbered(numbers.shape[0]),
-            columns=numbered(numbers.shape[1]),
-        )
-        for name, numbers in groups.items()
+    return Chart(
+        go.Figure(traces, layout), tuple(head_values(numbers, y, part=name) for name, numbers in groups.items())
     )
-    return Chart(go.Figure(traces, layout), values)

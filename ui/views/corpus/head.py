@@ -56,7 +56,6 @@ def _show_distribution(run: Run, layer: int, head: int, metric: Metric) -> None:
         st.info("No query of the corpus has anything to measure for this metric.")
         return
     quartiles = [found.quantile(share) for share in QUARTERS]
-    means = run.means(metric.name)
     unit = f" ({metric.unit})" if metric.unit else ""
     chart = distribution_bars(
         found.histogram,
@@ -64,8 +63,7 @@ def _show_distribution(run: Run, layer: int, head: int, metric: Metric) -> None:
         label=f"{metric.label}{unit}",
         mean=found.mean,
         quartiles=quartiles,
-        means=np.array([means[place] for place in run.heads]),
-        heads=run.heads,
+        means=run.means(metric.name),
         chosen=(layer, head),
     )
     counts = found.histogram[:, None].astype(float)
