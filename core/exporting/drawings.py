@@ -28,7 +28,7 @@ KINDS = ("heatmap", "bar", "scatter", "waterfall")
 _PIXELS = re.compile(r"data:image/png;base64,[A-Za-z0-9+/=]*")
 _LAYOUT = re.compile(
     r"(?:[xy]axis\d{0,2}|template|height|width|margin|font|showlegend|legend|dragmode|modebar|shapes|annotations|meta|images|bar\w+|"
-    r"hovermode|hoverlabel|title|uniformtext|autosize|paper_bgcolor|plot_bgcolor|colorway|waterfall\w+|hidesources)"
+    r"coloraxis|hovermode|hoverlabel|title|uniformtext|autosize|paper_bgcolor|plot_bgcolor|colorway|waterfall\w+|hidesources)"
 )
 # What Plotly reads as markup, and this program writes; whatever else looks like a tag is shown as it is.
 _TAG = re.compile(r"<(?!/?(?:b|i|br|sub|sup|extra)>)")

@@ -15,6 +15,7 @@ from core.exporting.exhibit import MAX_BYTES, Drawing, Exhibit, Upload, read, wr
 from core.exporting.kept_heads import KeptHead
 from core.exporting.tables import tables_of, to_csv
 from core.figures.heatmaps.heatmap import Axis, heatmap
+from core.figures.heatmaps.side_by_side import side_by_side, small
 from core.figures.plots.bars import bars
 from core.figures.plots.dots import dots
 from core.figures.plots.lines import Series, lines
@@ -131,10 +132,11 @@ def test_everything_else_comes_back_too():
         bars(["<b>x</b>", "\n"], {"before": [1, 2], "after": [np.nan, 4]}, y="share", x="token"),
         lines([Series("here", [0, 1], [-3.0, -4.5]), Series("there", [2], [1])], x="n", y="y", powers_of_ten=True),
         dots({"one": np.eye(2), "two": np.ones((2, 2))}, y="spread"),
+        side_by_side([small(np.eye(2)), small(np.tri(2))], ["a", "b"], ["x", "y"], ["x", "y"], across=2),
         bars([], {"none": []}, y="y"),
         wiring("read", "written", causal=False),
     ],
-    ids=["cells", "pooled mask", "changes", "curves", "heads", "nothing", "a drawing"],
+    ids=["cells", "pooled mask", "changes", "curves", "heads", "side by side", "nothing", "a drawing"],
 )
 def test_a_picture_comes_back_with_what_it_shows(chart):
     (drawing,) = read(write(exhibit(drawings=(Drawing("A picture", "Words.", chart),)))).drawings
