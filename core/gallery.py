@@ -117,7 +117,7 @@ def two_heads(passes: Passes) -> tuple[float, float]:
     """How far apart their rows are on average, and how far they can be, in nats."""
     passed = passes.of(SENTENCE_MODEL, TIRED)
     pair = HeadPair.of(passed.head(*BACK), passed.head(*AHEAD))
-    return float(pair.rows(range(pair.shape[0])).divergence.mean()), float(np.log(2))
+    return float(pair.overview().row_numbers["divergence"].mean()), float(np.log(2))
 
 
 def unscaled(passes: Passes) -> tuple[float, float]:

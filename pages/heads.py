@@ -3,7 +3,7 @@
 import streamlit as st
 
 from core.heads.quantities import Taken
-from ui import stores
+from ui.requests import KindRequest, TextRequest
 from ui.views.common.heading import show_heading
 from ui.views.heads.head_view import show_head
 from ui.views.heads.heads_grid import measure, show_grid
@@ -11,11 +11,11 @@ from ui.views.sources.heads import choose_place
 from ui.views.sources.passes import choose_text
 
 
-def show(request: stores.TextRequest, taken: Taken, places: list) -> None:
+def show(request: TextRequest, taken: Taken, places: list) -> None:
     kind, layer, head = choose_place(request, taken, places)
     # No gaps: places for progress are kept free above both pictures, and each would cost one.
     every, one = (column.container(gap=None) for column in st.columns([5, 7], gap="medium"))
-    of = stores.KindRequest(request, kind)
+    of = KindRequest(request, kind)
     with every:
         measured = measure(of, taken)
     # The head comes first: it is what a visitor who walks through the grid waits for.

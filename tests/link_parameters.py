@@ -21,8 +21,10 @@ from streamlit.testing.v1 import AppTest
 from tests.core.corpus.made_runs import add_map, made_run
 from tests.core.tiny_models import SEQ2SEQ, number_words, randomised
 from tests.source_files import ROOT
-from ui import lessons, links, state, stores
+from ui import lessons, links, models, state
 from ui.links import Form
+from ui.requests import ModelChoice
+from ui.views.corpus import results
 
 Address = dict[str, str]
 SPELLED = {2: "two"}
@@ -79,13 +81,13 @@ def found_on_every_page() -> dict[str, Found]:
             {state.MODEL: folder, state.TEXT: "5 6", state.VIEW: "matter"},
             {state.SOURCE_TEXT: "The animal didn't cross the street because it was too wide.", state.VIEW: "patch"},
         )
-        run = made_run(Path(folder) / "corpora" / "example", stores.model(stores.ModelChoice("all-MiniLM-L6-v2")))
+        run = made_run(Path(folder) / "corpora" / "example", models.load(ModelChoice("all-MiniLM-L6-v2")))
         add_map(run)
         # Pictures and what worked examples measure say nothing of addresses, and take half of the time.
         with (
             mock.patch("streamlit.plotly_chart"),
             mock.patch("ui.views.what_if.worked_examples.run", return_value=None),
-            mock.patch.object(stores, "corpora", return_value=run.parent),
+            mock.patch.object(results, "corpora", return_value=run.parent),
         ):
             return {title: found_on(page, typed) for title, page in pages().items()}
 

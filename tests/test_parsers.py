@@ -1,20 +1,27 @@
-"""Whatever reads what others have written does so in a time that goes with the length of it."""
+"""Reading what others have written takes a time that grows in proportion to its length."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.hostile import TooSlow, processor_time
-from tests.parsers import PARSERS
+from tests.parsers import PARSERS, Parser
 
 SECONDS = 0.5  # of processor time for one text of 10,000 characters; those that pass take at most a fifth of it
+TRIES = 3  # one may meet an import, or the garbage collection of a process that holds several models
 
 
 @pytest.mark.parametrize("name", PARSERS)
 def test_ten_thousand_hostile_characters_are_read_or_refused_at_once(name: str) -> None:
     for text in PARSERS[name].texts():
-        try:
-            with processor_time(SECONDS):
-                PARSERS[name].refuse_or_read(text)
-        except TooSlow as slow:
-            pytest.fail(f"{slow} for {text[:30]!r} ... {text[-10:]!r}")
+        if all(takes_long(PARSERS[name], text) for _ in range(TRIES)):
+            pytest.fail(f"more than {SECONDS} s of processor time for {text[:30]!r} ... {text[-10:]!r}")
+
+
+def takes_long(parser: Parser, text: str) -> bool:
+    try:
+        with processor_time(SECONDS):
+            parser.refuse_or_read(text)
+    except TooSlow:
+        return True
+    return False

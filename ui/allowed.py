@@ -1,4 +1,4 @@
-"""Which models this host loads: decided by the name alone, before a folder is looked at or a hub is asked."""
+"""The models that this host loads: decided by the name alone, before a folder is looked at or a hub is asked."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _HUB_NAME = re.compile(r"(?!.{97})[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.
 
 
 def offered() -> list[str]:
-    """The models that are offered by name, the first one opens the app."""
+    """The models that are offered by name. Pages open with the first one."""
     return [*(entry.name for entry in CATALOGUE), *settings.current().models]
 
 
 def places_of(name: str) -> tuple[Place, ...]:
-    """Where a model may be looked for.
+    """The places where a model may be looked for.
 
     Raises InputError (field "model") with the same words for everything that is not allowed, whether or not it exists.
     """
@@ -37,7 +37,7 @@ def places_of(name: str) -> tuple[Place, ...]:
 
 
 def model_help() -> str:
-    """What can be typed into the field for a model, for the small question mark beside it."""
+    """The help beside the field for a model: what can be typed there."""
     return f"The listed models are there at once. {_sentence()}"
 
 
@@ -56,13 +56,13 @@ def _sentence() -> str:
 
 
 def _is_inside(name: str, folders: tuple[str, ...]) -> bool:
-    """By its name first: of what lies elsewhere not even a link is followed."""
+    """Return whether a path is inside one of the folders. By its name first: outside of them, not even a link is followed."""
     if name.startswith("~"):
         return False
     try:
-        said = os.path.abspath(name)
+        path = os.path.abspath(name)
         return any(
-            _within(said, os.path.abspath(folder)) and _within(os.path.realpath(said), os.path.realpath(folder))
+            _within(path, os.path.abspath(folder)) and _within(os.path.realpath(path), os.path.realpath(folder))
             for folder in folders
         )
     except (OSError, ValueError):

@@ -1,22 +1,24 @@
-"""Room for what is kept and for what runs: one bound in bytes for both together."""
+"""Memory for large results that are kept and for work that runs: one bound in bytes for both together."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
+from operator import attrgetter
 from threading import Lock, local
 from typing import Any
 
 from core import InputError
 from core.units import bytes_in_words
+from ui import settings
 
 
 class Memory:
-    """So many bytes for all that is kept, the least recently used forgotten first, and all that runs, which goes first.
+    """A number of bytes for kept results and running work. Work comes first; the least recently used result is forgotten first.
 
-    What is larger than all the room there is takes all of it: to hand it over and forget it would mean to work it out again
-    for all that a page shows. Threads may share it.
+    A result larger than the whole memory takes all of it: if it were not kept, every element of a page would compute it again.
+    Threads may share a memory.
 
     most  bytes
     """
@@ -25,36 +27,39 @@ class Memory:
         self.most = most
         self._kept: OrderedDict[Hashable, tuple[Any, float]] = OrderedDict()
         self._reserved = 0.0
-        self._mine = local()  # what the work of this thread has reserved and not yet kept
+        self._mine = local()  # bytes that this thread has reserved and not yet used for a result
         self._lock = Lock()
 
     @property
     def kept(self) -> float:
-        """Bytes of all that is kept."""
+        """Bytes of all kept results."""
         with self._lock:
             return self._size()
 
     @property
     def reserved(self) -> float:
-        """Bytes that running work has asked for and not yet kept."""
+        """Bytes that running work has reserved and not yet used for a result."""
         return self._reserved
 
-    def __contains__(self, name: Hashable) -> bool:
+    def __contains__(self, key: Hashable) -> bool:
         with self._lock:
-            return name in self._kept
+            return key in self._kept
 
-    def get(self, name: Hashable, work: Callable[[], Any], size: Callable[[Any], float]) -> Any:
-        """What is kept by that name, or what the work gives, which is kept. Nothing is held while it works."""
+    def get(self, key: Hashable, work: Callable[[], Any], size: Callable[[Any], float] = attrgetter("nbytes")) -> Any:
+        """The kept result, or what `work` returns, which is then kept. No lock is held while it works.
+
+        size  gives the bytes of a result
+        """
         with self._lock:
-            if name in self._kept:
-                self._kept.move_to_end(name)
-                return self._kept[name][0]
-        found = work()
-        self._keep(name, found, min(size(found), self.most))
-        return found
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key][0]
+        result = work()
+        self._keep(key, result, min(size(result), self.most))
+        return result
 
     def check(self, needs: float) -> None:
-        """Raises InputError (field "text") where so many bytes are more than there is."""
+        """Raise InputError (field "text") if so many bytes are more than the whole memory."""
         if needs > self.most:
             raise InputError(
                 f"This needs about {bytes_in_words(needs)}; this host allows {bytes_in_words(self.most)}. Shorten the text.",
@@ -62,7 +67,7 @@ class Memory:
             )
 
     def reserve(self, needs: float) -> bool:
-        """Whether there is room now for work that needs so many bytes. If so, what is kept has made room for it."""
+        """Reserve bytes for work and return True, forgetting results where needed; False while other work needs the room."""
         with self._lock:
             if self._reserved + needs > self.most:
                 return False
@@ -72,7 +77,7 @@ class Memory:
 
     @contextmanager
     def held(self, needs: float) -> Iterator[None]:
-        """Of what has been reserved: the work of this thread, which may keep some of it; the rest is given back."""
+        """Run work of this thread in bytes that it has reserved. Its kept results take some; the rest is freed."""
         before = getattr(self._mine, "left", 0.0)
         self._mine.left = before + needs
         try:
@@ -82,16 +87,16 @@ class Memory:
                 self._reserved -= max(0.0, self._mine.left - before)
                 self._mine.left = min(self._mine.left, before)
 
-    def _keep(self, name: Hashable, found: Any, size: float) -> None:
+    def _keep(self, key: Hashable, result: Any, size: float) -> None:
         with self._lock:
-            self._kept.pop(name, None)
+            self._kept.pop(key, None)
             left = getattr(self._mine, "left", 0.0)
-            mine = min(size, left)  # what the work had reserved for its result
+            mine = min(size, left)  # bytes that the work had reserved for its result
             if mine:
                 self._mine.left = left - mine
                 self._reserved -= mine
             self._make_room(size)
-            self._kept[name] = (found, size)
+            self._kept[key] = (result, size)
 
     def _make_room(self, size: float) -> None:
         kept = self._size()
@@ -101,3 +106,6 @@ class Memory:
 
     def _size(self) -> float:
         return sum(size for _, size in self._kept.values())
+
+
+MEMORY = Memory(settings.current().memory)

@@ -1,23 +1,23 @@
-"""Work that takes longer than a moment: said beforehand, followed layer by layer, and stopped with a button.
+"""Work that takes longer than a moment: announced beforehand, followed layer by layer, and stopped with a button.
 
-Streamlit ends a page's run at the next thing it draws once a visitor has touched a widget. The work tells how far it is
-after each layer, so drawing that is also the moment at which the Stop button takes effect.
+When a visitor has touched a widget, Streamlit ends the page's run at the next element it draws. The work reports its progress
+after each layer, and the page draws it: that is also when the Stop button takes effect.
 
-Work that gives its result piece by piece is drawn as far as it has come, and gone on with where it was left (`fill`). Only what
-a visitor has stopped is called stopped; where the page itself goes no further, the work has paused.
+A result that is computed piece by piece is drawn as it grows, and continues where it was left (`fill`). A page says "stopped"
+if the visitor stopped the work, and "paused" if the page itself did.
 
-Work that is known to be heavy takes its turn (`ui.turns`), other work as soon as it turns out to be; a result that comes
-piece by piece takes one for each. Meanwhile the page says how many are before, and Stop gives up the place. No work goes on for
-longer than this host allows.
+Heavy work takes its turn (`ui.turns`): at once if it is known to be heavy, otherwise as soon as it turns out to be. A result
+that is computed piece by piece takes a turn for each piece. Whoever waits reads how many are before, and can give up with Stop.
+No work runs for longer than this host allows.
 
-Work that nobody would stop half-way, such as converting a model, is only followed: another thread draws how far it is.
+Work that nobody would stop half-way, such as converting a model, is only followed (`following`): another thread draws it.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from threading import Event, Thread
 from typing import Literal, Protocol, TypeVar
@@ -29,25 +29,24 @@ from streamlit.runtime.scriptrunner import add_script_run_ctx
 from core import InputError
 from core.units import seconds_in_words
 from ui import settings, state
+from ui.cache import Task
 from ui.markdown import plain
-from ui.stores import memory, turns
-from ui.turns import HEAVY
+from ui.memory import MEMORY
+from ui.turns import HEAVY, TURNS
 
 Result = TypeVar("Result")
-OnProgress = Callable[[int], None]
 Tell = Callable[[str, float | None], None]
 
-PATIENCE = 0.4  # seconds: what takes less shows no progress
-ASKS = 10.0  # seconds: what takes longer is not begun without asking
-REDRAWN = 0.1  # seconds between two looks at what has been told
-TRIAL = 1.5  # seconds of a result that comes piece by piece, after which it is clear how long all of it takes
-LONG = 60.0  # seconds: what then takes longer than this is not gone on with without asking
-FILLED = 0.5  # seconds between two drawings of a result that comes piece by piece
+PATIENCE = 0.4  # seconds: shorter work shows no progress
+ASKS = 10.0  # seconds: longer work does not begin without asking
+REDRAWN = 0.1  # seconds between two looks at how far followed work is
+TRIAL = 1.5  # seconds after which the speed of piecewise work is known
+LONG = 60.0  # seconds: piecewise work that then needs longer does not continue without asking
+FILLED = 0.5  # seconds between two drawings of a growing result
 
 
 def run(
-    work: Callable[[OnProgress], Result],
-    job: Hashable,
+    task: Task[Result],
     what: str,
     total: int,
     *,
@@ -56,24 +55,28 @@ def run(
     seconds: float = 0.0,
     needs: float = 0.0,
 ) -> Result | None:
-    """The work's result, or None while it is not wanted: stopped, long and not yet begun, or longer than this host allows.
+    """Return the task's result, at once if it is known, or None if it is not computed now.
 
-    work      called with what it has to call after each step, with how many are done
-    job       names the work; the same name is the same work
-    what      is said while it runs, such as "Reading the text"
-    total     how many steps there are, each of them a `unit`
-    announce  gives the seconds that it will take at least, and a sentence about what it takes; asked before longer work
-    seconds   that it takes about, where nothing is announced
-    needs     bytes that it takes while it runs, with what is kept of it
+    None stands for work that was stopped, that is long and not yet wanted, or that is longer than this host allows. Each task
+    is stopped and started for itself.
 
-    Each job is stopped and wanted for itself, whatever becomes of other work. Raises InputError (field "text") where it needs
-    more memory than this host allows.
+    what      what the page says meanwhile, such as "Reading the text"
+    total     number of steps, each of them a `unit`
+    announce  gives the seconds that the work takes at least, and a sentence about what it takes; called before the work
+    seconds   estimated duration, where nothing is announced
+    needs     bytes that the work takes while it runs, with the result
+
+    Raises InputError (field "text") if it needs more memory than this host allows.
     """
+    if task.is_known:
+        st.empty()  # as much room as its progress had, or the page would jump at the next click
+        return task.compute(lambda _: None)
+    job = task.name
     wish = _wish_for(job)
     if wish in ("stop", "over"):
         _say_stopped(what, job, was_long=wish == "over")
         return None
-    memory.check(needs)
+    MEMORY.check(needs)
     if announce is not None:
         seconds, sentence = announce()
         longest = settings.current().seconds
@@ -87,11 +90,11 @@ def run(
     place = st.empty()
     progress = _Progress(place, job, what, total, unit)
     try:
-        with ExitStack() as taken:
-            enter = turns.turn if seconds > HEAVY else turns.room
-            taken.enter_context(enter(needs, progress.wait))
-            progress.when_heavy = lambda: taken.enter_context(turns.turn(0, progress.wait))
-            result = work(progress.tell)
+        with ExitStack() as turns:
+            enter = TURNS.turn if seconds > HEAVY else TURNS.room
+            turns.enter_context(enter(needs, progress.wait))
+            progress.when_heavy = lambda: turns.enter_context(TURNS.turn(0, progress.wait))
+            result = task.compute(progress.tell)
     except InputError:
         place.empty()
         raise
@@ -105,7 +108,7 @@ def run(
 
 
 class Pieces(Protocol):
-    """A result that comes in `total` pieces, of which `done` are there; `share` of all the work is over."""
+    """A result in `total` pieces, of which `done` are computed; `share` of all the work is done."""
 
     @property
     def done(self) -> int: ...
@@ -117,7 +120,7 @@ class Pieces(Protocol):
     def share(self) -> float: ...
 
     def go_on(self) -> bool:
-        """Work out one more; False if there is none left."""
+        """Compute one more piece; False if there is none left."""
         ...
 
 
@@ -130,14 +133,15 @@ def fill(
     unit: str = "layer",
     seconds: float = 0.0,
 ) -> None:
-    """Work out the pieces that are not there yet, and draw what there is meanwhile and in the end.
+    """Compute the pieces that are not known yet, and draw the result as it grows and in the end.
 
-    draw     called with whether this is the last drawing of this run of the page: only that one may use fixed keys
-    seconds  that the first piece takes about
+    job      names the work: the same name is the same work
+    draw     called with True for the last drawing in this run of the page, the only one that may use fixed keys
+    seconds  estimated duration of the first piece
 
-    What has come stays when the work is stopped, and when a visitor touches something else; it goes on from there. It begins
-    without asking, and pauses after a moment if by then it is seen to take long, and after as long as this host computes. The
-    other arguments are those of `run`.
+    Computed pieces stay when the work is stopped and when the visitor touches something else; the work continues from there. It
+    begins without asking. It pauses after a moment if it turns out to be long, and when it has run for as long as this host
+    allows. The other arguments are those of `run`.
     """
     place, picture = st.empty(), st.empty()
     wish = _wish_for(job)
@@ -146,7 +150,7 @@ def fill(
         with progress.turn(), progress.spinner():  # before the first piece the text is read
             pieces.go_on()
         progress.measure_from(pieces.share)
-        drawn, why = 0.0, ""
+        drawn_at, why = 0.0, ""
         while pieces.done < pieces.total:
             try:
                 progress.tell(pieces.done, pieces.share)
@@ -158,10 +162,10 @@ def fill(
                 wish = _Paused(why)
                 _wish(job, wish)
                 break
-            if time.monotonic() - drawn > FILLED:
+            if time.monotonic() - drawn_at > FILLED:
                 with picture.container():
                     draw(False)
-                drawn = time.monotonic()
+                drawn_at = time.monotonic()
             with progress.turn():
                 went_on = pieces.go_on()
             if not went_on:
@@ -196,9 +200,9 @@ class _TimeIsUp(Exception):
 
 
 class _Progress:
-    """A bar, a sentence and a Stop button, once the work has taken a while; and the end of its time.
+    """The progress of some work: a bar, a sentence and a Stop button once it takes a while. Ends work that takes too long.
 
-    when_heavy  called once the work has turned out to be heavy
+    when_heavy  called when the work turns out to be heavy
     """
 
     def __init__(
@@ -213,7 +217,7 @@ class _Progress:
     ) -> None:
         self._place, self._job, self._what, self._total, self._unit = place, job, what, total, unit
         self._is_heavy = is_heavy
-        self._started, self._worked = turns.clock(), time.thread_time()
+        self._started, self._worked = TURNS.clock(), time.thread_time()
         self._measured_from = (self._started, 0.0)
         self._bar: DeltaGenerator | None = None
         self._words = f"{what} waits"
@@ -221,8 +225,11 @@ class _Progress:
         self.when_heavy: Callable[[], object] = lambda: None
 
     def tell(self, done: int, share: float | None = None) -> None:
-        """share: how much of the work is over; None: as much as of the steps. Raises _TimeIsUp."""
-        turns.give_way()
+        """Report how many steps are done. Raises _TimeIsUp.
+
+        share  the share of the work that is done; None: the share of the steps
+        """
+        TURNS.give_way()
         longest = settings.current().seconds
         if longest is not None and self.elapsed > longest and done < self._total:
             raise _TimeIsUp
@@ -238,25 +245,22 @@ class _Progress:
             self._show(self._words + remains)
 
     def wait(self, before: int) -> None:
-        """Say how many are before. Ends the run of the page if its visitor wants something else or is gone."""
-        others = "1 other" if before == 1 else f"{before} others"
-        self._show(f"{self._words}, {others} before you")
+        """Say how many others are before. Ends the page's run if its visitor wants something else or is gone."""
+        self._show(f"{self._words}, {_others(before)} before you")
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """For one piece of heavy work; light work goes on at once."""
-        with ExitStack() as taken:
-            if self._is_heavy:
-                taken.enter_context(turns.turn(0, self.wait))
+        """A turn for one piece of heavy work; light work continues at once."""
+        with TURNS.turn(0, self.wait) if self._is_heavy else nullcontext():
             yield
 
     def measure_from(self, share: float) -> None:
-        """What is left is foretold by how fast the work goes on from here, where so much of it is over."""
-        self._measured_from = (turns.clock(), share)
+        """Estimate the remaining time from the speed from now on, when this share of the work is done."""
+        self._measured_from = (TURNS.clock(), share)
 
     @contextmanager
     def spinner(self) -> Iterator[None]:
-        """In the place of the bar, before the first step."""
+        """A spinner in the place of the bar, before the first step."""
         self._bar = None
         with self._place, st.spinner(self._what):
             yield
@@ -271,34 +275,38 @@ class _Progress:
 
     @property
     def elapsed(self) -> float:
-        """Seconds, those left out that it has waited for others."""
-        return turns.clock() - self._started
+        """Seconds of work, without those spent waiting for others."""
+        return TURNS.clock() - self._started
 
     def left(self, share: float) -> float:
-        """Seconds until all is over, if this share of it is."""
+        """Estimated seconds until all is done, when this share of it is."""
         start, already = self._measured_from
-        return (turns.clock() - start) / (share - already) * (1 - share) if share > already else 0.0
+        return (TURNS.clock() - start) / (share - already) * (1 - share) if share > already else 0.0
 
 
 @contextmanager
 def in_turn(place: DeltaGenerator, what: str) -> Iterator[None]:
-    """Work whose steps nobody hears of, once nobody is before; who is, is said in `place`."""
+    """A turn for work that reports no steps. `place` says how many others are before."""
 
     def wait(before: int) -> None:
-        others = "1 other" if before == 1 else f"{before} others"
-        place.status(plain(f"{what} waits, {others} before you"), type="step")
+        place.status(plain(f"{what} waits, {_others(before)} before you"), type="step")
 
-    with turns.turn(0, wait):
+    with TURNS.turn(0, wait):
         yield
+
+
+def _others(count: int) -> str:
+    return "1 other" if count == 1 else f"{count} others"
 
 
 @contextmanager
 def following(place: DeltaGenerator, words: str) -> Iterator[Tell]:
-    """Say in `place` what is being done, and how far it is, for as long as it takes; of a mere moment nothing is said.
+    """Say in `place` what is being done and how far it is, unless it takes only a moment.
 
-    words  what is said first
-    Gives what the work calls with further words, and with the share that is done or None. It takes no time, and does not end
-    the work where a visitor touches something meanwhile: in this thread nothing is drawn.
+    words  the first words
+
+    Gives a function that the work calls with further words, and with the share that is done or None. It takes no time, and does
+    not end the work when a visitor touches something: nothing is drawn in this thread.
     """
     told: tuple[str, float | None] = (words, None)
     over = Event()
@@ -335,7 +343,7 @@ def _show(place: DeltaGenerator, words: str, done: float | None) -> None:
 
 @dataclass(frozen=True)
 class _Paused:
-    """Of work that the page itself has not gone on with. why: a sentence, with a blank before it."""
+    """The state of work that the page itself has paused. why: a sentence, with a blank before it."""
 
     why: str
 

@@ -1,7 +1,7 @@
-"""What this host allows: one set of settings, from a file beside app.py and from the environment, read once.
+"""Settings of this host: what it allows, read once from a file beside app.py and from the environment.
 
-Without any of them Headlight is a program on a person's own computer: everything is allowed. `headlight.public.toml` is what a
-public address needs.
+Without any setting, Headlight is a program on a person's own computer and allows everything. `headlight.public.toml` holds what
+a public address needs.
 """
 
 from __future__ import annotations
@@ -19,25 +19,24 @@ ROOT = Path(__file__).parent.parent
 FILE = ROOT / "headlight.toml"
 PREFIX = "HEADLIGHT_"
 WHICH_FILE = "HEADLIGHT_SETTINGS"
-_OTHERS = {WHICH_FILE, "HEADLIGHT_CACHE", "HEADLIGHT_CHROMIUM"}  # variables that are no settings
+_OTHERS = {WHICH_FILE, "HEADLIGHT_CACHE", "HEADLIGHT_CHROMIUM"}  # variables that are not settings
 DTYPES = ("float32", "bfloat16", "float16")
 _UNITS = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9}
 
 
 class SettingsError(Exception):
-    """A setting that cannot be used: which one, where it stands, what is allowed."""
+    """A setting that cannot be used. The message says which one, where it is, and what is allowed."""
 
 
-# --- how a value is read: as TOML or the environment gives it
+# --- readers of values, as TOML or the environment gives them
 
 
 def _yes_or_no(given: object) -> bool:
-    said = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}.get(
-        str(given).strip().lower()
-    )
-    if said is None:
+    answers = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+    answer = answers.get(str(given).strip().lower())
+    if answer is None:
         raise ValueError("true or false")
-    return said
+    return answer
 
 
 def _whole(least: int, most: int) -> Callable[[object], int]:
@@ -69,20 +68,20 @@ def _or_none(read: Callable[[object], Any]) -> Callable[[object], Any]:
 
 
 def _size(given: object) -> int:
-    """Bytes, of a number or of words such as "2 GB"; 1 GB is 10⁹ bytes."""
+    """Bytes from a number or from words such as "2 GB"; 1 GB is 10⁹ bytes."""
     text = str(given).strip().lower().replace(" ", "")
     number = text.rstrip("bkmg")
     try:
-        found = int(float(number) * _UNITS[text[len(number) :]])
+        count = int(float(number) * _UNITS[text[len(number) :]])
     except (KeyError, ValueError, OverflowError):
-        found = 0
-    if isinstance(given, bool) or found < 10**8:
+        count = 0
+    if isinstance(given, bool) or count < 10**8:
         raise ValueError('at least 100 MB, such as 2000000000 or "2 GB"')
-    return found
+    return count
 
 
 def _several(given: object) -> tuple[str, ...]:
-    """A list, or words with commas between them."""
+    """Texts from a list, or from one text with commas."""
     parts = given.split(",") if isinstance(given, str) else given
     if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
         raise ValueError("a list of texts; in the environment, with commas between them")
@@ -111,7 +110,7 @@ def _folders(given: object) -> bool | tuple[str, ...]:
 
 
 def _folder(given: object) -> str:
-    """ "none" as ""."""
+    """A path; "none" becomes ""."""
     text = str(given).strip()
     if not isinstance(given, str) or not text:
         raise ValueError('the path of a folder, or "none"')
@@ -124,7 +123,7 @@ def _setting(default: Any, read: Callable[[object], Any], words: str) -> Any:
 
 @dataclass(frozen=True)
 class Settings:
-    """What this host allows. The defaults are those of a person's own computer."""
+    """Settings of a host. The defaults are those of a person's own computer."""
 
     hub: bool = _setting(True, _yes_or_no, "Whether any model of the Hugging Face hub may be loaded by its name.")
     folders: bool | tuple[str, ...] = _setting(
@@ -164,11 +163,11 @@ class Settings:
 
 
 def read(file: Path | None = None, environment: Mapping[str, str] = os.environ) -> Settings:
-    """The settings in a TOML file and in the environment, which wins.
+    """Read the settings in a TOML file and in the environment, which takes precedence.
 
-    file  None: the one that HEADLIGHT_SETTINGS names, else headlight.toml beside app.py, if it is there
+    file  None: the file that HEADLIGHT_SETTINGS names, otherwise headlight.toml beside app.py if it exists
 
-    Raises SettingsError for a file that is named and cannot be read, an unknown name, and a value that is not allowed.
+    Raises SettingsError for a named file that cannot be read, an unknown name, and a value that is not allowed.
     """
     if file is None:
         file = Path(environment[WHICH_FILE]) if environment.get(WHICH_FILE) else FILE if FILE.is_file() else None
@@ -198,7 +197,7 @@ def _in_file(file: Path | None) -> list[tuple[str, str, object]]:
 
 
 def _in_environment(environment: Mapping[str, str]) -> list[tuple[str, str, object]]:
-    """An empty variable says nothing."""
+    """The settings among the variables, as (variable, setting, value). Empty variables are left out."""
     return [
         (variable, variable.removeprefix(PREFIX).lower(), given)
         for variable, given in sorted(environment.items())
@@ -208,5 +207,5 @@ def _in_environment(environment: Mapping[str, str]) -> list[tuple[str, str, obje
 
 @cache
 def current() -> Settings:
-    """Those of this process: read when somebody first asks, and then the same for as long as it runs."""
+    """The settings of this process: read on the first call, and then the same for as long as it runs."""
     return read()

@@ -10,10 +10,11 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 from core.figures.heatmaps.equation import WIDTH as EQUATION_WIDTH  # noqa: E402
-from ui import lessons, links, presenting, shown, state, stores, visitors  # noqa: E402 - only now can it be found
+from ui import lessons, links, presenting, shown, state, visitors  # noqa: E402 - only now can it be found
 from ui.components.cells import read_cells  # noqa: E402
 from ui.components.stage import no_stage, stage_keys  # noqa: E402
 from ui.sharing.dialog import open_dialog  # noqa: E402
+from ui.turns import TURNS  # noqa: E402
 from ui.views import talking  # noqa: E402
 from ui.views.actions import IN_A_FRAME, STYLE, show_actions  # noqa: E402
 from ui.views.sources import models  # noqa: E402
@@ -69,7 +70,7 @@ wants_to_share = show_actions(
 )
 if is_leaving:
     st.stop()  # the browser is on its way, and would be overtaken by this page's address
-with stores.turns.page():
+with TURNS.page():
     page.run()
 if stage is not None:
     at = talking.begin()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from core.exporting.kept_heads import KeptHead
 from core.exporting.tables import Table
 from core.figures.chart import Chart
-from ui import stores
+from ui.requests import HeadRequest
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,8 @@ class Shown:
     page: str = ""
     pictures: dict[str, Picture] = field(default_factory=dict)
     lists: dict[str, Numbers] = field(default_factory=dict)
-    of: stores.HeadRequest | None = None
-    beside: dict[str, stores.HeadRequest] = field(default_factory=dict)
+    of: HeadRequest | None = None
+    beside: dict[str, HeadRequest] = field(default_factory=dict)
     about: Mapping[str, str] | None = None
     head: Callable[[], KeptHead] | None = None
     asked: list[Hashable] = field(default_factory=list)

@@ -1,7 +1,7 @@
-"""Heavy work, one after the other in the order in which it was asked for; light work never waits.
+"""Turns: heavy work runs one after another, in the order in which it was asked for; light work never waits.
 
-Whoever waits says so on the page, and gives up the place when the page's run ends: by Stop, another choice, or a closed tab.
-Nobody asks for a turn while holding a lock of a store, so that no two can wait for each other.
+A page says that its work waits, and gives up its place when the page's run ends: by Stop, another choice, or a closed tab.
+Nobody asks for a turn while holding a lock of a cache, so that no two can wait for each other.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Condition, get_ident, local
 
-from ui.memory import Memory
+from ui.memory import MEMORY, Memory
 
 Waiting = Callable[[int], None]
 
-HEAVY = 1.0  # seconds: what takes longer is heavy
+HEAVY = 1.0  # seconds: longer work is heavy
 LOOK = 0.2  # seconds between two looks at the queue, and at whether the visitor is still there
 GIVES_WAY = 1.0  # seconds at most that a step of heavy work waits for pages that do light work
 
 
 class Turns:
-    """One turn for all sessions of this process."""
+    """The one turn that all sessions of this process share."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
@@ -35,7 +35,7 @@ class Turns:
 
     @contextmanager
     def page(self) -> Iterator[None]:
-        """The run of a page in this thread: while it does light work, heavy work gives way."""
+        """Run a page in this thread. While it does light work, heavy work gives way."""
         self._enter(get_ident())
         try:
             yield
@@ -44,7 +44,7 @@ class Turns:
 
     @contextmanager
     def room(self, needs: float, waiting: Waiting) -> Iterator[None]:
-        """For light work that needs so many bytes: at once where there is room, else with a turn, as in `turn`."""
+        """Room for light work that needs so many bytes: at once if there is room, otherwise with a turn, as in `turn`."""
         self._memory.check(needs)
         if self._memory.reserve(needs):
             with self._memory.held(needs):
@@ -55,11 +55,11 @@ class Turns:
 
     @contextmanager
     def turn(self, needs: float, waiting: Waiting) -> Iterator[None]:
-        """For heavy work: waits until it is next and there is room. Whoever has the turn already goes on.
+        """A turn for heavy work: waits until it is next and there is room. Whoever has the turn already continues.
 
-        waiting  called now and then with how many are before; whatever it raises gives up the place
+        waiting  called now and then with how many are before; any exception gives up the place
 
-        Raises InputError (field "text") for more bytes than there are at all.
+        Raises InputError (field "text") for more bytes than the whole memory.
         """
         self._memory.check(needs)
         if self._holder == get_ident():
@@ -80,8 +80,7 @@ class Turns:
                 self._enter(get_ident())
 
     def give_way(self) -> None:
-        """To be called at each step of work: whoever has the turn lets pages with light work go first, for at most as long as
-        the step took."""
+        """Let pages with light work go first, for at most as long as the last step took. Heavy work calls it at each step."""
         if self._holder != get_ident():
             return
         with self._changed, self._waited():
@@ -89,7 +88,7 @@ class Turns:
         self._stepped = time.monotonic()
 
     def clock(self) -> float:
-        """Seconds, those left out that this thread has waited for others."""
+        """Seconds, without those that this thread has spent waiting for others."""
         return time.monotonic() - getattr(self._mine, "waited", 0.0)
 
     def _wait(self, needs: float, waiting: Waiting) -> None:
@@ -107,7 +106,7 @@ class Turns:
             raise
 
     def _before(self, ticket: object, needs: float) -> int | None:
-        """After a while, how many come before; None once it is this one's turn."""
+        """Wait a moment; then return how many come before this ticket, or None once it is its turn."""
         with self._changed:
             if self._begin(ticket, needs):
                 return None
@@ -136,10 +135,13 @@ class Turns:
             self._pages.add(thread)
 
     def _leave(self, thread: int) -> bool:
-        """Whether it was there."""
+        """Return whether the thread was running a page."""
         with self._changed:
             was_there = thread in self._pages
             self._pages.discard(thread)
             if not self._pages:
                 self._changed.notify_all()
             return was_there
+
+
+TURNS = Turns(MEMORY)

@@ -1,4 +1,4 @@
-"""How many visitors there are, and whether one more can come in."""
+"""The visitors of this host: how many there are, and whether one more can come in."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from ui import settings, state
 
-IDLE = 900.0  # seconds without a click after which a place goes to a newcomer who would find none
+IDLE = 900.0  # seconds without a click after which a newcomer who finds no place gets this one
 
 
 class Visitors:
-    """Who has a place, and when each was last seen. Threads may share it.
+    """The sessions that have a place, and when each was last seen. Threads may share it.
 
     is_there  whether a session is still connected
     """
@@ -27,14 +27,17 @@ class Visitors:
         self._lock = Lock()
 
     def admit(self, session: str, most: int | None) -> bool:
-        """Whether this session has a place, or gets one, among so many (None: any number)."""
+        """Return whether this session has a place, or gets one.
+
+        most  number of places; None: any number
+        """
         with self._lock:
-            self._seen = {one: seen for one, seen in self._seen.items() if one == session or self._is_there(one)}
+            self._seen = {name: seen for name, seen in self._seen.items() if name == session or self._is_there(name)}
             if session not in self._seen and most is not None and len(self._seen) >= most:
-                longest = min(self._seen, key=self._seen.__getitem__)
-                if self._clock() - self._seen[longest] < IDLE:
+                idlest = min(self._seen, key=self._seen.__getitem__)
+                if self._clock() - self._seen[idlest] < IDLE:
                     return False
-                del self._seen[longest]
+                del self._seen[idlest]
             self._seen[session] = self._clock()
             return True
 
@@ -43,7 +46,7 @@ _VISITORS = Visitors(lambda session: exists() and get_instance().is_active_sessi
 
 
 def admit() -> None:
-    """Ends the run of the page with a few words where there is no place for this visitor."""
+    """End the page's run with a few words if there is no place for this visitor."""
     context = get_script_run_ctx()
     if context is None or _VISITORS.admit(context.session_id, settings.current().sessions):
         return

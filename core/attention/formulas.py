@@ -5,21 +5,22 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .head import Head, Overview
+from .head import Head
 from .ledger import Ledger
+from .rowwise import Overview
 from .stages import number
 
 _INFINITY = r"{-\infty}"  # in braces, or a narrow page breaks the line after the sign
 
 
 def formula(stage_key: str, head: Head, overview: Overview, cell: Ledger) -> str:
-    """How the stage follows from the one before, in general and for this cell.
+    """The formula by which a stage follows from the one before, in general and for this cell.
 
     overview, cell  `head.overview()` and `head.explain(query, key)` of the same head
     """
     queries, keys = head.shape
     pairs = f"{queries * keys:,}".replace(",", "{,}")
-    forbidden = f"{overview.forbidden:,}".replace(",", "{,}")
+    forbidden = f"{overview.row_numbers['forbidden'].sum():,}".replace(",", "{,}")
     match stage_key:
         case "query":
             return _matrix("Q", head.query)
@@ -47,12 +48,12 @@ def formula(stage_key: str, head: Head, overview: Overview, cell: Ledger) -> str
             return _weights(head, cell)
         case "output":
             total = rf"o_{{{cell.query}}} = \sum_{{j=0}}^{{{keys - 1}}} w_j\,v_j"
-            return rf"O = W V,\quad {total},\quad {_matrix('O', overview.output)}"
+            return rf"O = W V,\quad {total},\quad {_matrix('O', overview.row_numbers['output'])}"
     raise ValueError(f"There is no stage {stage_key!r}.")
 
 
 def added(head: Head) -> tuple[str, ...]:
-    """What happens to the scaled scores besides the mask: "cap" where they are squeezed, "B" where a bias is added."""
+    """Names of what changes the scaled scores besides the mask: "cap" for a soft cap, "B" for a bias."""
     last = range(head.shape[0] - 1, head.shape[0])  # of the rows, the one that may attend to most
     names = {"cap": head.softcap is not None, "B": bool(head.trace(last).bias.any())}
     return tuple(name for name, is_there in names.items() if is_there)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import InputError
-from .pooling import Pooled
+from .strongest import strongest_cell
 from .trace import Array, AttentionTrace
 
 
@@ -51,7 +49,7 @@ class Ledger:
     contribution: Array
 
     def __repr__(self) -> str:
-        """In one line: from the score to the weight."""
+        """One line, from the score to the weight."""
         words = f"{self.raw:.4g} × {self.scale:.4g} = {self.scaled:.4g}, weight {self.weight:.4g}"
         return f"<Ledger of query {self.query}, key {self.key}: {words}>"
 
@@ -156,49 +154,8 @@ def sum_of(trace: AttentionTrace, query: int, most: int = 8) -> OutputSum:
 
 
 def strongest_pair(trace: AttentionTrace) -> tuple[int, int]:
-    """A (query, key) worth looking at first: the largest weight between two different positions away from both ends.
-
-    The ends are where special tokens stand and where many heads park their attention. Where almost nothing lies between them,
-    it is the largest weight between two different positions, and else the largest of all.
-    """
+    """Find a (query, key) worth looking at first, by the weights of a trace: see `strongest_cell`."""
     return strongest_cell(trace.weights)
-
-
-def strongest_cell(weights: NDArray[np.floating]) -> tuple[int, int]:
-    """The same for any table [queries, keys] of numbers, also one whose cells stand for several; NaN is no number."""
-    weights = np.where(np.isnan(weights), -np.inf, weights)
-    queries, keys = weights.shape
-    apart = weights.copy()
-    if queries == keys:
-        np.fill_diagonal(apart, -np.inf)
-    inner = np.full_like(apart, -np.inf)
-    inner[1:-1, 1:-1] = apart[1:-1, 1:-1]
-    cells = [(table, _largest(table)) for table in (inner, apart, weights)]
-    least = LEAST * max(weights.max(), 0)
-    enough = (cell for table, cell in cells if table[cell] > -np.inf and (table[cell] >= least or least == 0))
-    return next(enough, cells[-1][1])
-
-
-LEAST = 0.01  # of the largest number of a table: less is nothing to look at first
-Part = Callable[[range, range], NDArray[np.floating]]  # the numbers of some rows and columns of a table
-
-
-def strongest_of(picture: Pooled, part: Part) -> tuple[int, int]:
-    """The same for a table that was made small: the largest number in the cell of the picture that is chosen so."""
-    cell = strongest_cell(picture.values)
-    return cell if picture.exact else strongest_in(*picture.block(*cell), part)
-
-
-def strongest_in(rows: range, columns: range, part: Part) -> tuple[int, int]:
-    """The (row, column) of the largest number in a part of a table; NaN is no number."""
-    values = part(rows, columns)
-    row, column = _largest(np.where(np.isnan(values), -np.inf, values))
-    return rows[row], columns[column]
-
-
-def _largest(values: NDArray[np.floating]) -> tuple[int, int]:
-    row, column = np.unravel_index(values.argmax(), values.shape)
-    return int(row), int(column)
 
 
 def _cap(score: Array | float, softcap: float | None) -> Any:

@@ -138,7 +138,7 @@ def from_rows(text: str, queries: int, keys: int) -> NDArray[np.bool_]:
 
 
 def describe(mask: NDArray[np.bool_]) -> str:
-    """What kind of mask an array [queries, keys] is, in words: "none", "causal", "padding", ... or "custom".
+    """Name the kind of mask that an array [queries, keys] is: "none", "causal", "padding", ... or "custom".
 
     Padding stands before the text, after it, or around it, so that the keys that remain are one block.
     """

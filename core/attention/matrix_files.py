@@ -214,7 +214,7 @@ def _line_number(text: str, place: int) -> int:
 
 
 def _numbers(cells: list[str]) -> list[float] | None:
-    """The cells as finite floats, or None if any of them is none."""
+    """The cells as finite floats, or None if any of them is not one."""
     if not all(map(_NUMBER.fullmatch, cells)):
         return None
     numbers = list(map(float, cells))
@@ -333,7 +333,7 @@ def _as_mask(array: NDArray[np.float64], source: _Input) -> NDArray[np.bool_]:
 
 
 def _npz_members(archive: zipfile.ZipFile, source: _Input) -> dict[str, zipfile.ZipInfo]:
-    """Which member holds which array, once the directory shows that the archive is no larger than allowed."""
+    """The member of each array, once the directory shows that the archive is no larger than allowed."""
     entries = archive.infolist()
     _check_size(sum(entry.file_size for entry in entries), MAX_FILE_BYTES, source)
     members: dict[str, zipfile.ZipInfo] = {}

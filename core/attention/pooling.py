@@ -1,22 +1,48 @@
-"""Fewer cells than numbers: a table of a long text made small enough to draw, without losing a spike."""
+"""Pooling: a large matrix made small enough to draw, without losing its largest numbers."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 
+class Entries(NamedTuple):
+    """Numbers of some rows of a matrix.
+
+    values   [..., rows, columns] 0 where not known; columns left off at the end are neither known nor allowed
+    allowed  bool of that shape, or one that broadcasts to it: False where a pair is masked
+    known    bool likewise: False where there is no number to show; None: wherever the pair is allowed
+    """
+
+    values: NDArray[np.floating]
+    allowed: NDArray[np.bool_]
+    known: NDArray[np.bool_] | None = None
+
+    @classmethod
+    def of(cls, values: NDArray[np.floating], allowed: NDArray[np.bool_] | None = None) -> Entries:
+        """Numbers that may be infinite or NaN, which are then not known; allowed: None for every pair."""
+        allowed = np.broadcast_to(np.True_, values.shape) if allowed is None else allowed
+        known = np.isfinite(values) & allowed
+        return cls(np.where(known, values, 0), allowed, known)
+
+    def across(self, columns: slice) -> Entries:
+        """The same rows in some of the columns."""
+        known = None if self.known is None else self.known[..., columns]
+        return Entries(self.values[..., columns], self.allowed[..., columns], known)
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Pooled:
-    """A table, or several of one shape, made small enough to draw; or a part of one, number by number.
+    """A matrix, or several of one shape, made small enough to draw; or an exact part of one.
 
-    values     [..., rows', columns']: of each block of cells the number that is farthest from 0; NaN where there is none to see
+    values     [..., rows', columns']: the number farthest from 0 of each block of cells; NaN where none is known
     allowed    [..., rows', columns'] bool: False where every pair that a cell stands for is masked
     shape      how many rows and columns all cells stand for
     row_block, column_block  how many of them one cell stands for; 1 and 1 when nothing was pooled
-    start      positions of the first row and the first column in the whole table
+    start      positions of the first row and the first column in the whole matrix
     """
 
     values: NDArray[np.floating]
@@ -33,7 +59,7 @@ class Pooled:
 
     @property
     def columns(self) -> NDArray[np.floating]:
-        """[columns'] the same of the columns."""
+        """[columns'] the middle of each cell, counted from the first column."""
         return _middles(self.shape[1], self.column_block)
 
     @property
@@ -41,17 +67,17 @@ class Pooled:
         return self.row_block == self.column_block == 1
 
     def block(self, row: int, column: int) -> tuple[range, range]:
-        """The rows and the columns of the whole table that one cell stands for."""
+        """The rows and columns of the whole matrix that one cell stands for."""
         rows, columns = (
-            range(first + place * block, first + min((place + 1) * block, length))
-            for place, block, length, first in zip(
+            range(first + cell * block, first + min((cell + 1) * block, length))
+            for cell, block, length, first in zip(
                 (row, column), (self.row_block, self.column_block), self.shape, self.start, strict=True
             )
         )
         return rows, columns
 
     def smaller(self, max_cells: int) -> Pooled:
-        """The same table in at most `max_cells` cells a side: each new cell stands for some of these."""
+        """Pool once more, to at most `max_cells` cells a side: each new cell stands for several of these."""
         again = pool(self.values, max_cells, self.allowed)
         blocks = {"row_block": self.row_block * again.row_block, "column_block": self.column_block * again.column_block}
         return replace(again, shape=self.shape, start=self.start, **blocks)
@@ -60,17 +86,20 @@ class Pooled:
 def pool(values: NDArray[np.floating], max_cells: int, allowed: NDArray[np.bool_] | None = None) -> Pooled:
     """Pool [rows, columns] so that neither side has more than `max_cells` cells.
 
-    Numbers that are not finite are not there to see, as those of masked pairs; allowed: None for every pair.
+    Numbers that are infinite, NaN or of masked pairs are not known; allowed: None for every pair.
     """
-    allowed = np.ones(values.shape, dtype=np.bool_) if allowed is None else allowed
-    seen = np.isfinite(values) & allowed
     pooling = Pooling((values.shape[0], values.shape[1]), max_cells)
-    pooling.add(0, np.where(seen, values, 0), seen, allowed)
+    pooling.add(0, Entries.of(values, allowed))
     return pooling.pooled()
 
 
+def block_size(length: int, max_cells: int) -> int:
+    """How many rows or columns of so many a cell stands for, where there may be at most `max_cells` cells."""
+    return -(-length // max_cells)
+
+
 class Pooling:
-    """The same of a table whose rows come a few at a time, so that it never has to be there as a whole.
+    """Pool a matrix whose rows come a few at a time, so that it never has to be there as a whole.
 
     shape      of all that will come
     max_cells  per side
@@ -79,43 +108,34 @@ class Pooling:
 
     def __init__(self, shape: tuple[int, int], max_cells: int, start: tuple[int, int] = (0, 0)) -> None:
         self._shape, self._start = shape, start
-        self._blocks = (-(-shape[0] // max_cells), -(-shape[1] // max_cells))
-        # Of each cell, so that the number farthest from 0 can be told once all are in. What is not seen is 0, and 0 is never
-        # farther from 0 than anything else.
+        self._blocks = (block_size(shape[0], max_cells), block_size(shape[1], max_cells))
+        # Both ends of each cell, from which the number farthest from 0 follows once all rows are in. What is not known is 0,
+        # and 0 is never farther from 0 than anything else.
         self._highest: NDArray[np.floating] | None = None
         self._lowest = np.zeros(0)
-        self._seen = self._allowed = np.zeros(0, dtype=np.bool_)
+        self._known = self._allowed = np.zeros(0, dtype=np.bool_)
 
-    @property
-    def row_block(self) -> int:
-        return self._blocks[0]
-
-    def add(
-        self, first: int, values: NDArray[np.floating], seen: NDArray[np.bool_], allowed: NDArray[np.bool_]
-    ) -> None:
-        """Some rows, from the `first` on.
-
-        values         [..., rows, columns], 0 where not seen; columns left off at the end are not seen, and masked
-        seen, allowed  of that shape, or of one that can be broadcast to it
-        """
+    def add(self, first: int, entries: Entries) -> None:
+        """Add some rows, from the `first` on."""
+        values, allowed, known = entries
         if self._highest is None:
             cells = tuple(-(-length // block) for length, block in zip(self._shape, self._blocks, strict=True))
             self._highest, self._lowest = (np.zeros((*values.shape[:-2], *cells), dtype=values.dtype) for _ in range(2))
-            self._seen, self._allowed = (np.zeros(self._highest.shape, dtype=np.bool_) for _ in range(2))
-        top, above = divmod(first, self.row_block)
+            self._known, self._allowed = (np.zeros(self._highest.shape, dtype=np.bool_) for _ in range(2))
+        top, above = divmod(first, self._blocks[0])
         rows, columns = (
             -(-length // block)
             for length, block in zip((above + values.shape[-2], values.shape[-1]), self._blocks, strict=True)
         )
-        place = (..., slice(top, top + rows), slice(0, columns))
+        cells = (..., slice(top, top + rows), slice(0, columns))
         marks = self._over_blocks(np.logical_or, allowed, above)
-        self._allowed[place] |= marks
-        self._seen[place] |= marks if seen is allowed else self._over_blocks(np.logical_or, seen, above)
+        self._allowed[cells] |= marks
+        self._known[cells] |= marks if known is None else self._over_blocks(np.logical_or, known, above)
         for kept, over in ((self._highest, np.maximum), (self._lowest, np.minimum)):
-            over(kept[place], self._over_blocks(over, values, above), out=kept[place])
+            over(kept[cells], self._over_blocks(over, values, above), out=kept[cells])
 
     def pooled(self, times: float = 1) -> Pooled:
-        """What has come so far; `times` a number, as if each had been multiplied by it before."""
+        """The rows that have come so far, pooled as if each number had been multiplied by `times` before."""
         if self._highest is None:
             raise ValueError("There are no rows to pool.")
         ends = self._highest * times, self._lowest * times
@@ -124,7 +144,7 @@ class Pooling:
         # Plotly has no half precision; single and double are drawn as they are.
         farthest = farthest.astype(np.result_type(farthest, np.float32), copy=False)
         return Pooled(
-            values=np.where(self._seen, farthest, np.nan),
+            values=np.where(self._known, farthest, np.nan),
             allowed=self._allowed,
             shape=self._shape,
             row_block=self._blocks[0],
@@ -149,7 +169,7 @@ class Pooling:
 
 
 def _filled(values: NDArray, before: int, after: int, axis: int) -> NDArray:
-    """With so many zeros before and after."""
+    """Add zeros before and after."""
     if not before and not after:
         return values
     around = [(0, 0)] * values.ndim

@@ -23,7 +23,7 @@ MAX_WORD_CHARACTERS = 1_000  # putting accents in order (NFC) takes the square o
 
 @dataclass(frozen=True, eq=False)
 class Matrices:
-    """What one attention head starts from, and where it comes from. The arrays are kept as read-only float64 copies.
+    """The inputs of one attention head, and where they come from. The arrays are kept as read-only float64 copies.
 
     query         [queries, d_k]
     key           [keys, d_k]

@@ -92,14 +92,14 @@ def biased(scaled: Any, bias: Any = None, softcap: float | None = None) -> Any:
 
 
 def forbid(scores: Any, mask: Any) -> Any:
-    """What enters the softmax: the scores, -inf where the mask is False. NumPy arrays or torch tensors."""
+    """Set scores to -inf where the mask is False; the result enters the softmax. NumPy arrays or torch tensors."""
     xp = array_namespace(scores)
     return xp.where(mask, scores, -xp.inf)
 
 
 @dataclass(frozen=True, eq=False)
 class Instead:
-    """What an edit puts in the place of a stage, where it does.
+    """Replacements that an edit puts in the place of stages.
 
     weighing  how scores become weights
     weights   [queries, keys] in the place of the weights, rows of NaN where these stay as they are; or None
@@ -111,7 +111,7 @@ class Instead:
     output: Array | None = None
 
     def rows(self, part: slice) -> Instead:
-        """The same of some queries alone."""
+        """The replacements of some queries."""
         weights, output = (None if whole is None else whole[part] for whole in (self.weights, self.output))
         return Instead(self.weighing, weights, output)
 
@@ -147,7 +147,7 @@ class AttentionTrace:
     instead: Instead = AS_IT_IS
 
     def __repr__(self) -> str:
-        """In one line, without its numbers."""
+        """One line, without numbers."""
         return f"<AttentionTrace: {self.in_words}>"
 
     @property
@@ -169,7 +169,7 @@ class AttentionTrace:
 
     @cached_property
     def masked(self) -> Array:
-        """What enters the softmax: scaled scores, capped where the model caps them, plus bias; -inf where forbidden."""
+        """The input of the softmax: scaled scores, capped where the model caps them, plus bias; -inf where forbidden."""
         return frozen(forbid(biased(self.scaled, self.bias, self.softcap), self.mask))
 
     @cached_property
@@ -207,7 +207,7 @@ class AttentionTrace:
         )
 
     def changed(self, *, scale: float | None = None, mask: Predicate | ArrayLike | None = None) -> AttentionTrace:
-        """The same head with another scale, another mask, or both; what is None stays as it is, and so does an edit.
+        """Return the head with another scale, another mask, or both; None keeps its own, and an edit stays.
 
         mask  a predicate, or [queries, keys] bool
 

@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from ..attention.head import MAX_CELLS, Head, Overview
+from ..attention.head import Head
+from ..attention.rowwise import MAX_CELLS, Overview
 from ..attention.trace import AttentionTrace, attend
 from ..errors import InputError, WeightsOnlyError, check_index
 from ..models.calls import Call, wide

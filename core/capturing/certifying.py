@@ -11,8 +11,9 @@ import torch
 from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
-from ..attention.head import MAX_CELLS, Head, Overview
+from ..attention.head import Head
 from ..attention.masks import describe
+from ..attention.rowwise import MAX_CELLS, Overview
 from ..attention.trace import AttentionTrace, put_in
 from ..models.calls import Call, wide
 from ..models.model import Model

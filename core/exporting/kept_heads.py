@@ -10,9 +10,10 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from ..attention.head import Head, Overview, unedited
+from ..attention.head import Head, unedited
 from ..attention.masks import causal, describe, everything, grid
 from ..attention.matrix_files import MAX_SCORES
+from ..attention.rowwise import Overview
 from ..attention.trace import WEIGHINGS, Array, Instead, attend
 from ..capturing.capture import Capture
 from ..capturing.certifying import Certificate, certified_head

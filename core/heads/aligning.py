@@ -46,7 +46,7 @@ class Alignment:
 
     @classmethod
     def same(cls, length: int) -> Alignment:
-        """Of a text with itself."""
+        """Align a text with itself."""
         return cls(tuple(range(length)), tuple(range(length)), (True,) * length)
 
     def __len__(self) -> int:
@@ -63,7 +63,7 @@ class Alignment:
 
     @property
     def lengths(self) -> tuple[int, int]:
-        """How many tokens the first and the second text have."""
+        """Numbers of tokens of the first and the second text."""
         first, second = (int(np.count_nonzero(side != GAP)) for side in self.positions)
         return first, second
 
@@ -74,7 +74,7 @@ class Alignment:
         return first, second
 
     def labels(self, tokens: Sequence[str], others: Sequence[str]) -> Labels:
-        """What is written at the places of pictures of the first text, of the second, and of both."""
+        """The texts at the places of pictures of the first text, of the second, and of both."""
         one = [None if at is None else tokens[at] for at in self.first]
         two = [None if at is None else others[at] for at in self.second]
         return Labels(

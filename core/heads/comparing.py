@@ -14,26 +14,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
-from ..attention.head import CELLS, MAX_CELLS, Head
-from ..attention.pooling import Pooled, Pooling, pool
-from ..attention.trace import Array, part_of
+from ..attention.head import Head
+from ..attention.pooling import Entries, Pooled
+from ..attention.rowwise import Band, Overview, RowwiseMatrix
+from ..attention.strongest import largest_in
+from ..attention.trace import Array
 from ..errors import InputError
 from .aligning import GAP, Alignment
 
-# The weights and the mask of some query rows of a head, both [rows, keys].
-Weights = Callable[[range], tuple[Array, NDArray[np.bool_]]]
+# Gives the weights and the mask of some query rows of a head, both [rows, keys].
+WeightRows = Callable[[range], tuple[Array, NDArray[np.bool_]]]
 
 
-class Weighted(Protocol):
-    """Whatever has weights [queries, keys]: an `AttentionTrace`, above all."""
+class HasWeights(Protocol):
+    """Anything with weights [queries, keys], such as an `AttentionTrace`."""
 
     @property
     def weights(self) -> Array: ...
@@ -50,7 +51,7 @@ class Comparison(NamedTuple):
     divergence: Array
 
     def __repr__(self) -> str:
-        """In one line, without its numbers."""
+        """One line, without numbers."""
         return "<Comparison: {} × {} weights, rows {:.4g} nats apart on average>".format(
             *self.difference.shape, self.mean
         )
@@ -58,16 +59,16 @@ class Comparison(NamedTuple):
     @property
     def mean(self) -> float:
         """Mean divergence of the rows that both have; NaN if they have none."""
-        return mean_of(self.divergence)
+        return mean_divergence(self.divergence)
 
     @property
     def worst(self) -> tuple[int, float]:
         """(row, divergence) where the two are farthest apart."""
-        return worst_of(self.divergence)
+        return worst_divergence(self.divergence)
 
 
 def compare(
-    trace: Weighted, other: Weighted, *, queries: Alignment | None = None, keys: Alignment | None = None
+    trace: HasWeights, other: HasWeights, *, queries: Alignment | None = None, keys: Alignment | None = None
 ) -> Comparison:
     """Compare the weights of two heads: `difference, divergence = compare(trace, other)`.
 
@@ -79,8 +80,8 @@ def compare(
     pair = HeadPair(
         _all_of(trace), _all_of(other), *_axes(trace.weights.shape, other.weights.shape, queries=queries, keys=keys)
     )
-    rows = pair.rows(range(pair.shape[0]))
-    return Comparison(rows.difference, rows.divergence)
+    whole = pair.window(*map(range, pair.shape))
+    return Comparison(whole.matrices["difference"].values, whole.row_numbers["divergence"])
 
 
 def divergence(first: Any, second: Any) -> Any:
@@ -103,50 +104,32 @@ def _terms(p: Any, q: Any) -> Any:
     return p * xp.log(xp.clip(p / m, min=least)) + q * xp.log(xp.clip(q / m, min=least))
 
 
-def mean_of(divergence: Array) -> float:
-    """The mean of the rows that are there."""
-    there = divergence[~np.isnan(divergence)]
-    return float(there.mean()) if there.size else math.nan
+def mean_divergence(divergence: Array) -> float:
+    """Mean over the rows that both have; NaN if they have none."""
+    known = divergence[~np.isnan(divergence)]
+    return float(known.mean()) if known.size else math.nan
 
 
-def worst_of(divergence: Array) -> tuple[int, float]:
-    """(row, divergence) of the largest; the first row and NaN where none is there."""
+def worst_divergence(divergence: Array) -> tuple[int, float]:
+    """(row, divergence) where the two are farthest apart; the first row and NaN if no row is known."""
     row = int(np.argmax(np.nan_to_num(divergence, nan=-1)))
     return row, float(divergence[row])
 
 
 @dataclass(frozen=True, eq=False)
-class Compared:
-    """Two heads, their difference and their divergence, small enough to draw, or a window of them.
-
-    first, second  weights; NaN where the pair is masked (not `allowed`) and where the text has a gap
-    difference     second minus first; NaN where the pair is masked in both heads (not `allowed`), or one text has a gap
-    divergence     [rows] as in `Comparison`, of whole rows and number by number
-    """
-
-    first: Pooled
-    second: Pooled
-    difference: Pooled
-    divergence: Array
-
-    @property
-    def mean(self) -> float:
-        return mean_of(self.divergence)
-
-    @property
-    def worst(self) -> tuple[int, float]:
-        return worst_of(self.divergence)
-
-
-@dataclass(frozen=True, eq=False)
-class HeadPair:
+class HeadPair(RowwiseMatrix):
     """Two heads of texts of any length on common axes, compared a few rows at a time.
 
     queries, keys  what the rows and the columns are
+
+    Its matrices are "first" and "second", the weights, NaN where the pair is masked (not `allowed`) and where the text has a
+    gap, and "difference", second minus first, NaN where the pair is masked in both heads (not `allowed`) or one text has a
+    gap. Its row numbers are "divergence", as in `Comparison`, of whole rows also in a window.
     """
 
-    first: Weights
-    second: Weights
+    cells = 2**16  # half a megabyte in float64
+    first: WeightRows
+    second: WeightRows
     queries: Alignment
     keys: Alignment
 
@@ -154,88 +137,59 @@ class HeadPair:
     def of(
         cls, head: Head, other: Head, *, queries: Alignment | None = None, keys: Alignment | None = None
     ) -> HeadPair:
-        """Of two heads, from the same pass or from two. Raises InputError as `compare` does."""
-        return cls(_part_of(head), _part_of(other), *_axes(head.shape, other.shape, queries=queries, keys=keys))
+        """Pair two heads, from the same pass or from two. Raises InputError as `compare` does."""
+        return cls(_rows_of(head), _rows_of(other), *_axes(head.shape, other.shape, queries=queries, keys=keys))
 
     @property
     def shape(self) -> tuple[int, int]:
         """(rows, columns) of the common axes."""
         return len(self.queries), len(self.keys)
 
-    def rows(self, rows: range) -> Rows:
-        """Some rows with all their columns, in float64."""
-        first, second = (
-            _on_axes(weights, queries[part_of(rows, self.shape[0], "rows")], keys)
-            for weights, queries, keys in zip(
-                (self.first, self.second), self.queries.positions, self.keys.positions, strict=True
-            )
-        )
-        return Rows(*first, *second)
-
-    def overview(self, max_cells: int = MAX_CELLS, on_progress: Callable[[int], None] | None = None) -> Compared:
-        """All of it in at most `max_cells` rows and columns, from one sweep over the rows.
-
-        on_progress: called now and then with how many of the rows are done; what it raises stops the work
-        """
-        pictures = [Pooling(self.shape, max_cells) for _ in range(3)]
-        divergence = []
-        multiple = pictures[0].row_block
-        size = max(1, CELLS // self.shape[1] // multiple) * multiple
-        for start in range(0, self.shape[0], size):
-            part = self.rows(range(start, min(start + size, self.shape[0])))
-            for into, (values, allowed) in zip(pictures, part.pictures, strict=True):
-                seen = np.isfinite(values) & allowed
-                into.add(start, np.where(seen, values, 0), seen, allowed)
-            divergence.append(part.divergence)
-            if on_progress is not None:
-                on_progress(start + len(part.divergence))
-        first, second, difference = (picture.pooled() for picture in pictures)
-        return Compared(first, second, difference, np.concatenate(divergence))
-
-    def window(self, rows: range, columns: range) -> Compared:
-        """A part of it, every number exact. Raises InputError for what is not there."""
-        part = self.rows(rows)
-        across = (slice(None), part_of(columns, self.shape[1], "columns"))
-        most = max(len(rows), len(columns))
-        start = (rows.start, columns.start)
-        first, second, difference = (
-            replace(pool(values[across], most, allowed[across]), start=start) for values, allowed in part.pictures
-        )
-        return Compared(first, second, difference, part.divergence)
-
-
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """Some rows of two heads, all [rows, columns].
-
-    first, second    weights, NaN where the text has a gap
-    allowed, other_allowed  False where a pair is masked
-    """
-
-    first: Array
-    allowed: NDArray[np.bool_]
-    second: Array
-    other_allowed: NDArray[np.bool_]
-
-    @cached_property
-    def difference(self) -> Array:
-        return self.second - self.first
-
-    @cached_property
-    def divergence(self) -> Array:
-        """[rows] over all columns, whichever text they belong to; NaN where one text has no such row."""
-        gap = np.isnan(self.first).all(axis=1) | np.isnan(self.second).all(axis=1)
-        found = divergence(np.nan_to_num(self.first), np.nan_to_num(self.second))
-        return np.where(gap, np.nan, found)
-
     @property
-    def pictures(self) -> tuple[tuple[Array, NDArray[np.bool_]], ...]:
-        """(values, allowed) of first, second and difference."""
-        either = self.allowed | self.other_allowed
-        return (self.first, self.allowed), (self.second, self.other_allowed), (self.difference, either)
+    def main(self) -> str:
+        return "first"
+
+    def band(self, rows: range) -> Band:
+        """Compute some rows with all their columns, in float64."""
+        first, allowed = _on_axes(self.first, self.queries.positions[0][rows.start : rows.stop], self.keys.positions[0])
+        second, other = _on_axes(self.second, self.queries.positions[1][rows.start : rows.stop], self.keys.positions[1])
+        matrices = {
+            "first": Entries.of(first, allowed),
+            "second": Entries.of(second, other),
+            "difference": Entries.of(second - first, allowed | other),
+        }
+        return Band(rows.start, matrices, {"divergence": _divergence(first, second)})
+
+    def strongest(self, overview: Overview) -> tuple[int, int]:
+        """The (query, key) where the two are farthest apart; of two that are the same, as for one head.
+
+        Weights have habits at the edges, at the first token above all, that are passed over; differences have none.
+        """
+        difference = overview.matrices["difference"]
+        if not _differs(difference):
+            return super().strongest(overview)
+        values = np.abs(difference.values)
+        row, column = np.unravel_index(np.nanargmax(values), values.shape)
+        return largest_in(*difference.block(int(row), int(column)), self.exact)
+
+    def exact(self, rows: range, columns: range) -> NDArray[np.floating]:
+        """The size of the difference in a window; the weights of the first head where the two are the same in all of it."""
+        window = self.window(rows, columns).matrices
+        difference = window["difference"]
+        return np.abs(difference.values) if _differs(difference) else window["first"].values
 
 
-def _on_axes(weights: Weights, queries: NDArray[np.intp], keys: NDArray[np.intp]) -> tuple[Array, NDArray[np.bool_]]:
+def _differs(difference: Pooled) -> bool:
+    return bool(np.nan_to_num(difference.values).any())
+
+
+def _divergence(first: Array, second: Array) -> Array:
+    """[rows] over all columns, whichever text they belong to; NaN where one text has no such row."""
+    gap = np.isnan(first).all(axis=1) | np.isnan(second).all(axis=1)
+    return np.where(gap, np.nan, divergence(np.nan_to_num(first), np.nan_to_num(second)))
+
+
+def _on_axes(weights: WeightRows, queries: NDArray[np.intp], keys: NDArray[np.intp]) -> tuple[Array, NDArray[np.bool_]]:
     """The weights of one head at these places of the common axes, NaN at gaps; and its mask, which forbids no gap."""
     shape = len(queries), len(keys)
     values, allowed = np.full(shape, np.nan), np.ones(shape, dtype=np.bool_)
@@ -247,8 +201,8 @@ def _on_axes(weights: Weights, queries: NDArray[np.intp], keys: NDArray[np.intp]
     return values, allowed
 
 
-def _all_of(trace: Weighted) -> Weights:
-    """Of weights that are there as a whole, with whatever mask."""
+def _all_of(trace: HasWeights) -> WeightRows:
+    """Rows of weights that are held as a whole. Their mask is not known: no pair counts as masked."""
 
     def rows(wanted: range) -> tuple[Array, NDArray[np.bool_]]:
         part = trace.weights[wanted.start : wanted.stop]
@@ -257,7 +211,7 @@ def _all_of(trace: Weighted) -> Weights:
     return rows
 
 
-def _part_of(head: Head) -> Weights:
+def _rows_of(head: Head) -> WeightRows:
     def rows(wanted: range) -> tuple[Array, NDArray[np.bool_]]:
         trace = head.trace(wanted)
         return trace.weights, trace.mask
@@ -268,7 +222,7 @@ def _part_of(head: Head) -> Weights:
 def _axes(
     shape: tuple[int, ...], other: tuple[int, ...], *, queries: Alignment | None, keys: Alignment | None
 ) -> tuple[Alignment, Alignment]:
-    """How rows and columns belong together. Raises InputError where that is not said, or not of these heads."""
+    """The alignments of rows and columns. Raises InputError where one is needed, or is not of these heads."""
     axes = []
     for axis, (name, given) in enumerate({"queries": queries, "keys": keys}.items()):
         lengths = (shape[axis], other[axis])

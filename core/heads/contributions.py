@@ -1,4 +1,4 @@
-"""What each head of a real layer adds to what the layer's attention returns."""
+"""The contribution of each head of a real layer to what the layer's attention returns."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def head_contributions(capture: Capture, layer: int, kind: Kind | None = None) -
 
 
 def add_up(outputs: Sequence[Array], weights: Sequence[HeadWeights]) -> HeadContributions:
-    """The same from the outputs [queries, d_head] and the matrices of all heads, for whoever has them already."""
+    """Add up contributions from the outputs [queries, d_head] and the matrices of all heads."""
     outputs = [output.astype(np.float64) for output in outputs]
     pieces = [matrices.W_O.astype(np.float64) for matrices in weights]
     contributions = np.stack([output @ piece for output, piece in zip(outputs, pieces, strict=True)])
@@ -57,7 +57,7 @@ def add_up(outputs: Sequence[Array], weights: Sequence[HeadWeights]) -> HeadCont
 
 
 def lengths(contributions: Array) -> tuple[Array, Array]:
-    """How much each head adds to the sum of contributions [heads, queries, d_model], two ways, each [heads, queries].
+    """The size of each head's part in the sum of contributions [heads, queries, d_model], two ways, each [heads, queries].
 
     The first is the Euclidean length of its contribution, 0 or more. The second is its length in the direction of the sum,
     negative where it points away from it; over the heads these add up to the length of the sum.

@@ -1,4 +1,4 @@
-"""How alike heads are: the same head in two passes, one head and all others, two at random.
+"""Likeness of heads: the same head in two passes, one head and all others, two at random.
 
 All by the Jensen-Shannon divergence of rows of weights (`core.heads.comparing`), a head's being the mean over its rows: 0 for
 the same weights, ln 2 for heads that never look at the same key. Rows come all heads of a layer at once and a few at a time.
@@ -32,7 +32,7 @@ STRETCHES = 16  # in so many stretches: every one of them is a piece of work of 
 
 @dataclass(frozen=True)
 class RandomPairs:
-    """What two random heads of a model have on a text: the mean divergence of their rows, over several pairs.
+    """The divergence of two random heads of a model on a text: the mean over their rows, for several pairs.
 
     mean       over the pairs, in nats
     low, high  between them lie 90% of the pairs
@@ -50,7 +50,7 @@ class RandomPairs:
 def head_changes(
     before: Capture, after: Capture, kind: Kind | None = None, *, on_progress: Callable[[int], None] | None = None
 ) -> NDArray[np.float64]:
-    """How much every head changed between two passes of a model: [layers, heads], mean divergence of its rows in [0, ln 2].
+    """Measure the change of every head between two passes: [layers, heads], mean divergence of its rows in [0, ln 2].
 
     before, after  over equally many tokens, such as without and with an edit
     on_progress    called after every layer with how many are done; what it raises stops the work
@@ -79,7 +79,7 @@ def weight_differences(
 def _side_by_side(
     before: Capture, after: Capture, kind: Kind | None, on_progress: Callable[[int], None] | None
 ) -> Iterator[Iterable[tuple[Rows, Rows]]]:
-    """For every layer its blocks of rows in both passes."""
+    """Blocks of rows in both passes, layer by layer."""
     _refuse_unlike(before, after, kind)
     if before.shape(kind) != after.shape(kind):
         raise InputError(
@@ -135,7 +135,7 @@ def random_pairs_divergence(
     seed: int = 0,
     on_progress: Callable[[int], None] | None = None,
 ) -> RandomPairs:
-    """What two different heads of the model, drawn at random, have on this text: beside it, a divergence can be judged.
+    """Measure the divergence of two heads drawn at random on this text, beside which another divergence can be judged.
 
     pairs        how many are drawn; of a small model with fewer, all
     on_progress  called after every pair with how many are done; what it raises stops the work

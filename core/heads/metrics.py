@@ -246,7 +246,7 @@ def head_metrics(
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """What has been measured of some heads.
+    """Measurements of some heads.
 
     values    [metrics, heads, queries] in the order of `METRICS`, NaN where there is nothing to measure
     received  [heads, keys] what each key gets of a query, on average over all that may attend to anything
@@ -331,7 +331,7 @@ def nameable_keys(taken: Taken, kind: Kind) -> list[str | None]:
 def in_words(
     head: Mapping[str, float], probe: Mapping[str, float] | None = None, keys: Sequence[str | None] | None = None
 ) -> str:
-    """What a head looks like, from its row of `head_metrics`: "Mostly the previous token (72%)".
+    """Describe a head in words from its row of `head_metrics`: "Mostly the previous token (72%)".
 
     probe: its row of `probe_heads`, without which no head is called an induction or a duplicate-token head
     keys: as in `nameable_keys`, without which no head is called after a token that gets most of all queries together

@@ -14,7 +14,7 @@ from ..errors import InputError
 
 
 def pair_sides(capture: Capture) -> NDArray[np.int_]:
-    """Which text each token of a captured pair belongs to: [tokens] of 0 (first text), 1 (second text), -1 (special token).
+    """The text that each token of a captured pair belongs to: [tokens] of 0 (first text), 1 (second text), -1 (special token).
 
     Raises InputError (field "pair") where no second text was read, or the tokenizer does not tell the two apart.
     """
@@ -39,8 +39,8 @@ def pair_ranges(capture: Capture) -> tuple[range, range] | None:
 
 @dataclass(frozen=True)
 class Shares:
-    """Of the weight that the words of one text give: how much stays in that text, crosses to the other, and goes to the
-    special tokens around them. The three add up to 1."""
+    """Shares of the weight that the words of one text give: to that text, to the other, and to the special tokens around
+    them. The three add up to 1."""
 
     own: float
     other: float
@@ -48,7 +48,7 @@ class Shares:
 
 
 def pair_shares(weights: Array, sides: NDArray[np.int_]) -> tuple[Shares, Shares]:
-    """Where the weight of each text of a pair goes, averaged over its words.
+    """Shares of the weight of each text of a pair, averaged over its words.
 
     weights   [n, n], one head's weights over both texts
     sides     [n] of 0 (first text), 1 (second text) and -1 (special token)

@@ -1,4 +1,4 @@
-"""How well heads match a pattern: which cells of queries and keys should hold the attention.
+"""Matching heads with a pattern: the cells of queries and keys that should hold the attention.
 
 A pattern is a predicate as in `core.attention.masks`: query and key positions in, True for the cells that belong to it.
 """
@@ -67,7 +67,7 @@ def read_pairs(text: str) -> tuple[tuple[int, int], ...]:
 
 
 def write_pairs(cells: Iterable[tuple[int, int]]) -> str:
-    """What `read_pairs` reads."""
+    """Write pairs so that `read_pairs` reads them."""
     return ", ".join(f"{query}-{key}" for query, key in cells)
 
 
@@ -83,7 +83,7 @@ def read_keys(text: str) -> tuple[int, ...]:
 def match_heads(
     capture: Capture, pattern: Predicate, kind: Kind | None = None, *, on_progress: Callable[[int], None] | None = None
 ) -> NDArray[np.float64]:
-    """How well each head matches a pattern: [layers, heads], at most 1.
+    """Measure the match of each head with a pattern: [layers, heads], at most 1.
 
     For every query the share of its attention in the pattern, corrected for chance:
 

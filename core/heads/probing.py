@@ -1,4 +1,4 @@
-"""What heads do on repeated random tokens, where nothing but the repetition can be followed.
+"""Heads on repeated random tokens, where nothing but the repetition can be followed.
 
 Elhage et al. 2021 and Olsson et al. 2022: a row of random tokens, then the same row again. In the second half an induction
 head looks at the token after the earlier copy, a duplicate-token head at the copy itself. Random tokens have no meaning and
@@ -75,14 +75,14 @@ def probe_heads(
 
 
 def longest(model: Model) -> int:
-    """How many random tokens the model can read twice, beside the special tokens that its tokenizer adds."""
+    """Largest number of random tokens that the model can read twice, with the special tokens of its tokenizer."""
     before, after, ordinary = _frame(model)
     room = len(ordinary) if model.max_tokens is None else (model.max_tokens - len(before) - len(after)) // 2
     return min(room, len(ordinary))
 
 
 def stands_clear(scores: NDArray[np.floating], null: NDArray[np.floating]) -> NDArray[np.bool_]:
-    """Which heads score clearly above their null: [seeds, heads] twice -> [heads] bool. Nothing is clear from one seed."""
+    """True for heads that score clearly above their null: [seeds, heads] twice -> [heads]. One seed makes nothing clear."""
     excess = scores - null
     mean, error = mean_and_error(excess)
     with np.errstate(invalid="ignore"):

@@ -25,7 +25,7 @@ Taken = Capture | WeightsOnly  # one pass over a text, whatever the model expose
 
 @dataclass(frozen=True, eq=False)
 class Text:
-    """What the metrics need to know of the tokens.
+    """Facts about the tokens that metrics need.
 
     ids          [keys] token numbers, or None where there are none (images)
     special      [keys] bool
@@ -42,7 +42,7 @@ class Text:
 
     @cached_property
     def offers(self) -> frozenset[Need]:
-        """What there is of all that a metric may need."""
+        """The needs of metrics that this text meets."""
         there: dict[Need, bool] = {
             "one text": self.same,
             "token numbers": self.ids is not None,
@@ -94,7 +94,7 @@ class Block:
 
     @cached_property
     def choices(self) -> Tensor:
-        """How many keys each query may attend to."""
+        """Number of keys that each query may attend to."""
         return self.rows.allowed.sum(dim=-1).expand(self.weights.shape[:2])
 
     @cached_property
@@ -180,7 +180,7 @@ class Block:
 
 
 class Occurrences:
-    """Where in a text each token has been before: for each query its earlier copies, found without comparing all pairs."""
+    """Earlier copies of each token in a text, found without comparing all pairs."""
 
     def __init__(self, ids: NDArray[np.integer]) -> None:
         tokens = np.unique(ids, return_inverse=True)[1]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
 
-from ..attention.pooling import Pooled, Pooling
+from ..attention.pooling import Entries, Pooled
+from ..attention.rowwise import Band, sweep
 from ..capturing.rows import Rows
 from ..capturing.weights_only import GivenRows
 from ..models.modules import Kind
@@ -24,7 +25,7 @@ def thumbnails(
     on_progress: called after every layer with how many are done; what it raises stops the work.
     """
     shape = taken.shape(kind)
-    layers = [_pooled(blocks, shape, side) for blocks in taken.in_rows(kind, on_progress)]
+    layers = [sweep(_bands(blocks), shape, side)[0]["weights"].pooled() for blocks in taken.in_rows(kind, on_progress)]
     return replace(
         layers[0],
         values=np.stack([layer.values for layer in layers]).astype(np.float32),
@@ -32,9 +33,7 @@ def thumbnails(
     )
 
 
-def _pooled(blocks: Iterable[Rows | GivenRows], shape: tuple[int, int], side: int) -> Pooled:
-    pooling = Pooling(shape, side)
+def _bands(blocks: Iterable[Rows | GivenRows]) -> Iterator[Band]:
     for rows in blocks:
-        allowed = rows.allowed.numpy(force=True)
-        pooling.add(rows.start, rows.weights.numpy(force=True), allowed, allowed)
-    return pooling.pooled()
+        entries = Entries(rows.weights.numpy(force=True), rows.allowed.numpy(force=True))
+        yield Band(rows.start, {"weights": entries})

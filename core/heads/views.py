@@ -1,7 +1,7 @@
 """Other ways of looking at heads: weighted by what is passed on, without some tokens, word by word, several heads at once.
 
-Every view is made from the exact stages, some query rows at a time (`core.capturing.rows`), so that it costs the memory of the
-picture and not of the text.
+Every view is computed from the exact stages, a few query rows at a time (`core.capturing.rows`), so that it costs the memory of
+the picture and not of the text.
 
     weights  w_qk                        who is looked at
     values   w_qk · |v_k|                how much arrives of what was found there
@@ -10,7 +10,7 @@ picture and not of the text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Literal
@@ -18,9 +18,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..attention.head import MAX_CELLS
-from ..attention.ledger import strongest_in, strongest_of
-from ..attention.pooling import Pooled, Pooling
+from ..attention.pooling import Entries
+from ..attention.rowwise import Band, Overview, RowwiseMatrix
+from ..attention.strongest import largest_in
 from ..attention.trace import Array
 from ..capturing.capture import Capture
 from ..capturing.rows import Rows, row_blocks
@@ -33,14 +33,14 @@ from .quantities import text_of
 
 Quantity = Literal["weights", "values", "outputs", "raw", "scaled", "masked"]
 LeftOut = Literal["first", "special"]
-Part = Literal["all", "first to second", "second to first"]
+PairPart = Literal["all", "first to second", "second to first"]
 
 SCORES = ("raw", "scaled", "masked")
 
 
 @dataclass(frozen=True, kw_only=True)
-class View:
-    """What to show of which heads: choices alone, so that equal ones are the same view.
+class HeadView:
+    """A choice of what to show of which heads. Equal choices are the same view.
 
     heads        (layer, head) pairs; of several, the mean is shown
     quantity     see the module; "raw", "scaled" and "masked" are the scores before the softmax
@@ -55,25 +55,12 @@ class View:
     left_out: frozenset[LeftOut] = frozenset()
     renormalise: bool = False
     by_word: bool = False
-    part: Part = "all"
+    part: PairPart = "all"
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
-    """A part of a view, or the whole of it made small.
-
-    cells    NaN where forbidden or left out
-    removed  [queries] the share of each query's attention that went to what is left out (before any renormalising), also
-             where a row of cells stands for several queries
-    """
-
-    cells: Pooled
-    removed: Array
-
-
-@dataclass(frozen=True, eq=False)
-class Labels:
-    """What rows and columns are called, and what one of them is."""
+class ViewLabels:
+    """Names of the rows and columns of a view, and what one of them is."""
 
     queries: tuple[str, ...]
     keys: tuple[str, ...]
@@ -81,16 +68,20 @@ class Labels:
 
 
 @dataclass(frozen=True, eq=False)
-class Viewed:
-    """A view of one kind of attention in a capture. What it looks like is worked out when first asked for.
+class ViewMatrix(RowwiseMatrix):
+    """The numbers of a view of one kind of attention in a capture, computed when they are asked for.
+
+    Its matrix is "view", NaN where a pair is forbidden or left out. Its row numbers are "removed", the share of each query's
+    attention that went to what is left out, before any renormalising.
 
     Raises InputError where there is no such head, for scores of words, for a part where no two texts are known (field
     "pair"), and as in `head_weights` for "outputs".
     """
 
+    cells = 2**19  # of a band: that of one head in torch, see core.capturing.rows
     capture: Capture
     kind: Kind
-    view: View
+    view: HeadView
 
     def __post_init__(self) -> None:
         if not self.view.heads:
@@ -106,7 +97,7 @@ class Viewed:
 
     @cached_property
     def hidden(self) -> NDArray[np.bool_]:
-        """[keys] the tokens that are left out as keys."""
+        """[keys] True for tokens that are left out as keys."""
         hidden = np.zeros(self.capture.shape(self.kind)[1], dtype=np.bool_)
         if "first" in self.view.left_out:
             hidden[0] = True
@@ -115,21 +106,21 @@ class Viewed:
         return hidden
 
     @cached_property
-    def labels(self) -> Labels:
+    def labels(self) -> ViewLabels:
         queries, keys = self.capture.tokens(self.kind)
         if self._starts is None:
-            return Labels(queries, keys, "token")
+            return ViewLabels(queries, keys, "token")
         of_queries, of_keys = self._starts
-        return Labels(word_texts(queries, of_queries), word_texts(keys, of_keys), "word")
+        return ViewLabels(word_texts(queries, of_queries), word_texts(keys, of_keys), "word")
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(rows, columns): queries and keys, tokens or words, also where only a part of them is seen."""
+        """(rows, columns): queries and keys, tokens or words, also where an overview covers only a part of them."""
         return len(self.labels.queries), len(self.labels.keys)
 
     @cached_property
     def texts(self) -> tuple[range, range] | None:
-        """Where the first and the second of two texts stand among the rows and columns; None where that is not known."""
+        """Positions of the first and the second of two texts among the rows and columns; None if they are not known."""
         found = pair_ranges(self.capture) if self.kind == "self" else None
         if found is None or self._starts is None:
             return found
@@ -141,12 +132,12 @@ class Viewed:
 
     @property
     def rows(self) -> range:
-        """Those of the part that is seen."""
+        """The rows of the chosen part of a pair of texts."""
         return self._part_of(0)
 
     @property
     def columns(self) -> range:
-        """Those of the part that is seen."""
+        """The columns of the chosen part of a pair of texts."""
         return self._part_of(1)
 
     def _part_of(self, axis: int) -> range:
@@ -155,34 +146,29 @@ class Viewed:
         return self.texts[axis if self.view.part == "first to second" else 1 - axis]
 
     def inside(self) -> Array:
-        """[rows] the share of each row's attention that lies in the part that is seen, with nothing left out."""
-        plain = View(heads=self.view.heads, by_word=self.view.by_word)
-        found = Viewed(self.capture, self.kind, plain).window(self.rows, self.columns)
-        return np.nan_to_num(found.cells.values).sum(axis=1, dtype=np.float64)
+        """[rows] the share of each row's attention that lies in the chosen part, with nothing left out."""
+        plain = HeadView(heads=self.view.heads, by_word=self.view.by_word)
+        values = ViewMatrix(self.capture, self.kind, plain).exact(self.rows, self.columns)
+        return np.nan_to_num(values).sum(axis=1, dtype=np.float64)
 
-    def overview(self, max_cells: int = MAX_CELLS, on_progress: Callable[[int], None] | None = None) -> Seen:
-        """All that is seen, in at most `max_cells` rows and columns: each cell has the number farthest from 0 among its own.
+    @property
+    def main(self) -> str:
+        return "view"
 
-        on_progress: called now and then with how many of the rows are done; what it raises stops the work
-        """
-        return self._seen(self.rows, self.columns, max_cells, on_progress)
+    def band(self, rows: range) -> Band:
+        part = self._in_units(rows)
+        entries = Entries(np.where(part.known, part.values, 0), part.allowed, part.known)
+        return Band(rows.start, {"view": entries}, {"removed": part.removed})
 
-    def window(self, rows: range, columns: range) -> Seen:
-        """A part of the view, every number of it exact."""
-        return self._seen(rows, columns, max(len(rows), len(columns)))
-
-    def strongest(self, whole: Seen) -> tuple[int, int]:
-        """The (query, key) worth looking at first, as in `strongest_of`; of a part, without special tokens, the largest."""
-
-        def exact(rows: range, columns: range) -> Array:
-            return self.window(rows, columns).cells.values
-
-        is_part = self.view.part != "all"
-        return strongest_in(self.rows, self.columns, exact) if is_part else strongest_of(whole.cells, exact)
+    def strongest(self, overview: Overview) -> tuple[int, int]:
+        """The (query, key) worth looking at first; of a part, which has no special tokens, the largest."""
+        if self.view.part != "all":
+            return largest_in(self.rows, self.columns, self.exact)
+        return super().strongest(overview)
 
     @cached_property
     def _starts(self) -> tuple[NDArray[np.integer], NDArray[np.integer]] | None:
-        """Where the words of queries and of keys begin, or None."""
+        """Token positions at which the words of queries and of keys begin; None where tokens are shown."""
         if not self.view.by_word:
             return None
         tokenizer = self.capture.model.tokenizer
@@ -190,26 +176,8 @@ class Viewed:
         keys = self.capture.target_ids if self.kind == "decoder" else self.capture.input_ids
         return word_starts(tokenizer, queries), word_starts(tokenizer, keys)
 
-    def _seen(
-        self, rows: range, columns: range, max_cells: int, on_progress: Callable[[int], None] | None = None
-    ) -> Seen:
-        pooling = Pooling((len(rows), len(columns)), max_cells, start=(rows.start, columns.start))
-        keys = self.capture.shape(self.kind)[1]
-        at_once = max(1, 2**19 // keys // pooling.row_block) * pooling.row_block
-        removed = np.zeros(len(rows))
-        for first in range(0, len(rows), at_once):
-            wanted = rows[first : first + at_once]
-            part = self._part(wanted)
-            across = (slice(None), slice(columns.start, columns.stop))
-            shown = np.where(part.seen[across], part.values[across], 0)
-            pooling.add(first, shown, part.seen[across], part.allowed[across])
-            removed[first : first + len(wanted)] = part.removed
-            if on_progress is not None:
-                on_progress(first + len(wanted))
-        return Seen(pooling.pooled(), removed)
-
-    def _part(self, rows: range) -> _Part:
-        """These rows of the view with all its columns."""
+    def _in_units(self, rows: range) -> _ViewRows:
+        """These rows with all columns: tokens, or words made of their tokens."""
         if self._starts is None:
             return self._mean(rows)
         of_queries, of_keys = self._starts
@@ -217,13 +185,13 @@ class Viewed:
         tokens = range(int(of_queries[rows.start]), last)
         return _by_word(self._mean(tokens), of_queries[rows.start : rows.stop] - tokens.start, of_keys)
 
-    def _mean(self, tokens: range) -> _Part:
-        """Added up as they come, so that the rows of no more than two heads are there at once."""
+    def _mean(self, tokens: range) -> _ViewRows:
+        """The mean over all heads, added up head by head, so that no more than two of them are held at once."""
         total = reduce(_sum, (self._of_head(layer, head, tokens) for layer, head in self.view.heads))
         heads = len(self.view.heads)
-        return _Part(total.values / heads, total.seen, total.allowed, total.removed / heads)
+        return _ViewRows(total.values / heads, total.known, total.allowed, total.removed / heads)
 
-    def _of_head(self, layer: int, head: int, tokens: range) -> _Part:
+    def _of_head(self, layer: int, head: int, tokens: range) -> _ViewRows:
         quantity, hidden = self.view.quantity, self.hidden
         blocks = list(row_blocks(self.capture.layer_call(layer, self.kind), head, rows=tokens))
         allowed = np.concatenate([_padded(rows.allowed[0].numpy(force=True), len(hidden)) for rows in blocks])
@@ -239,17 +207,17 @@ class Viewed:
             if self.view.renormalise:
                 total = values.sum(axis=1, keepdims=True)
                 values = np.divide(values, total, out=np.zeros_like(values), where=total > 0)
-        return _Part(values, allowed & ~hidden, allowed, removed)
+        return _ViewRows(values, allowed & ~hidden, allowed, removed)
 
     @cached_property
     def _sizes(self) -> dict[tuple[int, int], Array]:
-        """[keys] what each weight of a head is multiplied by, of the heads whose weights are."""
+        """[keys] the factor of each weight, by head; empty where weights are not multiplied."""
         if self.view.quantity not in ("values", "outputs"):
             return {}
         return {at: self._lengths(*at) for at in self.view.heads}
 
     def _lengths(self, layer: int, head: int) -> Array:
-        """[keys] of what each key passes on."""
+        """[keys] length of the vector that each key passes on."""
         key_head, _ = self.capture.key_head(layer, head, self.kind)
         value = self.capture.layer_call(layer, self.kind).value[0, key_head].double().numpy(force=True)
         if self.view.quantity == "outputs":
@@ -257,42 +225,36 @@ class Viewed:
         return np.linalg.norm(value, axis=1)
 
 
-def around(place: int, length: int, size: int) -> range:
-    """A window of at most `size` positions with `place` as near to its middle as the text allows."""
-    start = max(0, min(place - size // 2, length - size))
-    return range(start, min(start + size, length))
-
-
 @dataclass(frozen=True, eq=False)
-class _Part:
+class _ViewRows:
     """Some rows of a view with all its columns.
 
-    values   0 where not seen
-    seen     neither forbidden nor left out
+    values   0 where not known
+    known    neither forbidden nor left out
     allowed  not forbidden
     removed  of every query
     """
 
     values: Array
-    seen: NDArray[np.bool_]
+    known: NDArray[np.bool_]
     allowed: NDArray[np.bool_]
     removed: Array
 
 
-def _sum(one: _Part, other: _Part) -> _Part:
-    return _Part(
-        one.values + other.values, one.seen | other.seen, one.allowed | other.allowed, one.removed + other.removed
+def _sum(one: _ViewRows, other: _ViewRows) -> _ViewRows:
+    return _ViewRows(
+        one.values + other.values, one.known | other.known, one.allowed | other.allowed, one.removed + other.removed
     )
 
 
-def _by_word(part: _Part, of_queries: NDArray[np.integer], of_keys: NDArray[np.integer]) -> _Part:
-    """Words for tokens: of what is true of a token, any that is true of one of its tokens is true of a word."""
-    seen, allowed = (
+def _by_word(part: _ViewRows, of_queries: NDArray[np.integer], of_keys: NDArray[np.integer]) -> _ViewRows:
+    """Merge tokens to words. What is true of any token of a word is true of the word."""
+    known, allowed = (
         np.logical_or.reduceat(np.logical_or.reduceat(marks, of_keys, axis=1), of_queries, axis=0)
-        for marks in (part.seen, part.allowed)
+        for marks in (part.known, part.allowed)
     )
     values = merge_queries(merge_keys(part.values, of_keys), of_queries)
-    return _Part(values, seen, allowed, merge_queries(part.removed[:, None], of_queries)[:, 0])
+    return _ViewRows(values, known, allowed, merge_queries(part.removed[:, None], of_queries)[:, 0])
 
 
 def _stage(rows: Rows, quantity: Quantity) -> Array:
@@ -307,6 +269,6 @@ def _weights(blocks: Sequence[Rows], keys: int) -> Array:
 
 
 def _padded(block: NDArray, keys: int) -> NDArray:
-    """With the keys that a block leaves off because no row of it may attend to them."""
+    """Add the keys that a block leaves off because no row of it may attend to them."""
     missing = keys - block.shape[1]
     return np.pad(block, ((0, 0), (0, missing))) if missing else block

@@ -40,7 +40,7 @@ Bundle = dict[str, Any]
 def trace(of: traces.AttentionTrace) -> Bundle:
     """The weights, by position: a trace knows no tokens."""
     head = Head.of(of)
-    weights = head.overview(TABLE_CELLS).stages["weights"]
+    weights = head.overview(TABLE_CELLS).matrices["weights"]
     return _picture(stage_figure(head), of.in_words, shaded(weights, signed=False))
 
 

@@ -51,7 +51,7 @@ def stage_figure(
         cell = head.strongest(overview)
     else:
         head.explain(*cell)  # raises where there is no such cell
-    return stages.stage_heatmap(BY_KEY[stage], overview.stages, query_tokens, key_tokens, pin=cell).figure
+    return stages.stage_heatmap(BY_KEY[stage], overview.matrices, query_tokens, key_tokens, pin=cell).figure
 
 
 def heads_figure(values: pd.DataFrame | ArrayLike, name: str, *, head: tuple[int, int] | None = None) -> go.Figure:

@@ -7,9 +7,11 @@ from core.figures.heatmaps.heatmap import Axis, heatmap
 from core.figures.palette import INK
 from core.figures.plots.lines import Series, lines
 from core.lessons.long_range import MAX_QUERIES, costs, even_distance
-from ui import state, stores
+from ui import state
 from ui.controls.fields import menu, numbered, slider, switch, whole_slider
 from ui.progress import run
+from ui.requests import KindRequest
+from ui.views import experiments
 from ui.views.common.pictures import show_chart, show_heatmap
 from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, show_lesson
 from ui.views.sources.passes import choose_text
@@ -51,7 +53,7 @@ def gradients(part: Part) -> None:
         length = whole_slider("Tokens", state.LENGTH, 64, 16, 128, 16)
         gain = slider("RNN: recurrent weights ×", state.GAIN, 1.0, 0.5, 4.0, 0.5)
         forget = slider("LSTM: added to the forget gate", state.FORGET, 0.0, 0.0, 5.0, 0.5)
-        measured = stores.gradient_reach(length, gain, forget)
+        measured = experiments.gradient_reach(length, gain, forget)
     with picture:
         curves = [
             Series(name, reach.distances, reach.log10, reach.log10_error, kind="measured")
@@ -75,10 +77,8 @@ def in_a_model(part: Part) -> None:
     picture, knobs = picture_and_knobs(part)
     with knobs:
         without_first = switch("Leave out the first token", state.WITHOUT_FIRST)
-        of = stores.KindRequest(request, kind)
         distances = run(
-            lambda on_progress: stores.mean_distances(of, without_first, on_progress),
-            ("distances", of, without_first),
+            experiments.mean_distances.task(KindRequest(request, kind), without_first),
             "Reading every head of the model",
             capture.layers(kind),
         )

@@ -11,10 +11,11 @@ from core.figures.labels import visible
 from core.figures.plots.bars import bars
 from core.heads.contributions import lengths
 from core.lessons.many_heads import PAIR, PAIR_WORDS, ManyHeads, fetch, heads_of_a_sentence, strongest_word
-from ui import presenting, state, stores
+from ui import presenting, state
 from ui.controls.fields import menu, number_picker, numbered, slider, text_line
 from ui.markdown import quoted
 from ui.progress import run
+from ui.views import experiments
 from ui.views.common.pictures import show_chart, show_heatmap
 from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, show_lesson
 from ui.views.sources.heads import opening_head
@@ -165,14 +166,8 @@ def in_a_model(part: Part) -> None:
     tokens, _ = capture.tokens(kind)
     with places[0]:
         layer = number_picker("Layer", state.LAYER, capture.layers(kind), opening_head(request.model.name)[0])
-    of = stores.LayerRequest(request, kind, layer)
-    found = run(
-        lambda on_progress: stores.layer_heads(of, on_progress),
-        of,
-        "Adding up the heads",
-        capture.heads(kind),
-        unit="head",
-    )
+    task = experiments.layer_heads.task(request, kind, layer)
+    found = run(task, "Adding up the heads", capture.heads(kind), unit="head")
     if found is None:
         return
     weights, contributions = found

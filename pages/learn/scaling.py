@@ -26,9 +26,11 @@ from core.lessons.scaling import (
     over_heads,
     softmax_jacobian,
 )
-from ui import state, stores
+from ui import state
 from ui.controls.fields import menu, numbered, slider, switch, whole_slider
 from ui.progress import run
+from ui.requests import KindRequest
+from ui.views import experiments
 from ui.views.common.pictures import show_chart, show_heatmap
 from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, real_head, show_lesson
 
@@ -73,7 +75,7 @@ def spread(part: Part) -> None:
         distribution = menu("Entries of q and k", state.DISTRIBUTION, {name: name for name in DISTRIBUTIONS})
         deviation = slider("Their standard deviation", state.DEVIATION, 1.0, 0.5, 2.0, 0.5)
     with picture:
-        sweep = stores.scaling_sweep(64, distribution, deviation)
+        sweep = experiments.scaling_sweep(64, distribution, deviation)
         theory = Series("theory: √d_k", sweep.d_k, sweep.theory, kind="theory")
         show_against_d_k(
             [*curves(sweep, "spread"), theory],
@@ -98,7 +100,7 @@ def saturation(part: Part) -> None:
             bars(names, groups, y="weight", limits=(0, 1.15), height=230), "two_scores", "The weights of two scores."
         )
     with picture:
-        sweep = stores.scaling_sweep(keys, "normal", 1.0)
+        sweep = experiments.scaling_sweep(keys, "normal", 1.0)
         for place, (name, label) in zip(
             st.columns(2),
             {"entropy": "entropy of a row (nats)", "largest": "largest weight of a row"}.items(),
@@ -133,7 +135,7 @@ def jacobian(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
 
 
 def norm_of_jacobian(picture: DeltaGenerator, _knobs: DeltaGenerator) -> None:
-    sweep = stores.scaling_sweep(64, "normal", 1.0)
+    sweep = experiments.scaling_sweep(64, "normal", 1.0)
     with picture:
         alt = "The norm of the softmax's derivative against d_k, unscaled and scaled."
         show_against_d_k(curves(sweep, "jacobian"), "jacobian_norm", "Frobenius norm of J, 64 keys", alt)
@@ -143,7 +145,7 @@ def reaching(name: str, lines_of: dict[str, str]) -> Callable[[DeltaGenerator, D
     """Draws the gradient that reaches q, k or W_Q; `lines_of` names the measurements by what they are called in the legend."""
 
     def draw(picture: DeltaGenerator, _knobs: DeltaGenerator) -> None:
-        sweep = stores.gradient_sweep()
+        sweep = experiments.gradient_sweep()
         series = [
             Series(f"{label}{suffix}", sweep.d_k, *mean_and_error(getattr(found, field)), kind="measured")
             for field, suffix in lines_of.items()
@@ -181,7 +183,7 @@ def depth(part: Part) -> None:
         around = menu("Around each attention", state.AROUND, AROUND, opening="before")
         st.caption(SETUPS[around])
         width = menu("d_k = width", state.STACK_WIDTH, STACK_WIDTHS, opening=64, look="buttons")
-    unscaled, scaled = stores.gradients_in_stack(layers, width, AROUND[around])
+    unscaled, scaled = experiments.gradients_in_stack(layers, width, AROUND[around])
     with picture:
         for place, (name, label) in zip(
             st.columns(2), {"W_Q": "gradient of W_Q", "inputs": "gradient of what it reads"}.items(), strict=True
@@ -219,10 +221,8 @@ def in_a_model(part: Part) -> None:
     if found is None:
         return
     chosen, _ = found
-    of = stores.KindRequest(chosen.request, chosen.kind)
     scores = run(
-        lambda on_progress: stores.scores_of_all_heads(of, on_progress),
-        ("scores", of),
+        experiments.scores_of_all_heads.task(KindRequest(chosen.request, chosen.kind)),
         "Measuring every head of the model",
         chosen.capture.layers(chosen.kind),
     )

@@ -23,9 +23,10 @@ from core.lessons.self_and_cross import (
     mean_share,
     other_keys,
 )
-from ui import presenting, shown, state, stores
+from ui import passes, presenting, shown, state
 from ui.controls.fields import menu, number_picker, text_line
 from ui.markdown import quoted
+from ui.requests import GeneratedTarget, HeadRequest, ModelChoice, TextRequest
 from ui.views.common.pictures import show_chart, show_heatmap
 from ui.views.lesson import IN_A_MODEL, Part, picture_and_knobs, show_lesson
 
@@ -110,15 +111,15 @@ def a_date(part: Part) -> None:
     with knobs:
         date = text_line("Date", state.DATE, DATE, max_chars=400)
         st.caption("The model was trained on dates only. To any other text it answers with some date as well.")
-        request = stores.TextRequest(stores.ModelChoice(DATES_MODEL), date, target=stores.Generated())
-        capture = stores.captured(request)
+        request = TextRequest(ModelChoice(DATES_MODEL), date, target=GeneratedTarget())
+        capture = passes.captured(request)
         head = number_picker("Head", state.HEAD, capture.heads("cross"), opening)
         queries, keys = capture.tokens("cross")
         weights = capture.trace(layer, head, "cross").weights
         found = looks(weights, queries, keys)
         place = place_picker(found)
     shown.now().asked.append(request)
-    shown.now().of = stores.HeadRequest(request, "cross", layer, head)
+    shown.now().of = HeadRequest(request, "cross", layer, head)
     look = found[place]
     with picture:
         chart = heatmap(
@@ -157,7 +158,7 @@ def in_a_model(part: Part) -> None:
     with knobs:
         first = text_line("First text", state.FIRST_TEXT, FIRST, max_chars=400)
         second = text_line("Second text", state.SECOND_TEXT, SECOND, max_chars=400)
-        capture = stores.captured(stores.TextRequest(stores.ModelChoice(ENCODER), first, second))
+        capture = passes.captured(TextRequest(ModelChoice(ENCODER), first, second))
         sides = pair_sides(capture)
         for_layer, for_head = st.columns(2, wrap=False, gap="xxsmall")
         with for_layer:

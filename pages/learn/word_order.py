@@ -207,7 +207,7 @@ def in_a_model(part: Part) -> None:
     trace = scene.trace
     picture, knobs = picture_and_knobs(part)
     with knobs:
-        query, key = pinned(trace)
+        query, key = pinned(trace.weights)
     found = bands(trace.query[query], trace.key[key], query - key, rotation)
     distances, scores = found.by_distance(farthest=max(POSITIONS, trace.shape[1]))
     with picture:

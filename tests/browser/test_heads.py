@@ -16,7 +16,7 @@ from core.heads.metrics import head_metrics, most_telling
 from core.heads.patterns import blocks, columns, diagonal, match_heads, pairs
 from core.heads.probing import probe_heads
 from core.heads.thumbnails import thumbnails
-from core.heads.views import View, Viewed
+from core.heads.views import HeadView, ViewMatrix
 from core.models.words import word_starts
 from tests.browser.driver import App
 from ui import state
@@ -251,9 +251,9 @@ def test_what_is_shown(visit, minilm, taken_short):
     special = frozenset({"special"})
 
     def shows(**options):
-        expected = Viewed(taken_short, "self", View(**({"heads": ((3, 5),)} | options))).overview()
-        app.shows({"head": expected.cells.values})
-        return expected.removed
+        expected = ViewMatrix(taken_short, "self", HeadView(**({"heads": ((3, 5),)} | options))).overview()
+        app.shows({"head": expected.matrices["view"].values})
+        return expected.row_numbers["removed"]
 
     def note(removed, count):
         says(
@@ -381,15 +381,15 @@ def test_stopping_a_long_pass(visit, server, smollm):
     app.page.get_by_role("button", name="Start again").click()
     wait_for(stop)
     taken = capture(smollm, LONG)
-    viewed = Viewed(taken, "self", View(heads=((13, 8),)))
+    viewed = ViewMatrix(taken, "self", HeadView(heads=((13, 8),)))
     app.until(lambda: app.pictures(["head"])["head"] is not None, "it does not finish", patience=90)
-    app.shows({"head": viewed.overview().cells.values})
+    app.shows({"head": viewed.overview().matrices["view"].values})
     says(app, "Each drawn cell is the strongest of")
     query, key = (round(at) for at in app.idle().picture("loupe").pinned)
     rows = re.search(r"queries (\d+) to (\d+), keys (\d+) to (\d+)", app.page.locator("body").inner_text())
     assert rows is not None
     top, bottom, left, right = map(int, rows.groups())
-    exact = viewed.window(range(top, bottom + 1), range(left, right + 1)).cells
+    exact = viewed.window(range(top, bottom + 1), range(left, right + 1)).matrices["view"]
     app.shows({"loupe": exact.values})
     says(app, f"gives {exact.values[query, key]:.1%} of its attention to")
     app.click_cell("loupe", 3, 2).idle()
@@ -411,8 +411,8 @@ def test_bad_input(visit, minilm):
     assert app.idle().value(state.TEXT) == "word " * 600
     app.switch(state.TRUNCATE).idle()
     taken = capture(minilm, "word " * 600, truncate=True)
-    raw = Viewed(taken, "self", View(heads=((2, 3),), quantity="raw"))
-    app.shows({"head": raw.overview().cells.values})
+    raw = ViewMatrix(taken, "self", HeadView(heads=((2, 3),), quantity="raw"))
+    app.shows({"head": raw.overview().matrices["view"].values})
     entropy = grid(head_metrics(taken), "entropy")
     app.shows({"atlas": np.where(entropy >= 0.5, entropy, np.nan)})
     app.write(state.TEXT, SENTENCE).idle()

@@ -8,7 +8,7 @@ import pytest
 from core import capture
 from core.attention.masks import MASKS
 from core.heads.patterns import match_heads, pairs
-from core.heads.views import View, Viewed
+from core.heads.views import HeadView, ViewMatrix
 from tests.browser.addresses import drawn_by
 from tests.browser.driver import AS_IT_IS, CHANGED, Server
 from tests.browser.test_heads import listed, shades_as, unfolded
@@ -101,9 +101,9 @@ def test_a_link_with_many_settings(visit, other_server, smollm):
     app.click_cell("atlas", 4, 2).idle().press(state.ORDER, "Lowest first").idle()
     app.unfold("What is shown").toggle(state.LEAVE_OUT, "First token").idle().switch(state.RENORMALISE).idle()
     app.choose(state.MEAN_OF, "4.2").idle().choose(state.MEAN_OF, "7.1").idle().unfold("What is shown").idle()
-    view = View(heads=((4, 2), (7, 1)), left_out=frozenset({"first"}), renormalise=True)
-    viewed = Viewed(taken, "self", view)
-    pictures = {"atlas": np.where(passes, match, np.nan), "head": viewed.overview().cells.values}
+    view = HeadView(heads=((4, 2), (7, 1)), left_out=frozenset({"first"}), renormalise=True)
+    viewed = ViewMatrix(taken, "self", view)
+    pictures = {"atlas": np.where(passes, match, np.nan), "head": viewed.overview().matrices["view"].values}
     app.shows(pictures).idle().press(state.SHOWN_AS, "Text").idle()
     token = app.page.locator(".token").nth(6)
     app.until(token.is_visible, "the text is not there")
@@ -111,7 +111,7 @@ def test_a_link_with_many_settings(visit, other_server, smollm):
     app.until(lambda: "pins=6" in app.address, "the token is not pinned")
     app.idle().page.mouse.move(5, 5)
     app.choose(state.QUERY, 8).idle()
-    shown = np.nan_to_num(viewed.window(*map(range, viewed.shape)).cells.values)
+    shown = np.nan_to_num(viewed.window(*map(range, viewed.shape)).matrices["view"].values)
     shades_as(app, shown[6])
     reading = app.address, unfolded(app).values(OF_HEADS), listed(app)
 
@@ -158,8 +158,8 @@ def test_links_from_before_open_what_they_meant(visit, minilm):
     assert not app.alerts()
 
     app.open("/atlas?layer=2&head=3&metric=Mean+distance&what=Weights+%C3%97+value&without=First+token")
-    view = View(heads=((2, 3),), quantity="values", left_out=frozenset({"first"}))
-    app.shows({"head": Viewed(taken, "self", view).overview().cells.values}).idle()
+    view = HeadView(heads=((2, 3),), quantity="values", left_out=frozenset({"first"}))
+    app.shows({"head": ViewMatrix(taken, "self", view).overview().matrices["view"].values}).idle()
     said = parse_qs(urlsplit(app.address).query)
     assert urlsplit(app.address).path == "/heads"
     expected = {"metric": "distance", "what": "value-weighted", "without": "first", "layer": "2", "head": "3"}

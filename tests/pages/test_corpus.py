@@ -20,9 +20,11 @@ from tests.core.corpus.damages import damages
 from tests.core.corpus.made_runs import CLUSTERS, FILE, SENTENCES, STRONGEST, add_map, made_run
 from tests.core.tiny_models import CAUSAL_WEIGHTS, number_words, randomised
 from tests.pages.test_what_if import choose, opened, ran, words
-from ui import state, stores
+from ui import state
+from ui.requests import CorpusRequest
 from ui.sharing.as_python import lines_of
 from ui.shown import Shown
+from ui.views.corpus import results
 from ui.views.corpus import run as page_of_corpus
 
 HERE = {state.LAYER: "2", state.HEAD: "9", state.METRIC: "previous"}
@@ -39,7 +41,7 @@ def folder(minilm, tmp_path_factory) -> Path:
 
 @pytest.fixture(autouse=True)
 def _runs(folder):
-    with mock.patch.object(stores, "corpora", return_value=folder):
+    with mock.patch.object(results, "corpora", return_value=folder):
         yield
 
 
@@ -165,11 +167,11 @@ def test_heads_that_were_not_looked_at_are_said():
 
 
 def test_without_runs_it_says_how_to_make_one(tmp_path):
-    with mock.patch.object(stores, "corpora", return_value=tmp_path / "nowhere"):
+    with mock.patch.object(results, "corpora", return_value=tmp_path / "nowhere"):
         app = opened("corpus")
     assert "There is no finished run yet" in words(app)
     assert [code.value for code in app.code] == [page_of_corpus.COMMAND]
-    with mock.patch.object(stores, "corpora", return_value=None):
+    with mock.patch.object(results, "corpora", return_value=None):
         assert "shows no corpus runs" in words(opened("corpus"))
 
 
@@ -177,7 +179,7 @@ def test_broken_runs_are_named_beside_the_others(folder, tmp_path):
     (tmp_path / "whole").symlink_to(folder / "sentences")
     (tmp_path / "half").mkdir()
     (tmp_path / "half" / "metrics.parquet").write_bytes(b"PAR1")
-    with mock.patch.object(stores, "corpora", return_value=tmp_path):
+    with mock.patch.object(results, "corpora", return_value=tmp_path):
         app = opened("corpus")
     assert "“half” is not complete" in words(app).replace("'half'", "“half”")
     assert "has read" in words(app)
@@ -202,7 +204,7 @@ def test_a_run_that_cannot_be_read_is_said_to_be_so(every, folder, tmp_path, nam
     for one in ("bad", "good"):
         shutil.copytree(folder / "sentences", tmp_path / one)
     every[name](tmp_path / "bad")
-    with mock.patch.object(stores, "corpora", return_value=tmp_path):
+    with mock.patch.object(results, "corpora", return_value=tmp_path):
         app = page(run="bad", layer="5", head="11", **said)
         assert "“bad” cannot be read: " in words(app).replace("'bad'", "“bad”")
         assert "Run it again, into another folder." in words(app)
@@ -216,7 +218,7 @@ def test_one_bad_folder_leaves_the_page_to_the_others(every, folder, tmp_path):
         shutil.copytree(folder / "sentences", tmp_path / one)
     every["metadata: brackets without an end"](tmp_path / "bad")
     os.mkdir(os.fsencode(tmp_path) + b"/caf\xe9")
-    with mock.patch.object(stores, "corpora", return_value=tmp_path):
+    with mock.patch.object(results, "corpora", return_value=tmp_path):
         app = opened("corpus")
     assert next(one.label for one in app.expander) == "2 folders beside the runs cannot be opened"
     assert "“bad” cannot be read: its files do not say what was run" in words(app).replace("'bad'", "“bad”")
@@ -225,7 +227,7 @@ def test_one_bad_folder_leaves_the_page_to_the_others(every, folder, tmp_path):
 
 def test_a_run_whose_files_change_is_opened_anew(every, folder, tmp_path):
     shutil.copytree(folder / "sentences", tmp_path / "run")
-    with mock.patch.object(stores, "corpora", return_value=tmp_path):
+    with mock.patch.object(results, "corpora", return_value=tmp_path):
         app = page(run="run")
         assert not app.error
         every["passages: one row missing"](tmp_path / "run")
@@ -240,7 +242,7 @@ def test_a_model_that_exposes_weights_only_has_no_chance(tmp_path):
     made_run(
         tmp_path / "corpora" / "weights", load_model(str(tmp_path / "model")), sentences=("1 2 3 4 1 2 3", "5 6 7 5 6")
     )
-    with mock.patch.object(stores, "corpora", return_value=tmp_path / "corpora"):
+    with mock.patch.object(results, "corpora", return_value=tmp_path / "corpora"):
         app = opened("corpus")
         assert "exposes its weights only" in words(app)
         assert len(live(app)) == 10
@@ -250,7 +252,7 @@ def test_a_model_that_exposes_weights_only_has_no_chance(tmp_path):
 
 def test_the_same_in_python():
     shown = Shown("Corpus", "corpus")
-    shown.asked.append(stores.CorpusRequest("sentences", 2, 9, "previous", "spread", (0.25, 0.5)))
+    shown.asked.append(CorpusRequest("sentences", 2, 9, "previous", "spread", (0.25, 0.5)))
     lines = lines_of(shown)
     assert lines is not None
     assert "from headlight.corpus.opened import open_run" in lines

@@ -10,7 +10,9 @@ from core import generate, load_model
 from core.capturing.sampling import Sampling
 from tests.core.tiny_models import CAUSAL_WEIGHTS, number_words, randomised, tiny
 from tests.pages.test_what_if import choose, opened, words
-from ui import state, stores
+from ui import state
+from ui.requests import ModelChoice, TextRequest, WritingRequest
+from ui.views.writing import written_after
 
 DATES, DATE = "written-dates", "the 3rd of march 1987"
 
@@ -52,8 +54,8 @@ def test_the_rows_are_those_of_one_full_pass():
 
 def test_more_tokens_go_on_from_those_that_are_there(dates):
     app = page(new="2", temperature="1")
-    request = stores.WritingRequest(stores.TextRequest(stores.ModelChoice(DATES), DATE), False, Sampling())
-    writing = stores.written_after(request)
+    request = WritingRequest(TextRequest(ModelChoice(DATES), DATE), False, Sampling())
+    writing = written_after(request)
     assert writing.first(2).done == 2
     before = writing.generating.so_far().steps[:2]
     app = choose(app, state.NEW_TOKENS, 40)
@@ -67,10 +69,8 @@ def test_drawn_tokens_are_those_of_the_seed(dates):
     theirs = generate(dates, DATE, 12, 4.0, 7, top_k=5, top_p=0.9)
     app = page(new="12", **hot)
     assert f"“{theirs.tokens[0]}” was drawn" in words(app)
-    request = stores.WritingRequest(
-        stores.TextRequest(stores.ModelChoice(DATES), DATE), False, Sampling(4.0, 5, 0.9, 7)
-    )
-    assert stores.written_after(request).first(12).so_far().token_ids == theirs.token_ids
+    request = WritingRequest(TextRequest(ModelChoice(DATES), DATE), False, Sampling(4.0, 5, 0.9, 7))
+    assert written_after(request).first(12).so_far().token_ids == theirs.token_ids
 
 
 def test_what_a_step_took_from_the_cache_and_what_it_saves(dates):

@@ -10,8 +10,11 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from tests.source_files import ROOT
-from ui import progress, state, stores
+from ui import models, progress, state
+from ui.cache import Store
 from ui.memory import Memory
+from ui.passes import captured
+from ui.views.heads import results
 
 PAGES = "../pages/"
 MODEL = "all-MiniLM-L6-v2"
@@ -34,7 +37,7 @@ class Passes:
 @pytest.fixture
 def passes() -> Iterator[Passes]:
     counter = Passes()
-    handle = stores.model(MODEL).network.register_forward_pre_hook(counter.tell)
+    handle = models.load(MODEL).network.register_forward_pre_hook(counter.tell)
     yield counter
     handle.remove()
 
@@ -79,7 +82,7 @@ def test_a_text_is_read_once_and_the_probe_runs_once(
         choose(atlas, key, value)
         assert passes() == 0, (key, value)
 
-    monkeypatch.setattr(stores, "probes", stores.Store(4))  # another test may have asked already
+    monkeypatch.setattr(results.probe, "store", Store(4))  # another test may have asked already
     choose(atlas, state.METRIC, "Induction")
     assert passes() == 8
     for metric in ("Entropy", "Duplicate token"):
@@ -109,7 +112,7 @@ def test_long_work_asks_first_and_says_what_it_takes(
     choose(atlas, state.TEXT, "Eight tokens for those who wait.")
     assert passes() == 0
     (announced,) = [info.value for info in atlas.info]
-    tokens = len(stores.model(MODEL).tokenizer("Eight tokens for those who wait.")["input_ids"])
+    tokens = len(models.load(MODEL).tokenizer("Eight tokens for those who wait.")["input_ids"])
     assert announced.startswith(f"{tokens} tokens: reading them and measuring every head takes")
     assert "GB" in announced or "MB" in announced
     assert not atlas.get("plotly_chart")
@@ -156,7 +159,7 @@ def test_a_pass_of_another_page_is_not_shown_beyond_the_limit_of_this_one(passes
 def test_a_pass_larger_than_all_room_for_passes_is_read_once(
     atlas: AppTest, passes: Passes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stores, "passes", stores.LargeStore(Memory(1000), "passes"))
+    monkeypatch.setattr(captured, "store", Memory(1000))
     passes()
     choose(atlas, state.TEXT, "This text alone takes more than a thousand bytes.")
     choose(atlas, state.HEAD, 3)

@@ -8,7 +8,8 @@ from streamlit.testing.v1 import AppTest
 from core.models import loading
 from core.models.catalogue import CATALOGUE
 from tests.source_files import ROOT
-from ui import state, stores
+from ui import models, passes, state
+from ui.cache import Store
 from ui.memory import Memory
 from ui.views.step_by_step import tour
 
@@ -16,8 +17,8 @@ from ui.views.step_by_step import tour
 @pytest.fixture
 def without_decoder(monkeypatch):
     """As if SmolLM2 were not installed, and had not been read before."""
-    monkeypatch.setattr(stores, "models", stores.SharedStore(2))
-    monkeypatch.setattr(stores, "passes", stores.LargeStore(Memory(1e9), "passes"))
+    monkeypatch.setattr(models.loaded, "store", Store(2, waits=True))
+    monkeypatch.setattr(passes.captured, "store", Memory(1e9))
     package = next(entry.package for entry in CATALOGUE if entry.name == tour.DECODER)
     monkeypatch.setattr(loading, "find_spec", lambda name: None if name == package else find_spec(name))
 

@@ -29,7 +29,8 @@ from tests.core.tiny_models import (
     randomised,
 )
 from tests.source_files import ROOT
-from ui import state, stores
+from ui import passes as cached_passes
+from ui import state
 from ui.memory import Memory
 
 TEXT = "5 17 8 5 17 8 9 40 3 21"
@@ -178,7 +179,7 @@ def test_another_head_or_page_is_no_other_pass(saved, monkeypatch):
         passes.append(1)
         return attention_weights(*given, **options)
 
-    monkeypatch.setattr(stores, "attention_weights", counted)
+    monkeypatch.setattr(cached_passes, "attention_weights", counted)
     folder = saved("BLOOM", WEIGHTS_ONLY["BLOOM"])
     for page in PAGES:
         for head in range(2):
@@ -191,7 +192,7 @@ def test_another_head_or_page_is_no_other_pass(saved, monkeypatch):
 def test_weights_are_forgotten_by_their_size(saved):
     weights = attention_weights(load_model(saved("MPT", WEIGHTS_ONLY["MPT"])), TEXT)
     assert weights.nbytes == 2 * 4 * 10 * 10 * 4  # layers, heads, queries, keys, bytes
-    store = stores.LargeStore(Memory(2.5 * weights.nbytes), "weights")
+    store = Memory(2.5 * weights.nbytes)
     for name in "abc":
         store.get(name, lambda: weights)
     assert [name in store for name in "abc"] == [False, True, True]

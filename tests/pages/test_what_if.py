@@ -20,7 +20,7 @@ from core.capturing.edits import every
 from core.figures.labels import escaped
 from tests.core.tiny_models import SEQ2SEQ, number_words, randomised
 from tests.source_files import ROOT
-from ui import state, stores
+from ui import models, state
 from ui.controls.edit_list import HIDDEN
 from ui.controls.what_if import CHOICES, Change
 
@@ -72,7 +72,7 @@ def picture(app: AppTest, name: str) -> Any:
 
 def turned(edits: Edits) -> tuple[float, float]:
     """By how much MiniLM's sentence vector turns, and the token's that turns most: computed by torch."""
-    model = stores.model(MINILM)
+    model = models.load(MINILM)
     one, two = (torch.tensor(capture(model, FRANCE, edits=these).vectors).double() for these in (None, edits))
     cosine = torch.nn.functional.cosine_similarity
     return float(1 - cosine(one.mean(dim=0), two.mean(dim=0), dim=0)), float((1 - cosine(one, two)).max())
@@ -153,7 +153,7 @@ def test_a_change_that_does_not_fit_waits_for_a_model_that_it_fits() -> None:
 
 def test_what_comes_next_is_listed_once_while_nothing_has_moved_it() -> None:
     """Neither a list without a change nor one that comes to nothing has movers."""
-    likely = capture(stores.model(SMOLLM), FRANCE).next_tokens(8)
+    likely = capture(models.load(SMOLLM), FRANCE).next_tokens(8)
     for edits in ([], ["scale 1"]):
         app = opened(**{state.MODEL: SMOLLM, state.EDITS: edits})
         assert "**What comes next**, the most probable tokens" in words(app)
@@ -227,7 +227,7 @@ def test_the_turned_vectors_of_an_encoder_decoder_are_those_that_it_has_written(
     (turned,) = json.loads(picture(app, "outcome").spec)["data"]
     assert turned["customdata"] == ["1", "3", "4"]  # after its start token
     before, after = (
-        capture(stores.model(str(tmp_path)), "5 6 7 8 9 10", target="3 4", edits=edits)
+        capture(models.load(str(tmp_path)), "5 6 7 8 9 10", target="3 4", edits=edits)
         for edits in (None, Edits(mute_heads={Place(1, 2, "cross")}))
     )
     cosine = torch.nn.functional.cosine_similarity(*(torch.tensor(one.vectors).double() for one in (before, after)))
@@ -282,7 +282,7 @@ def test_the_switches_of_step_by_step_lead_here() -> None:
 @pytest.mark.parametrize("scaling", [True, False])
 def test_the_lines_of_the_switches_are_the_same_change(mask: str, scaling: bool) -> None:
     change = Change(scaling, mask, 2)
-    model = stores.model(MINILM)
+    model = models.load(MINILM)
     lines = change.lines(2, 3, None)
     assert lines is not None
     edited = capture(model, FRANCE, edits=every(map(edits_of, lines))).trace(2, 3)

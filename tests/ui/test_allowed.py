@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 from core import InputError
 from core.models.loading import load_model
 from tests.source_files import ROOT
-from ui import settings, state, stores
+from ui import models, settings, state
 from ui.allowed import model_help, offered, places_of
 from ui.settings import Settings
 
@@ -50,7 +50,7 @@ def paths(tmp_path: Path) -> list[str]:
 
 def refusal(name: str) -> str:
     with pytest.raises(InputError) as error:
-        stores.model(name)
+        models.load(name)
     assert error.value.field == "model"
     return str(error.value)
 
@@ -101,7 +101,7 @@ def test_a_listed_folder_and_what_is_in_it_and_nothing_else(
     monkeypatch.chdir(shared)
     assert places_of("model") == ("folder",)
     with pytest.raises(InputError, match=r"has no config\.json"):
-        stores.model(str(shared / "model"))
+        models.load(str(shared / "model"))
 
 
 def test_listed_models_are_offered_and_loaded_whatever_else_is_off(host) -> None:

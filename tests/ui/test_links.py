@@ -10,9 +10,9 @@ from streamlit.testing.v1 import AppTest
 
 from tests.source_files import ROOT
 from ui import links, state
+from ui.requests import HeadRequest, ModelChoice, TextRequest
 from ui.sharing.link import LONGEST, cannot_hold, link_to
 from ui.shown import Shown
-from ui.stores import HeadRequest, ModelChoice, TextRequest
 from ui.views.sources.passes import SENTENCE
 
 

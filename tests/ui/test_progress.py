@@ -22,12 +22,13 @@ def two_jobs() -> None:
     import streamlit as st
 
     from ui import progress
+    from ui.cache import OnProgress, Task
 
     begun = st.session_state.setdefault("begun", {"first": 0, "second": 0})
     stops = st.session_state.setdefault("stops", ["first", "second"])
     for name in begun:
 
-        def work(on_progress: progress.OnProgress, name: str = name) -> str:
+        def work(on_progress: OnProgress, name: str = name) -> str:
             begun[name] += 1
             on_progress(1)
             if name in stops:
@@ -36,7 +37,7 @@ def two_jobs() -> None:
                 st.rerun()  # ... and Streamlit after it
             return "done"
 
-        st.text(f"{name}: {progress.run(work, ('job', name), f'The {name}', 1)}")
+        st.text(f"{name}: {progress.run(Task(('job', name), work), f'The {name}', 1)}")
 
 
 def texts(app: AppTest) -> list[str]:
@@ -61,10 +62,12 @@ def asking() -> None:
     """Two pieces of work that take a minute each, it is said."""
     import streamlit as st
 
+    from ui.cache import Task
     from ui.progress import run
 
     for name in ("first", "second"):
-        result = run(lambda _: "done", ("job", name), name, 1, announce=lambda name=name: (60.0, f"{name}: a minute."))
+        task = Task(("job", name), lambda _: "done")
+        result = run(task, name, 1, announce=lambda name=name: (60.0, f"{name}: a minute."))
         st.text(f"{name}: {result}")
 
 
@@ -82,14 +85,15 @@ def test_the_bar_does_not_outlive_work_that_failed(monkeypatch: pytest.MonkeyPat
         import streamlit as st
 
         from core import InputError
-        from ui.progress import OnProgress, run
+        from ui.cache import OnProgress, Task
+        from ui.progress import run
 
         def work(on_progress: OnProgress) -> None:
             on_progress(1)
             raise InputError("It cannot be read.", field="text")
 
         try:
-            run(work, "job", "Reading", 2)
+            run(Task("job", work), "Reading", 2)
         except InputError as error:
             st.error(str(error))
 
@@ -154,7 +158,8 @@ def heavy_page() -> None:
     """Work of ten steps of a second each, by a clock that the work itself sets on."""
     import streamlit as st
 
-    from ui.progress import OnProgress, run
+    from ui.cache import OnProgress, Task
+    from ui.progress import run
 
     def work(on_progress: OnProgress) -> str:
         for step in range(1, 11):
@@ -163,13 +168,13 @@ def heavy_page() -> None:
         return "done"
 
     st.session_state.clock = []
-    st.text(f"{run(work, 'heavy job', 'Reading', 10)}")
+    st.text(f"{run(Task('heavy job', work), 'Reading', 10)}")
 
 
 def test_work_ends_with_the_time_that_the_host_gives_and_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "current", lambda: Settings(seconds=3))
     ticks = count()
-    monkeypatch.setattr(progress.turns, "clock", lambda: next(ticks))
+    monkeypatch.setattr(progress.TURNS, "clock", lambda: next(ticks))
     app = AppTest.from_function(heavy_page).run()
     assert texts(app) == ["None"]
     assert 1 < len(app.session_state.clock) < 6
@@ -195,14 +200,15 @@ def test_work_that_does_not_fit_is_refused_with_both_figures(monkeypatch: pytest
         import streamlit as st
 
         from core import InputError
+        from ui.cache import Task
         from ui.progress import run
 
         try:
-            run(lambda _: st.text("begun"), "large job", "Reading", 1, needs=3.1e9)
+            run(Task("large job", lambda _: st.text("begun")), "Reading", 1, needs=3.1e9)
         except InputError as error:
             st.error(str(error))
 
-    monkeypatch.setattr(progress.memory, "most", 2e9)
+    monkeypatch.setattr(progress.MEMORY, "most", 2e9)
     app = AppTest.from_function(page).run()
     assert [error.value for error in app.error] == [
         "This needs about 3.1 GB; this host allows 2.0 GB. Shorten the text."
@@ -214,8 +220,8 @@ def test_pieces_that_came_in_time_stay_and_the_rest_can_be_gone_on_with(monkeypa
     def page() -> None:
         import streamlit as st
 
+        from ui.growing import Growing
         from ui.progress import fill
-        from ui.stores import Growing
 
         growing = st.session_state.setdefault(
             "growing", Growing((10,), lambda: iter([(place, 1.0) for place in range(10)]), nbytes=0)
@@ -225,7 +231,7 @@ def test_pieces_that_came_in_time_stay_and_the_rest_can_be_gone_on_with(monkeypa
     monkeypatch.setattr(settings, "current", lambda: Settings(seconds=8))
     monkeypatch.setattr(progress, "LONG", 1e9)
     ticks = count()
-    monkeypatch.setattr(progress.turns, "clock", lambda: next(ticks))
+    monkeypatch.setattr(progress.TURNS, "clock", lambda: next(ticks))
     app = AppTest.from_function(page).run()
     (some,) = map(int, texts(app))
     assert 0 < some < 10
@@ -246,9 +252,10 @@ def test_who_waits_reads_how_many_are_before_and_can_stop() -> None:
     def page() -> None:
         import streamlit as st
 
+        from ui.cache import Task
         from ui.progress import run
 
-        st.text(f"{run(lambda _: 'done', 'long job', 'Reading', 1, seconds=5.0)}")
+        st.text(f"{run(Task('long job', lambda _: 'done'), 'Reading', 1, seconds=5.0)}")
 
     said: list[str] = []
 
@@ -262,7 +269,7 @@ def test_who_waits_reads_how_many_are_before_and_can_stop() -> None:
     begun, left, over = Event(), Event(), Event()
 
     def hold() -> None:
-        with progress.turns.turn(0, lambda _: None):
+        with progress.TURNS.turn(0, lambda _: None):
             begun.set()
             over.wait(20)
 
@@ -271,7 +278,7 @@ def test_who_waits_reads_how_many_are_before_and_can_stop() -> None:
         assert begun.wait(20)
         app = AppTest.from_function(page, default_timeout=30)
         second = visitors.submit(app.run)
-        while not progress.turns._queue:
+        while not progress.TURNS._queue:
             time.sleep(0.01)
         third = progress._Progress(st.empty(), "job", "Measuring", 3, "layer", is_heavy=True)
         third._bar = Bar()  # pyright: ignore[reportAttributeAccessIssue]

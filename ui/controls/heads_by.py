@@ -1,4 +1,4 @@
-"""What heads are coloured and listed by, and which of them: a menu, and beside it a popover with all the rest."""
+"""The menu that chooses by what heads are coloured and listed, and a popover that filters them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ByPattern:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Which heads are shown; None: no bound."""
+    """Bounds on the heads that are shown; None: no bound."""
 
     at_least: float | None
     from_layer: int | None
@@ -75,7 +75,7 @@ class Bounds:
 
 @dataclass(frozen=True)
 class HeadsBy:
-    """All that is chosen."""
+    """The choices of the menu and the popover."""
 
     by: ByMetric | ByPattern
     bounds: Bounds
@@ -85,7 +85,7 @@ class HeadsBy:
 def heads_by(
     offered: Mapping[str, Metric], opening: str, *, patterns: bool, one_text: bool, probes: bool, deepest: int
 ) -> HeadsBy:
-    """The menu and the popover.
+    """Show the menu and the popover; return what they choose.
 
     offered   by name, `opening` the one that the page opens with
     patterns  whether heads can also be compared with a pattern

@@ -2,34 +2,43 @@
 
 from __future__ import annotations
 
+import numpy as np
 import streamlit as st
+from numpy.typing import NDArray
 
-from core import AttentionTrace
-from core.attention.ledger import Part, strongest_in, strongest_pair
+from core.attention.strongest import Numbers, largest_in, strongest_cell
 from ui import state
 from ui.controls.fields import pick_place
 
 LONG = 1_000  # positions: a box with more would be built anew for every head, were the strongest one named in it
 
 
-def pinned(trace: AttentionTrace) -> tuple[int, int]:
-    """The two select boxes, and the cell they choose as (query, key): while they are empty, the strongest pair."""
-    return pinned_among(
-        trace.shape, strongest_pair(trace), lambda rows, columns: trace.weights[_slice(rows), _slice(columns)]
-    )
+def pinned(weights: NDArray[np.floating]) -> tuple[int, int]:
+    """Show the two select boxes for weights [queries, keys]; return the (query, key) that they choose.
+
+    While they are empty, it is the strongest pair.
+    """
+
+    def exact(rows: range, columns: range) -> NDArray[np.floating]:
+        return weights[rows.start : rows.stop, columns.start : columns.stop]
+
+    return pinned_among((weights.shape[0], weights.shape[1]), strongest_cell(weights), exact)
 
 
 def pinned_among(
     shape: tuple[int, int],
     strongest: tuple[int, int],
-    values: Part,
+    exact: Numbers,
     boxes: tuple[str, str] = (state.QUERY, state.KEY),
 ) -> tuple[int, int]:
-    """The same for any table of this shape, whose numbers `values(rows, columns)` gives; NaN is no number.
+    """Show the two select boxes for a matrix of any size, such as a `RowwiseMatrix`; return the cell that they choose.
 
-    boxes  the keys of the two select boxes: others where places are no positions in the text that pages share
+    shape      (queries, keys)
+    strongest  the cell that is chosen while the boxes are empty
+    exact      gives the numbers of some rows and columns: a click on a cell that stands for several chooses the largest
+    boxes      the keys of the two select boxes: others where places are no positions in the text that pages share
     """
-    _settle(shape, strongest, values, boxes)
+    _settle(shape, strongest, exact, boxes)
     query_column, key_column = st.columns(2, wrap=False)
     with query_column:
         query = _picker("Query", boxes[0], shape[0], strongest[0])
@@ -38,17 +47,13 @@ def pinned_among(
     return query, key
 
 
-def _slice(span: range) -> slice:
-    return slice(span.start, span.stop)
-
-
 def _picker(label: str, key: str, count: int, strongest: int) -> int:
     chosen = pick_place(label, key, count, "strongest pair" if count > LONG else f"{strongest}, strongest pair")
     return strongest if chosen is None else chosen
 
 
-def _settle(shape: tuple[int, int], strongest: tuple[int, int], values: Part, boxes: tuple[str, str]) -> None:
-    """Turn a click into a cell: where one drawn cell stands for many, the one with the largest number among them."""
+def _settle(shape: tuple[int, int], strongest: tuple[int, int], exact: Numbers, boxes: tuple[str, str]) -> None:
+    """Turn a click into a cell: where a drawn cell stands for several, the one with the largest number."""
     block = st.session_state.pop(state.PINNED_BLOCK, None)
     if not block:
         return
@@ -57,7 +62,7 @@ def _settle(shape: tuple[int, int], strongest: tuple[int, int], values: Part, bo
     if rows.start >= shape[0] or columns.start >= shape[1]:
         return  # a click on a picture of a text that has changed since
     rows, columns = range(rows.start, min(rows.stop, shape[0])), range(columns.start, min(columns.stop, shape[1]))
-    best = strongest_in(rows, columns, values)
+    best = largest_in(rows, columns, exact)
     for name, key, place in zip(("query", "key"), boxes, best, strict=True):
         if name in block:
             st.session_state[key] = place

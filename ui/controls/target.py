@@ -8,7 +8,7 @@ from core import Model
 from core.models.inputs import read_token_numbers
 from ui import state
 from ui.controls.fields import menu, text_line
-from ui.stores import Generated, Target
+from ui.requests import GeneratedTarget, Target
 
 WAYS = {"generated": "Generated", "text": "Text", "numbers": "Token numbers"}
 HELP = (
@@ -25,14 +25,14 @@ def choose_target(model: Model) -> Target:
         return text_line("Its text", state.TARGET, placeholder="nothing yet", width=170)
     if way == "numbers":
         return read_token_numbers(text_line("Its numbers", state.TARGET_IDS, placeholder="such as 5, 17, 8", width=170))
-    return Generated()
+    return GeneratedTarget()
 
 
 def in_address(target: Target) -> dict[str, str]:
     """What an address says of it; of none, nothing."""
     if target is None:
         return {}
-    if isinstance(target, Generated):
+    if isinstance(target, GeneratedTarget):
         return {state.TARGET_AS: "generated"}
     if isinstance(target, str):
         return {state.TARGET_AS: "text", state.TARGET: target}
@@ -43,5 +43,5 @@ def from_address(said: Callable[[str], str | None]) -> Target:
     """What an address means that says `said(name)`. Raises InputError (field "target")."""
     way = said(state.TARGET_AS)
     if way == "generated":
-        return Generated()
+        return GeneratedTarget()
     return read_token_numbers(said(state.TARGET_IDS) or "") if way == "numbers" else said(state.TARGET)

@@ -16,12 +16,24 @@ import streamlit as st
 import core
 from core.attention.matrix_files import read_mask, read_matrix
 from core.capturing.sampling import Sampling
-from core.heads.views import View
+from core.heads.examples import LANGUAGE_MODEL, SENTENCE_MODEL
+from core.heads.views import HeadView
+from ui import models, passes, state
 from ui import shown as pages
-from ui import state, stores
 from ui.controls.heads_by import ByMetric, ByPattern
 from ui.controls.what_if import AS_GIVEN, CUSTOM, Change
+from ui.requests import (
+    CorpusRequest,
+    EffectRequest,
+    HeadRequest,
+    KindRequest,
+    ModelChoice,
+    PatchRequest,
+    TextRequest,
+    WritingRequest,
+)
 from ui.sharing.lessons_as_python import LESSONS
+from ui.views.heads import results
 
 LONG = 1_024  # tokens: a trace of more takes memory, a head does not
 WIDE = 88  # letters of an import in one line
@@ -32,8 +44,8 @@ DOOR = frozenset(dir(core))
 HOMES = {
     "Effects": "heads.effects",
     "Path": "pathlib",
-    "View": "heads.views",
-    "Viewed": "heads.views",
+    "HeadView": "heads.views",
+    "ViewMatrix": "heads.views",
     "all_inputs": "models.inputs",
     "blocks": "heads.patterns",
     "columns": "heads.patterns",
@@ -122,55 +134,55 @@ def _call(function: str, *given: str, **named: object) -> str:
 # --- a pass over a text, and a head of it
 
 
-def _pass(text: stores.TextRequest, name: str = "passed", model: str = "model") -> list[str]:
+def _pass(text: TextRequest, name: str = "passed", model: str = "model") -> list[str]:
     """The model, the text, and the pass over it."""
     said = [] if text.image is not None else [f"text = {text.text!r}"]
     return [_model(text.model, model), *said, _capture(text, "text", name, model)]
 
 
-def _model(of: stores.ModelChoice, name: str = "model") -> str:
-    usual = stores.ModelChoice(of.name)
+def _model(of: ModelChoice, name: str = "model") -> str:
+    usual = ModelChoice(of.name)
     more = {part: getattr(of, part) for part in ("dtype", "device") if getattr(of, part) != getattr(usual, part)}
     return f"{name} = {_call('load_model', repr(of.name), **more)}"
 
 
-def _capture(text: stores.TextRequest, words: str, name: str = "passed", model: str = "model") -> str:
+def _capture(text: TextRequest, words: str, name: str = "passed", model: str = "model") -> str:
     """words: the text in Python"""
     read = words if text.image is None else f"image=read_image(Path({_said(state.SHOWN_IMAGE)[0]!r}).read_bytes())"
     return f"{name} = {_call('capture', model, read, **_beside(text), edits=text.edits or None)}"
 
 
-def _beside(text: stores.TextRequest) -> Mapping[str, object]:
+def _beside(text: TextRequest) -> Mapping[str, object]:
     """What is read besides the text, and how much of it."""
     cut = {} if text.keep is None else {"max_tokens": text.keep, "truncate": True}
     return {"pair": text.pair, "target": _target(text)} | cut
 
 
-def _target(text: stores.TextRequest) -> str | tuple[int, ...] | None:
+def _target(text: TextRequest) -> str | tuple[int, ...] | None:
     """What the decoder was given; what it wrote by itself as token numbers."""
-    return stores.target_of(text) or None
+    return passes.target_of(text) or None
 
 
-def _kind(of: stores.HeadRequest | stores.KindRequest) -> str | None:
+def _kind(of: HeadRequest | KindRequest) -> str | None:
     """The kind of attention, where it is not the first, which goes without saying."""
-    return None if of.kind == stores.captured(of.text).kinds[0] else of.kind
+    return None if of.kind == passes.captured(of.text).kinds[0] else of.kind
 
 
-def _head(of: stores.HeadRequest) -> str:
+def _head(of: HeadRequest) -> str:
     """The trace of a head; of a long text the head, which makes a few rows at a time."""
     method = "head" if _is_long(of) else "trace"
     return f"trace = {_at(of, 'passed', method)}"
 
 
-def _at(of: stores.HeadRequest, passed: str, method: str = "trace") -> str:
+def _at(of: HeadRequest, passed: str, method: str = "trace") -> str:
     return _call(f"{passed}.{method}", layer=of.layer, head=of.head, kind=_kind(of))
 
 
-def _is_long(of: stores.HeadRequest) -> bool:
-    return max(stores.captured(of.text).shape(of.kind)) > LONG
+def _is_long(of: HeadRequest) -> bool:
+    return max(passes.captured(of.text).shape(of.kind)) > LONG
 
 
-def _tokens(of: stores.HeadRequest, passed: str = "passed") -> str:
+def _tokens(of: HeadRequest, passed: str = "passed") -> str:
     kind = _kind(of)
     return _call(f"{passed}.tokens", *([] if kind is None else [repr(kind)]))
 
@@ -268,18 +280,18 @@ def _heads(shown: pages.Shown) -> list[str] | None:
     of = shown.of
     if of is None:
         return None
-    if not stores.model(of.text.model).captures:
+    if not models.load(of.text.model).captures:
         read = f"passed = {_call('attention_weights', 'model', repr(of.text.text))}"
         of_all = _of_all_heads(shown, of, None)
         return [_model(of.text.model), read, *of_all, "", _call("passed.weights", repr(of.layer), repr(of.head))]
-    kind, view = _kind(of), _asked(shown, View)
+    kind, view = _kind(of), _asked(shown, HeadView)
     lines = [*_pass(of.text), *_of_all_heads(shown, of, kind), ""]
-    if view is None or view == View(heads=((of.layer, of.head),)):
+    if view is None or view == HeadView(heads=((of.layer, of.head),)):
         return [*lines, _head(of), _cell("trace", _is_long(of)), _figure("trace", "weights", _tokens(of))]
-    return [*lines, f"view = {view!r}", f"Viewed(passed, {of.kind!r}, view).overview().cells.values"]
+    return [*lines, f"view = {view!r}", f"ViewMatrix(passed, {of.kind!r}, view).overview().matrices['view'].values"]
 
 
-def _of_all_heads(shown: pages.Shown, of: stores.HeadRequest, kind: str | None) -> list[str]:
+def _of_all_heads(shown: pages.Shown, of: HeadRequest, kind: str | None) -> list[str]:
     """The number by which heads are coloured and listed, or their small pictures."""
     words = [] if kind is None else [repr(kind)]
     by_metric, by_pattern = _asked(shown, ByMetric), _asked(shown, ByPattern)
@@ -288,8 +300,8 @@ def _of_all_heads(shown: pages.Shown, of: stores.HeadRequest, kind: str | None) 
     elif by_metric is None:
         return []
     elif by_metric.on == "random":
-        length = repr(stores.probe_length(of.text.model))
-        name, made = by_metric.metric.name, _call("probe_heads", "model", length, repr(stores.PROBE_SEEDS))
+        length = repr(results.probe_length(of.text.model))
+        name, made = by_metric.metric.name, _call("probe_heads", "model", length, repr(results.PROBE_SEEDS))
     else:
         name, made = by_metric.metric.name, _call("head_metrics", "passed", *words)
     pictures = [_call("thumbnails", "passed", *words)] if _said(state.ATLAS_BY) == "pictures" else []
@@ -320,9 +332,9 @@ def _what_if(shown: pages.Shown) -> list[str] | None:
     return None if shown.of is None else makers[view](shown, shown.of)
 
 
-def _changed(shown: pages.Shown, of: stores.HeadRequest) -> list[str]:
+def _changed(shown: pages.Shown, of: HeadRequest) -> list[str]:
     """The pass and the changed one, what comes of both, and the head in both."""
-    outcome = "vectors" if stores.captured(of.text).logits is None else "next_tokens(5)"
+    outcome = "vectors" if passes.captured(of.text).logits is None else "next_tokens(5)"
     if not shown.beside:
         return [*_pass(of.text), _head(of), f"passed.{outcome}"]
     changed = next(iter(shown.beside.values()))
@@ -336,7 +348,7 @@ def _changed(shown: pages.Shown, of: stores.HeadRequest) -> list[str]:
     ]
 
 
-def _compared(shown: pages.Shown, one: stores.HeadRequest) -> list[str] | None:
+def _compared(shown: pages.Shown, one: HeadRequest) -> list[str] | None:
     if not shown.beside:
         return None
     two = next(iter(shown.beside.values()))
@@ -352,8 +364,8 @@ def _compared(shown: pages.Shown, one: stores.HeadRequest) -> list[str] | None:
     return [*lines, *axes, f"compare({_at(one, 'passed')}, {_at(two, 'other')}, queries=queries, keys=keys)"]
 
 
-def _effects(shown: pages.Shown, of: stores.HeadRequest) -> list[str] | None:
-    asked = _asked(shown, stores.EffectRequest)
+def _effects(shown: pages.Shown, of: HeadRequest) -> list[str] | None:
+    asked = _asked(shown, EffectRequest)
     if asked is None:
         return None
     text, kind = asked.of.text, _kind(asked.of)
@@ -367,8 +379,8 @@ def _effects(shown: pages.Shown, of: stores.HeadRequest) -> list[str] | None:
     return [*lines, inputs, f"dict({effects}.{taken}())"]
 
 
-def _patched(shown: pages.Shown, of: stores.HeadRequest) -> list[str] | None:
-    asked = _asked(shown, stores.PatchRequest)
+def _patched(shown: pages.Shown, of: HeadRequest) -> list[str] | None:
+    asked = _asked(shown, PatchRequest)
     if asked is None or asked.of.text.keep is not None:
         return None
     text = asked.of.text
@@ -378,8 +390,8 @@ def _patched(shown: pages.Shown, of: stores.HeadRequest) -> list[str] | None:
 
 
 def _example() -> list[str] | None:
-    decoder, encoder = (_model(stores.ModelChoice(name)) for name in (stores.LANGUAGE_MODEL, stores.SENTENCE_MODEL))
-    probed = _call("probe_heads", "model", repr(stores.PROBE_LENGTH), repr(stores.PROBE_SEEDS))
+    decoder, encoder = (_model(ModelChoice(name)) for name in (LANGUAGE_MODEL, SENTENCE_MODEL))
+    probed = _call("probe_heads", "model", repr(results.PROBE_LENGTH), repr(results.PROBE_SEEDS))
     return {
         "paris": [decoder, "knows_paris(model)"],
         "induction": [decoder, f"needs_previous(model, {probed})"],
@@ -392,7 +404,7 @@ def _example() -> list[str] | None:
 
 def _written(shown: pages.Shown) -> list[str] | None:
     """The text that is written, and the head in the chosen step."""
-    asked, of = _asked(shown, stores.WritingRequest), shown.of
+    asked, of = _asked(shown, WritingRequest), shown.of
     if asked is None or of is None:
         return None
     text, usual = asked.text, Sampling()
@@ -424,7 +436,7 @@ def _written(shown: pages.Shown) -> list[str] | None:
 
 def _corpus(shown: pages.Shown) -> list[str] | None:
     """The run by its name, wherever it lies, its numbers for the chosen head and metric, and the examples."""
-    asked = _asked(shown, stores.CorpusRequest)
+    asked = _asked(shown, CorpusRequest)
     if asked is None:
         return None
     head, metric = f"layer={asked.layer}, head={asked.head}", repr(asked.metric)
@@ -452,7 +464,7 @@ def _corpus(shown: pages.Shown) -> list[str] | None:
 
 def _lesson(shown: pages.Shown) -> list[str] | None:
     """The experiment with its knobs; of a part that measures in a real model, the pass and the head before it."""
-    experiment, text = LESSONS[shown.page][1].get(_said(state.PART)), _asked(shown, stores.TextRequest)
+    experiment, text = LESSONS[shown.page][1].get(_said(state.PART)), _asked(shown, TextRequest)
     if experiment is None:
         return None
     lines = [] if text is None else _pass(text)

@@ -10,8 +10,9 @@ from core import InputError
 from core.attention.matrix_files import MAX_SCORES
 from core.exporting.exhibit import ENDING, Drawing, Exhibit, Upload, write
 from core.exporting.kept_heads import KeptHead
-from ui import links, state, stores
+from ui import links, passes, state
 from ui.controls.target import in_address
+from ui.requests import HeadRequest
 from ui.sharing.pictures import offered
 from ui.sharing.provenance import about, file_name
 from ui.shown import Shown
@@ -75,16 +76,16 @@ def head_names(shown: Shown) -> list[str]:
     return ["the head"] if shown.head is not None else list(_requests(shown))
 
 
-def _requests(shown: Shown) -> dict[str, stores.HeadRequest]:
+def _requests(shown: Shown) -> dict[str, HeadRequest]:
     """The heads of models that are kept: those whose queries and keys are known, and that are not too long for a file."""
     if shown.of is None:
         return {}
     asked = {f"head {shown.of.layer}.{shown.of.head}": shown.of} | shown.beside
-    return {name: of for name, of in asked.items() if of.text in stores.passes and _fits(of)}
+    return {name: of for name, of in asked.items() if passes.captured.is_known(of.text) and _fits(of)}
 
 
-def _fits(of: stores.HeadRequest) -> bool:
-    queries, keys = stores.captured(of.text).shape(of.kind)
+def _fits(of: HeadRequest) -> bool:
+    queries, keys = passes.captured(of.text).shape(of.kind)
     return queries * keys <= MAX_SCORES
 
 
@@ -92,5 +93,5 @@ def _heads(shown: Shown) -> dict[str, KeptHead]:
     if shown.head is not None:
         return {"the head": shown.head()}
     return {
-        name: KeptHead.of(stores.captured(of.text), of.layer, of.head, of.kind) for name, of in _requests(shown).items()
+        name: KeptHead.of(passes.captured(of.text), of.layer, of.head, of.kind) for name, of in _requests(shown).items()
     }

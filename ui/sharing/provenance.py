@@ -7,7 +7,8 @@ import re
 from core.capturing.edit_lines import lines_of
 from core.exporting.about import PACKAGES, About, now
 from core.versions import versions
-from ui import stores
+from ui import models, passes
+from ui.requests import HeadRequest, TextRequest
 from ui.shown import Shown
 
 _UNFIT = re.compile(r"[^A-Za-z0-9.]+")
@@ -27,8 +28,8 @@ def about(shown: Shown) -> dict[str, str]:
     return found | {f"version of {name}": version for name, version in versions(*PACKAGES).items()} | {"date": now()}
 
 
-def _of_model(of: stores.HeadRequest) -> dict[str, str]:
-    text, model = of.text, stores.model(of.text.model)
+def _of_model(of: HeadRequest) -> dict[str, str]:
+    text, model = of.text, models.load(of.text.model)
     found = {"model": model.name, "revision": model.revision, "dtype": model.dtype}
     found |= {"device": text.model.device} if text.model.device != "cpu" else {}
     found |= _place(of.kind, of.layer, of.head)
@@ -40,11 +41,11 @@ def _of_model(of: stores.HeadRequest) -> dict[str, str]:
     return found
 
 
-def _written(text: stores.TextRequest) -> dict[str, str]:
+def _written(text: TextRequest) -> dict[str, str]:
     """What the decoder was given, and how."""
-    if not (target := stores.target_of(text)):
+    if not (target := passes.target_of(text)):
         return {}
-    found = {"written by the decoder": target if isinstance(target, str) else stores.model(text.model).text_of(target)}
+    found = {"written by the decoder": target if isinstance(target, str) else models.load(text.model).text_of(target)}
     if isinstance(target, str):
         return found
     how = "generated, the most probable token again and again" if text.target != target else "given as token numbers"

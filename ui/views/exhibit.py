@@ -11,11 +11,12 @@ from core.errors import shortened
 from core.exporting.exhibit import ENDING, Exhibit, read
 from core.exporting.kept_heads import KeptHead, Origin
 from core.figures.labels import visible
-from ui import lessons, shown, state, stores
+from ui import lessons, models, passes, shown, state
 from ui.controls.target import from_address
 from ui.links import go_to
 from ui.markdown import plain, show_error
 from ui.progress import following, in_turn
+from ui.requests import ModelChoice, TextRequest
 from ui.views.common.certificate import show_certificate
 from ui.views.common.pictures import show_chart
 from ui.views.sources.passes import run_pass
@@ -72,7 +73,7 @@ def _show(exhibit: Exhibit) -> None:
     with beside:
         _show_doors(exhibit)
         for name, kept in exhibit.heads.items():
-            _, certificate = stores.kept_overview(kept)
+            _, certificate = passes.kept_overview(kept)
             if certificate is not None:
                 st.markdown(f"**{plain(name)}**, computed again from the file")
                 show_certificate(certificate)
@@ -137,12 +138,12 @@ def _live(exhibit: Exhibit, kept: KeptHead, origin: Origin) -> KeptHead | None:
     def said(name: str) -> str | None:
         return next(iter(exhibit.address.get(name, ())), None)
 
-    chosen = stores.ModelChoice(origin.name, origin.dtype)
+    chosen = ModelChoice(origin.name, origin.dtype)
     place = st.empty()
     with in_turn(place, f"Reading {origin.name}"), following(place, f"Reading {origin.name}") as tell:
-        model = stores.model(chosen, tell)
+        model = models.load(chosen, tell)
     image = exhibit.uploads.get(state.IMAGE) if model.reads_images else None
-    request = stores.TextRequest(
+    request = TextRequest(
         chosen,
         "" if image is not None else said(state.TEXT) or "",
         said(state.PAIR) if model.takes_pairs else None,

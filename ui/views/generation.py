@@ -1,5 +1,5 @@
-"""A text that a model writes, step by step: where the new token's query looks, what else could have been written, and what the
-cache of keys and values saves."""
+"""The page Generation: where each new token's query looks, what else could have been written, and what the key/value cache
+saves."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core import Capture, Generation
+from core.attention.rowwise import around
 from core.capturing.sampling import Sampling, at_temperatures
 from core.exporting.kept_heads import KeptHead
 from core.exporting.tables import Side
@@ -20,10 +21,9 @@ from core.figures.labels import escaped, visible
 from core.figures.plots.bars import share_bars
 from core.figures.plots.lines import Series, lines
 from core.heads.one_query import one_query
-from core.heads.views import around
 from core.models.modules import Kind
 from core.models.words import special_ids
-from ui import presenting, shown, state, stores
+from ui import models, presenting, shown, state
 from ui.components import pin
 from ui.components.arrows import arrow_keys
 from ui.components.token_view import token_view
@@ -31,12 +31,14 @@ from ui.controls.fields import menu, number_picker, switch, whole_number
 from ui.controls.sampling import choose_sampling
 from ui.markdown import quoted
 from ui.progress import fill, run
+from ui.requests import HeadRequest, TextRequest, WritingRequest
+from ui.views import writing
 from ui.views.common.certificate import show_certificate
 from ui.views.common.pictures import show_chart, show_heatmap
-from ui.views.heads.heads_grid import choose
+from ui.views.heads.grid import choose
 from ui.views.numbers import of_grid, of_tokens, of_weights
 from ui.views.sources.heads import opening_head
-from ui.views.sources.passes import Asked, read_or_say
+from ui.views.sources.passes import InputFields, read_or_say
 
 OPENING_TOKENS = 20
 IN_TEXT = 192  # tokens of a long text that are shown as text
@@ -53,17 +55,17 @@ ENDED = {
 }
 
 
-def show_generation(asked: Asked) -> None:
+def show_generation(fields: InputFields) -> None:
     """The fields, the text as it is written, and one of its steps."""
     line = st.container(horizontal=True, vertical_alignment="bottom")
     with line:
-        most, sampling, chat = _choose_writing(asked)
+        most, sampling, chat = _choose_writing(fields)
 
-    def begin(text: stores.TextRequest) -> tuple[stores.WritingRequest, stores.FirstTokens]:
-        request = stores.WritingRequest(text, chat, sampling)
-        return request, stores.written_after(request).first(most)
+    def begin(text: TextRequest) -> tuple[WritingRequest, writing.FirstTokens]:
+        request = WritingRequest(text, chat, sampling)
+        return request, writing.written_after(request).first(most)
 
-    begun = read_or_say(asked, begin)
+    begun = read_or_say(fields, begin)
     if begun is None:
         return
     request, tokens = begun
@@ -71,20 +73,20 @@ def show_generation(asked: Asked) -> None:
 
     def draw(last: bool) -> None:
         if last:
-            _show_steps(request, tokens.so_far(), asked, line)
+            _show_steps(request, tokens.so_far(), fields, line)
         else:
             st.code(tokens.so_far().text, language=None, wrap_lines=True)
 
-    seconds = stores.seconds_to_read(asked.model, len(tokens.so_far().input_ids))
+    seconds = models.seconds_to_read(fields.model, len(tokens.so_far().input_ids))
     fill(tokens, (request, most), "Writing", draw, unit="token", seconds=seconds)
 
 
-def _choose_writing(asked: Asked) -> tuple[int, Sampling, bool]:
-    """How many tokens are written, how each is chosen, and whether the text is a message."""
+def _choose_writing(fields: InputFields) -> tuple[int, Sampling, bool]:
+    """The number of tokens that are written, how each is chosen, and whether the text is a message."""
     with st.popover("How it writes", icon=":material/tune:"):
-        most = whole_number("New tokens", state.NEW_TOKENS, OPENING_TOKENS, 1, stores.MOST_NEW_TOKENS)
+        most = whole_number("New tokens", state.NEW_TOKENS, OPENING_TOKENS, 1, writing.MAX_NEW_TOKENS)
         sampling = choose_sampling()
-        chat = asked.model.chats and switch(
+        chat = fields.model.chats and switch(
             "The text is a message",
             state.CHAT,
             help="The model answers it, in the chat template that it was trained with.",
@@ -92,11 +94,11 @@ def _choose_writing(asked: Asked) -> tuple[int, Sampling, bool]:
     return most, sampling, bool(chat)
 
 
-def _show_steps(request: stores.WritingRequest, generation: Generation, asked: Asked, line: DeltaGenerator) -> None:
-    """All that there is to see of one step, chosen in the line above."""
+def _show_steps(request: WritingRequest, generation: Generation, fields: InputFields, line: DeltaGenerator) -> None:
+    """One step, which is chosen in the line above."""
     whole = generation.capture_of(-1)
     with line:
-        kind, layer, head = _choose_head(request, whole, asked)
+        kind, layer, head = _choose_head(request, whole, fields)
         step = _choose_step(generation)
     capture = generation.capture_of(step)
     query = capture.shape(kind)[0] - 1
@@ -128,21 +130,21 @@ def _show_steps(request: stores.WritingRequest, generation: Generation, asked: A
     _compare_with_full_pass(request, generation)
 
 
-def _choose_head(request: stores.WritingRequest, whole: Capture, asked: Asked) -> tuple[Kind, int, int]:
-    """Kind of attention, layer and head: those in which the growing text has its queries."""
+def _choose_head(request: WritingRequest, whole: Capture, fields: InputFields) -> tuple[Kind, int, int]:
+    """Kind of attention, layer and head, among those whose queries are tokens of the growing text."""
     kinds: dict[Kind, str] = {kind: kind for kind in ("cross", "decoder", "self") if kind in whole.kinds}
     kind = menu("Attention", state.KIND, kinds, look="buttons") if len(kinds) > 1 else next(iter(kinds))
-    opening_layer, opening_at = opening_head(request.text.model.name)
-    with asked.places[0]:
-        layer = number_picker("Layer", state.LAYER, whole.layers(kind), opening_layer)
-    with asked.places[1]:
-        head = number_picker("Head", state.HEAD, whole.heads(kind), opening_at)
-    shown.now().of = stores.HeadRequest(request.text, kind, layer, head)
+    opening = opening_head(request.text.model.name)
+    with fields.places[0]:
+        layer = number_picker("Layer", state.LAYER, whole.layers(kind), opening[0])
+    with fields.places[1]:
+        head = number_picker("Head", state.HEAD, whole.heads(kind), opening[1])
+    shown.now().of = HeadRequest(request.text, kind, layer, head)
     return kind, layer, head
 
 
 def _choose_step(generation: Generation) -> int:
-    """Which token is being written, from 0."""
+    """The chosen step, from 0."""
     steps = {str(number): f"{number} · {visible(token)}" for number, token in enumerate(generation.tokens, start=1)}
     if len(steps) == 1:
         return 0
@@ -179,10 +181,10 @@ def _say_row(
 
 
 def _as_text(generation: Generation, whole: Capture, kind: Kind, place: tuple[int, int], cell: tuple[int, int]) -> None:
-    """The text as text, shaded by where the step's query looks; a click on a token goes to the step that it decides."""
+    """The text, shaded by where the step's query looks. A click on a token goes to the step in which it is the query."""
     queries, keys = whole.tokens(kind)
     read = len(queries)
-    queries = (*queries, generation.tokens[-1])  # which nothing has read yet: it looks nowhere, and nobody at it
+    queries = (*queries, generation.tokens[-1])  # not read yet: it looks nowhere, and no token looks at it
     keys = keys if kind == "cross" else queries
     rows = around(cell[0], len(queries), IN_TEXT)
     columns = around(cell[1], len(keys), IN_TEXT) if kind == "cross" else rows
@@ -281,40 +283,41 @@ def _height(rows: int) -> int:
     return presenting.height(max(LEAST_HEIGHT, min(PER_ROW * rows + AXIS, HEIGHT)), 0.66)
 
 
-# --- beside it
+# --- beside the large picture
 
 
 def _candidates(generation: Generation, step: int) -> None:
     """The most probable tokens, and with which probability each is chosen."""
-    found = generation.candidates(step, CANDIDATES)
-    groups = {"probability": np.array([one.probability for one in found])}
+    candidates = generation.candidates(step, CANDIDATES)
+    groups = {"probability": np.array([candidate.probability for candidate in candidates])}
     if not generation.sampling.is_greedy:
-        groups["as drawn"] = np.array([one.chance for one in found])
-    tokens = [one.token for one in found]
+        groups["as drawn"] = np.array([candidate.chance for candidate in candidates])
+    tokens = [candidate.token for candidate in candidates]
     show_chart(
         share_bars(tokens, groups),
         "candidates",
         "Bars: the most probable next tokens.",
         title=f"What could be written in step {step + 1}",
-        numbers=of_tokens(tokens, {"logit": [one.logit for one in found], **groups}),
+        numbers=of_tokens(tokens, {"logit": [candidate.logit for candidate in candidates], **groups}),
     )
     if generation.sampling.is_greedy:
         st.caption(f"{quoted(generation.tokens[step])} is the most probable one, and so it is written.")
     else:
-        left = sum(one.chance > 0 for one in found)
+        left = sum(candidate.chance > 0 for candidate in candidates)
         st.caption(
             f"{quoted(generation.tokens[step])} was drawn. “As drawn”: after temperature, top-k and top-p, which leave "
-            f"{left if left < len(found) else 'all'} of these."
+            f"{left if left < len(candidates) else 'all'} of these."
         )
 
 
 def _over_temperature(generation: Generation, step: int) -> None:
-    """How the probabilities of the best candidates change with the temperature."""
-    found = generation.candidates(step, CURVES)[:CURVES]
-    curves = at_temperatures(generation.steps[step].scores, [one.token_id for one in found], TEMPERATURES)
+    """The probabilities of the best candidates at each temperature."""
+    candidates = generation.candidates(step, CURVES)[:CURVES]
+    token_ids = [candidate.token_id for candidate in candidates]
+    curves = at_temperatures(generation.steps[step].scores, token_ids, TEMPERATURES)
     series = [
-        Series(f"{place}. {visible(one.token)}", TEMPERATURES, curves[:, place - 1])
-        for place, one in enumerate(found, start=1)
+        Series(f"{rank}. {visible(candidate.token)}", TEMPERATURES, curve)
+        for rank, (candidate, curve) in enumerate(zip(candidates, curves.T, strict=True), start=1)
     ]
     show_chart(
         lines(series, x="temperature", y="probability", height=presenting.height(340, 0.6)),
@@ -326,8 +329,8 @@ def _over_temperature(generation: Generation, step: int) -> None:
 
 
 def _cache(generation: Generation, step: int) -> None:
-    """What came from the cache and what was computed, its bytes, and the multiplications that it saves."""
-    one = generation.steps[step]
+    """What came from the key/value cache and what was computed, its bytes, and the multiplications that it saves."""
+    pass_ = generation.steps[step]
     costs = np.array([generation.multiplications(number) for number in range(len(generation.steps))], dtype=np.float64)
     numbers = np.arange(1, len(costs) + 1)
     series = [
@@ -342,27 +345,26 @@ def _cache(generation: Generation, step: int) -> None:
         numbers=of_tokens(generation.tokens, {"with the cache": costs[:, 0], "everything anew": costs[:, 1]}),
     )
     with_cache, without = (int(number) for number in costs[step])
-    tokens = "1 token was" if one.computed == 1 else f"{one.computed:,} tokens were"
+    tokens = "1 token was" if pass_.computed == 1 else f"{pass_.computed:,} tokens were"
     st.markdown(
-        f"Step {step + 1}: {tokens} computed, **{one.cached:,}** came from the cache, which then holds "
-        f"**{one.cache_bytes / 1e6:,.2f} MB** of keys and values. {with_cache:,} multiplications; {without:,} if everything "
+        f"Step {step + 1}: {tokens} computed, **{pass_.cached:,}** came from the cache, which then holds "
+        f"**{pass_.cache_bytes / 1e6:,.2f} MB** of keys and values. {with_cache:,} multiplications; {without:,} if everything "
         f"were read anew."
     )
     total = costs.sum(axis=0)
     st.caption(f"All steps together: {1 - total[0] / total[1]:.1%} of the multiplications are saved.")
 
 
-def _compare_with_full_pass(request: stores.WritingRequest, generation: Generation) -> None:
-    """The rows of all steps beside those of one pass over the whole text."""
+def _compare_with_full_pass(request: WritingRequest, generation: Generation) -> None:
+    """Say how far the rows of all steps are from those of one pass over the whole text."""
     last = generation.steps[-1]
-    model = stores.model(request.text.model)
+    model = models.load(request.text.model)
     difference = run(
-        lambda on_progress: stores.full_pass_difference(request, generation, on_progress),
-        ("full pass", request, len(generation.steps)),
+        writing.full_pass_difference.task(request, len(generation.steps), generation=generation),
         "Comparing with one full pass",
         model.attention_calls or 1,
         announce=partial(
-            stores.announced,
+            models.announced,
             request.text.model,
             len(generation.input_ids) if model.is_encoder_decoder else last.cached + last.computed,
             target_tokens=last.cached + last.computed if model.is_encoder_decoder else 1,
@@ -376,7 +378,7 @@ def _compare_with_full_pass(request: stores.WritingRequest, generation: Generati
 
 
 def _clicked(generation: Generation, whole: Capture, kind: Kind) -> None:
-    """A click on a row chooses its step, on a head that head, on a column its key."""
+    """Choose what was clicked: the step of a row, the key of a column, or a head."""
     clicked = pin.clicked()
     if head := pin.clicked_in("layer", "head", (whole.layers(kind), whole.heads(kind))):
         choose(*head)

@@ -10,30 +10,31 @@ from types import MappingProxyType
 import streamlit as st
 from streamlit.errors import StreamlitPageNotFoundError
 
-from ui import state, stores
+from ui import state
 from ui.controls.target import in_address
 from ui.controls.what_if import Change
+from ui.requests import HeadRequest
 from ui.views.sources.heads import RealHead
 
 PAGES = Path(__file__).parents[2] / "pages"
 
 
-def link_to_steps(head: stores.HeadRequest, cell: tuple[int, int] | None) -> None:
+def link_to_steps(head: HeadRequest, cell: tuple[int, int] | None) -> None:
     """The head stage by stage; cell: the (query, key) that is chosen."""
     _link("step_by_step", "Its steps", ":material/steps:", head, cell, {state.SOURCE: ["real"]})
 
 
-def link_to_heads(head: stores.HeadRequest, cell: tuple[int, int] | None) -> None:
+def link_to_heads(head: HeadRequest, cell: tuple[int, int] | None) -> None:
     """The head among all the heads of its model."""
     _link("heads", "All heads of this model", ":material/apps:", head, cell)
 
 
-def link_to_what_if(head: stores.HeadRequest, changes: Sequence[str] = (), label: str = "What if") -> None:
+def link_to_what_if(head: HeadRequest, changes: Sequence[str] = (), label: str = "What if") -> None:
     """The head where it can be changed; changes: as lines of `core.capturing.edit_lines`."""
     _link("what_if", label, ":material/tune:", head, None, {state.EDITS: list(changes)} if changes else {})
 
 
-def link_to_text(head: stores.HeadRequest, cell: tuple[int, int]) -> None:
+def link_to_text(head: HeadRequest, cell: tuple[int, int]) -> None:
     """The head over a text from elsewhere, with a pair of its tokens."""
     _link("heads", "Open live", ":material/open_in_new:", head, cell)
 
@@ -50,7 +51,7 @@ def _link(
     page: str,
     label: str,
     icon: str,
-    head: stores.HeadRequest,
+    head: HeadRequest,
     cell: tuple[int, int] | None,
     more: Mapping[str, list[str]] = MappingProxyType({}),
 ) -> None:
@@ -58,7 +59,7 @@ def _link(
         st.page_link(PAGES / f"{page}.py", label=label, icon=icon, query_params=_there(head, cell) | dict(more))
 
 
-def _there(head: stores.HeadRequest, cell: tuple[int, int] | None) -> dict[str, str | list[str]]:
+def _there(head: HeadRequest, cell: tuple[int, int] | None) -> dict[str, str | list[str]]:
     """What the address says, so that the page opens with this head and this pair, whatever was chosen there before; nothing
     stands for what a field opens with.
 

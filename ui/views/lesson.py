@@ -9,10 +9,11 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core import AttentionTrace, InputError
-from ui import presenting, state, stores
+from ui import presenting, state
 from ui.controls.fields import menu
 from ui.lessons import after
 from ui.markdown import show_error
+from ui.views import experiments
 from ui.views.common.heading import show_heading
 from ui.views.sources.heads import RealHead, choose_head
 from ui.views.sources.passes import choose_text
@@ -82,4 +83,4 @@ def real_head() -> tuple[RealHead, Traced] | None:
     if passed is None:
         return None
     chosen = choose_head(*passed)
-    return chosen, Traced(stores.trace(chosen.of), *chosen.capture.tokens(chosen.kind))
+    return chosen, Traced(experiments.trace(chosen.of), *chosen.capture.tokens(chosen.kind))

@@ -13,7 +13,7 @@ from core.attention.stages import BY_KEY
 from core.exporting.kept_heads import KeptHead
 from core.exporting.tables import Side, Table, stage_table
 from core.heads.comparing import HeadPair
-from core.heads.views import Viewed
+from core.heads.views import ViewMatrix
 from ui.shown import Numbers
 from ui.views.sources.scenes import Scene
 
@@ -31,24 +31,24 @@ def of_stages(scene: Scene, stages: Sequence[str]) -> Numbers:
     )
 
 
-def of_view(viewed: Viewed) -> Numbers:
+def of_view(matrix: ViewMatrix) -> Numbers:
     """A view of the page Heads, as far as it is seen."""
-    view, rows, columns = viewed.view, viewed.rows, viewed.columns
+    view, rows, columns = matrix.view, matrix.rows, matrix.columns
 
     def make() -> tuple[Table, ...]:
-        cells = viewed.window(rows, columns).cells
+        values = matrix.exact(rows, columns)
         sides = (
-            Side("query", viewed.labels.queries[rows.start : rows.stop], start=rows.start),
-            Side("key", viewed.labels.keys[columns.start : columns.stop], start=columns.start),
+            Side("query", matrix.labels.queries[rows.start : rows.stop], start=rows.start),
+            Side("key", matrix.labels.keys[columns.start : columns.stop], start=columns.start),
         )
-        return (table_of(view.quantity, view.quantity, cells.values, *sides),)
+        return (table_of(view.quantity, view.quantity, values, *sides),)
 
     told = {
         "stage": view.quantity,
         "heads": ", ".join(f"{layer}.{head}" for layer, head in view.heads),
         "left out as keys": ", ".join(sorted(view.left_out)) or "nothing",
         "what remains sums to 1": "yes" if view.renormalise else "no",
-        "rows and columns": f"{viewed.labels.unit}s",
+        "rows and columns": f"{matrix.labels.unit}s",
     }
     told |= {} if view.part == "all" else {"part": view.part}
     return Numbers(len(rows) * len(columns), make, told)
@@ -68,7 +68,7 @@ def of_pair(pair: HeadPair, part: str, name: str, queries: Sequence[str], keys: 
     rows, columns = pair.shape
 
     def make() -> tuple[Table, ...]:
-        found = getattr(pair.window(range(rows), range(columns)), part)
+        found = pair.window(range(rows), range(columns)).matrices[part]
         return (table_of(part, name, found.values, Side("query", queries), Side("key", keys)),)
 
     return Numbers(rows * columns, make, {"stage": "weights", "which": name})

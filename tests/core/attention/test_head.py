@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.attention import head as head_module
+from core.attention import rowwise
 from core.attention.head import Head
 from core.attention.ledger import explain, strongest_pair, sum_of
 from core.attention.masks import both, causal, grid, sliding_window
@@ -23,7 +23,7 @@ SCORES = ("raw", "scaled", "masked", "weights", "output")
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     """So that even these texts come in many blocks."""
-    monkeypatch.setattr(head_module, "CELLS", 100)
+    monkeypatch.setattr(rowwise, "CELLS", 100)
 
 
 def random_trace(rng, queries, keys, *, masked=0.5, bias=False, scale=None, softcap=None, sinks=None):
@@ -74,11 +74,11 @@ def same(ours, expected):
 @given(traces(), st.integers(1, 70))
 def test_the_overview_pools_every_stage_of_the_whole_trace(trace, max_cells):
     overview = Head.of(trace).overview(max_cells)
-    assert list(overview.stages) == [stage.key for stage in STAGES]
+    assert list(overview.matrices) == [stage.key for stage in STAGES]
     for stage in STAGES:
-        same(overview.stages[stage.key], drawn_whole(stage, trace, max_cells))
-    np.testing.assert_allclose(overview.output, trace.output, rtol=1e-12, atol=1e-12)
-    assert overview.forbidden == np.sum(~trace.mask)
+        same(overview.matrices[stage.key], drawn_whole(stage, trace, max_cells))
+    np.testing.assert_allclose(overview.row_numbers["output"], trace.output, rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(overview.row_numbers["forbidden"], np.sum(~trace.mask, axis=1))
 
 
 @settings(max_examples=100, deadline=None)
@@ -203,7 +203,7 @@ def test_a_changed_head_is_drawn_as_a_changed_trace(trace, scale):
     expected = trace.changed(scale=scale, mask=causal)
     overview = Head.of(trace).changed(scale=scale, mask=causal).overview(20)
     for stage in STAGES:
-        same(overview.stages[stage.key], drawn_whole(stage, expected, 20))
+        same(overview.matrices[stage.key], drawn_whole(stage, expected, 20))
 
 
 def test_changes_that_cannot_be_are_refused():
@@ -234,8 +234,8 @@ def test_the_strongest_pair_is_the_largest_weight_of_its_cell(trace, max_cells):
     one = Head.of(trace)
     overview = one.overview(max_cells)
     query, key = one.strongest(overview)
-    rows, columns = overview.stages["weights"].block(
-        query // overview.stages["weights"].row_block, key // overview.stages["weights"].column_block
+    rows, columns = overview.matrices["weights"].block(
+        query // overview.matrices["weights"].row_block, key // overview.matrices["weights"].column_block
     )
     assert trace.weights[query, key] == pytest.approx(
         trace.weights[rows.start : rows.stop, columns.start : columns.stop].max(), abs=1e-12
@@ -270,5 +270,5 @@ def test_memory_stays_far_below_one_square_array(monkeypatch):
     assert peak < length * length * 4 / 2  # bytes
     whole = trace.changed(mask=grid(causal, length, length))
     np.testing.assert_allclose(
-        overview.stages["weights"].values, pool(whole.weights, 256, whole.mask).values, rtol=1e-4, atol=1e-6
+        overview.matrices["weights"].values, pool(whole.weights, 256, whole.mask).values, rtol=1e-4, atol=1e-6
     )

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from core.attention.pooling import Pooling, pool
+from core.attention.pooling import Entries, Pooling, pool
 
 MATRICES = arrays(
     np.float64,
@@ -48,7 +48,7 @@ def test_rows_that_come_in_parts_give_the_same_picture(values, most, at_once):
     for first in range(0, len(values), at_once):
         part = slice(first, first + at_once)
         reach = max(1, *(np.flatnonzero(seen[part].any(axis=0)) + 1), 1)  # a causal block leaves off what nobody sees
-        pooling.add(first, np.where(seen, values, 0)[part, :reach], seen[part, :reach], seen[part, :reach])
+        pooling.add(first, Entries(np.where(seen, values, 0)[part, :reach], seen[part, :reach]))
     np.testing.assert_array_equal(pooling.pooled().values, whole.values)
     np.testing.assert_array_equal(pooling.pooled().allowed, whole.allowed)
 
@@ -64,7 +64,7 @@ def test_what_is_masked_is_told_from_what_is_not_known():
 def test_what_is_multiplied_after_pooling_is_what_was_multiplied_before(values, most, factor):
     seen = np.isfinite(values)
     pooling = Pooling(values.shape, most)
-    pooling.add(0, np.where(seen, values, 0), seen, seen)
+    pooling.add(0, Entries(np.where(seen, values, 0), seen))
     expected = pool(np.where(seen, values, 0) * factor, most, seen)
     np.testing.assert_array_equal(pooling.pooled(times=factor).values, expected.values)
 

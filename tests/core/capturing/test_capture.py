@@ -228,7 +228,7 @@ def test_a_certificate_is_the_same_in_blocks_of_rows(name, monkeypatch):
 
 @pytest.mark.parametrize("name", ["Llama", "Mistral", "Gemma 2", "gpt-oss", "T5", "BART"])
 def test_one_sweep_gives_the_overview_and_the_certificate(name, monkeypatch):
-    monkeypatch.setattr("core.attention.head.CELLS", 40)
+    monkeypatch.setattr("core.attention.rowwise.CELLS", 40)
     taken = capture(load_model(tiny(name)), input_ids=np.arange(3, 20))
     for kind in taken.kinds:
         trace = taken.trace(1, 2, kind)
@@ -238,7 +238,7 @@ def test_one_sweep_gives_the_overview_and_the_certificate(name, monkeypatch):
         assert certificate.holds
         assert abs(whole.rounding - certificate.rounding) < 5
         expected = pool(trace.weights, 5, trace.mask)
-        np.testing.assert_allclose(overview.stages["weights"].values, expected.values, atol=1e-6)
+        np.testing.assert_allclose(overview.matrices["weights"].values, expected.values, atol=1e-6)
         if kind != "decoder":  # a single token has all the attention whatever the scale
             broken = taken.head(1, 2, kind).changed(scale=trace.scale * 1.5)
             assert not certified_overview(broken, taken.calls[kind][1], 2, taken.model)[1].holds

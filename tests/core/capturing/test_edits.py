@@ -13,7 +13,7 @@ import torch
 from transformers import BertConfig, BertModel
 
 from core import Edits, Place, capture, load_model
-from core.attention import head as head_module
+from core.attention import rowwise
 from core.attention.pooling import pool
 from core.capturing.capture import check_edits
 from core.capturing.edits import every
@@ -266,24 +266,28 @@ def test_a_replaced_token_is_another_text(name):
 def test_a_few_rows_at_a_time(name, case, monkeypatch):
     """As a long text is gone through: what is edited in a row does not depend on which rows are worked out with it."""
     monkeypatch.setitem(row_blocks.__kwdefaults__, "cells", 3 * 4 * 11)
-    monkeypatch.setattr(head_module, "CELLS", 3 * 11)
+    monkeypatch.setattr(rowwise, "CELLS", 3 * 11)
     taken, expected = captured(name, CASES[case].edits), naive(name, changes=CASES[case].changes)
     assert len(list(row_blocks(taken.layer_call(0)))) == 4
     assert_same_pass(taken, expected)
     for kind, layer, head in every_head(taken):
         overview, certificate = taken.certified_overview(layer, head, kind)
-        np.testing.assert_allclose(overview.output, expected.output[kind, layer, head].numpy(), atol=TOLERANCE)
+        np.testing.assert_allclose(
+            overview.row_numbers["output"], expected.output[kind, layer, head].numpy(), atol=TOLERANCE
+        )
         assert certificate.holds
 
 
 def test_a_patch_a_few_rows_at_a_time(monkeypatch):
     monkeypatch.setitem(row_blocks.__kwdefaults__, "cells", 3 * 11)
-    monkeypatch.setattr(head_module, "CELLS", 3 * 11)
+    monkeypatch.setattr(rowwise, "CELLS", 3 * 11)
     other = plain_naive("Llama", OTHER)
     taken = captured("Llama", Edits(patch_heads={(0, 1)}, patch_from=OTHER))
     changes = when(at_one, output=other.output["self", 0, 1])
     assert_same_pass(taken, naive("Llama", changes=changes))
-    np.testing.assert_allclose(taken.head(0, 1).overview().output, other.output["self", 0, 1].numpy(), atol=TOLERANCE)
+    np.testing.assert_allclose(
+        taken.head(0, 1).overview().row_numbers["output"], other.output["self", 0, 1].numpy(), atol=TOLERANCE
+    )
 
 
 def test_a_head_of_one_kind_is_narrower_than_a_layer():
@@ -486,9 +490,9 @@ def test_every_way_to_look_at_a_head_shows_the_same(name, edits):
             assert certificate.holds
             assert certificate.left_out == trace.empty_rows.sum()
             for drawn in (overview, one.overview()):
-                np.testing.assert_allclose(drawn.output, trace.output, atol=1e-6)
+                np.testing.assert_allclose(drawn.row_numbers["output"], trace.output, atol=1e-6)
                 weights = np.where(trace.mask, trace.weights, np.nan)
-                np.testing.assert_allclose(drawn.stages["weights"].values, weights, atol=1e-6)
+                np.testing.assert_allclose(drawn.matrices["weights"].values, weights, atol=1e-6)
             some = taken.trace(layer, head, kind, rows=range(3, 6))
             np.testing.assert_allclose(some.weights, trace.weights[3:6], atol=1e-6)
             np.testing.assert_allclose(some.output, trace.output[3:6], atol=1e-6)

@@ -63,10 +63,10 @@ def test_a_head_comes_back_with_all_its_stages_and_its_certificate(name, kind, e
     back = again(KeptHead.of(pass_, 1, 2, kind))
     overview, certificate = back.overview()
     expected, of_the_pass = pass_.certified_overview(1, 2, kind)
-    for key, stage in expected.stages.items():
-        assert np.array_equal(overview.stages[key].values, stage.values, equal_nan=True), key
-        assert np.array_equal(overview.stages[key].allowed, stage.allowed), key
-    assert np.array_equal(overview.output, expected.output)
+    for key, stage in expected.matrices.items():
+        assert np.array_equal(overview.matrices[key].values, stage.values, equal_nan=True), key
+        assert np.array_equal(overview.matrices[key].allowed, stage.allowed), key
+    assert np.array_equal(overview.row_numbers["output"], expected.row_numbers["output"])
     assert replace(certificate, mask="") == replace(of_the_pass, mask="")  # a window as long as the text is none
     whole, trace = back.head.trace(range(back.head.shape[0])), pass_.trace(1, 2, kind)
     for stage in ("raw", "scaled", "masked", "weights", "output"):
@@ -89,7 +89,7 @@ def test_a_head_of_no_model_has_no_certificate():
     head = KeptHead(head=Head.of(trace), query_tokens=tuple("abcde"), key_tokens=tuple("fghij"), says="Numbers.")
     overview, certificate = again(head).overview()
     assert certificate is None
-    assert np.array_equal(overview.stages["weights"].values, trace.weights)
+    assert np.array_equal(overview.matrices["weights"].values, trace.weights)
     assert again(head).head.query.dtype == np.float64
 
 

@@ -61,7 +61,7 @@ def test_any_figure_can_be_taken_away():
     figures = [
         bars(["a", "b"], {"one": np.array([1.0, 2.0])}, y="y").figure,
         waterfall(head.explain(0, 0)).figure,
-        equation(head.overview().stages, pin=(0, 0), opened="weights", scale=head.scale).figure,
+        equation(head.overview().matrices, pin=(0, 0), opened="weights", scale=head.scale).figure,
         metric_grid(np.eye(3), "entropy", signed=False, chosen=(0, 1), left_out=None, height=300).figure,
         on_image(np.zeros((8, 8, 3), np.uint8), np.eye(2), (0, 1)).figure,
     ]

@@ -68,7 +68,7 @@ def test_the_table_holds_the_ten_numbers_that_numpy_sorts_first():
 
 
 def test_masked_pairs_are_counted_and_never_named(head):
-    stages = head.overview().stages
+    stages = head.overview().matrices
     chart = stage_heatmap(BY_KEY["weights"], stages, TOKENS, TOKENS, pin=(3, 1))
     weights = np.where(np.tri(6, dtype=bool), stages["weights"].values, -1)
     order = np.argsort(-weights, axis=None, kind="stable")
@@ -172,7 +172,7 @@ def test_several_small_matrices_share_one_ranking():
 
 
 def test_the_equation_names_the_strongest_of_each_matrix(head):
-    stages = head.overview().stages
+    stages = head.overview().matrices
     chart = equation(stages, pin=(1, 0), opened="weights", scale=0.5)
     rows = {row[0]: row[1:] for row in chart.strongest().rows}
     assert rows.keys() == {term.name for term in TERMS.values()} - {"mask M"}

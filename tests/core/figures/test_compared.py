@@ -24,7 +24,7 @@ def made(count, seed, sinks=None):
 def figures():
     axis = align(TOKENS, OTHERS)
     found = HeadPair.of(made(4, 0), made(6, 1, sinks=2.0), queries=axis, keys=axis).overview()
-    pictures = {"first": found.first, "second": found.second, "difference": found.difference}
+    pictures = found.matrices
     assert axis.gaps == ([1, 5], [])
     gaps = {"first": [1, 5], "second": [], "difference": [1, 5]}
     labels = axis.labels(TOKENS, OTHERS)
@@ -33,7 +33,7 @@ def figures():
         pictures,
         side,
         side,
-        divergence=found.divergence,
+        divergence=found.row_numbers["divergence"],
         limits=strongest_colours(pictures),
         height=300,
         width=300,
@@ -48,12 +48,12 @@ def hatching(figure):
 def test_both_weights_have_one_scale_and_the_difference_is_around_0(figures):
     found, drawn = figures
     first, second, difference = (drawn[part].data[0] for part in ("first", "second", "difference"))
-    each = [np.nanmax(part.values) for part in (found.first, found.second)]
+    each = [np.nanmax(part.values) for part in (found.matrices["first"], found.matrices["second"])]
     assert each[0] > each[1] + 0.1
     assert (first.zmin, second.zmin) == (0, 0)
     assert first.zmax == second.zmax == pytest.approx(each[0])
-    assert difference.zmax == -difference.zmin == pytest.approx(np.nanmax(np.abs(found.difference.values)))
-    np.testing.assert_array_equal(difference.z, found.difference.values.astype(np.float32))
+    assert difference.zmax == -difference.zmin == pytest.approx(np.nanmax(np.abs(found.matrices["difference"].values)))
+    np.testing.assert_array_equal(difference.z, found.matrices["difference"].values.astype(np.float32))
 
 
 def test_cells_are_at_one_place(figures):
@@ -92,7 +92,7 @@ def test_gaps_are_hatched_where_they_are_and_named(figures):
 def test_pointing_at_a_row_tells_its_divergence(figures):
     found, drawn = figures
     names = drawn["difference"].layout.yaxis2.ticktext
-    assert f"divergence {found.divergence[2]:.3f} nats" in names[2]
+    assert f"divergence {found.row_numbers['divergence'][2]:.3f} nats" in names[2]
     assert "divergence" not in names[1]
     assert "&lt;b&gt;" in names[2]
 

@@ -35,7 +35,7 @@ def main(figure):
 
 
 def drawn_stage(stage, trace, query_tokens, key_tokens, **options):
-    return stage_heatmap(stage, Head.of(trace).overview().stages, query_tokens, key_tokens, **options).figure
+    return stage_heatmap(stage, Head.of(trace).overview().matrices, query_tokens, key_tokens, **options).figure
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_scales(trace):
     assert (share.zmin, share.zmax) == (0, trace.weights.max())
     assert signed.showscale is not False
     other = trace.changed(scale=1.0)
-    limit = colour_limit(BY_KEY["scaled"], *(Head.of(one).overview().stages["scaled"] for one in (trace, other)))
+    limit = colour_limit(BY_KEY["scaled"], *(Head.of(one).overview().matrices["scaled"] for one in (trace, other)))
     assert limit == np.abs(other.scaled).max()
     assert main(drawn_stage(BY_KEY["scaled"], trace, TOKENS, TOKENS, pin=(0, 0), limit=limit)).zmax == limit
 

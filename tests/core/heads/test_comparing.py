@@ -11,7 +11,7 @@ from core.attention.head import Head
 from core.attention.pooling import pool
 from core.errors import InputError
 from core.heads.aligning import align
-from core.heads.comparing import HeadPair, divergence
+from core.heads.comparing import HeadPair, divergence, mean_divergence, worst_divergence
 
 LN2 = math.log(2)
 RNG = np.random.default_rng(1)
@@ -162,18 +162,20 @@ def pair():
 @pytest.mark.parametrize("most", [7, 20, 256])
 def test_blocks_give_what_the_whole_does(pair, cells, most, monkeypatch):
     one, other, axis = pair
-    monkeypatch.setattr("core.heads.comparing.CELLS", cells)
+    monkeypatch.setattr(HeadPair, "cells", cells)
     told = []
     found = HeadPair.of(Head.of(one), Head.of(other), queries=axis, keys=axis).overview(most, told.append)
     whole = compare(one, other, queries=axis, keys=axis)
-    np.testing.assert_allclose(found.divergence, whole.divergence, atol=1e-15)
-    assert (found.mean, found.worst[0]) == (pytest.approx(whole.mean), whole.worst[0])
+    np.testing.assert_allclose(found.row_numbers["divergence"], whole.divergence, atol=1e-15)
+    divergence_of_rows = found.row_numbers["divergence"]
+    assert mean_divergence(divergence_of_rows) == pytest.approx(whole.mean)
+    assert worst_divergence(divergence_of_rows)[0] == whole.worst[0]
     either = np.ones((63, 63), dtype=bool)
     at = np.array([place is not None for place in axis.first])
     either[np.ix_(at, at)] = causal(60)
     expected = pool(whole.difference, most, either | causal(63))
-    np.testing.assert_allclose(found.difference.values, expected.values, atol=1e-15)
-    np.testing.assert_array_equal(found.difference.allowed, expected.allowed)
+    np.testing.assert_allclose(found.matrices["difference"].values, expected.values, atol=1e-15)
+    np.testing.assert_array_equal(found.matrices["difference"].allowed, expected.allowed)
     assert told[-1] == 63
     assert told == sorted(told)
 
@@ -183,23 +185,23 @@ def test_masked_pairs_and_gaps_are_told_apart(pair):
     found = HeadPair.of(Head.of(one), Head.of(other), queries=axis, keys=axis).overview()
     gaps = axis.gaps[0]
     assert gaps == [20, 21, 22]
-    for part in (found.first, found.difference):
+    for part in (found.matrices["first"], found.matrices["difference"]):
         assert np.isnan(part.values[gaps]).all()
         assert np.isnan(part.values[:, gaps]).all()
         assert part.allowed[gaps].all()
         assert part.allowed[:, gaps].all()
-    assert np.isnan(found.first.values[0, 5])
-    assert not found.first.allowed[0, 5]
-    assert not np.isnan(found.second.values[gaps][:, :20]).any()
+    assert np.isnan(found.matrices["first"].values[0, 5])
+    assert not found.matrices["first"].allowed[0, 5]
+    assert not np.isnan(found.matrices["second"].values[gaps][:, :20]).any()
 
 
 def test_a_window_is_a_part_of_the_whole(pair):
     one, other, axis = pair
     heads = HeadPair.of(Head.of(one), Head.of(other), queries=axis, keys=axis)
     whole, part = heads.overview(), heads.window(range(18, 30), range(5, 40))
-    assert part.difference.start == (18, 5)
+    assert part.matrices["difference"].start == (18, 5)
     for name in ("first", "second", "difference"):
-        np.testing.assert_allclose(getattr(part, name).values, getattr(whole, name).values[18:30, 5:40])
-    np.testing.assert_allclose(part.divergence, whole.divergence[18:30])
+        np.testing.assert_allclose(part.matrices[name].values, whole.matrices[name].values[18:30, 5:40])
+    np.testing.assert_allclose(part.row_numbers["divergence"], whole.row_numbers["divergence"][18:30])
     with pytest.raises(InputError):
         heads.window(range(60, 70), range(5))

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from core import capture, head_weights, load_model
-from core.attention.ledger import strongest_cell
 from core.attention.pooling import pool
+from core.attention.rowwise import around
+from core.attention.strongest import strongest_cell
 from core.errors import InputError
-from core.heads.views import View, Viewed, around
+from core.heads.views import HeadView, ViewMatrix
 from core.models.words import merge, word_starts, word_texts
 from tests.conftest import TEXTS
 from tests.core.tiny_models import tiny
@@ -25,7 +26,7 @@ def taken(smollm):
 
 
 def viewed(taken, *heads, kind="self", **choices):
-    return Viewed(taken, kind, View(heads=heads, **choices))
+    return ViewMatrix(taken, kind, HeadView(heads=heads, **choices))
 
 
 def whole(one):
@@ -40,16 +41,16 @@ def trace_of(taken):
 def test_plain_weights_are_those_of_the_trace(taken):
     trace = trace_of(taken)
     seen = whole(viewed(taken, HEAD))
-    np.testing.assert_allclose(seen.cells.values[trace.mask], trace.weights[trace.mask], atol=1e-6)
-    assert np.isnan(seen.cells.values[~trace.mask]).all()
-    np.testing.assert_array_equal(seen.cells.allowed, trace.mask)
-    assert not seen.removed.any()
+    np.testing.assert_allclose(seen.matrices["view"].values[trace.mask], trace.weights[trace.mask], atol=1e-6)
+    assert np.isnan(seen.matrices["view"].values[~trace.mask]).all()
+    np.testing.assert_array_equal(seen.matrices["view"].allowed, trace.mask)
+    assert not seen.row_numbers["removed"].any()
 
 
 @pytest.mark.parametrize("quantity", ["raw", "scaled", "masked"])
 def test_scores(taken, quantity):
     trace = trace_of(taken)
-    values = whole(viewed(taken, HEAD, quantity=quantity)).cells.values
+    values = whole(viewed(taken, HEAD, quantity=quantity)).matrices["view"].values
     np.testing.assert_allclose(values[trace.mask], getattr(trace, quantity)[trace.mask], rtol=1e-5, atol=1e-4)
 
 
@@ -58,7 +59,7 @@ def test_scores(taken, quantity):
 def test_an_overview_loses_no_spike(taken, quantity, most):
     trace = trace_of(taken)
     expected = pool(getattr(trace, quantity), most, trace.mask)
-    cells = viewed(taken, HEAD, quantity=quantity).overview(most).cells
+    cells = viewed(taken, HEAD, quantity=quantity).overview(most).matrices["view"]
     assert (cells.row_block, cells.column_block) == (expected.row_block, expected.column_block)
     np.testing.assert_allclose(cells.values, expected.values, rtol=1e-5, atol=1e-4)
     np.testing.assert_array_equal(cells.allowed, expected.allowed)
@@ -67,7 +68,7 @@ def test_an_overview_loses_no_spike(taken, quantity, most):
 def test_value_weighted(taken):
     trace = trace_of(taken)
     lengths = np.linalg.norm(trace.value, axis=1)
-    values = whole(viewed(taken, HEAD, quantity="values")).cells.values
+    values = whole(viewed(taken, HEAD, quantity="values")).matrices["view"].values
     np.testing.assert_allclose(np.nan_to_num(values), trace.weights * lengths, atol=1e-5)
 
 
@@ -77,7 +78,7 @@ def test_norm_weighted_is_the_length_of_what_each_key_adds(taken):
     for query, key in ((10, 0), (40, 39), (60, 31)):
         added = trace.weights[query, key] * trace.value[key] @ W_O
         one = viewed(taken, HEAD, quantity="outputs").window(range(query, query + 1), range(key, key + 1))
-        assert one.cells.values[0, 0] == pytest.approx(np.linalg.norm(added), rel=1e-4)
+        assert one.matrices["view"].values[0, 0] == pytest.approx(np.linalg.norm(added), rel=1e-4)
 
 
 def test_leaving_out_the_first_token(taken):
@@ -85,10 +86,10 @@ def test_leaving_out_the_first_token(taken):
     one = viewed(taken, HEAD, left_out=FIRST)
     np.testing.assert_array_equal(one.hidden, np.arange(trace.shape[1]) == 0)
     seen = whole(one)
-    assert np.isnan(seen.cells.values[:, 0]).all()
-    np.testing.assert_allclose(seen.removed, trace.weights[:, 0], atol=1e-6)
-    np.testing.assert_allclose(np.nan_to_num(seen.cells.values[:, 1:]), trace.weights[:, 1:], atol=1e-6)
-    renormalised = np.nan_to_num(whole(viewed(taken, HEAD, left_out=FIRST, renormalise=True)).cells.values)
+    assert np.isnan(seen.matrices["view"].values[:, 0]).all()
+    np.testing.assert_allclose(seen.row_numbers["removed"], trace.weights[:, 0], atol=1e-6)
+    np.testing.assert_allclose(np.nan_to_num(seen.matrices["view"].values[:, 1:]), trace.weights[:, 1:], atol=1e-6)
+    renormalised = np.nan_to_num(whole(viewed(taken, HEAD, left_out=FIRST, renormalise=True)).matrices["view"].values)
     np.testing.assert_allclose(renormalised[1:].sum(axis=1), 1, atol=1e-5)
     assert renormalised[0].sum() == 0  # nothing remains of the first row
     rest = trace.weights[:, 1:] / (1 - trace.weights[:, :1]).clip(1e-9)
@@ -96,13 +97,13 @@ def test_leaving_out_the_first_token(taken):
 
 
 def test_left_out_tokens_are_not_forbidden(taken):
-    assert viewed(taken, HEAD, left_out=FIRST).overview(10**6).cells.allowed[:, 0].all()
+    assert viewed(taken, HEAD, left_out=FIRST).overview(10**6).matrices["view"].allowed[:, 0].all()
 
 
 def test_a_row_is_only_scaled_where_something_is_left_out(taken):
     assert not viewed(taken, HEAD, left_out=SPECIAL).hidden.any()  # SmolLM2 puts no special tokens around a text
     plain, scaled = (
-        whole(viewed(taken, HEAD, quantity="values", left_out=SPECIAL, renormalise=renormalise)).cells.values
+        whole(viewed(taken, HEAD, quantity="values", left_out=SPECIAL, renormalise=renormalise)).matrices["view"].values
         for renormalise in (False, True)
     )
     np.testing.assert_array_equal(plain, scaled)
@@ -117,7 +118,7 @@ def test_words(taken, most):
     allowed = np.logical_or.reduceat(np.logical_or.reduceat(trace.mask, starts, axis=0), starts, axis=1)
     expected = pool(merged, most, allowed)
     one = viewed(taken, HEAD, by_word=True)
-    values = one.overview(most).cells.values
+    values = one.overview(most).matrices["view"].values
     np.testing.assert_allclose(values, expected.values, atol=1e-6)
     assert one.labels.unit == "word"
     assert one.labels.keys == word_texts(taken.tokens()[1], starts)
@@ -127,8 +128,8 @@ def test_words(taken, most):
 
 def test_a_window_of_words_is_a_part_of_the_whole(taken):
     one = viewed(taken, HEAD, by_word=True)
-    part = one.window(range(6, 11), range(2, 9)).cells
-    np.testing.assert_allclose(part.values, whole(one).cells.values[6:11, 2:9], atol=1e-6)
+    part = one.window(range(6, 11), range(2, 9)).matrices["view"]
+    np.testing.assert_allclose(part.values, whole(one).matrices["view"].values[6:11, 2:9], atol=1e-6)
     assert part.start == (6, 2)
 
 
@@ -137,21 +138,23 @@ def test_the_strongest_cell_of_a_picture_leads_to_a_pair(taken, most):
     one = viewed(taken, (13, 2))
     picture = one.overview(most)
     query, key = one.strongest(picture)
-    row, column = strongest_cell(picture.cells.values)
-    assert (query // picture.cells.row_block, key // picture.cells.column_block) == (row, column)
-    assert taken.trace(13, 2).weights[query, key] == pytest.approx(picture.cells.values[row, column], abs=1e-6)
+    row, column = strongest_cell(picture.matrices["view"].values)
+    assert (query // picture.matrices["view"].row_block, key // picture.matrices["view"].column_block) == (row, column)
+    assert taken.trace(13, 2).weights[query, key] == pytest.approx(
+        picture.matrices["view"].values[row, column], abs=1e-6
+    )
 
 
 def test_equal_choices_are_one_view():
-    one = View(heads=((4, 7),), left_out=frozenset({"first", "special"}))
-    other = View(heads=((4, 7),), left_out=frozenset({"special", "first"}))
-    assert len({one, other, View(heads=((4, 7),))}) == 2
+    one = HeadView(heads=((4, 7),), left_out=frozenset({"first", "special"}))
+    other = HeadView(heads=((4, 7),), left_out=frozenset({"special", "first"}))
+    assert len({one, other, HeadView(heads=((4, 7),))}) == 2
 
 
 def test_mean_of_heads(taken):
     heads = ((4, 7), (4, 8), (20, 1))
     expected = np.mean([taken.trace(*at).weights for at in heads], axis=0)
-    np.testing.assert_allclose(np.nan_to_num(whole(viewed(taken, *heads)).cells.values), expected, atol=1e-6)
+    np.testing.assert_allclose(np.nan_to_num(whole(viewed(taken, *heads)).matrices["view"].values), expected, atol=1e-6)
 
 
 PEAK = Path("/proc/self/clear_refs")
@@ -182,15 +185,17 @@ def test_left_out_and_removed_in_words(minilm):
     np.testing.assert_array_equal(np.flatnonzero(one.hidden), [0, len(one.hidden) - 1])
     seen = whole(one)
     removed = merge(trace.weights[:, [0, -1]].sum(axis=1, keepdims=True), starts, [0])[:, 0]
-    np.testing.assert_allclose(seen.removed, removed, atol=1e-6)
-    np.testing.assert_allclose(np.nansum(seen.cells.values, axis=1) + seen.removed, 1, atol=1e-5)
-    assert np.isnan(seen.cells.values[:, [0, -1]]).all()
+    np.testing.assert_allclose(seen.row_numbers["removed"], removed, atol=1e-6)
+    np.testing.assert_allclose(
+        np.nansum(seen.matrices["view"].values, axis=1) + seen.row_numbers["removed"], 1, atol=1e-5
+    )
+    assert np.isnan(seen.matrices["view"].values[:, [0, -1]]).all()
 
 
 def test_cross_attention():
     taken = capture(load_model(tiny("BART")), input_ids=np.arange(3, 15))
     seen = viewed(taken, (1, 2), kind="cross").overview()
-    np.testing.assert_allclose(seen.cells.values, taken.trace(1, 2, "cross").weights, atol=1e-6)
+    np.testing.assert_allclose(seen.matrices["view"].values, taken.trace(1, 2, "cross").weights, atol=1e-6)
 
 
 def test_what_cannot_be_shown_is_refused(taken):
@@ -213,13 +218,13 @@ def test_a_window_around_a_place(place, length, expected):
 
 def test_a_mean_can_be_watched_and_stopped(smollm):
     taken = capture(smollm, "The dog barks. " * 250)
-    viewed = Viewed(taken, "self", View(heads=((3, 1), (20, 4))))
+    viewed = ViewMatrix(taken, "self", HeadView(heads=((3, 1), (20, 4))))
     seen = []
     expected = viewed.overview(on_progress=seen.append)
     assert len(seen) > 2
     assert seen == sorted(seen)
     assert seen[-1] == len(taken.input_ids)
-    np.testing.assert_array_equal(expected.cells.values, viewed.overview().cells.values)
+    np.testing.assert_array_equal(expected.matrices["view"].values, viewed.overview().matrices["view"].values)
 
     def stop(_):
         raise InterruptedError
@@ -239,17 +244,19 @@ def test_a_part_of_a_pair_keeps_its_numbers_and_says_what_share_they_are(minilm,
     sides = np.array(taken.sides)
     one, other = (0, 1) if part == "first to second" else (1, 0)
     expected = weights[sides == one][:, sides == other]
-    view = Viewed(taken, "self", View(heads=((1, 1),), part=part))
-    np.testing.assert_allclose(view.overview().cells.values, expected, atol=1e-6)
+    view = ViewMatrix(taken, "self", HeadView(heads=((1, 1),), part=part))
+    np.testing.assert_allclose(view.overview().matrices["view"].values, expected, atol=1e-6)
     np.testing.assert_allclose(view.inside(), expected.sum(axis=1), atol=1e-6)
     query, key = view.strongest(view.overview())
     assert weights[query, key] == pytest.approx(expected.max(), abs=1e-6)
-    words = Viewed(taken, "self", View(heads=((1, 1),), part=part, by_word=True))
+    words = ViewMatrix(taken, "self", HeadView(heads=((1, 1),), part=part, by_word=True))
     assert [words.labels.queries[row] for row in words.rows] == (first if one == 0 else second).lower().split()
-    np.testing.assert_allclose(words.inside().mean(), words.overview().cells.values.sum(axis=1).mean(), atol=1e-6)
+    np.testing.assert_allclose(
+        words.inside().mean(), words.overview().matrices["view"].values.sum(axis=1).mean(), atol=1e-6
+    )
 
 
 def test_a_part_of_one_text_is_refused(minilm):
     with pytest.raises(InputError, match="not known which tokens") as caught:
-        Viewed(capture(minilm, "The cat sat"), "self", View(heads=((0, 0),), part="first to second"))
+        ViewMatrix(capture(minilm, "The cat sat"), "self", HeadView(heads=((0, 0),), part="first to second"))
     assert caught.value.field == "pair"

@@ -16,15 +16,14 @@ TEXT = "The capital of France is"  # seven tokens for MiniLM
 def a_page(text):
     import streamlit as st
 
-    from ui import links, stores
+    from ui import links, passes
     from ui.controls import edit_list
+    from ui.requests import ModelChoice, TextRequest
 
     links.read("a page")
     for name, given in st.session_state.pop("to do", ()):
         getattr(edit_list, name)(*given)
-    capture = stores.captured(
-        stores.TextRequest(stores.ModelChoice("all-MiniLM-L6-v2"), st.text_input("Text", text, key="text"))
-    )
+    capture = passes.captured(TextRequest(ModelChoice("all-MiniLM-L6-v2"), st.text_input("Text", text, key="text")))
     st.session_state["found"] = edit_list.shown_edits(capture)
     links.write("a page", st.empty(), is_whole=True)
 

@@ -12,11 +12,12 @@ from core.corpus.opened import Example, Run, spread_over_quantiles
 from core.heads.metrics import Metric
 from core.models.devices import devices
 from core.models.modules import Kind
-from ui import presenting, shown, state, stores
+from ui import presenting, shown, state
 from ui.allowed import places_of
 from ui.components.shaded_text import shade_legend, shaded_text
 from ui.controls.fields import menu, page_of, part_of
 from ui.markdown import plain, show_error
+from ui.requests import CorpusRequest, HeadRequest, ModelChoice, TextRequest
 from ui.views.head_links import link_to_text
 
 KEPT = {"strongest": "Strongest", "spread": "From a random sample"}
@@ -33,7 +34,7 @@ def show_examples(run: Run, layer: int, head: int, metric: Metric) -> None:
         chosen = menu("Examples", state.KEPT, kept, look="buttons", label_visibility="collapsed")
         low, high = _quantiles() if chosen == "spread" else (0.0, 1.0)
         pages = st.container(width="content")
-    asked = stores.CorpusRequest(
+    asked = CorpusRequest(
         run.folder.name, layer, head, metric.name, cast(Literal["strongest", "spread"], chosen), (low, high)
     )
     shown.now().asked.append(asked)
@@ -109,9 +110,7 @@ def _show(run: Run, layer: int, head: int, metric: Metric, examples: list[Exampl
                 st.markdown(f"**{first + number + 1}. {metric.label} {score}**", width="content")
                 st.caption(f"{plain(example.file)}, row {example.row}", width="content")
                 if opens and not presenting.is_on():
-                    of = stores.HeadRequest(
-                        stores.TextRequest(_model(run), example.text), cast(Kind, run.about.kind), layer, head
-                    )
+                    of = HeadRequest(TextRequest(_model(run), example.text), cast(Kind, run.about.kind), layer, head)
                     link_to_text(of, (example.query, int(np.argmax(example.weights))))
             start, tokens = _around(example)
             shaded_text(
@@ -133,10 +132,10 @@ def _around(example: Example) -> tuple[int, tuple[str, ...]]:
     return start, example.tokens[start : start + most]
 
 
-def _model(run: Run) -> stores.ModelChoice:
+def _model(run: Run) -> ModelChoice:
     """As it ran, on a device that this machine has."""
     about = run.about
-    return stores.ModelChoice(about.model, about.dtype, about.device if about.device in devices() else "cpu")
+    return ModelChoice(about.model, about.dtype, about.device if about.device in devices() else "cpu")
 
 
 def _opens(run: Run) -> bool:

@@ -8,20 +8,17 @@ import numpy as np
 import streamlit as st
 
 from core.corpus.opened import DrawnMap, Run
-from core.figures.heatmaps.all_heads import metric_grid
 from core.figures.plots.head_map import head_map
 from core.heads.metrics import Metric, in_words
 from ui import presenting, shown, state
-from ui.components import pin
-from ui.components.arrows import arrow_keys
 from ui.controls.fields import menu
 from ui.markdown import plain
-from ui.views.common.pictures import show_chart, show_heatmap
-from ui.views.heads.heads_grid import choose
-from ui.views.numbers import of_grid, of_heads, of_table
+from ui.views.common.pictures import show_chart
+from ui.views.heads.grid import HEIGHT, choose, listen_for_heads, show_grid_of_heads, walk_through_heads
+from ui.views.numbers import of_heads, of_table
 
 LOOKS = {"grid": "Grid", "map": "Map"}
-HEIGHT = 400
+PICTURE = "heads of the corpus"
 LIKE = 5  # heads that are named as being like the chosen one
 
 
@@ -34,7 +31,7 @@ def show_corpus_heads(run: Run, layer: int, head: int, offered: Mapping[str, Met
         if run.map is not None:
             drawn_as = menu("Drawn as", state.HEADS_AS, LOOKS, look="buttons", label_visibility="collapsed")
     values, chosen = run.means(metric.name), (layer, head)
-    pin.listen(lambda: _clicked(values.shape))  # before the pictures: whoever sees one may click at once
+    listen_for_heads(values.shape)
     shown.now().lists["Metrics of all heads"] = of_heads(run.table)
     if presenting.is_on():
         by = f" by **{plain(metric.label.lower())}**" if drawn_as == "grid" else ": near means alike"
@@ -43,21 +40,9 @@ def show_corpus_heads(run: Run, layer: int, head: int, offered: Mapping[str, Met
     if drawn_as == "map" and run.map is not None:
         _show_map(run, run.map, chosen)
     else:
-        chart = metric_grid(values, metric.label, signed=False, chosen=chosen, left_out=None, height=HEIGHT)
-        show_heatmap(
-            chart,
-            "heads of the corpus",
-            f"All heads by {metric.label}, mean over the corpus: a grid of layers by heads.",
-            title=f"All heads by {metric.label}",
-            numbers=of_grid(values, metric.label),
-        )
-    arrow_keys(
-        state.picture("heads of the corpus"),
-        f"Choose a head with the arrow keys. Chosen: layer {layer}, head {head}.",
-        chosen,
-        values.shape,
-        choose,
-    )
+        alt = f"All heads by {metric.label}, mean over the corpus"
+        show_grid_of_heads(values, metric.label, chosen, name=PICTURE, alt=alt)
+    walk_through_heads(chosen, values.shape, PICTURE)
     if drawn_as == "map" and run.map is not None:
         trust = run.map.trustworthiness
         kept = "" if trust is None else f" (trustworthiness {trust:.2f} of 1)"
@@ -74,19 +59,13 @@ def show_corpus_heads(run: Run, layer: int, head: int, offered: Mapping[str, Met
     return metric
 
 
-def _clicked(shape: tuple[int, ...]) -> None:
-    found = pin.clicked_in("layer", "head", shape)
-    if found is not None:
-        choose(*found)
-
-
 def _show_map(run: Run, found: DrawnMap, chosen: tuple[int, int]) -> None:
     chart = head_map(found.x, found.y, found.cluster, found.words, run.heads, chosen=chosen, height=HEIGHT + 140)
     names = tuple(f"head {layer}.{head}" for layer, head in run.heads)
     values = np.stack([found.x, found.y, found.cluster.astype(float)], axis=1)
     show_chart(
         chart,
-        "heads of the corpus",
+        PICTURE,
         "A map of all heads, near each other where they do alike, in the colours of their clusters.",
         title="A map of all heads",
         numbers=of_table("map", "Map", values, ("head", names), ("number", ["x", "y", "cluster"])),

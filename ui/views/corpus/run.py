@@ -13,9 +13,10 @@ from core.corpus.opened import Listed, Run
 from core.exporting.about import PACKAGES
 from core.heads.metrics import METRICS, NAMES, Metric, most_telling
 from core.versions import versions
-from ui import presenting, shown, state, stores
+from ui import presenting, shown, state
 from ui.controls.fields import menu, number_picker
 from ui.markdown import plain, show_error
+from ui.views.corpus import results
 from ui.views.corpus.examples import show_examples
 from ui.views.corpus.head import show_corpus_head
 from ui.views.corpus.heads import show_corpus_heads
@@ -24,12 +25,12 @@ COMMAND = "pip install -r requirements-corpus.txt\npython -m core.corpus example
 
 
 def show_corpus() -> None:
-    folder = stores.corpora()
+    folder = results.corpora()
     if folder is None:
         st.info("This host shows no corpus runs.", icon=":material/library_books:")
         return
     try:
-        listed = stores.listed_runs(folder)
+        listed = results.listed_runs(folder)
     except InputError as error:
         show_error(error)
         return
@@ -60,7 +61,7 @@ def _choose_run(listed: list[Listed]) -> Run | None:
         return None
     name = menu("Run", state.RUN, there, width=280)
     try:
-        return stores.corpus_run(name)
+        return results.corpus_run(name)
     except InputError as error:
         show_error(error)
         return None

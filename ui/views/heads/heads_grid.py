@@ -12,28 +12,29 @@ from numpy.typing import NDArray
 from core import InputError
 from core.attention.masks import Predicate
 from core.capturing.layers import layer_labels
-from core.figures.heatmaps.all_heads import metric_grid, small_pictures
+from core.figures.heatmaps.all_heads import small_pictures
 from core.figures.labels import visible
 from core.heads.metrics import METRICS, Metric, in_words, most_telling, nameable_keys
 from core.heads.patterns import blocks, columns, diagonal, pairs, read_keys, read_pairs
 from core.heads.probing import SCORES
 from core.heads.quantities import Taken, text_of
-from ui import presenting, shown, state, stores
-from ui.components.arrows import arrow_keys
+from ui import presenting, shown, state
 from ui.controls.fields import menu
 from ui.controls.heads_by import ByMetric, ByPattern, heads_by
 from ui.markdown import plain, show_error
 from ui.progress import run
+from ui.requests import KindRequest
 from ui.views.common.pictures import show_heatmap
-from ui.views.numbers import of_grid, of_heads
+from ui.views.heads import results
+from ui.views.heads.grid import HEIGHT, NAME, show_grid_of_heads, show_list_of_heads, walk_through_heads
+from ui.views.numbers import of_heads
 
 ORDERS = {"highest": "Highest first", "lowest": "Lowest first"}
-HEIGHT = 400
 
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """What the heads are ordered by.
+    """The numbers by which heads are ordered.
 
     values  [layers, heads], NaN where not known
     notes   column name -> [layers, heads], shown beside the values in the list
@@ -46,20 +47,13 @@ class Ranking:
     caption: str
 
 
-def measure(request: stores.KindRequest, taken: Taken) -> pd.DataFrame | None:
-    """The metrics of every head on this text; None while they are not wanted."""
+def measure(request: KindRequest, taken: Taken) -> pd.DataFrame | None:
+    """The metrics of every head on this text; None while the computation waits for the visitor."""
     with st.container():  # keeps its place when there is nothing to show in it
-        if request in stores.metrics:
-            return stores.measured(request)
-        return run(
-            lambda on_progress: stores.measured(request, on_progress),
-            ("measure", request),
-            "Measuring every head",
-            taken.layers(request.kind),
-        )
+        return run(results.metrics.task(request), "Measuring every head", taken.layers(request.kind))
 
 
-def show_grid(request: stores.KindRequest, taken: Taken, chosen: tuple[int, int], measured: pd.DataFrame) -> None:
+def show_grid(request: KindRequest, taken: Taken, chosen: tuple[int, int], measured: pd.DataFrame) -> None:
     """The grid and the list of all heads; measured: their metrics on this text."""
     shown.now().lists["Metrics of all heads"] = of_heads(measured)
     with st.container(gap="xsmall"):
@@ -90,32 +84,17 @@ def show_grid(request: stores.KindRequest, taken: Taken, chosen: tuple[int, int]
         if wanted.drawn_as == "pictures":
             _show_pictures(request, taken, chosen, left_out)
         else:
-            chart = metric_grid(
-                ranking.values, ranking.label, signed=ranking.signed, chosen=chosen, left_out=left_out, height=HEIGHT
-            )
-            show_heatmap(
-                chart,
-                "atlas",
-                f"All heads by {ranking.label}: a grid of layers by heads.",
-                title=f"All heads by {ranking.label}",
-                numbers=of_grid(ranking.values, ranking.label),
-            )
+            show_grid_of_heads(ranking.values, ranking.label, chosen, signed=ranking.signed, left_out=left_out)
     with st.container():
-        arrow_keys(
-            state.picture("atlas"),
-            f"Choose a head with the arrow keys. Chosen: layer {chosen[0]}, head {chosen[1]}.",
-            chosen,
-            ranking.values.shape,
-            choose,
-        )
+        walk_through_heads(chosen, ranking.values.shape)
         if remarks := (*wanted.by.remarks, *wanted.bounds.remarks):
             st.caption(f":material/tune: Shown here: {plain(', '.join(remarks))}.")
         st.caption(ranking.caption)
         _show_list(request, taken, ranking, measured, left_out)
 
 
-def _offered(request: stores.KindRequest, taken: Taken, measured: pd.DataFrame) -> dict[str, Metric]:
-    """The metrics that mean something for such heads, by name: whatever the text is, where texts are read."""
+def _offered(request: KindRequest, taken: Taken, measured: pd.DataFrame) -> dict[str, Metric]:
+    """The metrics that have a meaning for such heads, by name."""
     if taken.model.reads_images:  # which have no words
         return {metric.name: metric for metric in METRICS if np.isfinite(measured[metric.name]).any()}
     there = text_of(taken, request.kind).offers
@@ -123,11 +102,11 @@ def _offered(request: stores.KindRequest, taken: Taken, measured: pd.DataFrame) 
     return {metric.name: metric for metric in METRICS if missing.isdisjoint(metric.needs)}
 
 
-def _can_be_probed(request: stores.KindRequest, taken: Taken) -> bool:
+def _can_be_probed(request: KindRequest, taken: Taken) -> bool:
     return taken.model.captures and not taken.model.reads_images and request.kind == "self"
 
 
-def _by_metric(request: stores.KindRequest, taken: Taken, by: ByMetric, measured: pd.DataFrame) -> Ranking | None:
+def _by_metric(request: KindRequest, taken: Taken, by: ByMetric, measured: pd.DataFrame) -> Ranking | None:
     """A metric on this text or on the probe."""
     metric = by.metric
     shape = (taken.layers(request.kind), taken.heads(request.kind))
@@ -143,8 +122,8 @@ def _by_metric(request: stores.KindRequest, taken: Taken, by: ByMetric, measured
         return None
     notes = {"±": grid(probed, f"{metric.name}_error", shape)}
     caption = (
-        f"{metric.words} Measured on {stores.probe_length(request.text.model)} random tokens read twice, with seeds "
-        f"{', '.join(map(str, stores.PROBE_SEEDS))}; ± is the standard error of the "
+        f"{metric.words} Measured on {results.probe_length(request.text.model)} random tokens read twice, with seeds "
+        f"{', '.join(map(str, results.PROBE_SEEDS))}; ± is the standard error of the "
         f"mean over these seeds."
     )
     if metric.name in SCORES:
@@ -162,53 +141,37 @@ def grid(table: pd.DataFrame, column: str, shape: tuple[int, int]) -> NDArray:
     return table[column].to_numpy().reshape(shape)
 
 
-def _probe(request: stores.KindRequest) -> pd.DataFrame | None:
-    model = request.text.model
+def _probe(request: KindRequest) -> pd.DataFrame | None:
+    task = results.probe.task(request.text.model)
     try:
-        if model in stores.probes:
-            return stores.probed(model)
-        probed = run(
-            lambda on_progress: stores.probed(model, on_progress),
-            ("probe", model),
-            "Reading random tokens",
-            2 * len(stores.PROBE_SEEDS),
-            unit="text",
-        )
+        probed = run(task, "Reading random tokens", 2 * len(results.PROBE_SEEDS), unit="text")
     except InputError as error:
         show_error(error)
         return None
-    if probed is not None:
-        st.rerun()  # what has been drawn above does not know yet which heads have a name
-    return None
+    if probed is not None and not task.is_known:
+        st.rerun()  # the elements above were drawn without the names that the probe gives to heads
+    return probed
 
 
-def known_probe(request: stores.KindRequest) -> pd.DataFrame | None:
-    """What the probe found, if it has been run for this model."""
+def known_probe(request: KindRequest) -> pd.DataFrame | None:
+    """The results of the probe, if it has been run for this model."""
     model = request.text.model
-    return stores.probed(model) if request.kind == "self" and model in stores.probes else None
+    return results.probe(model) if request.kind == "self" and results.probe.is_known(model) else None
 
 
-def looks_like(request: stores.KindRequest, taken: Taken, measured: pd.DataFrame) -> list[str]:
-    """What each of these rows of the metrics looks like, in words. Tokens in them are as others wrote them."""
+def looks_like(request: KindRequest, taken: Taken, measured: pd.DataFrame) -> list[str]:
+    """Describe the heads of these rows of the metrics in words. Tokens in them are as others wrote them: data, not markup."""
     known = known_probe(request)
     probes = [None] * len(measured) if known is None else known.iloc[measured.index].to_dict("records")
     keys = [None if key is None else visible(key) for key in nameable_keys(taken, request.kind)]
     return [in_words(row, probe, keys) for row, probe in zip(measured.to_dict("records"), probes, strict=True)]
 
 
-def _by_pattern(request: stores.KindRequest, taken: Taken, by: ByPattern) -> Ranking | None:
+def _by_pattern(request: KindRequest, taken: Taken, by: ByPattern) -> Ranking | None:
     try:
         details, pattern = _read_pattern(by)
-        wanted = stores.MatchRequest(request, by.pattern, details)
-        if wanted in stores.matches:
-            values = stores.matched(wanted, pattern)
-        else:
-            values = run(
-                lambda on_progress: stores.matched(wanted, pattern, on_progress),
-                wanted,
-                "Comparing every head",
-                taken.layers(request.kind),
-            )
+        matches = results.matches.task(request, by.pattern, details, predicate=pattern)
+        values = run(matches, "Comparing every head", taken.layers(request.kind))
     except InputError as error:
         show_error(error)
         return None
@@ -222,7 +185,7 @@ def _by_pattern(request: stores.KindRequest, taken: Taken, by: ByPattern) -> Ran
 
 
 def _read_pattern(by: ByPattern) -> tuple[str, Predicate]:
-    """What tells this pattern from others of its kind, and the pattern. Raises InputError."""
+    """The detail that distinguishes this pattern from others of its kind, and the pattern. Raises InputError."""
     match by.pattern:
         case "diagonal":
             return by.detail, diagonal(int(by.detail))
@@ -238,25 +201,16 @@ def _read_pattern(by: ByPattern) -> tuple[str, Predicate]:
 
 
 def _show_pictures(
-    request: stores.KindRequest, taken: Taken, chosen: tuple[int, int], left_out: NDArray[np.bool_] | None
+    request: KindRequest, taken: Taken, chosen: tuple[int, int], left_out: NDArray[np.bool_] | None
 ) -> None:
-    small = (
-        stores.small_pictures(request)
-        if request in stores.thumbnail_grids
-        else run(
-            lambda on_progress: stores.small_pictures(request, on_progress),
-            ("pictures", request),
-            "Drawing every head",
-            taken.layers(request.kind),
-        )
-    )
+    small = run(results.small_pictures.task(request), "Drawing every head", taken.layers(request.kind))
     if small is None:
         return
     height = max(HEIGHT, min(30 * len(small.values), 1000))
     chart = small_pictures(small.values, chosen=chosen, left_out=left_out, height=height)
     show_heatmap(
         chart,
-        "atlas",
+        NAME,
         "A small picture of the weights of every head, in a grid of layers by heads.",
         title="Small pictures of all heads",
     )
@@ -265,13 +219,13 @@ def _show_pictures(
 
 
 def _show_list(
-    request: stores.KindRequest,
+    request: KindRequest,
     taken: Taken,
     ranking: Ranking,
     measured: pd.DataFrame,
     left_out: NDArray[np.bool_] | None,
 ) -> None:
-    """The heads that pass, strongest first. Choosing a row chooses the head."""
+    """List the heads that pass the filter. Marking a row chooses the head."""
     heads = np.argwhere(np.ones(ranking.values.shape, bool) if left_out is None else ~left_out)
     values = ranking.values[tuple(heads.T)]
     order = menu("Order", state.ORDER, ORDERS, look="buttons", label_visibility="collapsed")
@@ -297,27 +251,6 @@ def _show_list(
         listed["layer of the model"] = [labels[layer].number for layer in at[0]]
     if any(label.words for label in labels):
         listed["layer is"] = [labels[layer].words for layer in at[0]]
-    st.dataframe(
-        listed,
-        key=state.RANKED,
-        hide_index=True,
-        height=300,
-        on_select=lambda: choose_row(heads),
-        selection_mode="single-row",
-        column_config={
-            name: st.column_config.NumberColumn(format="%.3f") for name in (ranking.label, "spread", "±", "null")
-        },
-    )
+    show_list_of_heads(listed, (ranking.label, "spread", "±", "null"))
     count = f"{len(heads)} of {ranking.values.size} heads" if left_out is not None else f"{len(heads)} heads"
     st.caption(f"{count}. Mark a row to open its head; a click on a heading sorts by it.")
-
-
-def choose_row(heads: NDArray[np.integer]) -> None:
-    """Open the head, of these (layer, head), whose row is marked in the list."""
-    rows = st.session_state[state.RANKED].selection.rows
-    if rows and rows[0] < len(heads):
-        choose(*map(int, heads[rows[0]]))
-
-
-def choose(layer: int, head: int) -> None:
-    st.session_state[state.LAYER], st.session_state[state.HEAD] = layer, head

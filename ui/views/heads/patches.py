@@ -12,7 +12,7 @@ from core.heads.views import SCORES, Quantity
 from core.models.images import read_image
 from ui import state
 from ui.markdown import plain
-from ui.stores import TextRequest
+from ui.requests import TextRequest
 from ui.views.common.pictures import show_heatmap
 
 WIDEST = 512  # pixels of the image that are sent

@@ -1,4 +1,4 @@
-"""Which model is chosen, and reading it."""
+"""The choice of a model, and loading it."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core import InputError, Model
-from ui import state, stores
+from ui import models, state
 from ui.allowed import model_help, offered, places_of
 from ui.controls.fields import suggested
 from ui.controls.precision import choose_precision
 from ui.markdown import show_error
 from ui.progress import following, in_turn
+from ui.requests import ModelChoice
 
-# Models that read and write nothing, and those that open in their place where something is to be written.
+# Models that write nothing, and those that take their place on a page where something is written.
 WRITERS = {"all-MiniLM-L6-v2": "SmolLM2-135M-Instruct"}
 
 
 def open_with_a_writer() -> None:
-    """Whoever comes by the menu with a model that writes nothing finds one that does, and of it what it opens with."""
+    """Choose a model that writes if the chosen one does not, with the head that it opens with."""
     chosen = st.session_state[state.CHOSEN]
     if (name := chosen.get(state.MODEL, offered()[0])) in WRITERS:
         chosen[state.MODEL] = WRITERS[name]
@@ -27,30 +28,33 @@ def open_with_a_writer() -> None:
 
 
 def forget_places() -> None:
-    """What was chosen among the tokens of a text that is now another."""
+    """Forget what was chosen among the tokens of the text before."""
     for key in (state.QUERY, state.KEY, state.PINNED_TOKENS):
         st.session_state.pop(key, None)
         st.session_state[state.CHOSEN].pop(key, None)
 
 
-def model_picker(*, writes: bool = False) -> tuple[stores.ModelChoice, DeltaGenerator]:
-    """The chosen model, and the place where its size is said. writes: it opens with one that writes."""
+def model_picker(*, writes: bool = False) -> tuple[ModelChoice, DeltaGenerator]:
+    """The chosen model, and the container for its size.
+
+    writes  open with a model that writes
+    """
     names = offered()
     opening = WRITERS.get(names[0], names[0]) if writes else names[0]
     with st.container(horizontal=True, vertical_alignment="bottom", gap="xsmall"):
         name = suggested("Model", state.MODEL, names, opening, help=model_help(), on_change=forget_places)
         dtype, device, size_place = choose_precision()
-    return stores.ModelChoice(name, dtype, device), size_place
+    return ModelChoice(name, dtype, device), size_place
 
 
-def read_model(chosen: stores.ModelChoice, place: DeltaGenerator, problem: DeltaGenerator) -> Model | None:
-    """The model. What takes time is said in `place`; None after saying in `problem` what is wrong."""
+def read_model(chosen: ModelChoice, place: DeltaGenerator, problem: DeltaGenerator) -> Model | None:
+    """Load the model. `place` says what takes time. None after saying in `problem` what is wrong."""
     try:
         places_of(chosen.name)
-        if chosen in stores.models:
-            return stores.model(chosen)
+        if models.loaded.is_known(chosen):
+            return models.load(chosen)
         with in_turn(place, f"Reading {chosen}"), following(place, f"Reading {chosen}") as tell:
-            return stores.model(chosen, tell)
+            return models.load(chosen, tell)
     except InputError as error:
         with problem:
             show_error(error)

@@ -14,12 +14,13 @@ from core import Capture, InputError, Model
 from core.capturing.weights_only import WeightsOnly
 from core.models.catalogue import CATALOGUE
 from core.models.inputs import TooLongError, target_ids, text_inputs
-from ui import shown, state, stores
+from ui import models, passes, shown, state
 from ui.controls.fields import number_picker, text_area, text_line, tick
 from ui.controls.precision import show_size
 from ui.controls.target import choose_target
 from ui.markdown import plain, quoted, show_error
 from ui.progress import run
+from ui.requests import GeneratedTarget, ModelChoice, TextRequest
 from ui.views.sources.models import forget_places, model_picker, read_model
 from ui.views.sources.weights_only import show_weights
 
@@ -29,30 +30,30 @@ OPENING_TEXTS = {"written-dates": "the 3rd of march 1987"}  # of models that wer
 
 Read = TypeVar("Read")
 
-WRITTEN = 120  # letters of what a model has written
+WRITTEN = 120  # letters that are shown of what a model has written
 
 NAMED = 3  # layers without attention that are named; the others are counted
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
-    """What is to be read, and where its page says what.
+class InputFields:
+    """The fields of a page that say which model reads what, with what they say.
 
-    beside  where an error about a field of this name is shown
-    places  what is left for the choice of layer and head
+    beside  the container for errors about a field, by its name
+    places  the containers for the choice of layer and head
     """
 
-    request: stores.TextRequest
+    request: TextRequest
     model: Model
     beside: dict[str, DeltaGenerator]
     places: list[DeltaGenerator]
 
 
-def choose_request(*, more: bool = False, writes: bool = False) -> Asked | None:
-    """The model and what it is to read; None after saying what is wrong.
+def choose_request(*, more: bool = False, writes: bool = False) -> InputFields | None:
+    """The fields for the model and what it reads; None after saying what is wrong.
 
-    more: also ask for the second text that some models read
-    writes: while nobody has chosen, open with a model that writes
+    more    also ask for the second text that some models read
+    writes  open with a model that writes
     """
     progress = st.empty()  # above the text, which on a phone fills most of the first screen
     words, which = st.columns(2)
@@ -72,7 +73,7 @@ def choose_request(*, more: bool = False, writes: bool = False) -> Asked | None:
             request = _image(chosen)
         else:
             text = _text_field(chosen.name)
-            request = stores.TextRequest(chosen, text)
+            request = TextRequest(chosen, text)
             if more and model is not None and model.captures:
                 request = _with_second_text(request, model, problem)
     _say_what_for(chosen.name, problem)
@@ -81,59 +82,59 @@ def choose_request(*, more: bool = False, writes: bool = False) -> Asked | None:
         problem.caption(plain(f"{whole} compares texts with images or sounds. Shown is what reads its texts: {tower}."))
     if model is None or request is None:
         return None
-    return Asked(request, model, {"model": model_place, "text": problem, "image": problem}, places)
+    return InputFields(request, model, {"model": model_place, "text": problem, "image": problem}, places)
 
 
 def choose_text(
     *,
     more: bool = False,
-    max_tokens: int | None = stores.MAX_TOKENS,
+    max_tokens: int | None = models.MAX_TOKENS,
     measuring: bool = False,
-    on_weights: Callable[[stores.TextRequest, WeightsOnly, list], None] | None = None,
-) -> tuple[stores.TextRequest, Capture, list] | None:
-    """The pass of the chosen model over the text, and the places left for the choice of layer and head.
+    on_weights: Callable[[TextRequest, WeightsOnly, list], None] | None = None,
+) -> tuple[TextRequest, Capture, list] | None:
+    """The pass of the chosen model over the text, and the containers for the choice of layer and head.
 
-    None after saying what is wrong, or after showing what there is of a model that exposes only its weights.
+    None after saying what is wrong, or after showing the weights of a model that exposes nothing else.
 
-    more: also ask for the second text that some models read, and name the layers that cannot be shown
-    max_tokens: a limit, where the page cannot show as many as the model can read
-    measuring: whether the page goes on to measure every head, which belongs to what is announced
-    on_weights: shows a model that exposes only its weights; None: one of its heads, which is chosen here
+    more        also ask for the second text that some models read, and name the layers that cannot be shown
+    max_tokens  the most tokens that the page can show; None: as many as the model reads
+    measuring   the page then measures every head, which the announcement includes
+    on_weights  shows a model that exposes only its weights; None: show one of its heads, chosen here
     """
-    asked = choose_request(more=more)
-    if asked is None:
+    fields = choose_request(more=more)
+    if fields is None:
         return None
-    model, places = asked.model, asked.places
+    model, places = fields.model, fields.places
     if not model.captures and not model.reads_images:
-        exposed = read_or_say(asked, _exposed)
+        exposed = read_or_say(fields, _exposed)
         if exposed is not None:
             (on_weights or _show_exposed)(*exposed, places)
         return None
-    passed = read_or_say(asked, lambda wanted: run_pass(wanted, model, max_tokens, measuring))
+    passed = read_or_say(fields, lambda request: run_pass(request, model, max_tokens, measuring))
     if passed is not None:
         shown.now().asked.append(passed[0])
         if more:
-            _name_missing(asked.request.model)
+            _name_missing(fields.request.model)
     return None if passed is None else (*passed, places)
 
 
 def _say_what_for(model: str, place: DeltaGenerator) -> None:
-    """What a model of the catalogue was trained for that answers any text as if it were of that kind."""
+    """Say what a model of the catalogue was trained for if it takes every text for one of that kind."""
     for entry in CATALOGUE:
         if entry.name == model and entry.kind == "encoder-decoder":
             place.caption(plain(entry.description))
 
 
 def _text_field(model: str) -> str:
-    """The text; while nobody has touched it, what is told of a model in its own kind of text."""
+    """The text. Until somebody edits it, it is an opening text of the kind that the model reads."""
     opening = OPENING_TEXTS.get(model, SENTENCE)
     if st.session_state.get(state.TEXT) in {SENTENCE, *OPENING_TEXTS.values()} - {opening}:
         st.session_state[state.TEXT] = opening
     return text_area("Text", state.TEXT, opening, height=68, on_change=forget_places)
 
 
-def _name_missing(chosen: stores.ModelChoice) -> None:
-    missing = stores.missing_layers(chosen)
+def _name_missing(chosen: ModelChoice) -> None:
+    missing = models.missing_layers(chosen)
     if missing:
         further = f", and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
         count = "1 layer has" if len(missing) == 1 else f"{len(missing)} layers have"
@@ -141,14 +142,14 @@ def _name_missing(chosen: stores.ModelChoice) -> None:
         st.caption(plain(f"{count} no softmax attention and cannot be shown: {named}{further}."))
 
 
-def _image(chosen: stores.ModelChoice) -> stores.TextRequest | None:
-    """The image that was last uploaded, on this page or another: an upload field forgets its file when one leaves."""
+def _image(chosen: ModelChoice) -> TextRequest | None:
+    """The image that was last uploaded, on this page or another: an upload field forgets its file when its page is left."""
     types = ["png", "jpg", "jpeg", "webp"]
     file = st.file_uploader("Image", types, key=state.IMAGE, on_change=_keep_image)
     kept = st.session_state.get(state.SHOWN_IMAGE)
     still = "" if kept is None or file is not None else f"{plain(kept[0])} is still shown. "
     st.caption(f"{still}This model reads images. An uploaded image is not part of the page's address.")
-    return None if kept is None else stores.TextRequest(chosen, "", image=kept[1])
+    return None if kept is None else TextRequest(chosen, "", image=kept[1])
 
 
 def _keep_image() -> None:
@@ -156,8 +157,8 @@ def _keep_image() -> None:
     st.session_state[state.SHOWN_IMAGE] = None if file is None else (file.name, file.getvalue())
 
 
-def _with_second_text(request: stores.TextRequest, model: Model, problem: DeltaGenerator) -> stores.TextRequest | None:
-    """With what the second field holds that the model has a use for: a text to pair with, or what its decoder has written.
+def _with_second_text(request: TextRequest, model: Model, problem: DeltaGenerator) -> TextRequest | None:
+    """The request with what the second field holds: a text to pair with, or what the decoder has written.
 
     None after saying what is wrong with it.
     """
@@ -174,96 +175,77 @@ def _with_second_text(request: stores.TextRequest, model: Model, problem: DeltaG
         return None
 
 
-def read_or_say(asked: Asked, read: Callable[[stores.TextRequest], Read]) -> Read | None:
-    """What reading the text gives. Says beside the field what is wrong, offers to cut a text that is too long."""
-    # In the text's own place: a note that comes and goes would push everything below it aside.
-    with asked.beside["text"]:
+def read_or_say(fields: InputFields, read: Callable[[TextRequest], Read]) -> Read | None:
+    """Read the text. Says beside the field what is wrong, and offers to cut a text that is too long; then it returns None."""
+    # In the text's own container: a note that comes and goes would push everything below it aside.
+    with fields.beside["text"]:
         try:
             try:
-                return read(asked.request)
+                return read(fields.request)
             except TooLongError as error:
                 show_error(error)
                 if not tick(f"Keep only the first {error.limit:,} tokens", state.TRUNCATE):
                     return None
-                return read(replace(asked.request, keep=error.limit))
+                return read(replace(fields.request, keep=error.limit))
         except InputError as error:
-            with asked.beside.get(error.field, asked.beside["text"]):
+            with fields.beside.get(error.field, fields.beside["text"]):
                 show_error(error)
             return None
 
 
 def run_pass(
-    request: stores.TextRequest, model: Model, max_tokens: int | None, measuring: bool
-) -> tuple[stores.TextRequest, Capture] | None:
-    """The pass over this text, with its progress shown if it is not known yet; None while it is not wanted.
+    request: TextRequest, model: Model, max_tokens: int | None, measuring: bool
+) -> tuple[TextRequest, Capture] | None:
+    """The pass over this text, with its progress if it is not known yet; None as in `run`.
 
-    Raises TooLongError for more than `max_tokens`, also where another page has read them already.
+    Raises TooLongError for more than `max_tokens`, also if another page has read them already.
     """
-    if request in stores.passes:
-        st.empty()  # as much room as its progress had, or the page would jump at the next click
-        known = stores.captured(request)
-        _say_written(request, model)
-        for ids, field in ((known.input_ids, "text"), (known.target_ids, "target")):
-            if max_tokens is not None and len(ids) > max_tokens:
-                raise TooLongError(len(ids), max_tokens, field)
-        return request, known
-    announce: Callable[[], tuple[float, str]] | None = None
-    needs = 0
-    if request.image is not None:  # always the same size, and few patches: nothing to announce
-        what = "Reading the image"
+    task, layers = passes.captured.task(request), model.attention_calls or 1
+    if task.is_known or request.image is not None:  # reading an image never takes long: there is nothing to announce
+        capture = run(task, "Reading the image", layers)
+    elif not _is_written(request, model, max_tokens):
+        return None
     else:
-        if not _is_written(request, model, max_tokens):
-            return None
         tokens, written = _count(request, model, max_tokens)
-        what = f"Reading {tokens:,} tokens"
-        announce = partial(stores.announced, request.model, tokens, target_tokens=written, measuring=measuring)
-        needs = stores.needed_bytes(request.model, tokens, written)
-    capture = run(
-        lambda on_progress: stores.captured(request, on_progress),
-        request,
-        what,
-        model.attention_calls or 1,
-        announce=announce,
-        needs=needs,
-    )
+        announce = partial(models.announced, request.model, tokens, target_tokens=written, measuring=measuring)
+        needs = models.needed_bytes(request.model, tokens, written)
+        capture = run(task, f"Reading {tokens:,} tokens", layers, announce=announce, needs=needs)
     if capture is None:
         return None
     _say_written(request, model)
+    for ids, field in ((capture.input_ids, "text"), (capture.target_ids, "target")):
+        if max_tokens is not None and len(ids) > max_tokens:
+            raise TooLongError(len(ids), max_tokens, field)
     return request, capture
 
 
-def _is_written(request: stores.TextRequest, model: Model, max_tokens: int | None) -> bool:
-    """Have the model write a target that it is to generate; False while that is not wanted."""
-    if not isinstance(request.target, stores.Generated) or stores.writing(request) in stores.written:
+def _is_written(request: TextRequest, model: Model, max_tokens: int | None) -> bool:
+    """Have the model write a target that it generates; False as long as that is stopped."""
+    task = passes.generated.task(passes.unedited(request))
+    if not isinstance(request.target, GeneratedTarget) or task.is_known:
         return True
     tokens, _ = _count(replace(request, target=None), model, max_tokens)
-    found = run(
-        lambda on_progress: stores.generated(request, on_progress),
-        ("generated", stores.writing(request)),
-        "Writing",
-        request.target.most,
-        unit="token",
-        needs=stores.needed_bytes(request.model, tokens, request.target.most),
-    )
-    return found is not None
+    most = request.target.max_tokens
+    needs = models.needed_bytes(request.model, tokens, most)
+    return run(task, "Writing", most, unit="token", needs=needs) is not None
 
 
-def _say_written(request: stores.TextRequest, model: Model) -> None:
-    """What a decoder has written by itself."""
-    if isinstance(request.target, stores.Generated):
-        written = stores.generated(request)
-        text = model.text_of(written.ids)
-        shown_of_it = quoted(text if len(text) <= WRITTEN else f"{text[:WRITTEN]}…") if written.ids else "nothing"
-        ended = "" if written.has_ended else f" It was not gone on with after {len(written.ids)} tokens."
-        st.caption(f"The model writes {shown_of_it}.{ended} In the row of each token it chooses the next one.")
+def _say_written(request: TextRequest, model: Model) -> None:
+    """Say what a decoder has written by itself."""
+    if isinstance(request.target, GeneratedTarget):
+        target = passes.generated(passes.unedited(request))
+        text = model.text_of(target.ids)
+        shortened = quoted(text if len(text) <= WRITTEN else f"{text[:WRITTEN]}…") if target.ids else "nothing"
+        ended = "" if target.has_ended else f" It was not gone on with after {len(target.ids)} tokens."
+        st.caption(f"The model writes {shortened}.{ended} In the row of each token it chooses the next one.")
 
 
-def _exposed(request: stores.TextRequest) -> tuple[stores.TextRequest, WeightsOnly]:
+def _exposed(request: TextRequest) -> tuple[TextRequest, WeightsOnly]:
     with st.spinner("Reading the text"):
-        return request, stores.weights_only(request)
+        return request, passes.weights_only(request)
 
 
-def _show_exposed(_: stores.TextRequest, weights: WeightsOnly, places: list) -> None:
+def _show_exposed(_: TextRequest, weights: WeightsOnly, places: list) -> None:
     with places[0]:
         layer = number_picker("Layer", state.LAYER, weights.layers(), 0)
     with places[1]:
@@ -271,11 +253,11 @@ def _show_exposed(_: stores.TextRequest, weights: WeightsOnly, places: list) -> 
     show_weights(weights, layer, head)
 
 
-def _count(request: stores.TextRequest, model: Model, max_tokens: int | None) -> tuple[int, int]:
-    """How many tokens the model will read, and how many its decoder has written. Raises TooLongError if they are too many."""
-    limit, cut = stores.longest_text(request.keep or max_tokens), request.keep is not None
+def _count(request: TextRequest, model: Model, max_tokens: int | None) -> tuple[int, int]:
+    """The number of tokens that the model reads, and of those its decoder has written. Raises TooLongError for too many."""
+    limit, cut = models.longest_text(request.keep or max_tokens), request.keep is not None
     target = request.target if isinstance(request.target, str) else None
-    stores.check_characters(request.text, request.pair, target)
+    models.check_characters(request.text, request.pair, target)
     inputs = text_inputs(model, request.text, pair=request.pair, max_tokens=limit, truncate=cut)
-    written = len(target_ids(model, stores.target_of(request), limit, cut)) if model.is_encoder_decoder else 1
+    written = len(target_ids(model, passes.target_of(request), limit, cut)) if model.is_encoder_decoder else 1
     return inputs["input_ids"].shape[1], written

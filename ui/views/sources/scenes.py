@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 import streamlit as st
 
 from core import AttentionTrace, InputError, attend
-from core.attention.head import Head, Overview
+from core.attention.head import Head
+from core.attention.rowwise import Overview
 from core.attention.sources import DISTRIBUTIONS, random_matrices, toy_sentence
 from core.capturing.certifying import Certificate
 from core.exporting.exhibit import Exhibit
 from core.exporting.kept_heads import KeptHead
-from ui import shown, state, stores
+from ui import passes, shown, state
 from ui.controls.fields import menu, text_line, whole_number
 from ui.controls.own_matrices import own_matrices
 from ui.controls.what_if import Change
@@ -42,7 +43,7 @@ class Scene:
 
     def changed(self, change: Change, head: Head) -> Scene:
         """The same with the head so changed, which no model computed."""
-        overview = head.overview() if self.real is None else stores.changed_overview(self.real.of, change, head)
+        overview = head.overview() if self.real is None else passes.changed_overview(self.real.of, change, changed=head)
         return replace(self, head=head, overview=overview, certificate=None, kept=None)
 
 
@@ -52,9 +53,9 @@ def real_head() -> Scene | None:
     if passed is None:
         return None
     real = choose_head(*passed)
-    overview, certificate = stores.head_overview(real.of)
+    overview, certificate = passes.head_overview(real.of)
     origin = f"Layer {real.layer}, head {real.head} of {real.request.model}."
-    return Scene(stores.head(real.of), overview, *real.capture.tokens(real.kind), origin, real, certificate)
+    return Scene(passes.head(real.of), overview, *real.capture.tokens(real.kind), origin, real, certificate)
 
 
 def toy() -> Scene | None:
@@ -119,7 +120,7 @@ def from_file() -> Scene:
     """The head of the exhibit that is open, with the certificate of the numbers in the file."""
     exhibit: Exhibit = st.session_state[state.EXHIBIT]
     kept = next(iter(exhibit.heads.values()))
-    overview, certificate = stores.kept_overview(kept)
+    overview, certificate = passes.kept_overview(kept)
     shown.now().about = exhibit.about
     told = [kept.says, *(exhibit.about[name] for name in ("revision", "date") if name in exhibit.about)]
     st.caption(plain("From a file, and computed again from what it holds: " + " · ".join(told)))

@@ -6,11 +6,10 @@ import numpy as np
 import streamlit as st
 from numpy.typing import NDArray
 
-from core.attention.ledger import strongest_cell
 from core.capturing.weights_only import WeightsOnly
 from core.figures.heatmaps.heatmap import Axis, heatmap
 from ui.components import pin
-from ui.controls.pinned import pinned_among
+from ui.controls.pinned import pinned
 from ui.markdown import plain, quoted
 from ui.views.common.pictures import show_heatmap
 
@@ -35,11 +34,7 @@ def show_weights(exposed: WeightsOnly, layer: int, head: int, *, in_column: bool
     with beside:
         if not in_column:
             st.subheader(f"Layer {layer}, head {head}", anchor=False)
-        query, key = pinned_among(
-            weights.shape,
-            strongest_cell(weights),
-            lambda rows, columns: weights[rows.start : rows.stop, columns.start : columns.stop],
-        )
+        query, key = pinned(weights)
         share = f"**{weights[query, key]:.1%}** of its attention"
         st.markdown(f"{quoted(tokens[query])} gives {share} to {quoted(tokens[key])}.")
         if _looks_back_only(weights):

@@ -27,7 +27,7 @@ def opened_stage() -> str:
 
 
 def show_equation(scene: Scene, cell: tuple[int, int], opened: str) -> None:
-    chart = equation(scene.overview.stages, pin=cell, opened=opened, scale=scene.head.scale, added=added(scene.head))
+    chart = equation(scene.overview.matrices, pin=cell, opened=opened, scale=scene.head.scale, added=added(scene.head))
     with st.container(key=state.EQUATION):
         show_chart(
             chart,
@@ -65,4 +65,4 @@ def _open(place: int) -> None:
 
 
 def _shapes(scene: Scene) -> dict[str, tuple[int, int]]:
-    return {key: scene.overview.stages[key].shape for key in ORDER}
+    return {key: scene.overview.matrices[key].shape for key in ORDER}

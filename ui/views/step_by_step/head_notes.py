@@ -1,4 +1,4 @@
-"""What there is to know about a head beside its pictures."""
+"""Notes about a head beside its pictures."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def show_notes(head: RealHead) -> None:
 
 
 def show_layer_number(capture: Capture, layer: int, kind: Kind) -> None:
-    """Where in the model a layer is, where it also has layers without attention."""
+    """Say the layer's number in the model, if the model also has layers without attention."""
     number = layer_labels(capture, kind)[layer].number
     if number != layer:
         st.caption(f"Layer {layer} of those with softmax attention is layer {number} of the model.")
 
 
 def show_key_sharing(capture: Capture, layer: int, head: int, kind: Kind) -> None:
-    """Which key/value head a query head reads, where several share one."""
+    """Say which key/value head a query head reads, if several share one."""
     key_head, key_heads = capture.key_head(layer, head, kind)
     heads = capture.heads(kind)
     if key_heads == heads:
@@ -43,7 +43,7 @@ def show_key_sharing(capture: Capture, layer: int, head: int, kind: Kind) -> Non
 
 
 def show_next_tokens(capture: Capture, *, of_original: bool = False) -> None:
-    """What the model would write next, where it writes at all.
+    """Show the most probable next tokens, if the model predicts any.
 
     of_original: whether something is changed on the page, which the model knows nothing of
     """

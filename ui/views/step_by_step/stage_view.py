@@ -8,6 +8,7 @@ from numpy.linalg import norm
 from core import Ledger
 from core.attention.formulas import added, formula
 from core.attention.ledger import OutputSum
+from core.attention.rowwise import Overview
 from core.attention.stages import BY_KEY, Stage, number
 from core.figures.chart import Chart
 from core.figures.heatmaps.borders import with_borders
@@ -15,7 +16,6 @@ from core.figures.heatmaps.heatmap import WIDTH
 from core.figures.heatmaps.stages import colour_limit, stage_heatmap
 from core.figures.plots.waterfall import passed_on, waterfall
 from core.heads.pairs import pair_ranges
-from core.heads.views import around
 from ui import presenting
 from ui import shown as on_page
 from ui.components import pin
@@ -23,13 +23,13 @@ from ui.controls.pinned import pinned_among
 from ui.markdown import plain, quoted
 from ui.views import numbers
 from ui.views.common.certificate import show_certificate
+from ui.views.common.magnified import show_magnified
 from ui.views.common.pictures import show_chart, show_heatmap
 from ui.views.common.tables import table
 from ui.views.sources.scenes import Scene
 from ui.views.step_by_step.equation import clicked, opened_stage, show_equation
 
 ONE_OF_TWO = 240  # pixels in a window 1024 wide, of a picture with another beside it
-LOUPE = 32  # tokens a side of the exact part of a long text
 TERMS, DIMENSIONS = 8, 4  # of the output's sum: keys, and numbers of each, that are shown one by one
 
 
@@ -46,10 +46,8 @@ def show_stages(scene: Scene, changed: Scene | None) -> Ledger:
         presenting.title(plain(scene.origin.removesuffix(".")))
     picture, explanation = st.columns(_shares(changed), gap="medium")
     with explanation:
-        strongest = shown.head.strongest(shown.overview)
-        cell = pinned_among(
-            shown.head.shape, strongest, lambda rows, columns: shown.head.window("weights", rows, columns).values
-        )
+        weights = shown.head.stages("weights")
+        cell = pinned_among(weights.shape, shown.head.strongest(shown.overview), weights.exact)
     ledger = shown.head.explain(*cell)
     # What a visitor looks at comes first: whoever changes the head has an eye on the large picture.
     with picture:
@@ -66,7 +64,7 @@ def show_stages(scene: Scene, changed: Scene | None) -> Ledger:
 
 
 def _shares(changed: Scene | None) -> tuple[int, int]:
-    """Of the width: the pictures and what is said beside them."""
+    """Shares of the width for the pictures and the text beside them."""
     if presenting.is_on():
         return (3, 1) if changed is None else (5, 1)
     return (7, 5) if changed is None else (3, 2)
@@ -78,7 +76,7 @@ def _show_stage(scene: Scene, changed: Scene | None, stage: Stage, ledger: Ledge
         st.markdown(f"**{stage.name}** {stage.sentence}")
     st.markdown(f"${formula(stage.key, shown.head, shown.overview, ledger)}$")
     versions = {"As it is": scene} | ({} if changed is None else {"Changed": changed})
-    limit = colour_limit(stage, *(version.overview.stages[stage.key] for version in versions.values()))
+    limit = colour_limit(stage, *(version.overview.matrices[stage.key] for version in versions.values()))
     cell = (ledger.query, ledger.key)
     for column, (name, version) in zip(st.columns(len(versions)), versions.items(), strict=True):
         with column:
@@ -87,7 +85,7 @@ def _show_stage(scene: Scene, changed: Scene | None, stage: Stage, ledger: Ledge
                     st.markdown(f"**{name}**: scale {number(version.head.scale)}")
             chart = stage_heatmap(
                 stage,
-                version.overview.stages,
+                version.overview.matrices,
                 scene.query_tokens,
                 scene.key_tokens,
                 pin=cell,
@@ -106,8 +104,8 @@ def _show_stage(scene: Scene, changed: Scene | None, stage: Stage, ledger: Ledge
             )
     if presenting.is_on():
         return
-    if stage.columns == "key" and max(shown.head.shape) > LOUPE:
-        _show_loupe(shown, stage, cell)
+    if stage.columns == "key":
+        _show_magnified(shown, stage, cell)
     if stage.key == "output":
         _show_sum(shown, shown.head.sum_of(ledger.query, TERMS))
 
@@ -125,28 +123,28 @@ def _lit(stage: Stage, cell: tuple[int, int]) -> tuple[int, int | None]:
     return cell[0] if stage.rows == "query" else cell[1], cell[1] if stage.columns == "key" else None
 
 
-def _show_loupe(scene: Scene, stage: Stage, cell: tuple[int, int]) -> None:
-    """The exact numbers around the chosen pair."""
-    rows, columns = (around(place, length, LOUPE) for place, length in zip(cell, scene.head.shape, strict=True))
-    st.markdown(
-        f"**Every token near the chosen pair**: queries {rows.start} to {rows.stop - 1}, "
-        f"keys {columns.start} to {columns.stop - 1}"
-    )
-    wanted = (stage.key,) if stage.beside is None else (stage.key, stage.beside)
-    chart = stage_heatmap(
-        stage,
-        {key: scene.head.window(key, rows, columns) for key in wanted},
-        scene.query_tokens[rows.start : rows.stop],
-        scene.key_tokens[columns.start : columns.stop],
-        pin=(cell[0] - rows.start, cell[1] - columns.start),
-        height=430,
-    )
-    show_heatmap(
-        chart,
-        "loupe",
-        f"{stage.name} around the chosen pair, every number exact.",
-        title=f"{stage.name} near the chosen pair",
-    )
+def _show_magnified(scene: Scene, stage: Stage, cell: tuple[int, int]) -> None:
+    """The exact numbers of a stage around the chosen pair, and of the one that is read beside it."""
+
+    def draw(window: Overview) -> None:
+        (row, column), (rows, columns) = window.matrices[stage.key].start, window.matrices[stage.key].shape
+        chart = stage_heatmap(
+            stage,
+            window.matrices,
+            scene.query_tokens[row : row + rows],
+            scene.key_tokens[column : column + columns],
+            pin=(cell[0] - row, cell[1] - column),
+            height=430,
+        )
+        show_heatmap(
+            chart,
+            "loupe",
+            f"{stage.name} around the chosen pair, every number exact.",
+            title=f"{stage.name} near the chosen pair",
+        )
+
+    beside = () if stage.beside is None else (stage.beside,)
+    show_magnified(scene.head.stages(stage.key, *beside), cell, draw)
 
 
 def _show_sum(scene: Scene, found: OutputSum) -> None:

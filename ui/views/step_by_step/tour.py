@@ -22,7 +22,7 @@ ENCODER, DECODER = "all-MiniLM-L6-v2", "SmolLM2-135M-Instruct"
 
 @dataclass(frozen=True)
 class Stop:
-    """What the page shows, and what is said about it.
+    """A state of the page, and a few sentences about it.
 
     stage  the one that is open
     words  from the head that is shown and its chosen pair
@@ -35,7 +35,7 @@ class Stop:
     more: Mapping[str, object] = field(default_factory=dict)
 
     def choices(self) -> dict[str, object]:
-        """What is chosen on the page, by the keys of its widgets."""
+        """The choices on the page, by the keys of its widgets."""
         layer, head = opening_head(self.model)
         query, key = self.pair or (None, None)
         return {
@@ -103,7 +103,7 @@ def _output(scene: Scene, cell: Ledger) -> str:
 
 
 def _mask(scene: Scene, _: Ledger) -> str:
-    forbidden, (queries, keys) = scene.overview.forbidden, scene.head.shape
+    forbidden, (queries, keys) = scene.overview.row_numbers["forbidden"].sum(), scene.head.shape
     return (
         f"Another model, one that writes: it may not look ahead. {forbidden:,} of {queries * keys:,} pairs are masked, drawn "
         f"grey: their score becomes −∞ and their weight exactly 0."

@@ -9,25 +9,24 @@ import streamlit as st
 from core import Capture, InputError
 from core.capturing.consequences import check_finite, movers, next_token, vectors
 from core.capturing.edits import Edits, Place
-from core.figures.heatmaps.all_heads import metric_grid
 from core.figures.labels import visible
 from core.figures.plots.bars import bars, share_bars
 from core.heads.aligning import Alignment
 from core.heads.comparing import HeadPair
-from ui import presenting, shown, state, stores
+from ui import passes, presenting, shown, state
 from ui.components import pin
-from ui.components.arrows import arrow_keys
 from ui.controls import edit_list
 from ui.controls.fields import switch
 from ui.markdown import plain, quoted, show_error
 from ui.progress import run
+from ui.requests import KindRequest
 from ui.views.common.certificate import show_certificate
-from ui.views.common.pictures import show_chart, show_heatmap
+from ui.views.common.pictures import show_chart
 from ui.views.common.tables import small_number
-from ui.views.heads.heads_grid import choose
-from ui.views.numbers import of_grid
+from ui.views.heads.grid import choose, choose_clicked, show_grid_of_heads, walk_through_heads
 from ui.views.sources.heads import RealHead
 from ui.views.sources.passes import run_pass
+from ui.views.what_if import results
 from ui.views.what_if.comparing import Paired, compared_heads, comparing_all, show_pictures
 from ui.views.what_if.new_edit import choose_new_edit
 
@@ -94,8 +93,7 @@ def _changed(real: RealHead, edits: Edits) -> RealHead | None:
 
 def _clicked(real: RealHead) -> None:
     """A click on the grid of changed heads chooses one; on a cell it chooses the pair, or paints it."""
-    if place := pin.clicked_in("layer", "head", (real.capture.layers(real.kind), real.capture.heads(real.kind))):
-        choose(*place)
+    if choose_clicked((real.capture.layers(real.kind), real.capture.heads(real.kind))):
         return
     pin.pin_clicked()
     cell = pin.clicked_in("query", "key", real.capture.shape(real.kind))
@@ -155,7 +153,7 @@ def _paired(real: RealHead, changed: RealHead) -> Paired:
             axes, real.capture.tokens(real.kind), changed.capture.tokens(real.kind), strict=True
         )
     ]
-    before, after = stores.head(real.of), stores.head(changed.of)
+    before, after = passes.head(real.of), passes.head(changed.of)
     return Paired(
         HeadPair.of(before, after, queries=axes[0], keys=axes[1]), labels[0], labels[1], NAMES, "Changed − as it is"
     )
@@ -169,9 +167,9 @@ def _show_before_and_after(real: RealHead, changed: RealHead) -> tuple[int, int]
     if found is None:
         return 0, 0
     cell = show_pictures(paired, found, is_one_text=True)
-    if stores.head(changed.of).edited(range(1)).output is not None:
+    if passes.head(changed.of).edited(range(1)).output is not None:
         st.caption("What this head gives is replaced: where it looks no longer counts.")
-    show_certificate(stores.certificate(changed.of), what="the model" if changed is real else "the changed pass")
+    show_certificate(passes.certificate(changed.of), what="the model" if changed is real else "the changed pass")
     return cell
 
 
@@ -244,36 +242,26 @@ def _show_outcome(before: Capture, after: Capture) -> None:
 def _show_changed_heads(real: RealHead, changed: RealHead) -> None:
     """How much the attention of every head changed."""
     st.markdown("**Heads whose attention changed**, mean Jensen-Shannon divergence of their rows")
-    of, other = (stores.KindRequest(one.request, one.kind) for one in (real, changed))
-    values = (
-        stores.changed_heads(of, other)
-        if (of, other) in stores.changes
-        else run(
-            lambda on_progress: stores.changed_heads(of, other, on_progress),
-            ("changed heads", of, other),
-            "Comparing every head",
-            real.capture.layers(real.kind),
-            announce=lambda: comparing_all(real.capture, real.kind),
-        )
+    of, other = (KindRequest(one.request, one.kind) for one in (real, changed))
+    values = run(
+        results.head_changes.task(of, other),
+        "Comparing every head",
+        real.capture.layers(real.kind),
+        announce=lambda: comparing_all(real.capture, real.kind),
     )
     if values is None:
         return
     chosen = (real.layer, real.head)
-    chart = metric_grid(values, "divergence", signed=False, chosen=chosen, left_out=None, height=HEIGHT)
-    show_heatmap(
-        chart,
-        "atlas",
-        "How much each head's attention changed: a grid of layers by heads.",
-        title="How much each head changed",
-        numbers=of_grid(values, "mean Jensen-Shannon divergence"),
-    )
-    arrow_keys(
-        state.picture("atlas"),
-        f"Choose a head with the arrow keys. Chosen: layer {chosen[0]}, head {chosen[1]}.",
+    show_grid_of_heads(
+        values,
+        "divergence",
         chosen,
-        values.shape,
-        choose,
+        title="How much each head changed",
+        alt="How much each head's attention changed",
+        numbers="mean Jensen-Shannon divergence",
+        height=HEIGHT,
     )
+    walk_through_heads(chosen, values.shape)
 
 
 # --- what is written
@@ -282,23 +270,13 @@ def _show_changed_heads(real: RealHead, changed: RealHead) -> None:
 def _show_continuations(real: RealHead, changed: RealHead) -> None:
     if real.capture.logits is None:
         return
-    words = f"What the model writes on: {stores.NEW_TOKENS} tokens, always the most probable one"
+    words = f"What the model writes on: {results.NEW_TOKENS} tokens, always the most probable one"
     if not switch(words, state.WRITES_ON):
         return
     passes = [real] if changed is real else [real, changed]
     for column, name, one in zip(st.columns(2), NAMES, passes, strict=False):
         with column:
-            written = (
-                stores.writes_on(one.request)
-                if one.request in stores.continuations
-                else run(
-                    lambda on_progress, request=one.request: stores.writes_on(request, on_progress),
-                    ("writes", one.request),
-                    "Writing",
-                    stores.NEW_TOKENS,
-                    unit="token",
-                )
-            )
+            written = run(results.continuation.task(one.request), "Writing", results.NEW_TOKENS, unit="token")
             if written is not None:
                 st.caption(name)
                 st.code(real.capture.model.text_of(written), language=None, wrap_lines=True)

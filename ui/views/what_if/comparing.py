@@ -3,41 +3,42 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import get_args
 
 import numpy as np
 import pandas as pd
 import streamlit as st
-from numpy.typing import NDArray
 from streamlit.delta_generator import DeltaGenerator
 
 from core import Capture, InputError, Model
-from core.attention.ledger import Part as Numbers
-from core.attention.ledger import strongest_in, strongest_of
 from core.attention.pooling import Pooled
+from core.attention.rowwise import Overview
 from core.figures.heatmaps.compared import Part, Side, compared_heatmaps, strongest_colours
 from core.heads.aligning import Alignment, Labels, align
-from core.heads.comparing import Compared, HeadPair
+from core.heads.comparing import HeadPair, mean_divergence, worst_divergence
 from core.heads.likeness import PAIRS
-from core.heads.views import around
 from core.models.modules import Kind
 from core.units import seconds_in_words
-from ui import presenting, shown, state, stores
+from ui import passes, presenting, shown, state
 from ui.allowed import model_help, offered
 from ui.components import pin
 from ui.controls.fields import menu, number_picker, suggested, text_area
 from ui.controls.pinned import pinned_among
 from ui.markdown import plain, quoted, show_error
 from ui.progress import run
+from ui.requests import GeneratedTarget, KindRequest, Target
+from ui.views.common.magnified import show_magnified
 from ui.views.common.pictures import show_heatmap
 from ui.views.numbers import of_pair
 from ui.views.sources.heads import RealHead, opening_head
 from ui.views.sources.models import read_model
 from ui.views.sources.passes import run_pass
+from ui.views.what_if import results
 
 WAYS = {"head": "Another head", "text": "Another text", "model": "Another model"}
 OTHER_SENTENCE = "The animal didn't cross the street because it was too wide."
 WIDTH, HEIGHT = 290, 380  # pixels of one of three pictures in a window 1024 wide
-LOUPE = 24  # tokens a side of the exact part of a long text
+MAGNIFIED = 24  # tokens a side of the exact part of a long text
 LISTED = 10  # heads like this one
 CELL_SECONDS = 1e-8  # about, to weigh one query and one key in one head against another's
 
@@ -133,11 +134,11 @@ def _other_model(real: RealHead, problem: DeltaGenerator) -> RealHead | None:
     return _pick_head(RealHead(*passed, kind, 0, 0), opening_head(name))
 
 
-def _target_for(model: Model, target: stores.Target) -> stores.Target:
+def _target_for(model: Model, target: Target) -> Target:
     """For another model: numbers are tokens of the one that they were given for, so it writes for itself where it can."""
     if not model.is_encoder_decoder or isinstance(target, str):
         return target if model.is_encoder_decoder else None
-    return stores.Generated() if model.has_language_model_head else None
+    return GeneratedTarget() if model.has_language_model_head else None
 
 
 def _pick_head(real: RealHead, opening: tuple[int, int]) -> RealHead:
@@ -155,7 +156,7 @@ def _paired(real: RealHead, other: RealHead, *, loosely: bool) -> Paired:
     is_same = (queries, other_queries) == (keys, other_keys)
     on_keys = on_queries if is_same else align(keys, other_keys, loosely=loosely)
     return Paired(
-        HeadPair.of(stores.head(real.of), stores.head(other.of), queries=on_queries, keys=on_keys),
+        HeadPair.of(passes.head(real.of), passes.head(other.of), queries=on_queries, keys=on_keys),
         on_queries.labels(queries, other_queries),
         on_keys.labels(keys, other_keys),
         _names(real, other),
@@ -177,65 +178,34 @@ def _names(real: RealHead, other: RealHead) -> tuple[str, str]:
 # --- the pictures
 
 
-def compared_heads(real: RealHead, other: RealHead, pair: HeadPair) -> Compared | None:
+def compared_heads(real: RealHead, other: RealHead, pair: HeadPair) -> Overview | None:
     """None while it is not wanted."""
-    job = (real.of, other.of)
-    if job in stores.comparisons:
-        return stores.compared(*job, pair)
-    return run(
-        lambda on_progress: stores.compared(*job, pair, on_progress),
-        ("compared", *job),
-        "Comparing two heads",
-        pair.shape[0],
-        unit="query",
-    )
+    task = results.comparison.task(real.of, other.of, pair=pair)
+    return run(task, "Comparing two heads", pair.shape[0], unit="query")
 
 
-def show_pictures(paired: Paired, found: Compared, *, is_one_text: bool) -> tuple[int, int]:
+def show_pictures(paired: Paired, found: Overview, *, is_one_text: bool) -> tuple[int, int]:
     """The three pictures and the boxes of the chosen cell, which is given."""
     pair = paired.pair
     pictures, below = st.container(), st.container()
-
-    differs = bool(np.nan_to_num(found.difference.values).any())
-
-    def looked_at(seen: Compared) -> Pooled:
-        """What the strongest pair is looked for in: how far apart the two are, or the weights of two that are the same."""
-        return replace(seen.difference, values=np.abs(seen.difference.values)) if differs else seen.first
-
-    def part(rows: range, columns: range) -> NDArray[np.floating]:
-        return looked_at(pair.window(rows, columns)).values
-
-    # Weights have habits at the edges, at the first token above all, that are passed over; differences have none.
-    strongest = (_largest if differs else strongest_of)(looked_at(found), part)
     with below:
         boxes = (state.QUERY, state.KEY) if is_one_text else (state.PLACE_OF_QUERY, state.PLACE_OF_KEY)
-        cell = pinned_among(pair.shape, strongest, part, boxes)
+        cell = pinned_among(pair.shape, pair.strongest(found), pair.exact, boxes)
         _say_cell(paired, cell)
     limits = strongest_colours(_parts(found))
     with pictures:
         _draw(paired, found, cell, limits, "")
-        if max(pair.shape) > LOUPE and not found.difference.exact and not presenting.is_on():
-            rows, columns = (around(place, count, LOUPE) for place, count in zip(cell, pair.shape, strict=True))
-            st.markdown(
-                f"**Every token near the chosen pair**: queries {rows.start} to {rows.stop - 1}, "
-                f"keys {columns.start} to {columns.stop - 1}"
-            )
-            _draw(paired, pair.window(rows, columns), cell, limits, " near")
+        if not found.matrices["difference"].exact:
+            show_magnified(pair, cell, lambda window: _draw(paired, window, cell, limits, " near"), side=MAGNIFIED)
     return cell
 
 
-def _largest(picture: Pooled, part: Numbers) -> tuple[int, int]:
-    """(query, key) of the largest number; where cells stand for several, in the cell that has it."""
-    row, column = np.unravel_index(np.nanargmax(picture.values), picture.values.shape)
-    return strongest_in(*picture.block(int(row), int(column)), part)
+def _parts(found: Overview) -> dict[Part, Pooled]:
+    return {part: found.matrices[part] for part in get_args(Part)}
 
 
-def _parts(found: Compared) -> dict[Part, Pooled]:
-    return {"first": found.first, "second": found.second, "difference": found.difference}
-
-
-def _draw(paired: Paired, found: Compared, cell: tuple[int, int], limits: tuple[float, float], where: str) -> None:
-    pair, at = paired.pair, found.difference
+def _draw(paired: Paired, found: Overview, cell: tuple[int, int], limits: tuple[float, float], where: str) -> None:
+    pair, at = paired.pair, found.matrices["difference"]
     sides = [
         _side(alignment, labels, pinned, start, length)
         for alignment, labels, pinned, start, length in zip(
@@ -245,7 +215,7 @@ def _draw(paired: Paired, found: Compared, cell: tuple[int, int], limits: tuple[
     charts = compared_heatmaps(
         _parts(found),
         *sides,
-        divergence=found.divergence,
+        divergence=found.row_numbers["divergence"],
         limits=limits,
         height=presenting.height(HEIGHT, 0.7),
         width=presenting.width(WIDTH, 0.3),
@@ -286,7 +256,7 @@ def _side(alignment: Alignment, labels: Labels, pinned: int, start: int, length:
 
 
 def _say_cell(paired: Paired, cell: tuple[int, int]) -> None:
-    exact = paired.pair.window(range(cell[0], cell[0] + 1), range(cell[1], cell[1] + 1))
+    exact = paired.pair.window(range(cell[0], cell[0] + 1), range(cell[1], cell[1] + 1)).matrices
     pair = f"{quoted(paired.queries.both[cell[0]])} → {quoted(paired.keys.both[cell[1]])}"
     gaps = [
         cell[0] in queries or cell[1] in keys
@@ -294,9 +264,9 @@ def _say_cell(paired: Paired, cell: tuple[int, int]) -> None:
     ]
     said = [
         f"{plain(name)} {'does not have this pair' if gap else _share(float(part.values[0, 0]))}"
-        for name, gap, part in zip(paired.names, gaps, (exact.first, exact.second), strict=True)
+        for name, gap, part in zip(paired.names, gaps, (exact["first"], exact["second"]), strict=True)
     ]
-    difference = float(exact.difference.values[0, 0])
+    difference = float(exact["difference"].values[0, 0])
     by = "" if np.isnan(difference) else f", a difference of **{100 * difference:+.1f} points**".replace("-", "−")
     with presenting.told():
         st.markdown(f"{pair}: {'; '.join(said)}{by}.")
@@ -306,25 +276,16 @@ def _share(weight: float) -> str:
     return "masks it" if np.isnan(weight) else f"**{weight:.1%}**"
 
 
-def _say_how_far(real: RealHead, paired: Paired, found: Compared) -> None:
-    row, worst = found.worst
+def _say_how_far(real: RealHead, paired: Paired, found: Overview) -> None:
+    divergence = found.row_numbers["divergence"]
+    row, worst = worst_divergence(divergence)
     sentence = (
-        f"The rows are **{found.mean:.3f}** nats apart on average, and **{worst:.3f}** at most, "
+        f"The rows are **{mean_divergence(divergence):.3f}** nats apart on average, and **{worst:.3f}** at most, "
         f"at {quoted(paired.queries.both[row])} (query {row})."
     )
-    of = stores.KindRequest(real.request, real.kind)
+    task = results.random_pairs.task(KindRequest(real.request, real.kind))
     try:
-        beside = (
-            stores.random_heads(of)
-            if of in stores.random_pairs
-            else run(
-                lambda on_progress: stores.random_heads(of, on_progress),
-                ("random pairs", of),
-                "Comparing random heads",
-                PAIRS,
-                unit="pair",
-            )
-        )
+        beside = run(task, "Comparing random heads", PAIRS, unit="pair")
     except InputError:  # a model with a single head
         beside = None
     if beside is not None:
@@ -353,19 +314,13 @@ def _what_aligns(pair: HeadPair) -> str:
 def _show_heads_like(real: RealHead, other: RealHead | None) -> None:
     """All other heads of the model, most alike first; on the other text as well if there is one."""
     texts = (real.request,) if other is None or other.request == real.request else (real.request, other.request)
-    request = stores.LikenessRequest(real.of, texts)
     st.markdown(f"**Heads like {real.layer}.{real.head}**")
-    table: pd.DataFrame | None
-    if request in stores.likenesses:
-        table = stores.likeness(request)
-    else:
-        table = run(
-            lambda on_progress: stores.likeness(request, on_progress),
-            request,
-            "Comparing every head",
-            len(texts) * real.capture.layers(real.kind),
-            announce=lambda: comparing_all(real.capture, real.kind, len(texts)),
-        )
+    table = run(
+        results.heads_like.task(real.of, texts),
+        "Comparing every head",
+        len(texts) * real.capture.layers(real.kind),
+        announce=lambda: comparing_all(real.capture, real.kind, len(texts)),
+    )
     if table is None:
         return
     listed = table.head(LISTED)

@@ -9,14 +9,16 @@ from core import Capture, InputError
 from core.capturing.sampling import most_probable
 from core.figures.labels import visible
 from core.figures.plots.bars import bars
-from ui import presenting, shown, state, stores
+from ui import models, presenting, shown, state
 from ui.controls.edit_list import HIDDEN
 from ui.controls.fields import menu
 from ui.markdown import plain, quoted, show_error
 from ui.progress import fill
+from ui.requests import EffectRequest, KindRequest
 from ui.views.common.pictures import show_chart
 from ui.views.heads.filling import fill_grid, show_strongest
 from ui.views.sources.heads import RealHead
+from ui.views.what_if import results
 
 TAKEN_AWAY = {"heads": "Heads", "layers": "Layers", "tokens": "Tokens"}
 OFFERED = 20  # next tokens
@@ -36,14 +38,14 @@ def show_effects(real: RealHead) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         taken_away = menu("Taken away", state.TAKEN_AWAY, TAKEN_AWAY, look="buttons")
         answer = _choose_token(real.capture)
-    of = stores.KindRequest(real.request, real.kind)
+    of = KindRequest(real.request, real.kind)
     try:
         if taken_away == "heads":
-            request = stores.EffectRequest(of, "heads", None if answer is None else answer[0])
+            request = EffectRequest(of, "heads", None if answer is None else answer[0])
             _show_heads(real, request, answer)
         else:
             kept = "layers" if taken_away == "layers" else "tokens"
-            _show_bars(real, stores.EffectRequest(of, kept, None if answer is None else answer[0]))
+            _show_bars(real, EffectRequest(of, kept, None if answer is None else answer[0]))
     except InputError as error:
         show_error(error)
         return
@@ -71,11 +73,11 @@ def _unit(predicts: bool) -> str:
     return "1 − cosine of the sentence vectors (the mean over all tokens of the last hidden state): 0 where nothing changes."
 
 
-def _show_heads(real: RealHead, request: stores.EffectRequest, answer: tuple[int, str, float] | None) -> None:
+def _show_heads(real: RealHead, request: EffectRequest, answer: tuple[int, str, float] | None) -> None:
     label, signed = _label(answer is not None), answer is not None
     presenting.title(f"Which heads of {plain(str(real.request.model))} matter: {plain(label)}")
     values = fill_grid(
-        stores.effects(request),
+        results.effects(request),
         request,
         "Muting every head",
         label,
@@ -95,9 +97,9 @@ def _show_heads(real: RealHead, request: stores.EffectRequest, answer: tuple[int
     show_strongest(values, label)
 
 
-def _show_bars(real: RealHead, request: stores.EffectRequest) -> None:
+def _show_bars(real: RealHead, request: EffectRequest) -> None:
     shown.now().asked.append(request)
-    capture, growing = real.capture, stores.effects(request)
+    capture, growing = real.capture, results.effects(request)
     of_tokens = request.taken_away == "tokens"
     names = capture.tokens(real.kind)[1] if of_tokens else tuple(map(str, range(growing.total)))
     label = _label(request.token is not None)
@@ -115,7 +117,7 @@ def _show_bars(real: RealHead, request: stores.EffectRequest) -> None:
         "Hiding every token" if of_tokens else "Muting every layer",
         draw,
         unit="token" if of_tokens else "layer",
-        seconds=stores.reading_seconds(capture),
+        seconds=models.reading_seconds(capture),
     )
     if growing.done < growing.total:
         st.caption(f"{growing.done} of {growing.total} {request.taken_away} are known; the others are drawn as 0.")

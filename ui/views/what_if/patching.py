@@ -8,12 +8,14 @@ import streamlit as st
 from core import InputError
 from core.heads.patching import Patching
 from core.models.tokens import token_texts
-from ui import presenting, state, stores
+from ui import models, presenting, state
 from ui.controls.fields import switch, text_line
 from ui.markdown import quoted, show_error
 from ui.progress import run
+from ui.requests import KindRequest, PatchRequest
 from ui.views.heads.filling import fill_grid, show_strongest
 from ui.views.sources.heads import RealHead
+from ui.views.what_if import results
 
 LABEL = "Moved"
 WORDS = (
@@ -46,22 +48,16 @@ def show_patching(real: RealHead) -> None:
             "Type another text of the same length, such as the same one with a name replaced.", icon=":material/edit:"
         )
         return
-    of = stores.KindRequest(real.request, real.kind)
+    of = KindRequest(real.request, real.kind)
     try:
         with problem:
-            known = (of, source) in stores.patchings
-            both = (
-                stores.patching(of, source)
-                if known
-                else run(
-                    lambda _: stores.patching(of, source),
-                    ("patching", of, source),
-                    "Reading both texts",
-                    2,
-                    unit="text",
-                    seconds=2 * stores.reading_seconds(real.capture),
-                    needs=4 * real.capture.nbytes,  # of both, what a continued pass keeps beside
-                )
+            both = run(
+                results.patching.task(of, source),
+                "Reading both texts",
+                2,
+                unit="text",
+                seconds=2 * models.reading_seconds(real.capture),
+                needs=4 * real.capture.nbytes,  # of both, what a continued pass keeps beside
             )
     except InputError as error:
         with problem:
@@ -71,9 +67,9 @@ def show_patching(real: RealHead) -> None:
         return
     _show_answers(real, both)
     through = _choose_path(real)
-    request = stores.PatchRequest(of, source, through)
+    request = PatchRequest(of, source, through)
     values = fill_grid(
-        stores.patch_effects(request),
+        results.patch_effects(request),
         request,
         "Patching every head",
         LABEL,

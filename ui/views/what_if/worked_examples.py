@@ -26,11 +26,13 @@ from core.heads.examples import (
     Said,
     pronoun_steps,
 )
-from ui import presenting, state, stores
+from ui import models, presenting, state
+from ui.cache import Cached
 from ui.controls.fields import menu
 from ui.markdown import quoted
-from ui.progress import OnProgress, run
+from ui.progress import run
 from ui.views.common.tables import numbers, table
+from ui.views.what_if import results
 
 REPEATED = "seven green doors and a cold river seven green doors and a cold river"
 Found = TypeVar("Found")
@@ -43,7 +45,7 @@ class Example(Generic[Found]):
     for whoever goes on from there."""
 
     title: str
-    measure: Callable[[OnProgress], Found]
+    measure: Cached[..., Found]
     passes: Callable[[], int]
     words: Callable[[Found], str]
     table: Callable[[Found], Table]
@@ -55,7 +57,7 @@ def show_examples() -> None:
     titles = {name: example.title for name, example in EXAMPLES.items()}
     chosen = menu("Worked example", state.EXAMPLE, titles, look="buttons", label_visibility="collapsed")
     example = EXAMPLES[chosen]
-    found = run(example.measure, ("worked example", chosen), "Measuring", example.passes(), unit="pass")
+    found = run(example.measure.task(), "Measuring", example.passes(), unit="pass")
     if found is not None:
         with presenting.told():
             st.markdown(example.words(found))
@@ -161,20 +163,20 @@ def pronoun_opens(found: Pronoun) -> dict[str, object]:
 
 EXAMPLES: dict[str, Example] = {
     "paris": Example(
-        "The head that knows Paris", stores.paris, lambda: PARIS_STEPS, paris_words, paris_table, paris_opens
+        "The head that knows Paris", results.paris, lambda: PARIS_STEPS, paris_words, paris_table, paris_opens
     ),
     "induction": Example(
         "What induction needs",
-        stores.induction,
-        lambda: stores.INDUCTION_PASSES,
+        results.induction,
+        lambda: results.INDUCTION_PASSES,
         induction_words,
         induction_table,
         induction_opens,
     ),
     "pronoun": Example(
         "A pronoun in two sentences",
-        stores.pronoun,
-        lambda: pronoun_steps(stores.model(SENTENCE_MODEL)),
+        results.pronoun,
+        lambda: pronoun_steps(models.load(SENTENCE_MODEL)),
         pronoun_words,
         pronoun_table,
         pronoun_opens,

@@ -9,7 +9,8 @@ from streamlit.testing.v1 import AppTest
 from core import compare
 from core.heads.aligning import align
 from core.heads.likeness import heads_like
-from ui import state, stores
+from ui import passes, state
+from ui.requests import ModelChoice, TextRequest
 
 TEXT = "The cat sat on the mat."
 
@@ -49,7 +50,7 @@ def said(app):
 
 
 def captured(text):
-    return stores.captured(stores.TextRequest(stores.ModelChoice("all-MiniLM-L6-v2"), text))
+    return passes.captured(TextRequest(ModelChoice("all-MiniLM-L6-v2"), text))
 
 
 def test_with_another_head(page):

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 
-import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from ui import progress, state
 from ui.controls.edit_list import HIDDEN
-from ui.stores import Growing
 
 FRANCE = "The capital of France is"
 
@@ -22,13 +20,14 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def page(text: str, model: str, view: str) -> None:
-    from ui import stores
+    from ui import passes
+    from ui.requests import ModelChoice, TextRequest
     from ui.views.sources.heads import RealHead, choose_place
     from ui.views.what_if.effects import show_effects
     from ui.views.what_if.patching import show_patching
 
-    request = stores.TextRequest(stores.ModelChoice(model), text)
-    capture = stores.captured(request)
+    request = TextRequest(ModelChoice(model), text)
+    capture = passes.captured(request)
     import streamlit as st
 
     real = RealHead(request, capture, *choose_place(request, capture, list(st.columns(2))))
@@ -95,33 +94,12 @@ def test_patching_two_texts() -> None:
     assert app.dataframe[0].value["layer"].max() < 23
 
 
-def test_what_has_come_is_kept_and_gone_on_with() -> None:
-    asked = []
-
-    def pieces():
-        for place in (2, 1, 0):
-            asked.append(place)
-            yield place, [place, 10 * place]
-
-    growing = Growing((3, 2), pieces, nbytes=1, cost=lambda place: 3 - place)
-    assert growing.go_on()
-    assert (growing.done, growing.total) == (1, 3)
-    assert growing.share == pytest.approx(1 / 6)
-    np.testing.assert_array_equal(growing.values, [[np.nan] * 2, [np.nan] * 2, [2, 20]])
-    assert asked == [2]
-    assert growing.go_on()
-    assert growing.go_on()
-    assert not growing.go_on()
-    assert growing.share == 1
-    assert asked == [2, 1, 0]
-
-
 def half_way() -> None:
     """Three pieces; after the second the page runs again once, because of the Stop button or of something else."""
     import streamlit as st
 
     from ui import progress
-    from ui.stores import Growing
+    from ui.growing import Growing
 
     if "growing" not in st.session_state:
 

@@ -5,8 +5,11 @@ from streamlit.testing.v1 import AppTest
 
 from core import Edits
 from core.heads.examples import Induction, Moved, OneHead, Pronoun, Repeated
-from ui import state, stores
-from ui.stores import Store
+from tests.keeping import keep
+from ui import models, state
+from ui.cache import Store
+from ui.requests import ModelChoice
+from ui.views.what_if import results
 
 
 def page():
@@ -16,10 +19,10 @@ def page():
 
 
 @pytest.fixture(autouse=True)
-def kept(monkeypatch):
-    """An empty store, which nothing that is made up here outlives."""
-    monkeypatch.setattr(stores, "examples", Store(3))
-    return stores.examples
+def _nothing_kept(monkeypatch):
+    """Empty stores, which nothing that is made up here outlives."""
+    for example in (results.paris, results.induction, results.pronoun):
+        monkeypatch.setattr(example, "store", Store(1))
 
 
 def shown(example: str | None = None) -> list[str]:
@@ -35,18 +38,18 @@ def repeated(name, *muted, score=0.8, loss=2.0):
     return Repeated(name, muted, (score, score / 2), loss)
 
 
-def test_paris_is_measured_once(smollm, kept):
-    stores.models.get(stores.ModelChoice(smollm.name), lambda: smollm)
+def test_paris_is_measured_once(smollm):
+    keep(models.loaded, smollm, ModelChoice(smollm.name))
     words, table = shown()
     assert "probability **0.77" in words
     assert "| head 23.4 muted | 0.14" in table.replace("\N{NO-BREAK SPACE}", " ")
-    assert "paris" in kept
-    before = stores.paris()
+    assert results.paris.is_known()
+    before = results.paris()
     assert shown() == [words, table]
-    assert stores.paris() is before
+    assert results.paris() is before
 
 
-def test_induction(kept):
+def test_induction():
     heads = (OneHead(8, 1), OneHead(9, 2))
     cut, other = OneHead(3, 0), OneHead(3, 5)
     found = Induction(
@@ -63,7 +66,7 @@ def test_induction(kept):
         shuffled=13.0,
         shuffled_cut=13.25,
     )
-    kept.get("induction", lambda: found)
+    keep(results.induction, found)
     words, table = shown("induction")
     for part in ("Head 8.1", "head 3.0", "from **0.80** to **0.12**", "**5.50** nats", "cost **−0.50**"):
         assert part in words
@@ -74,8 +77,8 @@ def test_induction(kept):
     assert rows[5][-1] == "−0.500"
 
 
-def test_pronoun(kept, minilm):
-    stores.models.get(stores.ModelChoice(minilm.name), lambda: minilm)
+def test_pronoun(minilm):
+    keep(models.loaded, minilm, ModelChoice(minilm.name))
 
     def moved(name, word):
         return Moved(name, Edits(), word, 0.1, 0.6, 0.05)
@@ -90,7 +93,7 @@ def test_pronoun(kept, minilm):
         12,
     )
     assert (found.known.name, found.rank) == ("head 5.11", 1)
-    kept.get("pronoun", lambda: found)
+    keep(results.pronoun, found)
     words, table = shown("pronoun")
     assert "**71%** of the way there, place 1 of 72; head 5.11 moves it most" in words
     assert "| “… tired”, all heads of layer 5 from “… wide” | 0.800" in table.replace("\N{NO-BREAK SPACE}", " ")
@@ -98,9 +101,9 @@ def test_pronoun(kept, minilm):
 
 def test_progress_of_induction_goes_on_after_the_probe(monkeypatch):
     seen = []
-    monkeypatch.setattr(stores, "probed", lambda _name, on_progress: on_progress(8))
-    monkeypatch.setattr(stores, "model", lambda _name: None)
-    monkeypatch.setattr(stores, "needs_previous", lambda _model, _probed, on_progress: on_progress(1))
-    stores.induction(seen.append)
+    monkeypatch.setattr(results, "probe", lambda _name, on_progress: on_progress(8))
+    monkeypatch.setattr(results, "load", lambda _name: None)
+    monkeypatch.setattr(results, "needs_previous", lambda _model, _probed, on_progress: on_progress(1))
+    results.induction(on_progress=seen.append)
     assert seen == [8, 9]
-    assert stores.INDUCTION_PASSES == 8 + stores.INDUCTION_STEPS
+    assert results.INDUCTION_PASSES == 8 + results.INDUCTION_STEPS

@@ -1,0 +1,161 @@
+"""Matrices that are never there as a whole: their rows are computed a few at a time, whatever the length of the text.
+
+A `RowwiseMatrix` gives a pooled overview, the exact numbers of any window, and the cell worth looking at first. A stage of a
+head, a view of heads and a pair of heads are such matrices.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .pooling import Entries, Pooled, Pooling, block_size
+from .strongest import strongest_of
+from .trace import frozen, part_of
+
+# Numbers of a band in one matrix: half a megabyte in float32, so that matrices which are made one after another, each from the
+# one before, find each other in the processor's cache.
+CELLS = 2**17
+MAX_CELLS = 256  # of an overview, per side
+
+
+@dataclass(frozen=True, eq=False)
+class Band:
+    """Some rows, one after another, of one or several matrices of one shape, with all columns.
+
+    first        position of the first of these rows
+    matrices     their numbers, by the name of the matrix
+    row_numbers  [rows, ...] exact numbers of each row, by name
+    """
+
+    first: int
+    matrices: Mapping[str, Entries]
+    row_numbers: Mapping[str, NDArray] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Overview:
+    """Matrices small enough to draw: pooled as a whole, or an exact window of them.
+
+    matrices     by name
+    row_numbers  [rows, ...] exact numbers of each row, by name, also where a pooled cell stands for several rows
+    """
+
+    matrices: dict[str, Pooled]
+    row_numbers: dict[str, NDArray]
+
+
+class RowwiseMatrix(ABC):
+    """A matrix [rows, columns], or several of one shape that are computed together, from any few of its rows.
+
+    A subclass says its `shape`, computes a `band` of rows, and names the `main` matrix, by which the strongest cell is found.
+    """
+
+    cells: int | None = None  # numbers of a band in one matrix; None: CELLS
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, int]:
+        """(rows, columns)."""
+
+    @abstractmethod
+    def band(self, rows: range) -> Band:
+        """Compute some rows with all their columns."""
+
+    @property
+    @abstractmethod
+    def main(self) -> str:
+        """Name of the matrix by which the strongest cell is found."""
+
+    @property
+    def rows(self) -> range:
+        """The rows that an overview covers: all of them."""
+        return range(self.shape[0])
+
+    @property
+    def columns(self) -> range:
+        """The columns that an overview covers: all of them."""
+        return range(self.shape[1])
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """Names of both axes in errors."""
+        return "rows", "columns"
+
+    def overview(self, max_cells: int = MAX_CELLS, on_progress: Callable[[int], None] | None = None) -> Overview:
+        """Pool every matrix to at most `max_cells` rows and columns, each cell the number farthest from 0 among its own.
+
+        on_progress  called after each band with how many of the rows are done; what it raises stops the work
+        """
+        return self._part(self.rows, self.columns, max_cells, on_progress)
+
+    def window(self, rows: range, columns: range) -> Overview:
+        """Compute a part of every matrix, every number of it exact. Raises InputError for what is not there."""
+        for places, length, name in zip((rows, columns), self.shape, self.names, strict=True):
+            part_of(places, length, name)
+        return self._part(rows, columns, max(len(rows), len(columns)))
+
+    def exact(self, rows: range, columns: range) -> NDArray[np.floating]:
+        """The numbers of a window by which the strongest cell is found; NaN where there is none."""
+        return self.window(rows, columns).matrices[self.main].values
+
+    def strongest(self, overview: Overview) -> tuple[int, int]:
+        """The (row, column) worth looking at first, as in `strongest_cell`.
+
+        overview  of this matrix; where its cells stand for several, the largest number in the one that is chosen
+        """
+        return strongest_of(overview.matrices[self.main], self.exact)
+
+    def _part(
+        self, rows: range, columns: range, max_cells: int, on_progress: Callable[[int], None] | None = None
+    ) -> Overview:
+        start, shape = (rows.start, columns.start), (len(rows), len(columns))
+        across = slice(columns.start, columns.stop)
+
+        def bands() -> Iterator[Band]:
+            for wanted in row_ranges(rows, self.shape[1], block_size(len(rows), max_cells), self.cells):
+                band = self.band(wanted)
+                matrices = {name: entries.across(across) for name, entries in band.matrices.items()}
+                yield Band(wanted.start - rows.start, matrices, band.row_numbers)
+                if on_progress is not None:
+                    on_progress(wanted.stop - rows.start)
+
+        poolings, row_numbers = sweep(bands(), shape, max_cells, start)
+        return Overview({name: pooling.pooled() for name, pooling in poolings.items()}, row_numbers)
+
+
+def sweep(
+    bands: Iterable[Band], shape: tuple[int, int], max_cells: int, start: tuple[int, int] = (0, 0)
+) -> tuple[dict[str, Pooling], dict[str, NDArray]]:
+    """Pool the matrices of bands that come from the first row to the last; gives them, and the numbers of all rows, by name.
+
+    shape      (rows, columns) of all that will come
+    max_cells  per side
+    start      positions of the first row and the first column in the whole matrix
+    """
+    poolings: dict[str, Pooling] = {}
+    row_numbers: dict[str, list[NDArray]] = {}
+    for band in bands:
+        for name in band.matrices:
+            poolings.setdefault(name, Pooling(shape, max_cells, start)).add(band.first, band.matrices[name])
+        for name, numbers in band.row_numbers.items():
+            row_numbers.setdefault(name, []).append(numbers)
+        del band  # so that the next band takes their room, which is in the processor's cache
+    return poolings, {name: frozen(np.concatenate(parts)) for name, parts in row_numbers.items()}
+
+
+def row_ranges(rows: range, columns: int, multiple: int = 1, cells: int | None = None) -> Iterator[range]:
+    """Cut rows into ranges of about `cells` numbers (None: `CELLS`), each but the last a multiple of so many rows."""
+    size = max(1, (CELLS if cells is None else cells) // columns // multiple) * multiple
+    for start in range(rows.start, rows.stop, size):
+        yield range(start, min(start + size, rows.stop))
+
+
+def around(position: int, length: int, size: int) -> range:
+    """A window of at most `size` positions with `position` as near to its middle as the text allows."""
+    start = max(0, min(position - size // 2, length - size))
+    return range(start, min(start + size, length))

@@ -1,0 +1,50 @@
+"""The cell of a matrix worth looking at first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .pooling import Pooled
+
+LEAST = 0.01  # of the largest number of a matrix: less is nothing to look at first
+Numbers = Callable[[range, range], NDArray[np.floating]]  # exact numbers of some rows and columns of a matrix
+
+
+def strongest_cell(values: NDArray[np.floating]) -> tuple[int, int]:
+    """Find a (row, column) worth looking at first: the largest number between two different positions away from both ends.
+
+    The ends are where special tokens stand and where many heads park their attention. Where almost nothing lies between them,
+    it is the largest number between two different positions, and else the largest of all. NaN is no number.
+    """
+    values = np.where(np.isnan(values), -np.inf, values)
+    rows, columns = values.shape
+    apart = values.copy()
+    if rows == columns:
+        np.fill_diagonal(apart, -np.inf)
+    inner = np.full_like(apart, -np.inf)
+    inner[1:-1, 1:-1] = apart[1:-1, 1:-1]
+    cells = [(matrix, _largest(matrix)) for matrix in (inner, apart, values)]
+    least = LEAST * max(values.max(), 0)
+    enough = (cell for matrix, cell in cells if matrix[cell] > -np.inf and (matrix[cell] >= least or least == 0))
+    return next(enough, cells[-1][1])
+
+
+def strongest_of(pooled: Pooled, exact: Numbers) -> tuple[int, int]:
+    """Find such a (row, column) of a matrix that was pooled: the largest number of what the chosen cell stands for."""
+    cell = strongest_cell(pooled.values)
+    return cell if pooled.exact else largest_in(*pooled.block(*cell), exact)
+
+
+def largest_in(rows: range, columns: range, exact: Numbers) -> tuple[int, int]:
+    """Find the (row, column) of the largest number among some rows and columns; NaN is no number."""
+    values = exact(rows, columns)
+    row, column = _largest(np.where(np.isnan(values), -np.inf, values))
+    return rows[row], columns[column]
+
+
+def _largest(values: NDArray[np.floating]) -> tuple[int, int]:
+    row, column = np.unravel_index(values.argmax(), values.shape)
+    return int(row), int(column)

@@ -1,0 +1,177 @@
+"""What is kept, within which bounds, and what is not computed twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+
+import pytest
+
+from ui import passes, settings
+from ui.cache import Cached, Store, cached
+from ui.memory import MEMORY, Memory
+from ui.views import writing
+from ui.views.heads import results as results_of_heads
+from ui.views.what_if import results
+
+
+class Letters(str):
+    """So many bytes."""
+
+    @property
+    def nbytes(self) -> int:
+        return len(self)
+
+
+class Work:
+    """Gives a text of so many letters, and counts how often it was asked to."""
+
+    def __init__(self, letters: int) -> None:
+        self.letters, self.count = letters, 0
+
+    def __call__(self) -> Letters:
+        self.count += 1
+        return Letters("x" * self.letters)
+
+
+@pytest.mark.parametrize("store", [Store(2), Memory(10)])
+def test_functions_that_share_a_store_share_its_bound_and_nothing_else(store: Store | Memory) -> None:
+    """The least recently used is forgotten first, whichever function returned it."""
+    work, other_work = Work(4), Work(4)
+
+    @cached(store)
+    def one(_name: str) -> Letters:
+        return work()
+
+    @cached(store)
+    def other(_name: str) -> Letters:
+        return other_work()
+
+    one("a")
+    other("a")
+    one("a")
+    other("b")
+    assert [one.is_known("a"), other.is_known("a"), other.is_known("b"), one.is_known("b")] == [
+        True,
+        False,
+        True,
+        False,
+    ]
+    assert (work.count, other_work.count) == (1, 2)
+    assert not isinstance(store, Memory) or store.kept == 8
+
+
+def test_the_positional_arguments_are_the_key_however_they_are_given() -> None:
+    calls = []
+
+    @cached(Store(8))
+    def scaled(number: float, factor: float = 2.0, *, on_progress: Callable[[int], None] | None = None) -> float:
+        calls.append((number, factor))
+        if on_progress is not None:
+            on_progress(1)
+        return number * factor
+
+    assert (scaled(3.0), scaled(3.0, 2.0), scaled(number=3.0, factor=2.0)) == (6.0, 6.0, 6.0)
+    assert scaled.task(3.0).is_known
+    assert scaled(3.0, factor=4.0) == 12.0
+    assert calls == [(3.0, 2.0), (3.0, 4.0)]
+    told: list[int] = []
+    assert scaled.task(5.0).compute(told.append) == 10.0
+    assert scaled(5.0, on_progress=told.append) == 10.0
+    assert told == [1]
+    with pytest.raises(TypeError):
+        scaled(3.0, another=1)  # pyright: ignore[reportCallIssue]
+
+
+def test_a_task_is_named_by_the_function_and_its_request() -> None:
+    """Its name is what is stopped: another request of the same function is other work."""
+
+    @cached(Store(8))
+    def one(name: str) -> str:
+        return name
+
+    @cached(Store(8))
+    def other(name: str) -> str:
+        return name
+
+    assert one.task("a").name == one.task("a").name
+    assert len({one.task("a").name, one.task("b").name, other.task("a").name}) == 3
+    assert one.task("a").compute(lambda _: None) == "a"  # a function that does not tell how far it is
+
+
+def test_small_things_are_counted() -> None:
+    store = Store(2)
+    for name in "abc":
+        store.get(name, Work(4))
+    assert [name in store for name in "abc"] == [False, True, True]
+
+
+def test_what_is_larger_than_the_bound_is_kept_alone_until_something_else_comes() -> None:
+    """Everything on a page that shows a pass asks for it; given but not kept, it would be read over and over."""
+    store = Memory(10)
+    large = Work(11)
+    store.get("small", Work(4))
+    assert len(store.get("large", large)) == len(store.get("large", large)) == 11
+    assert large.count == 1
+    assert "small" not in store
+    store.get("small", Work(4))
+    assert "large" not in store
+
+
+@pytest.mark.parametrize("store", [Store(10), Store(10, waits=True), Memory(10)])
+def test_work_that_failed_leaves_nothing_behind(store: Store | Memory) -> None:
+    def fail() -> str:
+        raise ValueError("no result")
+
+    with pytest.raises(ValueError, match="no result"):
+        store.get("it", fail)
+    assert "it" not in store
+    assert store.get("it", Work(3)) == "xxx"
+
+
+def test_all_that_is_large_shares_the_memory_of_the_settings() -> None:
+    functions = [
+        function
+        for module in (passes, writing, results_of_heads, results)
+        for function in vars(module).values()
+        if isinstance(function, Cached) and function.__module__ == module.__name__
+    ]
+    large = {function.__name__ for function in functions if function.store is MEMORY}
+    assert large == {"captured", "weights_only", "written_after", "effects", "patching", "patch_effects"}
+    assert not [
+        function for function in functions if isinstance(function.store, Memory) and function.store is not MEMORY
+    ]
+    assert MEMORY.most == settings.current().memory
+
+
+# --- a store that several sessions use at once
+
+
+def test_sessions_that_ask_at_once_wait_for_one_piece_of_work() -> None:
+    store, begun, done = Store(2, waits=True), Event(), Event()
+
+    def slow() -> object:
+        begun.set()
+        assert done.wait(60)
+        return object()
+
+    with ThreadPoolExecutor() as sessions:
+        try:
+            first = sessions.submit(store.get, "model", slow)
+            assert begun.wait(60)
+            second = sessions.submit(store.get, "model", object)
+            assert sessions.submit(store.get, "another model", lambda: "at once").result(60) == "at once"
+            with pytest.raises(TimeoutError):
+                second.result(0.2)
+        finally:
+            done.set()
+        assert first.result(60) is second.result(60) is store.get("model", object)
+
+
+def test_work_that_failed_while_others_waited_is_tried_again() -> None:
+    store = Store(2, waits=True)
+    with pytest.raises(ZeroDivisionError):
+        store.get("model", lambda: 1 / 0)
+    assert "model" not in store
+    assert store.get("model", lambda: "found") == "found"

@@ -1,0 +1,132 @@
+"""The cache: `@cached(store)` beside a function keeps what it returns, for all sessions, within the bounds of the store.
+
+    @cached(Store(16))
+    def head_changes(before: KindRequest, after: KindRequest, *, on_progress: OnProgress | None = None) -> ...
+
+The positional arguments are the key: plain names and frozen requests, never arrays or models. Keyword-only arguments are not
+part of it: they say how the result is computed, and never change what it is. A store holds a number of results (`Store`) or
+a number of bytes (`ui.memory.MEMORY`).
+
+Unlike Streamlit's own caches this one tells whether a result is known, so that work can show its progress (`ui.progress`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import update_wrapper
+from inspect import signature
+from threading import Lock
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar
+from weakref import WeakValueDictionary
+
+import streamlit as st
+from cachetools import LRUCache
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+OnProgress = Callable[[int], None]
+
+
+class Storage(Protocol):
+    """Anything that keeps results by their keys."""
+
+    def __contains__(self, key: Hashable) -> bool: ...
+
+    def get(self, key: Hashable, work: Callable[[], Any]) -> Any:
+        """The kept result, or what `work` returns, which is then kept."""
+        ...
+
+
+class Store:
+    """A number of results; the least recently used one is forgotten first. Threads may share a store.
+
+    most   number of results
+    waits  True: sessions that ask for the same result at once wait for the one that computes it; where that fails, they try
+           one by one. False: they may all compute it, and none waits.
+    """
+
+    def __init__(self, most: int, *, waits: bool = False) -> None:
+        self._results: LRUCache = LRUCache(most)
+        self._lock = Lock()
+        self._waits = waits
+        self._turns: WeakValueDictionary[Hashable, Lock] = WeakValueDictionary()
+
+    def __contains__(self, key: Hashable) -> bool:
+        with self._lock:
+            return key in self._results
+
+    def get(self, key: Hashable, work: Callable[[], Any]) -> Any:
+        """The kept result, or what `work` returns, which is then kept."""
+        with self._turn(key):
+            with self._lock:
+                if key in self._results:
+                    return self._results[key]
+            result = work()
+            with self._lock:
+                self._results[key] = result
+            return result
+
+    def _turn(self, key: Hashable) -> AbstractContextManager[object]:
+        if not self._waits:
+            return nullcontext()
+        with self._lock:
+            return self._turns.setdefault(key, Lock())  # forgotten with the last session that holds it
+
+
+@dataclass(frozen=True)
+class Task(Generic[Result]):
+    """A result that somebody asks for: known already, or to be computed.
+
+    name      names the work: the same name is the same work
+    compute   gives the result; calls its argument after each step with how many steps are done
+    is_known  whether the result is there already
+    """
+
+    name: Hashable
+    compute: Callable[[OnProgress], Result]
+    is_known: bool = False
+
+
+class Cached(Generic[Arguments, Result]):
+    """A function whose results are kept in a store.
+
+    spinner  what the page says while a result is computed; "": nothing
+    """
+
+    def __init__(self, function: Callable[Arguments, Result], store: Storage, spinner: str) -> None:
+        update_wrapper(self, function)
+        self.function, self.store, self.spinner = function, store, spinner
+        self._signature = signature(function)
+
+    def __call__(self, *request: Arguments.args, **options: Arguments.kwargs) -> Result:
+        key = self.key(*request, **options)
+        speaks = bool(self.spinner) and key not in self.store
+        with st.spinner(self.spinner, show_time=True) if speaks else nullcontext():
+            return self.store.get(key, lambda: self.function(*request, **options))
+
+    def is_known(self, *request: Any) -> bool:
+        """Whether there is a result for these arguments."""
+        return self.key(*request) in self.store
+
+    def key(self, *request: Any, **options: Any) -> Hashable:
+        """The key of the result of a call. It begins with the function's name: several functions may share a store."""
+        call = self._signature.bind_partial(*request, **options)
+        call.apply_defaults()
+        return (self.function.__module__, self.function.__qualname__, *call.args)
+
+    def task(self, *request: Arguments.args, **options: Arguments.kwargs) -> Task[Result]:
+        """The call as a task for `ui.progress.run`. The function hears of progress if it takes `on_progress`."""
+
+        def compute(on_progress: OnProgress) -> Result:
+            call: Any = self
+            listens = "on_progress" in self._signature.parameters
+            return call(*request, **options, **({"on_progress": on_progress} if listens else {}))
+
+        return Task(self.key(*request, **options), compute, self.is_known(*request))
+
+
+def cached(store: Storage, *, spinner: str = "") -> Callable[[Callable[Arguments, Result]], Cached[Arguments, Result]]:
+    """Keep what the decorated function returns in `store`; see the top of this module and `Cached`."""
+    return lambda function: Cached(function, store, spinner)

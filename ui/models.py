@@ -1,0 +1,106 @@
+"""The models that are loaded, how long their texts may be, and how much time and memory reading them takes."""
+
+from __future__ import annotations
+
+from core import Capture, Model, load_model
+from core.capturing.estimates import (
+    estimate,
+    in_words,
+    kept_bytes,
+    passing_bytes,
+    reading_operations,
+)
+from core.capturing.layers import missing_layers as layers_without_attention
+from core.capturing.speeds import Speeds
+from core.errors import InputError
+from core.models.conversion import Report
+from ui import settings
+from ui.allowed import places_of
+from ui.cache import Store, cached
+from ui.requests import ModelChoice
+
+# One head of so long a text holds four arrays of 64 MB; twice the length would need four times as much.
+MAX_TOKENS = 4_096
+_CHARACTERS = 64  # a token at most: a text with more is not worth the time to count its tokens
+SPEEDS = Speeds()  # of all models, as learned from their runs; bounded by itself
+
+
+@cached(Store(2, waits=True))
+def loaded(choice: ModelChoice, *, report: Report | None = None) -> Model:
+    """The model. Use `load`, which also checks that this host allows a model that is loaded already."""
+    look_in = places_of(choice.name)
+    return load_model(choice.name, dtype=choice.dtype, device=choice.device, look_in=look_in, report=report)
+
+
+def load(choice: ModelChoice | str, report: Report | None = None) -> Model:
+    """Return the model, loaded if necessary.
+
+    choice  a name stands for float32 on the CPU
+    report  called with what takes time, and how much of it is done
+
+    Raises InputError for a model that this host does not load.
+    """
+    if isinstance(choice, str):
+        choice = ModelChoice(choice)
+    places_of(choice.name)
+    return loaded(choice, report=report)
+
+
+@cached(Store(8, waits=True))
+def missing_layers(choice: ModelChoice) -> tuple[str, ...]:
+    """The layers of a model that have no softmax attention, in words."""
+    return layers_without_attention(load(choice))
+
+
+# --- how long a text may be
+
+
+def longest_text(page: int | None = None) -> int | None:
+    """Maximum number of tokens that this host and the page allow; None: whatever the model reads."""
+    return min((limit for limit in (settings.current().tokens, page) if limit is not None), default=None)
+
+
+def check_characters(*texts: str | None) -> None:
+    """Raise InputError for a text with so many characters that it is too long for this host however it is split into tokens."""
+    longest = settings.current().tokens
+    characters = max(len(text or "") for text in texts)
+    if longest is not None and characters > longest * _CHARACTERS:
+        raise InputError(
+            f"The text has {characters:,} characters; this host reads at most {longest:,} tokens. Shorten it.",
+            field="text",
+        )
+
+
+# --- what reading takes
+
+
+def announced(
+    choice: ModelChoice, tokens: int, *, target_tokens: int = 1, measuring: bool = False
+) -> tuple[float, str]:
+    """The seconds that reading so many tokens takes at least, and a sentence about what it takes.
+
+    measuring  whether every head is measured as well
+    """
+    expected = estimate(load(choice), tokens, SPEEDS, measuring=measuring, target_tokens=target_tokens)
+    what = "reading them and measuring every head" if measuring else "reading them"
+    return expected.at_least, f"{tokens:,} tokens: {what} takes {in_words(expected)}."
+
+
+def reading_seconds(pass_: Capture) -> float:
+    """Estimated seconds for one more pass over what has been read; 0 for an image."""
+    if not pass_.input_ids:
+        return 0.0
+    return seconds_to_read(pass_.model, len(pass_.input_ids), max(1, len(pass_.target_ids)))
+
+
+def seconds_to_read(network: Model, tokens: int, target_tokens: int = 1) -> float:
+    """Estimated seconds for one pass over so many tokens."""
+    cost = reading_operations(network, tokens, target_tokens=target_tokens)
+    return SPEEDS.seconds(network.label, "reading", cost)[0]
+
+
+def needed_bytes(choice: ModelChoice, tokens: int, target_tokens: int = 1) -> int:
+    """Bytes that reading so many tokens takes while it runs, with the result that is kept."""
+    network = load(choice)
+    passing = passing_bytes(network, tokens, target_tokens=target_tokens)
+    return passing + kept_bytes(network, tokens, target_tokens=target_tokens)

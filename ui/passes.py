@@ -1,0 +1,156 @@
+"""Passes of a model over a text, and the heads of a pass: each computed once for all sessions, as a request asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from core import Capture, capture
+from core.attention.head import Head
+from core.attention.rowwise import Overview
+from core.capturing.certifying import Certificate
+from core.capturing.edits import Edits
+from core.capturing.estimates import reading_operations
+from core.capturing.generating import Generating
+from core.capturing.speeds import Run
+from core.capturing.weights_only import WeightsOnly, attention_weights
+from core.exporting.kept_heads import KeptHead
+from core.heads.quantities import Taken
+from core.models.images import read_image
+from core.models.inputs import all_inputs, text_inputs
+from ui.cache import OnProgress, Store, cached
+from ui.memory import MEMORY
+from ui.models import SPEEDS, check_characters, load, longest_text
+from ui.requests import GeneratedTarget, HeadRequest, TextRequest
+from ui.turns import TURNS
+
+# --- the pass
+
+
+def limits_of(request: TextRequest) -> dict[str, Any]:
+    """How many tokens are read, and whether a longer text is cut there, as arguments of `capture`.
+
+    Raises InputError for a text that is too long for this host.
+    """
+    edits = request.edits or Edits()
+    target = request.target if isinstance(request.target, str) else None
+    check_characters(request.text, request.pair, target, edits.mean_over, edits.patch_from)
+    for other in (edits.mean_over, edits.patch_from):
+        if other:  # edits read it as well
+            text_inputs(load(request.model), other, max_tokens=longest_text())
+    return {"max_tokens": longest_text(request.keep), "truncate": request.keep is not None}
+
+
+def inputs_of(request: TextRequest) -> dict:
+    """The tensors that the model reads."""
+    text, target = request.text, target_of(request)
+    return all_inputs(load(request.model), text, pair=request.pair, target=target, **limits_of(request))
+
+
+@cached(MEMORY)
+def captured(request: TextRequest, *, on_progress: OnProgress | None = None) -> Capture:
+    """The pass. How long it takes is learned for later estimates."""
+    network = load(request.model)
+    if request.image is not None:
+        return capture(network, image=read_image(request.image), edits=request.edits, on_progress=on_progress)
+    target = target_of(request)
+    start = TURNS.clock()
+    pass_ = capture(
+        network,
+        request.text,
+        pair=request.pair,
+        target=target,
+        **limits_of(request),
+        edits=request.edits,
+        on_progress=on_progress,
+    )
+    seconds = TURNS.clock() - start
+    cost = reading_operations(network, len(pass_.input_ids), target_tokens=max(1, len(pass_.target_ids)))
+    if request.edits is None:  # they take their own time
+        SPEEDS.learn(Run(network.label, "reading", cost, seconds))
+    return pass_
+
+
+@cached(MEMORY)
+def weights_only(request: TextRequest) -> WeightsOnly:
+    """The weights of a model that exposes nothing else."""
+    limits = {name: limit for name, limit in limits_of(request).items() if limit is not None}
+    return attention_weights(load(request.model), request.text, **limits)
+
+
+def captured_or_weights(request: TextRequest) -> Taken:
+    """The pass, or the weights of a model that exposes nothing else."""
+    network = load(request.model)
+    return captured(request) if network.captures or network.reads_images else weights_only(request)
+
+
+# --- the target that a decoder writes by itself
+
+
+@dataclass(frozen=True)
+class TargetTokens:
+    """The tokens of a target that the decoder wrote by itself, without the one that ends it.
+
+    has_ended  whether the model ended its text; otherwise it reached the limit
+    """
+
+    ids: tuple[int, ...]
+    has_ended: bool
+
+
+def unedited(request: TextRequest) -> TextRequest:
+    """The request without its edits. An edited pass has the target that the model writes without edits."""
+    return replace(request, edits=None)
+
+
+@cached(Store(32))
+def generated(request: TextRequest, *, on_progress: OnProgress | None = None) -> TargetTokens:
+    """The generated target of an unedited request.
+
+    on_progress  called after every token with how many there are
+    """
+    of = request.target if isinstance(request.target, GeneratedTarget) else GeneratedTarget()
+    limits = [limit - 1 for limit in (load(request.model).max_tokens, longest_text(request.keep)) if limit is not None]
+    from_nothing = inputs_of(replace(request, target=None))
+    generation = Generating(load(request.model), from_nothing).write(min([of.max_tokens, *limits]), on_progress)
+    has_ended = generation.ended == "end"
+    return TargetTokens(generation.token_ids[:-1] if has_ended else generation.token_ids, has_ended)
+
+
+def target_of(request: TextRequest) -> str | tuple[int, ...] | None:
+    """The target that the decoder is given. One that the model writes by itself is written now if it is not known yet."""
+    return generated(unedited(request)).ids if isinstance(request.target, GeneratedTarget) else request.target
+
+
+# --- one head of a pass
+
+_OVERVIEWS = Store(16)  # all stages of a head, small enough to draw: at most 3 MB
+
+
+def head(request: HeadRequest) -> Head:
+    return captured(request.text).head(request.layer, request.head, request.kind)
+
+
+@cached(_OVERVIEWS)
+def head_overview(request: HeadRequest) -> tuple[Overview, Certificate]:
+    """All stages of a head, and the certificate of exactly these numbers."""
+    return captured(request.text).certified_overview(request.layer, request.head, request.kind)
+
+
+@cached(_OVERVIEWS)
+def kept_overview(kept: KeptHead) -> tuple[Overview, Certificate | None]:
+    """All stages of a head from a file, and their certificate."""
+    return kept.overview()
+
+
+@cached(_OVERVIEWS)
+def changed_overview(_request: HeadRequest, _change: Hashable, *, changed: Head) -> Overview:
+    """All stages of a head with another scale or mask: `changed`, made from the head and the change."""
+    return changed.overview()
+
+
+@cached(Store(64, waits=True))
+def certificate(request: HeadRequest) -> Certificate:
+    """The certificate of a head as the page Heads shows it: computed some rows at a time, on texts of any length."""
+    return captured(request.text).certificate(request.layer, request.head, request.kind)

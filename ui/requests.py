@@ -1,0 +1,126 @@
+"""Requests: frozen dataclasses that say what is computed. With other plain values they are the keys of every cache."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from core.capturing.edits import Edits
+from core.capturing.sampling import Sampling
+from core.models.devices import called
+from core.models.modules import Kind
+
+
+@dataclass(frozen=True)
+class ModelChoice:
+    """A model as it is loaded. In another dtype or on another device it gives other numbers: it is another model.
+
+    As text it is its name, with dtype and device where these are not float32 and the CPU.
+    """
+
+    name: str
+    dtype: str = "float32"
+    device: str = "cpu"
+
+    def __str__(self) -> str:
+        return called(self.name, self.dtype, self.device)
+
+
+@dataclass(frozen=True)
+class GeneratedTarget:
+    """A target that the model writes by itself: always the most probable token, until it ends its text.
+
+    max_tokens  the model writes at most so many tokens
+    """
+
+    max_tokens: int = 64
+
+
+Target = str | tuple[int, ...] | GeneratedTarget | None
+
+
+@dataclass(frozen=True)
+class TextRequest:
+    """One pass of one model over one text, or over the image in a file.
+
+    target  what the decoder of an encoder-decoder has written: a text, token numbers, or what it writes by itself
+    keep    how many tokens of a longer text are kept; None: all
+    image   the contents of the file; the text is then empty
+    edits   what is changed in the pass; None: nothing
+    """
+
+    model: ModelChoice
+    text: str
+    pair: str | None = None
+    target: Target = None
+    keep: int | None = None
+    image: bytes | None = None
+    edits: Edits | None = None
+
+
+@dataclass(frozen=True)
+class HeadRequest:
+    """One head of one pass."""
+
+    text: TextRequest
+    kind: Kind
+    layer: int
+    head: int
+
+
+@dataclass(frozen=True)
+class KindRequest:
+    """All layers and heads of one kind of attention in one pass."""
+
+    text: TextRequest
+    kind: Kind
+
+
+@dataclass(frozen=True)
+class EffectRequest:
+    """How the model's answer changes when something is taken away: each head, each layer, or each token as a key.
+
+    token  the number of the next token that is the answer; None: the sentence vector
+    """
+
+    of: KindRequest
+    taken_away: Literal["heads", "layers", "tokens"]
+    token: int | None
+
+
+@dataclass(frozen=True)
+class PatchRequest:
+    """How the model's answer changes when each head returns what it returns for another text, the source.
+
+    through  (layer, head) of the only later head through which they may act; None: all
+    """
+
+    of: KindRequest
+    source: str
+    through: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class WritingRequest:
+    """The text that a model writes after another one, or as the answer to it as a message (`chat`)."""
+
+    text: TextRequest
+    chat: bool
+    sampling: Sampling
+
+
+@dataclass(frozen=True)
+class CorpusRequest:
+    """The examples of one head over a corpus.
+
+    run        the name of the run's folder
+    kept       "strongest": the queries with the largest values of the metric; "spread": a random sample
+    quantiles  the part of the random sample that is shown
+    """
+
+    run: str
+    layer: int
+    head: int
+    metric: str
+    kept: Literal["strongest", "spread"]
+    quantiles: tuple[float, float] = (0.0, 1.0)

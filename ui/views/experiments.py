@@ -1,0 +1,86 @@
+"""Experiments of the lessons, each computed once for all sessions."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core import AttentionTrace
+from core.attention.pooling import Pooled
+from core.figures.heatmaps.side_by_side import small
+from core.heads.contributions import HeadContributions, add_up
+from core.lessons.long_range import Reach, compare_reach
+from core.lessons.long_range import mean_distances as distances_of_heads
+from core.lessons.scaling import (
+    Around,
+    GradientSweep,
+    ModelScores,
+    StackGradients,
+    Sweep,
+    head_gradients,
+    model_scores,
+    stack_gradients,
+    sweep,
+)
+from core.models.modules import Kind
+from core.models.projections import head_weights
+from ui.cache import OnProgress, Store, cached
+from ui.passes import captured
+from ui.requests import HeadRequest, KindRequest, TextRequest
+
+
+@cached(Store(3, waits=True))
+def trace(request: HeadRequest) -> AttentionTrace:
+    return captured(request.text).trace(request.layer, request.head, request.kind)
+
+
+@cached(Store(4))
+def layer_heads(
+    text: TextRequest, kind: Kind, layer: int, *, on_progress: OnProgress | None = None
+) -> tuple[list[Pooled], HeadContributions]:
+    """The weights of each head of a layer, small enough to draw, and what each adds to the layer's output."""
+    pass_ = captured(text)
+    pictures, outputs = [], []
+    for head in range(pass_.heads(kind)):  # one trace at a time: those of a long text are large
+        trace = pass_.trace(layer, head, kind)
+        pictures.append(small(trace.weights, trace.mask))
+        outputs.append(trace.output)
+        if on_progress is not None:
+            on_progress(head + 1)
+    return pictures, add_up(outputs, [head_weights(pass_.model, layer, head, kind) for head in range(len(outputs))])
+
+
+@cached(Store(8))
+def mean_distances(
+    request: KindRequest, without_first: bool, *, on_progress: OnProgress | None = None
+) -> NDArray[np.floating]:
+    """[layers, heads] the mean number of tokens between a query and its keys."""
+    pass_ = captured(request.text)
+    return distances_of_heads(pass_, request.kind, without_first=without_first, on_progress=on_progress)
+
+
+@cached(Store(4))
+def scores_of_all_heads(request: KindRequest, *, on_progress: OnProgress | None = None) -> ModelScores:
+    return model_scores(captured(request.text), request.kind, on_progress=on_progress)
+
+
+@cached(Store(32, waits=True), spinner="Measuring gradients")
+def gradient_reach(length: int, gain: float, forget_bias: float) -> dict[str, Reach]:
+    return compare_reach(length, gain=gain, forget_bias=forget_bias)
+
+
+@cached(Store(12, waits=True), spinner="Measuring random heads")
+def scaling_sweep(keys: int, distribution: str, deviation: float) -> Sweep:
+    return sweep(keys=keys, distribution=distribution, deviation=deviation)
+
+
+@cached(Store(1, waits=True), spinner="Following gradients through random heads")
+def gradient_sweep() -> GradientSweep:
+    return head_gradients()
+
+
+@cached(Store(64, waits=True), spinner="Following gradients through the stack")
+def gradients_in_stack(layers: int, width: int, around: Around) -> tuple[StackGradients, StackGradients]:
+    """Without and with the scale."""
+    unscaled, scaled = (stack_gradients(layers, width=width, around=around, scaled=scaled) for scaled in (False, True))
+    return unscaled, scaled

@@ -1,0 +1,76 @@
+"""Results of the page Heads, each computed once for all sessions: metrics, probe, pattern matches, pictures, views."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from core.attention.masks import Predicate
+from core.attention.pooling import Pooled
+from core.attention.rowwise import Overview
+from core.capturing.estimates import measuring_operations
+from core.capturing.speeds import Run
+from core.heads.metrics import head_metrics
+from core.heads.patterns import match_heads
+from core.heads.probing import longest, probe_heads
+from core.heads.thumbnails import thumbnails
+from core.heads.views import HeadView, ViewMatrix
+from ui import passes
+from ui.cache import OnProgress, Store, cached
+from ui.models import SPEEDS, load
+from ui.requests import KindRequest, ModelChoice
+from ui.turns import TURNS
+
+PROBE_LENGTH, PROBE_SEEDS = 50, (0, 1, 2, 3)
+
+
+@cached(Store(16))
+def metrics(request: KindRequest, *, on_progress: OnProgress | None = None) -> pd.DataFrame:
+    """The metrics of every head, a row a head. How long they take is learned for later estimates."""
+    pass_ = passes.captured_or_weights(request.text)
+    start = TURNS.clock()
+    table = head_metrics(pass_, request.kind, on_progress=on_progress)
+    seconds = TURNS.clock() - start
+    if pass_.model.captures and request.kind == pass_.kinds[0] and pass_.input_ids:  # what estimates are made of
+        cost = measuring_operations(pass_.model, len(pass_.input_ids))
+        SPEEDS.learn(Run(pass_.model.label, "measuring", cost, seconds))
+    return table
+
+
+def probe_length(choice: ModelChoice) -> int:
+    """How many random tokens the probe reads twice: 50, or what a model with a short memory can read."""
+    return min(PROBE_LENGTH, longest(load(choice)))
+
+
+@cached(Store(4))
+def probe(choice: ModelChoice, *, on_progress: OnProgress | None = None) -> pd.DataFrame:
+    """The metrics of every head on random tokens read twice, a row a head."""
+    return probe_heads(load(choice), probe_length(choice), PROBE_SEEDS, on_progress=on_progress)
+
+
+@cached(Store(4))
+def small_pictures(request: KindRequest, *, on_progress: OnProgress | None = None) -> Pooled:
+    """The weights of every head, small enough to draw all of them."""
+    return thumbnails(passes.captured_or_weights(request.text), request.kind, on_progress=on_progress)
+
+
+@cached(Store(16))
+def matches(
+    of: KindRequest,
+    _pattern: str,
+    _details: str,
+    *,
+    predicate: Predicate,
+    on_progress: OnProgress | None = None,
+) -> NDArray[np.floating]:
+    """[layers, heads] how well every head matches a pattern: `predicate`, which the pattern's name and details describe."""
+    return match_heads(passes.captured(of.text), predicate, of.kind, on_progress=on_progress)
+
+
+@cached(Store(8))
+def overview(
+    _of: KindRequest, _view: HeadView, *, matrix: ViewMatrix, on_progress: OnProgress | None = None
+) -> Overview:
+    """The whole of a view, small enough to draw: `matrix`, which is the view of the request's pass."""
+    return matrix.overview(on_progress=on_progress)

@@ -1,0 +1,152 @@
+"""Results of the page What if, each computed once for all sessions: comparisons, effects, patching, and worked examples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from core.attention.rowwise import Overview
+from core.capturing.generating import Generating
+from core.heads.comparing import HeadPair
+from core.heads.effects import Effects
+from core.heads.examples import (
+    INDUCTION_STEPS,
+    LANGUAGE_MODEL,
+    SENTENCE_MODEL,
+    Induction,
+    Pronoun,
+    Said,
+    knows_paris,
+    needs_previous,
+    patch_pronoun,
+)
+from core.heads.likeness import RandomPairs, random_pairs_divergence
+from core.heads.likeness import head_changes as changes_of_heads
+from core.heads.likeness import heads_like as heads_most_like
+from core.heads.patching import Patching
+from ui.cache import OnProgress, Store, cached
+from ui.growing import Growing
+from ui.memory import MEMORY
+from ui.models import check_characters, load
+from ui.passes import captured, inputs_of, limits_of, target_of
+from ui.requests import EffectRequest, HeadRequest, KindRequest, ModelChoice, PatchRequest, TextRequest
+from ui.views.heads.results import PROBE_SEEDS, probe
+
+# --- two heads, or two passes
+
+
+@cached(Store(8))  # three pictures each: at most 2 MB
+def comparison(
+    _first: HeadRequest, _second: HeadRequest, *, pair: HeadPair, on_progress: OnProgress | None = None
+) -> Overview:
+    """Two heads compared: `pair`, which has both on the axes that their texts give them."""
+    return pair.overview(on_progress=on_progress)
+
+
+@cached(Store(16))
+def heads_like(
+    of: HeadRequest, texts: tuple[TextRequest, ...], *, on_progress: OnProgress | None = None
+) -> pd.DataFrame:
+    """All other heads of the model over some texts, most alike first."""
+    read = [captured(text) for text in texts]
+    return heads_most_like(read, of.layer, of.head, of.kind, on_progress=on_progress)
+
+
+@cached(Store(16))
+def random_pairs(request: KindRequest, *, on_progress: OnProgress | None = None) -> RandomPairs:
+    """How far apart random pairs of heads are. Raises InputError for a model with a single head."""
+    return random_pairs_divergence(captured(request.text), request.kind, on_progress=on_progress)
+
+
+@cached(Store(16))
+def head_changes(
+    before: KindRequest, after: KindRequest, *, on_progress: OnProgress | None = None
+) -> NDArray[np.floating]:
+    """[layers, heads] how much the weights of every head differ between two passes."""
+    return changes_of_heads(captured(before.text), captured(after.text), before.kind, on_progress=on_progress)
+
+
+NEW_TOKENS = 20
+
+
+@cached(Store(32))
+def continuation(request: TextRequest, *, on_progress: OnProgress | None = None) -> tuple[int, ...]:
+    """The tokens that a model writes after a text, with the request's edits."""
+    generating = Generating(load(request.model), inputs_of(request), edits=request.edits)
+    return generating.write(NEW_TOKENS, on_progress).token_ids
+
+
+# --- what happens if something is taken away, or put in from another text
+
+
+@cached(MEMORY)
+def effects(request: EffectRequest) -> Growing:
+    """The effect of each head [layers, heads], each layer [layers], or each token [keys]: see `core.heads.effects.Effects`.
+
+    Raises InputError if the memory is too small.
+    """
+    of, pass_ = request.of, captured(request.of.text)
+    layers = pass_.layers(of.kind)
+
+    def pieces() -> Iterator[tuple[int, Any]]:
+        asked = Effects(load(of.text.model), inputs_of(of.text), request.token, of.kind)
+        yield from {"heads": asked.of_heads, "layers": asked.of_layers, "tokens": asked.of_keys}[request.taken_away]()
+
+    def above(layer: int) -> float:
+        """How many layers are computed again."""
+        return layers - layer
+
+    shapes = {"heads": (layers, pass_.heads(of.kind)), "layers": (layers,), "tokens": pass_.shape(of.kind)[1:]}
+    cost = {} if request.taken_away == "tokens" else {"cost": above}
+    nbytes = 2 * pass_.nbytes
+    MEMORY.check(nbytes)
+    return Growing(shapes[request.taken_away], pieces, nbytes=nbytes, **cost)
+
+
+@cached(MEMORY)
+def patching(of: KindRequest, source: str) -> Patching:
+    """The passes over both texts. Raises InputError if they cannot be compared."""
+    text = of.text
+    check_characters(source)
+    return Patching(load(text.model), text.text, source, target=target_of(text), kind=of.kind, **limits_of(text))
+
+
+@cached(MEMORY)
+def patch_effects(request: PatchRequest) -> Growing:
+    """[layers that can act, heads] how far each head moves the answer: see `core.heads.patching.Patching`."""
+    both = patching(request.of, request.source)
+    layers = both.layers if request.through is None else request.through[0]
+    return Growing(
+        (layers, max(both.heads)),
+        lambda: both.of_heads(request.through),
+        nbytes=both.nbytes,
+        cost=lambda layer: both.layers - layer,
+    )
+
+
+# --- worked examples, each a few hundred numbers at most
+
+INDUCTION_PASSES = 2 * len(PROBE_SEEDS) + INDUCTION_STEPS  # the probe's, which choose the heads, and then the example's
+
+
+@cached(Store(1))
+def paris(*, on_progress: OnProgress | None = None) -> tuple[Said, ...]:
+    return knows_paris(load(LANGUAGE_MODEL), on_progress)
+
+
+@cached(Store(1))
+def induction(*, on_progress: OnProgress | None = None) -> Induction:
+    def further(done: int) -> None:
+        if on_progress is not None:
+            on_progress(INDUCTION_PASSES - INDUCTION_STEPS + done)
+
+    return needs_previous(load(LANGUAGE_MODEL), probe(ModelChoice(LANGUAGE_MODEL), on_progress=on_progress), further)
+
+
+@cached(Store(1))
+def pronoun(*, on_progress: OnProgress | None = None) -> Pronoun:
+    return patch_pronoun(load(SENTENCE_MODEL), on_progress)

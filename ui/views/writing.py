@@ -1,0 +1,93 @@
+"""Texts that a model writes for the page Generation, each kept as far as it is written for all sessions."""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import Any
+
+from core.capturing.estimates import kept_bytes
+from core.capturing.generating import Generating, Generation
+from core.heads.likeness import weight_differences
+from core.models.inputs import all_inputs, chat_ids
+from ui.cache import OnProgress, Store, cached
+from ui.memory import MEMORY
+from ui.models import MAX_TOKENS, load, longest_text
+from ui.passes import limits_of
+from ui.requests import WritingRequest
+
+MAX_NEW_TOKENS = 200
+
+
+class Writing:
+    """A text that a model writes. It is kept as far as it is written; whoever wants more tokens continues from there.
+
+    nbytes  bytes of the longest text that it may become
+    """
+
+    def __init__(self, generating: Generating, *, nbytes: int) -> None:
+        self.generating = generating
+        self.nbytes = nbytes
+        self.lock = Lock()
+
+    def first(self, new_tokens: int) -> FirstTokens:
+        return FirstTokens(self, new_tokens)
+
+
+class FirstTokens:
+    """The first `total` tokens that a model writes, one a piece; fewer if it ends its text before."""
+
+    def __init__(self, writing: Writing, new_tokens: int) -> None:
+        self._writing, self._most = writing, new_tokens
+
+    @property
+    def done(self) -> int:
+        return min(self._writing.generating.done, self._most)
+
+    @property
+    def total(self) -> int:
+        return self._most if self._writing.generating.ended is None else self.done
+
+    @property
+    def share(self) -> float:
+        return self.done / self._most
+
+    def go_on(self) -> bool:
+        """Have one more token written; False if there is none left. Sessions that want the same text take turns."""
+        with self._writing.lock:
+            return self.done < self._most and self._writing.generating.go_on()
+
+    def so_far(self) -> Generation:
+        return self._writing.generating.so_far(self._most)
+
+
+@cached(MEMORY)
+def written_after(request: WritingRequest) -> Writing:
+    """The text that answers a request; no token of it is written yet when it is new.
+
+    Raises InputError for a model that writes nothing, for texts as `captured` does, and if the memory is too small.
+    """
+    network, text = load(request.text.model), request.text
+    if request.chat:  # what is cut off its end would be where the answer begins
+        limits: dict[str, Any] = limits_of(text) | {"truncate": False}
+        inputs = all_inputs(network, input_ids=chat_ids(network, text.text), **limits)
+    else:
+        inputs = all_inputs(network, text.text, **limits_of(text))
+    generating = Generating(network, inputs, request.sampling, max_tokens=longest_text(MAX_TOKENS))
+    read = inputs["input_ids"].shape[1]
+    tokens, target = (read, MAX_NEW_TOKENS) if network.is_encoder_decoder else (read + MAX_NEW_TOKENS, 1)
+    logits = 4 * MAX_NEW_TOKENS * network.network.config.get_text_config().vocab_size
+    nbytes = 2 * kept_bytes(network, tokens, target_tokens=target) + logits
+    MEMORY.check(nbytes)
+    return Writing(generating, nbytes=nbytes)
+
+
+@cached(Store(32))
+def full_pass_difference(
+    _request: WritingRequest, _steps: int, *, generation: Generation, on_progress: OnProgress | None = None
+) -> float:
+    """The largest difference of a weight, in any head, between the rows of all steps and one pass over the whole text.
+
+    generation  the first steps of the request's text
+    """
+    whole, steps = generation.full_pass(on_progress), generation.capture_of(-1)
+    return max(float(weight_differences(steps, whole, kind).max()) for kind in steps.kinds)
