@@ -30,12 +30,12 @@ import torch
 from core import load_model
 from core.corpus.example import documentation
 from core.corpus.passages import Passage, counter, cut
+from core.corpus.settings import RunSettings
 from core.corpus.tally import Tally
 from core.corpus.texts import Place, Text
-from core.corpus.workers import settings_of, take
+from core.corpus.workers import heads_of, take
 from core.models.inputs import run as plain_pass
 from core.models.inputs import text_inputs
-from tests.core.corpus.jobs import job_of
 
 WORKER = "ray::MapWorker"
 ENCODER, DECODER = "all-MiniLM-L6-v2", "SmolLM2-135M-Instruct"
@@ -49,12 +49,13 @@ def throughput() -> None:
         count = counter(model)
         texts = (Text(Place("documentation", row), text) for row, text in enumerate(documentation(), start=1))
         found = (passage for text in texts for passage in cut(text, count, 128) if isinstance(passage, Passage))
-        settings = settings_of(job_of(name), model)
+        settings = RunSettings()
+        heads = heads_of(settings, model)
         seconds: dict[str, float] = {"plain": 0, "kept": 0}
-        tokens, tally = 0, Tally.empty(settings)
+        tokens, tally = 0, Tally(settings, heads)
         for number, passage in enumerate(islice(found, passages)):
             if number % SHARD == 0:
-                tally = Tally.empty(settings)  # as a worker does
+                tally = Tally(settings, heads)  # as a worker does
             inputs = text_inputs(model, passage.text)
             tokens += inputs["input_ids"].shape[1]
             started = time.perf_counter()

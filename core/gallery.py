@@ -1,7 +1,7 @@
-"""The numbers that the cards of the gallery say, each measured anew.
+"""The numbers on the cards of the gallery, each measured again.
 
-Every measure takes the passes that it needs from a `Passes`, which runs each once, and gives the numbers of its claim in their
-order there: shares in [0, 1], or in the unit that its docstring names.
+Each function takes its passes from a `Passes`, which runs each pass once, and returns the numbers of its card in their order:
+shares in [0, 1], or numbers in the unit that its docstring names.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .models.model import Model
 
 REPEATED = "seven green doors and a cold river seven green doors and a cold river"
 
-# Where each view looks: (layer, head), and (query, key) in its text
+# The head of each view as (layer, head), and its pair as (query, key)
 IT_AT_ANIMAL = (10, 2)
 INDUCTION_HEAD, GREEN_AT_DOORS = (18, 6), (8, 2)
 BACK, AHEAD = (0, 2), (1, 8)
@@ -39,13 +39,13 @@ MASKED, FILL = "The cat sat. A dog ran.", -5.0
 IN_BLOCKS, BLOCK, BLOCK_WIDTH = "Blocks of keys give the very same result as all keys.", 3, 6
 FAR, WIDTH = 64, 576
 NEW, IS_AT_FRANCE = 6, (4, 3)
-YEAR, EIGHT_AT_SEVEN = slice(0, 4), (3, 20)  # of what a date is written as; the row of 8 writes 7
+YEAR, EIGHT_AT_SEVEN = slice(0, 4), (3, 20)  # characters of the written date; the row of 8 writes 7
 READ, WRITTEN = "Le chat est sur le tapis.", "The cat is on"
 QUERY, KEY, VALUE = [[1, 0], [0, 1]], [[1, 0], [0, 1], [1, 1]], [[1], [2], [3]]
 
 
 class Passes:
-    """Passes of the models that come along: each model is read once, and each text by each of them."""
+    """Passes of the offline models: each model is loaded once, and each text is read once by each model."""
 
     def __init__(self) -> None:
         self._models: dict[str, Model] = {}
@@ -66,70 +66,73 @@ class Passes:
 
 
 def pronoun(passes: Passes) -> tuple[float]:
+    """The weight from "it" to "animal"."""
     return (float(passes.of(SENTENCE_MODEL, TIRED).trace(*PRONOUN_HEAD).weights[IT_AT_ANIMAL]),)
 
 
 def induction(passes: Passes) -> tuple[float]:
+    """The weight from the second "green" to the first "doors"."""
     return (float(passes.of(LANGUAGE_MODEL, REPEATED).trace(*INDUCTION_HEAD).weights[GREEN_AT_DOORS]),)
 
 
 def previous(passes: Passes) -> tuple[float]:
-    """The mean over all queries that have a token before them."""
+    """The weight on the previous token: the mean over all queries that have one."""
     return (float(passes.of(SENTENCE_MODEL, TIRED).trace(*BACK).weights.diagonal(-1).mean()),)
 
 
 def sink(passes: Passes) -> tuple[float]:
-    """The mean over all heads and queries."""
+    """The weight on the first token: the mean over all heads and queries."""
     return (float(head_metrics(passes.of(LANGUAGE_MODEL, TIRED))["sink"].to_numpy().mean()),)
 
 
 def entropy(passes: Passes) -> tuple[float, float]:
-    """The smallest and the largest mean over a head's queries, in nats."""
-    found = head_metrics(passes.of(LANGUAGE_MODEL, TIRED))["entropy"].to_numpy()
-    return float(found.min()), float(found.max())
+    """The smallest and the largest entropy of a head, a mean over its queries, in nats."""
+    means = head_metrics(passes.of(LANGUAGE_MODEL, TIRED))["entropy"].to_numpy()
+    return float(means.min()), float(means.max())
 
 
 def paris(passes: Passes) -> tuple[float, float]:
-    """The probability of " Paris", as it is and without the head."""
+    """The probability of " Paris", without an edit and with the head muted."""
     model = passes.model(LANGUAGE_MODEL)
     muted = capture(model, FRANCE, edits=Edits(mute_heads={KNOWS_PARIS}))
-    return _share(passes.of(LANGUAGE_MODEL, FRANCE), PARIS), _share(muted, PARIS)
+    return _probability(passes.of(LANGUAGE_MODEL, FRANCE), PARIS), _probability(muted, PARIS)
 
 
-def _share(passed: Capture, token: str) -> float:
-    return dict(passed.next_tokens(5))[token]
+def _probability(capture: Capture, token: str) -> float:
+    return dict(capture.next_tokens(5))[token]
 
 
 def patching(passes: Passes) -> tuple[float]:
-    """How far along the line from one sentence's vector to the other's."""
-    found = patch_effects(passes.model(SENTENCE_MODEL), TIRED, WIDE)
-    is_patched = (found[["layer", "head"]].to_numpy() == PATCHED).all(axis=1)
-    return (float(found["moved"].to_numpy()[is_patched].item()),)
+    """How far patching a head moves the sentence vector, as a share of the way to the other sentence's vector."""
+    effects = patch_effects(passes.model(SENTENCE_MODEL), TIRED, WIDE)
+    is_patched = (effects[["layer", "head"]].to_numpy() == PATCHED).all(axis=1)
+    return (float(effects["moved"].to_numpy()[is_patched].item()),)
 
 
 def two_sentences(passes: Passes) -> tuple[float, ...]:
+    """The weight from "it" to "animal" in each sentence."""
     return tuple(
         float(passes.of(SENTENCE_MODEL, text).trace(*PRONOUN_HEAD).weights[IT_AT_ANIMAL]) for text in (TIRED, WIDE)
     )
 
 
 def two_heads(passes: Passes) -> tuple[float, float]:
-    """How far apart their rows are on average, and how far they can be, in nats."""
-    passed = passes.of(SENTENCE_MODEL, TIRED)
-    pair = HeadPair.of(passed.head(*BACK), passed.head(*AHEAD))
+    """The mean divergence of their rows, and the largest possible one, in nats."""
+    capture = passes.of(SENTENCE_MODEL, TIRED)
+    pair = HeadPair.of(capture.head(*BACK), capture.head(*AHEAD))
     return float(pair.overview().row_numbers["divergence"].mean()), float(np.log(2))
 
 
 def unscaled(passes: Passes) -> tuple[float, float]:
-    """With the model's own scale, and with none."""
+    """A weight with the model's own scale, and without a scale."""
     trace = passes.of(LANGUAGE_MODEL, TIRED).trace(*UNSCALED)
     return float(trace.weights[WAS_AT_ANIMAL]), float(trace.changed(scale=1.0).weights[WAS_AT_ANIMAL])
 
 
 def grouped(passes: Passes) -> tuple[int, int]:
-    """How many heads of a layer have queries of their own, and how many have keys of their own."""
-    passed = passes.of(LANGUAGE_MODEL, TIRED)
-    traces = [passed.trace(SHARED_LAYER, head) for head in range(passed.heads("self"))]
+    """The number of different queries, and of different keys, in the heads of a layer."""
+    capture = passes.of(LANGUAGE_MODEL, TIRED)
+    traces = [capture.trace(SHARED_LAYER, head) for head in range(capture.heads("self"))]
     return _different([trace.query for trace in traces]), _different([trace.key for trace in traces])
 
 
@@ -138,22 +141,22 @@ def _different(arrays: list[Array]) -> int:
 
 
 def rotary(passes: Passes) -> tuple[float, int]:
-    """The sum over the bands, which is the raw score, and how many bands there are."""
-    found = rotary_bands(passes)
-    return float(found.parts.sum()), len(found.parts)
+    """The sum over the bands, which is the raw score, and the number of bands."""
+    bands = rotary_bands(passes)
+    return float(bands.parts.sum()), len(bands.parts)
 
 
 def rotary_bands(passes: Passes) -> word_order.Bands:
     layer, head = TURNED
     query, key = DIDN_AT_ANIMAL
-    passed = passes.of(LANGUAGE_MODEL, TIRED)
-    trace, rotation = passed.trace(layer, head), word_order.rotary_of(passed, layer)
+    capture = passes.of(LANGUAGE_MODEL, TIRED)
+    trace, rotation = capture.trace(layer, head), word_order.rotary_of(capture, layer)
     assert rotation is not None
     return word_order.bands(trace.query[query], trace.key[key], query - key, rotation)
 
 
 def generation(passes: Passes) -> tuple[float]:
-    """In the step that writes the first new token."""
+    """The weight from "is" to "France" in the step that writes the first new token."""
     query, key = IS_AT_FRANCE
     return (float(paris_written(passes).capture_of(0).trace(*KNOWS_PARIS).weights[query, key]),)
 
@@ -163,10 +166,10 @@ def paris_written(passes: Passes) -> Generation:
 
 
 def date(passes: Passes) -> tuple[float]:
-    """The mean over the four digits of the year: what each row gives to the digit that it writes."""
-    passed = date_read(passes)
-    found = self_and_cross.looks(aligned(passed).weights, *passed.tokens("cross"))
-    share = self_and_cross.mean_share(found[YEAR])
+    """The weight of each row on the digit that it writes: the mean over the four digits of the year."""
+    capture = date_read(passes)
+    looks = self_and_cross.looks(aligned(capture).weights, *capture.tokens("cross"))
+    share = self_and_cross.mean_share(looks[YEAR])
     assert share is not None
     return (share,)
 
@@ -175,14 +178,15 @@ def date_read(passes: Passes) -> Capture:
     return generate(passes.model(self_and_cross.DATES_MODEL), self_and_cross.DATE, 64).capture_of(-1)
 
 
-def aligned(passed: Capture) -> AttentionTrace:
-    return passed.trace(*self_and_cross.ALIGNING_HEAD, "cross")
+def aligned(capture: Capture) -> AttentionTrace:
+    return capture.trace(*self_and_cross.ALIGNING_HEAD, "cross")
 
 
 # --- what holds for any attention
 
 
 def saturation(_: Passes) -> tuple[float]:
+    """The largest weight at a low temperature."""
     return (float(softmax.softmax_steps(SCORES, temperature=TEMPERATURE).weights.max()),)
 
 
@@ -192,7 +196,7 @@ def order(_: Passes) -> tuple[float]:
 
 
 def leak(_: Passes) -> tuple[float]:
-    """The mean over all queries."""
+    """The weight on forbidden keys: the mean over all queries."""
     return (float(masking.fill(masked_sentence(), FILL).leaked.mean()),)
 
 
@@ -213,20 +217,21 @@ def sentence_in_blocks() -> AttentionTrace:
 
 
 def gradients(_: Passes) -> tuple[float]:
-    """By how many powers of ten more gradient arrives through attention than through a recurrent layer."""
-    found = long_range.compare_reach(FAR)
-    return (float(found["attention"].log10[-1] - found["RNN"].log10[-1]),)
+    """The gradient that arrives through attention divided by that through a recurrent layer, in powers of ten."""
+    reach = long_range.compare_reach(FAR)
+    return (float(reach["attention"].log10[-1] - reach["RNN"].log10[-1]),)
 
 
 def costs(_: Passes) -> tuple[int]:
-    """In tokens."""
+    """The length at which attention and a recurrent layer cost the same, in tokens."""
     return (long_range.costs([1], WIDTH).crossing,)
 
 
 def crossing(_: Passes) -> tuple[int, int]:
-    """Queries and keys."""
+    """The numbers of queries and keys."""
     return self_and_cross.crossing("cross", READ, WRITTEN).trace.shape
 
 
 def own_matrices(_: Passes) -> tuple[float]:
+    """The weight of the first query on the first key."""
     return (float(attend(QUERY, KEY, VALUE).weights[0, 0]),)

@@ -1,4 +1,4 @@
-"""Which versions computed something."""
+"""The versions of the packages that compute a result."""
 
 from __future__ import annotations
 

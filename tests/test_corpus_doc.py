@@ -18,6 +18,7 @@ import yaml
 from ray.autoscaler._private.util import prepare_config, validate_config
 
 from core.corpus.__main__ import _parser
+from core.corpus.columns import COLUMNS, schema_of
 from tests.source_files import ROOT
 from tests.test_requirements import CORPUS, pins
 
@@ -35,7 +36,7 @@ def flags() -> list[tuple[str, str, str]]:
         if action.dest != "help":
             words = (action.help or "").replace(" (default: %(default)s)", "")
             choices = f": {', '.join(action.choices)}" if action.choices else ""
-            default = ", ".join(action.default) if isinstance(action.default, list) else str(action.default)
+            default = ", ".join(action.default) if isinstance(action.default, tuple) else str(action.default)
             without = "needed" if action.required else "" if action.default is None else default
             found.append((action.option_strings[0], without, words + choices))
     return found
@@ -69,6 +70,12 @@ def _unquoted(command: str) -> str:
 def test_the_table_of_flags_is_that_of_the_code() -> None:
     text = DOC.read_text("utf-8")
     assert written(text) == text, "python -m tests.test_corpus_doc --write renews docs/corpus.md"
+
+
+def test_the_columns_of_every_table_are_those_of_the_code() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| [^|]*\| ([^|]*) \|$", DOC.read_text("utf-8"), re.M)
+    listed = {name: [re.split("[:;]", column)[0] for column in columns.split(", ")] for name, columns in rows}
+    assert listed == {name: schema_of(name, ("every metric",)).names for name in COLUMNS}
 
 
 def test_every_flag_that_is_spoken_of_exists() -> None:

@@ -1,4 +1,4 @@
-"""Attention calls computed anew with one key forbidden, another one in each pass of a batch."""
+"""Attention calls with a blocked key, computed again: another key in each pass of a batch."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from .rows import row_blocks
 
 
 def without_keys(call: Call, keys: Sequence[int]) -> Tensor:
-    """What a call of a batch returns if in each of its passes no query may attend to one key: [passes, queries, heads, d_v].
+    """The output of a batched call if no query may attend to one key of its pass: [passes, queries, heads, d_v].
 
-    keys  the key of each pass
+    keys  the blocked key of each pass
 
-    This is what `Edits(block_keys=...)` does. The formulas are those of `core.attention.trace`: with cap, bias and sinks as the
-    call has them. A query that may attend to nothing then gets 0.
+    This is what `Edits(block_keys=...)` does, by the formulas of `core.attention.trace` with the call's own cap, bias and
+    sinks. The output of a query that may attend to nothing is 0.
     """
     passes, heads, queries, _ = call.query.shape
     blocked = torch.tensor(keys, device=call.query.device)[:, None, None] == torch.arange(
         call.key.shape[2], device=call.query.device
     )
     mask = _forbidden(call, blocked[:, None].expand(-1, -1, queries, -1))
-    # All heads of all passes in a row, as if they were those of one layer: then it can be gone through like any other.
+    # The heads of all passes as if they were the heads of one layer, so that `row_blocks` can be used.
     folded = replace(
         call,
         query=_in_a_row(call.query, passes),
@@ -40,16 +40,16 @@ def without_keys(call: Call, keys: Sequence[int]) -> Tensor:
     for rows in row_blocks(folded):
         reached = value[:, : rows.weights.shape[2]].to(rows.weights.dtype)
         grouped = rows.weights.reshape(len(value), -1, rows.weights.shape[2])
-        found = (grouped @ reached).reshape(passes, heads, -1, value.shape[-1])
-        output[:, :, rows.start : rows.stop] = found.to(output.dtype)
+        part = (grouped @ reached).reshape(passes, heads, -1, value.shape[-1])
+        output[:, :, rows.start : rows.stop] = part.to(output.dtype)
     return output.transpose(1, 2)
 
 
 def _forbidden(call: Call, blocked: Tensor) -> Tensor:
-    """The call's mask with more pairs forbidden: blocked [passes, 1, queries, keys], True where."""
+    """The call's mask without the blocked pairs: blocked [passes, 1, queries, keys], True where blocked."""
     if call.mask is None:
-        every = torch.ones(blocked.shape[2:], dtype=torch.bool, device=blocked.device)
-        return (every.tril() if call.causal else every) & ~blocked
+        all_pairs = torch.ones(blocked.shape[2:], dtype=torch.bool, device=blocked.device)
+        return (all_pairs.tril() if call.causal else all_pairs) & ~blocked
     mask = call.mask[..., : blocked.shape[3]]
     if mask.dtype == torch.bool:
         return mask & ~blocked
@@ -57,5 +57,5 @@ def _forbidden(call: Call, blocked: Tensor) -> Tensor:
 
 
 def _in_a_row(tensor: Tensor, passes: int) -> Tensor:
-    """[passes or 1, heads, ...] to [1, passes * heads, ...]."""
+    """Reshape [passes or 1, heads, ...] to [1, passes * heads, ...]."""
     return tensor.expand(passes, *tensor.shape[1:]).flatten(0, 1)[None]

@@ -1,7 +1,7 @@
-"""Attention calls of one layer, made one after another with a key/value cache, as the one call that they amount to.
+"""Joining the attention calls of a layer that were made one after another with a key/value cache.
 
-With a cache a pass computes queries, keys and values of new tokens alone, and the queries look at the keys that are kept. The
-calls of all passes together have computed each row of one causal call over the whole text, once.
+With a cache a pass computes the queries, keys and values of new tokens only, and the queries also look at the cached keys.
+All these calls together have computed each row of one causal call over the whole text once.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from .rows import permissions
 
 @dataclass(frozen=True, eq=False)
 class NewRows:
-    """What one pass has added to one layer.
+    """The rows that one pass has added to one layer.
 
-    call  its key and value hold the new tokens alone
-    seen  how many keys its queries looked at, the last of which are the new ones
+    call  the attention call, whose key and value contain the new tokens only
+    seen  number of keys that its queries looked at; the last of these are the new ones
     """
 
     call: Call
@@ -34,8 +34,10 @@ class NewRows:
 
 
 def new_rows(call: Call, new_keys: int) -> NewRows:
-    """A call with the last `new_keys` of its keys and values. They are copied: what a cache hands over are all keys there are,
-    anew in each pass, which would soon fill the memory."""
+    """The new rows of a call, with copies of the last `new_keys` of its keys and values.
+
+    A cache gives all keys so far, as new tensors in each pass; without a copy of the new ones all would be kept.
+    """
     seen = call.key.shape[2]
     if new_keys == seen:
         return NewRows(call, seen)
@@ -44,9 +46,9 @@ def new_rows(call: Call, new_keys: int) -> NewRows:
 
 
 def joined(parts: Sequence[NewRows], known: dict[tuple, tuple[Tensor, Tensor | None]]) -> Call:
-    """One call with the queries of all parts, in their order, over all keys.
+    """Join parts into one call with the queries of all parts, in their order, over all keys.
 
-    known  masks and biases that have been put together already: layers share them, and they grow with the square of the text
+    known  joined masks and biases, which layers share: they grow with the square of the text
     """
     calls = [part.call for part in parts]
     first = calls[0]
@@ -76,7 +78,7 @@ def joined(parts: Sequence[NewRows], known: dict[tuple, tuple[Tensor, Tensor | N
 
 
 def _is_plain(parts: Sequence[NewRows], *, grows: bool) -> bool:
-    """Whether every query looked at all keys up to its own, or, where keys stay the same, at all of them."""
+    """Whether every query looked at all keys up to its own, or at all keys if their number does not grow."""
     keys = 0
     for part in parts:
         call, keys = part.call, keys + part.call.key.shape[2]
@@ -87,24 +89,24 @@ def _is_plain(parts: Sequence[NewRows], *, grows: bool) -> bool:
 
 
 def _permissions(parts: Sequence[NewRows], keys: int) -> tuple[Tensor, Tensor | None]:
-    """(allowed [1 or heads, queries, keys] bool, bias of the same shape or None), of all parts one below the other."""
-    found, stop = [], 0
+    """(allowed [1 or heads, queries, keys] bool, bias of the same shape or None), with the rows of all parts."""
+    by_part, stop = [], 0
     for part in parts:
         call, stop = part.call, stop + part.call.key.shape[2]
-        # Only how many keys there are is asked of them here.
+        # Only the number of keys is used here.
         over_all_seen = replace(call, key=call.key.new_empty(1, 1, 1, 1).expand(1, 1, part.seen, 1))
         every_head, every_row = slice(0, call.heads), range(call.query.shape[2])
-        found.append((stop - part.seen, *permissions(over_all_seen, every_head, every_row)))
-    heads = max(max(len(allowed), 1 if bias is None else len(bias)) for _, allowed, bias in found)
-    rows = sum(allowed.shape[1] for _, allowed, _ in found)
-    mask = torch.zeros(max(len(allowed) for _, allowed, _ in found), rows, keys, dtype=torch.bool)
+        by_part.append((stop - part.seen, *permissions(over_all_seen, every_head, every_row)))
+    heads = max(max(len(allowed), 1 if bias is None else len(bias)) for _, allowed, bias in by_part)
+    rows = sum(allowed.shape[1] for _, allowed, _ in by_part)
+    mask = torch.zeros(max(len(allowed) for _, allowed, _ in by_part), rows, keys, dtype=torch.bool)
     biases = None
     start = 0
-    for first_key, allowed, bias in found:
-        place = slice(start, start + allowed.shape[1]), slice(first_key, first_key + allowed.shape[2])
-        mask[:, *place] = allowed
+    for first_key, allowed, bias in by_part:
+        cells = slice(start, start + allowed.shape[1]), slice(first_key, first_key + allowed.shape[2])
+        mask[:, *cells] = allowed
         if bias is not None:
             biases = bias.new_zeros(heads, rows, keys) if biases is None else biases
-            biases[:, *place] = bias
-        start = place[0].stop
+            biases[:, *cells] = bias
+        start = cells[0].stop
     return mask, biases

@@ -1,6 +1,7 @@
-"""One pass of a model over one text or image, and what each of its heads did in it.
+"""One pass of a model over a text or an image, and what each of its heads did.
 
-What is kept grows linearly with the text; a head's [queries, keys] stages are computed when somebody asks for its trace.
+A capture keeps queries, keys, values and outputs, which grow linearly with the text. The [queries, keys] stages of a head are
+computed when its trace is asked for.
 """
 
 from __future__ import annotations
@@ -41,17 +42,21 @@ from .weights_only import NoAttentionError, require_weights
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Capture:
-    """One pass of a model over one text, from which any head's trace can be had.
+    """One pass of a model over a text or an image, from which the trace of any head can be computed.
 
-    Layers and heads count from 0. `kind` says which attention is meant: "self" in encoders and decoders alone; "encoder",
-    "decoder" (its self-attention) and "cross" (decoder queries, encoder keys) in encoder-decoder models. None: the first.
-    `grid` is (rows, columns) of the patches of an image, whose capture has no input_ids; None for a text.
+    Layers and heads count from 0. `kind` is the kind of attention: "self" in an encoder or decoder alone; "encoder",
+    "decoder" (its self-attention) and "cross" (queries of the decoder, keys of the encoder) in an encoder-decoder model.
+    None is the first of these.
 
-    logits   [vocabulary] of the next token, of models with a language-model head
-    vectors  [tokens, d_model] what the last layer gives for every token, of models without one
-    edits    what was changed in this pass; a trace of it is the edited computation
-    sides    of a pair of texts, [tokens] of 0 (first text), 1 (second text) and -1 (special tokens around them); empty where
-             one text was read, or the tokenizer does not tell
+    input_ids   the tokens of the text; empty for an image
+    target_ids  the tokens of an encoder-decoder model's decoder
+    calls       the attention calls, by kind, one a layer
+    logits      [vocabulary] of the next token; None for models without a language-model head
+    grid        (rows, columns) of the patches of an image; None for a text
+    vectors     [tokens, d_model], the output of the last layer; None for models with a language-model head
+    edits       the changes that were made in this pass; traces show the edited computation
+    sides       for a pair of texts, 0 (first text), 1 (second text) or -1 (special tokens) for each token; empty for one text
+                and if the tokenizer does not tell
     """
 
     model: Model
@@ -65,7 +70,7 @@ class Capture:
     sides: tuple[int, ...] = ()
 
     def __repr__(self) -> str:
-        """In one line, without its numbers."""
+        """The capture in one line."""
         heads = ", ".join(f"{kind}: {self.layers(kind)} × {self.heads(kind)} heads" for kind in self.kinds)
         read = f"{self.shape()[1]:,} tokens" if self.grid is None else "{} × {} patches".format(*self.grid)
         edits = f", {self.edits!r}" if self.edits else ""
@@ -73,7 +78,7 @@ class Capture:
 
     @property
     def prefix_tokens(self) -> int:
-        """How many tokens stand before the patches of an image; 0 for a text."""
+        """Number of tokens before the patches of an image; 0 for a text."""
         if self.grid is None:
             return 0
         rows, columns = self.grid
@@ -81,10 +86,11 @@ class Capture:
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
+        """The kinds of attention in this pass."""
         return tuple(kind for kind in get_args(Kind) if kind in self.calls)
 
     def tokens(self, kind: Kind | None = None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """(query tokens, key tokens) as the tokenizer made them; "[CLS]" and "patch <row>,<column>" for an image."""
+        """(texts of the query tokens, texts of the key tokens); for an image "[CLS]" and "patch <row>,<column>"."""
         kind = self._kind(kind)
         if not self.input_ids:
             return (patches := self._patches(), patches)
@@ -93,11 +99,11 @@ class Capture:
         return target if kind in ("decoder", "cross") else source, target if kind == "decoder" else source
 
     def layers(self, kind: Kind | None = None) -> int:
-        """How many layers have this kind of attention."""
+        """Number of layers with this kind of attention."""
         return len(self.calls[self._kind(kind)])
 
     def heads(self, kind: Kind | None = None) -> int:
-        """How many query heads a layer has."""
+        """Number of query heads of a layer."""
         return self.layer_call(0, kind).heads
 
     def shape(self, kind: Kind | None = None) -> tuple[int, int]:
@@ -107,19 +113,19 @@ class Capture:
 
     @property
     def nbytes(self) -> int:
-        """The memory of the queries, keys, values and outputs of all layers."""
+        """Bytes of the queries, keys, values and outputs of all layers."""
         calls = [call for layers in self.calls.values() for call in layers]
         return sum(kept.nbytes for call in calls for kept in (call.query, call.key, call.value, call.output))
 
     def layer_call(self, layer: int, kind: Kind | None = None) -> Call:
-        """What a layer handed to its attention function and got back. Raises InputError where there is no such layer."""
+        """The attention call of a layer: its inputs and its output. Raises InputError if there is no such layer."""
         check_index(layer, self.layers(kind), "layer")
         return self.calls[self._kind(kind)][layer]
 
     def each_layer(self, kind: Kind | None = None, on_progress: Callable[[int], None] | None = None) -> Iterator[Call]:
-        """`layer_call` of every layer from the first to the last: the way to go over all heads.
+        """The attention call of each layer, from the first to the last.
 
-        on_progress  called whenever a layer has been dealt with, with how many have been; what it raises reaches the caller
+        on_progress  called after each layer with the number of layers done; an error that it raises reaches the caller
         """
         for done, call in enumerate(self.calls[self._kind(kind)], start=1):
             yield call
@@ -129,24 +135,26 @@ class Capture:
     def in_rows(
         self, kind: Kind | None = None, on_progress: Callable[[int], None] | None = None
     ) -> Iterator[Iterator[Rows]]:
-        """The stages of all heads, layer by layer as in `each_layer`, a few query rows at a time."""
+        """The stages of all heads: for each layer, as in `each_layer`, its query rows in blocks."""
         return (row_blocks(call) for call in self.each_layer(kind, on_progress))
 
     def key_head(self, layer: int, head: int, kind: Kind | None = None) -> tuple[int, int]:
-        """Which key/value head this query head reads, and how many there are (grouped-query attention)."""
+        """(the key/value head that this query head reads, the number of key/value heads) (grouped-query attention)."""
         call = self._call(layer, head, kind)
         return head // call.group, call.key.shape[1]
 
     def trace(self, layer: int, head: int, kind: Kind | None = None, *, rows: range | None = None) -> AttentionTrace:
-        """One head's stages, from the very queries, keys and values that the model used, in float32 or its own float64.
+        """The stages of one head, computed from the queries, keys and values that the model used.
 
-        rows  these queries alone, without ever making the others; None: all
+        The trace is in float32, or in float64 if the model is.
+
+        rows  the queries to compute, without computing the others; None: all
         """
         whole = self.head(layer, head, kind)
         return whole.trace(range(whole.shape[0]) if rows is None else rows)
 
     def head(self, layer: int, head: int, kind: Kind | None = None) -> Head:
-        """One head for texts of any length: the trace of any of its rows, and its stages small enough to draw."""
+        """One head of a text of any length: traces of any of its rows, and its stages small enough to draw."""
         call = self._call(layer, head, kind)
         key_head, _ = self.key_head(layer, head, kind)
         inputs = attend(
@@ -162,26 +170,29 @@ class Capture:
         )
 
     def certificate(self, layer: int, head: int, kind: Kind | None = None) -> Certificate:
-        """Compare one head's stages with what the model's own attention returned, without holding all of them at once."""
+        """Compare one head's output with what the model's own attention returned, in blocks of rows."""
         return certify_call(self._call(layer, head, kind), head, self.model)
 
     def certified_overview(
         self, layer: int, head: int, kind: Kind | None = None, max_cells: int = MAX_CELLS
     ) -> tuple[Overview, Certificate]:
-        """One head's stages, small enough to draw, and the certificate of these very numbers, from one sweep over its rows."""
+        """One head's stages, small enough to draw, and the certificate of these numbers, from one sweep over its rows."""
         call = self._call(layer, head, kind)
         return certified_overview(self.head(layer, head, kind), call, head, self.model, max_cells)
 
     def model_output(self, layer: int, head: int, kind: Kind | None = None) -> NDArray[np.floating]:
-        """What the model's own attention returned for one head, before W_O: [queries, d_v]."""
+        """The output of one head that the model's own attention returned, before W_O: [queries, d_v]."""
         return _numpy(self._call(layer, head, kind).output[0, :, head])
 
     def agreement(self, layer: int, kind: Kind | None = None) -> float:
-        """max |our output - the model's own attention output| over the heads of a layer, empty rows left out."""
+        """max |our output - the model's own attention output| over the heads of a layer, without empty rows."""
         return max(self.certificate(layer, head, kind).difference for head in range(self.heads(kind)))
 
     def next_tokens(self, k: int = 5) -> list[tuple[str, float]]:
-        """The k most probable tokens after the text and their probabilities, for models with a language-model head."""
+        """The k most probable next tokens, each with its probability.
+
+        Raises InputError for models without a language-model head.
+        """
         if self.logits is None:
             raise InputError(f"{self.model.name} has no language-model head: it predicts no next token.", field="model")
         probabilities, best = next_probabilities(self.logits), most_probable(self.logits, k)
@@ -190,7 +201,7 @@ class Capture:
 
     def _patches(self) -> tuple[str, ...]:
         if self.grid is None:
-            return tuple(f"position {place}" for place in range(self.shape()[1]))
+            return tuple(f"position {position}" for position in range(self.shape()[1]))
         rows, columns = self.grid
         further = max(self.prefix_tokens - 1, 0)
         are_registers = further == getattr(self.model.network.config, "num_register_tokens", 0)
@@ -226,24 +237,23 @@ def capture(
     edits: Edits | None = None,
     on_progress: Callable[[int], None] | None = None,
 ) -> Capture:
-    """Run the model once over a text, or an image, and keep what its heads did.
+    """Run a model once over a text or an image and keep what its heads did.
 
-    text       what the model reads, with the special tokens its tokenizer adds
-    pair       a second text, for encoders that take two
-    target     what the decoder of an encoder-decoder model has written so far, after its start token: a text, or token
-               numbers as they are; None: nothing
-    input_ids  token numbers instead of a text
-    image      for models that read images: [height, width, 3], uint8 or real numbers from 0 to 1
-               (core.models.images.read_image)
-    max_tokens  a limit below the model's own, for texts
-    truncate   keep the first tokens that fit, instead of raising TooLongError
-    edits      what is changed in the pass; the model stays as it is
-    on_progress      called after every attention call of the pass with how many there have been, of `model.attention_calls`;
-               whatever it raises ends the pass there and reaches the caller
+    text         the text; the tokenizer adds its special tokens
+    pair         a second text, for encoders that read two
+    target       the text of an encoder-decoder model's decoder after its start token, or token numbers; None: nothing
+    input_ids    token numbers instead of a text
+    image        for models that read images: [height, width, 3], uint8 or real numbers from 0 to 1
+                 (core.models.images.read_image)
+    max_tokens   maximum number of tokens, if that is less than the model's own
+    truncate     whether to keep the first tokens that fit instead of raising TooLongError
+    edits        changes of this pass; the model itself does not change
+    on_progress  called after every attention call with the number of calls so far, of `model.attention_calls`; an error that
+                 it raises ends the pass and reaches the caller
 
-    Raises InputError for a blank text, a target that is none for this model (field "target"), or an image where texts are
-    read; TooLongError; WeightsOnlyError for
-    architectures that do not expose their queries, and NoAttentionError for those without attention.
+    Raises InputError for a blank text, a target that the model cannot read (field "target"), and an image for a model that
+    reads texts; TooLongError; WeightsOnlyError for architectures that do not expose their queries, and NoAttentionError for
+    models without attention.
     """
     if not model.captures:
         raise not_captured(model)
@@ -266,23 +276,27 @@ def read(
     edits: Edits | None = None,
     on_progress: Callable[[int], None] | None = None,
 ) -> Capture:
-    """The pass over inputs that are tensors already: see `capture`."""
+    """Run a model over inputs that are tensors already; the rest as in `capture`."""
     edits = edits or Edits()
     inputs, calls, returned = edited_pass(model, inputs, edits, on_progress)
-    ids = tuple(inputs["input_ids"][0].tolist()) if "input_ids" in inputs else ()
-    written = tuple(inputs["decoder_input_ids"][0].tolist()) if "decoder_input_ids" in inputs else ()
+    input_ids, target_ids, sides = (_numbers(inputs, name) for name in ("input_ids", "decoder_input_ids", SIDES))
     last = getattr(returned, "last_hidden_state", None)
     return Capture(
         model,
-        ids,
-        written,
+        input_ids,
+        target_ids,
         _by_kind(model, calls),
         logits=_numpy(returned.logits[0, -1]) if model.has_language_model_head else None,
-        grid=None if ids else patch_grid(model, calls[0].key.shape[2]),
+        grid=None if input_ids else patch_grid(model, calls[0].key.shape[2]),
         vectors=None if last is None or model.has_language_model_head else _numpy(last[0]),
         edits=edits,
-        sides=tuple(inputs[SIDES][0].tolist()) if SIDES in inputs else (),
+        sides=sides,
     )
+
+
+def _numbers(inputs: dict[str, torch.Tensor], name: str) -> tuple[int, ...]:
+    """One entry of the inputs, a number a token; empty if there is none."""
+    return tuple(inputs[name][0].tolist()) if name in inputs else ()
 
 
 def edited_pass(
@@ -292,9 +306,9 @@ def edited_pass(
     on_progress: Callable[[int], None] | None = None,
     **options: object,
 ) -> tuple[dict[str, torch.Tensor], list[Call], Any]:
-    """(what was read, the attention calls, what the network returned) of a pass with these edits.
+    """Run a pass with these edits: (its inputs, its attention calls, the network's output).
 
-    options  of the network's own, as in core.models.inputs.run
+    options  for the network, as in core.models.inputs.run
     """
     inputs = replaced_tokens(model, inputs, dict(edits.replace_tokens))
     editor = _editor(model, inputs, edits)
@@ -307,7 +321,7 @@ def edited_pass(
 
 
 def check_edits(capture: Capture, edits: Edits) -> None:
-    """Raises InputError, as `capture` does, for edits that cannot be made in such a pass. No pass is run."""
+    """Raise InputError, as `capture` does, for edits that are not possible in such a pass. No pass is run."""
     require_patch_length(capture.model, edits, capture.input_ids)
     inputs = {"input_ids": torch.tensor([capture.input_ids])} if capture.input_ids else {}
     replaced_tokens(capture.model, inputs, dict(edits.replace_tokens))
@@ -322,25 +336,25 @@ def check_edits(capture: Capture, edits: Edits) -> None:
 
 
 def _outputs(capture: Capture) -> Callable[[Kind, int], torch.Tensor]:
-    """What every layer of a pass gave: [queries, heads, d_v]."""
+    """A function from (kind, layer) to the outputs of its heads in this pass: [queries, heads, d_v]."""
     return lambda kind, layer: capture.layer_call(layer, kind).output[0]
 
 
 def require_patch_length(model: Model, edits: Edits, ids: Sequence[int]) -> None:
-    """Raises InputError (field "patch_from") where heads are to be patched from a text of another length."""
+    """Raise InputError (field "patch_from") if heads are patched from a text with another number of tokens."""
     if edits.patch_heads:
         other = _other_inputs(model, edits.patch_from, "patch_from")["input_ids"][0].tolist()
         require_same_length(model, ids, other, field="patch_from")
 
 
 def _other_pass(model: Model, text: str | None, field: str, inputs: dict[str, torch.Tensor]) -> Capture:
-    """A further text, with what the decoder of an encoder-decoder has written beside this one."""
-    written = {name: ids for name, ids in inputs.items() if name == "decoder_input_ids"}
-    return read(model, _other_inputs(model, text, field) | written)
+    """A pass over another text, with the same decoder text in an encoder-decoder model."""
+    target = {name: ids for name, ids in inputs.items() if name == "decoder_input_ids"}
+    return read(model, _other_inputs(model, text, field) | target)
 
 
 def _other_inputs(model: Model, text: str | None, field: str) -> dict[str, torch.Tensor]:
-    """What a model reads of a further text; what is wrong with it is said of its own field."""
+    """The inputs of another text, whose errors get the field of that text."""
     try:
         return text_inputs(model, text)
     except InputError as error:
@@ -367,7 +381,7 @@ def _numpy(tensor: torch.Tensor) -> NDArray[np.floating]:
 
 
 def not_captured(model: Model) -> InputError:
-    """Why nothing can be captured of this model."""
+    """The error for a model that cannot be captured."""
     try:
         require_weights(model)
     except NoAttentionError as error:

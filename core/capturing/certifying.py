@@ -1,4 +1,4 @@
-"""Do our numbers agree with the model's own? A comparison of every head's output, in units of what rounding explains."""
+"""Certificates: a comparison of a head's output with the model's own, in units of the rounding error."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from ..models.calls import Call, wide
 from ..models.model import Model
 from .rows import head_edit, head_scale, permissions, row_blocks
 
-# How many units of rounding still count as agreement, by the dtype of the model. Measured on every head of both offline models:
-# in float32 at most 5.4, and at least 370 once the scale is off by one percent. In half precision, where weights and output
-# are rounded once each, the sum of both is 1 at most, and measured 0.93.
+# The largest difference that counts as agreement, in units of rounding, by the dtype of the model. Measured on every head of
+# both offline models: in float32 at most 5.4, and at least 370 if the scale is wrong by one percent. In half precision weights
+# and output are rounded once each, which is 1 unit at most; measured: 0.93.
 ALLOWED_ROUNDING = {"float32": 20.0, "float64": 20.0, "float16": 1.25, "bfloat16": 1.25}
 
 
-class Named(Protocol):
-    """What a certificate says of a model: a `Model`, or what a file has kept of one."""
+class Identity(Protocol):
+    """The identity of a model: a `Model`, or its description in a file."""
 
     @property
     def name(self) -> str: ...
@@ -38,13 +38,13 @@ class Named(Protocol):
 
 @dataclass(frozen=True)
 class Certificate:
-    """How far one head's trace is from what the model itself computed.
+    """The comparison of one head's trace with what the model itself computed.
 
-    cells       how many numbers were compared: the entries of the head's output [queries, d_v]
-    difference  the largest absolute difference between them
-    rounding    the largest difference in units of what one rounding error in `dtype` can do to that number (see `certify`)
-    left_out    queries that may attend to nothing, which every implementation treats differently
-    dtype       of the model. The trace is computed from the very numbers that it gave, in float32 or its own float64
+    cells       number of compared numbers: the entries of the head's output [queries, d_v]
+    difference  the largest absolute difference
+    rounding    the largest difference in units of what one rounding error in `dtype` can change (see `certify`)
+    left_out    number of queries that may attend to nothing; they are not compared, as every implementation differs there
+    dtype       of the model. The trace is in float32, or in float64 if the model is
     """
 
     cells: int
@@ -59,11 +59,12 @@ class Certificate:
 
     @property
     def holds(self) -> bool:
+        """Whether the trace agrees with the model."""
         return self.rounding <= self.allowed
 
     @property
     def allowed(self) -> float:
-        """The most rounding that counts as agreement, in the same units."""
+        """The largest `rounding` that counts as agreement."""
         return ALLOWED_ROUNDING[self.dtype]
 
     @property
@@ -75,75 +76,81 @@ class Certificate:
 def certify(trace: AttentionTrace, output: NDArray[np.floating], model: Model) -> Certificate:
     """Compare a trace with the output [queries, d_v] that the model's own attention returned for the same head.
 
-    What rounding can do to an output number: a relative error ε in a score s shifts it by ε·|s|, which changes its weight by
-    that factor; so one unit is (ε + ε' · max |s| of the row) · Σ weight · |value|, where ε is that of the model's dtype and
-    ε' that of its scores (see `_Rounding`). A head that leans on a single key, whose output hardly depends on its scores, is
-    thereby held to the same standard as any other.
+    The unit of rounding: a relative error ε in a score s shifts it by ε·|s|, which changes its weight by that factor. So one
+    unit is (ε + ε' · max |s| of the row) · Σ weight · |value|, with the rounding error ε of the model's dtype and ε' of its
+    scores (see `_Rounding`). By this unit a head that attends to a single key, whose output hardly depends on its scores, is
+    measured as strictly as any other.
     """
     return _certificate([_compare_trace(trace, output, model)], model, trace.scale, describe(trace.mask))
 
 
 def certify_call(call: Call, head: int, model: Model) -> Certificate:
-    """The same for a head of a captured layer, some rows at a time, so that a long text needs no more memory."""
+    """Compare a head of a captured layer in blocks of rows, so that a long text needs no more memory (see `certify`)."""
     key_head = head // call.group
     value, output = wide(call.value[0, key_head]), wide(call.output[0, :, head])
-    rounding, found = _Rounding.of(model, call), []
+    rounding, blocks = _Rounding.of(model, call), []
     for rows in row_blocks(call, head):
         weights, reached = rows.weights[0], value[: rows.allowed.shape[2]]
         theirs, ours = output[rows.start : rows.stop], weights @ reached
         instead = head_edit(call, head, range(rows.start, rows.stop)).output
         if instead is not None:
             ours = put_in(ours, torch.as_tensor(instead, device=ours.device))
-        found.append(_compare(rows.allowed[0], rows.masked[0], weights, reached, ours, theirs, rounding))
-    return _certificate(found, model, head_scale(call, head), _mask_in_words(call, head))
+        blocks.append(_compare(rows.allowed[0], rows.masked[0], weights, reached, ours, theirs, rounding))
+    return _certificate(blocks, model, head_scale(call, head), _mask_in_words(call, head))
 
 
 def certified_overview(
     head: Head, call: Call, number: int, model: Model, max_cells: int = MAX_CELLS
 ) -> tuple[Overview, Certificate]:
-    """The overview of the head `number` of a captured layer and the certificate of these very numbers, from one sweep."""
+    """The overview of head `number` of a captured layer and the certificate of these numbers, from one sweep."""
     output = wide(call.output[0, :, number]).numpy(force=True)
     return certified_head(head, output, model, _mask_in_words(call, number), max_cells)
 
 
 def certified_head(
-    head: Head, output: NDArray[np.floating], model: Named, mask: str, max_cells: int = MAX_CELLS
+    head: Head, output: NDArray[np.floating], model: Identity, mask: str, max_cells: int = MAX_CELLS
 ) -> tuple[Overview, Certificate]:
-    """The same of any head beside the output [queries, d_v] that a model's own attention returned for it; mask: in words."""
-    found = []
+    """The overview of a head and its certificate, from one sweep.
+
+    output  [queries, d_v], what the model's own attention returned for this head
+    mask    the mask in words
+    """
+    blocks: list[_Compared] = []
 
     def compare(rows: range, trace: AttentionTrace) -> None:
-        found.append(_compare_trace(trace, output[rows.start : rows.stop], model))
+        blocks.append(_compare_trace(trace, output[rows.start : rows.stop], model))
 
     overview = head.overview(max_cells, watch=compare)
-    return overview, _certificate(found, model, head.scale, mask)
+    return overview, _certificate(blocks, model, head.scale, mask)
 
 
 class _Rounding(NamedTuple):
-    """The relative rounding errors of a model's attention: ε of its weights and output, and ε of its scores.
+    """The relative rounding errors of a model's attention: of its weights and output, and of its scores.
 
-    torch's fused attention keeps the scores of a float16 or bfloat16 model in float32; architectures that compute soft caps
-    or sinks in code of their own round them as well.
+    torch's fused attention keeps the scores of a float16 or bfloat16 model in float32. Architectures with soft caps or sinks
+    compute attention in their own code, which also rounds the scores.
     """
 
     result: float
     scores: float
 
     @classmethod
-    def of(cls, model: Named, head: Call | AttentionTrace) -> _Rounding:
+    def of(cls, model: Identity, head: Call | AttentionTrace) -> _Rounding:
         own = torch.finfo(getattr(torch, model.dtype)).eps
-        by_itself = head.softcap is not None or head.sinks is not None
-        return cls(own, own if by_itself else min(own, torch.finfo(torch.float32).eps))
+        is_eager = head.softcap is not None or head.sinks is not None
+        return cls(own, own if is_eager else min(own, torch.finfo(torch.float32).eps))
 
 
 class _Compared(NamedTuple):
+    """The comparison of some rows; the fields are those of `Certificate`."""
+
     cells: int
     difference: float
     rounding: float
     left_out: int
 
 
-def _compare_trace(trace: AttentionTrace, theirs: NDArray[np.floating], model: Named) -> _Compared:
+def _compare_trace(trace: AttentionTrace, theirs: NDArray[np.floating], model: Identity) -> _Compared:
     return _compare(
         trace.mask, trace.masked, trace.weights, trace.value, trace.output, theirs, _Rounding.of(model, trace)
     )
@@ -152,7 +159,7 @@ def _compare_trace(trace: AttentionTrace, theirs: NDArray[np.floating], model: N
 def _compare(
     allowed: Any, masked: Any, weights: Any, value: Any, ours: Any, theirs: Any, rounding: _Rounding
 ) -> _Compared:
-    """Some rows [rows, keys] of a head, whose output [rows, d_v] is ours, against the model's; NumPy or torch."""
+    """Compare our output [rows, d_v] of some rows [rows, keys] of a head with the model's own; NumPy or torch."""
     xp = array_namespace(weights)
     attending = xp.any(allowed, axis=1)
     difference = xp.abs(ours - theirs)[attending]
@@ -164,12 +171,12 @@ def _compare(
     return _Compared(cells, *worst, int(xp.sum(~attending)))
 
 
-def _certificate(found: Sequence[_Compared], model: Named, scale: float, mask: str) -> Certificate:
+def _certificate(blocks: Sequence[_Compared], model: Identity, scale: float, mask: str) -> Certificate:
     return Certificate(
-        cells=sum(part.cells for part in found),
-        difference=max(part.difference for part in found),
-        rounding=max(part.rounding for part in found),
-        left_out=sum(part.left_out for part in found),
+        cells=sum(block.cells for block in blocks),
+        difference=max(block.difference for block in blocks),
+        rounding=max(block.rounding for block in blocks),
+        left_out=sum(block.left_out for block in blocks),
         model=model.name,
         revision=model.revision,
         dtype=model.dtype,

@@ -1,7 +1,7 @@
-"""Before a long run: how long it will take, and how much memory.
+"""Estimates of the time and the memory of a run, before it starts.
 
-Memory and operations are counted from the model's configuration and parameters; how fast this machine does them is learned from
-what it has done (`core.capturing.speeds`).
+Memory and operations are counted from the model's configuration and parameters. The speed of this machine is learned from its
+runs (`core.capturing.speeds`).
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ from ..units import bytes_in_words, seconds_in_words
 from .capture import capture
 from .speeds import Run, Speeds, Work
 
-# What configurations call the width of the hidden layer of their MLPs, and a limit to how far a head looks.
+# Names in configurations of the width of the MLPs' hidden layer, and of a limit to how far a head looks.
 _MLP_WIDTHS = ("intermediate_size", "ffn_dim", "encoder_ffn_dim", "d_ff", "hidden_dim", "n_inner")
 _WINDOWS = ("sliding_window", "local_attention")
-# A value that is cut out of one projection of all three keeps the queries and keys before their rotation in memory too.
+# Fused projections: a value that is a part of their result keeps queries and keys before rotation in memory, too.
 _FUSED = {"query_key_value", "qkv_proj", "Wqkv"}
 _KEY_OR_VALUE = {"k", "v", "k_proj", "v_proj"}
 
-# What else things cost, as timed on both offline models. Only how a short text compares with a long one depends on it, and
-# measuring with reading while nothing has been measured: how fast the machine is, is learned.
-_FETCHING = 16  # tokens in whose time the parameters are fetched from memory
-_WEIGHT = 700  # operations in whose time an attention weight is measured
-_QUERY = 130  # weights in whose time a query of a head is summed up, however few keys it has
-_LAYER = 76_000  # weights in whose time a layer is prepared
+# Further costs, measured on both offline models. They matter for short texts compared with long ones, and for measuring
+# compared with reading before anything has been measured; the speed of the machine is learned.
+_FETCHING = 16  # fetching the parameters from memory takes as long as computing so many tokens
+_WEIGHT = 700  # measuring an attention weight takes as long as so many operations
+_QUERY = 130  # summing up a query of a head takes as long as measuring so many weights
+_LAYER = 76_000  # preparing a layer takes as long as measuring so many weights
 
-_DOUBT = 10  # by how much an estimate may be too long that has less to go by
+_DOUBT = 10  # an estimate that too few runs support may be too long by this factor
 _TRIAL_TOKENS, _TRIAL_SECONDS = 64, 0.3
-_WORTH_A_TRIAL = 1.0  # seconds that work seems to take
+_WORTH_A_TRIAL = 1.0  # the estimated seconds from which a model is tried out
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a run will need, roughly.
+    """The estimated time and memory of a run.
 
-    seconds        for the pass, and for measuring every head where that was asked for
-    known          whether runs of about that size tell; otherwise the seconds may be wrong several times over
-    kept_bytes     what a capture keeps for as long as it is there
-    passing_bytes  what the pass needs above that while it runs
+    seconds        of the pass, and of measuring every head if that is part of the run
+    known          whether earlier runs of about that size support the estimate; otherwise it may be wrong several times over
+    kept_bytes     memory of the capture
+    passing_bytes  further memory that the pass needs while it runs
     """
 
     seconds: float
@@ -58,18 +58,18 @@ class Estimate:
 
     @property
     def at_least(self) -> float:
-        """Seconds that it takes even if the estimate is as much too long as it may be."""
+        """The shortest time that the run may take, in seconds."""
         return self.seconds if self.known else self.seconds / _DOUBT
 
     @property
     def memory_bytes(self) -> int:
-        """Above the loaded model, at the peak."""
+        """The peak of memory, apart from the loaded model."""
         return self.kept_bytes + self.passing_bytes
 
 
 @dataclass(frozen=True)
 class _Attention:
-    """One layer's attention as far as it costs: from how many tokens to how many, and whether only to earlier ones."""
+    """The size of one layer's attention: the numbers of queries and keys, and whether it is causal."""
 
     queries: int
     keys: int
@@ -77,20 +77,21 @@ class _Attention:
 
     @property
     def pairs(self) -> int:
-        # torch's fused kernel leaves out the blocks of keys that no query of a block may attend to. The last query sees all.
+        """Number of pairs of a query and a key that are computed."""
+        # torch's fused kernel skips the blocks of keys that no query of a block may attend to. The last query sees all keys.
         forbidden = self.queries * (self.queries - 1) // 2 if self.causal else 0
         return self.queries * self.keys - forbidden
 
 
 def estimate(model: Model, tokens: int, speeds: Speeds, *, measuring: bool = False, target_tokens: int = 1) -> Estimate:
-    """What it needs to capture so many tokens, and to measure every head if `measuring`.
+    """Estimate the time and memory of capturing a text, and of measuring every head if `measuring`.
 
-    speeds         what this machine has been seen to do; where that is too little to judge long work by, the model is tried
-                   out for a moment
-    target_tokens  how many the decoder of an encoder-decoder has written
+    tokens         number of tokens of the text
+    speeds         the speed of this machine; if too little is known for long work, the model is tried out for a moment
+    target_tokens  number of tokens of an encoder-decoder model's decoder
 
-    Raises InputError for less than one token and for models that read images (field "model"), whose length is always the
-    same; and whatever capturing raises for models that cannot be captured.
+    Raises InputError for less than one token and for models that read images (field "model"), whose inputs always have the
+    same length; and the errors of `capture` for models that cannot be captured.
     """
     if model.reads_images:
         raise InputError(f"{model.name} reads images; times are estimated for texts only.", field="model")
@@ -117,30 +118,30 @@ def estimate(model: Model, tokens: int, speeds: Speeds, *, measuring: bool = Fal
 
 
 def reading_operations(model: Model, tokens: int, *, target_tokens: int = 1) -> int:
-    """What one pass costs: its operations, and the fetching of the parameters."""
+    """The cost of one pass: its operations, and fetching the parameters."""
     linear, _ = operations(model, tokens + _FETCHING, target_tokens=target_tokens)
     _, attention = operations(model, tokens, target_tokens=target_tokens)
     return linear + attention
 
 
 def measuring_operations(model: Model, tokens: int) -> int:
-    """What measuring every head costs after the pass, in operations of the pass.
+    """The cost of measuring every head after the pass, in operations of a pass.
 
-    Of an encoder-decoder the heads of the encoder.
+    In an encoder-decoder model these are the heads of the encoder.
     """
-    config = model.network.config.get_text_config()
+    config = model.text_config
     pairs = _Attention(tokens, tokens, causal=not _reads_both_ways(model)).pairs
     weights = config.num_attention_heads * (pairs + _QUERY * tokens) + _LAYER
     return _WEIGHT * config.num_hidden_layers * weights
 
 
 def try_out(model: Model, clock: Callable[[], float] = time.perf_counter) -> Run:
-    """A pass over a few random tokens, twice if there is time: the first fetches the model from memory.
+    """Time a pass over a few random tokens, twice if there is time: the first pass also fetches the model from memory.
 
-    It ends at the layer after which 0.3 seconds have gone by; what has been done until then stands for the rest.
+    The trial ends after 0.3 seconds at the next layer; the layers until then stand for the others.
     """
     tokens = _trial_tokens(model)
-    ids = np.random.default_rng(0).integers(model.network.config.get_text_config().vocab_size, size=tokens)
+    ids = np.random.default_rng(0).integers(model.text_config.vocab_size, size=tokens)
     times = [clock()]
 
     def tell(_: int) -> None:
@@ -158,7 +159,7 @@ def try_out(model: Model, clock: Callable[[], float] = time.perf_counter) -> Run
 
 
 def _was_tried_out(model: Model, speeds: Speeds) -> bool:
-    """Or has lately read a text of that length."""
+    """Whether the model has been tried out, or has lately read a text of that length."""
     least = reading_operations(model, _trial_tokens(model))
     return any(run.operations >= least for run in speeds.latest(model.label, "reading"))
 
@@ -168,19 +169,19 @@ def _trial_tokens(model: Model) -> int:
 
 
 class _TimeIsUp(Exception):
-    pass
+    """The trial has taken long enough."""
 
 
 def operations(model: Model, tokens: int, *, target_tokens: int = 1, cached: int = 0) -> tuple[int, int]:
-    """Additions and multiplications of one pass: (those with parameters, those between tokens), as many of one as of the other.
+    """Count the operations of one pass: (those with parameters, those between tokens). Half of them are multiplications.
 
-    cached  how many tokens of the growing text have their keys and values in a cache, and with them the text that an encoder
-            has read; the others are computed
+    cached  number of tokens of the growing text whose keys and values are cached, as is then the text that an encoder has
+            read; the other tokens are computed
 
-    2 for each parameter and token it is applied to, tables of embeddings left out and the prediction of the next token
-    counted once; 4 × d_head for each pair of a query and a key in each head, half of all pairs if attention is causal.
-    Kaplan et al. 2020, https://arxiv.org/abs/2001.08361, table 1. Layers that share parameters (ALBERT) are counted
-    once, experts of which each token uses a few (gpt-oss) all; rates measured on the same model make up for both.
+    2 for each parameter and each token that it is applied to, without tables of embeddings, and with the prediction of one
+    next token; 4 × d_head for each pair of a query and a key in each head, half of all pairs if attention is causal.
+    Kaplan et al. 2020, https://arxiv.org/abs/2001.08361, table 1. Layers that share parameters (ALBERT) count once, and all
+    experts count where each token uses a few (gpt-oss); speeds measured on the same model make up for both.
     """
     network = model.network
     applied = {
@@ -200,8 +201,8 @@ def operations(model: Model, tokens: int, *, target_tokens: int = 1, cached: int
 
 
 def kept_bytes(model: Model, tokens: int, *, target_tokens: int = 1) -> int:
-    """Bytes of the queries, keys, values and outputs of all layers, and of the masks and biases that belong to them."""
-    config, size = model.network.config.get_text_config(), model.network.dtype.itemsize
+    """Bytes of the queries, keys, values and outputs of all layers and of their masks and biases."""
+    config, size = model.text_config, model.network.dtype.itemsize
     heads, head_size = config.num_attention_heads, _head_size(model)
     key_heads = getattr(config, "num_key_value_heads", None) or heads
     fused = any(name.rpartition(".")[2] in _FUSED for name, _ in model.network.named_modules())
@@ -214,14 +215,14 @@ def kept_bytes(model: Model, tokens: int, *, target_tokens: int = 1) -> int:
 
 
 def passing_bytes(model: Model, tokens: int, *, target_tokens: int = 1) -> int:
-    """About what a pass needs at its peak besides what is kept: one layer's activations, and the next token's scores.
+    """Bytes that a pass needs at its peak besides what is kept: one layer's activations and the logits, roughly.
 
-    The residual stream four times over and the hidden layer of a gated MLP three times; where torch's fused attention cannot
-    be used (soft caps, sinks), the scores of all heads of a layer three times over as well.
+    The activations are four times the residual stream and three times the hidden layer of a gated MLP, and if torch's fused
+    attention cannot be used (soft caps, sinks), also three times the scores of all heads of a layer.
     """
-    config, size = model.network.config.get_text_config(), model.network.dtype.itemsize
+    config, itemsize = model.text_config, model.network.dtype.itemsize
     heads, width = config.num_attention_heads, config.hidden_size
-    inner = next((found for name in _MLP_WIDTHS if (found := getattr(config, name, None))), 4 * width)
+    inner = next((size for name in _MLP_WIDTHS if (size := getattr(config, name, None))), 4 * width)
     longest = max(tokens, target_tokens) if model.is_encoder_decoder else tokens
     numbers = longest * (4 * width + 3 * inner) + _bias_numbers(model, tokens, target_tokens)
     if getattr(config, "attn_logit_softcapping", None) or any(
@@ -230,11 +231,11 @@ def passing_bytes(model: Model, tokens: int, *, target_tokens: int = 1) -> int:
         numbers += 3 * heads * longest**2
     if model.has_language_model_head:
         numbers += 2 * config.vocab_size * _predictions(model, tokens, target_tokens)
-    return numbers * size
+    return numbers * itemsize
 
 
 def in_words(estimate: Estimate) -> str:
-    """Such as "about 20 s and 1.3 GB". 1 GB is 10⁹ bytes."""
+    """An estimate in words: "about 20 s and 1.3 GB"."""
     return f"about {seconds_in_words(estimate.seconds)} and {bytes_in_words(estimate.memory_bytes)}"
 
 
@@ -242,13 +243,13 @@ def in_words(estimate: Estimate) -> str:
 
 
 def _layers(model: Model, tokens: int, target_tokens: int, cached: int = 0) -> Iterator[_Attention]:
-    config = model.network.config.get_text_config()
+    config = model.text_config
     both_ways = _reads_both_ways(model)
     # A window is a mask, and with a mask torch's kernel goes through all pairs.
     causal = not both_ways and not _is_windowed(model, tokens)
-    read = tokens - cached if not model.is_encoder_decoder else 0 if cached else tokens
+    queries = tokens - cached if not model.is_encoder_decoder else 0 if cached else tokens
     for _ in range(config.num_hidden_layers):
-        yield _Attention(read, tokens, causal)
+        yield _Attention(queries, tokens, causal)
     if model.is_encoder_decoder:
         decoder_layers = getattr(config, "decoder_layers", None) or getattr(config, "num_decoder_layers", 0)
         for _ in range(decoder_layers):
@@ -258,7 +259,7 @@ def _layers(model: Model, tokens: int, target_tokens: int, cached: int = 0) -> I
 
 def _pairs(model: Model, tokens: int, target_tokens: int, cached: int) -> int:
     """Pairs of a query and a key in all layers and heads."""
-    heads = model.network.config.get_text_config().num_attention_heads
+    heads = model.text_config.num_attention_heads
     return heads * sum(layer.pairs for layer in _layers(model, tokens, target_tokens, cached))
 
 
@@ -267,15 +268,15 @@ def _reads_both_ways(model: Model) -> bool:
 
 
 def _is_windowed(model: Model, tokens: int) -> bool:
-    """Whether some layer needs a mask because it looks less far than the text is long."""
-    config = model.network.config.get_text_config()
+    """Whether some layer has a sliding window that is shorter than the text."""
+    config = model.text_config
     windows = [window for name in _WINDOWS if (window := getattr(config, name, None))]
     return bool(windows) and tokens > min(windows)
 
 
 def _bias_numbers(model: Model, tokens: int, target_tokens: int) -> int:
-    """T5's relative positions: one number for each head and pair, in each stack once and used by all its layers."""
-    config = model.network.config.get_text_config()
+    """Numbers of T5's position biases: one for each head and pair, which all layers of a stack share."""
+    config = model.text_config
     if not getattr(config, "relative_attention_num_buckets", None):
         return 0
     decoder = target_tokens * (target_tokens + tokens) if model.is_encoder_decoder else 0
@@ -283,12 +284,12 @@ def _bias_numbers(model: Model, tokens: int, target_tokens: int) -> int:
 
 
 def _head_size(model: Model) -> int:
-    config = model.network.config.get_text_config()
+    config = model.text_config
     return getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
 
 
 def _rows(model: Model, parameter: str, tokens: int, target_tokens: int, cached: int) -> int:
-    """To how many tokens a parameter is applied: the decoder's to what it has written, but for cross-attention's keys."""
+    """Number of tokens that a parameter is applied to: the decoder's own, except for the keys of cross-attention."""
     if not model.is_encoder_decoder:
         return tokens - cached
     encoded = 0 if cached else tokens
@@ -301,7 +302,7 @@ def _rows(model: Model, parameter: str, tokens: int, target_tokens: int, cached:
 
 
 def _predictions(model: Model, tokens: int, target_tokens: int) -> int:
-    """For how many positions the scores of the next token are computed."""
+    """Number of positions at which logits are computed."""
     if "logits_to_keep" in inspect.signature(model.network.forward).parameters:
         return 1
     return target_tokens if model.is_encoder_decoder else tokens

@@ -1,8 +1,8 @@
-"""What a model writes, one token after another, and what its heads did at each of them.
+"""Generation: a model writes one token after another, and each step is a capture.
 
-Each step is a pass over what has not been read yet: over the text first, then over the token that was written last. Its
-queries look at the keys and values of earlier tokens in the model's own cache. What the passes computed is put together
-(`cached_rows`), so that a step is a `Capture` like any other.
+The first step is a pass over the text, each later step a pass over the token that was written last. Its queries look at the
+keys and values of earlier tokens in the model's own cache. `cached_rows` joins what these passes computed, so that a step is a
+`Capture` like any other.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ Ended = Literal["end", "limit"]
 class Step:
     """One pass and the token that was chosen after it.
 
-    token_id    the token written
-    logits      [vocabulary] as the model gave them
-    scores      [vocabulary] the same, -inf for tokens that the model's settings forbid
-    computed    how many tokens of the growing text were computed in this pass
-    cached      how many came from the cache
-    cache_bytes what the cache holds after the pass; 0 where there is none
-    rows        what the pass has added, by kind of attention and layer
+    token_id     the token that was written
+    logits       [vocabulary] the model's own
+    scores       [vocabulary] the logits, but -inf for tokens that the model's generation settings forbid
+    computed     number of tokens of the growing text that this pass computed
+    cached       number of tokens that came from the cache
+    cache_bytes  size of the cache after the pass; 0 without a cache
+    rows         the rows that the pass added, by kind of attention and layer
     """
 
     token_id: int
@@ -61,10 +61,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A token that could have been next.
+    """A possible next token.
 
-    probability  by the model itself, at temperature 1
-    chance       with which it was chosen: 0 where top-k or top-p cut it off
+    probability  the model's own, at temperature 1
+    chance       the probability with which sampling chooses it; 0 if top-k or top-p exclude it
     """
 
     token_id: int
@@ -76,11 +76,11 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Generation:
-    """A text that a model has written, as far as it has come.
+    """The text that a model has written so far, step by step.
 
-    input_ids  what was read: the text that is continued, or what the encoder of an encoder-decoder read
-    begun      what the growing text began with: the same as input_ids, or the decoder's start token and its target
-    ended      "end" where the model ended its text, "limit" where it can read no more; None: it could go on
+    input_ids  the text that is continued; in an encoder-decoder model the text that the encoder read
+    begun      the beginning of the growing text: input_ids, or the decoder's start token and its target
+    ended      "end" if the model ended its text, "limit" if it can read no more tokens; None: it could continue
     """
 
     model: Model
@@ -96,7 +96,7 @@ class Generation:
 
     @property
     def token_ids(self) -> tuple[int, ...]:
-        """What was written, with the token that ends the text where there is one."""
+        """The tokens that were written, including the one that ends the text."""
         return tuple(step.token_id for step in self.steps)
 
     @property
@@ -109,29 +109,29 @@ class Generation:
 
     @property
     def nbytes(self) -> int:
-        """The memory of all steps, and of their rows put together."""
+        """Bytes of all steps and of their joined rows."""
         return 2 * sum(step.nbytes for step in self.steps)
 
     def candidates(self, step: int, k: int = 10) -> list[Candidate]:
-        """The k most probable tokens of a step, and the one that was chosen if it is not among them."""
-        one = self._step(step)
-        probabilities, chances = next_probabilities(one.scores), self.sampling.probabilities(one.scores)
-        best = most_probable(one.scores, k)
-        ids = best if one.token_id in best else [*best, one.token_id]
+        """The k most probable tokens of a step, and the chosen token if it is not among them."""
+        chosen = self._step(step)
+        probabilities, chances = next_probabilities(chosen.scores), self.sampling.probabilities(chosen.scores)
+        best = most_probable(chosen.scores, k)
+        ids = best if chosen.token_id in best else [*best, chosen.token_id]
         return [
-            Candidate(token, text, float(one.logits[token]), float(probabilities[token]), float(chances[token]))
+            Candidate(token, text, float(chosen.logits[token]), float(probabilities[token]), float(chances[token]))
             for token, text in zip(ids, token_texts(self.model.tokenizer, ids), strict=True)
         ]
 
     def capture_of(self, step: int) -> Capture:
-        """The pass of a step with the rows of all passes before it: its last row is the query that wrote the step's token.
+        """The pass of a step with the rows of all passes before it. Its last row is the query that wrote the step's token.
 
-        Nothing is computed: every row is the one that was computed when its token was read. Negative steps count from the
-        end. Raises InputError (field "step") where there is no such step.
+        Nothing is computed: each row was computed when its token was read. Negative steps count from the end. Raises
+        InputError (field "step") if there is no such step.
         """
-        one = self._step(step)
+        last = self._step(step)
         step = step % len(self.steps)
-        rows = one.cached + one.computed
+        rows = last.cached + last.computed
         calls: dict[Kind, tuple[Call, ...]] = {
             kind: tuple(_first_rows(call, kind, rows) for call in layers) for kind, layers in self._joined[step].items()
         }
@@ -142,14 +142,14 @@ class Generation:
             self.input_ids if encodes else grown,
             grown if encodes else (),
             calls,
-            logits=one.logits,
+            logits=last.logits,
             edits=self.edits,
         )
 
     def full_pass(self, on_progress: Callable[[int], None] | None = None) -> Capture:
-        """All that the last step had read, in one pass without a cache: what `capture_of(-1)` is to be compared with.
+        """One pass without a cache over the text of the last step, to compare with `capture_of(-1)`.
 
-        on_progress  called after every attention call; what it raises reaches the caller
+        on_progress  called after every attention call; an error that it raises reaches the caller
         """
         last = self.capture_of(-1)
         inputs = {"input_ids": torch.tensor([last.input_ids])}
@@ -158,20 +158,20 @@ class Generation:
         return read(self.model, inputs, self.edits, on_progress)
 
     def multiplications(self, step: int) -> tuple[int, int]:
-        """(those of the step's pass, those of a pass over everything), counted as in `core.capturing.estimates.operations`."""
-        one = self._step(step)
-        grown = one.cached + one.computed
+        """Multiplications of (this step's pass, a pass over the whole text), as in `core.capturing.estimates.operations`."""
+        cached, computed = self._step(step).cached, self._step(step).computed
+        grown = cached + computed
         tokens, target = (len(self.input_ids), grown) if self.model.is_encoder_decoder else (grown, 1)
         with_cache, without = (
-            sum(operations(self.model, tokens, target_tokens=target, cached=cached)) // 2 for cached in (one.cached, 0)
+            sum(operations(self.model, tokens, target_tokens=target, cached=count)) // 2 for count in (cached, 0)
         )
         return with_cache, without
 
     @cached_property
     def _joined(self) -> list[dict[Kind, tuple[Call, ...]]]:
-        """For each step the calls of all passes since the last that read everything, put together."""
+        """For each step, the joined calls of all passes since the last pass over the whole text."""
         starts = [number for number, step in enumerate(self.steps) if step.cached == 0]
-        found: list[dict[Kind, tuple[Call, ...]]] = []
+        by_step: list[dict[Kind, tuple[Call, ...]]] = []
         for start, stop in zip(starts, [*starts[1:], len(self.steps)], strict=True):
             known: dict = {}
             steps = self.steps[start:stop]
@@ -182,8 +182,8 @@ class Generation:
                 )
                 for kind, layers in steps[0].rows.items()
             }
-            found += [calls] * len(steps)
-        return found
+            by_step += [calls] * len(steps)
+        return by_step
 
     def _step(self, step: int) -> Step:
         if not self.steps:
@@ -194,7 +194,7 @@ class Generation:
 
 
 class Generating:
-    """A text while it is being written: `go_on` writes one more token, `so_far` is what there is."""
+    """A text that is being written: `go_on` writes one more token, `so_far` gives the generation so far."""
 
     def __init__(
         self,
@@ -206,12 +206,12 @@ class Generating:
         max_tokens: int | None = None,
     ) -> None:
         """
-        inputs      as `core.models.inputs.all_inputs` gives them
-        edits       what is changed in every pass. Each then reads everything anew: an edit may change what earlier tokens do
-                    once there are more
-        max_tokens  a limit below the model's own, for what is read and written together
+        inputs      from `core.models.inputs.all_inputs`
+        edits       changes of every pass. Each pass then reads the whole text: with an edit, later tokens may change what
+                    earlier ones do
+        max_tokens  maximum number of tokens read and written together, if that is less than the model's own
 
-        Raises InputError (field "model") for models that write nothing, and what `capture` raises for those that cannot be
+        Raises InputError (field "model") for models that do not write, and the errors of `capture` for models that cannot be
         captured.
         """
         if not model.captures:
@@ -241,14 +241,14 @@ class Generating:
 
     @property
     def done(self) -> int:
-        """How many tokens have been written."""
+        """Number of tokens written so far."""
         return len(self._steps)
 
     def so_far(self, new_tokens: int | None = None) -> Generation:
-        """What has been written; new_tokens: no more than the first so many."""
+        """The generation so far, with at most `new_tokens` tokens."""
         steps = tuple(self._steps[:new_tokens])
         ended = self.ended if len(steps) == len(self._steps) else None
-        latest = self._latest  # the same object as long as nothing is new: what it has put together need not be again
+        latest = self._latest  # the same object as long as there is no new step: it keeps its joined rows
         if latest is None or (len(latest.steps), latest.ended) != (len(steps), ended):
             read = tuple(self._inputs["input_ids"][0].tolist())
             latest = Generation(self._model, self._sampling, read, self._begun, steps, ended, self._edits)
@@ -256,10 +256,10 @@ class Generating:
         return latest
 
     def go_on(self, on_progress: Callable[[int], None] | None = None) -> bool:
-        """Write one more token; False where the text has ended.
+        """Write one more token. Returns False if the text has ended.
 
-        on_progress  called after every attention call of the pass; what it raises ends the pass, and the step can be tried
-                     again
+        on_progress  called after every attention call of the pass; an error that it raises ends the pass, and the step can be
+                     repeated
         """
         if self.ended is not None:
             return False
@@ -268,7 +268,7 @@ class Generating:
         try:
             calls, returned = self._pass(grown, cached, on_progress)
         except BaseException:
-            self._cache = None  # some layers may hold the new token already, others not: everything is read anew
+            self._cache = None  # some layers may have cached the new token, others not: the next pass reads everything
             raise
         logits = wide(returned.logits[0, -1]).numpy(force=True)
         scores = self._scores(logits)
@@ -298,7 +298,7 @@ class Generating:
         return True
 
     def write(self, new_tokens: int, on_progress: Callable[[int], None] | None = None) -> Generation:
-        """Go on until there are so many tokens or the text has ended; on_progress as in `generate`."""
+        """Write until there are `new_tokens` tokens or the text ends; on_progress as in `generate`."""
         while self.done < new_tokens and self.go_on():
             if on_progress is not None:
                 on_progress(self.done)
@@ -325,7 +325,7 @@ class Generating:
         return record(self._model, unread, on_progress, **options)
 
     def _scores(self, logits: NDArray[np.floating]) -> NDArray[np.floating]:
-        """The logits without the tokens that the model's own settings keep it from writing here."""
+        """The logits, with -inf for tokens that the model's generation settings forbid at this step."""
         first = not self._steps
         forced = getattr(self._settings, "forced_bos_token_id", None) if first and len(self._begun) == 1 else None
         if forced is not None and self._model.is_encoder_decoder:
@@ -359,15 +359,16 @@ def generate(
     truncate: bool = False,
     on_progress: Callable[[int], None] | None = None,
 ) -> Generation:
-    """Let a model write after a text, or let its decoder write what the encoder has read.
+    """Let a model continue a text, or let the decoder of an encoder-decoder model write.
 
-    text, target, input_ids, edits, max_tokens and truncate as in `capture`; temperature, top_k, top_p and seed as in
-    `Sampling`.
-    chat         the text is a message, and the model writes the answer, in its own chat template
-    new_tokens   at most so many are written, fewer where the model ends its text or can read no more
-    on_progress  called after every token with how many there are; what it raises reaches the caller
+    text, target, input_ids, edits, max_tokens and truncate are those of `capture`; temperature, top_k, top_p and seed are
+    those of `Sampling`.
 
-    Of the model's own settings the tokens count that it must or must not write. There are no beams, and nothing is done about
+    new_tokens   maximum number of new tokens; the model may end its text earlier
+    chat         whether the text is a message that the model answers, in its chat template
+    on_progress  called after every token with the number of tokens so far; an error that it raises reaches the caller
+
+    Of the model's generation settings only the forced and the forbidden tokens are used: no beam search, no penalty for
     repetition. Raises InputError as `capture` and `Sampling` do, and for less than one new token (field "new_tokens").
     """
     if new_tokens < 1:
@@ -382,12 +383,12 @@ def generate(
 def ends(model: Model) -> set[int]:
     """The tokens with which a model ends a text."""
     settings = getattr(model.network, "generation_config", None)
-    found = None if settings is None else settings.eos_token_id
-    return set() if found is None else {found} if isinstance(found, int) else set(found)
+    tokens = None if settings is None else settings.eos_token_id
+    return set() if tokens is None else {tokens} if isinstance(tokens, int) else set(tokens)
 
 
 def _first_rows(call: Call, kind: Kind, rows: int) -> Call:
-    """The call as it was when the growing text had so many tokens. Views: nothing is copied."""
+    """The call as it was when the growing text had `rows` tokens. Its tensors are views: nothing is copied."""
     if kind == "encoder" or rows == call.query.shape[2]:
         return call
     keys = call.key.shape[2] if kind == "cross" else rows
@@ -403,7 +404,7 @@ def _first_rows(call: Call, kind: Kind, rows: int) -> Call:
 
 
 def _cache_bytes(cache: Any) -> int:
-    """Of the keys and values that a transformers cache holds, those of an encoder's text included."""
+    """Bytes of the keys and values in a transformers cache, including those of the encoder's text."""
     if cache is None:
         return 0
     parts = [getattr(cache, name, None) for name in ("self_attention_cache", "cross_attention_cache")]

@@ -1,4 +1,4 @@
-"""What is special about each layer's attention, and which layers of a hybrid model have none."""
+"""Layers: what is special about the attention of each, and which layers of a hybrid model have none."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from ..models.calls import Call
 from ..models.model import Model
 from ..models.modules import Kind, attention_modules
 from .capture import Capture
+from .rows import split_mask
 from .weights_only import WeightsOnly, gives_weights
 
-# What a configuration calls layers that the capture itself tells more about, or where there is nothing to tell.
+# Layer types of configurations without further information: the attention call tells more, or there is nothing to tell.
 _ORDINARY = {"full_attention", "sliding_attention", "attention"}
 
 
@@ -22,26 +23,24 @@ _ORDINARY = {"full_attention", "sliding_attention", "attention"}
 class LayerLabel:
     """A captured layer.
 
-    number  its place among all the model's layers, from 0; in hybrid models not its place in the capture
+    number  its number among all the model's layers, from 0; in hybrid models not its number in the capture
     words   how it differs from plain attention over the whole text, such as "sliding window 4, sinks"; "" if it does not:
             "sliding window 4"   keys less than 4 tokens back ("sliding window ±3": to either side)
             "soft cap 50"        scores squeezed to ±50 (Gemma 2)
             "sinks"              a score without a key takes a share of every row (gpt-oss)
             "position bias"      numbers that depend on the distance are added to the scores (T5)
-            and whatever else the model's configuration calls the layer
+            or the name of the layer's type in the model's configuration
     """
 
     number: int
     words: str
 
 
-def layer_labels(taken: Capture | WeightsOnly, kind: Kind | None = None) -> tuple[LayerLabel, ...]:
-    """One label for each layer of this kind (None: the first), read off its attention call; of weights alone no more than
-    their place is known."""
-    if isinstance(taken, WeightsOnly):
-        return tuple(LayerLabel(number, "") for number in range(taken.layers(kind)))
-    capture = taken
-    config = capture.model.network.config.get_text_config()
+def layer_labels(capture: Capture | WeightsOnly, kind: Kind | None = None) -> tuple[LayerLabel, ...]:
+    """A label for each layer of this kind (None: the first), from its attention call; of `WeightsOnly` its number alone."""
+    if isinstance(capture, WeightsOnly):
+        return tuple(LayerLabel(number, "") for number in range(capture.layers(kind)))
+    config = capture.model.text_config
     types = (getattr(config, "layer_types", None) or ()) if capture.kinds == ("self",) else ()
     labels = []
     for call, number in zip(capture.each_layer(kind), layer_numbers(capture, kind), strict=True):
@@ -53,23 +52,23 @@ def layer_labels(taken: Capture | WeightsOnly, kind: Kind | None = None) -> tupl
 def missing_layers(model: Model) -> tuple[str, ...]:
     """The layers of a hybrid model that have no softmax attention, such as "layer 0: linear attention (JambaMambaMixer)".
 
-    In the words of its configuration, and the class that does the layer's work instead. Empty for any other model, and
-    for those that give only their weights.
+    A name consists of the layer's type in the configuration and the class that works in the place of attention. Empty for any
+    other model, and for models that expose only their weights.
     """
     attending = attention_modules(model.network)
     if not attending and not gives_weights(model):
         return _without_attention(model.network)
-    types = getattr(model.network.config.get_text_config(), "layer_types", None) or ()
-    found = []
-    for place in dict.fromkeys(_place(name)[0] for name in attending):
-        layers = model.network.get_submodule(place)
+    types = getattr(model.text_config, "layer_types", None) or ()
+    missing = []
+    for stack in dict.fromkeys(_stack_and_number(name)[0] for name in attending):
+        layers = model.network.get_submodule(stack)
         if not isinstance(layers, torch.nn.ModuleList):
             continue
-        there = {_place(name)[1] for name in attending if _place(name)[0] == place}
-        usual = {part for number in there for part in _parts(layers[number])}
-        for number in sorted(set(range(len(layers))) - there):
-            found.append(_missing(number, layers[number], types, usual))
-    return tuple(found)
+        numbers = {number for owner, number in map(_stack_and_number, attending) if owner == stack}
+        usual = {part for number in numbers for part in _parts(layers[number])}
+        for number in sorted(set(range(len(layers))) - numbers):
+            missing.append(_missing(number, layers[number], types, usual))
+    return tuple(missing)
 
 
 def _without_attention(network: PreTrainedModel) -> tuple[str, ...]:
@@ -81,7 +80,8 @@ def _without_attention(network: PreTrainedModel) -> tuple[str, ...]:
 
 
 def _missing(number: int, layer: torch.nn.Module, types: Sequence[str], usual: set[tuple[str, str]]) -> str:
-    """`usual` holds the parts of layers with attention: the first other one, norms aside, does the work of attention."""
+    """The name of a layer without attention. Its first part that is no norm and not in `usual`, the parts of layers with
+    attention, works in the place of attention."""
     parts = [part for part in _parts(layer) if part not in usual and "norm" not in part[1].lower()]
     worker = parts[0][1] if parts else type(layer).__name__
     word = types[number].replace("_", " ") if number < len(types) else ""
@@ -108,31 +108,30 @@ def _named(layer_types: Sequence[str], config: object) -> Iterator[str]:
 
 
 def _window(call: Call) -> int | None:
-    """The window that the model named, unless the mask lets the last query look further back than that."""
+    """The layer's sliding window, unless the mask lets the last query look further back."""
     window, tokens = call.sliding_window, call.key.shape[2]
     if window is None or tokens <= window:
         return window
     if call.mask is None:
         return None
-    last = call.mask[0, 0, -1, :tokens]
-    allowed = last if last.dtype == torch.bool else last > torch.finfo(last.dtype).min / 2
+    allowed, _ = split_mask(call.mask[0, 0, -1, :tokens], call.mask.dtype)
     return window if not bool(allowed[: tokens - window].any()) else None
 
 
 def layer_numbers(capture: Capture, kind: Kind | None = None) -> tuple[int, ...]:
-    """The place of each captured layer of this kind among all the model's layers, from 0.
+    """The number of each captured layer of this kind among all the model's layers, from 0.
 
-    From its module's name; where layers share a module (ALBERT), every pass is a layer.
+    It is part of the name of its module; if layers share a module (ALBERT), every pass is a layer.
     """
     modules = [call.module for call in capture.each_layer(kind)]
     names = {id(module): name for name, module in capture.model.network.named_modules()}
     if len({id(module) for module in modules}) < len(modules):
         return tuple(range(len(modules)))
-    return tuple(_place(names[id(module)])[1] for module in modules)
+    return tuple(_stack_and_number(names[id(module)])[1] for module in modules)
 
 
-def _place(name: str) -> tuple[str, int]:
-    """Where the layers are and which of them it is: "model.layers.3.self_attn" is in ("model.layers", 3)."""
+def _stack_and_number(name: str) -> tuple[str, int]:
+    """The list of layers and the number of the layer: ("model.layers", 3) for "model.layers.3.self_attn"."""
     parts = name.split(".")
     first = next((index for index, part in enumerate(parts) if part.isdecimal()), None)
     return (name, 0) if first is None else (".".join(parts[:first]), int(parts[first]))

@@ -1,4 +1,4 @@
-"""How well a language model foretells each token of a text, with or without edits."""
+"""How well a language model predicts each token of a text, with or without edits."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ..models.model import Model
 from .capture import edited_pass
 from .edits import Edits
 
-# Logits that a pass may give, at all positions together: 512 MB in float32.
-MOST_LOGITS = 2**27
-ROWS = 64  # positions whose probabilities are worked out at a time
+# Maximum number of logits of one pass, at all positions together: 512 MB in float32.
+MAX_LOGITS = 2**27
+ROWS = 64  # positions whose losses are computed at a time
 
 
 def next_token_losses(
@@ -27,45 +27,45 @@ def next_token_losses(
     edits: Edits | None = None,
     start: int = 1,
 ) -> NDArray[np.float64]:
-    """-ln p of each token of a text from `start` on, given all that stand before it: [tokens - start], in nats, at least 0.
+    """-ln p of each token of a text from `start` on, given the tokens before it: [tokens - start], in nats, at least 0.
 
-    input_ids  the tokens, special ones included where the model wants them
-    start      at least 1: nothing foretells the first token
+    input_ids  the tokens, including special tokens if the model expects them
+    start      the first token to predict, at least 1: the first token of a text has none before it
 
-    Raises InputError for models that predict no next token, for a start that is not there, and for more logits than memory
-    should hold.
+    Raises InputError for models that do not predict the next token, for a start outside the text, and for too many logits.
     """
-    _, losses = foretold(model, input_ids, edits=edits, start=start)
+    _, losses = pass_with_losses(model, input_ids, edits=edits, start=start)
     return losses
 
 
-def foretold(
+def pass_with_losses(
     model: Model,
     input_ids: Sequence[int] | NDArray[np.integer],
     *,
     edits: Edits | None = None,
     start: int = 1,
 ) -> tuple[list[Call], NDArray[np.float64]]:
-    """(the attention calls of the pass, one a layer; `next_token_losses`)."""
+    """Run the pass of `next_token_losses`: (its attention calls, one a layer; the losses)."""
     if not model.has_language_model_head or model.is_encoder_decoder:
         raise InputError(
-            f"{model.name} does not foretell the tokens of a text from those before. Choose another model.",
+            f"{model.name} does not predict the tokens of a text from those before. Choose another model.",
             field="model",
         )
     inputs = text_inputs(model, input_ids=input_ids)
     tokens = inputs["input_ids"].shape[1]
     if not 1 <= start < tokens:
-        raise InputError(f"There is no token {start} to foretell: they run from 1 to {tokens - 1}.", field="start")
-    positions, vocabulary = tokens - start + 1, int(model.network.config.get_text_config().vocab_size)
-    if positions * vocabulary > MOST_LOGITS:
+        raise InputError(f"There is no token {start} to predict: they run from 1 to {tokens - 1}.", field="start")
+    positions, vocabulary = tokens - start + 1, int(model.text_config.vocab_size)
+    if positions * vocabulary > MAX_LOGITS:
         raise InputError(
-            f"The logits of {positions:,} positions would take too much memory; {model.name} can foretell at most "
-            f"{MOST_LOGITS // vocabulary - 1:,} tokens at once. Shorten the text.",
+            f"The logits of {positions:,} positions would take too much memory; {model.name} can predict at most "
+            f"{MAX_LOGITS // vocabulary - 1:,} tokens at once. Shorten the text.",
             field="text",
         )
     inputs, calls, returned = edited_pass(model, inputs, edits or Edits(), logits_to_keep=positions)
     logits, following = returned.logits[0, -positions:-1], inputs["input_ids"][0, start:].to(returned.logits.device)
-    found = []
-    for rows, tokens_there in zip(logits.split(ROWS), following.split(ROWS), strict=True):
-        found.append(torch.nn.functional.cross_entropy(wide(rows), tokens_there, reduction="none"))
-    return calls, torch.cat(found).numpy(force=True).astype(np.float64)
+    losses = [
+        torch.nn.functional.cross_entropy(wide(rows), tokens, reduction="none")
+        for rows, tokens in zip(logits.split(ROWS), following.split(ROWS), strict=True)
+    ]
+    return calls, torch.cat(losses).numpy(force=True).astype(np.float64)

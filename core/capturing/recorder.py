@@ -1,7 +1,7 @@
-"""Recording one pass of a model: its attention calls, in the order in which they were made.
+"""Recording of one pass of a model: its attention calls, in their order.
 
-Whatever device the network computes on, what is kept is on the CPU, and whatever is computed from it is computed there: a GPU
-need not hold what somebody may want to look at, and layers that are spread over several of them meet in one place.
+The recorded tensors are on the CPU, whatever the device of the network, and all later computation runs there. So they take no
+memory of a GPU, and layers on several GPUs come together.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ def record(
     edit: Callable[[Call], Call] | None = None,
     **options: object,
 ) -> tuple[list[Call], Any]:
-    """(the attention calls of one pass over these inputs, what the network returned).
+    """Run one pass: (its attention calls, the network's output).
 
-    edit  changes each call before the pass goes on with what it gives
-    on_progress  called after every attention call with how many there have been; what it raises ends the pass there
-    options      of the network's own, as in core.models.inputs.run
+    on_progress  called after every attention call with the number of calls so far; an error that it raises ends the pass
+    edit         returns the call whose output the pass continues with
+    options      for the network, as in core.models.inputs.run
 
-    Raises WeightsOnlyError for a model that computes attention within separate parts of what it reads.
+    Raises WeightsOnlyError for a model that computes attention within separate parts of its input.
     """
     calls: list[Call] = []
     at_hand = _OnCpu()
@@ -60,13 +60,11 @@ def record(
 
 
 class _OnCpu:
-    """Brings the calls of one pass to the CPU. What is there already is not copied; a mask that several layers share is
-    copied once."""
+    """Copies the calls of one pass to the CPU, unless they are there; a mask that several layers share is copied once."""
 
     def __init__(self) -> None:
-        self._shared: dict[
-            int, tuple[Tensor, Tensor]
-        ] = {}  # what was copied is held as well, or its id might be another's
+        # By id: (tensor, its copy). The tensor is kept because its id could be reused otherwise.
+        self._shared: dict[int, tuple[Tensor, Tensor]] = {}
 
     def call(self, call: Call) -> Call:
         if call.query.device.type == "cpu":
@@ -82,6 +80,6 @@ class _OnCpu:
 
 
 def kinds_of(model: Model) -> Callable[[Call], Kind]:
-    """Tells which kind of attention a call of this model is. A layer is a call's place among those of its kind."""
+    """A function that gives the kind of attention of a call. The layer of a call is its position among those of its kind."""
     names = {id(module): name for name, module in model.network.named_modules()}
     return lambda call: kind_of(names[id(call.module)], model.is_encoder_decoder)

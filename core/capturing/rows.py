@@ -1,8 +1,7 @@
-"""All heads of a layer a few query rows at a time: the stages of `AttentionTrace` for many heads, in memory that grows
-linearly with the text.
+"""The stages of all heads of a layer in blocks of query rows, in memory that grows linearly with the text.
 
-The queries and keys are those that a capture kept, and the formulas those of `core.attention.trace`; only the arrays are torch
-tensors with the heads in front, because that is several times faster than head after head.
+Queries and keys come from a capture, and the formulas are those of `core.attention.trace`. The arrays are torch tensors with
+the heads first, which is several times faster than one head after another.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from ..attention.trace import WEIGHINGS, Instead, biased, forbid, put_in, softma
 from ..models.calls import Call, wide
 from .edited import EditedCall, edit_of
 
-# Numbers of one block, in all heads together: 2 MB in float32, which the processor's cache can hold.
+# Numbers of one block, in all heads together: 2 MB in float32, which fits into the processor's cache.
 CELLS = 2**19
 
 
@@ -33,13 +32,12 @@ class Rows:
     """The rows `start`, `start` + 1, ... of the stages of some heads of one layer.
 
     query    [heads, rows, d_k]
-    key      [key_heads, keys, d_k]      key_heads divides heads; keys beyond the last that any of these rows may attend to
-                                         are left off, their weights are 0
+    key      [key_heads, keys, d_k]      key_heads divides heads; ends with the last key that one of these rows may attend to
+    scale    of all heads, or [heads, 1, 1] if edits change it
     allowed  [1 or heads, rows, keys]    bool, True where a query may attend to a key
     bias     [1 or heads, rows, keys]    added to the scaled scores, or None
     sinks    [heads, 1, 1]               or None
-    scale    of all heads, or [heads, 1, 1] where edits change it
-    instead  what edits put in the place of the weights of some of these heads
+    instead  replacements of the weights of some heads by edits, by the index of the head
     """
 
     start: int
@@ -56,7 +54,7 @@ class Rows:
     def raw(self) -> Tensor:
         """q · k: [heads, rows, keys]."""
         heads, rows, size = self.query.shape
-        grouped = self.query.reshape(self.key.shape[0], -1, size)  # heads that share a key head, one below the other
+        grouped = self.query.reshape(self.key.shape[0], -1, size)  # the rows of all heads that share a key head
         return (grouped @ self.key.mT).reshape(heads, rows, -1)
 
     @cached_property
@@ -66,36 +64,38 @@ class Rows:
 
     @property
     def scores(self) -> Tensor:
-        """Scaled scores with cap and bias, of forbidden pairs too: [heads, rows, keys], finite."""
+        """Scaled scores with cap and bias, also of forbidden pairs: [heads, rows, keys], finite."""
         return biased(self.scaled, self.bias, self.softcap)
 
     @cached_property
     def masked(self) -> Tensor:
-        """What enters the softmax: [heads, rows, keys], -inf where forbidden."""
+        """The input of the softmax: [heads, rows, keys], -inf where forbidden."""
         return forbid(self.scores, self.allowed)
 
     @cached_property
     def weights(self) -> Tensor:
         """softmax(masked): [heads, rows, keys] in [0, 1], exactly 0 where forbidden."""
         weights = self._softmax
-        for place, instead in self.instead.items():
-            sinks = None if self.sinks is None else self.sinks[place]
-            one = WEIGHINGS[instead.weighing](self.masked[place], sinks=sinks)
+        for head, instead in self.instead.items():
+            sinks = None if self.sinks is None else self.sinks[head]
+            edited = WEIGHINGS[instead.weighing](self.masked[head], sinks=sinks)
             if instead.weights is not None:
-                one = put_in(one, torch.as_tensor(instead.weights[:, : one.shape[1]], device=one.device))
-            weights[place] = one
+                edited = put_in(edited, torch.as_tensor(instead.weights[:, : edited.shape[1]], device=edited.device))
+            weights[head] = edited
         return weights
 
     @property
     def _softmax(self) -> Tensor:
         if self.sinks is None and bool(self.allowed.any(dim=-1).all()):
-            # Where no sink and no empty row is in the way, torch's does the same in one go.
+            # Without sinks and empty rows torch's own softmax gives the same and is faster.
             return self.masked.softmax(dim=-1)
         return softmax(self.masked, sinks=self.sinks)
 
     def at(self, keys: Tensor) -> Tensor:
-        """Some weights of each row: keys [rows, some], any whole numbers, to [heads, rows, some]; 0 where there is no such
-        key."""
+        """The weights on some keys of each row: [heads, rows, some]; 0 if there is no such key.
+
+        keys  [rows, some], any whole numbers
+        """
         return weights_at(self.weights, keys)
 
     @property
@@ -104,18 +104,18 @@ class Rows:
 
 
 def weights_at(weights: Tensor, keys: Tensor) -> Tensor:
-    """Some weights of each row of [heads, rows, keys]: see `Rows.at`."""
+    """The weights [heads, rows, keys] on some keys of each row: see `Rows.at`."""
     rows, last = torch.arange(len(keys))[:, None], weights.shape[2] - 1
     return weights[:, rows, keys.clamp(0, last)] * ((keys >= 0) & (keys <= last))
 
 
 def row_blocks(call: Call, head: int | None = None, *, rows: range | None = None, cells: int = CELLS) -> Iterator[Rows]:
-    """The query rows of a captured layer from the first to the last, in blocks of at most about `cells` numbers.
+    """The query rows of a captured layer from the first to the last, in blocks of about `cells` numbers at most.
 
-    head   only this one; None: all heads
-    rows   only these query rows, one after another; None: all
+    head   the only head to compute; None: all heads
+    rows   the query rows to compute, without gaps; None: all
 
-    In float32, or float64 if the model runs in it.
+    In float32, or in float64 if the model is.
     """
     heads = slice(0, call.heads) if head is None else slice(head, head + 1)
     key_heads = slice(0, call.key.shape[1]) if head is None else slice(head // call.group, head // call.group + 1)
@@ -149,17 +149,17 @@ def _scale(call: Call, heads: slice, query: Tensor) -> float | Tensor:
 
 
 def _instead(call: Call, heads: slice, rows: range, allowed: Tensor) -> dict[int, Instead]:
-    """What edits put in the place of the weights, by the place among these heads."""
-    places = range(heads.start, heads.stop)
-    edited = {place: edit_of(call, head) for place, head in enumerate(places) if edit_of(call, head).places_weights}
+    """Replacements of weights by edits, by the index among these heads."""
+    edits = [edit_of(call, head) for head in range(heads.start, heads.stop)]
     return {
-        place: edit.instead(rows, allowed[place if allowed.shape[0] > 1 else 0].numpy(force=True), call.value.shape[3])
-        for place, edit in edited.items()
+        index: edit.instead(rows, allowed[index if allowed.shape[0] > 1 else 0].numpy(force=True), call.value.shape[3])
+        for index, edit in enumerate(edits)
+        if edit.places_weights
     }
 
 
 def edited_output(call: EditedCall) -> Tensor:
-    """[1, queries, heads, d_v]: what the heads of a layer give once their edits are done; that of others as it is."""
+    """The output of a layer's heads with their edits, [1, queries, heads, d_v]; that of other heads does not change."""
     output = call.output.clone()
     weighed = [head for head, edit in call.edits.items() if edit.changes_weights]
     if len(weighed) == call.heads:
@@ -178,28 +178,28 @@ def edited_output(call: EditedCall) -> Tensor:
 
 
 def _outputs(rows: Rows, value: Tensor) -> Tensor:
-    """[heads, rows, d_v]: what these heads give, whose values are [key_heads, keys, d_v].
+    """The output of these heads, [heads, rows, d_v], from their values [key_heads, keys, d_v].
 
-    By torch's own attention where it can: what a certificate then compares with has been computed in another way.
+    By torch's own attention if possible, so that a certificate compares with a result that was computed in another way.
     """
     group = len(rows.query) // len(value)
     value = wide(value[:, : rows.key.shape[1]]).repeat_interleave(group, dim=0)
     if rows.instead or rows.sinks is not None or rows.softcap is not None:
-        found = rows.weights @ value
+        output = rows.weights @ value
     else:
         mask = forbid(rows.query.new_zeros(()) if rows.bias is None else rows.bias, rows.allowed)
         key = rows.key.repeat_interleave(group, dim=0)
-        # With a first dimension for the text torch does it in one go; without, step by step, as here.
+        # With a batch dimension torch uses its fused kernel; without one it computes step by step, as here.
         inputs = (part[None] for part in (rows.query * rows.scale, key, value))
-        found = scaled_dot_product_attention(*inputs, attn_mask=mask[None], scale=1)[0]
-    return found.masked_fill(~rows.allowed.any(dim=-1, keepdim=True), 0)
+        output = scaled_dot_product_attention(*inputs, attn_mask=mask[None], scale=1)[0]
+    return output.masked_fill(~rows.allowed.any(dim=-1, keepdim=True), 0)
 
 
 def permissions(call: Call, heads: slice, rows: range) -> tuple[Tensor, Tensor | None]:
-    """Which keys some query rows may attend to, and what is added to their scores.
+    """Which keys some query rows may attend to, and the bias that is added to their scores.
 
-    Returns (allowed [1 or heads, rows, keys'] bool, bias [1 or heads, rows, keys'] or None), where keys' ends with the last
-    key that one of these rows may attend to: in a causal layer the rest, half of all the work, need never be done.
+    Returns (allowed [1 or heads, rows, keys'] bool, bias [1 or heads, rows, keys'] or None). The last of keys' is the last key
+    that one of these rows may attend to: so a causal layer skips half of the work.
     """
     if any(edit_of(call, head).changes_mask for head in range(heads.start, heads.stop)):
         return _edited_permissions(call, heads, rows)
@@ -211,7 +211,7 @@ def permissions(call: Call, heads: slice, rows: range) -> tuple[Tensor, Tensor |
         key = torch.arange(reach, device=call.query.device)
         allowed = key <= (query if call.causal else reach)
         return allowed.expand(1, stop - start, reach), _up_to(bias, reach)
-    allowed, rest = _told_apart(_rows_of(call.mask, heads, start, stop, keys), call.mask.dtype)
+    allowed, rest = split_mask(_rows_of(call.mask, heads, start, stop, keys), call.mask.dtype)
     if rest is not None:
         bias = wide(rest) if bias is None else bias + wide(rest)
     reach = _reach(allowed)
@@ -219,23 +219,23 @@ def permissions(call: Call, heads: slice, rows: range) -> tuple[Tensor, Tensor |
 
 
 def _edited_permissions(call: Call, heads: slice, rows: range) -> tuple[Tensor, Tensor | None]:
-    found = [head_permissions(call, head, rows) for head in range(heads.start, heads.stop)]
-    allowed, bias = (torch.from_numpy(np.stack(part)).to(call.query.device) for part in zip(*found, strict=True))
+    by_head = [head_permissions(call, head, rows) for head in range(heads.start, heads.stop)]
+    allowed, bias = (torch.from_numpy(np.stack(part)).to(call.query.device) for part in zip(*by_head, strict=True))
     reach = _reach(allowed)
     return allowed[..., :reach], _up_to(bias, reach)
 
 
 def _reach(allowed: Tensor) -> int:
-    """How many keys there are up to the last that any of these rows may attend to; at least 1."""
+    """Number of keys up to the last that any of these rows may attend to; at least 1."""
     reached = allowed.any(dim=1).any(dim=0).nonzero()
     return int(reached[-1]) + 1 if len(reached) else 1
 
 
 def head_permissions(call: Call, head: int, rows: range) -> tuple[NDArray[np.bool_], NDArray[np.floating]]:
-    """The same of one head in NumPy, with all its keys: (mask, bias), both [rows, keys].
+    """`permissions` of one head in NumPy, with all its keys: (mask, bias), both [rows, keys].
 
-    Without any work in torch: its threads wait in busy loops for their next task, and keep NumPy's, which are to multiply
-    next, from the processor. Turn by turn, a long text took ten times as long.
+    Nothing here is computed in torch, whose threads wait for their next task in busy loops and so take the processor from
+    NumPy's: with torch in turn with NumPy a long text took ten times as long.
     """
     heads, keys = slice(head, head + 1), call.key.shape[2]
     if call.bias is None:
@@ -247,39 +247,40 @@ def head_permissions(call: Call, head: int, rows: range) -> tuple[NDArray[np.boo
     if call.mask is None:
         predicate = causal if call.causal else everything
         return edit.allowed(rows, predicate(np.arange(rows.start, rows.stop)[:, None], np.arange(keys))), bias
-    mask, rest = _told_apart(_array_of(call.mask, heads, rows, keys), call.mask.dtype)
+    mask, rest = split_mask(_array_of(call.mask, heads, rows, keys), call.mask.dtype)
     return edit.allowed(rows, mask), bias if rest is None else bias + rest
 
 
 def head_scale(call: Call, head: int) -> float:
+    """The scale of one head, with its edits."""
     return edit_of(call, head).scale(call.scale)
 
 
 def head_edit(call: Call, head: int, rows: range) -> Instead:
-    """What an edit puts in the place of these rows of a head."""
+    """The replacement of some rows of a head by an edit."""
     edit = edit_of(call, head)
     if edit.pattern is None:
         return edit.instead(rows, np.empty(0, dtype=np.bool_), call.value.shape[3])
     return edit.instead(rows, head_permissions(call, head, rows)[0], call.value.shape[3])
 
 
-def _told_apart(mask: Any, dtype: torch.dtype) -> tuple[Any, Any]:
-    """Where some rows of a call's mask allow, and the bias in it or None; NumPy or torch, `dtype` that of the model's."""
+def split_mask(mask: Any, dtype: torch.dtype) -> tuple[Any, Any]:
+    """Split a call's mask into (allowed, bias or None); NumPy or torch. dtype: the mask's own in the call."""
     if dtype == torch.bool:
         return mask, None
-    # An additive mask is two things: entries near the lowest number forbid, the others are a bias.
+    # An additive mask is two things: entries near the lowest number forbid, all others are a bias.
     allowed = mask > torch.finfo(dtype).min / 2
     return allowed, array_namespace(mask).where(allowed, mask, 0)
 
 
 def _array_of(tensor: Tensor, heads: slice, rows: range, keys: int) -> NDArray:
-    """[rows, keys] of one head."""
-    found = _rows_of(tensor, heads, rows.start, rows.stop, keys)[0]
-    return (found if found.dtype == torch.bool else wide(found)).numpy(force=True)
+    """Rows of one head's mask or bias as an array: [rows, keys]."""
+    part = _rows_of(tensor, heads, rows.start, rows.stop, keys)[0]
+    return (part if part.dtype == torch.bool else wide(part)).numpy(force=True)
 
 
 def _rows_of(tensor: Tensor, heads: slice, start: int, stop: int, keys: int) -> Tensor:
-    """The part [1 or heads, rows, keys] of [1, 1 or heads, 1 or queries, keys or more]."""
+    """Rows of a mask or bias [1, 1 or heads, 1 or queries, keys or more]: [1 or heads, rows, keys]."""
     chosen = tensor[0, heads] if tensor.shape[1] > 1 else tensor[0]
     chosen = chosen[:, start:stop] if chosen.shape[1] > 1 else chosen
     return chosen[..., :keys].expand(-1, stop - start, -1)

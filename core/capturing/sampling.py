@@ -1,4 +1,4 @@
-"""Which token comes next: a model's logits as probabilities, warmer or cooler, cut to the most probable, and drawn from."""
+"""Sampling: how the next token is chosen from a model's logits, with temperature, top-k and top-p."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from transformers import (
 from ..attention.trace import softmax
 from ..errors import InputError
 
-HOTTEST = 100.0
+MAX_TEMPERATURE = 100.0
 SEEDS = 2**32
 
 
@@ -27,13 +27,13 @@ SEEDS = 2**32
 class Sampling:
     """How a token is chosen from the logits, in the order of transformers' `generate`: temperature, then top-k, then top-p.
 
-    temperature  what the logits are divided by; 0: always the most probable token (greedy decoding)
-    top_k        only so many of the most probable tokens are drawn from; None: all
-    top_p        only the most probable tokens that together have at least this probability (Holtzman et al. 2020,
+    temperature  the logits are divided by it; 0: always the most probable token (greedy decoding)
+    top_k        number of most probable tokens to draw from; None: all
+    top_p        draw from the most probable tokens that together have at least this probability (Holtzman et al. 2020,
                  https://arxiv.org/abs/1904.09751, section 3.1); None: all
-    seed         the same seed draws the same tokens; 0 to 2³² − 1
+    seed         from 0 to 2³² − 1; the same seed draws the same tokens
 
-    Raises InputError, whose field is the name of the number that cannot be.
+    Raises InputError for a value out of range; its field is the name of the value.
     """
 
     temperature: float = 0.0
@@ -42,10 +42,10 @@ class Sampling:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not (isfinite(self.temperature) and 0 <= self.temperature <= HOTTEST):
+        if not (isfinite(self.temperature) and 0 <= self.temperature <= MAX_TEMPERATURE):
             raise InputError(
-                f"The temperature is a number from 0 to {HOTTEST:g}, not {self.temperature:g}. At 0 the most probable token "
-                f"is always taken.",
+                f"The temperature is a number from 0 to {MAX_TEMPERATURE:g}, not {self.temperature:g}. At 0 the most "
+                f"probable token is always taken.",
                 field="temperature",
             )
         if self.top_k is not None and (self.top_k != int(self.top_k) or self.top_k < 1):
@@ -66,7 +66,10 @@ class Sampling:
         return self.temperature == 0
 
     def probabilities(self, logits: ArrayLike) -> NDArray[np.float64]:
-        """With which probability each token is chosen: [vocabulary], 0 where cut off; greedily 1 for the first of the best."""
+        """The probability with which each token is chosen: [vocabulary]; 0 for tokens that top-k or top-p exclude.
+
+        Greedy decoding chooses the first of the most probable tokens with probability 1.
+        """
         scores = np.asarray(logits, dtype=np.float64)
         if self.is_greedy:
             chosen = np.zeros_like(scores)
@@ -77,11 +80,11 @@ class Sampling:
             warpers.append(TopKLogitsWarper(int(self.top_k)))
         if self.top_p is not None:
             warpers.append(TopPLogitsWarper(float(self.top_p)))
-        before = torch.LongTensor(1, 0)  # none of these looks at the tokens before
+        before = torch.LongTensor(1, 0)  # none of these uses the earlier tokens
         return softmax(warpers(before, torch.from_numpy(scores.copy())[None])[0].numpy())
 
     def draw(self, logits: ArrayLike, step: int) -> int:
-        """The token that is chosen at a step. The draw depends on the seed and the step, not on what was drawn before."""
+        """Choose the token of a step. The draw depends on the seed and the step only, not on earlier draws."""
         if self.is_greedy:
             return int(np.argmax(np.asarray(logits)))
         below = self.probabilities(logits).cumsum()
@@ -100,5 +103,5 @@ def most_probable(logits: ArrayLike, k: int) -> list[int]:
 
 
 def at_temperatures(logits: ArrayLike, tokens: Sequence[int], temperatures: Sequence[float]) -> NDArray[np.float64]:
-    """How probable some tokens are at each of some temperatures above 0: [temperatures, tokens]."""
+    """The probabilities of some tokens at some temperatures, which are above 0: [temperatures, tokens]."""
     return np.stack([Sampling(temperature).probabilities(logits)[list(tokens)] for temperature in temperatures])

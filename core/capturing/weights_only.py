@@ -1,8 +1,8 @@
-"""The attention weights of models that keep their queries, keys and values to themselves.
+"""The attention weights of models that do not expose their queries, keys and values.
 
 GPT-J, BLOOM, Falcon, DeBERTa, MPNet, XLNet and some others do not compute attention through transformers' registry, where
-it could be captured. They expose their weights when asked for (`output_attentions=True`): all heads at once, [queries,
-keys] each, so that memory grows with the square of the text and texts have to be shorter.
+it could be captured. They return their weights on request (`output_attentions=True`): of all heads at once, [queries, keys]
+each, so that memory grows with the square of the text and texts have to be shorter.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ MAX_BYTES = 256_000_000  # for the weights of all heads together
 
 
 class NoAttentionError(InputError):
-    """The model exposes neither queries, keys and values nor weights, such as Mamba, which has no attention at all."""
+    """The model exposes neither queries, keys and values nor weights, for example because it has no attention (Mamba)."""
 
 
 @dataclass(frozen=True, eq=False)
-class GivenRows:
-    """The rows `start`, `start` + 1, ... of weights that a model has exposed, for what reads `core.capturing.rows.Rows`.
+class WeightRows:
+    """The rows `start`, `start` + 1, ... of weights that a model has exposed; it can be used like `core.capturing.rows.Rows`.
 
     weights  [heads, rows, keys]
     """
@@ -50,17 +50,17 @@ class GivenRows:
 
     @property
     def allowed(self) -> Tensor:
-        """[1, rows, keys], all True: which pairs are masked is not exposed."""
+        """[1, rows, keys], all True: the model does not expose its mask."""
         return torch.ones_like(self.weights[:1], dtype=torch.bool)
 
     @cached_property
     def masked(self) -> Tensor:
-        """Scores whose softmax these weights are; those of the model may all lie higher or lower by the same number."""
+        """Scores whose softmax are these weights; the model's own differ by one number a row."""
         return self.weights.log()
 
     @property
     def scores(self) -> Tensor:
-        """The same, finite."""
+        """`masked` with 0 in the place of -inf."""
         return self.masked.masked_fill(self.weights == 0, 0)
 
     def at(self, keys: Tensor) -> Tensor:
@@ -71,7 +71,7 @@ class GivenRows:
 class WeightsOnly:
     """The weights of every head of one pass; of an encoder-decoder model, those of its encoder. Layers count from 0.
 
-    Of what a `Capture` can be asked, it answers what weights alone say.
+    It has the methods of a `Capture` that need no more than weights.
     """
 
     model: Model
@@ -81,32 +81,33 @@ class WeightsOnly:
     target_ids: ClassVar[tuple[int, ...]] = ()
 
     def __repr__(self) -> str:
-        """In one line, without its numbers."""
+        """The weights in one line."""
         read = f"{len(self.input_ids):,} tokens, {self.layers()} × {self.heads()} heads"
         return f"<WeightsOnly of {self.model.name}: {read}>"
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """The one kind of attention there is."""
+        """The single kind of attention."""
         return ("encoder",) if self.model.is_encoder_decoder else ("self",)
 
     @property
     def nbytes(self) -> int:
-        """Of the weights of all heads together."""
+        """Bytes of the weights of all heads."""
         return sum(layer.nbytes for layer in self._layers)
 
     def tokens(self, kind: Kind | None = None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """(query tokens, key tokens) as the tokenizer made them: the text's, twice."""
+        """(texts of the query tokens, texts of the key tokens), which are the same."""
         self._require(kind)
         tokens = token_texts(self.model.tokenizer, self.input_ids)
         return tokens, tokens
 
     def layers(self, kind: Kind | None = None) -> int:
+        """Number of layers."""
         self._require(kind)
         return len(self._layers)
 
     def heads(self, kind: Kind | None = None) -> int:
-        """How many heads a layer has."""
+        """Number of heads of a layer."""
         self._require(kind)
         return self._layers[0].shape[0]
 
@@ -117,15 +118,15 @@ class WeightsOnly:
 
     def in_rows(
         self, kind: Kind | None = None, on_progress: Callable[[int], None] | None = None
-    ) -> Iterator[Iterator[GivenRows]]:
+    ) -> Iterator[Iterator[WeightRows]]:
         """The weights of all heads, layer by layer, a few query rows at a time.
 
-        on_progress  called whenever a layer has been dealt with, with how many have been; what it raises reaches the caller
+        on_progress  called after each layer with the number of layers done; an error that it raises reaches the caller
         """
         self._require(kind)
         for done, layer in enumerate(self._layers, start=1):
             size = max(1, CELLS // (layer.shape[0] * layer.shape[2]))
-            yield (GivenRows(start, wide(layer[:, start : start + size])) for start in range(0, layer.shape[1], size))
+            yield (WeightRows(start, wide(layer[:, start : start + size])) for start in range(0, layer.shape[1], size))
             if on_progress is not None:
                 on_progress(done)
 
@@ -134,7 +135,7 @@ class WeightsOnly:
             raise InputError(f"Of {kind} attention no weights are kept, only of {self.kinds[0]}.", field="kind")
 
     def weights(self, layer: int, head: int) -> NDArray[np.floating]:
-        """[queries, keys] in [0, 1], read-only: what each query gives to each key; a row sums to 1.
+        """The weights of one head: [queries, keys] in [0, 1], read-only; each row sums to 1.
 
         Raises InputError (field "layer" or "head") if there is no such head.
         """
@@ -151,10 +152,10 @@ def attention_weights(
     max_tokens: int = 512,
     truncate: bool = False,
 ) -> WeightsOnly:
-    """Run the model once over a text and keep the weights of all its heads.
+    """Run a model once over a text and keep the weights of all its heads.
 
-    max_tokens  a limit below the model's own and below what MAX_BYTES allow for that many heads
-    truncate   keep the first tokens that fit, instead of raising TooLongError
+    max_tokens  maximum number of tokens, if that is less than the model's own and than MAX_BYTES allow
+    truncate    whether to keep the first tokens that fit instead of raising TooLongError
 
     Raises InputError for a blank text and for a model that can be captured; TooLongError; and NoAttentionError for a model
     that exposes no weights either.
@@ -171,7 +172,7 @@ def attention_weights(
 
 
 def gives_weights(model: Model) -> bool:
-    """Whether attention weights can be had, tried with two tokens."""
+    """Whether the model exposes its weights, tried with two tokens."""
     try:
         require_weights(model)
     except NoAttentionError:
@@ -180,7 +181,7 @@ def gives_weights(model: Model) -> bool:
 
 
 def require_weights(model: Model) -> None:
-    """Raises NoAttentionError, saying why, for a model that exposes no weights, tried with two tokens."""
+    """Raise NoAttentionError, with the reason, for a model that exposes no weights, tried with two tokens."""
     _on_two_tokens(model)
 
 
@@ -192,7 +193,7 @@ def _on_two_tokens(model: Model) -> tuple[Tensor, ...]:
         raise
     except InputError as error:
         raise NoAttentionError(str(error), field=error.field) from error
-    except Exception as error:  # whatever a network does that is given tokens and cannot read them
+    except Exception as error:  # a network that cannot read tokens may raise any error
         raise NoAttentionError(
             f"{type(model.network).__name__} could not be asked for its attention weights: {error}. Choose another model.",
             field="model",
@@ -202,7 +203,7 @@ def _on_two_tokens(model: Model) -> tuple[Tensor, ...]:
 def _run(model: Model, inputs: dict[str, Tensor]) -> tuple[Tensor, ...]:
     config = model.network.config
     if config.model_type == "falcon" and config.alibi:
-        # transformers 5.23: its mask has the ALiBi bias already, and the code that exposes weights adds it once more.
+        # In transformers 5.23 its mask contains the ALiBi bias, and the code that exposes weights adds the bias once more.
         raise NoAttentionError(
             f"{model.name} is a Falcon with ALiBi, for which transformers exposes other weights than the model computes "
             f"with. They are not shown. Choose another model.",
@@ -223,7 +224,7 @@ def _run(model: Model, inputs: dict[str, Tensor]) -> tuple[Tensor, ...]:
 
 
 def _are_weights(layer: object, tokens: int) -> bool:
-    """Whether these are [1, heads, tokens, tokens], none negative, and every row 1: SqueezeBERT exposes its scores."""
+    """Whether these are weights: [1, heads, tokens, tokens], not negative, rows that sum to 1. SqueezeBERT gives scores."""
     if not isinstance(layer, Tensor) or layer.ndim != 4 or layer.shape[0] != 1:
         return False
     if tuple(layer.shape[2:]) != (tokens, tokens):

@@ -1,7 +1,7 @@
-"""Looking at a finished run once: that its files hold what a run has in them, and which rows are of which head.
+"""Checking a finished run: that its files hold what a run has in them, and which rows belong to which head.
 
-All that is read of a run is read by `File`, which looks at each value. What is small is looked at when a run is opened, and so
-is which rows there are; weights, texts, tokens and histograms are looked at with the rows that somebody asks for.
+Everything that is read of a run is read by `File`, which checks each value. Opening a run checks all small columns, and which
+rows there are; weights, texts, tokens and histograms are checked with the rows that somebody asks for.
 """
 
 from __future__ import annotations
@@ -20,37 +20,30 @@ from numpy.typing import NDArray
 
 from ..heads.metrics import NAMES
 from ..models.modules import Kind
-from .columns import HEAD, MAP, SLACK, Unfit, belongs, columns_of, ranges
+from .about import METADATA, About
+from .columns import HEAD, KEYS, MAP, SLACK, Unfit, belongs, columns_of, file_of
 from .passages import CLASSES
-from .storing import METADATA, About
+from .settings import distance_ranges
 from .tally import LISTED
 from .texts import half_of_a_pair
 
 MOST_HEADS = 100_000  # of a model
 Head = tuple[int, int]  # layer, head
 
-# Of which columns each head has every combination that there is.
-KEYS = {
-    "metrics": ("metric",),
-    "classes": ("query_class", "key_class"),
-    "distances": ("first", "last"),
-    "relations": ("relation", "direction"),
-}
-
 
 def check_about(about: About) -> None:
-    """Raises Unfit for what no run says of itself."""
+    """Raise Unfit for numbers that no run has."""
     known = about.kind in get_args(Kind) and about.passage_tokens > 0
     if not known or not 1 <= about.wanted <= MOST_HEADS or not 1 <= about.layers * about.heads <= MOST_HEADS:
         raise Unfit("its files say of it what is so of no run")
 
 
 class File:
-    """A file of a run. What is read of it raises Unfit, OSError or ArrowException, or is as `core.corpus.columns` says."""
+    """A file of a run. Reading raises Unfit, OSError or ArrowException for whatever is not as `core.corpus.columns` says."""
 
     def __init__(self, folder: Path, name: str, about: About) -> None:
         self._name, self._about = name, about
-        self._file = pq.ParquetFile(folder / f"{name}.parquet", page_checksum_verification=True)
+        self._file = pq.ParquetFile(folder / file_of(name), page_checksum_verification=True)
         self._columns = columns_of(name, self._file.schema_arrow, about)
         if _about_of(self.metadata) != about:
             raise Unfit(f"{name}.parquet is of another run")
@@ -72,11 +65,11 @@ class File:
 
     @property
     def group_lengths(self) -> list[int]:
-        """How many rows each group of rows has."""
+        """The number of rows of each group of rows."""
         return [self._file.metadata.row_group(group).num_rows for group in range(self._file.num_row_groups)]
 
     def read(self, columns: Sequence[str] | None = None, groups: Sequence[int] | None = None) -> pa.Table:
-        """Some columns, None: all that are known, of some groups of rows, None: all."""
+        """Read some columns (None: all that are known) of some groups of rows (None: all)."""
         wanted = [name for name in self._columns if columns is None or name in columns]
         if groups and max(groups) >= self._file.num_row_groups:
             raise Unfit(f"{self._name}.parquet has changed since the run was opened")
@@ -105,19 +98,19 @@ def _about_of(metadata: dict[bytes, bytes]) -> About | None:
 
 @dataclass(frozen=True, eq=False)
 class HeadRows:
-    """Of a file: in which groups of rows a head (layer, head) has any, and how many it has."""
+    """The rows of each head (layer, head) in a file: the groups of rows that have any, and how many rows there are."""
 
     groups: dict[Head, list[int]]
     counts: dict[Head, int]
 
     @classmethod
-    def of(cls, file: File, look: Callable[[pa.Table], object]) -> HeadRows:
-        """look: is given the light columns of each group of rows"""
+    def of(cls, file: File, check: Callable[[pa.Table], object]) -> HeadRows:
+        """check: called with the light columns of each group of rows"""
         groups: dict[Head, list[int]] = {}
         counts: dict[Head, int] = {}
         for group in range(len(file.group_lengths)):
             table = file.read(file.light, [group])
-            look(table)
+            check(table)
             heads, rows = np.unique(np.stack([table["layer"], table["head"]]), axis=1, return_counts=True)
             for layer, head, count in zip(*heads.tolist(), rows.tolist(), strict=True):
                 groups.setdefault((layer, head), []).append(group)
@@ -126,22 +119,23 @@ class HeadRows:
 
 
 @dataclass(frozen=True, eq=False)
-class Looked:
-    """What has been read of a run when it was looked at.
+class RunIndex:
+    """The small numbers of a run, and where all others are: read once, when the run is opened.
 
-    metrics  a row a head and metric, without their histograms
-    rows     of each file with rows of heads where these are
-    numbers  [passages] their ids, sorted; places: [passages] in which row of its file each is
+    metrics  a row for each head and metric, without its histogram
+    rows     the rows of the heads in each table that has any
+    ids      [passages] of the passages, sorted
+    places   [passages] the row of `passages` in which each of these is
     """
 
     metrics: pd.DataFrame
     rows: dict[str, HeadRows]
-    numbers: NDArray[np.uint64]
+    ids: NDArray[np.uint64]
     places: NDArray[np.int64]
 
 
-def look_at(folder: Path, about: About) -> Looked:
-    """Raises Unfit, OSError or ArrowException for files that do not hold what a run has in them."""
+def index_of(folder: Path, about: About) -> RunIndex:
+    """Check all files. Raises Unfit, OSError or ArrowException for files that do not hold what a run has in them."""
     rows, tables = {}, {}
     for name in KEYS:
         rows[name], tables[name] = _by_head(folder, name, about)
@@ -151,14 +145,14 @@ def look_at(folder: Path, about: About) -> Looked:
         if name != "relations" or len(tables[name]):  # which is empty where no text is annotated
             same_for_all(name, tables[name], keys, heads)
     if len(heads) != about.wanted:
-        raise Unfit(f"metrics.parquet has {len(heads):,} heads of the {about.wanted:,} that were looked at")
+        raise Unfit(f"metrics.parquet has {len(heads):,} heads of the {about.wanted:,} that were measured")
     _check_shares(tables["classes"], tables["distances"], about)
-    numbers, places = _passages(folder, about)
+    ids, places = _passages(folder, about)
     for name in ("strongest", "sample"):
-        rows[name] = _queries(folder, name, about, numbers)
+        rows[name] = _queries(folder, name, about, ids)
     _check_queries(folder, rows, about, heads, set(metrics["metric"]))
     _check_problems(folder, about)
-    return Looked(metrics, rows, numbers, places)
+    return RunIndex(metrics, rows, ids, places)
 
 
 def _by_head(folder: Path, name: str, about: About) -> tuple[HeadRows, pd.DataFrame]:
@@ -170,7 +164,7 @@ def _by_head(folder: Path, name: str, about: About) -> tuple[HeadRows, pd.DataFr
 
 
 def same_for_all(name: str, table: pd.DataFrame, keys: Sequence[str], heads: set[Head]) -> None:
-    """Raises Unfit unless each head has one row for each combination of keys that any has (without keys: one row), and no
+    """Raise Unfit unless each head has one row for each combination of keys that any head has (without keys: one row), and no
     other head has any."""
     if lacking := set(keys).difference(table.columns):
         raise Unfit(f"{name}.parquet has no column {', '.join(sorted(lacking))}")
@@ -185,42 +179,42 @@ def same_for_all(name: str, table: pd.DataFrame, keys: Sequence[str], heads: set
 
 
 def _check_shares(classes: pd.DataFrame, distances: pd.DataFrame, about: About) -> None:
-    """Each class of tokens and each range of distance is there, and what a query gives to all of them is at most everything."""
+    """Raise Unfit unless all classes of tokens and ranges of distance are there, and the shares of a query sum to at most 1."""
     if len(classes) != about.wanted * len(CLASSES) ** 2:
         raise Unfit("classes.parquet has not every class of tokens")
-    if not np.array_equal(np.unique(distances[["first", "last"]], axis=0), ranges(about)):
+    if not np.array_equal(np.unique(distances[["first", "last"]], axis=0), distance_ranges(about.passage_tokens)):
         raise Unfit("distances.parquet has other ranges than a run has")
     for table, keys in ((classes, ["layer", "head", "query_class"]), (distances, ["layer", "head"])):
         if np.asarray(table.groupby(keys)[["attention", "chance"]].sum()).max() > 1 + SLACK:
-            raise Unfit("more attention is given away in it than there is")
+            raise Unfit("the attention of a query in it sums to more than 1")
 
 
 def _passages(folder: Path, about: About) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
     with File(folder, "passages", about) as file:
-        numbers = file.read(file.light)["passage"].to_numpy()
-    if len(np.unique(numbers)) != len(numbers):
+        ids = file.read(file.light)["passage"].to_numpy()
+    if len(np.unique(ids)) != len(ids):
         raise Unfit("passages.parquet has a passage twice")
-    places = np.argsort(numbers)
-    return numbers[places], places
+    places = np.argsort(ids)
+    return ids[places], places
 
 
-def _queries(folder: Path, name: str, about: About, numbers: NDArray[np.uint64]) -> HeadRows:
-    """Where the queries of each head are that are kept; each stands in a passage that is there."""
+def _queries(folder: Path, name: str, about: About, ids: NDArray[np.uint64]) -> HeadRows:
+    """The rows of the kept queries of each head. Raises Unfit for a query in a passage that is not there."""
 
-    def look(table: pa.Table) -> None:
-        if not np.isin(table["passage"].to_numpy(), numbers).all():
+    def check(table: pa.Table) -> None:
+        if not np.isin(table["passage"].to_numpy(), ids).all():
             raise Unfit(f"{name}.parquet has a query in a passage that is not there")
         if name == "strongest" and not set(table["metric"].unique().to_pylist()) <= set(about.examples_of):
             raise Unfit("strongest.parquet has queries by metrics of which none are kept")
 
     with File(folder, name, about) as file:
-        return HeadRows.of(file, look)
+        return HeadRows.of(file, check)
 
 
 def _check_queries(folder: Path, rows: dict[str, HeadRows], about: About, heads: set[Head], metrics: set[str]) -> None:
-    """They are of heads that were looked at; those drawn at random are as many of each head, with every metric."""
+    """Raise Unfit unless the kept queries are of measured heads, and the sample has as many of each, with every metric."""
     if not rows["strongest"].counts.keys() <= heads:
-        raise Unfit("strongest.parquet has heads that were not looked at")
+        raise Unfit("strongest.parquet has heads that were not measured")
     drawn = min(about.sample, about.tokens)
     if rows["sample"].counts != (dict.fromkeys(heads, drawn) if drawn else {}):
         raise Unfit(f"sample.parquet has not {drawn:,} queries of every head")
@@ -235,28 +229,28 @@ def _check_problems(folder: Path, about: About) -> None:
             raise Unfit(f"problems.parquet lists others than the {about.unread:,} that there were")
 
 
-# --- with the rows that are asked for
+# --- rows that are read on demand
 
 
 def require_once(name: str, rows: pa.Table) -> None:
-    """Raises Unfit where a query is among the rows of a head twice."""
+    """Raise Unfit where a query is among the rows of a head twice."""
     queries = np.stack([rows["passage"].to_numpy(), rows["query"].to_numpy().astype(np.uint64)])
     if len(rows) > 1 and np.unique(queries, axis=1).shape[1] < len(rows):
         raise Unfit(f"{name}.parquet has a query twice")
 
 
 def require_order(rows: pa.Table, about: About) -> None:
-    """Raises Unfit unless these rows of `strongest` can be those of one metric of a head."""
+    """Raise Unfit unless these rows of `strongest` can be those of one metric of a head."""
     require_once("strongest", rows)
     if len(rows) > about.strongest or (np.diff(rows["score"].to_numpy()) > 0).any():
         raise Unfit("strongest.parquet has queries that are not the strongest, or not in their order")
 
 
 def words_of_map(metadata: bytes | None, cluster: NDArray[np.int64]) -> tuple[tuple[str, ...], float | None]:
-    """(what clusters are called, how far the map can be trusted). Raises Unfit."""
+    """(the names of the clusters, the trustworthiness of the map) from the map's metadata. Raises Unfit."""
     try:
-        said = json.loads(metadata or b"")
-        words, trust = said["clusters"], said["trustworthiness"]
+        written = json.loads(metadata or b"")
+        words, trust = written["clusters"], written["trustworthiness"]
         fits = isinstance(words, list) and all(isinstance(one, str) and half_of_a_pair(one) is None for one in words)
         fits = fits and (trust is None or (type(trust) in (int, float) and 0 <= trust <= 1))
     except (ValueError, LookupError, TypeError, RecursionError):

@@ -1,11 +1,12 @@
-"""What each file of a finished run has: its columns, their types, what their values can be, which numbers of a row fit.
+"""The tables of a finished run: the columns of each, their types, the values that they can have, and which values fit together.
 
-A file may have been cut off, changed, or written by something else.
+Runs are written by it (`core.corpus.storing`) and checked against it (`core.corpus.checking`): a file may have been cut off,
+changed, or written by something else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import inf
 
@@ -13,28 +14,30 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ..heads.metrics import NAMES
+from .about import About
 from .passages import CLASSES
 from .relations import DIRECTIONS
-from .storing import About
-from .tally import BINS, Settings
+from .settings import metric_highs
+from .tally import BINS
 
-MAP = "map"  # of a run that has one
+MAP = "map"  # a table that a run may lack
+MAP_METADATA = b"map"  # of that table: what its clusters are called, how far it can be trusted
+LAST = "metrics"  # is written when all others are there: a folder with it is a finished run
 SLACK = 0.05  # by how much of its range a number may lie outside, as it does where weights are rounded to bfloat16
 
 
 class Unfit(ValueError):
-    """A file does not hold what a run has in it: why, in words that go on after "cannot be read: "."""
+    """A file does not hold what a run has in it. The message goes on after "cannot be read: "."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """What a column holds. Of lists: what is in them.
+    """A column of a table: its type, and the values that it, or a list in it, can have.
 
-    low, high  what its numbers lie between, or how that follows from what was run
-    among      of texts: which there are; None: any
+    low, high  the range of its numbers, or how its end follows from what was run
+    among      the texts that there are; None: any
     lacks      whether a number may be NaN
-    with_rows  whether it is read with the rows that are asked for alone, and not when a run is opened
+    with_rows  whether it is read on demand only, and not when a run is opened
     """
 
     type: pa.DataType
@@ -71,7 +74,7 @@ _QUERY = {
     "weights": Column(pa.list_(pa.float32()), -SLACK, 1 + SLACK, with_rows=True),
 }
 
-# Of each file what it has to have.
+# The columns of each table, in their order.
 COLUMNS: dict[str, dict[str, Column]] = {
     "metrics": HEAD
     | {
@@ -85,9 +88,16 @@ COLUMNS: dict[str, dict[str, Column]] = {
     "classes": HEAD
     | {"query_class": _KIND, "key_class": _KIND, "queries": _COUNT, "attention": _PERHAPS, "chance": _PERHAPS},
     "distances": HEAD | {"first": _NUMBER, "last": _NUMBER, "attention": _PERHAPS, "chance": _PERHAPS},
-    "relations": HEAD,
+    "relations": HEAD
+    | {
+        "relation": _TEXT,
+        "direction": Column(pa.string(), among=DIRECTIONS),
+        "count": Column(pa.int64(), 1),
+        "attention": _SHARE,
+        "baseline": _SHARE,
+    },
     "strongest": HEAD | {"metric": _TEXT, "score": Column(pa.float32())} | _QUERY,
-    "sample": HEAD | _QUERY,
+    "sample": HEAD | _QUERY,  # and the metrics, before the weights
     "passages": {
         "passage": Column(pa.uint64()),
         "file": _ANY,
@@ -97,31 +107,52 @@ COLUMNS: dict[str, dict[str, Column]] = {
         "tokens": Column(pa.list_(pa.string()), with_rows=True),
     },
     "problems": {"file": _ANY, "row": _COUNT, "why": _ANY},
+    MAP: HEAD
+    | {
+        "x": Column(pa.float64()),
+        "y": Column(pa.float64()),
+        "cluster": _COUNT,
+        "alike": Column(pa.list_(pa.int64()), 0, lambda about: about.wanted - 1),
+    },
 }
-RELATIONS = {
-    "relation": _TEXT,
-    "direction": Column(pa.string(), among=DIRECTIONS),
-    "count": Column(pa.int64(), 1),
-    "attention": _SHARE,
-    "baseline": _SHARE,
-}  # of a run with annotated texts
-MAP_COLUMNS = HEAD | {
-    "x": Column(pa.float64()),
-    "y": Column(pa.float64()),
-    "cluster": _COUNT,
-    "alike": Column(pa.list_(pa.int64()), 0, lambda about: about.wanted - 1),
+NEEDED = tuple(name for name in COLUMNS if name != MAP)  # the tables that every run has
+
+# The columns of which each head has every combination that there is, by table.
+KEYS = {
+    "metrics": ("metric",),
+    "classes": ("query_class", "key_class"),
+    "distances": ("first", "last"),
+    "relations": ("relation", "direction"),
 }
+
+
+def file_of(table: str) -> str:
+    return f"{table}.parquet"
+
+
+def schema_of(name: str, metrics: Iterable[str] = (), *, is_annotated: bool = True) -> pa.Schema:
+    """The schema by which a table is written.
+
+    metrics       those that were measured, which are columns of `sample`
+    is_annotated  whether any text is: without one, `relations` has no rows and no columns but these of the heads
+    """
+    columns = HEAD if name == "relations" and not is_annotated else COLUMNS[name]
+    types = {column: known.type for column, known in columns.items()}
+    if name == "sample":
+        weights = types.pop("weights")
+        types |= dict.fromkeys(metrics, pa.float32()) | {"weights": weights}
+    return pa.schema(types)
 
 
 def columns_of(name: str, schema: pa.Schema, about: About) -> dict[str, Column]:
-    """What a file has of what is known of it. Raises Unfit where it lacks some of that, or has it in another type."""
-    known = MAP_COLUMNS if name == MAP else COLUMNS[name]
-    if name == "relations" and "relation" in schema.names:  # as in runs with annotated texts
-        known = known | RELATIONS
+    """The known columns of a file. Raises Unfit where it lacks a column that is needed, or has one in another type."""
+    known = COLUMNS[name]
+    if name == "relations" and "relation" not in schema.names:  # as in runs without annotated texts
+        known = HEAD
     if name == "sample":
         known = known | {
             metric: Column(pa.float32(), -SLACK * high, high * (1 + SLACK), lacks=True)
-            for metric, high in highs(about).items()
+            for metric, high in metric_highs(about.passage_tokens).items()
             if metric in schema.names
         }
     if lacking := sorted(set(known).difference(schema.names)):
@@ -133,25 +164,11 @@ def columns_of(name: str, schema: pa.Schema, about: About) -> dict[str, Column]:
     return known
 
 
-def highs(about: About) -> dict[str, float]:
-    """The upper end of the range of each metric by its name."""
-    return dict(zip(NAMES, _settings(about).highs.tolist(), strict=True))
-
-
-def ranges(about: About) -> NDArray[np.int64]:
-    """[ranges, 2] of distance that a run counts apart."""
-    return _settings(about).distances
-
-
-def _settings(about: About) -> Settings:
-    return Settings("self", (), about.passage_tokens)
-
-
 # --- numbers of a row that have to fit each other
 
 
 def belongs(name: str, table: pa.Table, about: About) -> bool:
-    """Whether the numbers of each row fit each other, as far as they have been read."""
+    """Return whether the numbers of each row fit each other, as far as they have been read."""
     return all(
         fit({column: table[column].to_numpy() for column in columns}, about)
         for columns, fit in _FITTING.get(name, ())
@@ -160,16 +177,16 @@ def belongs(name: str, table: pa.Table, about: About) -> bool:
 
 
 def _metrics_fit(of: dict[str, NDArray], about: About) -> bool:
-    """A metric lies in its range where there was anything to measure, and is NaN elsewhere."""
+    """Return whether a metric lies in its range where there was anything to measure, and is NaN elsewhere."""
     numbers, high = np.stack([of["mean"], of["spread"]]), of["high"]
     inside = (numbers >= -SLACK * high) & (numbers <= high * (1 + SLACK))
-    ends = highs(about)
+    ends = metric_highs(about.passage_tokens)
     expected = np.array([ends.get(metric, end) for metric, end in zip(of["metric"], high, strict=True)])
     return bool(np.where(of["count"] > 0, inside, np.isnan(numbers)).all() and np.allclose(high, expected))
 
 
 def _histograms_fit(of: dict[str, NDArray], _about: About) -> bool:
-    """Each query lies in one of the parts, and their mean is where they lie."""
+    """Return whether each query lies in one of the parts, and their mean is where they lie."""
     rows = zip(of["histogram"], of["count"], of["mean"], of["high"], strict=True)
     return all(_histogram_fits(*row) for row in rows)
 
@@ -182,7 +199,7 @@ def _histogram_fits(histogram: NDArray[np.int64], count: int, mean: float, high:
 
 
 def _classes_fit(of: dict[str, NDArray], about: About) -> bool:
-    """Shares are known where there is any query, and those of even attention where a model says what is masked."""
+    """Return whether shares are known where there is any query; those of even attention only where the mask is exposed."""
     nothing = of["queries"] == 0
     shares = [of["attention"], *([of["chance"]] if about.captures else [])]
     return all(bool((np.isnan(one) == nothing).all()) for one in shares)
@@ -193,12 +210,12 @@ def _distances_fit(of: dict[str, NDArray], about: About) -> bool:
 
 
 def _scores_fit(of: dict[str, NDArray], about: About) -> bool:
-    ends = highs(about)
+    ends = metric_highs(about.passage_tokens)
     most = np.array([ends.get(metric, inf) for metric in of["metric"]])
     return bool(((of["score"] > 0) & (of["score"] <= most * (1 + SLACK))).all())
 
 
-# Of each file the columns that are needed, and what has to be so.
+# The checks of each table: the columns that a check needs, and the check.
 _FITTING: dict[str, tuple[tuple[set[str], Callable[[dict[str, NDArray], About], bool]], ...]] = {
     "metrics": (
         ({"metric", "count", "mean", "spread", "high"}, _metrics_fit),

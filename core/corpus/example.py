@@ -1,4 +1,4 @@
-"""Two small runs to look at: both models over texts that every Python brings along, its own documentation.
+"""Two small example runs: both models over the documentation that every Python comes with.
 
 The language reference as `pydoc` shows it and the docstrings of the standard library, under the licence of Python itself (PSF
 License 2.0, https://docs.python.org/3/license.html). Nothing is downloaded.
@@ -13,16 +13,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ..errors import InputError
+from .columns import LAST, file_of
 from .reading import require_address
 from .running import Progress, run
-from .storing import LAST, file_of
 
 TOKENS = {"all-MiniLM-L6-v2": 200_000, "SmolLM2-135M-Instruct": 30_000}
-LEAST = 200  # characters of a docstring that is taken
+LEAST = 200  # the minimum number of characters of a docstring
 
 
 def example(out: str, *, on_progress: Callable[[Progress], None] = lambda _progress: None) -> None:
-    """Run both models, each into a folder of its name inside `out`, beside the texts; a finished run is left as it is.
+    """Run both models, each into a folder of its name in `out`, beside the texts; a finished run is left as it is.
 
     Raises InputError as `run` does.
     """

@@ -1,4 +1,4 @@
-"""The folder of a run: what is being worked on, the parts that are done, and in the end the finished tables."""
+"""The folder of a run: job.json and the parts that are done while it is at work, and in the end the finished tables."""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ from pyarrow import fs
 
 from ..errors import InputError
 from ..units import bytes_in_words
-from . import parts, storing
+from . import parts
+from .about import About
+from .columns import LAST, file_of
 from .reading import open_folder, require_address
+from .storing import write
 from .texts import shown
 
 PARTS, JOB, RUNNING = "parts", "job.json", "running.lock"
@@ -32,7 +35,7 @@ PARTS, JOB, RUNNING = "parts", "job.json", "running.lock"
 class RunFolder:
     """A run in progress.
 
-    address  as it was given, made absolute where it is local
+    address  of the folder, absolute where it is local
     """
 
     address: str
@@ -46,8 +49,8 @@ class RunFolder:
         address = out if re.match(r"\w[\w+.-]*://", out) else str(Path(out).expanduser().absolute())
         try:
             system, path = open_folder(address)
-            found = cls(address, system, path)
-            if found._has(storing.file_of(storing.LAST)):
+            folder = cls(address, system, path)
+            if folder._has(file_of(LAST)):
                 raise InputError(
                     f"There is a finished run in {out!r}. Choose another folder, or delete it.", field="out"
                 )
@@ -56,7 +59,7 @@ class RunFolder:
             system.delete_file(f"{path}/{PARTS}/writable")
         except (OSError, pa.ArrowException) as error:
             raise InputError(f"{out!r} cannot be written to: {error}. Choose another folder.", field="out") from error
-        return found
+        return folder
 
     @property
     def parts(self) -> str:
@@ -69,10 +72,10 @@ class RunFolder:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Hold the folder, so that no other run works in it. The system takes it from a holder that dies.
+        """Lock the folder, so that no other run works in it. The system takes the lock from a holder that dies.
 
-        Raises InputError (field "out") where another run holds it, with what that one has said of itself. On object storage,
-        and on file systems without locks, nothing is held.
+        Raises InputError (field "out") where another run holds it, with which one that is. On object storage, and on file
+        systems without locks, nothing is locked.
         """
         if not isinstance(self.system, fs.LocalFileSystem):
             yield
@@ -83,7 +86,7 @@ class RunFolder:
             lock.acquire(blocking=False)
         except Timeout:
             raise InputError(
-                f"Another run is at work in {self.address!r}: {_said(file)}. Wait until it has ended, or choose another "
+                f"Another run is at work in {self.address!r}: {_holder(file)}. Wait until it has ended, or choose another "
                 f"folder.",
                 field="out",
             ) from None
@@ -101,7 +104,10 @@ class RunFolder:
             lock.release()
 
     def begin(self, job: str, bytes_needed: int) -> None:
-        """Say what is run here. Raises InputError (field "out") where another run has been begun, or there is no room."""
+        """Write down what is run here. Raises InputError (field "out") where another run has been begun, or there is no room.
+
+        job  the text of job.json
+        """
         with self.in_words():
             if not self._has(JOB):
                 parts.put(job.encode(), self.system, f"{self.path}/{JOB}")
@@ -123,10 +129,10 @@ class RunFolder:
                 )
 
     def left(self, wanted: NDArray[np.uint64]) -> NDArray[np.uint64]:
-        """Which of the wanted passages, given as sorted ids, are in no part yet: ids, sorted.
+        """The wanted passages, given as sorted ids, that are in no part yet: ids, sorted.
 
-        A part that has passages in common with others was left by something that ended between two steps, and so was one that
-        is only half there. Of the first the larger one stays; the others go. Raises InputError (field "out").
+        Deletes parts that an earlier start has left behind between two steps: of parts with passages in common all but the
+        largest, and those of which only half is there. Raises InputError (field "out").
         """
         done = np.empty(0, np.uint64)
         with self.in_words():
@@ -148,7 +154,7 @@ class RunFolder:
 
     @contextmanager
     def in_words(self) -> Iterator[None]:
-        """Says as an InputError (field "out") what keeps the folder from being read or written; what is done stays."""
+        """Raise InputError (field "out") for whatever keeps the folder from being read or written; what is done stays."""
         try:
             yield
         except (OSError, ValueError, pa.ArrowException) as error:
@@ -159,16 +165,16 @@ class RunFolder:
                 field="out",
             ) from error
 
-    def finish(self, tables: Iterable[tuple[str, pa.Table]], about: storing.About) -> None:
-        """Write the tables, the one that says that all are there last, and delete what they were made from.
+    def finish(self, tables: Iterable[tuple[str, pa.Table]], about: About) -> None:
+        """Write the tables, which come with `LAST` last, and delete what they were made from.
 
         Raises InputError (field "out") where that is not possible; what was measured stays.
         """
         try:
             for name, table in tables:
                 unfinished = f"{self.path}/{name}.unfinished"
-                storing.write(table, self.system, unfinished, about)
-                self.system.move(unfinished, f"{self.path}/{storing.file_of(name)}")
+                write(table, self.system, unfinished, about)
+                self.system.move(unfinished, f"{self.path}/{file_of(name)}")
         except (OSError, pa.ArrowException) as error:
             raise InputError(
                 f"The tables could not be written to {self.address!r}: {error}. Make room and start again: nothing has to be "
@@ -182,8 +188,8 @@ class RunFolder:
         return self.system.get_file_info(f"{self.path}/{name}").type == fs.FileType.File
 
 
-def _said(file: Path) -> str:
-    """What the holder of a lock has written into it."""
+def _holder(file: Path) -> str:
+    """The holder of a lock, as it has described itself in the file."""
     try:
         return shown(file.read_text("utf-8")) or "it has just begun"
     except (OSError, ValueError):
@@ -191,10 +197,11 @@ def _said(file: Path) -> str:
 
 
 def _differences(begun: str, job: str) -> str:
-    """In what a run that has been begun differs from the one that is asked for."""
+    """What differs between the run that was begun and the one that is asked for, with both values."""
     try:
         there, here = json.loads(begun), json.loads(job)
-        names = [name for name in here if there.get(name) != here[name]]
-        return "; ".join(f"{name} {there.get(name)} (here {here[name]})" for name in names)
+        if there.keys() != here.keys():
+            return f"a {JOB} that another version of Headlight has written"
+        return "; ".join(f"{name} {there[name]} (here {here[name]})" for name in here if there[name] != here[name])
     except (ValueError, AttributeError):
         return f"a {JOB} that cannot be read"

@@ -1,4 +1,4 @@
-"""What is to be run: everything that decides the result, and nothing that does not."""
+"""A run that has been begun, and the passages that it has to read."""
 
 from __future__ import annotations
 
@@ -13,54 +13,50 @@ from numpy.typing import NDArray
 from ..models.model import Model
 from ..versions import versions
 from .passages import Passage, counter, cut
-from .reading import Files, Reading, read_texts
+from .reading import Files, read_texts
+from .settings import RunSettings
 from .texts import Problem
 
 
 @dataclass(frozen=True)
 class Job:
-    """A run that was stopped can be gone on with where this is the same. Fields as the arguments of `core.corpus.run`, and
+    """A run as it was begun. A stopped run goes on only where all of this is the same.
 
+    model     a name, or an absolute path
     revision  of the model, as in `core.models.model.Model`
+    folder    of the texts
     versions  as `versions_that_count` gives them
     """
 
     model: str
     revision: str
-    versions: dict[str, str]
-    dtype: str
-    device: str
     folder: str
-    reading: Reading
-    heads: tuple[tuple[int, int], ...] | None
-    tokens: int | None
-    passage_tokens: int
-    strongest: int
-    sample: int
-    examples_of: tuple[str, ...]
+    versions: dict[str, str]
+    settings: RunSettings
 
     def json(self, corpus: str) -> str:
-        """corpus: as in `Census`"""
-        return json.dumps(asdict(self) | {"corpus": corpus}, sort_keys=True, indent=1)
+        """The text of job.json. corpus: as in `Census`"""
+        facts = asdict(self)
+        return json.dumps(facts.pop("settings") | facts | {"corpus": corpus}, sort_keys=True, indent=1)
 
 
 def versions_that_count() -> dict[str, str]:
-    """Of what computes, on this machine. That of Python decides no number."""
-    return {name: one for name, one in versions("torch", "transformers", "numpy").items() if name != "Python"}
+    """The versions of what computes, on this machine. That of Python changes no number."""
+    return {name: version for name, version in versions("torch", "transformers", "numpy").items() if name != "Python"}
 
 
 def passages_of(files: Files, names: tuple[str, ...], job: Job, model: Model) -> Iterator[Passage | Problem]:
     """The passages of some files, in their order.
 
-    model   its tokenizer is what counts; it may come without its weights (`load_outline`)
+    model   only its tokenizer is used; it may come without its weights (`load_outline`)
     """
     count = counter(model)
     for name in names:
-        for text in read_texts(files, name, job.reading):
+        for text in read_texts(files, name, job.settings):
             if isinstance(text, Problem):
                 yield text
             else:
-                yield from cut(text, count, job.passage_tokens)
+                yield from cut(text, count, job.settings.passage_tokens)
 
 
 @dataclass(eq=False)
@@ -82,9 +78,9 @@ class Census:
         return cls(ids[order], tokens[order], hashes[order])
 
     def limited(self, most: int | None) -> Census:
-        """Passages drawn at random, as many as have at most so many tokens together; None: all.
+        """Passages drawn at random that have at most this many tokens together; None: all.
 
-        Ids are as good as drawn at random, so that these are the first.
+        Ids are as good as random, so these are the first.
         """
         if most is None:
             return self

@@ -1,7 +1,7 @@
-"""Single queries that are kept of a corpus, each with all of its weights: those where a metric is largest, and a sample.
+"""The queries of a corpus that are kept with all of their weights: those where a metric is largest, and a sample.
 
-Both are bounded whatever the corpus, and the same in whatever order it is read: the first are ordered by the metric and then by
-chance, the others by chance alone, and chance is a number that follows from where a query stands.
+Both are bounded whatever the size of the corpus, and the same in whatever order it is read. The strongest are ordered by the
+metric and then by their draw, the sample by the draw alone; a draw is a number that follows from where a query stands.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-PRUNE_AT = 1.25  # times as many as will be left in the end
+PRUNE_AT = 1.25  # rows are pruned once there are this many times as many as can be kept
 
 
 def draws(passage: int, queries: int) -> NDArray[np.uint64]:
-    """For each query of a passage 64 bits as good as drawn at random (splitmix64, Steele et al. 2014): [queries]."""
+    """The draw of each query of a passage: [queries] 64 bits, as good as random (splitmix64, Steele et al. 2014)."""
     with np.errstate(over="ignore"):
         mixed = np.uint64(passage) + (np.arange(queries, dtype=np.uint64) + 1) * np.uint64(0x9E3779B97F4A7C15)
         mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -26,8 +26,8 @@ def draws(passage: int, queries: int) -> NDArray[np.uint64]:
 
 
 @dataclass(eq=False)
-class Rows:
-    """Columns of equal length, the base of both tables below."""
+class QueryTable:
+    """Columns of equal length: the base of both tables below."""
 
     def __len__(self) -> int:
         return len(self.columns()[0])
@@ -36,23 +36,23 @@ class Rows:
         return [getattr(self, one.name) for one in fields(self)]
 
     def take(self, places: NDArray) -> Any:
-        """The same table with these rows alone, in this order."""
+        """A table of these rows alone, in this order."""
         return type(self)(*(column[places] for column in self.columns()))
 
     @classmethod
     def joined(cls, tables: Iterable[Any]) -> Any:
-        """Tables of this kind below each other."""
+        """One table of the rows of several."""
         return cls(*map(np.concatenate, zip(*(table.columns() for table in tables), strict=True)))
 
 
 @dataclass(eq=False)
-class Strongest(Rows):
+class Strongest(QueryTable):
     """Queries at which a metric of a head is large.
 
     head     [rows] as the tally counts them
     metric   [rows] as the tally counts them
     score    [rows] what the metric is there
-    draw     [rows] uint64, the smaller first where scores are the same
+    draw     [rows] uint64; of equal scores the one with the smaller draw comes first
     passage  [rows] uint64, its id
     query    [rows] its position in the passage
     weights  [rows, tokens] float32, all of its weights; NaN after the last key of the passage
@@ -79,7 +79,7 @@ class Strongest(Rows):
         )
 
     def best(self, most: int) -> Strongest:
-        """Of each metric of each head the `most` with the largest scores, these first."""
+        """The `most` rows with the largest scores of each head and metric, the largest first."""
         order = np.lexsort((self.draw, -self.score, self.metric, self.head))
         group = np.stack([self.head[order], self.metric[order].astype(np.int32)])
         begins = (
@@ -91,25 +91,26 @@ class Strongest(Rows):
 
 
 class StrongestSoFar:
-    """Collects the strongest queries; `rows` has them.
+    """Collects the strongest queries, which are in `rows`.
 
-    heads, metrics  how many there are; most: how many are kept of each
+    heads, metrics  how many there are
+    most            the maximum number of rows that are kept of each head and metric
     """
 
     def __init__(self, heads: int, metrics: int, most: int, tokens: int) -> None:
         self._most, self._limit = most, int(PRUNE_AT * heads * metrics * most)
         self._held: list[Strongest] = [Strongest.empty(tokens)]
         self._count = 0
-        # What a query has to beat to be among them at all: -inf, or 0 excluded, until there are enough.
+        # The score and draw that a query has to beat; 0, which it has to exceed, until there are enough.
         self._score = np.zeros((heads, metrics), np.float32)
         self._draw = np.zeros((heads, metrics), np.uint64)
 
     def candidates(
         self, heads: Sequence[int] | NDArray, scores: NDArray[np.float32], draw: NDArray[np.uint64]
     ) -> tuple[NDArray, NDArray, NDArray]:
-        """Which of some queries may be among the strongest: (metric, place in `heads`, query), each [found].
+        """The queries of a passage that may be among the strongest: (metric, place in `heads`, query), each [candidates].
 
-        scores  [metrics, heads, queries], NaN where there is none; only what is above 0 is ever kept
+        scores  [metrics, heads, queries], NaN where there is none; only scores above 0 are ever kept
         draw    [queries]
         """
         least, tie = self._score[heads].T[..., None], self._draw[heads].T[..., None]
@@ -144,8 +145,8 @@ class StrongestSoFar:
 
 
 @dataclass(eq=False)
-class Sample(Rows):
-    """Queries drawn at random, the same ones for all heads, smallest draw first.
+class Sample(QueryTable):
+    """Queries drawn at random, the same ones for all heads, the smallest draw first.
 
     draw     [rows] uint64
     passage  [rows] uint64, its id
@@ -171,5 +172,5 @@ class Sample(Rows):
         )
 
     def first(self, most: int) -> Sample:
-        """Those `most` that were drawn first."""
+        """The `most` rows with the smallest draws."""
         return self.take(np.argsort(self.draw, kind="stable")[:most])

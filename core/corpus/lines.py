@@ -1,17 +1,17 @@
-"""The lines of a file as bytes, never more of one in memory than is wanted of it."""
+"""The lines of a file as bytes, holding at most a given number of bytes of each in memory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import IO, Any
 
-BLOCK = 2**13  # bytes that are read at once: of a packed file that ends in the middle no more than these are lost
+BLOCK = 2**13  # bytes that are read at once: a packed file that ends in the middle loses at most these
 
 
 class Held:
-    """Bytes that are put together. More than `most` are counted, and not kept.
+    """Bytes that are collected in pieces. Once there are more than `most`, they are only counted.
 
-    length  of all that were added
+    length  of all pieces together
     """
 
     def __init__(self, most: int) -> None:
@@ -29,14 +29,14 @@ class Held:
         return self.length > self._most
 
     def taken(self) -> bytes | int:
-        """All of it, or how long it was if that was too long; nothing is held afterwards."""
+        """All bytes, or their number if there were too many; nothing is held afterwards."""
         found = self.length if self.is_too_long else b"".join(self._pieces)
         self._pieces, self.length = [], 0
         return found
 
 
 def blocks(stream: IO[bytes] | Any) -> Iterator[bytes]:
-    r"""What a stream holds, a piece at a time, with \n for each of \n, \r\n and \r."""
+    r"""The contents of a stream in blocks, with \n for each of \n, \r\n and \r."""
     end = b""  # a \r at the end of a block, to which a \n may belong
     while block := stream.read(BLOCK):
         block = end + block
@@ -47,7 +47,7 @@ def blocks(stream: IO[bytes] | Any) -> Iterator[bytes]:
 
 
 def lines_of(stream: IO[bytes] | Any, most: int) -> Iterator[bytes | int]:
-    r"""Each line with its \n; of one with more than `most` bytes how many it has."""
+    r"""Each line with its \n; for a line of more than `most` bytes, how many it has."""
     held = Held(most)
     for block in blocks(stream):
         *ended, rest = block.split(b"\n")

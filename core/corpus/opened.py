@@ -1,7 +1,7 @@
-"""A finished run, read again: what is asked for and no more, whatever the size of its files.
+"""A finished run, read again: only what is asked for, whatever the size of its files.
 
-Its files are those of `core.corpus.storing`. Opening looks at them once (`core.corpus.checking`) and keeps one number a head
-and metric, and which rows are of which head; all else is read when somebody asks, from the groups of rows in which it lies.
+Its files are those of `core.corpus.storing`. Opening checks them once (`core.corpus.checking`) and keeps one number for each
+head and metric, and which rows belong to which head; everything else is read on demand, from the groups of rows that have it.
 """
 
 from __future__ import annotations
@@ -23,21 +23,20 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 from ..heads.metrics import NAMES
-from .checking import File, Looked, check_about, look_at, require_once, require_order, same_for_all, words_of_map
-from .columns import COLUMNS, MAP, Unfit, columns_of
+from .about import FORMAT, METADATA, About
+from .checking import File, RunIndex, check_about, index_of, require_once, require_order, same_for_all, words_of_map
+from .columns import MAP, MAP_METADATA, NEEDED, Unfit, columns_of, file_of
 from .passages import CLASSES
-from .storing import FORMAT, METADATA, About
-from .texts import half_of_a_pair, shown
+from .texts import first_line, half_of_a_pair, shown
 
-MAP_METADATA = b"map"  # in the map: what clusters are called, how far it can be trusted
-QUANTILES = 50  # bins that a sample is spread over
+QUANTILES = 50  # the parts of a sample, of each of which one query is shown
 
 
 @dataclass(frozen=True, eq=False)
 class Distribution:
     """A metric of a head over all queries of a corpus.
 
-    count, mean, spread  over so many queries; spread is the standard deviation; all exact
+    count, mean, spread  the number of queries, their mean and standard deviation, all exact
     high       the upper end of the metric's range, whose lower end is 0
     histogram  [parts] queries in each of the equal parts of the range
     """
@@ -54,9 +53,9 @@ class Distribution:
         return np.linspace(0, self.high, len(self.histogram) + 1)
 
     def quantile(self, share: float) -> float:
-        """What this share of the queries does not exceed, from 0 to 1; NaN where there are none.
+        """The value that this share of the queries, from 0 to 1, does not exceed; NaN where there are no queries.
 
-        To within a part of the range: in each part queries are taken to lie evenly.
+        It is exact to within one part of the range: in each part, queries are taken to lie evenly.
         """
         if not self.count:
             return float("nan")
@@ -71,10 +70,10 @@ class Distribution:
 class Example:
     """A query of the corpus and where a head looks from it.
 
-    score    what the metric is there that it was looked for by
-    values   name of a metric -> what it is there, as far as known
+    score    the value there of the metric by which the example was chosen
+    values   name of a metric -> its value there, as far as known
     query    position of the query among the tokens of its passage
-    weights  [tokens] of the query, all of them
+    weights  [tokens] all weights of the query
     tokens, text, file, row, start   of the passage: what the model read, and where it stands
     """
 
@@ -91,13 +90,13 @@ class Example:
 
 @dataclass(frozen=True, eq=False)
 class DrawnMap:
-    """All heads of a run on a plane, near each other where they do alike. In the order of `Run.heads`.
+    """All heads of a run on a plane, near each other where they behave alike, in the order of `Run.heads`.
 
     x, y     [heads]
-    cluster  [heads] the number of each one's cluster
-    words    what the heads of each cluster have in common, by its number
-    alike    for each head the places of those that do most alike, the nearest first
-    trustworthiness  how far neighbours on the map are neighbours by what they do, from 0 to 1; None where not known
+    cluster  [heads] the number of each head's cluster
+    words    the name of each cluster, by its number: what its heads have in common
+    alike    for each head the places of the heads that behave most alike, the nearest first
+    trustworthiness  how far neighbours on the map are neighbours by their profiles, from 0 to 1; None where not known
     """
 
     x: NDArray[np.float64]
@@ -109,10 +108,10 @@ class DrawnMap:
 
 
 @dataclass(frozen=True, eq=False)
-class Sampled:
-    """The queries that were drawn at random, with what one head does in them.
+class HeadSample:
+    """The queries that were drawn at random, with one head's metrics and weights.
 
-    values   [queries] a column a metric, NaN where there is nothing to measure
+    values   [queries] a column for each metric, NaN where there is nothing to measure
     """
 
     run: Run
@@ -122,7 +121,7 @@ class Sampled:
     weights: tuple[NDArray[np.float32], ...]
 
     def ordered(self, metric: str, low: float = 0.0, high: float = 1.0) -> NDArray[np.intp]:
-        """Their places, those with most of a metric first; only those in a range of quantiles, both from 0 to 1."""
+        """The places of the queries, those with the largest value of a metric first; only those between two quantiles."""
         values = self.values[metric].to_numpy()
         known = np.flatnonzero(np.isfinite(values))
         rising = known[np.argsort(values[known], kind="stable")]
@@ -130,7 +129,7 @@ class Sampled:
         return rising[(middle >= low) & (middle <= high)][::-1]
 
     def examples(self, places: Iterable[int], metric: str) -> list[Example]:
-        """Those at these places, with the metric as their score. Raises InputError where the passages cannot be read."""
+        """The queries at these places, with the metric as their score. Raises InputError where the passages cannot be read."""
         places = [int(place) for place in places]
         passages = self.run.passages(self.passages[place] for place in places)
         found = []
@@ -143,7 +142,7 @@ class Sampled:
 
 
 def spread_over_quantiles(places: NDArray[np.intp], bins: int = QUANTILES) -> NDArray[np.intp]:
-    """Of places in some order one from the middle of each of so many equal parts; all, where there are fewer."""
+    """One place from the middle of each of `bins` equal parts of an ordered list; all places where there are fewer."""
     if len(places) <= bins:
         return places
     return places[((np.arange(bins) + 0.5) * len(places) / bins).astype(np.intp)]
@@ -151,29 +150,29 @@ def spread_over_quantiles(places: NDArray[np.intp], bins: int = QUANTILES) -> ND
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A finished run. Layers and heads are those of the model; a head that was not looked at has NaN.
+    """A finished run. Layers and heads are those of the model; a head that was not measured has NaN.
 
-    What was read when it was opened is right as far as that can be known; what is read later is looked at then. All that reads
-    raises InputError (field "run") where a file cannot be read, or does not hold what a run does, and KeyError for what is not
-    there: a head, a metric.
+    What was read when it was opened has been checked; what is read later is checked then. Whatever reads raises InputError
+    (field "run") where a file cannot be read or does not hold what a run does, and KeyError for a head or metric that is not
+    there.
 
-    looked  what was read when it was opened
+    index  what was read when it was opened
     """
 
     folder: Path
     about: About
-    looked: Looked
+    index: RunIndex
 
     @property
     def metrics(self) -> pd.DataFrame:
-        """A row a head and metric: layer, head, metric, count, mean, spread, high."""
-        return self.looked.metrics
+        """A row for each head and metric: layer, head, metric, count, mean, spread, high."""
+        return self.index.metrics
 
     # --- all heads
 
     @cached_property
     def heads(self) -> tuple[tuple[int, int], ...]:
-        """(layer, head) of each that was looked at, in order."""
+        """(layer, head) of each head that was measured, in order."""
         pairs = set(zip(self.metrics["layer"].tolist(), self.metrics["head"].tolist(), strict=True))
         return tuple(sorted(pairs))
 
@@ -194,16 +193,16 @@ class Run:
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """A row a head: layer, head, and the mean of every metric, NaN where there is none: as `head_metrics` of one text."""
+        """A row for each head, as `head_metrics` gives of one text: layer, head, and the mean of every metric or NaN."""
         wide = self.metrics.pivot(index=["layer", "head"], columns="metric", values="mean")
         return wide.reindex(columns=list(NAMES)).reset_index().rename_axis(columns=None)
 
     @cached_property
     def map(self) -> DrawnMap | None:
-        """None of a run that has none."""
-        if not (self.folder / f"{MAP}.parquet").is_file():
+        """The map of the heads; None for a run without one."""
+        if not (self.folder / file_of(MAP)).is_file():
             return None
-        with self._readable(), File(self.folder, MAP, self.about) as file:
+        with _readable(self.folder), File(self.folder, MAP, self.about) as file:
             rows = file.read().to_pandas()
             same_for_all(MAP, rows, (), set(self.heads))
             rows = rows.set_index(["layer", "head"]).loc[list(self.heads)]
@@ -216,10 +215,10 @@ class Run:
 
     @cached_property
     def problems(self) -> pd.DataFrame:
-        """What could not be read: file, row, why. At most a thousand; `about.unread` counts all."""
-        with self._readable(), File(self.folder, "problems", self.about) as file:
+        """The texts that could not be read: file, row, why. At most a thousand; `about.unread` counts all."""
+        with _readable(self.folder), File(self.folder, "problems", self.about) as file:
             found = file.read().to_pandas()
-        return found.assign(why=found["why"].map(shown))  # which was not cut always
+        return found.assign(why=found["why"].map(shown))  # earlier versions did not cut it
 
     # --- one head
 
@@ -232,30 +231,32 @@ class Run:
         return Distribution(one["count"], one["mean"], one["spread"], one["high"], histogram)
 
     def classes(self, layer: int, head: int) -> pd.DataFrame:
-        """A row a class of query and class of key, in the order of CLASSES: queries, attention, chance."""
+        """A row for each class of query and class of key, in the order of CLASSES: queries, attention, chance."""
         found = self._of_head("classes", layer, head).to_pandas()
         order = pd.MultiIndex.from_product([CLASSES, CLASSES], names=["query_class", "key_class"])
         return found.set_index(["query_class", "key_class"])[["queries", "attention", "chance"]].reindex(order)
 
     def distances(self, layer: int, head: int) -> pd.DataFrame:
-        """A row a range of key - query: first, last (both included), attention, chance."""
+        """A row for each range of key - query: first, last (both included), attention, chance."""
         return self._of_head("distances", layer, head).to_pandas()[["first", "last", "attention", "chance"]]
 
     def relations(self, layer: int, head: int) -> pd.DataFrame:
-        """A row a relation and direction of annotated texts, those first that a head follows most beyond its baseline:
-        relation, direction, count, attention, baseline. No rows where no text is annotated."""
+        """A row for each relation and direction of annotated texts: relation, direction, count, attention, baseline.
+
+        Those that the head follows most beyond its baseline come first. No rows where no text is annotated.
+        """
         found = self._of_head("relations", layer, head).to_pandas().drop(columns=["layer", "head"])
         if found.empty:
             return found
         return found.iloc[np.argsort(found["baseline"] - found["attention"], kind="stable")].reset_index(drop=True)
 
     def strongest(self, layer: int, head: int, metric: str, first: int = 0, last: int | None = None) -> list[Example]:
-        """The queries at which a metric is largest, from the one of rank `first`, the largest being 0, to before `last`.
+        """The queries where a metric is largest, from rank `first` (the largest has rank 0) up to but not including `last`.
 
-        None for metrics of which none were kept: see `about.examples_of`.
+        Empty for a metric whose strongest queries were not kept: see `about.examples_of`.
         """
         rows = self._of_head("strongest", layer, head, metric=metric)
-        with self._readable():
+        with _readable(self.folder):
             require_order(rows, self.about)
         rows = rows.slice(first, None if last is None else max(last - first, 0)).to_pylist()
         passages = self.passages(row["passage"] for row in rows)
@@ -271,28 +272,28 @@ class Run:
         ]
 
     def count_strongest(self, layer: int, head: int, metric: str) -> int:
-        """How many there are."""
+        """The number of queries that `strongest` has."""
         return len(self._of_head("strongest", layer, head, ("layer", "head", "metric"), metric=metric))
 
-    def sample(self, layer: int, head: int) -> Sampled:
-        """What a head does in the queries that were drawn at random."""
+    def sample(self, layer: int, head: int) -> HeadSample:
+        """The queries that were drawn at random, with this head's metrics and weights."""
         rows = self._of_head("sample", layer, head)
-        with self._readable():
+        with _readable(self.folder):
             require_once("sample", rows)
         values = rows.select([name for name in NAMES if name in rows.column_names]).to_pandas()
         weights = tuple(np.array(one, np.float32) for one in rows["weights"].to_pylist())
-        return Sampled(self, values, rows["passage"].to_numpy(), rows["query"].to_numpy(), weights)
+        return HeadSample(self, values, rows["passage"].to_numpy(), rows["query"].to_numpy(), weights)
 
     # --- reading
 
     def passages(self, wanted: Iterable[int]) -> dict[int, dict[str, Any]]:
-        """Of these passages by their ids: tokens, text, file, row, start."""
+        """The passages with these ids: id -> tokens, text, file, row, start."""
         numbers = np.unique(np.fromiter(map(int, wanted), np.uint64))
         found: dict[int, dict[str, Any]] = {}
-        with self._readable(), File(self.folder, "passages", self.about) as file:
-            if not np.isin(numbers, self.looked.numbers).all():
+        with _readable(self.folder), File(self.folder, "passages", self.about) as file:
+            if not np.isin(numbers, self.index.ids).all():
                 raise Unfit("passages.parquet lacks one in which a query stands")
-            places = self.looked.places[np.searchsorted(self.looked.numbers, numbers)]
+            places = self.index.places[np.searchsorted(self.index.ids, numbers)]
             begins = np.cumsum([0, *file.group_lengths])
             places = places[places < begins[-1]]
             for group in np.unique(np.searchsorted(begins, places, "right") - 1).tolist():
@@ -307,26 +308,21 @@ class Run:
     def _example(
         self, score: float, values: dict[str, float], query: int, weights: NDArray[np.float32], passage: dict[str, Any]
     ) -> Example:
-        with self._readable():
+        with _readable(self.folder):
             if not query < len(passage["tokens"]) == len(weights):
                 raise Unfit("a query has other keys than its passage has tokens")
         return Example(score, values, query, weights, **passage)
 
     def _of_head(self, name: str, layer: int, head: int, columns: Sequence[str] | None = None, **more: str) -> pa.Table:
-        """The rows of a head; of a file only those groups of rows are read that have any."""
+        """The rows of a head; only the groups of rows that have any are read."""
         if (layer, head) not in self.heads:
             raise KeyError((layer, head))
-        there = self.looked.rows[name]
-        with self._readable(), File(self.folder, name, self.about) as file:
+        there = self.index.rows[name]
+        with _readable(self.folder), File(self.folder, name, self.about) as file:
             found = _only(file.read(columns, there.groups.get((layer, head), [])), layer=layer, head=head)
             if len(found) != there.counts.get((layer, head), 0):
                 raise Unfit(f"{name}.parquet has changed since the run was opened")
             return _only(found, **more)
-
-    @contextmanager
-    def _readable(self) -> Iterator[None]:
-        with _readable(self.folder):
-            yield
 
 
 def _only(table: pa.Table, **wanted: int | str) -> pa.Table:
@@ -340,8 +336,8 @@ def _only(table: pa.Table, **wanted: int | str) -> pa.Table:
 
 
 @dataclass(frozen=True)
-class Listed:
-    """A folder among others: what run it is, or why it cannot be opened."""
+class ListedRun:
+    """A folder in a list of runs: the run in it, or the reason why it cannot be opened."""
 
     name: str
     about: About | None
@@ -349,21 +345,21 @@ class Listed:
 
 
 def open_run(folder: str | Path) -> Run:
-    """A finished run, looked at once: everything but the rows that are only read when somebody asks for them.
+    """Open a finished run, after checking everything but the rows that are only read on demand.
 
-    Raises InputError (field "run") for a folder that is not there, is no run, is not finished, was written by a version
-    that means something else by it, or whose files do not hold what a run does.
+    Raises InputError (field "run") for a folder that is not there, is no run, is not finished, was written in another format,
+    or whose files do not hold what a run does.
     """
     folder = Path(folder)
     about = _about(folder)
     with _readable(folder):
-        run = Run(folder, about, look_at(folder, about))
+        run = Run(folder, about, index_of(folder, about))
     _ = run.map  # which is small, and kept
     return run
 
 
-def runs_in(folder: str | Path) -> list[Listed]:
-    """The runs of a folder, each in a folder of its own, by name; none where there is no such folder."""
+def runs_in(folder: str | Path) -> list[ListedRun]:
+    """The runs in a folder, each in a folder of its own, by name; none where there is no such folder."""
     with _readable(Path(folder)):
         inside = [one for one in Path(folder).glob("[!.]*") if _is_folder(one)] if Path(folder).is_dir() else []
     return [_listed(one) for one in sorted(inside, key=lambda one: (one.name.casefold(), one.name))]
@@ -372,40 +368,40 @@ def runs_in(folder: str | Path) -> list[Listed]:
 def _is_folder(path: Path) -> bool:
     try:
         return path.is_dir()
-    except OSError:  # it may be one that must not be looked at: opening it says so
+    except OSError:  # without permission to look: opening it says so
         return True
 
 
-def _listed(folder: Path) -> Listed:
+def _listed(folder: Path) -> ListedRun:
     if half_of_a_pair(folder.name) is not None:
-        return Listed(shown(folder.name), None, f"The name of the folder {folder.name!r} is not UTF-8. Rename it.")
+        return ListedRun(shown(folder.name), None, f"The name of the folder {folder.name!r} is not UTF-8. Rename it.")
     try:
-        return Listed(folder.name, _about(folder))
+        return ListedRun(folder.name, _about(folder))
     except InputError as error:
-        return Listed(folder.name, None, str(error))
+        return ListedRun(folder.name, None, str(error))
 
 
 def _about(folder: Path) -> About:
-    """What the files of a folder say they are; all of them are there, and have the columns that are needed."""
+    """The record of the run in a folder, which has all files with the columns that are needed. Raises InputError."""
     with _readable(folder):
         if not folder.is_dir():
             raise InputError(f"There is no folder {str(folder)!r}. Give the folder of a finished run.", field="run")
-        there = {name for name in COLUMNS if (folder / f"{name}.parquet").is_file()}
+        there = {name for name in NEEDED if (folder / file_of(name)).is_file()}
         if not there:
             raise InputError(
                 f"{folder.name!r} is no finished run: it has no metrics.parquet. `python -m core.corpus run` makes one.",
                 field="run",
             )
-        if missing := [f"{name}.parquet" for name in COLUMNS if name not in there]:
+        if missing := [file_of(name) for name in NEEDED if name not in there]:
             raise InputError(
                 f"{folder.name!r} is not complete: it has no {', '.join(missing)}. Start the run again, it goes on where it "
                 "stopped.",
                 field="run",
             )
-        schemas = {name: pq.read_schema(folder / f"{name}.parquet") for name in COLUMNS}
-        told = [(schema.metadata or {}).get(METADATA) for schema in schemas.values()]
-        about = _read_about(folder, told[0])
-        if any(one != told[0] for one in told):
+        schemas = {name: pq.read_schema(folder / file_of(name)) for name in NEEDED}
+        metadata = [(schema.metadata or {}).get(METADATA) for schema in schemas.values()]
+        about = _read_about(folder, metadata[0])
+        if any(other != metadata[0] for other in metadata):
             raise Unfit("it mixes files of several runs")
         check_about(about)
         for name, schema in schemas.items():
@@ -413,11 +409,11 @@ def _about(folder: Path) -> About:
     return about
 
 
-def _read_about(folder: Path, told: bytes | None) -> About:
+def _read_about(folder: Path, metadata: bytes | None) -> About:
     try:
-        format_ = json.loads(told or b"")["format"]
+        format_ = json.loads(metadata or b"")["format"]
         if format_ == FORMAT:
-            return About.read(told or b"")
+            return About.read(metadata or b"")
     except (ValueError, KeyError, TypeError, RecursionError):
         raise Unfit("its files do not say what was run") from None
     raise InputError(
@@ -429,11 +425,10 @@ def _read_about(folder: Path, told: bytes | None) -> About:
 
 @contextmanager
 def _readable(folder: Path) -> Iterator[None]:
-    """Says in words what keeps files from being read."""
+    """Raise InputError (field "run") for whatever keeps files from being read."""
     try:
         yield
     except (OSError, pa.ArrowException, Unfit) as error:
-        why = shown(next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)).rstrip(". ")
         raise InputError(
-            f"{folder.name!r} cannot be read: {why}. Run it again, into another folder.", field="run"
+            f"{folder.name!r} cannot be read: {first_line(error)}. Run it again, into another folder.", field="run"
         ) from error

@@ -1,6 +1,6 @@
-"""A tally of part of a corpus as one file, so that a long run can be stopped, gone on with and put together.
+"""Parts: the tally of some passages as one file, so that a long run can be stopped, continued and merged.
 
-A file appears whole or not at all. Its name follows from the passages in it, so that the same part done twice is one file.
+A file appears whole or not at all. Its name follows from the passages in it, so that the same part measured twice is one file.
 """
 
 from __future__ import annotations
@@ -23,17 +23,16 @@ from pyarrow import fs
 from .kept import Sample, Strongest
 from .passages import Passage
 from .relations import Relations
+from .settings import RunSettings
 from .sums import ExactSum
-from .tally import Settings, Tally
+from .tally import COUNTS, SUMS, ModelHeads, Tally
 from .texts import Place, Problem, Relation
 
 ENDING = ".npz"
-_SUMS = ("totals", "squares", "attention", "chance", "by_distance", "distance_chance")
-_COUNTS = ("counts", "histogram", "queries")
 
 
 def save(tally: Tally, system: fs.FileSystem, folder: str) -> str:
-    """Write a tally into a folder; gives the file's name. Raises OSError where there is no room."""
+    """Write a tally into a folder; return the file's name. Raises OSError where there is no room."""
     ids = np.array(sorted(tally.ids), np.uint64)
     name = hashlib.blake2b(ids.tobytes(), digest_size=12).hexdigest() + ENDING
     held = io.BytesIO()
@@ -44,7 +43,7 @@ def save(tally: Tally, system: fs.FileSystem, folder: str) -> str:
 
 
 def put(data: bytes | memoryview, system: fs.FileSystem, path: str) -> None:
-    """Write a file under another name first, so that it is never there in half."""
+    """Write a file, first under another name, so that no half of it is ever there."""
     unfinished = f"{path}.{uuid4().hex}.unfinished"
     with system.open_output_stream(unfinished) as stream:
         stream.write(data)
@@ -52,7 +51,7 @@ def put(data: bytes | memoryview, system: fs.FileSystem, path: str) -> None:
 
 
 def load(system: fs.FileSystem, folder: str, name: str) -> Tally:
-    """Read a tally again. Raises OSError, and ValueError for a file that is none."""
+    """Read a tally. Raises OSError, and ValueError for a file that holds none."""
     with _opened(system, folder, name) as arrays:
         return _tally(dict(arrays))
 
@@ -73,13 +72,13 @@ def _opened(system: fs.FileSystem, folder: str, name: str) -> Iterator[Mapping[s
 
 
 def names_in(system: fs.FileSystem, folder: str) -> list[str]:
-    """The files of tallies in a folder, sorted."""
+    """The files of the parts in a folder, sorted."""
     found = system.get_file_info(fs.FileSelector(folder, allow_not_found=True))
     return sorted(info.base_name for info in found if info.base_name.endswith(ENDING))
 
 
 def merged(system: fs.FileSystem, folder: str, names: Sequence[str]) -> str:
-    """Put files together to one; gives its name. Those that went into it are deleted afterwards."""
+    """Merge files into one, then delete them; return the name of the merged file."""
     whole = load(system, folder, names[0])
     for name in names[1:]:
         whole.merge(load(system, folder, name))
@@ -94,18 +93,18 @@ def merged(system: fs.FileSystem, folder: str, names: Sequence[str]) -> str:
 
 
 def _arrays(tally: Tally) -> dict[str, NDArray]:
-    found = {name: getattr(tally, name) for name in _COUNTS}
-    for name in _SUMS:
-        found |= _of_sum(name, getattr(tally, name))
-    for table in ("strongest", "sample"):
-        rows = tally.strongest.rows if table == "strongest" else tally.sample
-        found |= {f"{table}.{one.name}": getattr(rows, one.name) for one in fields(rows)}
+    arrays = {name: getattr(tally, name) for name in COUNTS}
+    for name in SUMS:
+        arrays |= _of_sum(name, getattr(tally, name))
+    for table, rows in (("strongest", tally.strongest.rows), ("sample", tally.sample)):
+        arrays |= {f"{table}.{column.name}": getattr(rows, column.name) for column in fields(rows)}
     relations = tally.relations
-    found |= _of_sum("relations.by_offset", relations.by_offset) | {"relations.pairs": relations.pairs}
-    for place, name in enumerate(sorted(relations.attention)):
-        found |= _of_sum(f"relations.{place}", relations.attention[name])
-    said = {
+    arrays |= _of_sum("relations.by_offset", relations.by_offset) | {"relations.pairs": relations.pairs}
+    for number, name in enumerate(sorted(relations.attention)):
+        arrays |= _of_sum(f"relations.{number}", relations.attention[name])
+    rest = {
         "settings": asdict(tally.settings),
+        "heads": asdict(tally.heads),
         "passages": [asdict(passage) for passage in tally.shown_passages.values()],
         "problems": [asdict(problem) for problem in tally.problems],
         "problem_count": tally.problem_count,
@@ -113,49 +112,50 @@ def _arrays(tally: Tally) -> dict[str, NDArray]:
         "relations": sorted(relations.attention),
         "offsets": [[*key, number] for key, number in sorted(relations.offsets.items())],
     }
-    return found | {"said": np.frombuffer(json.dumps(said).encode(), np.uint8)}
+    return arrays | {"rest": np.frombuffer(json.dumps(rest).encode(), np.uint8)}
 
 
 def _tally(arrays: dict[str, NDArray]) -> Tally:
-    said: dict[str, Any] = json.loads(arrays["said"].tobytes())
-    settings = _settings(said["settings"])
-    tally = Tally.empty(settings)
-    for name in _COUNTS:
+    rest: dict[str, Any] = json.loads(arrays["rest"].tobytes())
+    heads = ModelHeads(
+        **rest["heads"] | {"measured": tuple((layer, head) for layer, head in rest["heads"]["measured"])}
+    )
+    tally = Tally(RunSettings.read(rest["settings"]), heads)
+    for name in COUNTS:
         setattr(tally, name, arrays[name])
-    for name in _SUMS:
+    for name in SUMS:
         setattr(tally, name, _sum(name, arrays))
-    tally.strongest.add(Strongest(*(arrays[f"strongest.{one.name}"] for one in fields(Strongest))))
-    tally.sample = Sample(*(arrays[f"sample.{one.name}"] for one in fields(Sample)))
+    tally.strongest.add(Strongest(*(arrays[f"strongest.{column.name}"] for column in fields(Strongest))))
+    tally.sample = Sample(*(arrays[f"sample.{column.name}"] for column in fields(Sample)))
     tally.relations = Relations(
-        len(settings.heads),
+        len(heads.measured),
         _sum("relations.by_offset", arrays),
         arrays["relations.pairs"],
-        {name: _sum(f"relations.{place}", arrays) for place, name in enumerate(said["relations"])},
-        Counter({(name, offset): number for name, offset, number in said["offsets"]}),
+        {name: _sum(f"relations.{number}", arrays) for number, name in enumerate(rest["relations"])},
+        Counter({(name, offset): number for name, offset, number in rest["offsets"]}),
     )
-    passages = [read_passage(given) for given in said["passages"]]
+    passages = [read_passage(written) for written in rest["passages"]]
     tally.passages = {passage.id: passage for passage in passages}
     tally.ids = set(arrays["ids"].tolist())
-    tally.tokens_read, tally.problem_count = said["tokens_read"], said["problem_count"]
-    tally.problems = [Problem(Place(**given["place"]), given["why"]) for given in said["problems"]]
+    tally.tokens_read, tally.problem_count = rest["tokens_read"], rest["problem_count"]
+    tally.problems = [read_problem(written) for written in rest["problems"]]
     return tally
 
 
-def _settings(given: dict[str, Any]) -> Settings:
-    heads = tuple((layer, head) for layer, head in given["heads"])
-    layers, a_layer = given["shape"]
-    return Settings(**given | {"heads": heads, "shape": (layers, a_layer), "examples_of": tuple(given["examples_of"])})
+def read_passage(written: dict[str, Any]) -> Passage:
+    """A passage from the JSON form of `dataclasses.asdict`."""
+    words = tuple((start, end) for start, end in written["words"])
+    relations = tuple(Relation(**relation) for relation in written["relations"])
+    return Passage(Place(**written["place"]), written["start"], written["text"], words, relations)
 
 
-def read_passage(given: dict[str, Any]) -> Passage:
-    """A passage from what JSON keeps of `dataclasses.asdict`."""
-    words = tuple((start, end) for start, end in given["words"])
-    relations = tuple(Relation(**relation) for relation in given["relations"])
-    return Passage(Place(**given["place"]), given["start"], given["text"], words, relations)
+def read_problem(written: dict[str, Any]) -> Problem:
+    """A problem from the JSON form of `dataclasses.asdict`."""
+    return Problem(Place(**written["place"]), written["why"])
 
 
-def _of_sum(name: str, one: ExactSum) -> dict[str, NDArray]:
-    return {f"{name}.whole": one.whole, f"{name}.part": one.part}
+def _of_sum(name: str, total: ExactSum) -> dict[str, NDArray]:
+    return {f"{name}.whole": total.whole, f"{name}.part": total.part}
 
 
 def _sum(name: str, arrays: dict[str, NDArray]) -> ExactSum:

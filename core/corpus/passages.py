@@ -1,4 +1,4 @@
-"""Passages: texts cut into pieces that a model reads at once, each of which can be read again alone, with the same tokens."""
+"""Passages: texts cut into pieces that a model reads at once. Each can be read again alone, with the same tokens."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..models.tokens import token_texts
 from ..models.words import GOES_ON, token_classes, word_starts
 from .texts import Place, Problem, Relation, Text
 
-# What a token is; each is one of these, the first that fits.
+# The classes of tokens; each token has the first that fits.
 CLASSES = ("special", "punctuation", "number", "blank", "word", "word part")
 
 
@@ -38,16 +38,16 @@ class Passage:
 
     @property
     def id(self) -> int:
-        """64 bits that follow from where it stands alone: in the order of these, passages are drawn at random."""
+        """64 bits that follow only from where the passage stands: passages are drawn at random in the order of their ids."""
         place = f"{self.place.file}\0{self.place.row}\0{self.start}"
         return int.from_bytes(hashlib.blake2b(place.encode(), digest_size=8).digest(), "little")
 
 
 def cut(text: Text, count: Callable[[str], int], most: int) -> Iterator[Passage | Problem]:
-    """A text in passages of at most `most` tokens, between words where there is one; blanks at their ends are left out.
+    """Cut a text into passages of at most `most` tokens, between words where possible, without blanks at their ends.
 
-    count  how many tokens a text has for the model, special ones included; what it raises as an InputError is told as a
-           problem of the text
+    count  the number of tokens of a text for the model, special ones included; an InputError of it becomes a problem of the
+           text
     """
     try:
         yield from _pieces(text, count, most)
@@ -78,7 +78,7 @@ def _after_blanks(text: str, start: int) -> int:
 
 
 def _reach(text: str, start: int, count: Callable[[str], int], most: int) -> int:
-    """Where the longest passage from `start` on ends: after a word, or within one that is too long by itself."""
+    """The end of the longest passage from `start` on: after a word, or within a word that is too long by itself."""
     window = text[start : start + 16 * most]
     ends = [word.end() for word in re.finditer(r"\S+", window)]
     fitting = _most_that_fit(lambda words: count(window[: ends[words - 1]]), len(ends), most)
@@ -88,9 +88,9 @@ def _reach(text: str, start: int, count: Callable[[str], int], most: int) -> int
 
 
 def _most_that_fit(count: Callable[[int], int], largest: int, most: int) -> int:
-    """The largest number of pieces, from 0 to `largest`, that have at most `most` tokens; more pieces have more tokens.
+    """The largest number of pieces, from 0 to `largest`, with at most `most` tokens; more pieces have more tokens.
 
-    Each guess follows from how many tokens the last one had.
+    Each guess follows from the number of tokens of the last one.
     """
     fits, over = 0, largest + 1
     guess = min(largest, most)
@@ -102,7 +102,7 @@ def _most_that_fit(count: Callable[[int], int], largest: int, most: int) -> int:
 
 
 def counter(model: Model) -> Callable[[str], int]:
-    """How many tokens this model makes of a text; raises InputError (field "data") for one that it makes none of."""
+    """A function that counts the tokens of a text; it raises InputError (field "data") for one that cannot be tokenised."""
     tokenizer = model.tokenizer
     if tokenizer is None:
         raise ValueError("A model without a tokenizer reads no corpus.")
@@ -116,11 +116,11 @@ def counter(model: Model) -> Callable[[str], int]:
 
 @contextmanager
 def faults_of_a_text(who: str, read_another: Callable[[], object]) -> Iterator[None]:
-    """What goes wrong with one text as an InputError (field "data").
+    """Raise InputError (field "data") for whatever goes wrong with one text.
 
-    Tokenizers and networks raise whatever they like (a token that the network has no vector for is an IndexError). But where
-    another text cannot be read either, it is not the text, and what that one raises is raised. Nor is it where memory is short,
-    which torch calls a RuntimeError.
+    Tokenizers and networks raise errors of any kind (a token for which the network has no vector is an IndexError). Where
+    another text cannot be read either, the fault is not the text's, and the error of that one is raised. A lack of memory,
+    which torch reports as a RuntimeError, is not the text's fault either.
     """
     try:
         yield

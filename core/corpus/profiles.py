@@ -1,20 +1,21 @@
-"""Heads by their profiles over a corpus: a map of all of them, groups with words, and which heads are most alike.
+"""Profiles of heads over a corpus: a map of all heads, named clusters, and the heads that are most alike.
 
-A profile is what a head does on average, without the texts in which it did it. It has three parts:
+A profile is the average behaviour of a head. It has three parts:
 
-    metrics    mean and spread of every metric, each as a part of its range, of the means the square root
-    classes    of all its attention the share that goes from each class of tokens to each other one, its square root
-    distances  of all its attention the share at each range of distance, its square root
+    metrics    the square root of the mean, and the spread, of every metric, as parts of its range
+    classes    the square root of the share of all its attention that goes from each class of tokens to each other one
+    distances  the square root of the share of all its attention at each range of distance
 
 Square roots of shares make the distance of two heads Hellinger's (Hellinger 1909; Rao 1995): what is rare counts, so that 0
 and 5% lie farther apart than 50% and 55%, and yet no noise is blown up as it is where every column is made to vary as much as
-any other. Each part is then divided by the root of its variance over all heads: of the mean squared distance between two heads
-a third comes from each part, however many columns it has and in whatever it is measured. What no head of a model has (a metric
-without anything to measure) is left out, and what one alone lacks is taken to be usual in it.
+any other. Each part is then divided by the root of its variance over all heads: a third of the mean squared distance between
+two heads comes from each part, whatever its units and number of columns. A column that no head of a model has (a metric
+without anything to measure) is left out; where only some heads lack it, they get the mean of the others.
 
-Measured on both offline models against something that is not in the profile, how far apart the very rows of two heads are
-(mean Jensen-Shannon divergence over 60 to 200 queries of the sample): rank correlation over all pairs 0.87 and 0.83, and of the
-10 heads with the nearest profiles 74% and 53% are among the 10 with the nearest rows. Means alone: 0.84 and 0.75, 61% and 43%.
+Checked on both offline models against a distance that is not in the profile, that of the rows of two heads (mean
+Jensen-Shannon divergence over 60 to 200 queries of the sample): the rank correlation over all pairs is 0.87 and 0.83, and of
+the 10 heads with the nearest profiles 74% and 53% are among the 10 with the nearest rows. Means alone: 0.84 and 0.75, 61% and
+43%.
 
 The map is metric multidimensional scaling, from principal components on. Trustworthiness (10 neighbours), of all-MiniLM-L6-v2
 and SmolLM2-135M; how far the map moves, as a share of its size squared (Procrustes), when 10% of the heads are left out and
@@ -25,8 +26,8 @@ when noise of 2% is added to the profiles:
     Isomap                0.913, 0.931   moves 0.027, 0.010 and 0.002, 0.007
     t-SNE, perplexity 20  0.956, 0.974   moves 0.151, 0.108 and 0.175, 0.014
 
-So the map can be trusted nearly as far as t-SNE's, stays what it is when something small changes, and where heads lie far apart
-they are unlike each other, which t-SNE does not promise.
+So metric scaling is nearly as trustworthy as t-SNE, and it stays the same when something small changes. Heads that lie far
+apart are unlike each other, which t-SNE does not promise.
 """
 
 from __future__ import annotations
@@ -46,15 +47,15 @@ from sklearn.manifold import MDS, trustworthiness
 from sklearn.metrics import silhouette_score
 
 from ..heads.metrics import METRICS, in_words
+from .columns import MAP, MAP_METADATA, schema_of
 
-METADATA = b"map"
-ALIKE = 10  # heads that are named for each, and the neighbours that trustworthiness looks at
+ALIKE = 10  # nearest heads that are kept for each head, and neighbours that the trustworthiness is computed with
 CLUSTERS = range(3, 13)  # two would only say more and less of one thing
-HEADS_A_CLUSTER = 4  # on average, at least
-LEAST_SILHOUETTE = 0.1  # heads that fall into groups less clearly than this stay one
-EXCESS = 1.5  # times what even attention would give to punctuation, from which on it is a habit
+HEADS_A_CLUSTER = 4  # the minimum, on average
+LEAST_SILHOUETTE = 0.1  # heads that form less distinct clusters than this stay one cluster
+EXCESS = 1.5  # attention to punctuation is a habit from this many times the share in even attention
 SEED = 0
-STEADY = 1e-9  # a variance below this is what rounding leaves of none
+STEADY = 1e-9  # a variance below this is a rounding error
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,25 +78,15 @@ class HeadMap:
     silhouette: float | None
 
     def table(self) -> pa.Table:
-        """The heads as a table, all else as JSON in the metadata of its schema, under "map"."""
-        schema = pa.schema(
-            {
-                "layer": pa.int64(),
-                "head": pa.int64(),
-                "x": pa.float64(),
-                "y": pa.float64(),
-                "cluster": pa.int64(),
-                "alike": pa.list_(pa.int64()),
-            }
-        )
-        columns = {name: pa.array(self.heads[name].tolist(), schema.field(name).type) for name in schema.names}
+        """The heads as a table; everything else is JSON in the metadata of its schema, under "map"."""
         about = {
             "clusters": self.clusters,
             "trustworthiness": self.trustworthiness,
             "silhouette": self.silhouette,
             "neighbours": ALIKE,
         }
-        return pa.table(columns, schema=schema.with_metadata({METADATA: json.dumps(about)}))
+        schema = schema_of(MAP).with_metadata({MAP_METADATA: json.dumps(about)})
+        return pa.table({name: self.heads[name].tolist() for name in schema.names}, schema=schema)
 
 
 def map_of(metrics: pd.DataFrame, classes: pd.DataFrame, distances: pd.DataFrame) -> HeadMap:
@@ -158,7 +149,7 @@ def _root(shares: NDArray) -> NDArray[np.float64]:
 
 
 def _scaled(part: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A part without what no head has, in units of how far apart heads are in it: the variance of its columns sums to 1."""
+    """A part without the columns that no head has, scaled so that the variances of its columns sum to 1."""
     there = np.isfinite(part)
     part = np.where(there, part, 0)
     usual = part.sum(axis=0) / there.sum(axis=0).clip(1)
@@ -178,7 +169,7 @@ def _nearest(between: NDArray[np.float64]) -> NDArray[np.intp]:
 
 
 def _places(profiles: NDArray[np.float64], between: NDArray[np.float64]) -> NDArray[np.float64]:
-    """[heads, 2] where each lies on the map."""
+    """[heads, 2] the place of each head on the map."""
     if not between.any():
         return np.zeros((len(profiles), 2))
     scaling = MDS(n_init=1, init="classical_mds", metric="precomputed", random_state=SEED)
@@ -188,7 +179,7 @@ def _places(profiles: NDArray[np.float64], between: NDArray[np.float64]) -> NDAr
 
 
 def _turned(points: NDArray[np.float64]) -> NDArray[np.float64]:
-    """[points, 2] the two directions in which they vary most, so turned that later heads rather lie to the right and above."""
+    """[points, 2] the first two principal components, with signs such that later heads tend to lie to the right and above."""
     centred = points - points.mean(axis=0)
     left, size, _ = np.linalg.svd(centred, full_matrices=False)
     along = np.zeros((len(points), 2))
@@ -201,10 +192,8 @@ def _turned(points: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _clusters(profiles: NDArray[np.float64], between: NDArray[np.float64]) -> tuple[NDArray[np.intp], float | None]:
-    """([heads] which cluster each is in, the largest one 0; how clearly they fall into these).
-
-    As many as have the largest silhouette.
-    """
+    """([heads] the cluster of each, of which 0 is the largest; the silhouette), for the number of clusters with the largest
+    silhouette."""
     one = np.zeros(len(profiles), np.intp)
     different = len(np.unique(profiles.round(6), axis=0))
     tried = []
@@ -225,7 +214,7 @@ def _clusters(profiles: NDArray[np.float64], between: NDArray[np.float64]) -> tu
 
 # --- words
 
-# What a cluster is said to have more of than others, by metric; of those in EITHER_WAY also that it has less.
+# The words for what a cluster has more of than others, by metric; for those in EITHER_WAY also for what it has less of.
 TRAITS = {
     "self": "the token itself",
     "previous": "the previous token",
@@ -245,7 +234,7 @@ MOST_TRAITS = 2
 
 
 def _usual_punctuation(classes: pd.DataFrame) -> float:
-    """What attention would give to punctuation were it even; NaN where that is not known."""
+    """The share of punctuation in even attention; NaN where that is not known."""
     onto = (classes["key_class"] == "punctuation").to_numpy() & (classes["queries"] > 0).to_numpy()
     queries, chance = classes["queries"].to_numpy()[onto], classes["chance"].to_numpy()[onto]
     return float(queries @ chance / queries.sum()) if onto.any() else np.nan
@@ -254,7 +243,7 @@ def _usual_punctuation(classes: pd.DataFrame) -> float:
 def _words(
     means: pd.DataFrame, clusters: NDArray[np.intp], between: NDArray[np.float64], punctuation: float
 ) -> tuple[str, ...]:
-    """What heads of each cluster do, and what sets them apart where that is not all they do: no two are the same."""
+    """A name for each cluster: the habit of its heads, and what sets them apart. No two names are the same."""
     count = int(clusters.max()) + 1
     if count == 1:
         return ("All heads",)
@@ -262,15 +251,15 @@ def _words(
     traits = [_traits(means, clusters == one, habits[one]) for one in range(count)]
     shown = [0 if habit.startswith("Mostly") else 1 for habit in habits]
     for _ in range(MOST_TRAITS):
-        said = _joined(habits, traits, shown)
-        for one in _repeated([re.sub(r"\d+", "", each) for each in said]):
+        names = _joined(habits, traits, shown)
+        for one in _repeated([re.sub(r"\d+", "", name) for name in names]):
             shown[one] += 1
-    said = _joined(habits, traits, shown)
-    for one in _repeated(said):  # clusters that no metric tells apart
+    names = _joined(habits, traits, shown)
+    for one in _repeated(names):  # clusters that no metric tells apart
         inside = np.flatnonzero(clusters == one)
         layer, head = means.index[inside[between[np.ix_(inside, inside)].sum(axis=1).argmin()]]
-        said[one] += f"; around head {layer}.{head}"
-    return tuple(said)
+        names[one] += f"; around head {layer}.{head}"
+    return tuple(names)
 
 
 def _joined(habits: list[str], traits: list[list[str]], shown: list[int]) -> list[str]:
@@ -278,7 +267,7 @@ def _joined(habits: list[str], traits: list[list[str]], shown: list[int]) -> lis
 
 
 def _repeated(words: list[str]) -> set[int]:
-    """Which of them say the same."""
+    """The places of texts that occur more than once."""
     return {place for place, each in enumerate(words) if words.count(each) > 1}
 
 
@@ -290,7 +279,7 @@ def _habit(mean: Mapping[Any, float], punctuation: float) -> str:
 
 
 def _traits(means: pd.DataFrame, inside: NDArray[np.bool_], habit: str) -> list[str]:
-    """In what these heads differ from the others, with what both have on average: first what they have more of, and there
+    """The differences of these heads from the others, with the means of both. What they have more of comes first, and there
     what differs most in units of its spread over all heads."""
     spoken = {metric.name for metric in METRICS if metric.likeness and f"{metric.likeness} (" in habit}
     if {"sink", "special"} & spoken:  # often the same tokens

@@ -1,7 +1,7 @@
-"""Texts out of files: which files there are, the texts in each with the place where they stand, and what could not be read.
+"""Texts from files: the files of a corpus, the texts in each with the place where they stand, and what could not be read.
 
-Row by row and never a whole file in memory, where its format allows it. A row that cannot be read is told, and those after it
-are read; of a file that ends in the middle, what stands before that.
+Files are read row by row, and never held in memory as a whole where their format allows it. A row that cannot be read is
+reported, and the rows after it are read; of a file that ends in the middle, everything before its end is read.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count, groupby
 from pathlib import PurePosixPath
-from typing import Literal, NamedTuple
 
 import conllu
 import pyarrow as pa
@@ -25,23 +24,24 @@ from pyarrow.parquet import ParquetFile
 
 from ..errors import InputError
 from .lines import Held, blocks, lines_of
-from .texts import Place, Problem, Relation, Text, half_of_a_pair, shown
+from .settings import RunSettings
+from .texts import Place, Problem, Relation, Text, first_line, half_of_a_pair
 from .walking import Pattern, files_below
 
-By = Literal["document", "paragraph", "line"]  # what one text is in a file of plain text
-MAX_CHARACTERS = 64_000_000  # of one text: a longer one has to be given in parts
-LONGEST_LINE = 4 * MAX_CHARACTERS  # bytes: as many as such a text may have
+MAX_CHARACTERS = 64_000_000  # of one text; a longer one has to be split
+LONGEST_LINE = 4 * MAX_CHARACTERS  # the number of bytes that such a text may have
 LONGEST_SENTENCE = 1_000_000  # characters of CoNLL-U, which takes a hundred times as much memory while it is read
-NAMED = 60  # characters of the name of a column, where it is named in a problem
+NAMED = 60  # the maximum number of characters of a column's name in a problem
 COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
 
 
 @dataclass(frozen=True)
 class Files:
-    """The files of a corpus: what lies below `folder`, an address that pyarrow opens (a local path, s3://, gs://, hdfs://).
+    """The files of a corpus below a folder.
 
-    names   below the folder, sorted; a text's place is told by them, so that a corpus may be moved
-    bytes   of each of them
+    folder  an address that pyarrow opens: a local path, s3://, gs://, hdfs://
+    names   below the folder, sorted; the places of texts are given by these names, so that a corpus may be moved
+    bytes   the size of each
     """
 
     folder: str
@@ -49,21 +49,14 @@ class Files:
     bytes: tuple[int, ...]
 
 
-class Reading(NamedTuple):
-    """How texts are read: `column` of JSONL, CSV and Parquet; `by`, of plain text."""
-
-    column: str = "text"
-    by: By = "document"
-
-
 # --- which files
 
 
 def find_files(data: str, on_progress: Callable[[int], None] = lambda _entries: None) -> Files:
-    """The files that a path, a folder or a pattern (*, **, ?) names, those of known formats, each once.
+    """The files of known formats that a path, a folder or a pattern (*, **, ?) names, each once.
 
-    on_progress  told now and then how many entries of folders have been looked at
-    Raises InputError (field "data") where there are none, and for a name that is no UTF-8.
+    on_progress  called now and then with how many entries of folders have been read
+    Raises InputError (field "data") where there are none, and for a name that is not UTF-8.
     """
     require_address(data, "data")
     start = re.search(r"[*?]", data)
@@ -73,7 +66,7 @@ def find_files(data: str, on_progress: Callable[[int], None] = lambda _entries: 
         info = system.get_file_info(root)
         inside = _below(system, root, Pattern(pattern), on_progress) if info.type == fs.FileType.Directory else {}
     except (OSError, ValueError, pa.ArrowException) as error:
-        raise InputError(f"{folder!r} cannot be read: {_first_line(error)}.", field="data") from error
+        raise InputError(f"{folder!r} cannot be read: {first_line(error)}.", field="data") from error
     if info.type == fs.FileType.NotFound:
         raise InputError(f"There is nothing at {folder!r}. Give a file, a folder or a pattern.", field="data")
     if info.type != fs.FileType.Directory:
@@ -91,7 +84,7 @@ def find_files(data: str, on_progress: Callable[[int], None] = lambda _entries: 
 
 
 def require_address(address: str, field: str) -> None:
-    """Raises InputError for what cannot be the name of a file, a folder or anything on object storage."""
+    """Raise InputError for an address that no file, folder or object storage can have."""
     if not address:
         raise InputError("Nothing is named here. Give a path, or an address such as s3://bucket/folder.", field=field)
     if half_of_a_pair(address) is not None or "\0" in address:
@@ -110,7 +103,7 @@ def _require_utf8(name: str, folder: str) -> None:
 def _below(
     system: fs.FileSystem, root: str, pattern: Pattern, on_progress: Callable[[int], None]
 ) -> dict[str, Callable[[], int]]:
-    """The files below a folder that fit: name -> what gives its size in bytes."""
+    """The files below a folder that match a pattern: name -> a function that gives its size in bytes."""
     if isinstance(system, fs.LocalFileSystem):
         found = files_below(root, pattern, on_progress)
         return {name: lambda path=path: _size(path) for name, path in found.items()}
@@ -133,7 +126,7 @@ def open_folder(folder: str) -> tuple[fs.FileSystem, str]:
 
 
 def _split(data: str, star: int) -> tuple[str, str]:
-    """A pattern as the folder before its first wildcard and the rest."""
+    """Split a pattern into the folder before its first wildcard and the rest."""
     cut = data.rfind("/", 0, star)
     return (data[:cut] or "/", data[cut + 1 :]) if cut >= 0 else (".", data)
 
@@ -147,14 +140,14 @@ def _format(name: str) -> str | None:
 # --- the texts of a file
 
 
-def read_texts(files: Files, name: str, reading: Reading) -> Iterator[Text | Problem]:
-    """The texts of one file in their order, and in their places what could not be read."""
+def read_texts(files: Files, name: str, settings: RunSettings) -> Iterator[Text | Problem]:
+    """The texts of one file in their order; those that could not be read are problems in their places."""
     row = 0
     try:
         system, root = open_folder(files.folder)
         path = f"{root}/{name}"
         read = READERS[_format(name) or ""]
-        for row, found in read(system, path, reading):
+        for row, found in read(system, path, settings):
             place = Place(name, row)
             if isinstance(found, str):
                 if found.strip():
@@ -166,7 +159,7 @@ def read_texts(files: Files, name: str, reading: Reading) -> Iterator[Text | Pro
                 yield Problem(place, found.why)
     except (OSError, ValueError, EOFError, pa.ArrowException, csv.Error) as error:
         after = f" after row {row:,}" if row else ""
-        yield Problem(Place(name, 0), f"The file cannot be read{after}: {_first_line(error)}.")
+        yield Problem(Place(name, 0), f"The file cannot be read{after}: {first_line(error)}.")
 
 
 def _checked(place: Place, text: str) -> Text | Problem:
@@ -178,15 +171,15 @@ def _checked(place: Place, text: str) -> Text | Problem:
 
 
 @dataclass(frozen=True)
-class _Unread:
+class _Fault:
     """A row that could not be read."""
 
     why: str
 
 
-def _too_long(number: str, most: int) -> _Unread:
+def _too_long(number: str, most: int) -> _Fault:
     advice = "Split it, or read plain text by paragraph or line."
-    return _Unread(f"The text has {number} characters; at most {most:,} are read. {advice}")
+    return _Fault(f"The text has {number} characters; at most {most:,} are read. {advice}")
 
 
 @dataclass
@@ -198,18 +191,18 @@ class _Sentence:
     relations: tuple[Relation, ...] = ()
 
 
-Found = tuple[int, "str | _Sentence | _Unread"]
-Reader = Callable[[fs.FileSystem, str, Reading], Iterable[Found]]
+Found = tuple[int, "str | _Sentence | _Fault"]
+Reader = Callable[[fs.FileSystem, str, RunSettings], Iterable[Found]]
 
 
-def _lines(system: fs.FileSystem, path: str) -> Iterator[str | _Unread]:
-    """The lines of a file of text, unpacked where its name says that it is packed."""
+def _lines(system: fs.FileSystem, path: str) -> Iterator[str | _Fault]:
+    """The lines of a text file, decompressed where its name says that it is compressed."""
     for number, line in enumerate(_bytes_of_lines(system, path), start=1):
         yield _endless(number, line) if isinstance(line, int) else _decoded(number, line)
 
 
 def _bytes_of_lines(system: fs.FileSystem, path: str) -> Iterator[bytes | int]:
-    """As `lines_of` gives them, without the mark with which some files of UTF-8 begin."""
+    """The lines as `lines_of` gives them, without the byte order mark with which some files begin."""
     with system.open_input_stream(path) as stream:
         for number, line in enumerate(lines_of(stream, LONGEST_LINE)):
             yield line if number or isinstance(line, int) else line.removeprefix(_MARK)
@@ -218,27 +211,27 @@ def _bytes_of_lines(system: fs.FileSystem, path: str) -> Iterator[bytes | int]:
 _MARK = b"\xef\xbb\xbf"
 
 
-def _endless(number: int, length: int) -> _Unread:
-    return _Unread(f"Line {number:,} has {length:,} bytes; at most {LONGEST_LINE:,} are read.")
+def _endless(number: int, length: int) -> _Fault:
+    return _Fault(f"Line {number:,} has {length:,} bytes; at most {LONGEST_LINE:,} are read.")
 
 
-def _decoded(number: int, line: bytes) -> str | _Unread:
+def _decoded(number: int, line: bytes) -> str | _Fault:
     try:
         return line.decode()
     except UnicodeDecodeError as error:
-        return _Unread(f"Line {number:,} is no UTF-8: {_first_line(error)}.")
+        return _Fault(f"Line {number:,} is no UTF-8: {first_line(error)}.")
 
 
-def _plain(system: fs.FileSystem, path: str, reading: Reading) -> Iterator[Found]:
-    if reading.by == "line":
+def _plain(system: fs.FileSystem, path: str, settings: RunSettings) -> Iterator[Found]:
+    if settings.by == "line":
         yield from enumerate(_lines(system, path), start=1)
-    elif reading.by == "paragraph":
+    elif settings.by == "paragraph":
         yield from enumerate(_paragraphs(_lines(system, path), MAX_CHARACTERS), start=1)
     else:
         yield 1, _document(system, path)
 
 
-def _document(system: fs.FileSystem, path: str) -> str | _Unread:
+def _document(system: fs.FileSystem, path: str) -> str | _Fault:
     held = Held(LONGEST_LINE)
     with system.open_input_stream(path) as stream:
         for block in blocks(stream):
@@ -252,21 +245,21 @@ def _document(system: fs.FileSystem, path: str) -> str | _Unread:
         return whole.removeprefix(_MARK).decode()
     except UnicodeDecodeError:
         decoded = (_decoded(number, line) for number, line in enumerate(whole.split(b"\n"), start=1))
-        return next(one for one in decoded if isinstance(one, _Unread))
+        return next(one for one in decoded if isinstance(one, _Fault))
 
 
-def _paragraphs(lines: Iterable[str | _Unread], most: int) -> Iterator[str | _Unread]:
-    """Runs of lines with an empty line between; of one with more than `most` characters, that it is too long."""
-    for is_text, held in groupby(lines, key=lambda line: isinstance(line, _Unread) or bool(line.strip())):
+def _paragraphs(lines: Iterable[str | _Fault], most: int) -> Iterator[str | _Fault]:
+    """Paragraphs, with empty lines between; a fault for one of more than `most` characters."""
+    for is_text, held in groupby(lines, key=lambda line: isinstance(line, _Fault) or bool(line.strip())):
         if is_text:
             yield _joined(held, most)
 
 
-def _joined(lines: Iterable[str | _Unread], most: int) -> str | _Unread:
-    """The lines as one text, or why the first of those that cannot be read cannot be."""
+def _joined(lines: Iterable[str | _Fault], most: int) -> str | _Fault:
+    """The lines as one text, or the fault of the first line that cannot be read."""
     held, length, unread = [], 0, None
     for line in lines:
-        if isinstance(line, _Unread):
+        if isinstance(line, _Fault):
             unread = unread or line
         else:
             length += len(line)
@@ -278,32 +271,32 @@ def _joined(lines: Iterable[str | _Unread], most: int) -> str | _Unread:
     return unread or "".join(held)
 
 
-def _json_lines(system: fs.FileSystem, path: str, reading: Reading) -> Iterator[Found]:
+def _json_lines(system: fs.FileSystem, path: str, settings: RunSettings) -> Iterator[Found]:
     for row, line in enumerate(_lines(system, path), start=1):
-        if isinstance(line, _Unread):
+        if isinstance(line, _Fault):
             yield row, line
         elif line.strip():
-            yield row, _field(line, reading.column)
+            yield row, _field(line, settings.column)
 
 
-def _field(line: str, column: str) -> str | _Unread:
+def _field(line: str, column: str) -> str | _Fault:
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as error:
-        return _Unread(f"The line is no JSON: {_first_line(error)}.")
+        return _Fault(f"The line is no JSON: {first_line(error)}.")
     if not isinstance(record, dict):
-        return _Unread(f"The line is no JSON object but {type(record).__name__}.")
+        return _Fault(f"The line is no JSON object but {type(record).__name__}.")
     return _text_in(record, column)
 
 
-def _text_in(record: dict, column: str) -> str | _Unread:
+def _text_in(record: dict, column: str) -> str | _Fault:
     if column not in record:
-        return _Unread(_no_column(column, list(record)))
-    return record[column] if isinstance(record[column], str) else _Unread(_no_text(column))
+        return _Fault(_no_column(column, list(record)))
+    return record[column] if isinstance(record[column], str) else _Fault(_no_text(column))
 
 
 def _no_column(column: str, there: list) -> str:
-    names = [_named(name) for name in there[:8] if name is not None]  # by which `csv` calls what has no name
+    names = [_named(name) for name in there[:8] if name is not None]  # the name that `csv` gives to columns without one
     return f"There is no column {_named(column)}, only {', '.join(names)}."
 
 
@@ -315,30 +308,30 @@ def _named(column: str) -> str:
     return repr(column if len(column) <= NAMED else f"{column[:NAMED]}…")
 
 
-def _csv(system: fs.FileSystem, path: str, reading: Reading) -> Iterator[Found]:
-    """Quotes that do not end take in all that follows: a problem of the file."""
+def _csv(system: fs.FileSystem, path: str, settings: RunSettings) -> Iterator[Found]:
+    """Quotes that do not end take in the rest of the file, which is a problem of the file."""
     csv.field_size_limit(MAX_CHARACTERS)
-    given = _LinesOfCsv(_bytes_of_lines(system, path))
-    records = csv.DictReader(given, delimiter="\t" if _format(path) == ".tsv" else ",", strict=True)
-    if records.fieldnames is not None and given.unread:
-        raise ValueError(f"The line that names the columns cannot be read. {given.unread.why}")
+    lines = _LinesOfCsv(_bytes_of_lines(system, path))
+    records = csv.DictReader(lines, delimiter="\t" if _format(path) == ".tsv" else ",", strict=True)
+    if records.fieldnames is not None and lines.fault:
+        raise ValueError(f"The line that names the columns cannot be read. {lines.fault.why}")
     for row in count(1):
-        given.begin()
+        lines.begin()
         try:
-            found = _text_in(next(records), reading.column)
+            found = _text_in(next(records), settings.column)
         except StopIteration:
             return
         except csv.Error as error:
-            if given.is_over:
+            if lines.is_over:
                 raise
-            found = _Unread(f"The record is no CSV: {_first_line(error)}.")
-        yield row, given.unread or found
+            found = _Fault(f"The record is no CSV: {first_line(error)}.")
+        yield row, lines.fault or found
 
 
 class _LinesOfCsv:
-    """Lines for `csv`, which joins those of a record. Of one that is no UTF-8 all else stays, so that quotes still end.
+    """Lines for `csv`, which joins the lines of a record. Invalid bytes are replaced, so that quotes still end.
 
-    unread   why the record that is being read cannot be read
+    fault    the reason why the current record cannot be read
     is_over  whether there are no more lines
     """
 
@@ -348,8 +341,8 @@ class _LinesOfCsv:
         self.begin()
 
     def begin(self) -> None:
-        """A new record."""
-        self.unread: _Unread | None = None
+        """Begin a new record."""
+        self.fault: _Fault | None = None
         self._length = 0
 
     def __iter__(self) -> Iterator[str]:
@@ -362,49 +355,49 @@ class _LinesOfCsv:
             raise StopIteration
         self._length += line if isinstance(line, int) else len(line)
         if isinstance(line, int) or self._length > LONGEST_LINE:
-            self.unread = _endless(number, self._length)
-            raise csv.Error(self.unread.why)
+            self.fault = _endless(number, self._length)
+            raise csv.Error(self.fault.why)
         decoded = _decoded(number, line)
         if isinstance(decoded, str):
             return decoded
-        self.unread = self.unread or decoded
+        self.fault = self.fault or decoded
         return line.decode(errors="replace")
 
 
-def _parquet(system: fs.FileSystem, path: str, reading: Reading) -> Iterator[Found]:
+def _parquet(system: fs.FileSystem, path: str, settings: RunSettings) -> Iterator[Found]:
     with system.open_input_file(path) as opened:
         file = ParquetFile(opened)
-        if reading.column not in file.schema_arrow.names:
-            raise ValueError(_no_column(reading.column, file.schema_arrow.names))
+        if settings.column not in file.schema_arrow.names:
+            raise ValueError(_no_column(settings.column, file.schema_arrow.names))
         row = 0
-        for batch in file.iter_batches(batch_size=256, columns=[reading.column]):
+        for batch in file.iter_batches(batch_size=256, columns=[settings.column]):
             for value in batch.column(0):
                 row += 1
-                yield row, _value(value, reading.column)
+                yield row, _value(value, settings.column)
 
 
-def _value(value: pa.Scalar, column: str) -> str | _Unread:
+def _value(value: pa.Scalar, column: str) -> str | _Fault:
     try:
         text = value.as_py()
     except UnicodeDecodeError as error:
-        return _Unread(f"The text is no UTF-8: {_first_line(error)}.")
-    return text if isinstance(text, str) else _Unread(_no_text(column))
+        return _Fault(f"The text is no UTF-8: {first_line(error)}.")
+    return text if isinstance(text, str) else _Fault(_no_text(column))
 
 
 # --- CoNLL-U
 
 
-def _conllu(system: fs.FileSystem, path: str, _reading: Reading) -> Iterator[Found]:
+def _conllu(system: fs.FileSystem, path: str, _settings: RunSettings) -> Iterator[Found]:
     """https://universaldependencies.org/format.html: a word a line, ten columns, sentences parted by empty lines."""
     for row, block in enumerate(_paragraphs(_lines(system, path), LONGEST_SENTENCE), start=1):
-        yield row, block if isinstance(block, _Unread) else _sentence_in(block)
+        yield row, block if isinstance(block, _Fault) else _sentence_in(block)
 
 
-def _sentence_in(block: str) -> _Sentence | _Unread:
+def _sentence_in(block: str) -> _Sentence | _Fault:
     try:
         return _sentence(block)
     except (ParseException, LookupError, ValueError) as error:
-        return _Unread(f"The sentence is no CoNLL-U: {_first_line(error)}.")
+        return _Fault(f"The sentence is no CoNLL-U: {first_line(error)}.")
 
 
 def _sentence(block: str) -> _Sentence:
@@ -440,7 +433,3 @@ READERS: dict[str, Reader] = {
     ".conllu": _conllu,
 }
 _FORMATS = f"Formats are told by the ending: {', '.join(READERS)}, the texts also packed ({', '.join(COMPRESSED)})."
-
-
-def _first_line(error: BaseException) -> str:
-    return shown(next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)).rstrip(". ")

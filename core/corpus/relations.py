@@ -1,4 +1,4 @@
-"""How much of a head's attention goes along grammatical relations, and how much its distances alone would put there.
+"""The share of a head's attention that goes along grammatical relations, beside what its distances alone would put there.
 
 Words attend as in Clark et al. 2019 (https://arxiv.org/abs/1906.04341, section 4.1): to a word the sum over its tokens, from a
 word their mean. A head that always looks at the previous word also looks at many subjects: its baseline for a relation is what
@@ -28,10 +28,10 @@ DIRECTIONS = ("to the head", "to the dependent")
 
 @dataclass(eq=False)
 class Relations:
-    """H heads. Directions as in DIRECTIONS: from the dependent to its head, and back.
+    """Attention between the words of annotated passages, added up. H heads; directions as in DIRECTIONS.
 
     attention  relation -> sums of the attention along it: [H, 2]
-    offsets    (relation, key word - query word on the way to the head) -> how many there are
+    offsets    (relation, key word - query word in the direction of the head) -> how many there are
     by_offset  sums of the attention between any two words by key word - query word, from -FARTHEST on: [H, 2 FARTHEST + 1]
     pairs      how many pairs these are: [2 FARTHEST + 1]
     """
@@ -48,7 +48,7 @@ class Relations:
         return cls(heads, ExactSum.zeros(heads, span), np.zeros(span, np.int64))
 
     def add(self, passage: Passage, tokens: WordTokens, attention: NDArray[np.float64]) -> None:
-        """What heads do in an annotated passage: attention [H, words, words]. Words without tokens are left out."""
+        """Add an annotated passage: attention [H, words, words]. Words without tokens are left out."""
         there = tokens.there
         offset = _near(np.subtract.outer(np.arange(len(there)), np.arange(len(there))).T) + FARTHEST
         both = np.logical_and.outer(there, there) & ~np.eye(len(there), dtype=bool)
@@ -74,9 +74,9 @@ class Relations:
             self.attention.setdefault(name, ExactSum.zeros(self.heads, 2)).merge(along)
 
     def table(self) -> pd.DataFrame:
-        """A row a relation, direction and place of a head: what it gives along the relation, on average, and its baseline.
+        """A row for each relation, direction and place of a head: its mean attention along the relation, and its baseline.
 
-        Columns: place, relation, direction, count, attention, baseline; both numbers in [0, 1].
+        Columns: place, relation, direction, count, attention, baseline; the last two in [0, 1]. Without relations only place.
         """
         with np.errstate(invalid="ignore"):
             usual = self.by_offset.values / self.pairs  # NaN where no two words have that distance
@@ -91,7 +91,7 @@ class Relations:
                 columns |= {"direction": DIRECTIONS[way], "count": count}
                 columns |= {"attention": self.attention[name].values[:, way] / count, "baseline": baseline}
                 tables.append(pd.DataFrame(columns))
-        return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+        return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame({"place": np.empty(0, np.int64)})
 
 
 def _near(offset: Any) -> Any:
@@ -100,10 +100,10 @@ def _near(offset: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class WordTokens:
-    """Which tokens of a passage make up which of its words, as two matrices.
+    """The tokens that make up each word of a passage, as two matrices.
 
     sums   [tokens, words] 1 where a token belongs to a word
-    means  [words, tokens] the same, each word's row divided by how many it has
+    means  [words, tokens] its transpose, each word's row divided by the number of its tokens
     """
 
     sums: Tensor
@@ -111,12 +111,12 @@ class WordTokens:
 
     @property
     def there(self) -> NDArray[np.bool_]:
-        """Which words have any token."""
+        """[words] Whether each word has any token."""
         return self.sums.any(dim=0).numpy(force=True)
 
     @classmethod
     def of(cls, tokenizer: PreTrainedTokenizerBase | None, passage: Passage, tokens: int) -> WordTokens:
-        """Raises InputError for a tokenizer that does not tell where in a text its tokens stand."""
+        """Raise InputError for a tokenizer that does not say where in a text its tokens stand."""
         if tokenizer is None or not tokenizer.is_fast:
             raise InputError(
                 "The tokenizer of this model does not tell where in a text its tokens stand, so that annotated words "

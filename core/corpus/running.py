@@ -1,7 +1,7 @@
-"""A run: a model reads a whole corpus on Ray Data, and what its heads did is kept.
+"""A run: a model reads a whole corpus on Ray Data, and what its heads do is measured and kept.
 
 Ray Data hands out files, moves passages to workers that hold the model once each, starts dead workers anew and spreads over a
-cluster. What is ours is that nothing depends on how it does so: passages are told by where they stand, tallies of them add up
+cluster. The result does not depend on how it does so: a passage is identified by where it stands, tallies of passages add up
 to the same result in any order, and a run is over when every passage has been counted once.
 """
 
@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil
-from typing import Any, cast, get_args
+from typing import Any, cast
 
 import numpy as np
 import psutil
@@ -29,8 +29,6 @@ from ray.data import ActorPoolStrategy, DataContext, Dataset
 from ray.exceptions import RayError
 
 from ..errors import InputError
-from ..heads.metrics import NAMES
-from ..models.devices import DTYPES
 from ..models.inputs import text_inputs
 from ..models.loading import load_outline, model_revision, model_size
 from ..models.model import Model
@@ -38,28 +36,32 @@ from ..models.sizes import free_bytes
 from ..models.tokens import token_texts
 from ..units import bytes_in_words
 from ..versions import versions
-from . import parts, storing
+from . import parts
+from .about import About
+from .columns import LAST, MAP
 from .folder import RunFolder
 from .job import Census, Job, versions_that_count
 from .profiles import map_of
-from .reading import By, Files, Reading, find_files, open_folder, require_address
-from .tally import EXAMPLES_OF, Settings, Tally, first_of
-from .texts import Place, Problem
-from .workers import Failed, Measurer, count_passages, read_shards
+from .reading import Files, find_files, open_folder, require_address
+from .settings import RunSettings
+from .storing import tables
+from .tally import Tally, first_of, tally_bytes
+from .texts import By, Problem
+from .workers import Failure, Measurer, count_passages, read_shards
 
-SHARD = 128  # passages that a worker measures in one go, at most: a stopped run loses no more of each
-SHARE, LARGEST = 16, 4  # more than so many workers do more in one go, up to so many times as much
-AT_ONCE = 16  # parts that are put together to one
-LOOKED_AFTER = 5  # seconds, at the earliest: on object storage a folder takes a while to list
+SHARD = 128  # passages that a worker measures in one go, at most: a stopped run loses no more of each worker
+SHARE, LARGEST = 16, 4  # more than SHARE workers measure more in one go, up to LARGEST times as much
+AT_ONCE = 16  # parts that are merged into one
+LISTED_AFTER = 5  # seconds between two listings of the folder of parts, which takes a while on object storage
 READ_AT_ONCE = 2**20  # bytes of small files that one task reads
-ROUNDS = 3  # in which what has been lost on the way is done again
-LEAST_SHARE, MOST_CPUS = 0.01, 1_000  # of processors or GPUs that a worker can be given
-RETRIES = 20  # of a shard whose worker dies, in each round: what kills its worker every time must not go on for ever
+ROUNDS = 3  # attempts to measure what has been lost on the way
+LEAST_SHARE, MOST_CPUS = 0.01, 1_000  # the fewest and the most processors or GPUs of a worker
+RETRIES = 20  # of a shard whose worker dies, in each round: one that kills every worker must not go on for ever
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is: what it does, tokens that are done, of how many, and seconds that are left, None where not known."""
+    """How far a run is: what it does, how many tokens are done, of how many, and the seconds left; None where not known."""
 
     doing: str
     tokens: int = 0
@@ -72,141 +74,135 @@ def run(
     data: str,
     out: str,
     *,
-    column: str = "text",
-    by: By = "document",
-    heads: Sequence[tuple[int, int]] | None = None,
-    tokens: int | None = None,
-    passage_tokens: int = 128,
-    strongest: int = 50,
-    sample: int = 200,
-    examples_of: Sequence[str] = EXAMPLES_OF,
+    column: str = RunSettings.column,
+    by: By = RunSettings.by,
+    heads: Sequence[tuple[int, int]] | None = RunSettings.heads,
+    tokens: int | None = RunSettings.tokens,
+    passage_tokens: int = RunSettings.passage_tokens,
+    strongest: int = RunSettings.strongest,
+    sample: int = RunSettings.sample,
+    examples_of: Sequence[str] = RunSettings.examples_of,
     address: str | None = None,
     workers: int | None = None,
     cpus: float = 1,
     gpus: float = 0,
-    dtype: str = "float32",
-    device: str = "cpu",
+    dtype: str = RunSettings.dtype,
+    device: str = RunSettings.device,
     on_progress: Callable[[Progress], None] = lambda _progress: None,
-) -> storing.About:
-    """What the heads of a model do over a corpus, kept in the folder `out` (`core.corpus.opened` opens it).
+) -> About:
+    """Measure what the heads of a model do over a corpus, into the folder `out` (`core.corpus.opened` opens it).
 
     model        as for `load_model`: a name or a folder, which every machine has to have
     data         a file, a folder or a pattern; local or on object storage (`core.corpus.reading`)
-    column, by   of which column the texts of JSONL, CSV and Parquet are, and what a text is in plain text
-    heads        (layer, head) of those wanted; None: all
-    tokens       read passages drawn at random that have at most so many tokens together; None: all
-    passage_tokens  how many tokens of a text are read at once, special ones included
-    strongest, sample, examples_of   see `core.corpus.tally.Settings`
     address      of a Ray cluster: "auto", "host:6379" from one of its machines, "ray://host:10001" from anywhere, in which case
                  model, data and out are looked for there; None: Ray in this machine
-    workers      how many hold the model; None: as many as there are processors
+    workers      how many processes hold the model; None: as many as there are processors
     cpus, gpus   of each worker; a part of a GPU is allowed
-    on_progress  called now and then; what it raises ends the run, which can be gone on with
+    on_progress  called now and then; what it raises ends the run, which can be continued
+    All other arguments are the fields of `core.corpus.settings.RunSettings`.
 
-    A run that was stopped goes on when it is called again with the same arguments and folder. Raises InputError: field "data"
+    A run that was stopped continues when it is called again with the same arguments and folder. Raises InputError: field "data"
     (nothing to read), "column", "model", "out" (not to be written, no room, another run there or at work there), "address" (no
     answer), "heads", "examples_of", "by", "workers" (not enough memory), "cpus", "gpus", "tokens".
     """
     require_address(model, "model")
     _require_pool(workers, cpus, gpus)
+    settings = RunSettings(
+        column=column,
+        by=by,
+        heads=None if heads is None else tuple(sorted(set(heads))),
+        tokens=tokens,
+        passage_tokens=passage_tokens,
+        strongest=strongest,
+        sample=sample,
+        examples_of=tuple(examples_of),
+        dtype=dtype,
+        device=device,
+    )
+    settings.validate()
+    begin = partial(_run, model, data, out, settings, workers, cpus, gpus)
     if address is not None and address.startswith("ray://"):
-        given = {name: value for name, value in locals().items() if name not in ("address", "on_progress")}
-        return _run_there(address, given, on_progress)
+        with _ray(address, workers, cpus, gpus):
+            return _run_there(begin, on_progress)
+    return begin(address, on_progress)
+
+
+def _run(
+    model: str,
+    data: str,
+    out: str,
+    settings: RunSettings,
+    workers: int | None,
+    cpus: float,
+    gpus: float,
+    address: str | None,
+    on_progress: Callable[[Progress], None],
+) -> About:
+    """A run that is driven from this process: arguments as those of `run`."""
     began = time.monotonic()
     on_progress(Progress("Looking for files"))
     files = find_files(data, lambda entries: on_progress(Progress(f"Looking for files, at {entries:,} so far")))
-    job = Job(
-        os.path.abspath(model) if os.path.isdir(model) else model,
-        "",
-        versions_that_count(),
-        dtype,
-        device,
-        files.folder if "://" in files.folder else os.path.abspath(files.folder),
-        Reading(column, by),
-        None if heads is None else tuple(sorted(set(heads))),
-        tokens,
-        passage_tokens,
-        strongest,
-        sample,
-        tuple(examples_of),
-    )
-    outline = _checked(job)
-    place = RunFolder.of(out)
-    with place.alone():
+    files = replace(files, folder=files.folder if "://" in files.folder else os.path.abspath(files.folder))
+    model = os.path.abspath(model) if os.path.isdir(model) else model
+    outline = _outline(model)
+    folder = RunFolder.of(out)
+    with folder.alone():
         on_progress(Progress("Looking at the model"))
-        longest = min(passage_tokens, outline.max_tokens or passage_tokens)
-        job = replace(job, passage_tokens=longest, revision=model_revision(job.model))
-        files = replace(files, folder=job.folder)
-        bytes_kept = _bytes_kept(job, outline)
-        with _ray(address, workers, cpus, gpus) as count:
+        longest = min(settings.passage_tokens, outline.max_tokens or settings.passage_tokens)
+        settings = replace(settings, passage_tokens=longest)
+        job = Job(model, model_revision(model), files.folder, versions_that_count(), settings)
+        bytes_kept = _bytes_kept(settings, outline)
+        with _ray(address, workers, cpus, gpus) as pool:
             if len(ray.nodes()) == 1:  # what others have free is not known here
-                _require_memory(job, bytes_kept, count)
-            tally, wanted = _tallied(job, files, place, bytes_kept, Pool(count, cpus, gpus), on_progress)
-        layers, a_layer = tally.settings.shape
-        about = storing.About(
-            model=outline.name,
-            revision=tally.settings.revision,
-            dtype=dtype,
-            device=device,
-            captures=outline.captures,
-            kind=tally.settings.kind,
-            layers=layers,
-            heads=a_layer,
-            wanted=len(tally.settings.heads),
+                _require_memory(job, bytes_kept, pool.size)
+            tally, corpus = _tallied(job, files, folder, bytes_kept, pool, on_progress)
+        about = About.of(
+            tally,
+            outline,
             data=data,
-            column=column,
-            by=by,
             files=len(files.names),
-            passages=len(tally.ids),
-            tokens=tally.tokens_read,
-            corpus=wanted.corpus,
-            unread=tally.problem_count,
-            limit=tokens,
-            passage_tokens=job.passage_tokens,
-            strongest=strongest,
-            sample=sample,
-            examples_of=job.examples_of,
+            corpus=corpus,
             versions=versions("torch", "transformers", "numpy", "ray"),
             seconds=time.monotonic() - began,
         )
-        place.finish(_tables(tally, outline), about)
+        folder.finish(_tables(tally, outline), about)
     return about
 
 
 def _tallied(
-    job: Job, files: Files, place: RunFolder, bytes_kept: int, pool: Pool, on_progress: Callable[[Progress], None]
-) -> tuple[Tally, Census]:
-    """What has been counted of all passages that are wanted, and which these are."""
+    job: Job, files: Files, folder: RunFolder, bytes_kept: int, pool: Pool, on_progress: Callable[[Progress], None]
+) -> tuple[Tally, str]:
+    """The tally of all passages that are wanted, and the hash of these (`Census.corpus`)."""
     on_progress(Progress("Counting the passages"))
     census, problems, unread = _census(job, files)
     _require_texts(census, problems, unread)
-    wanted = census.limited(job.tokens)
-    place.begin(job.json(wanted.corpus), (AT_ONCE + 2 * pool.size) * bytes_kept)
+    wanted = census.limited(job.settings.tokens)
+    folder.begin(job.json(wanted.corpus), (AT_ONCE + 2 * pool.size) * bytes_kept)
     for _ in range(ROUNDS):
-        left = place.left(wanted.ids)
+        left = folder.left(wanted.ids)
         if not len(left):
             break
-        _measure(_Round(job, files, wanted, left, place), pool, on_progress)
-    if len(left := place.left(wanted.ids)):
+        _measure(_Round(job, files, wanted, left, folder), pool, on_progress)
+    if len(left := folder.left(wanted.ids)):
         raise InputError(f"{len(left):,} passages could not be measured: workers died on them.", field="data")
     on_progress(Progress("Putting everything together", wanted.total, wanted.total))
-    with place.in_words():
-        tally = _together(place)
+    with folder.in_words():
+        tally = _together(folder)
     tally.note(problems, unread)
-    return tally, wanted
+    return tally, wanted.corpus
 
 
 def _tables(tally: Tally, model: Model) -> Iterator[tuple[str, pa.Table]]:
-    """All tables of a finished run; `storing.LAST` last."""
+    """All tables of a finished run, `LAST` last."""
     tokens_of = {
         number: token_texts(model.tokenizer, text_inputs(model, passage.text)["input_ids"][0].tolist())
         for number, passage in tally.shown_passages.items()
     }
     made: dict[str, pa.Table] = {}
-    for name, table in storing.tables(tally, tokens_of):
+    for name, table in tables(tally, tokens_of):
         made[name] = table
-        if name == storing.LAST:
-            yield "map", map_of(*(made[name].to_pandas() for name in ("metrics", "classes", "distances"))).table()
+        if name == LAST:
+            yield MAP, map_of(*(made[one].to_pandas() for one in ("metrics", "classes", "distances"))).table()
         yield name, table
 
 
@@ -217,33 +213,15 @@ def _require_pool(workers: int | None, cpus: float, gpus: float) -> None:
     if workers is not None and workers < 1:
         raise InputError(f"There are to be {workers} workers; there has to be 1 at least.", field="workers")
     for field, number in (("cpus", cpus), ("gpus", gpus)):
-        if number != 0 and not LEAST_SHARE <= number <= MOST_CPUS:  # nor what is no number
+        if number != 0 and not LEAST_SHARE <= number <= MOST_CPUS:  # nor NaN
             raise InputError(
                 f"{field} is {number:g}; a worker can have 0, or from {LEAST_SHARE} to {MOST_CPUS:,}.", field=field
             )
 
 
-def _checked(job: Job) -> Model:
-    """The model without its weights. Raises InputError for what can be known to be wrong before anything runs."""
-    lowest = {"passage_tokens": 8, "strongest": 1, "sample": 1}
-    for name, least in lowest.items():
-        if getattr(job, name) < least:
-            raise InputError(f"{name} is {getattr(job, name)}; it has to be at least {least}.", field=name)
-    if job.tokens is not None and job.tokens < job.passage_tokens:
-        raise InputError(
-            f"{job.tokens} tokens are less than one passage has ({job.passage_tokens}). Ask for more.", field="tokens"
-        )
-    if unknown := [name for name in job.examples_of if name not in NAMES]:
-        raise InputError(f"There is no metric {unknown[0]!r}. There are: {', '.join(NAMES)}.", field="examples_of")
-    if job.reading.by not in get_args(By):
-        raise InputError(f"by is {job.reading.by!r}. Choose one of {', '.join(get_args(By))}.", field="by")
-    if job.heads == ():
-        raise InputError(
-            "There are to be no heads. Name some, or leave this out: then it is all of them.", field="heads"
-        )
-    if job.dtype not in DTYPES:
-        raise InputError(f"{job.dtype!r} is not a dtype. Choose one of {', '.join(DTYPES)}.", field="dtype")
-    outline = load_outline(job.model)
+def _outline(model: str) -> Model:
+    """The model without its weights. Raises InputError (field "model") for one that reads no texts."""
+    outline = load_outline(model)
     if outline.reads_images:
         raise InputError(f"{outline.name} reads images, not texts. Choose another model.", field="model")
     if outline.tokenizer is None:
@@ -260,18 +238,17 @@ def _require_texts(census: Census, problems: Sequence[Problem], unread: int) -> 
     raise InputError(f"There is no text in it.{first}", field="column" if is_column else "data")
 
 
-def _bytes_kept(job: Job, outline: Model) -> int:
+def _bytes_kept(settings: RunSettings, outline: Model) -> int:
     """About how much a tally takes, in memory and as a file."""
     config = outline.network.config.get_text_config()
-    layers, a_layer = getattr(config, "num_hidden_layers", 12), getattr(config, "num_attention_heads", 12)
-    heads = job.heads or tuple((layer, head) for layer in range(layers) for head in range(a_layer))
-    return Settings("self", heads, job.passage_tokens, job.strongest, job.sample, job.examples_of).nbytes
+    layers, per_layer = getattr(config, "num_hidden_layers", 12), getattr(config, "num_attention_heads", 12)
+    return tally_bytes(settings, len(settings.heads or ()) or layers * per_layer)
 
 
 def _require_memory(job: Job, bytes_kept: int, workers: int) -> None:
     # A worker holds what it keeps several times while that is put in order and written; Python and torch come on top. Measured:
     # all-MiniLM-L6-v2 0.92 GB where this says 0.90, SmolLM2 1.67 GB where it says 1.66.
-    needed = model_size(job.model).needed(job.dtype) + 4 * bytes_kept + 7 * 10**8
+    needed = model_size(job.model).needed(job.settings.dtype) + 4 * bytes_kept + 7 * 10**8
     free = free_bytes("cpu")
     if workers * needed > free:
         most = int(free // needed)
@@ -287,10 +264,10 @@ def _require_memory(job: Job, bytes_kept: int, workers: int) -> None:
 
 
 @contextmanager
-def _ray(address: str | None, workers: int | None, cpus: float, gpus: float) -> Iterator[int]:
-    """Ray, in this machine or the cluster at an address; gives how many workers there are to be.
+def _ray(address: str | None, workers: int | None, cpus: float, gpus: float) -> Iterator[Pool]:
+    """Ray, in this machine or the cluster at an address, with a pool of as many workers as are asked for.
 
-    Where it runs in this process already, that one is used and left running.
+    Where Ray runs in this process already, that one is used and left running.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
@@ -316,12 +293,12 @@ def _ray(address: str | None, workers: int | None, cpus: float, gpus: float) -> 
         )
     context, log = DataContext.get_current(), logging.getLogger("ray.data")
     before = context.enable_progress_bars, context.target_max_block_size, log.level
-    # A row each, so that shards go to whoever is free.
+    # One row in each block, so that shards go to whichever worker is free.
     context.enable_progress_bars, context.target_max_block_size = False, 1
     log.setLevel(logging.ERROR)
     try:
         rooms = [int(there.get(name, 0) // each) for name, each in (("CPU", cpus), ("GPU", gpus)) if each > 0]
-        yield workers or max(1, min(rooms, default=1))
+        yield Pool(workers or max(1, min(rooms, default=1)), cpus, gpus)
     finally:
         context.enable_progress_bars, context.target_max_block_size, level = before
         log.setLevel(level)
@@ -342,49 +319,51 @@ def _require_answer(address: str) -> None:
     socket.create_connection((found[1].strip("[]"), int(found[2])), timeout=10).close()
 
 
-def _run_there(address: str, given: dict[str, Any], on_progress: Callable[[Progress], None]) -> storing.About:
-    """A run that is driven from within a cluster: Ray Data cannot be driven through Ray's client."""
-    with _ray(address, given["workers"], given["cpus"], given["gpus"]):
-        start_board: Any = ray.remote(num_cpus=0)(_Board)
-        start_run: Any = ray.remote(num_cpus=0, max_retries=0)(_run_and_tell)
-        board = start_board.remote()
-        run_there = start_run.remote(given, board)
-        try:
-            while not ray.wait([run_there], timeout=1)[0]:
-                if (progress := cast("Progress | None", ray.get(board.last.remote()))) is not None:
-                    on_progress(progress)
-            ended = cast("storing.About | Failed", ray.get(run_there))
-        except RayError as error:
-            said = str(error).strip().splitlines()[-1][:300]
-            raise InputError(
-                f"The run on the cluster failed: {said}. Every machine there needs this program.", field="address"
-            ) from error
-        except BaseException:
-            ray.cancel(run_there)
-            raise
-    if isinstance(ended, Failed):
+def _run_there(begin: Callable[..., About], on_progress: Callable[[Progress], None]) -> About:
+    """A run that is driven from within a cluster: Ray Data cannot be driven through Ray's client.
+
+    begin  `_run` without its last two arguments
+    """
+    start_board: Any = ray.remote(num_cpus=0)(_Board)
+    start_run: Any = ray.remote(num_cpus=0, max_retries=0)(_run_and_report)
+    board = start_board.remote()
+    run_there = start_run.remote(begin, board)
+    try:
+        while not ray.wait([run_there], timeout=1)[0]:
+            if (progress := cast("Progress | None", ray.get(board.last.remote()))) is not None:
+                on_progress(progress)
+        ended = cast("About | Failure", ray.get(run_there))
+    except RayError as error:
+        reason = str(error).strip().splitlines()[-1][:300]
+        raise InputError(
+            f"The run on the cluster failed: {reason}. Every machine there needs this program.", field="address"
+        ) from error
+    except BaseException:
+        ray.cancel(run_there)
+        raise
+    if isinstance(ended, Failure):
         raise InputError(ended.message, field=ended.field)
     return ended
 
 
 class _Board:
-    """Where a run within a cluster says how far it is."""
+    """Holds the last progress of a run within a cluster."""
 
     def __init__(self) -> None:
         self._last: Progress | None = None
 
-    def say(self, progress: Progress) -> None:
+    def put(self, progress: Progress) -> None:
         self._last = progress
 
     def last(self) -> Progress | None:
         return self._last
 
 
-def _run_and_tell(given: dict[str, Any], board: Any) -> storing.About | Failed:
+def _run_and_report(begin: Callable[..., About], board: Any) -> About | Failure:
     try:
-        return run(**given, on_progress=board.say.remote)
+        return begin(None, board.put.remote)
     except InputError as error:  # which does not travel as it is
-        return Failed(str(error), error.field)
+        return Failure(str(error), error.field)
 
 
 def _dataset(items: Sequence[Any]) -> Dataset:
@@ -392,7 +371,7 @@ def _dataset(items: Sequence[Any]) -> Dataset:
 
 
 def _groups(files: Files) -> list[list[str]]:
-    """Files that one task reads one after the other: many small ones, or a large one."""
+    """The files in groups, each of which one task reads: many small files, or one large file."""
     groups: list[list[str]] = [[]]
     size = 0
     for name, count in zip(files.names, files.bytes, strict=True):
@@ -405,13 +384,13 @@ def _groups(files: Files) -> list[list[str]]:
 
 
 def _census(job: Job, files: Files) -> tuple[Census, list[Problem], int]:
-    """All passages, the first of what could not be read, and how much that is."""
+    """All passages, the first problems, and how many problems there are in all."""
     # Reading takes no processor of its own: while workers hold all of them, it would never begin.
     counted = _dataset(_groups(files)).flat_map(partial(count_passages, job=job, files=files), num_cpus=0)
     numbers, problems, unread = [np.empty((0, 3), np.uint64)], [], 0
     for row in counted.iter_rows():
         numbers.append(np.frombuffer(row["numbers"], np.uint64).reshape(-1, 3))
-        further = [Problem(Place(**given["place"]), given["why"]) for given in json.loads(row["problems"])]
+        further = [parts.read_problem(written) for written in json.loads(row["problems"])]
         problems, unread = first_of([*problems, *further]), unread + len(further)
     ids, tokens, hashes = np.concatenate(numbers).T
     return Census.of(ids, tokens.astype(np.int64), hashes), problems, unread
@@ -419,17 +398,17 @@ def _census(job: Job, files: Files) -> tuple[Census, list[Problem], int]:
 
 @dataclass(frozen=True)
 class Pool:
-    """Workers, each with so many processors and GPUs."""
+    """A number of workers, and the processors and GPUs of each of them."""
 
     size: int
     cpus: float
     gpus: float
 
     def shard(self, passages: int) -> int:
-        """How many of these a worker measures in one go.
+        """The number of passages that a worker measures in one go, of this many in all.
 
-        What it then writes is of the same size however many they are: where hundreds of workers write to one folder, each
-        does so less often. Where few passages are left, every worker still gets several shards.
+        The part that it then writes is of the same size however many they are: where hundreds of workers write to one folder,
+        each writes less often. Where few passages are left, every worker still gets several shards.
         """
         most = SHARD * min(max(self.size // SHARE, 1), LARGEST)
         return max(1, min(passages // (4 * self.size), most))
@@ -437,17 +416,17 @@ class Pool:
 
 @dataclass(frozen=True, eq=False)
 class _Round:
-    """What one run of Ray Data has to do: of all `wanted` passages those that are `left`, as sorted ids."""
+    """The work for one pass of Ray Data: of all `wanted` passages those that are `left`, as sorted ids."""
 
     job: Job
     files: Files
     wanted: Census
     left: NDArray[np.uint64]
-    place: RunFolder
+    folder: RunFolder
 
 
 def _measure(task: _Round, pool: Pool, on_progress: Callable[[Progress], None]) -> None:
-    """Measure the passages that are left. Raises what a worker found to be wrong."""
+    """Measure the passages that are left. Raises InputError with the reason why a worker cannot work."""
     whole = task.wanted.total
     done = whole - int(task.wanted.tokens[np.isin(task.wanted.ids, task.left)].sum())
     on_progress(Progress("Starting the workers", done, whole))
@@ -457,7 +436,7 @@ def _measure(task: _Round, pool: Pool, on_progress: Callable[[Progress], None]) 
         .flat_map(reading, num_cpus=0)
         .map_batches(
             Measurer,
-            fn_constructor_args=(task.job, task.place.parts_address, max(1, round(pool.cpus))),
+            fn_constructor_args=(task.job, task.folder.parts_address, max(1, round(pool.cpus))),
             batch_size=1,
             compute=ActorPoolStrategy(size=pool.size),
             num_cpus=pool.cpus,
@@ -465,20 +444,20 @@ def _measure(task: _Round, pool: Pool, on_progress: Callable[[Progress], None]) 
             max_task_retries=RETRIES,
         )
     )
-    merging, clock = _Merging(task.place), _Clock(done, whole)
+    merger, clock = _PartMerger(task.folder), _Clock(done, whole)
     with suppress(RayError):  # what it leaves undone is left for the next round
         for row in measured.iter_rows():
             if row["failed"]:
-                failed = Failed(**json.loads(row["failed"]))
-                raise InputError(failed.message, field=failed.field)
+                failure = Failure(**json.loads(row["failed"]))
+                raise InputError(failure.message, field=failure.field)
             done += int(row["tokens"])
             on_progress(Progress("Measuring", done, whole, clock.left(done)))
-            merging.step()
-    merging.end()
+            merger.step()
+    merger.end()
 
 
 class _Clock:
-    """Foretells when all is done, from the first result on: before it, workers have been starting."""
+    """Estimates the remaining time from the speed since the first result: before it, workers have been starting."""
 
     def __init__(self, done: int, of: int) -> None:
         self._first, self._of = (time.monotonic(), done), of
@@ -493,31 +472,31 @@ class _Clock:
         return (self._of - done) * (now - began) / (done - before) if done > before else None
 
 
-class _Merging:
+class _PartMerger:
     """Puts parts together while others are being made, so that there are never many."""
 
-    def __init__(self, place: RunFolder) -> None:
-        self._place = place
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
         self._merge = ray.remote(num_cpus=0)(_merge)
         self._busy: dict[ray.ObjectRef, list[str]] = {}
-        self._looked = 0.0
+        self._listed = 0.0
 
     def step(self) -> None:
-        if time.monotonic() - self._looked < LOOKED_AFTER:
+        if time.monotonic() - self._listed < LISTED_AFTER:
             return
-        self._looked = time.monotonic()
+        self._listed = time.monotonic()
         ended, _ = ray.wait([*self._busy], num_returns=len(self._busy), timeout=0) if self._busy else ([], [])
         for one in ended:
             del self._busy[one]
         taken = {name for names in self._busy.values() for name in names}
-        with self._place.in_words():
-            names = [name for name in parts.names_in(self._place.system, self._place.parts) if name not in taken]
+        with self._folder.in_words():
+            names = [name for name in parts.names_in(self._folder.system, self._folder.parts) if name not in taken]
         for start in range(0, len(names) - AT_ONCE + 1, AT_ONCE):
             chosen = names[start : start + AT_ONCE]
-            self._busy[self._merge.remote(self._place.parts_address, chosen)] = chosen
+            self._busy[self._merge.remote(self._folder.parts_address, chosen)] = chosen
 
     def end(self) -> None:
-        """Wait for what has been begun."""
+        """Wait for the merges that have begun."""
         ray.wait([*self._busy], num_returns=len(self._busy)) if self._busy else None
 
 
@@ -525,13 +504,13 @@ def _merge(address: str, names: Sequence[str]) -> None:
     parts.merged(*open_folder(address), names)
 
 
-def _together(place: RunFolder) -> Tally:
-    """All parts as one: on the workers of the cluster, as long as there are many."""
+def _together(folder: RunFolder) -> Tally:
+    """Merge all parts into one tally: on the workers of the cluster as long as there are many."""
     merge = ray.remote(num_cpus=0)(_merge)
-    while len(names := parts.names_in(place.system, place.parts)) > AT_ONCE:
+    while len(names := parts.names_in(folder.system, folder.parts)) > AT_ONCE:
         chosen = [names[start : start + AT_ONCE] for start in range(0, len(names), AT_ONCE)]
-        ray.get([merge.remote(place.parts_address, group) for group in chosen if len(group) > 1])
-    tally = parts.load(place.system, place.parts, names[0])
+        ray.get([merge.remote(folder.parts_address, group) for group in chosen if len(group) > 1])
+    tally = parts.load(folder.system, folder.parts, names[0])
     for name in names[1:]:
-        tally.merge(parts.load(place.system, place.parts, name))
+        tally.merge(parts.load(folder.system, folder.parts, name))
     return tally

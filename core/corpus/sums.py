@@ -1,7 +1,7 @@
-"""Sums that are the same to the last bit whatever the order in which their parts are added.
+"""Sums that are the same to the last bit in whatever order their parts are added.
 
-Floating point rounds after each addition, so that shards of a corpus which are added in another order give another last digit.
-Whole numbers do not: every number is cut to a multiple of 2^-62 once, and from there on nothing is rounded.
+Floating point rounds after each addition, so that shards of a corpus that are added in another order give another last digit.
+Whole numbers do not: every number is truncated to a multiple of 2^-62 once, and from then on nothing is rounded.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _BITS = 62  # of the part below 1: two of them together still fit into 64
 
 @dataclass(eq=False)
 class ExactSum:
-    """Sums of finite numbers, one for each place of an array: `whole` + `part` / 2^62, with 0 ≤ part < 2^62.
+    """Sums of finite numbers, one for each entry of an array: `whole` + `part` / 2^62, with 0 ≤ part < 2^62.
 
-    Up to 2^63 in size, far beyond any sum over a corpus. What is added is cut to a multiple of 2^-62, about 2e-19.
+    The largest is 2^63, far beyond any sum over a corpus. What is added is truncated to a multiple of 2^-62, about 2e-19.
     """
 
     whole: NDArray[np.int64]
@@ -30,7 +30,7 @@ class ExactSum:
         return cls(np.zeros(shape, np.int64), np.zeros(shape, np.int64))
 
     def add(self, numbers: ArrayLike) -> None:
-        """Add a number to each sum; they have to be finite."""
+        """Add a finite number to each sum."""
         numbers = np.asarray(numbers, np.float64)
         whole = np.trunc(numbers)  # and not the floor: 1 less something tiny would be rounded
         self._carry(whole.astype(np.int64), ((numbers - whole) * 2.0**_BITS).astype(np.int64))
@@ -62,21 +62,21 @@ def _fraction(whole: int, part: int) -> Fraction:
 def mean_and_spread(
     count: NDArray[np.int64], total: ExactSum, squares: ExactSum
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean and standard deviation of `count` numbers from their sum and that of their squares; NaN where there are none.
+    """Mean and standard deviation of `count` numbers from their sum and the sum of their squares; NaN where there are none.
 
-    The difference of two large numbers that a variance is, is taken before anything is rounded.
+    A variance is the difference of two large numbers: it is taken before anything is rounded.
     """
 
-    def mean(number: int, one: Fraction) -> float:
-        return float(one / int(number)) if number else np.nan
+    def mean(number: int, total: Fraction) -> float:
+        return float(total / int(number)) if number else np.nan
 
-    def spread(number: int, one: Fraction, two: Fraction) -> float:
+    def spread(number: int, total: Fraction, squares: Fraction) -> float:
         if not number:
             return np.nan
-        return float(max(two / int(number) - (one / int(number)) ** 2, Fraction(0))) ** 0.5
+        return float(max(squares / int(number) - (total / int(number)) ** 2, Fraction(0))) ** 0.5
 
-    ones, twos = total.exact(), squares.exact()
+    exact = total.exact()
     return (
-        np.vectorize(mean, otypes=[np.float64])(count, ones),
-        np.vectorize(spread, otypes=[np.float64])(count, ones, twos),
+        np.vectorize(mean, otypes=[np.float64])(count, exact),
+        np.vectorize(spread, otypes=[np.float64])(count, exact, squares.exact()),
     )

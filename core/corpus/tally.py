@@ -1,4 +1,4 @@
-"""What is kept of the heads of a model over a corpus: bounded in size, and the same in whatever order passages are added.
+"""The tally of the heads of a model over a corpus: bounded in size, and the same in whatever order passages are added.
 
 Counts are whole numbers and sums are exact (`core.corpus.sums`), so that tallies of parts of a corpus, merged in any order, are
 the tally of the whole to the last bit.
@@ -7,9 +7,9 @@ the tally of the whole to the last bit.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
-from math import ceil, log, log2
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from math import ceil, log2
 
 import numpy as np
 import torch
@@ -17,69 +17,43 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from ..heads.metrics import METRICS, NAMES, measure_block
-from ..heads.quantities import Block, Taken, Text, text_of
+from ..heads.metrics import NAMES, measure_block
+from ..heads.quantities import Block, Taken, text_of
 from ..models.modules import Kind
 from .kept import Sample, Strongest, StrongestSoFar, draws
 from .passages import CLASSES, Passage, classes_of
 from .relations import Relations, WordTokens
+from .settings import RunSettings
 from .sums import ExactSum
 from .texts import Problem
 
 BINS = 512  # of the distribution of a metric over its range
 LISTED = 1000  # problems that are kept; all are counted
 
-# Of which metrics the strongest queries are kept, unless others are asked for: those that speak of something in the text.
-EXAMPLES_OF = ("elsewhere", "previous", "next", "duplicate", "induction", "punctuation", "distance", "entropy")
+# The arrays of a tally that are added, by name: whole numbers, and exact sums.
+COUNTS = ("counts", "histogram", "queries")
+SUMS = ("totals", "squares", "attention", "chance", "by_distance", "distance_chance")
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What is kept. Tallies can be merged only where these are the same.
+class ModelHeads:
+    """The heads that a run measures, and the model that has them.
 
-    kind        of attention
-    heads       (layer, head) of each, in the order of all arrays
-    tokens      the most that a passage has
-    strongest   how many queries are kept of each head and metric of `examples_of`, those where it is largest
-    sample      how many queries drawn at random are kept, of every head
-    examples_of names of metrics
-    revision, shape   of the model: as in `core.models.model.Model`; (layers, heads) that it has
+    kind      of attention
+    measured  (layer, head) of each, in the order of all arrays
+    layers, per_layer   how many layers the model has, and how many heads each layer has
+    revision  of the model, as in `core.models.model.Model`
     """
 
     kind: Kind
-    heads: tuple[tuple[int, int], ...]
-    tokens: int
-    strongest: int = 50
-    sample: int = 200
-    examples_of: tuple[str, ...] = EXAMPLES_OF
-    revision: str = ""
-    shape: tuple[int, int] = (0, 0)
-
-    @property
-    def distances(self) -> NDArray[np.int64]:
-        """The ranges of key - query that are counted apart, [ranges, 2], both ends included: ..., (-4, -3), (-2, -2),
-        (-1, -1), (0, 0), (1, 1), (2, 2), (3, 4), (5, 8), ..."""
-        steps = ceil(log2(max(self.tokens, 2)))
-        after = [(1, 1), *((2**step // 2 + 1, 2**step) for step in range(1, steps + 1))]
-        return np.array([*((-high, -low) for low, high in reversed(after)), (0, 0), *after])
-
-    @property
-    def highs(self) -> NDArray[np.float64]:
-        """The upper end of the range of each metric, whose lower end is 0: [metrics]."""
-        ends = {"nats": log(self.tokens), "tokens": float(self.tokens - 1), "": 1.0}
-        return np.array([max(ends[metric.unit], 1e-9) for metric in METRICS])
-
-    @property
-    def nbytes(self) -> int:
-        """About how much memory a tally of these takes."""
-        heads, row = len(self.heads), 4 * self.tokens + 40
-        counted = heads * (8 * (BINS + 6) * len(METRICS) + 32 * len(CLASSES) ** 2 + 32 * len(self.distances))
-        return counted + heads * row * (self.strongest * len(self.examples_of) + self.sample)
+    measured: tuple[tuple[int, int], ...]
+    layers: int
+    per_layer: int
+    revision: str
 
 
-@dataclass(eq=False)
 class Tally:
-    """See the module. H heads, M metrics (`core.heads.metrics.METRICS`), C classes of tokens, D ranges of distance.
+    """Counts and sums over passages, at first none. H heads, M metrics, C classes of tokens, D ranges of distance.
 
     counts      [M, H] int64: over how many queries each metric was measured
     totals, squares  sums of the metric and of its square: [M, H]
@@ -87,118 +61,102 @@ class Tally:
     attention   sums of weights from queries to keys, by their classes: [H, C, C]
     chance      the same, had each query attended evenly to all that it may attend to
     queries     [H, C] int64: queries of each class that may attend to anything
-    by_distance, distance_chance  the same by distance: [H, D]
-    passages_read, tokens_read, texts_unread
+    by_distance, distance_chance  as attention and chance, by distance: [H, D]
+    strongest, sample  the queries that are kept
+    passages    those that have been added, by their ids: at least those in which a kept query stands
+    ids         of all passages that have been counted, also of those that could not be read
+    problems, problem_count  the first LISTED of what could not be read, and how much that is in all
     """
 
-    settings: Settings
-    counts: NDArray[np.int64]
-    totals: ExactSum
-    squares: ExactSum
-    histogram: NDArray[np.int64]
-    attention: ExactSum
-    chance: ExactSum
-    queries: NDArray[np.int64]
-    by_distance: ExactSum
-    distance_chance: ExactSum
-    relations: Relations
-    strongest: StrongestSoFar
-    sample: Sample
-    passages: dict[int, Passage] = field(default_factory=dict)
-    ids: set[int] = field(default_factory=set)
-    tokens_read: int = 0
-    problems: list[Problem] = field(default_factory=list)
-    problem_count: int = 0
-
-    @classmethod
-    def empty(cls, settings: Settings) -> Tally:
-        heads, metrics, classes = len(settings.heads), len(METRICS), len(CLASSES)
-        ranges = len(settings.distances)
-        return cls(
-            settings,
-            np.zeros((metrics, heads), np.int64),
-            ExactSum.zeros(metrics, heads),
-            ExactSum.zeros(metrics, heads),
-            np.zeros((metrics, heads, BINS), np.int64),
-            ExactSum.zeros(heads, classes, classes),
-            ExactSum.zeros(heads, classes, classes),
-            np.zeros((heads, classes), np.int64),
-            ExactSum.zeros(heads, ranges),
-            ExactSum.zeros(heads, ranges),
-            Relations.empty(heads),
-            StrongestSoFar(heads, len(settings.examples_of), settings.strongest, settings.tokens),
-            Sample.empty(metrics, heads, settings.tokens),
-        )
+    def __init__(self, settings: RunSettings, heads: ModelHeads) -> None:
+        self.settings, self.heads = settings, heads
+        shape = len(settings.metrics), len(heads.measured)
+        pairs = shape[1], len(CLASSES), len(CLASSES)
+        ranges = shape[1], len(settings.distances)
+        self.counts = np.zeros(shape, np.int64)
+        self.totals, self.squares = ExactSum.zeros(*shape), ExactSum.zeros(*shape)
+        self.histogram = np.zeros((*shape, BINS), np.int64)
+        self.attention, self.chance = ExactSum.zeros(*pairs), ExactSum.zeros(*pairs)
+        self.queries = np.zeros(pairs[:2], np.int64)
+        self.by_distance, self.distance_chance = ExactSum.zeros(*ranges), ExactSum.zeros(*ranges)
+        self.relations = Relations.empty(shape[1])
+        kept = shape[1], len(settings.examples_of), settings.strongest
+        self.strongest = StrongestSoFar(*kept, settings.passage_tokens)
+        self.sample = Sample.empty(*shape, settings.passage_tokens)
+        self.passages: dict[int, Passage] = {}
+        self.ids: set[int] = set()
+        self.problems: list[Problem] = []
+        self.tokens_read = self.problem_count = 0
 
     # --- adding
 
     def add(self, passage: Passage, taken: Taken) -> None:
         """Add what heads do in a passage that has been read."""
-        seen = _Seen.of(self, passage, taken)
+        sums = _PassageSums(self, passage, taken)
         with torch.inference_mode():
-            for layer, blocks in enumerate(taken.in_rows(self.settings.kind)):
+            for layer, blocks in enumerate(taken.in_rows(self.heads.kind)):
                 places, heads = self._of_layer(layer)
                 if len(places):
                     for rows in blocks:
-                        self._add_block(seen, places, heads, Block(rows, seen.text, seen.queries))
-        self._add_numbers(seen.values)
-        self.attention.add(seen.attention)
-        self.chance.add(seen.chance)
-        self.by_distance.add(seen.by_distance)
-        self.distance_chance.add(seen.distance_chance)
-        self.queries += seen.attending
-        if seen.words is not None:
-            self.relations.add(passage, seen.words, seen.between_words)
-        number = np.full(len(seen.sampled), passage.id, np.uint64)
+                        self._add_block(sums, places, heads, Block(rows, sums.text, sums.queries))
+        self._add_numbers(sums.values)
+        self.attention.add(sums.attention)
+        self.chance.add(sums.chance)
+        self.by_distance.add(sums.by_distance)
+        self.distance_chance.add(sums.distance_chance)
+        self.queries += sums.attending
+        if sums.words is not None:
+            self.relations.add(passage, sums.words, sums.between_words)
+        number = np.full(len(sums.sampled), passage.id, np.uint64)
         drawn = Sample(
-            seen.draw[seen.sampled],
+            sums.draw[sums.sampled],
             number,
-            seen.sampled.astype(np.int32),
-            np.moveaxis(seen.values[:, :, seen.sampled], 2, 0),
-            seen.sampled_weights,
+            sums.sampled.astype(np.int32),
+            np.moveaxis(sums.values[:, :, sums.sampled], 2, 0),
+            sums.sampled_weights,
         )
         self.sample = Sample.joined([self.sample, drawn]).first(self.settings.sample) if len(number) else self.sample
         self.passages[passage.id] = passage
         self.ids.add(passage.id)
-        self.tokens_read += seen.queries
+        self.tokens_read += sums.queries
 
     def _of_layer(self, layer: int) -> tuple[NDArray[np.int64], list[int]]:
         """(places in our arrays, numbers within the layer) of those of its heads that are wanted."""
-        found = [(place, head) for place, (at, head) in enumerate(self.settings.heads) if at == layer]
+        found = [(place, head) for place, (at, head) in enumerate(self.heads.measured) if at == layer]
         return np.array([place for place, _ in found], np.int64), [head for _, head in found]
 
-    def _add_block(self, seen: _Seen, places: NDArray[np.int64], heads: list[int], block: Block) -> None:
+    def _add_block(self, sums: _PassageSums, places: NDArray[np.int64], heads: list[int], block: Block) -> None:
         rows = slice(block.rows.start, block.rows.stop)
         keys = block.weights.shape[2]
         weights = block.weights[heads]
         attending = (block.choices > 0)[heads]
-        values = measure_block(block)[:, heads].float().numpy(force=True)
-        seen.values[:, places, rows] = values
-        of_query, of_key = seen.classes[rows], seen.classes[:keys]
-        ranges = _ranges(self.settings.tokens, rows.start, rows.stop, keys)
-        seen.attention[places] += _between(weights, of_query, of_key)
-        seen.by_distance[places] += _along(weights, ranges)
-        seen.attending[places] += (attending.to(of_query.dtype) @ of_query).long().numpy(force=True)
-        if seen.text.mask:
+        values = measure_block(block)[self._metrics][:, heads].float().numpy(force=True)
+        sums.values[:, places, rows] = values
+        of_query, of_key = sums.classes[rows], sums.classes[:keys]
+        ranges = _ranges(self.settings.passage_tokens, rows.start, rows.stop, keys)
+        sums.attention[places] += _between(weights, of_query, of_key)
+        sums.by_distance[places] += _along(weights, ranges)
+        sums.attending[places] += (attending.to(of_query.dtype) @ of_query).long().numpy(force=True)
+        if sums.text.mask:
             even = block.rows.allowed / block.choices[:1, :, None].clamp_min(1)
             even = even[heads] if len(even) > 1 else even
-            seen.chance[places] += _between(even, of_query, of_key)
-            seen.distance_chance[places] += _along(even, ranges)
-        if seen.words is not None:
-            onto = weights @ seen.words.sums[:keys].to(weights.dtype)
-            seen.between_words[places] += (
-                (seen.words.means[:, rows].to(weights.dtype) @ onto).double().numpy(force=True)
+            sums.chance[places] += _between(even, of_query, of_key)
+            sums.distance_chance[places] += _along(even, ranges)
+        if sums.words is not None:
+            onto = weights @ sums.words.sums[:keys].to(weights.dtype)
+            sums.between_words[places] += (
+                (sums.words.means[:, rows].to(weights.dtype) @ onto).double().numpy(force=True)
             )
-        sampled = (seen.sampled >= rows.start) & (seen.sampled < rows.stop)
+        sampled = (sums.sampled >= rows.start) & (sums.sampled < rows.stop)
         if sampled.any():
-            chosen = weights[:, seen.sampled[sampled] - rows.start]
-            seen.sampled_weights[np.ix_(np.flatnonzero(sampled), places)] = seen.whole_rows(chosen).swapaxes(0, 1)
-        self._add_strongest(seen, places, weights, values, rows)
+            chosen = weights[:, sums.sampled[sampled] - rows.start]
+            sums.sampled_weights[np.ix_(np.flatnonzero(sampled), places)] = sums.whole_rows(chosen).swapaxes(0, 1)
+        self._add_strongest(sums, places, weights, values, rows)
 
     def _add_strongest(
-        self, seen: _Seen, places: NDArray[np.int64], weights: Tensor, values: NDArray[np.float32], rows: slice
+        self, sums: _PassageSums, places: NDArray[np.int64], weights: Tensor, values: NDArray[np.float32], rows: slice
     ) -> None:
-        scores, draw = values[self._examples_of], seen.draw[rows]
+        scores, draw = values[self._examples_of], sums.draw[rows]
         metric, head, query = self.strongest.candidates(places, scores, draw)
         self.strongest.add(
             Strongest(
@@ -206,15 +164,20 @@ class Tally:
                 metric.astype(np.int16),
                 scores[metric, head, query],
                 draw[query],
-                np.full(len(query), seen.passage, np.uint64),
+                np.full(len(query), sums.passage, np.uint64),
                 (query + rows.start).astype(np.int32),
-                seen.whole_rows(weights[head, query]),
+                sums.whole_rows(weights[head, query]),
             )
         )
 
-    @property
+    @cached_property
+    def _metrics(self) -> list[int]:
+        """Places of the measured metrics among all that there are."""
+        return [NAMES.index(name) for name in self.settings.metrics]
+
+    @cached_property
     def _examples_of(self) -> list[int]:
-        return [NAMES.index(name) for name in self.settings.examples_of]
+        return [self.settings.metrics.index(name) for name in self.settings.examples_of]
 
     def _add_numbers(self, values: NDArray[np.float32]) -> None:
         """values: [M, H, queries]"""
@@ -233,23 +196,23 @@ class Tally:
         self.note([Problem(passage.place, why)])
 
     def note(self, problems: Sequence[Problem], count: int | None = None) -> None:
-        """Count what could not be read, and list it. count: how much it is where these are the first of it"""
+        """Count and list what could not be read. count: how many problems there are in all, where these are the first"""
         self.problem_count += len(problems) if count is None else count
         self.problems = first_of([*self.problems, *problems])
 
     # --- putting together
 
     def merge(self, other: Tally) -> None:
-        """Add what another one has counted over other passages. Raises ValueError where the two do not belong together."""
-        if self.settings != other.settings:
+        """Add a tally of other passages. Raises ValueError for one of other settings, and where passages are in both."""
+        if (self.settings, self.heads) != (other.settings, other.heads):
             raise ValueError("Tallies of other settings cannot be added.")
         if self.ids & other.ids:
             raise ValueError("These tallies have passages in common.")
-        for mine, its in zip(self._sums, other._sums, strict=True):
-            mine.merge(its)
-        self.counts += other.counts
-        self.histogram += other.histogram
-        self.queries += other.queries
+        for name in SUMS:
+            getattr(self, name).merge(getattr(other, name))
+        for name in COUNTS:
+            numbers = getattr(self, name)
+            numbers += getattr(other, name)
         self.relations.merge(other.relations)
         self.strongest.add(other.strongest.rows)
         self.sample = Sample.joined([self.sample, other.sample]).first(self.settings.sample)
@@ -261,21 +224,17 @@ class Tally:
         self.problems = first_of([*self.problems, *other.problems])
 
     @property
-    def _sums(self) -> tuple[ExactSum, ...]:
-        return (
-            self.totals,
-            self.squares,
-            self.attention,
-            self.chance,
-            self.by_distance,
-            self.distance_chance,
-        )
-
-    @property
     def shown_passages(self) -> dict[int, Passage]:
         """Those in which any kept query stands, by their ids."""
         wanted = {*self.strongest.rows.passage.tolist(), *self.sample.passage.tolist()}
         return {number: passage for number, passage in sorted(self.passages.items()) if number in wanted}
+
+
+def tally_bytes(settings: RunSettings, heads: int) -> int:
+    """About how much memory a tally of this many heads takes, and how large it is as a file."""
+    counted = 8 * (BINS + 6) * len(settings.metrics) + 32 * len(CLASSES) ** 2 + 32 * len(settings.distances)
+    kept = settings.strongest * len(settings.examples_of) + settings.sample
+    return heads * (counted + (4 * settings.passage_tokens + 40) * kept)
 
 
 def first_of(problems: Iterable[Problem]) -> list[Problem]:
@@ -286,26 +245,35 @@ def first_of(problems: Iterable[Problem]) -> list[Problem]:
 # --- one passage
 
 
-@dataclass(eq=False)
-class _Seen:
-    """What is put together of one passage, layer by layer, before it is added to the sums."""
+class _PassageSums:
+    """The sums over one passage, filled layer by layer, before they are added to the tally. Shapes as in `Tally`.
 
-    passage: int
-    text: Text
-    queries: int
-    keys: int
-    classes: Tensor  # [tokens, C] 1 for the class of each
-    draw: NDArray[np.uint64]
-    sampled: NDArray[np.int64]  # queries that may become part of the sample
-    sampled_weights: NDArray[np.float32]
-    values: NDArray[np.float32]
-    attention: NDArray[np.float64]
-    chance: NDArray[np.float64]
-    attending: NDArray[np.int64]
-    by_distance: NDArray[np.float64]
-    distance_chance: NDArray[np.float64]
-    words: WordTokens | None
-    between_words: NDArray[np.float64]
+    classes   [tokens, C] 1 for the class of each token
+    draw      [queries] as `draws` gives it
+    sampled   [sampled] queries that may become part of the sample
+    values    [M, H, queries] NaN where a metric has nothing to measure
+    """
+
+    def __init__(self, tally: Tally, passage: Passage, taken: Taken) -> None:
+        settings, kind, tokenizer = tally.settings, tally.heads.kind, taken.model.tokenizer
+        heads, count, ranges = len(tally.heads.measured), len(CLASSES), len(settings.distances)
+        self.passage, self.text = passage.id, text_of(taken, kind)
+        self.queries, self.keys = taken.shape(kind)
+        self.classes = one_hot(torch.from_numpy(classes_of(tokenizer, taken.input_ids)), count).float()
+        self.draw = draws(passage.id, self.queries)
+        self.sampled = np.sort(self._may_be_sampled(tally))
+        self.sampled_weights = np.full((len(self.sampled), heads, settings.passage_tokens), np.nan, np.float32)
+        self.values = np.full((len(settings.metrics), heads, self.queries), np.nan, np.float32)
+        self.attention, self.chance = np.zeros((2, heads, count, count))
+        self.attending = np.zeros((heads, count), np.int64)
+        self.by_distance, self.distance_chance = np.zeros((2, heads, ranges))
+        self.words = WordTokens.of(tokenizer, passage, self.keys) if passage.relations else None
+        self.between_words = np.zeros((heads, len(passage.words), len(passage.words)))
+
+    def _may_be_sampled(self, tally: Tally) -> NDArray[np.int64]:
+        drawn, most = tally.sample.draw, tally.settings.sample
+        is_full = 0 < len(drawn) == most
+        return np.flatnonzero(self.draw < drawn[-1]) if is_full else np.argsort(self.draw)[:most]
 
     def whole_rows(self, weights: Tensor) -> NDArray[np.float32]:
         """Rows of weights [..., keys of a block] as they are kept: [..., tokens].
@@ -317,36 +285,6 @@ class _Seen:
         rows[..., : self.keys] = 0
         rows[..., : weights.shape[-1]] = weights.float().numpy(force=True)
         return rows
-
-    @classmethod
-    def of(cls, tally: Tally, passage: Passage, taken: Taken) -> _Seen:
-        settings = tally.settings
-        queries, keys = taken.shape(settings.kind)
-        tokenizer = taken.model.tokenizer
-        heads, count, ranges = len(settings.heads), len(CLASSES), len(settings.distances)
-        draw = draws(passage.id, queries)
-        drawn = tally.sample.draw
-        is_full = 0 < len(drawn) == settings.sample
-        sampled = np.flatnonzero(draw < drawn[-1]) if is_full else np.argsort(draw)[: settings.sample]
-        words = WordTokens.of(tokenizer, passage, keys) if passage.relations else None
-        return cls(
-            passage.id,
-            text_of(taken, settings.kind),
-            queries,
-            keys,
-            one_hot(torch.from_numpy(classes_of(tokenizer, taken.input_ids)), count).float(),
-            draw,
-            np.sort(sampled),
-            np.full((len(sampled), heads, settings.tokens), np.nan, np.float32),
-            np.full((len(METRICS), heads, queries), np.nan, np.float32),
-            np.zeros((heads, count, count)),
-            np.zeros((heads, count, count)),
-            np.zeros((heads, count), np.int64),
-            np.zeros((heads, ranges)),
-            np.zeros((heads, ranges)),
-            words,
-            np.zeros((heads, len(passage.words), len(passage.words))),
-        )
 
 
 def _between(weights: Tensor, of_query: Tensor, of_key: Tensor) -> NDArray[np.float64]:

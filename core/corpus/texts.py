@@ -1,16 +1,18 @@
-"""What a text of a corpus is, where it stands, and what cannot be read."""
+"""A text of a corpus, how it is found in a file, where it stands, and what could not be read."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
-WORDS = 300  # characters of what is said of a problem, at most: it may quote what somebody else has written
+By = Literal["document", "paragraph", "line"]  # what one text is in a file of plain text
+WORDS = 300  # the maximum number of characters of a problem's reason, which may quote what somebody else has written
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a text stands. `row` counts from 1: lines of text and JSONL, records of CSV, rows of Parquet, sentences of CoNLL-U,
-    paragraphs; 0 is the file as a whole."""
+    """Where a text stands: its file and row. Rows count from 1 (lines of text and JSONL, records of CSV, rows of Parquet,
+    sentences of CoNLL-U, paragraphs); 0 is the file as a whole."""
 
     file: str
     row: int
@@ -27,7 +29,7 @@ class Relation:
 
 @dataclass(frozen=True)
 class Text:
-    """A text, and of an annotated one where its words are, (start, end) in characters, and what joins them."""
+    """A text; an annotated one with its words, (start, end) in characters, and the relations between them."""
 
     place: Place
     text: str
@@ -37,7 +39,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Problem:
-    """What could not be read or measured, and why, in at most WORDS characters, all of which can be seen."""
+    """A text that could not be read or measured, and why: at most WORDS characters, all of them visible."""
 
     place: Place
     why: str
@@ -46,15 +48,20 @@ class Problem:
         object.__setattr__(self, "why", shown(self.why))
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message that is not empty, as `shown`, without its full stop; else the error's name."""
+    return shown(next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)).rstrip(". ")
+
+
 def shown(text: str, most: int = WORDS) -> str:
-    """At most so many characters of a text; those that cannot be seen, or not be written, as Python writes them."""
+    """At most this many characters of a text. Characters that cannot be seen or written are escaped as Python does it."""
     cut = text if len(text) <= most else f"{text[: most - 1]}…"
     escaped = cut if cut.isprintable() else "".join(one if one.isprintable() else repr(one)[1:-1] for one in cut)
     return escaped if len(escaped) <= most else f"{escaped[: most - 1]}…"
 
 
 def half_of_a_pair(text: str) -> int | None:
-    """Where a text has half of a surrogate pair, which nothing can write: UTF-8 has no such character. None: nowhere."""
+    """The place of the first half of a surrogate pair in a text, which UTF-8 cannot encode; None where there is none."""
     try:
         text.encode()
     except UnicodeEncodeError as error:

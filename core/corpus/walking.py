@@ -1,4 +1,4 @@
-"""The files below a folder of this machine, each once, whatever leads to it; and which names a pattern means."""
+"""The files below a local folder, each once, however many links lead to it; and the names that a pattern matches."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-TOLD = 10_000  # entries after which it is told how many there have been
+TOLD = 10_000  # entries between two calls of `on_progress`
 
-# How many parts of a pattern a path may have gone through: several, since ** may stand for none or many folders.
+# How many parts of a pattern a path may have matched: several numbers, since ** may stand for none or many folders.
 State = frozenset[int]
 
 
@@ -21,13 +21,13 @@ class Pattern:
         self.begin = self._with_none({0})
 
     def step(self, at: State, name: str) -> State:
-        """Where in the pattern a path may be after a further name; nowhere: nothing below it fits."""
+        """The state of a path after a further name; empty where nothing below it can match."""
         after = {place for place in at if place < len(self._parts) and self._parts[place] is None}
         after |= {place + 1 for place in at if self._is(place, name)}
         return self._with_none(after)
 
     def ends(self, at: State) -> bool:
-        """Whether a path that is there fits as it is."""
+        """Return whether a path in this state matches."""
         return len(self._parts) in at
 
     def fits(self, path: str) -> bool:
@@ -41,7 +41,7 @@ class Pattern:
         return part is not None and part.fullmatch(name) is not None
 
     def _with_none(self, at: set[int]) -> State:
-        """And where it may be as well, since ** may stand for no folder."""
+        """The state with all further numbers that follow because ** may stand for no folder."""
         for place in range(min(at, default=len(self._parts)), len(self._parts)):
             if place in at and self._parts[place] is None:
                 at.add(place + 1)
@@ -53,7 +53,7 @@ def _regular(part: str) -> str:
 
 
 class _Entry(NamedTuple):
-    """name: below the folder, with / between; path: where it is; at: where in the pattern"""
+    """An entry of a folder: its name below the root, with / between; its path; its state in the pattern."""
 
     name: str
     path: str
@@ -63,13 +63,13 @@ class _Entry(NamedTuple):
 def files_below(
     folder: str, pattern: Pattern, on_progress: Callable[[int], None] = lambda _entries: None
 ) -> dict[str, str]:
-    """The files that a pattern means: name -> real path.
+    """The files that a pattern matches: name -> real path.
 
-    Links are followed, and each file is there once: under its name without links where it has one, so that a link that is
-    added to a corpus changes no name, and else through the first link, by how many folders it stands in, then by the alphabet.
-    A link that leads nowhere is there as well, since it names a file that cannot be read.
+    Links are followed, and each file is listed once: under its name without links where it has one, so that a link that is
+    added to a corpus changes no name; else through the first link, by how many folders it stands in, then by the alphabet.
+    A link that leads nowhere is listed as well, since it names a file that cannot be read.
 
-    on_progress  told now and then how many entries of folders have been looked at
+    on_progress  called now and then with how many entries of folders have been read
     Raises OSError for a folder that cannot be read.
     """
     walk = _Walk(pattern, on_progress)
@@ -82,18 +82,18 @@ def files_below(
 
 
 class _Walk:
-    """found: real path -> name; links: that have been seen and not been followed"""
+    """A walk through folders. found: real path -> name; links: those that have not been followed yet"""
 
     def __init__(self, pattern: Pattern, on_progress: Callable[[int], None]) -> None:
         self.found: dict[str, str] = {}
         self.links: list[_Entry] = []
         self._pattern, self._on_progress = pattern, on_progress
-        # A folder may be entered once for each place in the pattern: no circle of links is walked twice.
+        # A folder is entered once for each state of the pattern: no circle of links is walked twice.
         self._entered: set[tuple[str, State]] = set()
         self._entries = 0
 
     def enter(self, folder: _Entry) -> None:
-        """Take the files of a folder and of all folders in it, and remember its links."""
+        """Collect the files and the links of a folder and of all folders in it."""
         waiting = [folder]
         while waiting:
             one = waiting.pop()

@@ -1,4 +1,4 @@
-"""What runs on the workers of a cluster: reading files, and measuring passages. Nothing here knows Ray.
+"""The work of a cluster's workers: reading files, and measuring passages. Nothing here knows Ray.
 
 Everything travels as numbers and JSON, since a row of Ray Data is a row of an Arrow table.
 """
@@ -26,10 +26,11 @@ from . import parts
 from .job import Job, passages_of, text_hash, versions_that_count
 from .passages import Passage, faults_of_a_text
 from .reading import Files, open_folder
-from .tally import Settings, Tally
+from .settings import RunSettings
+from .tally import ModelHeads, Tally
 from .texts import Problem
 
-COUNTED = 4096  # passages that are told at once
+COUNTED = 4096  # passages whose numbers are handed on together
 Row = dict[str, Any]
 
 # A model is loaded once a process, whichever of the steps below asks for it.
@@ -39,39 +40,39 @@ _outline = lru_cache(maxsize=1)(load_outline)
 def count_passages(row: Row, job: Job, files: Files) -> Iterator[Row]:
     """The passages of some files (names as JSON in "item"): their ids, tokens and hashes as bytes, and problems."""
     model = _outline(job.model)
-    held: list[tuple[int, int, int]] = []
+    numbers: list[tuple[int, int, int]] = []
     problems: list[Problem] = []
-    for found in passages_of(files, tuple(json.loads(row["item"])), job, model):
-        if isinstance(found, Problem):
-            problems.append(found)
+    for passage in passages_of(files, tuple(json.loads(row["item"])), job, model):
+        if isinstance(passage, Problem):
+            problems.append(passage)
         else:
-            held.append((found.id, _tokens(model, found.text), text_hash(found.text)))
-        if len(held) + len(problems) == COUNTED:
-            yield _counted(held, problems)
-            held, problems = [], []
-    yield _counted(held, problems)
+            numbers.append((passage.id, _tokens(model, passage.text), text_hash(passage.text)))
+        if len(numbers) + len(problems) == COUNTED:
+            yield _counted(numbers, problems)
+            numbers, problems = [], []
+    yield _counted(numbers, problems)
 
 
 def _tokens(model: Model, text: str) -> int:
     return len(model.tokenizer(text, verbose=False)["input_ids"]) if model.tokenizer else 0
 
 
-def _counted(held: list[tuple[int, int, int]], problems: list[Problem]) -> Row:
-    numbers = np.array(held, np.uint64).reshape(-1, 3)
-    return {"numbers": numbers.tobytes(), "problems": json.dumps([asdict(problem) for problem in problems])}
+def _counted(numbers: list[tuple[int, int, int]], problems: list[Problem]) -> Row:
+    array = np.array(numbers, np.uint64).reshape(-1, 3)
+    return {"numbers": array.tobytes(), "problems": json.dumps([asdict(problem) for problem in problems])}
 
 
 def read_shards(row: Row, job: Job, files: Files, wanted: NDArray[np.uint64], most: int) -> Iterator[Row]:
-    """The wanted passages of some files, `most` of them in a row, as JSON in "shard".
+    """The wanted passages of some files, `most` of them in each row, as JSON in "shard".
 
     wanted  [passages] ids, sorted
     """
     held: list[Passage] = []
-    for found in passages_of(files, tuple(json.loads(row["item"])), job, _outline(job.model)):
-        if isinstance(found, Passage):
-            place = int(np.searchsorted(wanted, np.uint64(found.id)))
-            if place < len(wanted) and int(wanted[place]) == found.id:
-                held.append(found)
+    for passage in passages_of(files, tuple(json.loads(row["item"])), job, _outline(job.model)):
+        if isinstance(passage, Passage):
+            place = int(np.searchsorted(wanted, np.uint64(passage.id)))
+            if place < len(wanted) and int(wanted[place]) == passage.id:
+                held.append(passage)
         if len(held) == most:
             yield {"shard": json.dumps([asdict(passage) for passage in held])}
             held = []
@@ -80,8 +81,8 @@ def read_shards(row: Row, job: Job, files: Files, wanted: NDArray[np.uint64], mo
 
 
 @dataclass(frozen=True)
-class Failed:
-    """Why a worker cannot work: an InputError as it travels."""
+class Failure:
+    """The reason why a worker cannot work: an InputError in a form that travels."""
 
     message: str
     field: str
@@ -95,18 +96,19 @@ class Measurer:
 
     def __init__(self, job: Job, folder: str, threads: int) -> None:
         torch.set_num_threads(threads)
-        self._job, self._failed = job, None
+        self._job, self._failure = job, None
         try:
             self._system, self._folder = open_folder(folder)
             self._check_folder()
             self._check_versions()
-            self._model = load_model(job.model, dtype=job.dtype, device=job.device)
+            job.settings.require_metrics()
+            self._model = load_model(job.model, dtype=job.settings.dtype, device=job.settings.device)
             self._check_weights()
-            self._settings = settings_of(job, self._model)
+            self._heads = heads_of(job.settings, self._model)
         except InputError as error:
-            self._failed = Failed(str(error), error.field)
+            self._failure = Failure(str(error), error.field)
         except OSError as error:
-            self._failed = Failed(f"A worker cannot use {folder!r}: {error}.", "out")
+            self._failure = Failure(f"A worker cannot use {folder!r}: {error}.", "out")
 
     def _check_folder(self) -> None:
         if self._system.get_file_info(self._folder).type != fs.FileType.Directory:
@@ -117,7 +119,7 @@ class Measurer:
             )
 
     def _check_versions(self) -> None:
-        """On another machine of the cluster there may be others, which give other last bits or do not load the model."""
+        """Other versions on another machine give other last bits, or do not load the model."""
         wanted, here = self._job.versions, versions_that_count()
         if other := next((name for name in wanted if wanted[name] != here.get(name)), None):
             raise InputError(
@@ -127,7 +129,7 @@ class Measurer:
             )
 
     def _check_weights(self) -> None:
-        """A name or a folder may stand for others on another machine."""
+        """The same name or folder may stand for other weights on another machine."""
         if self._model.revision != self._job.revision:
             raise InputError(
                 f"A worker has other weights of {self._model.name} ({self._model.revision}) than where the run was started "
@@ -137,11 +139,11 @@ class Measurer:
 
     def __call__(self, rows: Row) -> Row:
         """A batch of one row, {"shard": [JSON]}, to {"failed", "tokens"}."""
-        if self._failed is not None:
-            return {"failed": [json.dumps(asdict(self._failed))], "tokens": [0]}
-        tally = Tally.empty(self._settings)
-        for given in json.loads(rows["shard"][0]):
-            passage = parts.read_passage(given)
+        if self._failure is not None:
+            return {"failed": [json.dumps(asdict(self._failure))], "tokens": [0]}
+        tally = Tally(self._job.settings, self._heads)
+        for written in json.loads(rows["shard"][0]):
+            passage = parts.read_passage(written)
             try:
                 tally.add(passage, self._take(passage.text))
             except InputError as error:
@@ -149,12 +151,12 @@ class Measurer:
         try:
             parts.save(tally, self._system, self._folder)
         except OSError as error:
-            failed = Failed(f"A result could not be written: {error}. Make room and start again: it goes on.", "out")
+            failed = Failure(f"A result could not be written: {error}. Make room and start again: it goes on.", "out")
             return {"failed": [json.dumps(asdict(failed))], "tokens": [0]}
         return {"failed": [""], "tokens": [tally.tokens_read]}
 
     def _take(self, text: str) -> Taken:
-        most = self._job.passage_tokens
+        most = self._job.settings.passage_tokens
         with faults_of_a_text(self._model.name, lambda: take(self._model, "a", most)):
             return take(self._model, text, most)
 
@@ -166,26 +168,17 @@ def take(model: Model, text: str, most: int) -> Taken:
     return attention_weights(model, text, max_tokens=most)
 
 
-def settings_of(job: Job, model: Model) -> Settings:
-    """What is kept of this model. Raises InputError (field "heads") for heads that it does not have."""
-    taken = take(model, "a", job.passage_tokens)
+def heads_of(settings: RunSettings, model: Model) -> ModelHeads:
+    """The heads of this model that are measured. Raises InputError (field "heads") for heads that it does not have."""
+    taken = take(model, "a", settings.passage_tokens)
     kind = taken.kinds[0]
     layers, heads = taken.layers(kind), taken.heads(kind)
     every = tuple((layer, head) for layer in range(layers) for head in range(heads))
-    chosen = every if job.heads is None else job.heads
-    if lacking := [place for place in chosen if place not in every]:
+    measured = every if settings.heads is None else settings.heads
+    if lacking := [place for place in measured if place not in every]:
         layer, head = lacking[0]
         raise InputError(
             f"{model.name} has no head {layer}.{head}: layers run from 0 to {layers - 1}, heads from 0 to {heads - 1}.",
             field="heads",
         )
-    return Settings(
-        kind,
-        chosen,
-        job.passage_tokens,
-        job.strongest,
-        job.sample,
-        job.examples_of,
-        revision=model.revision,
-        shape=(layers, heads),
-    )
+    return ModelHeads(kind, measured, layers, heads, model.revision)

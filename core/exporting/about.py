@@ -1,4 +1,4 @@
-"""What a file says about where its numbers come from: in words, so that nobody has to know this program to read it."""
+"""The notes in a file about where its numbers come from, in words that need no knowledge of this program."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 About = Mapping[str, str]
 
-PACKAGES = ("torch", "transformers", "numpy", "plotly")  # on which numbers and pictures depend
+PACKAGES = ("torch", "transformers", "numpy", "plotly")  # numbers and pictures depend on their versions
 
 
 def now() -> str:

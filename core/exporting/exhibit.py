@@ -1,7 +1,7 @@
-"""An exhibit: all of a view as one file, which opens the same view again with the same numbers, model present or not.
+"""Exhibits: a whole view as one file, which opens with the same numbers whether the model is there or not.
 
-The file is a safetensors file: arrays, and one of bytes that holds a text in JSON. docs/exports.md lists what is in it. Whoever
-wrote it is not trusted: nothing in it is run, every part is checked before it is used, and its texts are only shown.
+The file is a safetensors file of arrays, one of which contains a text in JSON. docs/exports.md lists its contents. The author
+of a file is not trusted: nothing in it is run, every part is checked before it is used, and its texts are only shown.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from .kept_heads import KeptHead, broken, text_in
 
 ENDING = "headlight"
 FORMAT, VERSION = "headlight exhibit", 1
-MAX_BYTES = 20 * 2**20  # of a file, which is also as much as may be uploaded
-MAX_SAID = 12 * 2**20  # of these, the text in JSON
-MAX_LISTS = 500_000  # and objects in it: Python holds everybody up while it makes them
+MAX_BYTES = 20 * 2**20  # of a file; the largest upload has as many
+MAX_JSON = 12 * 2**20  # bytes of the text in JSON
+MAX_LISTS = 500_000  # lists and objects in this text: while Python makes them, all other sessions wait
 MAX_ARRAYS, MAX_HEADS, MAX_PICTURES = 100, 8, 40
-MAX_LINES, MAX_WORDS = 200, 200_000  # of an address: names, and characters of a text
+MAX_LINES, MAX_WORDS = 200, 200_000  # names in an address, and characters of a value
 _PAGE, _NAME = re.compile(r"[a-z_]{0,40}"), re.compile(r"[a-z0-9_]{1,40}")
 _IN_FILE = "exhibit"
 
 
 @dataclass(frozen=True, eq=False)
 class Drawing:
-    """A picture of the view. title: what it is called; alt: what kind of picture it is; its chart says what it shows."""
+    """A picture of the view. title: its name; alt: what kind of picture it is. The chart describes what it shows."""
 
     title: str
     alt: str
@@ -45,7 +45,7 @@ class Drawing:
 
 @dataclass(frozen=True, eq=False)
 class Upload:
-    """A file that somebody had given to the page."""
+    """A file that was uploaded to the page."""
 
     name: str
     data: bytes
@@ -55,13 +55,13 @@ class Upload:
 class Exhibit:
     """One view of one page.
 
-    page      the page's name in addresses; "" for the first one
-    title     what the page is called
-    address   all that its address says
+    page      the page's name in addresses; "" for the start page
+    title     the page's title
+    address   the values in the page's address, by name
     about     where its numbers come from, in words
-    heads     the heads that it shows, the chosen one first, by what each is called there
-    drawings  all its pictures, as they were drawn
-    uploads   by the key of their field
+    heads     the heads that it shows, the chosen one first, by their names on the page
+    drawings  its pictures, as they were drawn
+    uploads   the uploaded files, by the key of their field
     """
 
     page: str
@@ -74,16 +74,16 @@ class Exhibit:
 
 
 def write(exhibit: Exhibit) -> bytes:
-    """The exhibit as a file. Raises InputError where it would be too large to be opened again."""
+    """Write an exhibit as the bytes of a file. Raises InputError if it would be too large to be opened again."""
     arrays: dict[str, NDArray] = {}
     heads = []
     for number, (name, kept) in enumerate(exhibit.heads.items()):
-        said, held = kept.parts()
-        heads.append(said | {"name": name})
-        arrays |= {f"head{number}.{part}": array for part, array in held.items()}
+        values, parts = kept.parts()
+        heads.append(values | {"name": name})
+        arrays |= {f"head{number}.{part}": array for part, array in parts.items()}
     for number, upload in enumerate(exhibit.uploads.values()):
         arrays[f"upload{number}"] = np.frombuffer(upload.data, dtype=np.uint8)
-    said = {
+    content = {
         "format": FORMAT,
         "version": VERSION,
         "page": exhibit.page,
@@ -92,12 +92,15 @@ def write(exhibit: Exhibit) -> bytes:
         "about": dict(exhibit.about),
         "heads": heads,
         "uploads": [{"field": name, "name": upload.name} for name, upload in exhibit.uploads.items()],
-        "pictures": [{"title": one.title, "alt": one.alt, **drawings.written(one.chart)} for one in exhibit.drawings],
+        "pictures": [
+            {"title": drawing.title, "alt": drawing.alt, **drawings.written(drawing.chart)}
+            for drawing in exhibit.drawings
+        ],
     }
-    text = json.dumps(said, ensure_ascii=False, allow_nan=False).encode()
+    text = json.dumps(content, ensure_ascii=False, allow_nan=False).encode()
     arrays[_IN_FILE] = np.frombuffer(text, dtype=np.uint8)
     data = safetensors.numpy.save(arrays)
-    if len(data) > MAX_BYTES or len(text) > MAX_SAID or _lists(text) > MAX_LISTS:
+    if len(data) > MAX_BYTES or len(text) > MAX_JSON or _lists(text) > MAX_LISTS:
         raise InputError(
             f"The file would have {len(data) / 2**20:.0f} MB; at most {MAX_BYTES / 2**20:.0f} MB can be opened again. "
             f"Take its numbers as NPZ, or a shorter text.",
@@ -107,34 +110,36 @@ def write(exhibit: Exhibit) -> bytes:
 
 
 def read(data: bytes) -> Exhibit:
-    """The exhibit in a file. Raises InputError for any file that is none, is damaged, or holds what no view has."""
+    """Read the exhibit in a file. Raises InputError for a file that is no exhibit or is damaged."""
     arrays = _arrays(data)
-    said = _said(arrays)
-    version = said.get("version")
-    if said.get("format") != FORMAT or not isinstance(version, int) or isinstance(version, bool) or version < 1:
+    content = _content(arrays)
+    version = content.get("version")
+    if content.get("format") != FORMAT or not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise broken("it does not say which exhibit it is")
     if version > VERSION:
         raise InputError(
             f"This exhibit has version {version}; this Headlight reads {VERSION}. Update Headlight to open it.",
             field="file",
         )
-    heads = _listed(said, "heads", MAX_HEADS)
-    pictures = _listed(said, "pictures", MAX_PICTURES)
+    heads = _listed(content, "heads", MAX_HEADS)
+    pictures = _listed(content, "pictures", MAX_PICTURES)
+    uploads = _listed(content, "uploads", 5)
     return Exhibit(
-        page=_matching(said, "page", _PAGE),
-        title=text_in(said, "title"),
-        address=_address(said.get("address")),
-        about=_about(said.get("about")),
+        page=_matching(content, "page", _PAGE),
+        title=text_in(content, "title"),
+        address=_address(content.get("address")),
+        about=_about(content.get("about")),
         heads={
-            text_in(one, "name"): KeptHead.from_parts(one, _those_of(arrays, f"head{n}."))
-            for n, one in enumerate(heads)
+            text_in(head, "name"): KeptHead.from_parts(head, _with_prefix(arrays, f"head{number}."))
+            for number, head in enumerate(heads)
         },
         drawings=tuple(
-            Drawing(text_in(one, "title"), text_in(one, "alt", 5_000), drawings.read(one)) for one in pictures
+            Drawing(text_in(picture, "title"), text_in(picture, "alt", 5_000), drawings.read(picture))
+            for picture in pictures
         ),
         uploads={
-            _matching(one, "field", _NAME): Upload(text_in(one, "name"), _bytes(arrays, f"upload{number}"))
-            for number, one in enumerate(_listed(said, "uploads", 5))
+            _matching(upload, "field", _NAME): Upload(text_in(upload, "name"), _bytes(arrays, f"upload{number}"))
+            for number, upload in enumerate(uploads)
         },
     )
 
@@ -155,21 +160,22 @@ def _arrays(data: bytes) -> dict[str, NDArray]:
     return arrays
 
 
-def _said(arrays: Mapping[str, NDArray]) -> dict[str, Any]:
+def _content(arrays: Mapping[str, NDArray]) -> dict[str, Any]:
+    """The text in JSON, read."""
     text = _bytes(arrays, _IN_FILE)
     if _lists(text) > MAX_LISTS:
-        raise broken("what it says of itself is too large")
+        raise broken("its description is too large")
     try:
-        said = json.loads(text.decode(), parse_constant=_refuse_constant)
+        content = json.loads(text.decode(), parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
-        raise broken("what it says of itself cannot be read") from None
-    if not isinstance(said, dict):
-        raise broken("what it says of itself cannot be read")
-    return said
+        raise broken("its description cannot be read") from None
+    if not isinstance(content, dict):
+        raise broken("its description cannot be read")
+    return content
 
 
 def _lists(text: bytes) -> int:
-    """How many lists and objects there are at most in a text in JSON; brackets in its words count as well."""
+    """Maximum number of lists and objects in a text in JSON: brackets within words count, too."""
     return text.count(b"[") + text.count(b"{")
 
 
@@ -179,41 +185,41 @@ def _refuse_constant(name: str) -> None:
 
 def _bytes(arrays: Mapping[str, NDArray], name: str) -> bytes:
     array = arrays.get(name)
-    if array is None or array.dtype != np.uint8 or array.ndim != 1 or (name == _IN_FILE and len(array) > MAX_SAID):
+    if array is None or array.dtype != np.uint8 or array.ndim != 1 or (name == _IN_FILE and len(array) > MAX_JSON):
         raise broken(f"it has no {name}")
     return array.tobytes()
 
 
-def _those_of(arrays: Mapping[str, NDArray], prefix: str) -> dict[str, NDArray]:
+def _with_prefix(arrays: Mapping[str, NDArray], prefix: str) -> dict[str, NDArray]:
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
-def _listed(said: Mapping[str, Any], name: str, most: int) -> list[dict[str, Any]]:
-    found = said.get(name, [])
-    if not isinstance(found, list) or len(found) > most or not all(isinstance(one, dict) for one in found):
-        raise broken(f"its {name} are no list of at most {most}")
-    return found
+def _listed(content: Mapping[str, Any], name: str, most: int) -> list[dict[str, Any]]:
+    entries = content.get(name, [])
+    if not isinstance(entries, list) or len(entries) > most or not all(isinstance(entry, dict) for entry in entries):
+        raise broken(f"its {name} are not a list of at most {most}")
+    return entries
 
 
-def _matching(said: Mapping[str, Any], name: str, pattern: re.Pattern[str]) -> str:
-    text = text_in(said, name)
+def _matching(content: Mapping[str, Any], name: str, pattern: re.Pattern[str]) -> str:
+    text = text_in(content, name)
     if not pattern.fullmatch(text):
-        raise broken(f"its {name} is no name")
+        raise broken(f"its {name} is not a valid name")
     return text
 
 
-def _address(said: object) -> dict[str, tuple[str, ...]]:
-    if not isinstance(said, dict) or len(said) > MAX_LINES or not all(map(_NAME.fullmatch, said)):
-        raise broken("its address is none")
-    found = {}
-    for name, words in said.items():
-        if not isinstance(words, list) or len(words) > MAX_LINES:
-            raise broken("its address is none")
-        found[name] = tuple(text_in({name: word}, name, MAX_WORDS) for word in words)
-    return found
+def _address(content: object) -> dict[str, tuple[str, ...]]:
+    if not isinstance(content, dict) or len(content) > MAX_LINES or not all(map(_NAME.fullmatch, content)):
+        raise broken("its address cannot be read")
+    address = {}
+    for name, values in content.items():
+        if not isinstance(values, list) or len(values) > MAX_LINES:
+            raise broken("its address cannot be read")
+        address[name] = tuple(text_in({name: value}, name, MAX_WORDS) for value in values)
+    return address
 
 
-def _about(said: object) -> dict[str, str]:
-    if not isinstance(said, dict) or len(said) > MAX_LINES:
+def _about(content: object) -> dict[str, str]:
+    if not isinstance(content, dict) or len(content) > MAX_LINES:
         raise broken("it does not say where it comes from")
-    return {text_in({"name": name}, "name", 100): text_in(said, name, MAX_WORDS) for name in said}
+    return {text_in({"name": name}, "name", 100): text_in(content, name, MAX_WORDS) for name in content}

@@ -1,5 +1,5 @@
-"""A head with all that it was computed from, taken out of its pass: it can be written down, and its stages follow again to the
-last bit, whether the model is there or not."""
+"""Heads with their inputs, apart from a pass: they can be written to a file, and their stages are the same to the last bit,
+whether the model is there or not."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Arrays = Mapping[str, NDArray]
 
 
 class Origin(NamedTuple):
-    """Which head of which model this is. `name`, `revision` and `dtype` are the model's."""
+    """The head of a model that a kept head is. `name`, `revision` and `dtype` are the model's."""
 
     name: str
     revision: str
@@ -37,10 +37,10 @@ class Origin(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class KeptHead:
-    """One head by itself.
+    """One head with its tokens and its origin, apart from a pass.
 
     says         where it comes from, in a sentence
-    origin       which head of a model it is, or None
+    origin       the head of a model that it is, or None
     output       [queries, d_v] what the model's own attention returned for it, or None
     """
 
@@ -53,7 +53,7 @@ class KeptHead:
 
     @classmethod
     def of(cls, capture: Capture, layer: int, head: int, kind: Kind) -> KeptHead:
-        """A head of a pass."""
+        """Take a head out of a pass."""
         model = capture.model
         return cls(
             head=capture.head(layer, head, kind),
@@ -65,22 +65,22 @@ class KeptHead:
         )
 
     def overview(self) -> tuple[Overview, Certificate | None]:
-        """Every stage, small enough to draw, and where a model has computed this head, the comparison with what it returned."""
+        """Every stage, small enough to draw, and for a head of a model the comparison with its output; else None."""
         if self.origin is None or self.output is None:
             return self.head.overview(), None
         return certified_head(self.head, self.output, self.origin, describe(whole_mask(self.head)))
 
     def same_as(self, other: KeptHead) -> bool:
-        """Whether both have the same inputs, and their models returned the same, to the last bit."""
-        mine, theirs = (one.parts() for one in (self, other))
-        return mine[0] == theirs[0] and all(
-            np.array_equal(mine[1][name], theirs[1][name]) if name in theirs[1] else False for name in mine[1]
+        """Whether both have the same inputs and the same output of their models, to the last bit."""
+        (values, arrays), (other_values, other_arrays) = self.parts(), other.parts()
+        return values == other_values and all(
+            name in other_arrays and np.array_equal(array, other_arrays[name]) for name, array in arrays.items()
         )
 
     # --- as plain values and arrays
 
     def parts(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
-        """What is to be written down: values for JSON, and arrays.
+        """(values for JSON, arrays) from which `from_parts` makes the head again.
 
         Raises InputError for a head of more pairs than the pages show.
         """
@@ -92,7 +92,7 @@ class KeptHead:
                 field="file",
             )
         mask, bias = whole_mask(head), whole_bias(head)
-        said: dict[str, Any] = {
+        values: dict[str, Any] = {
             "says": self.says,
             "scale": head.scale,
             "softcap": head.softcap,
@@ -103,18 +103,17 @@ class KeptHead:
         }
         arrays = {"query": head.query, "key": head.key, "value": head.value}
         arrays |= {} if self.output is None else {"model_output": self.output}
-        said["mask"], held = _mask_parts(mask)
-        arrays |= held
-        said["bias"], held = _bias_parts(bias)
-        arrays |= held
-        said["weighing"], held = _instead_parts(head)
-        return said, {name: np.ascontiguousarray(array) for name, array in (arrays | held).items()}
+        values["mask"], of_mask = _mask_parts(mask)
+        values["bias"], of_bias = _bias_parts(bias)
+        values["weighing"], of_edits = _instead_parts(head)
+        arrays |= of_mask | of_bias | of_edits
+        return values, {name: np.ascontiguousarray(array) for name, array in arrays.items()}
 
     @classmethod
-    def from_parts(cls, said: Mapping[str, Any], arrays: Arrays) -> KeptHead:
-        """The head that was written down so. Raises InputError for what cannot be one, whoever wrote it."""
-        reading = _Reading(said, arrays)
-        query, key, value = (reading.matrix(name) for name in ("query", "key", "value"))
+    def from_parts(cls, values: Mapping[str, Any], arrays: Arrays) -> KeptHead:
+        """Make a head from its parts, which are not trusted. Raises InputError for parts that `parts` does not give."""
+        fields = _Fields(values, arrays)
+        query, key, value = (fields.matrix(name) for name in ("query", "key", "value"))
         shape = query.shape[0], key.shape[0]
         if shape[0] * max(shape[1], value.shape[1]) > MAX_SCORES:
             raise broken(f"its head has {shape[0]:,} queries and {shape[1]:,} keys")
@@ -122,29 +121,30 @@ class KeptHead:
             query,
             key,
             value,
-            scale=reading.number("scale"),
-            softcap=reading.number_or_none("softcap"),
-            sinks=reading.number_or_none("sinks"),
+            scale=fields.number("scale"),
+            softcap=fields.number_or_none("softcap"),
+            sinks=fields.number_or_none("sinks"),
         )
         if checked.query.dtype != query.dtype:
             raise broken("its matrices differ in precision")
-        permissions = _permissions(reading, shape)
-        head = Head.of(checked, permissions, _edited(reading, shape, checked.value.shape[1]))
-        origin = reading.origin()
-        output = None if "model_output" not in arrays else reading.matrix("model_output", (shape[0], value.shape[1]))
+        permissions = _permissions(fields, shape)
+        head = Head.of(checked, permissions, _edited(fields, shape, checked.value.shape[1]))
+        origin = fields.origin()
+        output = None if "model_output" not in arrays else fields.matrix("model_output", (shape[0], value.shape[1]))
         if (origin is None) != (output is None):
-            raise broken("it names a model without what that computed, or the other way round")
+            raise broken("it names a model without the model's output, or has an output without a model")
         return cls(
             head=head,
-            query_tokens=reading.tokens("query_tokens", shape[0]),
-            key_tokens=reading.tokens("key_tokens", shape[1]),
-            says=reading.text("says"),
+            query_tokens=fields.tokens("query_tokens", shape[0]),
+            key_tokens=fields.tokens("key_tokens", shape[1]),
+            says=fields.text("says"),
             origin=origin,
             output=output,
         )
 
 
 def broken(why: str) -> InputError:
+    """The error for a file that cannot be opened, with the reason."""
     return InputError(
         f"This file cannot be opened: {why}. It is damaged, or was not written by Headlight. Export it again.",
         field="file",
@@ -157,10 +157,11 @@ def whole_mask(head: Head) -> NDArray[np.bool_]:
 
 
 def whole_bias(head: Head) -> Array:
+    """[queries, keys], the bias of each pair."""
     return np.concatenate([head.permissions(rows)[1] for rows in head.blocks()])
 
 
-# --- masks and biases, as short as they can be said
+# --- masks and biases in their shortest form
 
 
 def _mask_parts(mask: NDArray[np.bool_]) -> tuple[str, dict[str, NDArray]]:
@@ -177,38 +178,38 @@ def _bias_parts(bias: Array) -> tuple[str, dict[str, NDArray]]:
     queries, keys = bias.shape
     if (bias == bias[0]).all():
         return "row", {"bias": bias[:1]}
-    diagonals = np.concatenate([bias[::-1, 0], bias[0, 1:]])[None]  # of the distance key - query, from the least
+    diagonals = np.concatenate([bias[::-1, 0], bias[0, 1:]])[None]  # by the distance key - query, rising
     if np.array_equal(bias, diagonals[0][_distances(queries, keys)]):
         return "distance", {"bias": diagonals}
     return "whole", {"bias": bias}
 
 
 def _distances(queries: int, keys: int, rows: range | None = None) -> NDArray[np.integer]:
-    """[rows, keys] the place of each pair's distance in `diagonals`."""
+    """[rows, keys], the index of each pair's distance in `diagonals`."""
     rows = range(queries) if rows is None else rows
     return np.arange(keys) - np.arange(rows.start, rows.stop)[:, None] + queries - 1
 
 
 def _instead_parts(head: Head) -> tuple[str, dict[str, NDArray]]:
-    """What edits have put in the place of some rows; rows of NaN are left out."""
+    """(weighing, the rows that edits replace); rows of NaN are not replaced."""
     edits = [head.edited(rows) for rows in head.blocks()]
-    held: dict[str, NDArray] = {}
+    arrays: dict[str, NDArray] = {}
     for name in ("weights", "output"):
-        given = [getattr(edit, name) for edit in edits]
-        if given[0] is not None:
-            whole = np.concatenate(given)
-            there = np.flatnonzero(~np.isnan(whole).any(axis=1))
-            held |= {f"instead_{name}": whole[there], f"instead_{name}_rows": there.astype(np.int64)[None]}
-    return edits[0].weighing, {name: array for name, array in held.items() if array.size}
+        blocks = [getattr(edit, name) for edit in edits]
+        if blocks[0] is not None:
+            whole = np.concatenate(blocks)
+            replaced = np.flatnonzero(~np.isnan(whole).any(axis=1))
+            arrays |= {f"instead_{name}": whole[replaced], f"instead_{name}_rows": replaced.astype(np.int64)[None]}
+    return edits[0].weighing, {name: array for name, array in arrays.items() if array.size}
 
 
-def _permissions(reading: _Reading, shape: tuple[int, int]) -> Callable[[range], tuple[NDArray[np.bool_], Array]]:
+def _permissions(fields: _Fields, shape: tuple[int, int]) -> Callable[[range], tuple[NDArray[np.bool_], Array]]:
     queries, keys = shape
-    kind_of_mask, kind_of_bias = (reading.word(name, words) for name, words in (("mask", MASKS), ("bias", BIASES)))
-    bits = reading.matrix("mask", (queries, -(-keys // 8)), np.uint8) if kind_of_mask == "bits" else None
-    dtype = reading.arrays["query"].dtype
-    wide = {"row": (1, keys), "distance": (1, queries + keys - 1), "whole": shape}
-    held = None if kind_of_bias == "none" else reading.matrix("bias", wide[kind_of_bias])
+    kind_of_mask, kind_of_bias = (fields.word(name, words) for name, words in (("mask", MASKS), ("bias", BIASES)))
+    bits = fields.matrix("mask", (queries, -(-keys // 8)), np.uint8) if kind_of_mask == "bits" else None
+    dtype = fields.arrays["query"].dtype
+    shapes = {"row": (1, keys), "distance": (1, queries + keys - 1), "whole": shape}
+    stored = None if kind_of_bias == "none" else fields.matrix("bias", shapes[kind_of_bias])
 
     def permissions(rows: range) -> tuple[NDArray[np.bool_], Array]:
         part, size = slice(rows.start, rows.stop), (len(rows), keys)
@@ -217,12 +218,12 @@ def _permissions(reading: _Reading, shape: tuple[int, int]) -> Callable[[range],
         else:
             predicate = causal if kind_of_mask == "causal" else everything
             mask = np.broadcast_to(predicate(np.arange(rows.start, rows.stop)[:, None], np.arange(keys)), size)
-        if held is None:
+        if stored is None:
             bias = np.broadcast_to(dtype.type(0), size)
         elif kind_of_bias == "row":
-            bias = np.broadcast_to(held, size)
+            bias = np.broadcast_to(stored, size)
         else:
-            bias = held[part] if kind_of_bias == "whole" else held[0][_distances(queries, keys, rows)]
+            bias = stored[part] if kind_of_bias == "whole" else stored[0][_distances(queries, keys, rows)]
         return mask, bias
 
     return permissions
@@ -231,45 +232,45 @@ def _permissions(reading: _Reading, shape: tuple[int, int]) -> Callable[[range],
 MASKS, BIASES = ("none", "causal", "bits"), ("none", "row", "distance", "whole")
 
 
-def _edited(reading: _Reading, shape: tuple[int, int], d_v: int) -> Callable[[range], Instead]:
-    weighing = reading.word("weighing", tuple(WEIGHINGS))
-    places = {}
+def _edited(fields: _Fields, shape: tuple[int, int], d_v: int) -> Callable[[range], Instead]:
+    weighing = fields.word("weighing", tuple(WEIGHINGS))
+    replacements = {}
     for name, width in (("weights", shape[1]), ("output", d_v)):
-        if f"instead_{name}" in reading.arrays:
-            rows = reading.matrix(f"instead_{name}_rows", dtype=np.int64)[0]
-            given = reading.matrix(f"instead_{name}", (len(rows), width))
-            if not (np.diff(rows) > 0).all() or rows[0] < 0 or rows[-1] >= shape[0]:
+        if f"instead_{name}" in fields.arrays:
+            replaced = fields.matrix(f"instead_{name}_rows", dtype=np.int64)[0]
+            values = fields.matrix(f"instead_{name}", (len(replaced), width))
+            if not (np.diff(replaced) > 0).all() or replaced[0] < 0 or replaced[-1] >= shape[0]:
                 raise broken("it replaces rows that are not there")
-            places[name] = rows, given
-    if weighing == "softmax" and not places:
+            replacements[name] = replaced, values
+    if weighing == "softmax" and not replacements:
         return unedited
 
     def edited(rows: range) -> Instead:
-        found = {}
-        for name, (there, given) in places.items():
-            part = np.full((len(rows), given.shape[1]), np.nan, dtype=given.dtype)
-            wanted = (there >= rows.start) & (there < rows.stop)
-            part[there[wanted] - rows.start] = given[wanted]
-            found[name] = part
-        return Instead(weighing, **found)
+        parts = {}
+        for name, (replaced, values) in replacements.items():
+            part = np.full((len(rows), values.shape[1]), np.nan, dtype=values.dtype)
+            wanted = (replaced >= rows.start) & (replaced < rows.stop)
+            part[replaced[wanted] - rows.start] = values[wanted]
+            parts[name] = part
+        return Instead(weighing, **parts)
 
     return edited
 
 
-# --- reading what somebody else may have written
+# --- fields of a file, which anybody may have written
 
 
 @dataclass(frozen=True)
-class _Reading:
-    """Values and arrays of one head, each checked when it is asked for."""
+class _Fields:
+    """The values and arrays of one head, each checked when it is read."""
 
-    said: Mapping[str, Any]
+    values: Mapping[str, Any]
     arrays: Arrays = field(default_factory=dict)
 
     def matrix(self, name: str, shape: tuple[int, int] | None = None, dtype: type | None = None) -> NDArray:
         array = self.arrays.get(name)
         if array is None or array.ndim != 2 or 0 in array.shape or (shape is not None and array.shape != shape):
-            raise broken(f"its {name.replace('_', ' ')} has another shape than the rest")
+            raise broken(f"its {name.replace('_', ' ')} does not fit the shape of the rest")
         if array.dtype != dtype if dtype is not None else array.dtype.kind != "f":
             raise broken(f"its {name.replace('_', ' ')} holds {array.dtype}")
         if array.dtype.kind == "f" and not np.isfinite(array).all():
@@ -277,50 +278,48 @@ class _Reading:
         return array
 
     def number_or_none(self, name: str) -> float | None:
-        return None if self.said.get(name) is None else self.number(name)
+        return None if self.values.get(name) is None else self.number(name)
 
     def number(self, name: str) -> float:
-        value = self.said.get(name)
+        value = self.values.get(name)
         if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e30:
-            raise broken(f"its {name} is no number")
+            raise broken(f"its {name} is not a number")
         return float(value)
 
     def text(self, name: str) -> str:
-        return text_in(self.said, name)
+        return text_in(self.values, name)
 
     def word(self, name: str, words: tuple[str, ...]) -> Any:
-        if self.said.get(name) not in words:
-            raise broken(f"its {name} is none of {', '.join(words)}")
-        return self.said[name]
+        if self.values.get(name) not in words:
+            raise broken(f"its {name} is not one of {', '.join(words)}")
+        return self.values[name]
 
     def tokens(self, name: str, count: int) -> tuple[str, ...]:
-        tokens = self.said.get(name)
+        tokens = self.values.get(name)
         if not isinstance(tokens, list) or len(tokens) != count or not all(map(_is_token, tokens)):
             raise broken("its tokens do not fit its numbers")
         return tuple(tokens)
 
     def origin(self) -> Origin | None:
-        found = self.said.get("origin")
-        if found is None:
+        values = self.values.get("origin")
+        if values is None:
             return None
-        of = _Reading(found if isinstance(found, dict) else {})
-        layer, head = of.number("layer"), of.number("head")
+        origin = _Fields(values if isinstance(values, dict) else {})
+        layer, head = origin.number("layer"), origin.number("head")
         if not layer.is_integer() or not head.is_integer() or min(layer, head) < 0:
-            raise broken("its layer or its head is no number from 0")
-        kind = of.word("kind", get_args(Kind))
-        return Origin(
-            of.text("name"), of.text("revision"), of.word("dtype", tuple(DTYPES)), kind, int(layer), int(head)
-        )
+            raise broken("its layer or its head is not a whole number from 0")
+        kind, dtype = origin.word("kind", get_args(Kind)), origin.word("dtype", tuple(DTYPES))
+        return Origin(origin.text("name"), origin.text("revision"), dtype, kind, int(layer), int(head))
 
 
-MAX_TEXT = 1_000  # characters of a text that is neither what was read nor a token
+MAX_TEXT = 1_000  # characters of a token, a name or a sentence
 
 
-def text_in(said: Mapping[str, Any], name: str, longest: int = MAX_TEXT) -> str:
-    """A text of a file, checked for its length and for characters that are none."""
-    value = said.get(name)
+def text_in(values: Mapping[str, Any], name: str, longest: int = MAX_TEXT) -> str:
+    """A text in a file. Raises InputError if it is too long or contains half of a character."""
+    value = values.get(name)
     if not isinstance(value, str) or len(value) > longest or not _is_text(value):
-        raise broken(f"its {name} is no text of at most {longest:,} characters")
+        raise broken(f"its {name} is not a text of at most {longest:,} characters")
     return value
 
 

@@ -14,7 +14,7 @@ from ..figures.descriptions import KINDS
 from ..figures.values import Names, Values, floats
 from .kept_heads import broken, text_in
 
-MAX_LETTERS = 2_000  # of a name
+MAX_CHARACTERS = 2_000  # of a name
 _TEXTS = ("part", "value", "opening", "closing", "prefix")
 _ARRAY = {"dtype", "bdata", "shape"}
 _DTYPES = ("f4", "f8", "i1", "u1", "i2", "u2", "i4", "u4")
@@ -55,7 +55,7 @@ def read(told: Mapping[str, Any]) -> Values:
         x=x,
         is_mask=told.get("is_mask") is True,
         block=_block(told.get("block")),
-        **{name: text_in(told, name, MAX_LETTERS) for name in _TEXTS},
+        **{name: text_in(told, name, MAX_CHARACTERS) for name in _TEXTS},
     )
 
 
@@ -87,7 +87,7 @@ def _numbers(packed: object) -> NDArray[np.floating]:
 def _names(told: object) -> Names:
     if not isinstance(told, list):
         raise broken("what a picture in it shows cannot be read")
-    return tuple(text_in({"name": name}, "name", MAX_LETTERS) for name in told)
+    return tuple(text_in({"name": name}, "name", MAX_CHARACTERS) for name in told)
 
 
 def _block(told: object) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Tables of numbers with the names of their rows and columns, as CSV and as NPZ. Masked pairs are marked, never 0."""
+"""Tables of numbers with names of their rows and columns, as CSV and as NPZ. Masked pairs are marked, never 0."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from ..figures.chart import Chart
 from ..figures.values import Values
 from .about import About
 
-MAX_CSV_CELLS = 2**20  # such as 1,024 × 1,024: more is neither opened nor read as text
+MAX_CSV_CELLS = 2**20  # such as 1,024 × 1,024: spreadsheets do not open more, and nobody reads more as text
 MAX_NPZ_CELLS = 2 * MAX_SCORES
 
 
 @dataclass(frozen=True)
 class Side:
-    """What stands along one side of a table.
+    """The labels of the rows or of the columns of a table.
 
     name    what a row or a column is: "query", "key", "dimension", "head"
     labels  a text for each; None: its number
-    start   the number of the first one; None: they have none, their labels say all
+    start   the number of the first; None: without numbers
     """
 
     name: str
@@ -37,16 +37,16 @@ class Side:
     start: int | None = 0
 
     def texts(self, count: int) -> list[str]:
+        """The text of each, "" without labels."""
         return [""] * count if self.labels is None else list(self.labels)
 
     def named(self, count: int) -> list[str]:
-        """One text for each: the number, a blank, the label. It begins with a number, so that no spreadsheet reads a formula
-        in a token, and 1.10 behind it stays a text."""
+        """The number and the label of each. Since a number comes first, spreadsheets read no token as a formula or a number."""
         if self.start is None:
             return self.texts(count)
         return [
-            f"{place} {text}" if self.labels is not None else str(place)
-            for place, text in enumerate(self.texts(count), self.start)
+            f"{number} {text}" if self.labels is not None else str(number)
+            for number, text in enumerate(self.texts(count), self.start)
         ]
 
 
@@ -55,8 +55,8 @@ class Table:
     """Numbers [rows, columns] with the names of both sides.
 
     key      its name in an NPZ file: a short word
-    name     how a person calls it
-    missing  [rows, columns] bool, True where there is no number, as of a masked pair; `values` counts for nothing there
+    name     its name for people
+    missing  [rows, columns] bool, True for cells without a number, such as masked pairs, whatever `values` holds there
     """
 
     key: str
@@ -68,33 +68,31 @@ class Table:
 
 
 def stage_table(head: Head, stage: str, query_tokens: Sequence[str], key_tokens: Sequence[str]) -> Table:
-    """One stage of a head, every number of it exact. Raises InputError for one of more than 4,096 × 4,096 numbers."""
-    of = BY_KEY[stage]
+    """One stage of a head with all its numbers. Raises InputError for more than 4,096 × 4,096 numbers."""
+    kind = BY_KEY[stage]
     refuse_many(head.shape[0] * head.shape[1])
-    if of.rows == "key" or stage == "query":  # inputs
+    if kind.rows == "key" or stage == "query":  # inputs
         values = getattr(head, stage)
         missing = np.zeros(values.shape, dtype=np.bool_)
     else:
         parts = []
         for rows in head.blocks():
             trace = head.trace(rows)
-            found = of.values(trace)
-            parts.append((found, ~trace.mask if _hides(stage) else np.zeros(found.shape, dtype=np.bool_)))
+            block = kind.values(trace)
+            parts.append((block, ~trace.mask if _hides(stage) else np.zeros(block.shape, dtype=np.bool_)))
         values, missing = (np.concatenate(part) for part in zip(*parts, strict=True))
-    tokens = query_tokens if of.rows == "query" else key_tokens
-    columns = Side("key", tuple(key_tokens)) if of.columns == "key" else Side("dimension")
-    return Table(
-        key=stage, name=of.name, values=values, missing=missing, rows=Side(of.rows, tuple(tokens)), columns=columns
-    )
+    rows = Side(kind.rows, tuple(query_tokens if kind.rows == "query" else key_tokens))
+    columns = Side("key", tuple(key_tokens)) if kind.columns == "key" else Side("dimension")
+    return Table(key=stage, name=kind.name, values=values, missing=missing, rows=rows, columns=columns)
 
 
 def _hides(stage: str) -> bool:
-    """Whether a masked pair has no number in this stage; the mask itself says 1 and 0."""
+    """Whether masked pairs have no number in this stage; in the mask itself they are 0."""
     return BY_KEY[stage].after_mask and stage != "mask"
 
 
 def refuse_many(cells: int) -> None:
-    """Raise InputError for more numbers than the longest text on the pages has."""
+    """Raise InputError for more cells than a stage of the longest text on the pages has."""
     if cells > MAX_NPZ_CELLS:
         raise InputError(
             f"That would be {cells:,} numbers; at most {MAX_NPZ_CELLS:,} can be taken away at once. "
@@ -107,10 +105,10 @@ def refuse_many(cells: int) -> None:
 
 
 def to_csv(tables: Sequence[Table], about: About) -> str:
-    """Tables one below the other, with what there is to know about them in the lines before, each of which begins with #.
+    """Write tables as CSV, one below the other, after lines about them that begin with #.
 
-    The first line says how many these are, which `pandas.read_csv(file, skiprows=...)` wants to know. A number has as many
-    digits as it takes to tell it from its neighbours in its own precision; the cell of a masked pair is empty.
+    The first line gives the number of these lines, for `pandas.read_csv(file, skiprows=...)`. Numbers have enough digits to be
+    read back exactly in their own precision; the cells of masked pairs are empty.
 
     Raises InputError for more than MAX_CSV_CELLS cells.
     """
@@ -129,9 +127,8 @@ def to_csv(tables: Sequence[Table], about: About) -> str:
             out.write("\n")
         rows, columns = table.values.shape
         writer.writerow([f"{table.rows.name} \\ {table.columns.name}", *table.columns.named(columns)])
-        numbers = (
-            table.values.astype(np.uint8) if table.values.dtype == np.bool_ else table.values
-        )  # 1 and 0, as in files
+        is_bool = table.values.dtype == np.bool_
+        numbers = table.values.astype(np.uint8) if is_bool else table.values  # 1 and 0 for True and False
         for name, values, missing in zip(table.rows.named(rows), numbers, table.missing, strict=True):
             written = np.where(missing, "", values.astype(str)).tolist() if columns else []
             writer.writerow([name, *written])
@@ -143,24 +140,24 @@ def _one_line(text: str) -> str:
 
 
 def to_npz(tables: Sequence[Table], about: About) -> bytes:
-    """Of every table, under its key: `.values` and `.missing`; of its rows their texts (`.rows`), their numbers
-    (`.row_numbers`) and what one is (`.row_is`), of its columns likewise; and `about`, a text in JSON. No pickles.
+    """Write tables as NPZ, without pickles.
 
-    Where a number is missing, floats hold NaN as well.
+    Each table gives `<key>.values` and `<key>.missing`, the texts of its rows (`.rows`), their numbers (`.row_numbers`), what a
+    row is (`.row_is`), and the same for its columns; `about` is a text in JSON. Missing floats are also NaN in `.values`.
     """
-    held: dict[str, NDArray] = {"about": np.array(json.dumps(dict(about), ensure_ascii=False))}
+    arrays: dict[str, NDArray] = {"about": np.array(json.dumps(dict(about), ensure_ascii=False))}
     for table in tables:
         rows, columns = table.values.shape
         values = table.values
         if values.dtype.kind == "f" and table.missing.any():
             values = np.where(table.missing, values.dtype.type(np.nan), values)
-        held[f"{table.key}.values"], held[f"{table.key}.missing"] = values, table.missing
+        arrays[f"{table.key}.values"], arrays[f"{table.key}.missing"] = values, table.missing
         for name, side, count in (("row", table.rows, rows), ("column", table.columns, columns)):
-            held[f"{table.key}.{name}s"] = np.array(side.texts(count), dtype=np.str_)
-            held[f"{table.key}.{name}_is"] = np.array(side.name)
-            held[f"{table.key}.{name}_numbers"] = np.arange(count) + (side.start or 0)
+            arrays[f"{table.key}.{name}s"] = np.array(side.texts(count), dtype=np.str_)
+            arrays[f"{table.key}.{name}_is"] = np.array(side.name)
+            arrays[f"{table.key}.{name}_numbers"] = np.arange(count) + (side.start or 0)
     file = io.BytesIO()
-    np.savez_compressed(file, allow_pickle=False, **held)
+    np.savez_compressed(file, allow_pickle=False, **arrays)
     return file.getvalue()
 
 
@@ -168,7 +165,7 @@ def to_npz(tables: Sequence[Table], about: About) -> bytes:
 
 
 def tables_of(chart: Chart) -> tuple[Table, ...]:
-    """The numbers that a chart draws, for a picture that was not given the exact ones it stands for."""
+    """The numbers that a chart draws, for charts without exact tables of their own."""
     return tuple(
         _as_drawn(values, f"{'line' if values.numbers.ndim == 1 else 'picture'}{index or ''}")
         for index, values in enumerate(chart.values)

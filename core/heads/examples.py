@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..capturing.capture import Capture, capture
 from ..capturing.edits import EVERYWHERE, Edits, Place
-from ..capturing.losses import foretold
+from ..capturing.losses import pass_with_losses
 from ..capturing.rows import row_blocks
 from ..capturing.sampling import next_probabilities
 from ..errors import InputError
@@ -180,7 +180,7 @@ def needs_previous(
     def foresee(text: RandomText, muted: tuple[OneHead, ...]) -> tuple[list[Call], float]:
         nonlocal done
         edits = Edits(mute_heads=[Place(*head) for head in muted])
-        calls, losses = foretold(model, text.ids, edits=edits, start=text.second + 1)
+        calls, losses = pass_with_losses(model, text.ids, edits=edits, start=text.second + 1)
         done += 1
         _tell(on_progress, done)
         return calls, float(losses[: LENGTH - 1].mean())

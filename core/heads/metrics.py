@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..capturing.rows import Rows
-from ..capturing.weights_only import GivenRows
+from ..capturing.weights_only import WeightRows
 from ..models.modules import Kind
 from .quantities import LOCAL, Block, Need, Taken, Text, text_of
 
@@ -30,7 +30,7 @@ class Metric:
     name     the column of `head_metrics`; its spread over the queries is in `<name>_spread`
     label    what a page calls it
     formula  in LaTeX; w_qk is the weight that query q gives to key k
-    low, high  its range; n is the number of keys
+    low, high  its range; n is the number of keys. `high` is one of the formulas of `highest`
     unit     "nats", "tokens", or "" for a share
     words    one sentence
     source   where it comes from
@@ -51,6 +51,23 @@ class Metric:
     needs: tuple[Need, ...] = ()
     likeness: str | None = None
 
+    def __post_init__(self) -> None:
+        if self.high not in _HIGHEST:
+            raise ValueError(
+                f"The range of {self.name} ends with {self.high!r}, not with one of {', '.join(_HIGHEST)}."
+            )
+
+    def highest(self, keys: int) -> float:
+        """The upper end of its range as a number, for so many keys."""
+        return _HIGHEST[self.high](keys)
+
+
+# How the upper end of a range, as a formula in the number of keys n, is worked out.
+_HIGHEST: dict[str, Callable[[int], float]] = {
+    "1": lambda _keys: 1.0,
+    "ln n": math.log,
+    "n - 1": lambda keys: float(keys - 1),
+}
 
 # Every menu and table offers these. Their labels stand in addresses: add, but do not rename.
 METRICS = (
@@ -256,7 +273,7 @@ class Measured:
     received: Tensor
 
 
-def measure(blocks: Iterable[Rows | GivenRows], text: Text, queries: int) -> Measured:
+def measure(blocks: Iterable[Rows | WeightRows], text: Text, queries: int) -> Measured:
     """Every metric of some heads for every query, and what all queries together give to every key."""
     values: Tensor | None = None
     received = attending = torch.zeros(())

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..capturing.capture import Capture
 from ..capturing.rows import Rows
-from ..capturing.weights_only import GivenRows, WeightsOnly
+from ..capturing.weights_only import WeightRows, WeightsOnly
 from ..models.modules import Kind
 from ..models.words import token_classes
 
@@ -83,7 +83,7 @@ class Block:
     queries  how many the whole text has
     """
 
-    rows: Rows | GivenRows
+    rows: Rows | WeightRows
     text: Text
     queries: int
 

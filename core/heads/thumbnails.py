@@ -10,7 +10,7 @@ import numpy as np
 from ..attention.pooling import Entries, Pooled
 from ..attention.rowwise import Band, sweep
 from ..capturing.rows import Rows
-from ..capturing.weights_only import GivenRows
+from ..capturing.weights_only import WeightRows
 from ..models.modules import Kind
 from .quantities import Taken
 
@@ -33,7 +33,7 @@ def thumbnails(
     )
 
 
-def _bands(blocks: Iterable[Rows | GivenRows]) -> Iterator[Band]:
+def _bands(blocks: Iterable[Rows | WeightRows]) -> Iterator[Band]:
     for rows in blocks:
         entries = Entries(rows.weights.numpy(force=True), rows.allowed.numpy(force=True))
         yield Band(rows.start, {"weights": entries})

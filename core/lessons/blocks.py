@@ -1,16 +1,18 @@
-"""Attention in blocks of keys: the same result without ever holding a whole row of scores.
+"""Attention in blocks of keys: the same result without a whole row of scores in memory.
 
 The softmax of a row needs its maximum and its sum, which seem to need every score first. Milakov and Gimelshein 2018, "Online
-normalizer calculation for softmax", algorithm 3, keep both up to date while scores arrive; Dao et al. 2022, "FlashAttention",
-algorithm 1, do the same with the output.
+normalizer calculation for softmax", algorithm 3, update both with every block of scores; Dao et al. 2022, "FlashAttention",
+algorithm 1, also update the output.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..attention.trace import Array, AttentionTrace, attend
 from ..errors import InputError
@@ -18,29 +20,17 @@ from ..errors import InputError
 FORMATS = ("float64", "float32")
 
 
-@dataclass(frozen=True, eq=False)
-class Blocks:
-    """What is known after each block of keys.
+class Blocks(NamedTuple):
+    """The running results after each block of keys. After a single block they are without their first axis.
 
-    ends        [blocks] how many keys have been seen
-    maximum     [blocks, queries] the largest score so far (of the sink too); -inf before any key was allowed
-    correction  [blocks, queries] in [0, 1]: e^(old maximum - new maximum), what old sums are multiplied by
+    ends        [blocks] number of keys so far
+    maximum     [blocks, queries] the largest score so far (or the sink); -inf before any key was allowed
+    correction  [blocks, queries] in [0, 1]: e^(old maximum - new maximum), by which the old sum is multiplied
     total       [blocks, queries] Σ e^(score - maximum) so far
     output      [blocks, queries, d_v] the attention output over the keys so far; 0 before any key was allowed
     """
 
-    ends: np.ndarray
-    maximum: Array
-    correction: Array
-    total: Array
-    output: Array
-
-
-@dataclass(frozen=True, eq=False)
-class _Seen:
-    """The same after one block."""
-
-    end: int
+    ends: NDArray[np.integer]
     maximum: Array
     correction: Array
     total: Array
@@ -48,37 +38,31 @@ class _Seen:
 
 
 def in_blocks(trace: AttentionTrace, block_size: int) -> Blocks:
-    """The head's output, computed `block_size` keys at a time. Its last entry is the trace's own output.
+    """Compute the head's output, `block_size` keys at a time. The last output is that of the trace.
 
-    Takes keys × queries × d_v / block_size numbers of memory, because it keeps every step; `last_output` keeps one.
+    Takes keys × queries × d_v / block_size numbers of memory, because it keeps every block; `last_output` keeps one.
     Raises InputError if the block size is not a whole number above 0.
     """
-    steps = list(_recurrence(trace, block_size))
-    return Blocks(
-        np.array([step.end for step in steps]),
-        np.stack([step.maximum for step in steps]),
-        np.stack([step.correction for step in steps]),
-        np.stack([step.total for step in steps]),
-        np.stack([step.output for step in steps]),
-    )
+    return Blocks(*(np.stack(part) for part in zip(*_recurrence(trace, block_size), strict=True)))
 
 
 def last_output(trace: AttentionTrace, block_size: int) -> Array:
-    """[queries, d_v]: what `in_blocks` ends with, holding only one block of scores at a time."""
+    """The last output of `in_blocks`, [queries, d_v], with a single block of scores in memory."""
     *_, last = _recurrence(trace, block_size)
     return last.output
 
 
 def differences(trace: AttentionTrace, block_size: int) -> dict[str, float]:
     """The largest |output in blocks - trace.output| over all queries, with the head's inputs in float64 and in float32."""
-    found = {}
+    largest = {}
     for dtype in FORMATS:
         converted = _converted(trace, dtype)
-        found[dtype] = float(np.abs(last_output(converted, block_size) - converted.output).max())
-    return found
+        largest[dtype] = float(np.abs(last_output(converted, block_size) - converted.output).max())
+    return largest
 
 
-def _recurrence(trace: AttentionTrace, block_size: int) -> Iterator[_Seen]:
+def _recurrence(trace: AttentionTrace, block_size: int) -> Iterator[Blocks]:
+    """The running results after each block."""
     if isinstance(block_size, bool) or not isinstance(block_size, int | np.integer) or block_size < 1:
         raise InputError(
             f"The block size is {block_size}; it has to be a whole number of keys, 1 or more.", field="block"
@@ -99,10 +83,11 @@ def _recurrence(trace: AttentionTrace, block_size: int) -> Iterator[_Seen]:
         mixed = old[:, None] * output + exponentials @ part.value  # [queries, d_v]
         output = mixed / np.where(total == 0, 1, total)[:, None]
         maximum = highest
-        yield _Seen(min(start + block_size, keys), maximum, correction, total, output)
+        yield Blocks(np.asarray(min(start + block_size, keys)), maximum, correction, total, output)
 
 
 def _converted(trace: AttentionTrace, dtype: str) -> AttentionTrace:
+    """The head with its inputs in another number format."""
     return attend(
         trace.query.astype(dtype),
         trace.key.astype(dtype),
@@ -116,7 +101,7 @@ def _converted(trace: AttentionTrace, dtype: str) -> AttentionTrace:
 
 
 def _keys(trace: AttentionTrace, columns: slice) -> AttentionTrace:
-    """The head over some of its keys."""
+    """The head with some of its keys."""
     return replace(
         trace,
         key=trace.key[columns],

@@ -28,12 +28,12 @@ MAX_QUERIES = 256
 
 @dataclass(frozen=True, eq=False)
 class Costs:
-    """What one layer of each kind needs for a text of n tokens (Vaswani et al. 2017, table 1). Every array is [lengths].
+    """The costs of one layer of each kind for a text of n tokens (Vaswani et al. 2017, table 1). Every array is [lengths].
 
-    sequential  operations that have to wait for one another, and so steps between the first and the last position, at most:
-                n recurrent, 1 with attention
+    sequential  operations that must follow one another, and so the most steps between two positions: n recurrent, 1 with
+                attention
     operations  multiplications, up to a constant factor: n d² recurrent, n² d with attention
-    crossing    the length n at which both take as many: n = d
+    crossing    the length n with equally many operations: n = d
     """
 
     lengths: NDArray[np.integer]
@@ -45,7 +45,7 @@ class Costs:
 
 
 def costs(lengths: ArrayLike, width: int) -> Costs:
-    """Table 1 for texts of these lengths and vectors of this width (d)."""
+    """The costs for texts of these lengths and vectors of this width (d)."""
     n = np.asarray(lengths)
     wide = n.astype(np.float64)
     return Costs(
@@ -74,12 +74,12 @@ class Reach:
 
     @property
     def log10(self) -> Array:
-        """[n]: the mean of log10 of the norms over the seeds."""
+        """The mean of log10 of the norms over the seeds: [n]."""
         return log_mean_and_error(self.norms)[0]
 
     @property
     def log10_error(self) -> Array:
-        """[n]: one standard error of that mean."""
+        """The standard error of this mean: [n]."""
         return log_mean_and_error(self.norms)[1]
 
 
@@ -87,10 +87,11 @@ Layer = Callable[[torch.Tensor], torch.Tensor]
 
 
 def reach(make: Callable[[], Layer], *, length: int, width: int, seeds: int) -> Reach:
-    """Measure ∂ out_last / ∂ x_p by torch's autograd, for a freshly made layer and random input per seed.
+    """Measure ∂ out_last / ∂ x_p by torch's autograd, for a new layer and a random input per seed.
 
-    make     builds a layer from [batch, length, width] to the same, with torch's random numbers (float64)
-    length   tokens, 2 to LONGEST      seeds  how many layers and inputs, from seed 0 on, at least 2
+    make     builds a layer from [batch, length, width] to the same shape, with torch's random numbers (float64)
+    length   number of tokens, 2 to LONGEST
+    seeds    number of layers and inputs, from seed 0, at least 2
     """
     if not 2 <= length <= LONGEST:
         raise InputError(f"The length is {length}; it has to be from 2 to {LONGEST} tokens.", field="length")
@@ -109,7 +110,7 @@ def reach(make: Callable[[], Layer], *, length: int, width: int, seeds: int) -> 
 def _jacobian_norms(layer: Layer, tokens: torch.Tensor) -> Array:
     """‖∂ out_last / ∂ x_p‖ for every p: [length]."""
     width = tokens.shape[-1]
-    # One copy of the input for each output number: a single backward pass then gives the whole Jacobian.
+    # With one copy of the input for each output number, a single backward pass gives the whole Jacobian.
     copies = tokens.expand(width, -1, -1).clone().requires_grad_()
     last = layer(copies)[:, -1]  # [width, width]
     (jacobian,) = torch.autograd.grad(last, copies, torch.eye(width, dtype=tokens.dtype))  # [width, length, width]
@@ -117,7 +118,7 @@ def _jacobian_norms(layer: Layer, tokens: torch.Tensor) -> Array:
 
 
 def rnn(width: int, gain: float = 1.0) -> Layer:
-    """torch.nn.RNN with its own initialisation, uniform in ±1/√width; its recurrent matrix times `gain`."""
+    """torch.nn.RNN with its own initialisation, uniform in ±1/√width, and its recurrent matrix times `gain`."""
     layer = torch.nn.RNN(width, width, batch_first=True, dtype=torch.float64)
     with torch.no_grad():
         layer.get_parameter("weight_hh_l0").mul_(gain)
@@ -147,7 +148,7 @@ def attention(width: int) -> Layer:
 def compare_reach(
     length: int, *, gain: float = 1.0, forget_bias: float = 0.0, width: int = 32, seeds: int = 5
 ) -> dict[str, Reach]:
-    """`reach` of the three layers above, of the same width."""
+    """`reach` of the three layers above with the same width."""
     makers: dict[str, Callable[[], Layer]] = {
         "RNN": lambda: rnn(width, gain),
         "LSTM": lambda: lstm(width, forget_bias),
@@ -160,11 +161,11 @@ def compare_reach(
 
 
 def mean_distance(trace: AttentionTrace, *, without_first: bool = False) -> float:
-    """How far a head looks, in tokens: Σ weight · |query - key| / Σ weight, over a head whose queries and keys are one text.
+    """How far a head looks, in tokens: Σ weight · |query - key| / Σ weight. Its queries and keys are the same text.
 
-    In texts of more than MAX_QUERIES tokens that many evenly spaced queries stand for all.
+    In a text of more than MAX_QUERIES tokens, that many evenly spaced queries are used.
 
-    without_first  leave out the first token as a key: many heads rest on it whatever it is (Xiao et al. 2023)
+    without_first  whether to leave out the first token as a key: many heads attend to it whatever it is (Xiao et al. 2023)
     """
     queries = _sampled(trace.shape[0])
     far, total = _far_and_total(_rows(trace, queries).weights, queries, without_first)
@@ -172,7 +173,7 @@ def mean_distance(trace: AttentionTrace, *, without_first: bool = False) -> floa
 
 
 def _sampled(count: int) -> NDArray[np.integer]:
-    """Up to MAX_QUERIES evenly spaced queries of so many, rising."""
+    """Up to MAX_QUERIES evenly spaced queries of `count`, rising."""
     return np.unique(np.linspace(0, count - 1, min(MAX_QUERIES, count)).round().astype(int))
 
 
@@ -185,6 +186,7 @@ def _far_and_total(weights: Array, queries: NDArray[np.integer], without_first: 
 
 
 def _rows(trace: AttentionTrace, queries: NDArray[np.integer]) -> AttentionTrace:
+    """The trace of some queries only."""
     return attend(
         trace.query[queries],
         trace.key,
@@ -204,25 +206,25 @@ def mean_distances(
     without_first: bool = False,
     on_progress: Callable[[int], None] | None = None,
 ) -> Array:
-    """`mean_distance` of every head: [layers, heads], in tokens, a few rows of a layer's heads at a time.
+    """`mean_distance` of every head: [layers, heads], in tokens, computed in blocks of rows.
 
-    on_progress  called after every layer with how many are done; what it raises reaches the caller
+    on_progress  called after every layer with the number of layers done; an error that it raises reaches the caller
 
-    Raises InputError for cross attention, whose queries and keys are positions of different texts.
+    Raises InputError for cross-attention, whose queries and keys are positions of different texts.
     """
     if (kind or capture.kinds[0]) == "cross":
         raise InputError(
-            "Cross attention looks from one text to another: there is no distance to measure.", field="kind"
+            "Cross-attention looks from one text to another: there is no distance to measure.", field="kind"
         )
     return np.stack([_layer_distances(call, without_first) for call in capture.each_layer(kind, on_progress)])
 
 
 def _layer_distances(call: Call, without_first: bool) -> Array:
-    """[heads]"""
-    far = total = np.zeros(call.query.shape[1])
+    """`mean_distance` of each head of a layer: [heads]."""
+    far = total = np.zeros(call.heads)
     queries = _sampled(call.query.shape[2])
-    for run in np.split(queries, np.flatnonzero(np.diff(queries) > 1) + 1):
-        for rows in row_blocks(call, rows=range(run[0], run[-1] + 1)):
+    for neighbours in np.split(queries, np.flatnonzero(np.diff(queries) > 1) + 1):
+        for rows in row_blocks(call, rows=range(neighbours[0], neighbours[-1] + 1)):
             weights = rows.weights.numpy(force=True)
             more_far, more = _far_and_total(weights, np.arange(rows.start, rows.stop), without_first)
             far, total = far + more_far, total + more
@@ -230,6 +232,6 @@ def _layer_distances(call: Call, without_first: bool) -> Array:
 
 
 def even_distance(trace: AttentionTrace, *, without_first: bool = False) -> float:
-    """`mean_distance` of a head that looks at everything it may look at alike: what the others are to be compared with."""
+    """`mean_distance` of a head that attends evenly to all allowed keys, for comparison."""
     even = attend(trace.query, trace.key, trace.value, mask=trace.mask, scale=0.0)
     return mean_distance(even, without_first=without_first)

@@ -4,8 +4,8 @@ Vaswani et al. 2017, "Attention Is All You Need", section 3.2.2:
 
     MultiHead(Q, K, V) = Concat(head_1 ... head_h) W_O,   head_i = Attention(Q W_Q_i, K W_K_i, V W_V_i)
 
-The W_Q of all heads side by side are one matrix [d_model, d_model] whose columns are cut into h pieces, and so are W_K and W_V;
-W_O is cut by rows. That is why more heads of this kind cost no more parameters: each head is narrower.
+W_Q [d_model, d_model] contains the matrices of all heads side by side: its columns are cut into h pieces, as are those of W_K
+and W_V; W_O is cut by rows. So more heads need no more parameters: each head is narrower.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class LayerWeights:
 
 @dataclass(frozen=True, eq=False)
 class ManyHeads:
-    """What h heads of a layer did, step by step; d_head = d_model / h.
+    """A layer of h heads at work, step by step; d_head = d_model / h.
 
     weights   the layer's matrices
     traces    one a head: query [queries, d_head], key and value [keys, d_head]
@@ -86,7 +86,7 @@ class ManyHeads:
 
     @property
     def difference(self) -> float:
-        """The largest |output - total|: the two ways to the same numbers differ by rounding only."""
+        """The largest |output - total|: both are the same numbers, up to rounding."""
         return float(np.abs(self.output - self.total).max())
 
 
@@ -111,12 +111,12 @@ def concatenate(x: Array) -> Array:
 
 
 def strongest_word(length: Array) -> int:
-    """The query at which a single head adds most, of lengths [heads, queries]."""
+    """The query with the largest contribution of a single head, from the contributions' lengths [heads, queries]."""
     return int(length.max(axis=0).argmax())
 
 
 def random_layer(d_model: int, *, seed: int = 0) -> LayerWeights:
-    """An untrained layer: normal entries with variance 1/d_model, so that what they make of normal rows has variance 1."""
+    """An untrained layer: normal entries with variance 1/d_model, so that queries, keys and values have variance 1."""
     rng = np.random.default_rng(seed)
     return LayerWeights(*(rng.standard_normal((4, d_model, d_model)) / np.sqrt(d_model)))
 
@@ -130,8 +130,10 @@ def many_heads(x: Array, weights: LayerWeights, heads: int, *, mask: ArrayLike |
 def heads_of_a_sentence(
     text: str, heads: int, *, d_model: int = 24, seed: int = 0
 ) -> tuple[tuple[str, ...], ManyHeads]:
-    """The words of a sentence, and what h untrained heads do with their random vectors. The same 4 · d_model² random
-    numbers whatever h is."""
+    """(the words of a sentence, h untrained heads that read their random vectors).
+
+    The layer consists of the same 4 · d_model² random numbers for every h.
+    """
     words, x = embed(text, d_model=d_model, seed=seed)
     return words, many_heads(x, random_layer(d_model, seed=seed), heads)
 
@@ -143,25 +145,26 @@ PAIR_WORDS = ("dog", "bites", "man")
 
 
 @dataclass(frozen=True, eq=False)
-class Fetched:
-    """What the verb of each sentence of PAIR gets from its two neighbours.
+class PairOutputs:
+    """What attention gives the verb of each sentence of PAIR from its two neighbours.
 
-    one_head    [2 sentences, 3]: how much of each of PAIR_WORDS a single head brings
-    two_heads   [2 sentences, 6]: the same for a head that looks left, and beside it for one that looks right
+    one_head    [2 sentences, 3]: how much of each of PAIR_WORDS is in the output of a single head
+    two_heads   [2 sentences, 6]: the same for a head that looks left, then for a head that looks right
     """
 
     one_head: Array
     two_heads: Array
 
-    def apart(self, brought: Array) -> float:
-        """The largest difference between what the two sentences bring: 0 if the verb cannot tell them apart."""
-        return float(np.abs(brought[0] - brought[1]).max())
+    def apart(self, outputs: Array) -> float:
+        """The largest difference between the outputs of the two sentences: 0 if the verb cannot tell them apart."""
+        return float(np.abs(outputs[0] - outputs[1]).max())
 
 
-def fetch(share: float = 0.5) -> Fetched:
-    """A single head gives `share` (0 to 1) of its weight to the word on the left and the rest to the word on the right; two
-    heads take one side each. Why a paper needs several: "with a single attention head, averaging inhibits this" (Vaswani et
-    al. 2017, section 3.2.2).
+def fetch(share: float = 0.5) -> PairOutputs:
+    """Compare one head with two. One head gives `share` (0 to 1) of its weight to the word on the left and the rest to the word
+    on the right; two heads look at one side each.
+
+    "With a single attention head, averaging inhibits this" (Vaswani et al. 2017, section 3.2.2).
 
     Raises InputError if the share is outside 0 to 1.
     """
@@ -171,14 +174,14 @@ def fetch(share: float = 0.5) -> Fetched:
     values = [np.stack([identities[PAIR_WORDS.index(word)] for word in text.split()]) for text in PAIR]
     left, right = [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]
     blend = [share, 0.0, 1 - share]
-    return Fetched(
+    return PairOutputs(
         one_head=np.concatenate([_looking(blend, value) for value in values]),
         two_heads=np.concatenate([np.hstack([_looking(left, value), _looking(right, value)]) for value in values]),
     )
 
 
 def _looking(row: list[float], value: Array) -> Array:
-    """The output [1, d_v] of a query whose weights are this row: their logarithms are its scores."""
+    """The output [1, d_v] of a query with these weights: its scores are their logarithms."""
     with np.errstate(divide="ignore"):
         scores = np.log([row])
     return attend(np.zeros((1, 1)), np.zeros((len(value), 1)), value, bias=scores).output

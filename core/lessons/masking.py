@@ -1,4 +1,4 @@
-"""What a mask does to the weights, and what happens if it is done in another way."""
+"""Masks: what they do to the weights, and what other ways to mask do."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ..errors import InputError
 
 @dataclass(frozen=True, eq=False)
 class Leak:
-    """The weights of a head whose forbidden pairs got some score instead of -inf.
+    """The weights of a head whose forbidden pairs have a finite score instead of -inf.
 
     weights  [queries, keys] in [0, 1]
-    leaked   [queries] in [0, 1]: how much of each row went to forbidden keys
+    leaked   [queries] in [0, 1]: the weight of each query on forbidden keys
     """
 
     weights: Array
@@ -23,9 +23,9 @@ class Leak:
 
 
 def fill(trace: AttentionTrace, score: float) -> Leak:
-    """Give every forbidden pair this score instead of -inf: its weight is then e^score over the row's sum, and not 0.
+    """Give every forbidden pair this score instead of -inf. Its weight is then e^score over the row's sum instead of 0.
 
-    A row that allows nothing becomes uniform for any finite score. Raises InputError if the score is NaN or +inf.
+    A row without allowed keys becomes uniform for any finite score. Raises InputError if the score is NaN or +inf.
     """
     if not score < np.inf:
         raise InputError(f"The score for forbidden pairs is {score}; a finite number or -inf is needed.", field="fill")
@@ -34,23 +34,23 @@ def fill(trace: AttentionTrace, score: float) -> Leak:
 
 
 def weight_on_forbidden(trace: AttentionTrace) -> Array:
-    """[queries] in [0, 1]: how much of each row would go to the forbidden keys if there were no mask at all."""
+    """The weight of each query on forbidden keys if there were no mask: [queries] in [0, 1]."""
     unmasked = trace.changed(mask=np.ones(trace.shape, dtype=np.bool_))
     return np.where(trace.mask, 0, unmasked.weights).sum(axis=1)
 
 
 def without_care(masked: Array) -> Array:
-    """The softmax of scores [..., keys] as usually written: a row of -inf alone becomes -inf - (-inf) = NaN."""
+    """The softmax of scores [..., keys] in its usual form: in a row of -inf alone, -inf - (-inf) is NaN."""
     with np.errstate(invalid="ignore"):
         exponentials = np.exp(masked - masked.max(axis=-1, keepdims=True))
         return exponentials / exponentials.sum(axis=-1, keepdims=True)
 
 
 def lowest_number(trace: AttentionTrace) -> Array:
-    """The weights [queries, keys] when the lowest number of the scores' format stands for -inf, as in transformers' eager code.
+    """The weights [queries, keys] with the lowest finite number in the place of -inf, as in transformers' eager code.
 
-    It is added to the score. Where a row has an allowed key the weights are as with -inf; a row without becomes uniform,
-    because adding so large a number rounds the scores away.
+    It is added to the scores of forbidden pairs. A row with an allowed key has the same weights as with -inf; a row without
+    becomes uniform, because the scores are lost when so large a number is added to them.
     """
     scores = trace.changed(mask=np.ones(trace.shape, dtype=np.bool_)).masked
     lowest = np.finfo(scores.dtype).min

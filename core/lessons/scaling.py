@@ -1,7 +1,7 @@
-"""Why scores are divided by √d_k: how dot products spread, what that does to the softmax, and to its derivative.
+"""Why scores are divided by √d_k: how dot products spread, and what that does to the softmax and its gradients.
 
-Vaswani et al. 2017, section 3.2.1 and footnote 4 (https://arxiv.org/abs/1706.03762). The same statistics are taken of
-random matrices and of the heads of a pretrained model.
+Vaswani et al. 2017, section 3.2.1 and footnote 4 (https://arxiv.org/abs/1706.03762). Random matrices and the heads of a
+pretrained model are measured by the same statistics.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ def growing_product(n: int) -> GrowingProduct:
 
 
 class RowStatistics(NamedTuple):
-    """What the rows of a head's scores and weights look like, each an array of the same shape, one entry a head.
+    """Statistics of the rows of a head's scores and weights. Every field has the same shape, with one entry a head.
 
-    spread    standard deviation of the scores that a query may use, after the scale
+    spread    standard deviation of the scaled scores of allowed pairs
     entropy   mean over rows of -Σ p ln p, in nats: 0 if one key has all the weight, ln n if n keys share it evenly
     largest   mean over rows of the largest weight, in [0, 1]
     near_one  the share of rows with a weight above .99, in [0, 1]
@@ -74,7 +74,7 @@ def row_statistics(trace: AttentionTrace) -> RowStatistics:
 
 
 def _statistics(blocks: Iterable[tuple[Array, Array, NDArray[np.bool_]]]) -> RowStatistics:
-    """The same from blocks of rows, of one head or of several at once: (scaled scores, weights, mask), each [..., rows, keys].
+    """The statistics of one head or of several, from blocks of rows: (scaled scores, weights, mask), each [..., rows, keys].
 
     Every field is an array [...].
     """
@@ -93,14 +93,14 @@ def _statistics(blocks: Iterable[tuple[Array, Array, NDArray[np.bool_]]]) -> Row
 
 
 class _Moments(NamedTuple):
-    """How many numbers there are, their mean, and the sum of the squares of their differences from it."""
+    """The count of numbers, their mean, and the sum of their squared differences from the mean."""
 
     numbers: NDArray[np.integer]
     mean: Array
     squares: Array
 
     def joined(self, other: _Moments) -> _Moments:
-        """Of both together (Chan et al. 1983, "Algorithms for Computing the Sample Variance", equation 2.1)."""
+        """The moments of both sets (Chan et al. 1983, "Algorithms for Computing the Sample Variance", equation 2.1)."""
         together = self.numbers + other.numbers
         share = other.numbers / np.maximum(together, 1)
         apart = other.mean - self.mean
@@ -138,7 +138,7 @@ def jacobian_norm(weights: Array) -> Array:
 
 
 class Saturation(NamedTuple):
-    """A row of scores as it is and divided, each with its weights: four arrays [keys]."""
+    """A row of scores and the same row divided, each with its weights: four arrays [keys]."""
 
     scores: Array
     weights: Array
@@ -147,7 +147,7 @@ class Saturation(NamedTuple):
 
 
 def divided(scores: Sequence[float], divisor: float) -> Saturation:
-    """What dividing the scores does to their weights: [14, 10] has [0.982, 0.018], its half [7, 5] [0.881, 0.119]."""
+    """The weights before and after dividing the scores: [14, 10] gives [0.982, 0.018], its half [7, 5] [0.881, 0.119]."""
     if not divisor > 0:
         raise InputError(f"The divisor is {divisor}; it has to be above 0.", field="divisor")
     row = np.asarray(scores, dtype=np.float64)
@@ -224,10 +224,10 @@ def example_row(d_k: int, *, scaled: bool, keys: int = 6, seed: int = 0) -> Arra
 
 @dataclass(frozen=True, eq=False)
 class ModelScores:
-    """Every head of one pass of a model, with the scale it was trained with and without any.
+    """Statistics of every head of one pass of a model, with its own scale and without a scale.
 
-    d_k              how many numbers a query has
-    scale            what the model multiplies its raw scores by
+    d_k              size of a query
+    scale            the model's own factor of raw scores
     with_scale       statistics of shape [layers, heads]
     without_scale    the same with a scale of 1: what the weights would be if the raw scores went into the softmax
     """
@@ -246,9 +246,9 @@ class ModelScores:
 def model_scores(
     capture: Capture, kind: Kind | None = None, *, on_progress: Callable[[int], None] | None = None
 ) -> ModelScores:
-    """Measure all heads of a pass, a few rows of a layer's heads at a time.
+    """Measure all heads of a pass, in blocks of rows.
 
-    on_progress  called after every layer with how many are done; what it raises reaches the caller
+    on_progress  called after every layer with the number of layers done; an error that it raises reaches the caller
     """
     with_scale, without_scale = [], []
     for call in capture.each_layer(kind, on_progress):
@@ -264,12 +264,13 @@ def model_scores(
 
 
 def _stages(call: Call) -> Iterator[tuple[Array, Array, NDArray[np.bool_]]]:
+    """(scaled scores, weights, mask) of all heads of a layer, in blocks of rows."""
     for rows in row_blocks(call):
         yield rows.scaled.numpy(force=True), rows.weights.numpy(force=True), rows.allowed.numpy(force=True)
 
 
 def over_heads(statistics: RowStatistics) -> RowStatistics:
-    """All heads in one number each: the middle head's spread (a few heads spread far more than the rest), else means."""
+    """The means over all heads, but the median of the spread: a few heads spread far more than the rest."""
     means = RowStatistics(*(np.asarray(numbers.mean()) for numbers in statistics))
     return means._replace(spread=np.asarray(np.median(statistics.spread)))
 
@@ -278,8 +279,8 @@ def _stacked(found: Iterable[RowStatistics], shape: tuple[int, ...]) -> RowStati
     return RowStatistics(*(np.array(numbers).reshape(shape) for numbers in zip(*found, strict=True)))
 
 
-# --- what the scale does to learning: gradients by automatic differentiation, through one head and through a stack of layers.
-# Everything starts untrained, with random weights; nothing here is about how training goes on from there.
+# --- gradients with and without the scale, by automatic differentiation, through one head and through a stack of layers. All
+# weights are random: this is the start of training, and says nothing about its course.
 
 Around = Literal["nothing", "normalise before", "normalise after"]
 AROUND: tuple[Around, ...] = get_args(Around)
@@ -295,7 +296,7 @@ ROUNDING = 1e-16
 
 
 def autograd_jacobian(scores: ArrayLike) -> Array:
-    """The derivative of each weight by each score, as torch finds it: [keys] to [keys, keys]."""
+    """The derivative of each weight by each score, by torch's autograd: [keys] to [keys, keys]."""
     row = torch.tensor(np.asarray(scores), dtype=torch.float64)
     jacobian = torch.autograd.functional.jacobian(lambda x: torch.softmax(x, dim=0), row)
     assert isinstance(jacobian, Tensor)
@@ -303,7 +304,7 @@ def autograd_jacobian(scores: ArrayLike) -> Array:
 
 
 def autograd_norm(scores: ArrayLike) -> float:
-    """The Frobenius norm of that derivative, to be compared with `jacobian_norm` of the weights."""
+    """The Frobenius norm of `autograd_jacobian`, to compare with `jacobian_norm` of the weights."""
     return float(np.linalg.norm(autograd_jacobian(scores)))
 
 
@@ -311,7 +312,7 @@ class HeadGradients(NamedTuple):
     """Lengths of gradients, each [repeats, sizes].
 
     query, key                mean over the rows of q or k of the length of that row's gradient
-    median_query, median_key  the same of the row in the middle
+    median_query, median_key  the median over the rows
     W_Q                       the Frobenius norm of the whole matrix's gradient
     """
 
@@ -342,16 +343,18 @@ def head_gradients(
     both: dict[bool, list[list[float]]] = {False: [], True: []}
     for repeat in range(repeats):
         for d_k in sizes:
-            for scaled, found in both.items():
+            for scaled, lengths in both.items():
                 rng = torch.Generator().manual_seed(seed * 1_000_003 + repeat)
-                found.append(_one_head(d_k, d_k**-0.5 if scaled else 1.0, rng))
+                lengths.append(_one_head(d_k, d_k**-0.5 if scaled else 1.0, rng))
     unscaled, scaled = (
-        HeadGradients(*np.array(found).reshape(repeats, len(sizes), -1).transpose(2, 0, 1)) for found in both.values()
+        HeadGradients(*np.array(lengths).reshape(repeats, len(sizes), -1).transpose(2, 0, 1))
+        for lengths in both.values()
     )
     return GradientSweep(np.array(sizes), unscaled, scaled)
 
 
 def _one_head(d_k: int, scale: float, rng: torch.Generator) -> list[float]:
+    """The fields of `HeadGradients` for one random head."""
     x = _normal(rng, TOKENS, D_MODEL)
     W_V, W_Q, W_K = (_normal(rng, D_MODEL, size) / D_MODEL**0.5 for size in (64, d_k, d_k))
     query, key = (x @ W_Q).requires_grad_(), (x @ W_K).requires_grad_()
@@ -367,7 +370,7 @@ class StackGradients:
     """Lengths of gradients in a stack, each [repeats, layers], the first layer first; at least 1e-16.
 
     W_Q     the Frobenius norm of the gradient of the layer's query projection
-    inputs  the length of the gradient of what the layer reads, all tokens together
+    inputs  the length of the gradient of the layer's input, all tokens together
     """
 
     W_Q: Array
@@ -380,9 +383,11 @@ def stack_gradients(
     """Gradients in a stack of 1 to 24 untrained attention layers, from a random gradient of length 1 at its output.
 
     Each layer is one head without a mask, d_k = d_v = width, followed by W_O; all four projections are normal with variance
-    1/width. It reads 32 tokens of `width` standard normal numbers. No feed-forward layers. `around` the attention A:
-    "nothing" A(x), "normalise before" x + A(norm(x)) (GPT-2), "normalise after" norm(x + A(x)) (Vaswani et al. 2017,
-    section 3.1; the names pre-LN and post-LN in Xiong et al. 2020, figure 1).
+    1/width. It reads 32 tokens of `width` standard normal numbers. There are no feed-forward layers.
+
+    around  what a layer does around its attention A: "nothing" A(x), "normalise before" x + A(norm(x)) (GPT-2), or
+            "normalise after" norm(x + A(x)) (Vaswani et al. 2017, section 3.1); pre-LN and post-LN in Xiong et al. 2020,
+            figure 1
     """
     if not 1 <= layers <= MAX_LAYERS:
         raise InputError(f"The stack has {layers} layers; it can have 1 to {MAX_LAYERS}.", field="layers")
@@ -390,7 +395,7 @@ def stack_gradients(
         raise InputError(f"There is no {around!r}. Choose one of: {', '.join(AROUND)}.", field="around")
     scale = width**-0.5 if scaled else 1.0
     rng = torch.Generator().manual_seed(seed)
-    # The repeats are a batch, each with projections of its own; layer by layer, so that a deeper stack keeps the first ones.
+    # The repeats are a batch, each with its own projections, drawn layer by layer: a deeper stack has the same first layers.
     x = _normal(rng, repeats, STACK_TOKENS, width).requires_grad_()
     arriving = _normal(rng, repeats, STACK_TOKENS, width)
     queries: list[Tensor] = []
@@ -405,8 +410,8 @@ def stack_gradients(
         x = attended if around == "nothing" else x + attended
         x = _normalised(x) if around == "normalise after" else x
     arriving = arriving / arriving.norm(dim=(1, 2), keepdim=True)
-    found = torch.autograd.grad(x, (*queries, *inputs), grad_outputs=arriving)
-    lengths = torch.stack([gradient.norm(dim=(1, 2)) for gradient in found], dim=1).numpy().clip(min=ROUNDING)
+    gradients = torch.autograd.grad(x, (*queries, *inputs), grad_outputs=arriving)
+    lengths = torch.stack([gradient.norm(dim=(1, 2)) for gradient in gradients], dim=1).numpy().clip(min=ROUNDING)
     return StackGradients(lengths[:, :layers], lengths[:, layers:])
 
 

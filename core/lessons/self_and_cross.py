@@ -1,7 +1,7 @@
 """Self- and cross-attention: the same stages, with queries from one text and keys and values from another.
 
-Vaswani et al. 2017, sections 3.1 and 3.2.3: an encoder reads a text; a decoder writes one, first looking at what it has
-written so far, then at what the encoder has read.
+Vaswani et al. 2017, sections 3.1 and 3.2.3: an encoder reads a text, and a decoder writes another one. Each layer of the
+decoder looks first at the text written so far, then at the text that the encoder has read.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ Text = Literal["read", "written"]
 
 @dataclass(frozen=True)
 class Block:
-    """One attention block: which text its queries come from, and which one its keys and values.
+    """One attention block: the text of its queries, and the text of its keys and values.
 
-    seed    of its own untrained weights: the three blocks share none
+    seed    of its untrained weights, which differ in each of the three blocks
     """
 
     name: str
@@ -47,7 +47,7 @@ BLOCKS: dict[Place, Block] = {
 
 @dataclass(frozen=True, eq=False)
 class Crossing:
-    """One block at work; `trace` holds its queries, keys, values and every stage."""
+    """One block at work: the trace of its head, and the tokens of its queries and keys."""
 
     block: Block
     trace: AttentionTrace
@@ -59,15 +59,15 @@ def cross(
     queries_from: Array, keys_from: Array, weights: LayerWeights, *, mask: ArrayLike | None = None
 ) -> AttentionTrace:
     """One head as wide as the model: queries from one sequence [queries, d_model], keys and values from another
-    [keys, d_model]. With the same sequence twice it is self-attention."""
+    [keys, d_model]. With the same sequence twice this is self-attention."""
     return attend(queries_from @ weights.W_Q, keys_from @ weights.W_K, keys_from @ weights.W_V, mask=mask)
 
 
 def crossing(place: Place, read: str, written: str, *, d_model: int = 8) -> Crossing:
-    """An untrained block over the words of two texts: `read` by the encoder, `written` so far by the decoder.
+    """Run an untrained block over the words of two texts: `read` by the encoder, `written` so far by the decoder.
 
-    Only this block: its input is the words' own random vectors (`core.attention.sources.embed`), not what earlier blocks
-    would make of them. Raises InputError (field "read" or "written") for a text without words.
+    There is only this block: its inputs are random vectors of the words (`core.attention.sources.embed`), not the outputs of
+    earlier blocks. Raises InputError (field "read" or "written") for a text without words.
     """
     block = BLOCKS[place]
     texts: dict[Text, str] = {"read": read, "written": written}
@@ -81,7 +81,7 @@ def crossing(place: Place, read: str, written: str, *, d_model: int = 8) -> Cros
 
 @dataclass(frozen=True, eq=False)
 class OtherKeys:
-    """The decoder's second block before and after the read text is exchanged.
+    """The decoder's second block before and after a change of the text that the encoder reads.
 
     query_change    the largest change of a number in the queries: exactly 0
     output_change   the largest change of a number in the output, which keeps its shape [queries, d_v]
@@ -94,7 +94,7 @@ class OtherKeys:
 
 
 def other_keys(read: str, instead: str, written: str) -> OtherKeys:
-    """What changes in cross-attention when the encoder reads another text. Errors as in `crossing`, or with field "instead"."""
+    """Compare cross-attention to two texts of the encoder. Raises InputError as `crossing`, or with field "instead"."""
     before = crossing("cross", read, written)
     try:
         after = crossing("cross", instead, written)
@@ -115,10 +115,10 @@ def _embedded(texts: dict[Text, str], which: Text, d_model: int) -> tuple[tuple[
         raise InputError(str(error), field=which) from None
 
 
-# --- a trained model that reads a date as somebody wrote it, and writes it as YYYY-MM-DD, both by characters
+# --- a trained model that reads a date in words or numbers and writes it as YYYY-MM-DD, both by characters
 
 DATES_MODEL = "written-dates"
-ALIGNING_HEAD = (0, 0)  # (layer, head) of its cross-attention that follows the true alignment best, by its card
+ALIGNING_HEAD = (0, 0)  # (layer, head) of the cross-attention that follows the alignment best, by the model card
 DATE = "the 3rd of march 1987"
 MONTHS = ("january", "february", "march", "april", "may", "june")
 MONTHS += ("july", "august", "september", "october", "november", "december")
@@ -128,13 +128,13 @@ Span = tuple[int, int]  # start, stop
 
 @dataclass(frozen=True)
 class Look:
-    """Where one query of cross-attention looks while it decides which character comes next.
+    """Where a query of cross-attention looks when it decides the next character.
 
-    writes  that character
-    key     the place of the key with the largest weight
-    weight  that weight
-    origin  which keys the character was read from, where the text itself tells
-    share   of the query's weight on these keys; None where they are not known
+    writes  this character
+    key     the position of the key with the largest weight
+    weight  this weight
+    origin  the keys from which the character is read, if the text tells; None otherwise
+    share   the query's weight on these keys; None if they are unknown
     """
 
     writes: str
@@ -147,60 +147,62 @@ class Look:
 def looks(weights: Array, queries: Sequence[str], keys: Sequence[str]) -> tuple[Look, ...]:
     """A look for each character that the decoder has written.
 
-    weights        [queries, keys] of one head of cross-attention
-    queries, keys  their tokens: the start token and what was written after it, and what was read
+    weights  [queries, keys] of one head of cross-attention
+    queries  the tokens of the decoder: the start token, then the written characters
+    keys     the tokens of the encoder
 
-    The query that decides a character is the one before it: the start token decides the first. So the last query, which
-    decides what has not been written, has no look. Raises InputError (field "target") where nothing was written.
+    A character is decided by the query before it, the first one by the start token. So the last query, whose character has not
+    been written, has no look. Raises InputError (field "target") if nothing was written.
     """
     written = queries[1:]
     if not written:
         raise InputError("The model has written nothing here. Give it a date.", field="target")
-    found = []
+    by_character = []
     for row, writes, origin in zip(weights[:-1], written, origins(keys, "".join(written)), strict=True):
         key = int(row.argmax())
         share = None if origin is None else float(row[slice(*origin)].sum())
-        found.append(Look(writes, key, float(row[key]), origin, share))
-    return tuple(found)
+        by_character.append(Look(writes, key, float(row[key]), origin, share))
+    return tuple(by_character)
 
 
 def mean_share(looks: Sequence[Look]) -> float | None:
-    """The mean of the shares that are known; None where none is."""
+    """The mean of the known shares; None if there are none."""
     shares = [look.share for look in looks if look.share is not None]
     return float(np.mean(shares)) if shares else None
 
 
 def origins(tokens: Sequence[str], answer: str) -> tuple[Span | None, ...]:
-    """Which tokens of a written date each character of the answer YYYY-MM-DD comes from: of a number the digit, of the name of
-    a month the name, of the century of a two-digit year both its digits.
+    """The tokens of a written date from which each character of the answer YYYY-MM-DD is read.
 
-    tokens  one for each character; longer ones stand for themselves and mean nothing
+    A digit is read from the digit of a number, from the name of a month, or, in the century of a two-digit year, from both of
+    its digits. An origin is given only if exactly one number or name in the text can be this part of the date and it can be no
+    other part. So it is None for the hyphens, for days in words, for the 5s of 5.5.1987, and for all of an answer that is no
+    date.
 
-    Told only where one piece of the text, a number or a name, can mean this part of the date, and nothing else: None for the
-    hyphens, for days in words, for the 5s of 5.5.1987, and all through for an answer that is no date.
+    tokens  one for each character; longer tokens are special and have no meaning
     """
-    found: list[Span | None] = [None] * len(answer)
+    spans: list[Span | None] = [None] * len(answer)
     if not re.fullmatch(r"[0-9]{4}-(0[1-9]|1[0-2])-[0-9]{2}", answer):
-        return tuple(found)
+        return tuple(spans)
     text = "".join(token if len(token) == 1 else "\n" for token in tokens)
     pieces = {piece.start(): piece.group().lower() for piece in re.finditer("[0-9]+|[A-Za-z]+", text)}
     year, month, day = answer.split("-")
     name = MONTHS[int(month) - 1]
 
-    def standing(*spellings: str) -> list[int]:
+    def starts_of(*spellings: str) -> list[int]:
         return [start for start, piece in pieces.items() if piece in spellings]
 
-    meant = {
-        (0, 4): standing(year) or standing(year[2:]),
-        (5, 7): standing(name, name[:3]) or standing(month, month.lstrip("0")),
-        (8, 10): standing(day, day.lstrip("0")),
+    candidates = {
+        (0, 4): starts_of(year) or starts_of(year[2:]),
+        (5, 7): starts_of(name, name[:3]) or starts_of(month, month.lstrip("0")),
+        (8, 10): starts_of(day, day.lstrip("0")),
     }
-    starts = [start for part in meant.values() for start in part]
-    for (first, end), part in meant.items():
-        if len(part) == 1 and starts.count(part[0]) == 1:
-            start, piece = part[0], pieces[part[0]]
-            for place in range(first, end):
-                digit = len(piece) - (end - place)  # counted from the right: numbers lack digits at the left
+    all_starts = [start for starts in candidates.values() for start in starts]
+    for (first, end), starts in candidates.items():
+        if len(starts) == 1 and all_starts.count(starts[0]) == 1:
+            start, piece = starts[0], pieces[starts[0]]
+            for position in range(first, end):
+                digit = len(piece) - (end - position)  # counted from the right: numbers lack digits on the left
                 is_digit = piece.isdecimal() and digit >= 0
-                found[place] = (start + digit, start + digit + 1) if is_digit else (start, start + len(piece))
-    return tuple(found)
+                spans[position] = (start + digit, start + digit + 1) if is_digit else (start, start + len(piece))
+    return tuple(spans)

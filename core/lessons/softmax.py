@@ -1,4 +1,4 @@
-"""From scores to weights: the softmax in steps, what it gets confused with, and where floating point breaks it."""
+"""The softmax: its steps, other normalisations, and its limits in floating point."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ..errors import InputError
 
 DTYPES = ("float16", "float32", "float64")
 
-# SmolLM2-135M-Instruct reading "The animal didn't cross the street because it was too tired.": the largest q · k of any pair
-# that may attend in any head (2.4), and the largest after scaling. The farthest from 0 is negative and cannot overflow.
+# In SmolLM2-135M-Instruct and "The animal didn't cross the street because it was too tired.": the largest q · k of any allowed
+# pair in any head (2.4), and the largest scaled score. The score farthest from 0 is negative and cannot overflow.
 LARGEST_RAW_SCORE, LARGEST_SCALED_SCORE = 111.8, 13.98
 
 
@@ -21,7 +21,7 @@ LARGEST_RAW_SCORE, LARGEST_SCALED_SCORE = 111.8, 13.98
 class SoftmaxSteps:
     """One row of scores on its way to weights (Goodfellow et al. 2016, Deep Learning, equation 4.1).
 
-    scores        [keys] what goes in, after temperature and shift
+    scores        [keys] after temperature and shift
     exponentials  [keys] e^score, all above 0
     total         their sum
     weights       [keys] exponentials / total, in [0, 1], adding up to 1
@@ -34,7 +34,7 @@ class SoftmaxSteps:
 
 
 def softmax_steps(scores: ArrayLike, *, temperature: float = 1.0, shift: float = 0.0) -> SoftmaxSteps:
-    """The softmax of scores / temperature + shift, computed as it is written: without subtracting the maximum.
+    """The softmax of scores / temperature + shift, by its formula: the maximum is not subtracted.
 
     Raises InputError if a score is not finite, the temperature is not above 0, or e^score goes beyond float64.
     """
@@ -54,20 +54,20 @@ def softmax_steps(scores: ArrayLike, *, temperature: float = 1.0, shift: float =
 
 
 def rms_norm(scores: ArrayLike) -> Array:
-    """scores / √(mean of squares): keeps signs and order, does not add up to 1 (Zhang and Sennrich 2019, equation 4)."""
+    """scores / √(mean of squares): signs and order stay, the sum is not 1 (Zhang and Sennrich 2019, equation 4)."""
     row = np.asarray(scores, dtype=np.float64)
     size = np.sqrt(np.mean(row**2))
     return row / (size or 1.0)
 
 
 def euclidean_norm(scores: ArrayLike) -> Array:
-    """scores / √(sum of squares): a vector of length 1, whose squares, not entries, add up to 1."""
+    """scores / √(sum of squares): a vector of length 1. Its squares add up to 1, not its entries."""
     row = np.asarray(scores, dtype=np.float64)
     return row / (np.linalg.norm(row) or 1.0)
 
 
 @dataclass(frozen=True, eq=False)
-class Normalised:
+class Normalisation:
     """One row of scores, normalised in one way.
 
     values  [keys] the result
@@ -81,27 +81,28 @@ class Normalised:
     length: float
 
 
-def normalised(scores: ArrayLike) -> list[Normalised]:
-    """The same row by softmax, by its RMS and by its Euclidean length."""
+def normalised(scores: ArrayLike) -> list[Normalisation]:
+    """A row of scores normalised by softmax, by its RMS and by its Euclidean length."""
     results = {"Softmax": softmax_steps(scores).weights, "RMS": rms_norm(scores), "Euclidean": euclidean_norm(scores)}
     return [
-        Normalised(name, values, float(values.sum()), float(np.linalg.norm(values))) for name, values in results.items()
+        Normalisation(name, values, float(values.sum()), float(np.linalg.norm(values)))
+        for name, values in results.items()
     ]
 
 
 def ranks(values: ArrayLike) -> NDArray[np.integer]:
-    """[keys] 1 for the largest value, 2 for the next; equal values share the better rank."""
+    """The rank of each value, [keys]: 1 for the largest; equal values share the better rank."""
     row = np.asarray(values)
     return 1 + (row[None, :] > row[:, None]).sum(axis=1)
 
 
 def overflow_limit(dtype: str) -> float:
-    """The largest x whose e^x is finite in this precision: 11.09 in float16, 88.72 in float32, 709.8 in float64."""
+    """The largest x with a finite e^x in this number format: 11.09 in float16, 88.72 in float32, 709.8 in float64."""
     return float(np.log(np.finfo(dtype).max.astype(np.float64)))
 
 
 def naive_softmax(scores: ArrayLike, dtype: str) -> NDArray[np.floating]:
-    """e^score / Σ e^score without subtracting the maximum: inf / inf = NaN as soon as a score exceeds the limit."""
+    """e^score / Σ e^score without subtracting the maximum: inf / inf = NaN if a score exceeds the limit."""
     row = np.asarray(scores, dtype=dtype)
     with np.errstate(over="ignore", invalid="ignore"):
         exponentials = np.exp(row)
@@ -112,9 +113,9 @@ def naive_softmax(scores: ArrayLike, dtype: str) -> NDArray[np.floating]:
 class InFormat:
     """One row of scores in one number format.
 
-    reach    the largest x whose e^x is finite in it
-    naive    [keys] weights without subtracting the maximum; NaN where the format is too small
-    careful  [keys] weights with the maximum subtracted: always numbers; all 0 if every score is -inf
+    reach    the largest x with a finite e^x
+    naive    [keys] weights without subtracting the maximum; NaN beyond the limit of the format
+    careful  [keys] weights with the maximum subtracted: never NaN; all 0 if every score is -inf
     """
 
     dtype: str
@@ -124,13 +125,14 @@ class InFormat:
 
     @property
     def naive_holds(self) -> bool:
+        """Whether the naive weights are finite."""
         return bool(np.isfinite(self.naive).all())
 
 
 def in_formats(scores: ArrayLike) -> list[InFormat]:
-    """One row of scores, -inf allowed, through both softmaxes in float16, float32 and float64.
+    """Compute both softmaxes of one row of scores, which may contain -inf, in float16, float32 and float64.
 
-    Raises InputError if a score is NaN or its size is beyond what float16 can hold.
+    Raises InputError if a score is NaN or beyond the range of float16.
     """
     row = np.asarray(scores, dtype=np.float64)
     largest = float(np.finfo("float16").max)
@@ -144,12 +146,12 @@ def in_formats(scores: ArrayLike) -> list[InFormat]:
 
 @dataclass(frozen=True)
 class Precision:
-    """How one head's softmax fares in one precision.
+    """The errors of one head's softmax in one number format.
 
-    largest_score  the largest score that goes into the softmax
-    row_sum_error  the largest |sum of a row - 1|; with a sink, which leaves less than 1, from the sum in float64
-    weight_error   the largest difference of a weight from the one computed in float64
-    naive_failures the share of rows that are not a number when the maximum is not subtracted
+    largest_score   the largest masked score
+    row_sum_error   the largest |sum of a row - 1|; with a sink the largest difference from the sum in float64
+    weight_error    the largest difference of a weight from the one computed in float64
+    naive_failures  the share of rows that are NaN if the maximum is not subtracted
     """
 
     dtype: str
@@ -160,16 +162,16 @@ class Precision:
 
 
 def precisions(trace: AttentionTrace) -> list[Precision]:
-    """The softmax of a head's masked scores in float16, float32 and float64. Rows with nothing to attend to are left out."""
+    """The errors of a head's softmax in float16, float32 and float64. Rows with nothing to attend to are left out."""
     masked = trace.masked[~trace.empty_rows].astype(np.float64)
     exact = softmax(masked, sinks=trace.sinks)
     whole = np.float64(1) if trace.sinks is None else exact.sum(axis=-1)
-    found = []
+    errors = []
     for dtype in DTYPES:
         weights = softmax(masked.astype(dtype), sinks=trace.sinks)
         naive = naive_softmax(masked, dtype)
         sums = weights.sum(axis=-1, dtype=np.float64)
-        found.append(
+        errors.append(
             Precision(
                 dtype=dtype,
                 largest_score=float(masked.max()),
@@ -178,4 +180,4 @@ def precisions(trace: AttentionTrace) -> list[Precision]:
                 naive_failures=float(np.isnan(naive).any(axis=-1).mean()),
             )
         )
-    return found
+    return errors

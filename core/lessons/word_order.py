@@ -1,4 +1,4 @@
-"""How attention learns where a token stands: sinusoids, rotations, and biases; and that without them it cannot know."""
+"""Word order: how attention learns positions (sinusoids, rotations, biases), and that it cannot know them otherwise."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BASE = 10_000.0  # Vaswani et al. 2017 and Su et al. 2021; SmolLM2 uses 100,000
 
 
 def sinusoidal(count: int, d_model: int) -> Array:
-    """The encoding of positions 0 to count - 1 (Vaswani et al. 2017, section 3.5): [count, d_model] in [-1, 1].
+    """The sinusoidal encoding of positions 0 to count - 1 (Vaswani et al. 2017, section 3.5): [count, d_model] in [-1, 1].
 
     PE[p, 2i] = sin(p · ω_i), PE[p, 2i + 1] = cos(p · ω_i), ω_i = 10000^(-2i / d_model) radians per token.
     """
@@ -61,7 +61,7 @@ def shift_map(k: int, d_model: int) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Shift:
-    """One step of k tokens along the sinusoids.
+    """The encoding of one position moved by k tokens.
 
     matrix    [d_model, d_model]  `shift_map`
     target    [d_model]  PE[p + k]
@@ -76,7 +76,7 @@ class Shift:
 
 
 def shift(position: int, k: int, d_model: int) -> Shift:
-    """Move the encoding of one position k tokens on by `shift_map`, and measure how well that does for all positions."""
+    """Move the encoding of one position by k tokens with `shift_map`, and measure its error over all positions."""
     matrix = shift_map(k, d_model)
     encodings = sinusoidal(1000 + k, d_model)
     moved = encodings[:1000] @ matrix.T
@@ -85,13 +85,13 @@ def shift(position: int, k: int, d_model: int) -> Shift:
 
 
 def sinusoid_scores(count: int, d_model: int) -> Array:
-    """PE[p] · PE[q] for every two positions: [count, count]. It equals Σ cos((p - q) · ω_i): only the distance counts."""
+    """PE[p] · PE[q] for all pairs of positions: [count, count]. It is Σ cos((p - q) · ω_i): only the distance counts."""
     encodings = sinusoidal(count, d_model)
     return attend(encodings, encodings, encodings).raw
 
 
 def diagonal_spread(scores: Array) -> float:
-    """The largest difference between two scores [n, n] of equal distance: 0 where a score depends on distance only."""
+    """The largest difference between two scores [n, n] of equal distance: 0 if scores depend on the distance only."""
     count = len(scores)
     return max(float(np.ptp(np.diagonal(scores, offset))) for offset in range(-count + 1, count))
 
@@ -104,9 +104,9 @@ def rotate(vectors: ArrayLike, positions: ArrayLike, base: float = BASE) -> Arra
 
     vectors    [n, d]  queries or keys, d even
     positions  [n]     any numbers, also negative ones, which turn back
-    returns    [n, d]  of the same lengths
+    returns    [n, d]  vectors of the same lengths
 
-    Dimension i is paired with i + d/2, as in Llama; Su et al. pair 2i with 2i + 1, the same thing in another order.
+    Dimension i is paired with i + d/2, as in Llama; Su et al. pair 2i with 2i + 1, which is the same in another order.
     """
     matrix = np.asarray(vectors, dtype=np.float64)
     angles = np.outer(np.asarray(positions, dtype=np.float64), frequencies(matrix.shape[1], base))  # [n, d / 2]
@@ -117,7 +117,7 @@ def rotate(vectors: ArrayLike, positions: ArrayLike, base: float = BASE) -> Arra
 
 @dataclass(frozen=True, eq=False)
 class RotaryScores:
-    """The scores of one query vector with one key vector, placed at different distances, twice.
+    """The scores of one query vector and one key vector at different distances, at two places in a text.
 
     distances  [n]  query position - key position, in tokens
     here       [n]  with the query at position n - 1
@@ -132,11 +132,13 @@ class RotaryScores:
 
 
 def rotary_scores(*, width: int, count: int, shift: int, base: float = BASE, seed: int = 0) -> RotaryScores:
-    """q · k after rotation for a random query, and a key that is the same vector with a little noise.
+    """q · k after rotation, for a random query and a key that is the same vector with a little noise.
 
-    width  d_k, even      count  distances 0 to count - 1      shift  tokens that both positions move by
+    width  d_k, even
+    count  number of distances, from 0
+    shift  number of tokens by which both positions move
 
-    Query and key are alike, as where a token looks for its own kind, so that the score at distance 0 is high.
+    Since query and key are alike, the score at distance 0 is high.
     """
     rng = np.random.default_rng(seed)
     query = rng.standard_normal((1, width))
@@ -154,7 +156,7 @@ def rotary_scores(*, width: int, count: int, shift: int, base: float = BASE, see
 
 
 def alibi_slopes(heads: int) -> Array:
-    """How steeply each head is biased against distance, per token: [heads] in (0, 1) (Press et al. 2021, section 3).
+    """ALiBi's slope of each head, per token of distance: [heads] in (0, 1) (Press et al. 2021, section 3).
 
     2^(-8i / heads), i = 1 to heads, for a power of two. Otherwise, as in the authors' code: the slopes of the next smaller
     power of two, then every other slope of the next larger one until there are enough.
@@ -179,7 +181,7 @@ def relative_positions(count: int) -> NDArray[np.int64]:
 
 
 def alibi_head(count: int, heads: int, head: int) -> AttentionTrace:
-    """What ALiBi alone does to one of a model's heads, under the causal mask that Press et al. use."""
+    """A head with ALiBi's bias and no other scores, under the causal mask of Press et al."""
     slopes = alibi_slopes(heads)
     check_index(head, heads, "head")
     nothing = np.zeros((count, 1))  # every score is 0
@@ -189,11 +191,11 @@ def alibi_head(count: int, heads: int, head: int) -> AttentionTrace:
 def t5_buckets(
     relative: ArrayLike, *, bidirectional: bool = True, buckets: int = 32, farthest: int = 128
 ) -> NDArray[np.int64]:
-    """Which of T5's learned biases a pair gets (Raffel et al. 2020, section 2.1): whole numbers in [0, buckets).
+    """The bucket of T5's learned biases for each pair (Raffel et al. 2020, section 2.1): whole numbers in [0, buckets).
 
     relative       key position - query position, any shape
-    bidirectional  encoder: one half of the buckets for keys before, the other for keys after; decoder: later keys share 0
-    farthest       from this distance on, all share the last bucket
+    bidirectional  encoder: half of the buckets for earlier keys, the other half for later ones; decoder: later keys share 0
+    farthest       the distance from which all keys share the last bucket
 
     Half of a side's buckets stand for one distance each; the others grow with the logarithm of the distance.
     """
@@ -206,13 +208,13 @@ def t5_buckets(
     else:
         distance = np.maximum(-relative, 0)
     exact = buckets // 2
-    # In float32, as T5 does: at distances that lie on a boundary, rounding decides.
+    # In float32 as in T5: at distances on a boundary, rounding decides.
     growth = np.log(np.maximum(distance, 1).astype(np.float32) / np.float32(exact))
     steps = (growth / np.float32(np.log(farthest / exact)) * np.float32(buckets - exact)).astype(np.int64)
     return after + np.where(distance < exact, distance, np.minimum(exact + steps, buckets - 1))
 
 
-# --- what tells order, and what does not
+# --- the same words in two orders
 
 Heads = Callable[[Array], tuple[Array, Array, Array]]
 
@@ -250,12 +252,13 @@ ORDER_FROM: dict[str, Callable[[Array, Heads], AttentionTrace]] = {
 
 @dataclass(frozen=True, eq=False)
 class Shuffled:
-    """One untrained head reading the same tokens in two orders.
+    """One untrained head that reads the same tokens in two orders.
 
-    order       [n]  place j of the new order holds the token that stood at order[j]
-    tokens, shuffled_tokens   in both orders
-    before, after             the traces of both readings
-    difference  max |after.output[j] - before.output[order[j]]|: how far any token's output depends on the order
+    order            [n]  position j of the new order has the token of position order[j]
+    tokens           in the old order
+    shuffled_tokens  in the new order
+    before, after    the traces of both orders
+    difference       max |after.output[j] - before.output[order[j]]|: how much the output of a token depends on the order
     """
 
     order: NDArray[np.integer]
@@ -267,19 +270,19 @@ class Shuffled:
 
     @property
     def largest_weight(self) -> float:
-        """Of both readings, for one colour range."""
+        """The largest weight in both orders, for a shared colour range."""
         return float(max(self.before.weights.max(), self.after.weights.max()))
 
 
 def shuffle(text: str, order_from: str = "Nothing", *, seed: int = 0, d_model: int = 32, d_head: int = 8) -> Shuffled:
-    """Attend to the words of a text as they stand, and shuffled.
+    """Attend to the words of a text in their order and in a random one.
 
-    order_from  a name in ORDER_FROM: what in the head's computation depends on position. With nothing, attention is
-                permutation equivariant (Lee et al. 2019, "Set Transformer", property 1): each output moves along with its
-                token, unchanged. A causal mask alone is enough to break that.
-    seed        of the order
+    order_from  a name in ORDER_FROM: what depends on positions. With "Nothing", attention is permutation equivariant (Lee et
+                al. 2019, "Set Transformer", property 1): each output moves with its token and does not change. A causal mask
+                is enough to break that.
+    seed        of the random order
 
-    Raises InputError if order_from is unknown, or for a text that `embed` refuses.
+    Raises InputError if order_from is unknown, and for a text that `embed` refuses.
     """
     if order_from not in ORDER_FROM:
         raise InputError(f"{order_from!r} is none of {', '.join(ORDER_FROM)}.", field="order_from")
@@ -295,14 +298,14 @@ def shuffle(text: str, order_from: str = "Nothing", *, seed: int = 0, d_model: i
     return Shuffled(order, tokens, tuple(tokens[place] for place in order), before, after, difference)
 
 
-# --- in a real model: the bands of its rotation, or the vectors it has learned. A band is a pair of dimensions of queries and
-# keys that turns at one speed (Su et al. 2021, "RoFormer", equation 34). A score is the sum of what its bands add, so it can be
-# asked what the fast and the slow ones add, here and at other distances.
+# --- positions in a real model: the bands of its rotation, or its learned vectors. A band is a pair of dimensions of queries
+# and keys that turns at one speed (Su et al. 2021, "RoFormer", equation 34). A score is a sum over its bands, so the parts of
+# fast and of slow bands can be compared, at the pair's own distance and at others.
 
 
 @dataclass(frozen=True, eq=False)
 class Rotary:
-    """How a layer rotates its queries and keys.
+    """The rotation of a layer's queries and keys.
 
     frequencies  [bands]     radians per token
     pairs        [bands, 2]  the two dimensions of each band: in Llama i and i + d_k/2, in Cohere 2i and 2i + 1
@@ -313,26 +316,26 @@ class Rotary:
 
     @property
     def wavelengths(self) -> Array:
-        """[bands]: after how many tokens a band has turned once around."""
+        """The number of tokens after which each band has turned once: [bands]."""
         return 2 * np.pi / self.frequencies
 
 
 def rotary_of(capture: Capture, layer: int, kind: Kind | None = None) -> Rotary | None:
-    """The frequencies and pairs that the model's own code uses in this layer; None if it rotates nothing there."""
+    """The rotation by the model's own code in a layer; None if the layer does not rotate its queries and keys."""
     network = capture.model.network
     module = capture.layer_call(layer, kind).module
     rotate_half = getattr(sys.modules[type(module).__module__], "rotate_half", None)
     if rotate_half is None or not getattr(module, "use_rope", True):
         return None
-    layer_types = getattr(network.config.get_text_config(), "layer_types", None)
+    layer_types = getattr(capture.model.text_config, "layer_types", None)
     own = {f"{layer_types[layer_numbers(capture, kind)[layer]]}_inv_freq"} if layer_types else set()
     names = {"inv_freq"} | own
-    found = [buffer for name, buffer in network.named_buffers() if name.rpartition(".")[-1] in names]
-    if not found:
+    buffers = [buffer for name, buffer in network.named_buffers() if name.rpartition(".")[-1] in names]
+    if not buffers:
         return None
-    frequencies = found[0].cpu().double().numpy(force=True)
-    # x becomes x · cos + rotate_half(x) · sin: numbering the dimensions from 1 shows which is turned into which.
-    numbers = found[0].new_ones(2 * len(frequencies)).cumsum(0)
+    frequencies = buffers[0].cpu().double().numpy(force=True)
+    # x becomes x · cos + rotate_half(x) · sin: dimensions numbered from 1 show the partner of each.
+    numbers = buffers[0].new_ones(2 * len(frequencies)).cumsum(0)
     partners = rotate_half(numbers).numpy(force=True).astype(int)
     first = np.flatnonzero(partners < 0)
     return Rotary(frequencies, np.stack([first, -partners[first] - 1], axis=1))
@@ -342,11 +345,11 @@ def rotary_of(capture: Capture, layer: int, kind: Kind | None = None) -> Rotary 
 class Bands:
     """The raw score of one query and one key, band by band.
 
-    parts        [bands]  what each band adds to q · k
-    unrotated    what dimensions outside all bands add (models that rotate only part of a head)
-    at_distance_0  [bands]  what the same two vectors would add if the key stood at the query's own position: content alone
-    wavelengths  [bands]  in tokens
-    distance     query position - key position
+    parts          [bands]  the part of q · k of each band
+    unrotated      the part of dimensions outside all bands (in models that rotate only some dimensions)
+    at_distance_0  [bands]  the parts with the key at the query's own position: the content alone
+    wavelengths    [bands]  in tokens
+    distance       query position - key position
     """
 
     parts: Array
@@ -362,20 +365,20 @@ class Bands:
         return float(self.parts.sum()) + self.unrotated
 
     def score_at(self, distances: ArrayLike) -> Array:
-        """What q · k would be if the same two tokens stood this many positions apart: [distances]."""
+        """q · k of the same two vectors at other distances: [distances]."""
         turns = np.outer(np.asarray(distances) - self.distance, 2 * np.pi / self.wavelengths)
         return (self._products * np.exp(1j * turns)).real.sum(axis=1) + self.unrotated
 
     def by_distance(self, farthest: int) -> tuple[NDArray[np.integer], Array]:
-        """Distances 0 to `farthest`, on the side where the key is, and the score at each."""
+        """(distances 0 to `farthest` on the key's side of the query, the score at each)."""
         distances = np.arange(farthest + 1) * (-1 if self.distance < 0 else 1)
         return distances, self.score_at(distances)
 
 
 def bands(query: Array, key: Array, distance: int, rotary: Rotary) -> Bands:
-    """Take the score of a captured query [d_k] and key [d_k] apart. Both are as the model used them: already rotated.
+    """Divide the score of a captured query [d_k] and key [d_k], which are rotated already, into its bands.
 
-    As complex numbers, band i of the pair is q · conj(k) = (unrotated q · conj k) · e^(i ω distance), and adds its real part.
+    As complex numbers, band i of the pair is q · conj(k) = (unrotated q · conj k) · e^(i ω distance); the real part counts.
     """
     first, second = rotary.pairs.T
     wide_query, wide_key = query.astype(np.float64), key.astype(np.float64)
@@ -392,7 +395,7 @@ def bands(query: Array, key: Array, distance: int, rotary: Rotary) -> Bands:
 
 
 def learned_positions(model: Model) -> Array | None:
-    """The vectors that the model adds to its tokens, one a position: [positions, d_model]; None if it has none (BERT has)."""
+    """The learned vector of each position, [positions, d_model], as BERT has them; None for models without."""
     for name, module in model.network.named_modules():
         if name.rpartition(".")[-1] in ("position_embeddings", "embed_positions", "wpe") and hasattr(module, "weight"):
             return at_hand(module, "weight").cpu().double().numpy(force=True)
@@ -400,6 +403,6 @@ def learned_positions(model: Model) -> Array | None:
 
 
 def cosines(vectors: Array) -> Array:
-    """How alike the directions of the rows are: [n, n] in [-1, 1], 1 on the diagonal."""
+    """The cosine of each pair of rows: [n, n] in [-1, 1], 1 on the diagonal."""
     unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(vectors.dtype).tiny)
     return unit @ unit.T

@@ -1,7 +1,7 @@
-"""Loading a model: those of the catalogue, any Hugging Face id, any folder, or one already in memory.
+"""Loading models: from the catalogue, by a Hugging Face id, from a folder, or from memory.
 
 Every way leads to a folder in the Hugging Face layout, and there is one way from a folder to a `Model`. Only configurations,
-tokenizer files and safetensors are read: pickled weights are never opened and code that comes with a model is never run.
+tokenizer files and safetensors are read: pickled weights are never opened, and code that comes with a model is never run.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ from .model import Model, read_by, reads_images_alone, reads_texts_alone
 from .modules import asks_the_registry, text_tower
 from .sizes import Fits, ModelSize, require_room, size_of_files, size_of_gguf, size_on_hub
 
-# The environment variable of this name is read only once, and huggingface_hub may have been imported long ago.
+# Set here because huggingface_hub reads the environment variable of this name only when it is first imported.
 constants.HF_HUB_DISABLE_TELEMETRY = True
 
-# Where a model that is not in the catalogue may be looked for, in this order.
+# Where models that are not in the catalogue are searched, in this order.
 Place = Literal["folder", "hub"]
 PLACES: tuple[Place, ...] = get_args(Place)
 
-# Held while transformers builds a network: it sets torch's default dtype meanwhile, which is the whole process's, so two
-# threads that load different dtypes get each other's and leave the wrong default behind.
+# Held while transformers builds a network: it sets torch's default dtype, which the whole process shares. Two threads that load
+# different dtypes would get each other's and leave the wrong default behind.
 _BUILDING = Lock()
 
-# What is fetched from the hub: no pickles, no code, nothing from subfolders (other formats, training states).
+# Files to download from the hub: no pickles, no code, nothing in subfolders (other formats, training states).
 _WEIGHTS = ["model.safetensors", "model-*-of-*.safetensors"]
 _SUBFOLDERS = ["*/*"]
 
@@ -75,43 +75,44 @@ def load_model(
     look_in: Collection[Place] = PLACES,
     report: Report | None = None,
 ) -> Model:
-    """A model by its name in CATALOGUE, its Hugging Face id ("org/name"), its folder, or one already in memory.
+    """Load a model by its name in CATALOGUE, its Hugging Face id ("org/name") or its folder, or take one from memory.
 
     A model in memory is not copied: it is switched to evaluation and to the attention function that can be captured, and
-    keeps its dtype and stays on its device. `tokenizer` replaces its own. `look_in` says where a name that is not in the
-    catalogue may be looked for: without "folder" no folder is looked at, without "hub" neither its cache nor the network.
-    `report` is told in words what takes time, and the share of it that is done, from 0 to 1, or None where that is not known.
+    keeps its dtype and its device.
 
-    dtype   of the weights, and of what the model computes: a name in core.models.devices.DTYPES
-    device  where it computes: "cpu", "cuda", "cuda:1" or "mps". What a pass keeps comes to the CPU
-    device_map  instead of `device`, for a model that is too large for one GPU: "auto", or each part of the network and its
-            device, "disk" for parts that are fetched for every pass (then run one pass at a time). Needs the package accelerate
+    tokenizer   replaces the model's own
+    dtype       of the weights and of the computation: a name in core.models.devices.DTYPES
+    device      "cpu", "cuda", "cuda:1" or "mps". A pass runs there; what is kept of it is copied to the CPU
+    device_map  instead of `device`, for a model that is too large for one GPU: "auto", or the device of each part of the
+                network, "disk" for parts that are read for every pass (then run one pass at a time). Needs the package
+                accelerate
+    look_in     where to search for a name that is not in the catalogue: "folder" and "hub" (its cache and the network)
+    report      called with what takes time, in words, and the share that is done: from 0 to 1, or None if that is unknown
 
-    Raises InputError (field "model", also where the model needs more memory than is free, before anything of it is loaded;
-    "dtype", "device" or "device_map" for one that is not there).
+    Raises InputError: field "model" if there is no such model, it cannot be read, or it needs more memory than is free (which
+    is checked before anything is loaded); "dtype", "device" or "device_map" for a value that is not available.
     """
     if isinstance(name_or_path_or_network, PreTrainedModel):
         return _in_memory(name_or_path_or_network, tokenizer)
     number = checked_dtype(dtype)
-    places: Any = None  # what transformers is told; it can place a model by itself only with accelerate
+    checked_map: Any = None  # for transformers, which accepts a device_map only with accelerate
     devices = (checked_device(device, dtype),)
     if device_map is not None:
-        places, devices = checked_device_map(device_map, dtype)
+        checked_map, devices = checked_device_map(device_map, dtype)
     name = _checked_name(name_or_path_or_network)
-    report = report or (lambda _words, _done: None)
+    report = report or _silent
 
     def fits(size: ModelSize) -> None:
-        if ON_DISK not in devices:  # where there is always more
+        if ON_DISK not in devices:  # the disk has room for any model
             require_room(size, name, dtype, devices)
 
     source = _locate(name, look_in, report, fits)
     config = _config(source)
-    _refuse_unreadable(source, config)
     files = _weight_files(source)
     size = _size_of_files(source, files)
     fits(size)
     report(f"Reading {source.name}", None)
-    whole = _network(source, config, files, number, places)
+    whole = _network(source, config, files, number, checked_map)
     tower = text_tower(whole)
     network: Any = _asked_for_attention(tower or whole)
     return Model(
@@ -126,27 +127,26 @@ def load_model(
 
 
 def load_outline(name_or_path: str | os.PathLike[str]) -> Model:
-    """A model without its weights: its configuration and its tokenizer, for whoever has to know what it reads.
+    """Load a model without its weights: its configuration and its tokenizer.
 
     Its network is on torch's meta device, takes no memory and computes nothing. Raises InputError as `load_model` does.
     """
-    source = _locate(_checked_name(name_or_path), PLACES, lambda _words, _done: None, lambda _size: None, weights=False)
+    source = _locate(_checked_name(name_or_path), weights=False)
     config = _config(source)
-    _refuse_unreadable(source, config)
     network = _built(source, config)
     return replace(_in_memory(network, _tokenizer(source)), name=source.name, revision=source.revision or "")
 
 
 def model_size(name_or_path: str | os.PathLike[str]) -> ModelSize:
-    """How much memory a model will need: what `load_model` goes by. Reads the headers of its files and no weights.
+    """The memory that a model needs, which `load_model` checks. Reads the headers of its files and no weights.
 
-    Of a Hugging Face id whose files are not on this computer, what the hub says. Raises InputError (field "model").
+    For a Hugging Face id whose files are not on this computer, the hub is asked. Raises InputError (field "model").
     """
     name = _checked_name(name_or_path)
     entry = _entry(name)
     if entry is not None and (path := _path(entry)).is_file():
         return size_of_gguf(path)
-    source = _locate(name, PLACES, lambda _words, _done: None, lambda _size: None, weights=False)
+    source = _locate(name, weights=False)
     try:
         return _size_of_files(source, _weight_files(source))
     except InputError:
@@ -156,8 +156,11 @@ def model_size(name_or_path: str | os.PathLike[str]) -> ModelSize:
 
 
 def model_revision(name_or_path: str | os.PathLike[str]) -> str:
-    """What `load_model` will say as `Model.revision`. Reads the weights of a folder once. Raises InputError (field "model")."""
-    source = _locate(_checked_name(name_or_path), PLACES, lambda _words, _done: None, lambda _size: None, weights=False)
+    """The `Model.revision` that `load_model` would give. Reads the weights of a folder once.
+
+    Raises InputError (field "model").
+    """
+    source = _locate(_checked_name(name_or_path), weights=False)
     return source.revision or _sha256(_weight_files(source))
 
 
@@ -166,9 +169,13 @@ def model_revision(name_or_path: str | os.PathLike[str]) -> str:
 
 @dataclass(frozen=True)
 class _Source:
-    """A model's files. `revision` where something better than the hash of the weights says what they are."""
+    """The files of a model.
 
-    given: str  # as it was typed, for errors
+    given     the name as it was typed, for errors
+    revision  the model's revision; None: the hash of the weights
+    """
+
+    given: str
     name: str
     folder: Path
     revision: str | None = None
@@ -194,24 +201,39 @@ _CHOICES = (
 )
 
 
-def _locate(name: str, look_in: Collection[Place], report: Report, fits: Fits, *, weights: bool = True) -> _Source:
-    """The catalogue first, then folders, then the hub. `fits` is asked before anything large is made or fetched.
+def _silent(_words: str, _share: float | None) -> None:
+    """Report nothing."""
 
-    weights  whether those of a model on the hub are fetched
+
+def _any_size(_size: ModelSize) -> None:
+    """Accept a model of any size."""
+
+
+def _locate(
+    name: str,
+    look_in: Collection[Place] = PLACES,
+    report: Report = _silent,
+    fits: Fits = _any_size,
+    *,
+    weights: bool = True,
+) -> _Source:
+    """Find a model: in the catalogue, as a folder, on the hub. `fits` is called before large files are made or downloaded.
+
+    weights  whether to download the weights of a model on the hub
     """
     entry = _entry(name)
     if entry is not None:
         return _installed(entry, report, fits)
-    found = _folder(name) if "folder" in look_in else None
-    if found is not None:
-        return found
+    folder = _folder(name) if "folder" in look_in else None
+    if folder is not None:
+        return folder
     if "hub" not in look_in:
         raise InputError(f"{name!r} is not here. {_CHOICES}", field="model")
     return _from_hub(name, report, fits, weights)
 
 
 def _folder(name: str) -> _Source | None:
-    """The folder of that name; None if there is none and it could be a name on the hub."""
+    """The folder of this name; None if there is none and the name could be one on the hub."""
     try:
         path = Path(name).expanduser()
         if path.is_dir():
@@ -232,7 +254,7 @@ def _entry(name: str) -> CatalogueEntry | None:
 
 
 def _path(entry: CatalogueEntry) -> Path:
-    """The file or folder of a model that comes as a wheel."""
+    """The file or folder of an installed model."""
     spec = find_spec(entry.package)
     places = (spec.submodule_search_locations if spec else None) or []
     path = next((Path(place, entry.path) for place in places if Path(place, entry.path).exists()), None)
@@ -253,13 +275,13 @@ def _installed(entry: CatalogueEntry, report: Report, fits: Fits) -> _Source:
 
 
 def _from_hub(name: str, report: Report, fits: Fits, weights: bool) -> _Source:
-    """What there is to know about the model is fetched first: a hopeless one is refused before gigabytes follow."""
+    """Download a model. Its small files come first, so that an unreadable model is refused before gigabytes follow."""
     try:
         validate_repo_id(name)
         report(f"Asking the Hugging Face hub for {name}", None)
         folder = Path(snapshot_download(name, allow_patterns=list(SMALL_FILES), ignore_patterns=_SUBFOLDERS))
         source = _Source(name, name, folder, revision=folder.name)
-        _refuse_unreadable(source, _config(source))
+        _config(source)  # refuses what cannot be read
         if not weights:
             return source
         if not _has(source, *_WEIGHTS) and (size := _size_on_hub(source)) is not None:
@@ -274,7 +296,7 @@ def _from_hub(name: str, report: Report, fits: Fits, weights: bool) -> _Source:
 
 
 def _size_on_hub(source: _Source) -> ModelSize | None:
-    """None where the hub does not say: the headers of the files will, once they are here."""
+    """The size that the hub gives; None if it gives none: after the download the headers of the files do."""
     with suppress(Exception):  # as above
         return size_on_hub(HfApi().get_safetensors_metadata(source.name, revision=source.revision))
     return None
@@ -300,6 +322,7 @@ def _hub_says(name: str, error: Exception) -> str:
 
 
 def _config(source: _Source) -> PreTrainedConfig:
+    """The configuration of a model that can be read. Raises InputError for any other."""
     path = source.folder / "config.json"
     try:
         forbidden = forbidden_file(source.folder) if path.exists() else None
@@ -331,13 +354,14 @@ def _config(source: _Source) -> PreTrainedConfig:
     # transformers would read that file, and `revision` would name another.
     if other := getattr(config, "transformers_weights", None):
         _refuse(source, f"names {other!r} as its weights. Rename that file to model.safetensors and remove the name")
+    _refuse_unreadable(source, config)
     return config
 
 
 def _refuse_unreadable(source: _Source, config: PreTrainedConfig) -> None:
-    """Models that read something else than texts or images, or a text only beside something else.
+    """Raise InputError for a model that reads neither texts nor images, or texts only together with something else.
 
-    Those that may be of the second kind are tried on a token without their weights.
+    If the class of a model does not say so, it is tried with one token, without its weights.
     """
     kind = _class_for(source, config)
     given = read_by(kind)
@@ -353,7 +377,7 @@ def _refuse_unreadable(source: _Source, config: PreTrainedConfig) -> None:
 
 
 def _built(source: _Source, config: PreTrainedConfig) -> PreTrainedModel:
-    """The network on torch's meta device, where it takes no memory and computes nothing."""
+    """Build the network on torch's meta device, where it takes no memory and computes nothing."""
     kind: Any = _class_for(source, config)
     try:
         with _BUILDING, as_large_as_any(), torch.device("meta"):
@@ -363,7 +387,7 @@ def _built(source: _Source, config: PreTrainedConfig) -> PreTrainedModel:
 
 
 def _weight_files(source: _Source) -> list[Path]:
-    """The safetensors files that transformers will read: the only one, or those that the index names."""
+    """The safetensors files that transformers will read: a single one, or those that the index names."""
     single, index = source.folder / "model.safetensors", source.folder / "model.safetensors.index.json"
     if single.is_file():
         return [single]
@@ -427,16 +451,16 @@ def _network(
 
 
 def _asked_for_attention(network: PreTrainedModel) -> PreTrainedModel:
-    """The same, in its own eager code where its attention cannot be captured."""
+    """The network, switched to its own eager code if its attention cannot be captured."""
     if not _routes_attention(network):
         network.set_attn_implementation("eager")
     return network
 
 
 def _class_for(source: _Source, config: PreTrainedConfig) -> type[PreTrainedModel]:
-    """The class that the configuration names if it can predict the next token or is no task's, else the bare model.
+    """The class that the configuration names, if it predicts the next token or has no task's head; else the bare model.
 
-    So T5ForConditionalGeneration and T5EncoderModel are themselves, BertForSequenceClassification is a BertModel.
+    So T5ForConditionalGeneration and T5EncoderModel stay, and BertForSequenceClassification becomes BertModel.
     """
     names = config.architectures if isinstance(config.architectures, list) else []
     for name in map(str, names):
@@ -446,7 +470,7 @@ def _class_for(source: _Source, config: PreTrainedConfig) -> type[PreTrainedMode
         if kind.can_generate() or ("For" not in name and not name.endswith("PreTrainedModel")):
             return kind
     bare: Any = None
-    with suppress(ValueError):  # for some transformers names a class that it does not have
+    with suppress(ValueError):  # for some models transformers names a class that it does not have
         bare = MODEL_MAPPING.get(type(config), None)
     if bare is None:
         _refuse(source, f"is a {config.model_type}, for which transformers has no model without a task")
@@ -478,12 +502,12 @@ def _in_memory(whole: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None
     network.eval()
     if _routes_attention(network) and type(network)._can_set_attn_implementation():
         network.set_attn_implementation(IMPLEMENTATION)
-        # In an encoder-decoder put together from two models, modules keep configurations that the network has copied.
+        # In an encoder-decoder made of two models, the modules have configurations of which the network has copies.
         for module in filter(asks_the_registry, network.modules()):
             getattr(module, "config", network.config)._attn_implementation = IMPLEMENTATION
     else:
-        # Not by set_attn_implementation, which leaves such networks as they are. Falcon asked for its weights in its
-        # other implementation adds a mask of True and False to its scores, and reads the future.
+        # set_attn_implementation would not change such networks. Falcon in its other implementation, when asked for its
+        # weights, adds a mask of True and False to its scores and reads the future.
         network.config._attn_implementation = "eager"
     tower_of = None if tower is None else type(whole).__name__
     return Model(type(network).__name__, network, tokenizer, "in memory", tower_of=tower_of)
@@ -497,7 +521,7 @@ def _has(source: _Source, *patterns: str) -> bool:
 
 
 def _routes_attention(network: PreTrainedModel) -> bool:
-    """Whether any part computes attention where it can be captured."""
+    """Whether any module computes attention where it can be captured."""
     return any(asks_the_registry(module) for module in network.modules())
 
 
@@ -509,7 +533,7 @@ def _sha256(files: list[Path]) -> str:
 
 
 def _first_line(error: BaseException) -> str:
-    """The first line of what a library says, in at most 300 characters."""
+    """The first line of an error message, in at most 300 characters."""
     return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)[:300].rstrip(". ")
 
 

@@ -1,8 +1,8 @@
 """The weight matrices of one attention head, read from a transformers network.
 
-Architectures are told apart by the names and shapes of the submodules inside their attention modules. Whatever could
-make a matrix mean something else (a projection beside the four, a parameter of unknown purpose, sizes that do not add
-up) is refused rather than guessed.
+Architectures are recognised by the names and shapes of the submodules of their attention modules. Nothing is guessed:
+anything that could give a matrix another meaning (a further projection, a parameter of unknown purpose, sizes that do not
+add up) raises an error.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _SEPARATE = (
     ("q_lin", "k_lin", "v_lin"),
 )
 _OUTPUTS = ("o_proj", "out_proj", "dense", "o", "out_lin", "Wo")
-# Fused name: layout, output name, class. Another output name or class means another layout: CodeGen has qkv_proj with
-# out_proj, GPTBigCode c_attn as a Linear.
+# Name of a fused projection: its layout, the name of the output projection, its class. With another output name or class the
+# layout differs: CodeGen has qkv_proj with out_proj, GPTBigCode has c_attn as a Linear.
 _FUSED = {
     "c_attn": ("stacked", "c_proj", Conv1D),
     "Wqkv": ("stacked", "Wo", nn.Linear),
@@ -48,7 +48,7 @@ _HEAD_COUNTS = ("num_attention_heads", "num_heads", "n_heads", "n_head")
 
 # Parameters that change scores only, not queries, keys, values or outputs.
 _SCORE_PARAMETERS = {"sinks", "relative_position_bias_table"}
-# Narrower numbers mean little without the scales that quantisation keeps elsewhere.
+# Quantised weights mean little without their scales, which are kept elsewhere.
 _DTYPES = {torch.float64, torch.float32, torch.float16, torch.bfloat16}
 
 
@@ -60,18 +60,18 @@ class HeadWeights:
     W_O             [d_head, d_model]
     b_Q, b_K, b_V   [d_head], zeros where the layer has none
     b_O             [d_model], one for all heads of the layer, zeros where it has none
-    key_head        which key/value head this query head reads; heads share them in grouped-query attention
+    key_head        the key/value head that this query head reads; heads share them in grouped-query attention
 
-    With x [n, d_model] what the attention module reads, that is after the block's own normalisation where the
-    architecture normalises before attention:
+    With x [n, d_model] as the input of the attention module (after normalisation, if the architecture normalises before
+    attention):
 
         x @ W_Q + b_Q    the head's query, before QK norm, rotary embedding or a scale that the model multiplies in
         x @ W_K + b_K    its key, before QK norm and rotary embedding
         x @ W_V + b_V    its value
         Σ over heads of weights @ value @ W_O, + b_O    what the attention module returns
 
-    In cross-attention the key and value are read from the encoder's output. What an architecture does besides, a norm of
-    the value (Gemma 4) or before W_O (BitNet), a clamp (OLMo), is not folded into the matrices.
+    In cross-attention the key and value are read from the encoder's output. Further steps of an architecture, such as a norm
+    of the value (Gemma 4) or before W_O (BitNet) or a clamp (OLMo), are not folded into the matrices.
 
     The arrays are read-only copies, in float64 if the network is and in float32 otherwise.
     Unpacks into the four matrices: `W_Q, W_K, W_V, W_O = head_weights(...)`.
@@ -88,7 +88,7 @@ class HeadWeights:
     key_head: int
 
     def __repr__(self) -> str:
-        """In one line, without its numbers."""
+        """The shapes in one line."""
         shapes = ("{} × {}".format(*matrix.shape) for matrix in (self.W_Q, self.W_O))
         return "<HeadWeights: W_Q, W_K, W_V {}; W_O {}; key head {}>".format(*shapes, self.key_head)
 
@@ -99,13 +99,13 @@ class HeadWeights:
 def head_weights(model: Model, layer: int, head: int, kind: Kind | None = None) -> HeadWeights:
     """The weight matrices and biases of one head.
 
-    layer  from 0, in the order in which the network registers its attention modules of this kind, as in a capture; where
-           layers share a module (ALBERT), every pass through it is a layer; layers without softmax attention do not count
+    layer  from 0, in the order in which the network registers its attention modules of this kind, as in a capture; if layers
+           share a module (ALBERT), every pass through it is a layer; layers without softmax attention do not count
     head   from 0, among the query heads
-    kind   "encoder" (the default), "decoder" or "cross" in an encoder-decoder model, "self" (the default) in any other,
-           where "cross" is a decoder's attention to an encoder that is not part of it
+    kind   "encoder" (the default), "decoder" or "cross" in an encoder-decoder model; "self" (the default) in any other
+           model, or "cross" for a decoder's attention to an encoder that is not part of the model
 
-    Raises InputError: field "model" if this architecture's matrices are not understood; "kind", "layer" or "head" if
+    Raises InputError: field "model" if the matrices of this architecture are not understood; "kind", "layer" or "head" if
     there is no such head.
     """
     network = model.network
@@ -128,7 +128,7 @@ def head_weights(model: Model, layer: int, head: int, kind: Kind | None = None) 
 
 
 class _NotUnderstood(Exception):
-    """Why the parts of an attention module cannot be told apart, as the end of a sentence."""
+    """An attention module whose parts cannot be told apart; the message is the end of a sentence."""
 
 
 class _Affine(NamedTuple):
@@ -144,7 +144,7 @@ class _Affine(NamedTuple):
 
 
 class _Projections(NamedTuple):
-    """The projections of one layer. In the fused layouts query, key and value are one and the same affine map."""
+    """The projections of one layer. In fused layouts query, key and value are the same affine map."""
 
     layout: str
     query: _Affine
@@ -163,7 +163,7 @@ class _Projections(NamedTuple):
         return slots if self.layout == "separate" else (slots - self.heads) // 2
 
     def adds_up(self) -> bool:
-        """Whether every shape is what so many heads of this size need."""
+        """Whether every shape fits the number and size of the heads."""
         heads, key_heads = self.heads, self.key_heads
         if key_heads < 1 or heads % key_heads:
             return False
@@ -194,7 +194,7 @@ class _Projections(NamedTuple):
 def _layers(network: PreTrainedModel) -> dict[Kind, list[str]]:
     """The names of the attention modules by kind, in the order of the layers."""
     layers: dict[Kind, list[str]] = {}
-    # What is captured, so that both mean the same layer: in hybrid models linear attention projects queries, too.
+    # Only modules that a capture records, so that layer numbers agree: in hybrid models linear attention also projects queries.
     captured = attention_modules(network)
     for name, module in network.named_modules():
         projects = any(child in _QUERIES for child, _ in module.named_children())
@@ -207,16 +207,15 @@ def _layers(network: PreTrainedModel) -> dict[Kind, list[str]]:
 
 
 def _albert_passes(names: list[str], passes: int, groups: int) -> list[str]:
-    """ALBERT passes through a few groups of layers again and again: the module name of each layer of each pass."""
+    """The module name of each layer of each pass: ALBERT goes through a few groups of layers several times."""
     size = len(names) // groups
-    # In floats as ALBERT does it, so that rounding errors lead to the same group: of 18 passes in 14 groups, pass 9 is
-    # in group 6.
+    # With floats as in ALBERT's code, so that rounding gives the same group: of 18 passes in 14 groups, pass 9 is in group 6.
     chosen = [int(i / (passes / groups)) for i in range(passes)]
     return [name for group in chosen for name in names[group * size : (group + 1) * size]]
 
 
 def _projections(attention: nn.Module, parent: nn.Module) -> _Projections:
-    """What an attention module projects with. Raises _NotUnderstood."""
+    """The projections of an attention module. Raises _NotUnderstood."""
     layout, inputs, output = _find(attention, parent)
     _refuse_further_parts(attention, [*inputs, output])
     query, key, value, out = (_affine(layer) for layer in (*inputs, output))
@@ -231,7 +230,7 @@ def _projections(attention: nn.Module, parent: nn.Module) -> _Projections:
 
 
 def _find(attention: nn.Module, parent: nn.Module) -> tuple[str, list[nn.Module], nn.Module]:
-    """The layout, the modules that make query, key and value, and the module that makes the output."""
+    """(layout, the modules that project query, key and value, the module that projects the output)."""
     children = dict(attention.named_children())
     for names in _SEPARATE:
         if all(name in children for name in names):
@@ -247,7 +246,7 @@ def _find(attention: nn.Module, parent: nn.Module) -> tuple[str, list[nn.Module]
 
 
 def _refuse_further_parts(attention: nn.Module, projections: list[nn.Module]) -> None:
-    """Gates, convolutions, second projections and the like would change what the four matrices mean."""
+    """Raise _NotUnderstood for gates, convolutions and further projections, which change the meaning of the four matrices."""
     further = [
         name
         for name, child in attention.named_children()
@@ -282,7 +281,7 @@ def _read_only(tensor: Tensor) -> NDArray[np.floating]:
 
 
 def _innermost_attention(network: PreTrainedModel) -> nn.Module:
-    """The first module that calls itself attention and contains no other that does; else the network."""
+    """The first module with "attention" in its class name that contains no other such module; otherwise the network."""
 
     def is_attention(module: nn.Module) -> bool:
         return "attention" in type(module).__name__.lower()

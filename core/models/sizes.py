@@ -1,4 +1,4 @@
-"""How much memory a model needs, read from the headers of its files before any weight is, and how much there is."""
+"""The memory that a model needs, read from the headers of its files before any weight, and the memory that is free."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from ..errors import InputError
 from ..units import bytes_in_words
 from .devices import DTYPES
 
-# What limits this process beside the machine's memory, in a container above all: limit, used, and where it says how much of
-# that is kept of files and given back when asked for. Version 2 of control groups, then version 1.
+# Files of control groups, which limit a process in a container: the limit, the memory in use, and details of the latter, which
+# say how much of it caches files and can be freed. Version 2 of control groups, then version 1.
 _GROUPS = (
     ("memory.max", "memory.current", "memory.stat"),
     ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat"),
@@ -28,11 +28,11 @@ _CGROUP = Path("/sys/fs/cgroup")
 
 @dataclass(frozen=True)
 class ModelSize:
-    """What a model's files hold, by their headers; a network that leaves some of it out needs less.
+    """The size of a model by the headers of its files. A network that leaves out some weights needs less.
 
-    numbers     how many real numbers, each of which is brought to the chosen dtype
+    numbers     real numbers, which are converted to the chosen dtype
     others      bytes of everything else, which stays as it is
-    converting  bytes that are held for a moment while a GGUF file is converted, once
+    converting  bytes that are needed for a moment while a GGUF file is converted, once
     """
 
     numbers: int
@@ -40,34 +40,34 @@ class ModelSize:
     converting: int = 0
 
     def needed(self, dtype: str) -> int:
-        """Bytes of all weights in this dtype. Loading holds no more: the files' pages are mapped, and given back."""
+        """Bytes of all weights in this dtype. Loading needs no more: files are mapped, and their pages can be freed."""
         return self.numbers * DTYPES[dtype] + self.others
 
 
-Fits = Callable[[ModelSize], None]  # raises InputError where it does not
+Fits = Callable[[ModelSize], None]  # raises InputError for a model that does not fit
 
 
 def tensors_in(files: Iterable[Path]) -> Iterator[tuple[str, int]]:
-    """(dtype as safetensors writes it, how many numbers) of each tensor in these safetensors, from their headers."""
+    """(dtype as safetensors names it, count of numbers) of each tensor in safetensors files, from their headers."""
     for path in files:
         with safe_open(path, framework="np") as file:  # torch would map all of it, as memory of its own
             for name in file.keys():  # noqa: SIM118 - a file is no dictionary
-                held = file.get_slice(name)
-                yield held.get_dtype(), math.prod(held.get_shape())
+                tensor = file.get_slice(name)
+                yield tensor.get_dtype(), math.prod(tensor.get_shape())
 
 
 def size_of_files(files: Iterable[Path]) -> ModelSize:
-    """Of safetensors."""
+    """The size of a model in safetensors files."""
     return _size(tensors_in(files))
 
 
 def size_on_hub(metadata: SafetensorsRepoMetadata) -> ModelSize:
-    """Of what the Hugging Face hub says of a repository's safetensors."""
+    """The size of a model by the Hugging Face hub's metadata of its safetensors."""
     return _size(metadata.parameter_count.items())
 
 
 def size_of_gguf(path: Path) -> ModelSize:
-    """Of a GGUF file, whose quantised weights become real numbers, float32 at first."""
+    """The size of a model in a GGUF file, whose quantised weights become real numbers, in float32 at first."""
     numbers = sum(math.prod(tensor.shape) for tensor in GgufHeader.from_file(str(path)).tensors)
     return ModelSize(numbers, converting=4 * numbers)
 
@@ -83,8 +83,7 @@ def _size(tensors: Iterable[tuple[str, int]]) -> ModelSize:
 
 
 def free_bytes(device: str) -> int:
-    """How much memory can be had on a device of this machine, as far as it says: of the CPU, the least of what the system has
-    and what a container is allowed."""
+    """Free memory of a device in bytes. For the CPU: the free memory of the system or of the container, whichever is less."""
     kind = torch.device(device).type
     if kind == "cuda":
         return torch.cuda.mem_get_info(device)[0]
@@ -107,10 +106,10 @@ def _left_in_group(folder: Path) -> Iterator[int]:
 def require_room(
     size: ModelSize, name: str, dtype: str, devices: Sequence[str] = ("cpu",), *, budget: int | None = None
 ) -> None:
-    """Raises InputError (field "model"), with both figures, for a model that does not fit.
+    """Raise InputError (field "model") for a model that does not fit into the free memory; the message gives both sizes.
 
-    devices  over which its weights are spread. They come through the CPU, which holds them all for a moment
-    budget   bytes that may be used instead of what the devices have free, where that is less
+    devices  where its weights go. All weights pass through the CPU's memory
+    budget   maximum number of bytes, if that is less than what is free
     """
     needed = size.needed(dtype)
     places = {" and ".join(devices): sum(map(free_bytes, devices))}
@@ -129,7 +128,7 @@ def require_room(
 
 
 def _smaller(size: ModelSize, dtype: str, room: int) -> str:
-    """What to do instead."""
+    """Advice for a model that does not fit into `room` bytes."""
     fitting = [name for name in ("bfloat16", "float16") if size.needed(name) < size.needed(dtype)]
     if fitting and max(size.needed(fitting[0]), size.converting) <= room:
         less = bytes_in_words(size.needed(fitting[0]))

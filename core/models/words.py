@@ -1,7 +1,7 @@
-"""Which tokens make one word, which are punctuation or special marks, and attention between words instead of tokens.
+"""Words: which tokens make one word, which are punctuation or special tokens, and attention between words.
 
-Only the tokens are at hand, not the text they were cut from, so words are read off the pieces and the mark by which the
-tokenizer tells that a word begins or goes on:
+Only the tokens are known, not the text, so words follow from the pieces and from the mark by which the tokenizer tells that a
+word begins or goes on:
 
     WordPiece           "un", "##believ", "##able"        a piece begins a word unless "##" says that it goes on
     byte-level BPE      "The", "Ġanimal", "Ġdidn", "'t"   a blank before a piece begins a word; without one it goes on
@@ -9,15 +9,15 @@ tokenizer tells that a word begins or goes on:
     BPE with "</w>"     "un", "believable</w>"            the piece after "</w>" begins a word
     anything else       "the", "cat"                      every token is a word (whole words, single characters)
 
-In all of them, as in the splitting that BERT's tokenizer does before its pieces (Devlin et al. 2019,
-https://arxiv.org/abs/1810.04805), a special token is a word, a punctuation token is a word, and what follows either begins
-one; so does a Chinese character and what follows it, or a whole Chinese sentence would be one word. A token is taken as it
-is: "'t" is no punctuation token, so the byte-level "didn't" is one word and WordPiece's "didn ' t" are three; a token of two
-Chinese characters is one word.
+In all of them, as in BERT's splitting of a text before its pieces (Devlin et al. 2019, https://arxiv.org/abs/1810.04805), a
+special token is a word, a punctuation token is a word, and the token after either begins a word. A Chinese character begins a
+word, and so does the token after it; otherwise a whole Chinese sentence would be one word. Tokens are never divided: "'t" is
+no punctuation token, so the byte-level "didn't" is one word and WordPiece's "didn ' t" are three; a token of two Chinese
+characters is one word.
 
-A single blank that is a token belongs to what follows, like the blank in "Ġanimal". Other tokens of blanks only (newlines,
+A token of a single blank belongs to the next word, like the blank in "Ġanimal". Other tokens of blanks only (newlines,
 several blanks) are words, and so is a single blank before one of those or before a special token. The pieces of a character
-that was split over tokens stay together and are judged as that character.
+that is split over tokens stay together and count as that character.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ ENDS = "</w>"
 BLANKS = ("Ġ", "▁")
 ASCII_SYMBOLS = "$+<=>^`|~"
 
-# Bytes that are no whole character: as token_texts writes them, and as SentencePiece names its single bytes.
+# Bytes of a part of a character, as token_texts writes them and as SentencePiece names single bytes.
 _BYTES = re.compile(r"‹([0-9A-F]{2}(?: [0-9A-F]{2})*)›|<0x([0-9A-F]{2})>")
 
-# What BERT's tokenizer takes for Chinese characters: four blocks of CJK ideographs.
+# The characters that BERT's tokenizer treats as Chinese: four blocks of CJK ideographs.
 _IDEOGRAPHS = ((0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2FA1F), (0xF900, 0xFAFF))
 
 
 @dataclass(frozen=True, eq=False)
 class TokenClasses:
-    """What kind of token each one is, as read-only bool arrays [tokens]; a token is at most one of the two.
+    """The kind of each token, as read-only bool arrays [tokens]; no token is both.
 
-    special      what the tokenizer declares as special: [CLS], [SEP], padding, [UNK], begin and end of text, chat marks
-    punctuation  tokens that show nothing but punctuation, blanks aside: characters of Unicode category P, and the ASCII
-                 symbols $ + < = > ^ ` | ~, which BERT's tokenizer counts among them. Other symbols (€, ±, emoji) are none.
+    special      tokens that the tokenizer declares special: [CLS], [SEP], padding, [UNK], begin and end of text, chat marks
+    punctuation  tokens of punctuation only, apart from blanks: characters of Unicode category P, and the ASCII symbols
+                 $ + < = > ^ ` | ~, which BERT's tokenizer counts as punctuation. Other symbols (€, ±, emoji) do not count
     """
 
     special: NDArray[np.bool_]
@@ -63,7 +63,7 @@ class TokenClasses:
 
 
 def token_classes(tokenizer: PreTrainedTokenizerBase | None, ids: Sequence[int]) -> TokenClasses:
-    """The kind of every token; without a tokenizer nothing is known of them and all are False."""
+    """The kind of each token; without a tokenizer all are False."""
     special, punctuation = np.zeros(len(ids), bool), np.zeros(len(ids), bool)
     for unit in _units(tokenizer, ids):
         special[unit.start : unit.end] = unit.special
@@ -74,9 +74,9 @@ def token_classes(tokenizer: PreTrainedTokenizerBase | None, ids: Sequence[int])
 
 
 def word_starts(tokenizer: PreTrainedTokenizerBase | None, ids: Sequence[int]) -> NDArray[np.intp]:
-    """The positions at which a word begins, rising, the first of them 0: [words]. Without a tokenizer: every position.
+    """The positions at which words begin, rising from 0: [words]. Without a tokenizer: every position.
 
-    See the module's description for what a word is.
+    The module's docstring says what a word is.
     """
     units = _units(tokenizer, ids)
     starts = [unit.start for before, unit in pairwise(units) if _parted(before, unit)]
@@ -84,10 +84,10 @@ def word_starts(tokenizer: PreTrainedTokenizerBase | None, ids: Sequence[int]) -
 
 
 def word_texts(tokens: Sequence[str], starts: Sequence[int] | NDArray[np.integer]) -> tuple[str, ...]:
-    """One text a word, from its tokens' as core.models.tokens gives them: "un", "##believ", "##able" -> "unbelievable".
+    """The text of each word, from the texts of its tokens: "un", "##believ", "##able" -> "unbelievable".
 
-    Leading blanks stay; bytes of split characters become those characters. Raises InputError (field "starts") where the
-    starts are no positions of these tokens.
+    Leading blanks stay; the bytes of a split character become that character. Raises InputError (field "starts") for starts
+    that are no positions of these tokens.
     """
     starts = _checked(starts, len(tokens), "starts")
     return tuple(_joined(tokens[start:end]) for start, end in pairwise([*starts, len(tokens)]))
@@ -101,20 +101,20 @@ def merge(
     """Attention between words: to a word, the sum over its tokens; from a word, the mean over its tokens.
 
     weights       [..., queries, keys], finite
-    query_starts  [query words], key_starts [key words]: where their words begin, as `word_starts` gives them
+    query_starts  [query words] where the words of the queries begin, from `word_starts`
+    key_starts    [key words] where the words of the keys begin
+    returns       [..., query words, key words]; the sum of a row is the mean of the sums of the word's rows, so 1 stays 1
 
-    Returns [..., query words, key words]. Each row sums to the mean of what the rows of its word summed to, so rows of
-    weights that sum to 1 do so afterwards. Clark et al. 2019, https://arxiv.org/abs/1906.04341, section 4.1.
-    Raises InputError where the starts do not fit the weights.
+    Clark et al. 2019, https://arxiv.org/abs/1906.04341, section 4.1. Raises InputError for starts that do not fit the weights.
     """
     return merge_queries(merge_keys(weights, key_starts), query_starts)
 
 
 def merge_keys(weights: NDArray[np.number], key_starts: Sequence[int] | NDArray[np.integer]) -> NDArray[np.floating]:
-    """Weights [..., queries, keys] summed over the keys of each word: [..., queries, key words].
+    """Sum weights [..., queries, keys] over the keys of each word: [..., queries, key words].
 
-    Every row by itself, so that long texts can be merged in blocks of rows as they are computed; `merge_queries` does the
-    rest once the rows are together. In the precision of the weights, float32 at least.
+    Rows are independent, so a long text can be merged in blocks of rows; `merge_queries` then merges all rows. The result has
+    the precision of the weights, at least float32.
     """
     weights = np.asarray(weights)
     summed = np.result_type(weights, np.float32)
@@ -124,7 +124,7 @@ def merge_keys(weights: NDArray[np.number], key_starts: Sequence[int] | NDArray[
 def merge_queries(
     weights: NDArray[np.number], query_starts: Sequence[int] | NDArray[np.integer]
 ) -> NDArray[np.floating]:
-    """Weights [..., queries, keys] averaged over the queries of each word: [..., query words, keys]."""
+    """Average weights [..., queries, keys] over the queries of each word: [..., query words, keys]."""
     weights = np.asarray(weights)
     starts = _checked(query_starts, weights.shape[-2], "query_starts")
     summed = np.add.reduceat(weights, starts, axis=-2, dtype=np.result_type(weights, np.float32))
@@ -137,7 +137,7 @@ def merge_queries(
 
 @dataclass(frozen=True)
 class _Unit:
-    """Tokens start to end (exclusive) that hold whole characters: one token, or those that a character is split over."""
+    """One token, or the tokens of a split character, from `start` to `end` (exclusive)."""
 
     start: int
     end: int
@@ -146,10 +146,10 @@ class _Unit:
 
 
 def _parted(before: _Unit, unit: _Unit) -> bool:
-    """Whether a word ends between the two."""
+    """Whether a word ends between two units."""
     if before.text == " ":
         return unit.special or unit.text[:1].isspace()
-    if any(one.special or _is_punctuation(one.text) for one in (before, unit)):
+    if any(part.special or _is_punctuation(part.text) for part in (before, unit)):
         return True
     first, last = unit.text[:1], before.text[-1:]
     return first.isspace() or last.isspace() or _is_ideograph(first) or _is_ideograph(last)
@@ -173,7 +173,7 @@ def _units(tokenizer: PreTrainedTokenizerBase | None, ids: Sequence[int]) -> lis
 
 
 def _with_blanks(tokenizer: PreTrainedTokenizerBase | None, ids: Sequence[int]) -> list[str]:
-    """The tokens' texts with a blank wherever the tokenizer's own mark, or its lack, tells that a word begins or has ended."""
+    """The texts of tokens, with a blank wherever the tokenizer's mark tells that a word begins or has ended."""
     texts = token_texts(tokenizer, ids)
     if tokenizer is None:
         return [" " + text for text in texts]
@@ -191,7 +191,7 @@ def _goes_on(text: str) -> bool:
 
 
 def special_ids(tokenizer: PreTrainedTokenizerBase | None) -> set[int]:
-    """Those with a role of their own (begin, end, padding ...), and those only declared as special, such as chat marks."""
+    """Numbers of special tokens: those with a role (begin, end, padding ...) and those only declared special (chat marks)."""
     if tokenizer is None:
         return set()
     added = getattr(tokenizer, "added_tokens_decoder", {})
@@ -202,13 +202,13 @@ def special_ids(tokenizer: PreTrainedTokenizerBase | None) -> set[int]:
 
 
 def _bytes(text: str) -> bytes:
-    """A token's text in UTF-8, of which it may hold only a part of a character."""
+    """The UTF-8 bytes of a token's text, which may be a part of a character."""
     match = _BYTES.fullmatch(text)
     return text.encode() if match is None else bytes.fromhex(match[1] or match[2])
 
 
 def _continues(held: bytes, data: bytes) -> bool:
-    """Whether `held` ends within a character and `data` begins with more of it."""
+    """Whether `held` ends within a character and `data` continues it."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     decoder.decode(held)
     unfinished, _ = decoder.getstate()
@@ -234,7 +234,7 @@ def _joined(tokens: Sequence[str]) -> str:
 
 
 def _checked(starts: Sequence[int] | NDArray[np.integer], length: int, field: str) -> NDArray[np.intp]:
-    """Starts as an array; reduceat would take others without a word and add up something else."""
+    """Starts as an array. Raises InputError for wrong ones: reduceat would accept them and add up other cells."""
     array = np.asarray(starts, np.intp)
     inside = array.ndim == 1 and array.size and array[0] == 0 and array[-1] < length and (np.diff(array) > 0).all()
     if not inside and (array.size or length):

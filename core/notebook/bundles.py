@@ -1,6 +1,6 @@
-"""What a notebook shows of each thing that is computed: a table, or Plotly's figure with a table wherever that cannot be drawn.
+"""The display of each class in a notebook: a table, or a Plotly figure with a table for programs that cannot draw it.
 
-Nothing of it needs a network.
+None of them needs a network.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from ..units import bytes_in_words
 from .figures import stage_figure
 from .tables import shaded, table, text, token
 
-TABLE_CELLS = 24  # a side, of a matrix that is shown as a table
-NAMED = 40  # tokens that are named; of a longer text the first
+TABLE_CELLS = 24  # rows and columns of a matrix as a table
+MAX_TOKENS = 40  # first tokens of a text that are shown
 NEXT = 5  # next tokens
-TITLE = 34  # pixels above a picture for a line about it
+TITLE = 34  # pixels of the line above a picture
 
 Bundle = dict[str, Any]
 
 
 def trace(of: traces.AttentionTrace) -> Bundle:
-    """The weights, by position: a trace knows no tokens."""
+    """The weights, by position: a trace has no tokens."""
     head = Head.of(of)
     weights = head.overview(TABLE_CELLS).matrices["weights"]
     return _picture(stage_figure(head), of.in_words, shaded(weights, signed=False))
@@ -138,7 +138,7 @@ def _norm(matrix: NDArray[np.floating]) -> str:
 
 
 def _texts(of: captures.Capture) -> list[tuple[str, str]]:
-    """What was read, and what a decoder has written."""
+    """The rows of the text or image, and of a decoder's text."""
     if of.grid is not None:
         return [(text("read"), text("{} × {} patches".format(*of.grid)))]
     read = _text(of.tokens(of.kinds[0])[0], "tokens")
@@ -146,12 +146,12 @@ def _texts(of: captures.Capture) -> list[tuple[str, str]]:
 
 
 def _text(tokens: tuple[str, ...], what: str) -> tuple[str, str]:
-    further = f" … {len(tokens) - NAMED:,} more" if len(tokens) > NAMED else ""
-    return text(f"{len(tokens):,} {what}"), " ".join(map(token, tokens[:NAMED])) + further
+    further = f" … {len(tokens) - MAX_TOKENS:,} more" if len(tokens) > MAX_TOKENS else ""
+    return text(f"{len(tokens):,} {what}"), " ".join(map(token, tokens[:MAX_TOKENS])) + further
 
 
 def _picture(figure: go.Figure, words: str, instead: str) -> Bundle:
-    """The figure with a line above it, and for whoever cannot draw it the same line above a table."""
+    """The figure with a line above it, and the same line above a table for programs that cannot draw the figure."""
     layout: Any = figure.layout
     title = {"text": text(words), "font": {"size": 13}, "x": 0.01, "y": 1, "yanchor": "top", "pad": {"t": 8}}
     figure.update_layout(title=title, margin_t=(layout.margin.t or 0) + TITLE, height=layout.height + TITLE)

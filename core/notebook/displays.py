@@ -1,7 +1,7 @@
-"""How IPython shows what is computed here: each class by the function of `bundles` that makes its picture or its table.
+"""The registration of displays in IPython: each class with the function of `bundles` that makes its picture or table.
 
-IPython is told the names of classes, so that nothing of them is loaded before there is one to show, and what is computed knows
-nothing of how it is shown.
+Classes are registered by name, so that their modules are loaded only when there is something to show, and need not know how
+they are shown.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ SHOWN = {
 
 
 def register(ipython: Any, package: str) -> None:
-    """Tell IPython how to show these classes of the package.
+    """Register the displays of these classes of the package.
 
-    ipython  what `IPython.get_ipython()` gives; None, and nothing is done: IPython is loaded, and nobody works in it
+    ipython  `IPython.get_ipython()`; if it is None (IPython is imported but not running), nothing is done
     """
     if ipython is None:
         return

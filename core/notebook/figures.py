@@ -28,13 +28,13 @@ def stage_figure(
 ) -> go.Figure:
     """One stage of a head as a heatmap, as the page "Step by step" draws it.
 
-    trace   of a text of any length also a `Head`, from `capture.head(layer, head)`, which needs less memory
+    trace   a trace, or a `Head` from `capture.head(layer, head)`, which needs less memory for a long text
     stage   "query", "key", "value", "raw", "scaled", "mask", "masked", "weights" or "output"
     tokens  (query tokens, key tokens), from `capture.tokens(kind)`; None: positions
-    cell    the (query, key) that is framed; None: the strongest pair, with which the page opens
+    cell    the (query, key) to frame; None: the strongest pair, with which the page opens
 
-    Beyond 256 queries or keys each drawn cell is the strongest of several. Raises InputError for a stage or a cell that is not
-    there, and for tokens that do not fit.
+    Beyond 256 queries or keys each drawn cell is the strongest of several. Raises InputError for an unknown stage, a cell
+    outside the stage, and tokens that do not fit.
     """
     if stage not in BY_KEY:
         raise InputError(f"There is no stage {stage!r}. Choose one of: {', '.join(BY_KEY)}.", field="stage")
@@ -57,12 +57,12 @@ def stage_figure(
 def heads_figure(values: pd.DataFrame | ArrayLike, name: str, *, head: tuple[int, int] | None = None) -> go.Figure:
     """One number of every head as a grid of layers and heads, as the page "Heads" draws it.
 
-    values  a table with the columns layer, head and `name`, such as `head_metrics` and `head_effects` give; or [layers, heads],
-            such as `match_heads` gives
-    name    the column, and what the number is called
-    head    (layer, head) that is framed; None: the one whose number is farthest from 0
+    values  a table with the columns layer, head and `name`, such as from `head_metrics` and `head_effects`; or [layers, heads],
+            such as from `match_heads`
+    name    the column, and the name of the number
+    head    (layer, head) to frame; None: the head whose number is farthest from 0
 
-    Numbers below 0 give a scale of two colours that meet at 0. Raises InputError for a column that is not there.
+    With numbers below 0 the scale has two colours that meet at 0. Raises InputError for a column that does not exist.
     """
     grid = _grid(values, name) if isinstance(values, pd.DataFrame) else np.asarray(values, dtype=np.float64)
     if head is None:

@@ -1,4 +1,4 @@
-"""Small HTML tables for notebooks, in which whatever others wrote is text and never markup."""
+"""Small HTML tables for notebooks. Texts by others are shown as text, never as markup."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from ..attention.pooling import Pooled
 from ..figures.labels import visible
 from ..figures.palette import DIVERGING, FORBIDDEN, SEQUENTIAL
 
-PRINTED = 12  # columns: up to here every cell of a picture shows its number
+PRINTED = 12  # number of columns up to which every cell of a picture shows its number
 
 
 def text(value: object) -> str:
-    """Anything as text."""
+    """Any value as escaped text."""
     return html.escape(str(value))
 
 
 def token(value: str) -> str:
-    """A token with its blanks made visible; as code, which a notebook does not search for formulas."""
+    """A token with visible blanks, as code, in which notebooks do not look for formulas."""
     return f"<code>{html.escape(visible(value))}</code>"
 
 
 def table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of cells that are HTML already, made by `text` and `token`; no heading: the first column says what a row is."""
+    """A table of cells that are HTML, from `text` and `token`. An empty heading is left out."""
     head = f"<thead><tr>{''.join(f'<th>{cell}</th>' for cell in heading)}</tr></thead>" if heading else ""
     body = "".join(f"<tr>{''.join(f'<td{LEFT}>{cell}</td>' for cell in row)}</tr>" for row in rows)
     return f'<table class="{NO_FORMULAS}">{head}<tbody>{body}</tbody></table>'
 
 
 def shaded(cells: Pooled, *, signed: bool) -> str:
-    """A matrix as a table whose cells are coloured as in its figure, for wherever that cannot be drawn. Masked: grey."""
+    """A matrix as a table with the colours of its figure, for programs that cannot draw the figure. Masked cells are grey."""
     limit = float(np.nanmax(np.abs(cells.values), initial=0)) or 1.0
     shares = np.nan_to_num((cells.values / limit + 1) / 2 if signed else cells.values / limit)
     colours = sample_colorscale(DIVERGING if signed else SEQUENTIAL, np.clip(shares, 0, 1).ravel())
@@ -49,7 +49,7 @@ def shaded(cells: Pooled, *, signed: bool) -> str:
 
 NO_FORMULAS = "tex2jax_ignore mathjax_ignore"
 LEFT = ' style="text-align: left"'
-_BLACK_OR_WHITE = 140  # of 255, the brightness from which black letters are read better than white ones
+_BLACK_OR_WHITE = 140  # brightness, of 255, from which black text is more legible than white text
 
 
 def _cell(value: float, colour: str, printed: bool) -> str:

@@ -15,7 +15,6 @@ from core.attention.rowwise import around
 from core.capturing.sampling import Sampling, at_temperatures
 from core.exporting.kept_heads import KeptHead
 from core.exporting.tables import Side
-from core.figures.heatmaps.all_heads import metric_grid
 from core.figures.heatmaps.heatmap import WIDTH, Axis, heatmap
 from core.figures.labels import escaped, visible
 from core.figures.plots.bars import share_bars
@@ -35,8 +34,8 @@ from ui.requests import HeadRequest, TextRequest, WritingRequest
 from ui.views import writing
 from ui.views.common.certificate import show_certificate
 from ui.views.common.pictures import show_chart, show_heatmap
-from ui.views.heads.grid import choose
-from ui.views.numbers import of_grid, of_tokens, of_weights
+from ui.views.heads.grid import choose_clicked, show_grid_of_heads
+from ui.views.numbers import of_tokens, of_weights
 from ui.views.sources.heads import opening_head
 from ui.views.sources.passes import InputFields, read_or_say
 
@@ -265,16 +264,15 @@ def _heads_of_layer(capture: Capture, kind: Kind, place: tuple[int, int], weight
 
 def _all_heads(capture: Capture, kind: Kind, place: tuple[int, int], weights: np.ndarray, key: int) -> None:
     """How much of the step's attention every head gives to the chosen key."""
-    chart = metric_grid(
-        weights, "weight", signed=False, chosen=place, left_out=None, height=presenting.height(460, 0.7)
-    )
-    at = visible(capture.tokens(kind)[1][key])
-    show_heatmap(
-        chart,
-        "row",
-        "Every head's weight on the chosen key: a grid of layers by heads.",
-        title=f"Weight on “{at}” in every head",
-        numbers=of_grid(weights.astype(np.float64), "weight on the chosen key"),
+    show_grid_of_heads(
+        weights,
+        "weight",
+        place,
+        name="row",
+        title=f"Weight on “{visible(capture.tokens(kind)[1][key])}” in every head",
+        alt="Every head's weight on the chosen key",
+        numbers="weight on the chosen key",
+        height=presenting.height(460, 0.7),
     )
     st.caption(f"The share that each head gives to {quoted(capture.tokens(kind)[1][key])} in this step.")
 
@@ -380,8 +378,7 @@ def _compare_with_full_pass(request: WritingRequest, generation: Generation) -> 
 def _clicked(generation: Generation, whole: Capture, kind: Kind) -> None:
     """Choose what was clicked: the step of a row, the key of a column, or a head."""
     clicked = pin.clicked()
-    if head := pin.clicked_in("layer", "head", (whole.layers(kind), whole.heads(kind))):
-        choose(*head)
+    if choose_clicked((whole.layers(kind), whole.heads(kind))):
         return
     if "head" in clicked and len(clicked["head"]) == 1:
         st.session_state[state.HEAD] = min(clicked["head"].start, whole.heads(kind) - 1)

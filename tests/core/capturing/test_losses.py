@@ -6,7 +6,7 @@ import torch
 
 from core import Edits, load_model
 from core.capturing import losses as module
-from core.capturing.losses import foretold, next_token_losses
+from core.capturing.losses import next_token_losses, pass_with_losses
 from core.errors import InputError
 from tests.core.naive_attention import naive_pass, twin_of
 from tests.core.tiny_models import number_words, tiny
@@ -41,7 +41,7 @@ def test_losses_of_an_edited_pass():
     ids[4] = 9
     expected = expected_losses(naive_pass(twin, {"input_ids": torch.from_numpy(ids)[None]}, changes).last, ids)
     edits = Edits(mute_heads={(0, 1)}, scale_by={1: 2.0}, replace_tokens={4: "9"})
-    calls, found = foretold(model, IDS, edits=edits, start=3)
+    calls, found = pass_with_losses(model, IDS, edits=edits, start=3)
     np.testing.assert_allclose(found, expected[2:], atol=1e-4)
     assert len(calls) == 2
     assert np.abs(found - next_token_losses(model, IDS, start=3)).max() > 0.1
@@ -60,10 +60,10 @@ def test_what_cannot_be_foretold(monkeypatch):
         with pytest.raises(InputError, match="from 1 to 13"):
             next_token_losses(model, IDS, start=start)
     for name in ("BERT", "T5"):
-        with pytest.raises(InputError, match="foretell") as raised:
+        with pytest.raises(InputError, match="predict") as raised:
             next_token_losses(load_model(tiny(name)), IDS)
         assert raised.value.field == "model"
-    monkeypatch.setattr(module, "MOST_LOGITS", 64 * 10)
+    monkeypatch.setattr(module, "MAX_LOGITS", 64 * 10)
     assert len(next_token_losses(model, IDS, start=5)) == 9
     with pytest.raises(InputError, match="at most 9 tokens"):
         next_token_losses(model, IDS, start=4)

@@ -1,25 +1,16 @@
 """A job to test with."""
 
+from dataclasses import fields
+
 from core.corpus.job import Job, versions_that_count
-from core.corpus.reading import Reading
-from core.corpus.tally import EXAMPLES_OF
+from core.corpus.settings import RunSettings
 from core.models.loading import model_revision
 
 
 def job_of(model: str, folder: str = ".", **changes) -> Job:
-    settings = {
-        "model": model,
-        "revision": model_revision(model),
-        "versions": versions_that_count(),
-        "dtype": "float32",
-        "device": "cpu",
-        "folder": folder,
-        "reading": Reading(),
-        "heads": None,
-        "tokens": None,
-        "passage_tokens": 128,
-        "strongest": 50,
-        "sample": 200,
-        "examples_of": EXAMPLES_OF,
-    }
-    return Job(**settings | changes)
+    """changes: of fields of the job or of its settings"""
+    facts = {"revision": model_revision(model), "versions": versions_that_count()}
+    of_settings = {field.name for field in fields(RunSettings)}
+    settings = RunSettings(**{name: value for name, value in changes.items() if name in of_settings})
+    others = {name: value for name, value in changes.items() if name not in of_settings}
+    return Job(model=model, folder=folder, settings=settings, **facts | others)

@@ -11,10 +11,13 @@ from pyarrow import fs
 
 from core import Model, capture
 from core.capturing.weights_only import attention_weights
-from core.corpus.opened import MAP, MAP_METADATA, open_run
+from core.corpus.about import About
+from core.corpus.columns import MAP, MAP_METADATA
+from core.corpus.opened import open_run
 from core.corpus.passages import Passage
-from core.corpus.storing import About, tables, write
-from core.corpus.tally import Settings, Tally
+from core.corpus.settings import RunSettings
+from core.corpus.storing import tables, write
+from core.corpus.tally import ModelHeads, Tally
 from core.corpus.texts import Place, Problem, Relation
 from core.models.tokens import token_texts
 
@@ -43,33 +46,18 @@ def made_run(
         passages[1] = Passage(one.place, 0, one.text, WORDS, RELATIONS)
     taken = [read(model, passage.text) for passage in passages]
     every = tuple((layer, head) for layer in range(taken[0].layers()) for head in range(taken[0].heads()))
-    tally = Tally.empty(Settings(taken[0].kinds[0], heads or every, TOKENS, strongest=STRONGEST, sample=SAMPLE))
+    settings = RunSettings(by="line", passage_tokens=TOKENS, strongest=STRONGEST, sample=SAMPLE, dtype=model.dtype)
+    shape = taken[0].layers(), taken[0].heads()
+    tally = Tally(settings, ModelHeads(taken[0].kinds[0], heads or every, *shape, model.revision))
     for passage, one in zip(passages, taken, strict=True):
         tally.add(passage, one)
     tally.note([Problem(Place("broken.txt", 3), "This is no UTF-8.")])
-    about = About(
-        model=model.name,
-        revision=model.revision,
-        dtype=model.dtype,
-        device="cpu",
-        captures=model.captures,
-        kind=tally.settings.kind,
-        layers=taken[0].layers(),
-        heads=taken[0].heads(),
-        wanted=len(tally.settings.heads),
+    about = About.of(
+        tally,
+        model,
         data=f"somewhere/{FILE}",
-        column="text",
-        by="line",
         files=1,
-        passages=len(tally.ids),
-        tokens=tally.tokens_read,
         corpus="0" * 16,
-        unread=tally.problem_count,
-        limit=None,
-        passage_tokens=TOKENS,
-        strongest=STRONGEST,
-        sample=SAMPLE,
-        examples_of=tally.settings.examples_of,
         versions={"headlight": "0.1.0"},
         seconds=1.0,
     )

@@ -19,7 +19,8 @@ from tokenizers.processors import TemplateProcessing
 from core import capture
 from core.capturing.weights_only import attention_weights
 from core.corpus.passages import Passage
-from core.corpus.tally import Settings, Tally
+from core.corpus.settings import RunSettings
+from core.corpus.tally import ModelHeads, Tally
 from core.corpus.texts import Place
 from tests.core.tiny_models import eager
 
@@ -54,10 +55,16 @@ def passages(count: int, longest: int = 24) -> list[Passage]:
     return found
 
 
-def settings_of(model, **others) -> Settings:
+def settings_of(model, **others) -> RunSettings:
+    """Settings that name the heads: all, unless others are given."""
     config = model.network.config
     heads = [(layer, head) for layer in range(config.num_hidden_layers) for head in range(config.num_attention_heads)]
-    return Settings(kind="self", **{"heads": tuple(heads), "tokens": 64, "strongest": 5, "sample": 20, **others})
+    return RunSettings(**{"heads": tuple(heads), "passage_tokens": 64, "strongest": 5, "sample": 20, **others})
+
+
+def empty_tally(settings, layers: int = 2, per_layer: int = 4) -> Tally:
+    """A tally of the heads that the settings name."""
+    return Tally(settings, ModelHeads("self", settings.heads, layers, per_layer, ""))
 
 
 def take(model, passage):
@@ -66,7 +73,7 @@ def take(model, passage):
 
 
 def tallied(model, texts, settings) -> Tally:
-    tally = Tally.empty(settings)
+    tally = empty_tally(settings)
     for passage in texts:
         tally.add(passage, take(model, passage))
     return tally

@@ -13,13 +13,15 @@ import pytest
 from pyarrow import fs
 
 from core import InputError, load_model
-from core.corpus.opened import MAP, open_run, runs_in
-from core.corpus.storing import METADATA, About, tables, write
-from core.corpus.tally import Settings, Tally
+from core.corpus.about import METADATA, About
+from core.corpus.columns import MAP
+from core.corpus.opened import open_run, runs_in
+from core.corpus.settings import RunSettings
+from core.corpus.storing import tables, write
 from core.corpus.texts import Place, Problem
 from tests.core.corpus.damages import POSSIBLE, all_that_is_shown, damages, outcome
 from tests.core.corpus.made_runs import SENTENCES, add_map, made_run
-from tests.core.corpus.plain import reader
+from tests.core.corpus.plain import empty_tally, reader
 from tests.core.corpus.test_storing import about
 from tests.core.tiny_models import randomised, tiny
 
@@ -145,7 +147,7 @@ READING = {
     "metrics": lambda run: run.distribution(1, 3, "previous"),
     "sample": lambda run: run.sample(1, 3),
     "strongest": lambda run: run.strongest(1, 3, "previous"),
-    "passages": lambda run: run.passages(run.looked.numbers),
+    "passages": lambda run: run.passages(run.index.ids),
 }
 
 
@@ -177,7 +179,7 @@ def test_one_bad_folder_hides_no_other(every, runs, tmp_path):
 
 
 def test_a_run_that_has_measured_nothing_opens(tmp_path):
-    tally = Tally.empty(Settings("self", tuple(product(range(2), range(4))), 64, sample=20))
+    tally = empty_tally(RunSettings(heads=tuple(product(range(2), range(4))), passage_tokens=64, sample=20))
     tally.note([Problem(Place("a.txt", row), "No.") for row in range(1_500)])
     said = about(tokens=0, passages=0, unread=1_500, examples_of=tally.settings.examples_of)
     for name, table in tables(tally, {}):

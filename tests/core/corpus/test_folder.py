@@ -14,10 +14,12 @@ import pytest
 
 from core import InputError
 from core.corpus import parts
+from core.corpus.about import METADATA, About
+from core.corpus.columns import LAST
 from core.corpus.folder import JOB, PARTS, RUNNING, RunFolder
-from core.corpus.storing import LAST, About
-from core.corpus.tally import Settings, Tally
-from tests.core.corpus.test_storing import METADATA, about
+from core.corpus.settings import RunSettings
+from tests.core.corpus.plain import empty_tally
+from tests.core.corpus.test_storing import about
 
 WANTED = np.arange(1, 9, dtype=np.uint64)
 
@@ -29,7 +31,7 @@ def place(tmp_path):
 
 def add_part(place, *ids):
     """A part in which passages of these ids are done; its name."""
-    tally = Tally.empty(Settings("self", ((0, 0),), tokens=8, strongest=1, sample=1))
+    tally = empty_tally(RunSettings(heads=((0, 0),), passage_tokens=8, strongest=1, sample=1))
     tally.ids = set(ids)
     return parts.save(tally, place.system, place.parts)
 

@@ -12,9 +12,10 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from core import InputError, capture
-from core.corpus.opened import COLUMNS, MAP, Distribution, open_run, runs_in, spread_over_quantiles
+from core.corpus.about import METADATA
+from core.corpus.columns import MAP, NEEDED
+from core.corpus.opened import Distribution, open_run, runs_in, spread_over_quantiles
 from core.corpus.passages import CLASSES
-from core.corpus.storing import METADATA
 from core.heads.metrics import NAMES, head_metrics
 from tests.core.corpus.made_runs import CLUSTERS, FILE, SAMPLE, SENTENCES, STRONGEST, add_map, made_run
 
@@ -176,7 +177,7 @@ def test_what_is_no_run_is_refused(copy, tmp_path):
     assert "it has no sample.parquet" in refused(copy)
 
 
-@pytest.mark.parametrize("name", COLUMNS)
+@pytest.mark.parametrize("name", NEEDED)
 def test_a_half_written_file_is_refused(copy, name):
     whole = (copy / f"{name}.parquet").read_bytes()
     (copy / f"{name}.parquet").write_bytes(whole[: len(whole) // 2])
@@ -193,10 +194,10 @@ def rewritten(file: Path, **said: object) -> None:
 def test_another_format_and_a_mixture_are_refused(copy):
     rewritten(copy / "classes.parquet", tokens=1)
     assert "mixes files of several runs" in refused(copy)
-    for name in COLUMNS:
+    for name in NEEDED:
         rewritten(copy / f"{name}.parquet", format=99)
     assert "format 99; this one reads 1" in refused(copy)
-    for name in COLUMNS:
+    for name in NEEDED:
         rewritten(copy / f"{name}.parquet", format=1, tokens=1, layers=1)
     assert "does not fit a model of 1 layers" in refused(copy)
 

@@ -12,8 +12,9 @@ import pandas as pd
 import pytest
 from sklearn.manifold import trustworthiness
 
+from core.corpus.columns import MAP_METADATA
 from core.corpus.passages import CLASSES
-from core.corpus.profiles import ALIKE, METADATA, HeadMap, map_of
+from core.corpus.profiles import ALIKE, HeadMap, map_of
 from core.heads.metrics import METRICS
 
 RANGES = [(-64, -5), (-4, -2), (-1, -1), (0, 0), (1, 1), (2, 64)]
@@ -121,7 +122,7 @@ def test_punctuation_is_a_habit_only_where_it_is_more_than_even_attention_gives(
 
 def fingerprint(found: HeadMap) -> str:
     table = found.table()
-    return hashlib.sha256(repr(table.to_pydict()).encode() + table.schema.metadata[METADATA]).hexdigest()
+    return hashlib.sha256(repr(table.to_pydict()).encode() + table.schema.metadata[MAP_METADATA]).hexdigest()
 
 
 def test_the_same_tables_give_the_same_map(mixed):
@@ -153,7 +154,7 @@ def test_few_heads(count):
         assert (found.clusters, found.silhouette) == (("All heads",), None)
         assert (found.heads["cluster"] == 0).all()
     table = found.table()
-    assert json.loads(table.schema.metadata[METADATA])["clusters"] == [*found.clusters]
+    assert json.loads(table.schema.metadata[MAP_METADATA])["clusters"] == [*found.clusters]
     assert table["alike"].to_pylist() == found.heads["alike"].tolist()
 
 

@@ -14,14 +14,15 @@ import pytest
 
 from core import InputError
 from core.corpus import reading as reading_module
-from core.corpus.reading import READERS, Files, Reading, find_files, read_texts
+from core.corpus.reading import READERS, Files, find_files, read_texts
+from core.corpus.settings import RunSettings
 from core.corpus.texts import Place, Problem, Relation, Text
 
 TEXTS = ["The cat saw.", "Ein Café in 東京 😀", 'two\nlines, "quoted"', "last"]
 
 
 def read(folder, name, column="text", by="document"):
-    return [*read_texts(Files(str(folder), (name,), (0,)), name, Reading(column, by))]
+    return [*read_texts(Files(str(folder), (name,), (0,)), name, RunSettings(column=column, by=by))]
 
 
 def texts_of(found):
@@ -463,7 +464,7 @@ def test_files_are_found_below_where_one_stands(tree, monkeypatch):
     for data, expected in (("in", ("c.TXT", "deep/d.csv")), ("*.txt", ("b.txt",)), ("b.txt", ("b.txt",)), (".", None)):
         found = find_files(data)
         assert found.names == (expected or ("a.jsonl.gz", "b.txt", "in/c.TXT", "in/deep/d.csv"))
-        assert len([*read_texts(found, found.names[0], Reading())]) == 1
+        assert len([*read_texts(found, found.names[0], RunSettings())]) == 1
 
 
 def test_an_address_of_the_file_system(tree):
@@ -518,7 +519,7 @@ def test_a_link_that_leads_nowhere_is_told_when_it_is_read(tmp_path):
     (tmp_path / "c.png").symlink_to(tmp_path / "gone.png")
     files = find_files(str(tmp_path))
     assert (files.names, files.bytes) == (("a.txt", "b.txt"), (3, 0))
-    (problem,) = read_texts(files, "b.txt", Reading())
+    (problem,) = read_texts(files, "b.txt", RunSettings())
     assert problem.place == Place("b.txt", 0)
 
 

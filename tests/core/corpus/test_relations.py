@@ -8,9 +8,8 @@ import pytest
 from core import InputError, load_model
 from core.corpus.passages import Passage
 from core.corpus.relations import DIRECTIONS, FARTHEST, Relations, WordTokens
-from core.corpus.tally import Tally
 from core.corpus.texts import Place, Relation
-from tests.core.corpus.plain import queries_of, reader, settings_of, tallied
+from tests.core.corpus.plain import empty_tally, queries_of, reader, settings_of, tallied
 from tests.core.tiny_models import tiny
 
 
@@ -82,7 +81,7 @@ def test_parts_in_any_order_give_the_same_bits(bert):
     settings = settings_of(bert)
     whole = tallied(bert, SENTENCES, settings).relations.table()
     for order in ([2, 0, 1], [1, 2, 0]):
-        joined = Tally.empty(settings)
+        joined = empty_tally(settings)
         for place in order:
             joined.merge(tallied(bert, [SENTENCES[place]], settings))
         assert joined.relations.table().equals(whole)

@@ -14,15 +14,16 @@ from transformers import BertConfig, BertModel
 from core import InputError
 from core.corpus import running
 from core.corpus.__main__ import main
+from core.corpus.about import About
 from core.corpus.folder import JOB, PARTS, RunFolder
 from core.corpus.job import passages_of
 from core.corpus.passages import Passage
-from core.corpus.reading import Reading, find_files
+from core.corpus.reading import find_files
 from core.corpus.running import Pool, run
-from core.corpus.storing import About, tables
+from core.corpus.storing import tables
 from core.corpus.tally import Tally
 from core.corpus.texts import Problem
-from core.corpus.workers import settings_of, take
+from core.corpus.workers import heads_of, take
 from core.models.loading import load_model
 from core.models.tokens import token_texts
 from tests.core.corpus.jobs import job_of
@@ -81,13 +82,13 @@ def one_thread():
 
 def plain_loop(model_folder, data):
     """Rows of each table, from one tally to which passages are added one after the other, as many as are asked for."""
-    job = job_of(model_folder, data, reading=Reading("body"), **SMALL | {"passage_tokens": READS})
+    job = job_of(model_folder, data, column="body", **SMALL | {"passage_tokens": READS})
     model, files = load_model(model_folder), find_files(data)
-    tally = Tally.empty(settings_of(job, model))
+    tally = Tally(job.settings, heads_of(job.settings, model))
     every = list(passages_of(files, files.names, job, model))
     tally.note([found for found in every if isinstance(found, Problem)])
     for found in sorted((found for found in every if isinstance(found, Passage)), key=lambda one: one.id):
-        taken = take(model, found.text, job.passage_tokens)
+        taken = take(model, found.text, job.settings.passage_tokens)
         if tally.tokens_read + len(taken.input_ids) > TOKENS:
             break
         tally.add(found, taken)
@@ -112,7 +113,7 @@ class Stopped(Exception):
 def test_a_run_that_is_stopped_and_whose_workers_die_ends_like_a_plain_loop(encoder, texts, tmp_path, monkeypatch):
     """Only this test finds passages that are lost or counted twice where real workers of Ray are stopped and killed."""
     # Many small parts, put together three at a time while others are being made.
-    for name, value in {"SHARD": 6, "AT_ONCE": 3, "LOOKED_AFTER": 0}.items():
+    for name, value in {"SHARD": 6, "AT_ONCE": 3, "LISTED_AFTER": 0}.items():
         monkeypatch.setattr(running, name, value)
     out = tmp_path / "run"
     told = []

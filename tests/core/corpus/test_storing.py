@@ -9,14 +9,15 @@ import pytest
 from pyarrow import fs
 
 from core import load_model
+from core.corpus.about import METADATA, About
 from core.corpus.passages import CLASSES, Passage
 from core.corpus.profiles import map_of
-from core.corpus.storing import METADATA, About, tables, write
+from core.corpus.storing import tables, write
 from core.corpus.sums import mean_and_spread
-from core.corpus.tally import BINS, Tally
+from core.corpus.tally import BINS
 from core.corpus.texts import Place, Problem, Relation
 from core.heads.metrics import NAMES
-from tests.core.corpus.plain import passages, reader, settings_of, tallied
+from tests.core.corpus.plain import empty_tally, passages, reader, settings_of, tallied
 from tests.core.tiny_models import tiny
 
 
@@ -76,7 +77,7 @@ def test_metrics(tally, read):
     frame = read["metrics"].to_pandas()
     assert len(frame) == 8 * len(NAMES)
     mean, spread = mean_and_spread(tally.counts, tally.totals, tally.squares)
-    for place, (layer, head) in enumerate(tally.settings.heads):
+    for place, (layer, head) in enumerate(tally.heads.measured):
         for metric, name in enumerate(NAMES):
             (row,) = frame[(frame.layer == layer) & (frame["head"] == head) & (frame.metric == name)].itertuples()
             assert (row.count, row.mean, row.spread) == (
@@ -92,7 +93,7 @@ def test_metrics(tally, read):
 def test_classes_and_distances(tally, read):
     """Shares of a query; of classes without queries nothing."""
     classes = read["classes"].to_pandas().set_index(["layer", "head", "query_class", "key_class"])
-    place = tally.settings.heads.index((1, 2))
+    place = tally.heads.measured.index((1, 2))
     for of, one in enumerate(CLASSES):
         for to, other in enumerate(CLASSES):
             row = classes.loc[(1, 2, one, other)]
@@ -138,7 +139,7 @@ def test_relations_passages_and_problems(tally, read):
     relations = read["relations"].to_pandas()
     assert len(relations) == 8 * 2
     assert set(relations.direction) == {"to the head", "to the dependent"}
-    assert relations[["layer", "head"]].drop_duplicates().to_numpy().tolist() == [[*h] for h in tally.settings.heads]
+    assert relations[["layer", "head"]].drop_duplicates().to_numpy().tolist() == [[*h] for h in tally.heads.measured]
     passage = Passage(Place("a.conllu", 1), 0, "the old cat")
     (row,) = [row for row in read["passages"].to_pylist() if row["passage"] == passage.id]
     assert row == {
@@ -191,7 +192,7 @@ def test_of_nothing_read_there_are_files_too(tmp_path):
     settings = settings_of(model)
     (tmp_path / "empty").mkdir()
     (tmp_path / "full").mkdir()
-    empty = store(Tally.empty(settings), tmp_path / "empty")
+    empty = store(empty_tally(settings), tmp_path / "empty")
     full = store(tallied(model, passages(2), settings), tmp_path / "full")
     for name, table in empty.items():
         assert table.schema.equals(full[name].schema), name

@@ -9,12 +9,13 @@ from pyarrow import fs
 from core import load_model
 from core.capturing.rows import row_blocks
 from core.corpus.passages import CLASSES
+from core.corpus.settings import RunSettings
 from core.corpus.storing import tables, write
 from core.corpus.sums import mean_and_spread
-from core.corpus.tally import BINS, LISTED, Settings, Tally, first_of
+from core.corpus.tally import BINS, LISTED, SUMS, first_of
 from core.corpus.texts import Place, Problem
 from core.heads.metrics import NAMES
-from tests.core.corpus.plain import passages, queries_of, reader, settings_of, take, tallied
+from tests.core.corpus.plain import empty_tally, passages, queries_of, reader, settings_of, take, tallied
 from tests.core.corpus.test_storing import about
 from tests.core.tiny_models import WEIGHTS_ONLY, randomised, tiny
 
@@ -82,7 +83,7 @@ def test_histograms_and_quantiles(plain):
 
 def test_attention_between_classes(plain):
     """From each class to each other, what even attention would have given, and how many queries there were."""
-    heads = len(plain.tally.settings.heads)
+    heads = len(plain.tally.heads.measured)
     attention, chance = np.zeros((2, heads, len(CLASSES), len(CLASSES)))
     queries = np.zeros(len(CLASSES))
     for query in plain.queries:
@@ -105,7 +106,7 @@ def test_attention_by_distance(plain):
     assert ranges[:, 0].tolist() == sorted(-last for last in ranges[:, 1])
     assert ranges[1:, 0].tolist() == (ranges[:-1, 1] + 1).tolist()  # none is missing, none twice
     assert (ranges[0, 0], ranges[-1, 1]) == (-64, 64)
-    expected, chance = np.zeros((2, len(plain.tally.settings.heads), len(ranges)))
+    expected, chance = np.zeros((2, len(plain.tally.heads.measured), len(ranges)))
     for query in plain.queries:
         for key in range(len(query.keys)):
             (into,) = np.flatnonzero((ranges[:, 0] <= key - query.place) & (key - query.place <= ranges[:, 1]))
@@ -122,7 +123,7 @@ def test_the_strongest_queries(plain):
     for metric, name in enumerate(settings.examples_of):
         if NAMES.index(name) not in usable(plain):
             continue
-        for head in range(len(settings.heads)):
+        for head in range(len(plain.tally.heads.measured)):
             numbers = plain.numbers[NAMES.index(name), head]
             order = [one for one in np.argsort(-numbers) if numbers[one] > 1e-9][: settings.strongest]
             mine = rows.take(np.flatnonzero((rows.head == head) & (rows.metric == metric)))
@@ -196,7 +197,7 @@ def test_the_same_to_the_last_bit_in_any_parts_and_order(bert, tmp_path):
         chance.shuffle(given)
         tallies = []
         for part in range(parts):
-            tallies.append(Tally.empty(settings))
+            tallies.append(empty_tally(settings))
             for passage, one in given[part::parts]:
                 tallies[-1].add(passage, one)
             tallies[-1].note([Problem(Place("bad.txt", part), "No.")])
@@ -233,7 +234,7 @@ def test_a_text_in_many_blocks(name):
     """Blocks of a model that looks back only end with the last key that may be looked at: weights behind it are 0."""
     model = load_model(tiny(name), tokenizer=reader())
     settings = settings_of(model)
-    whole, parts = Tally.empty(settings), Tally.empty(settings)
+    whole, parts = empty_tally(settings), empty_tally(settings)
     reaches = []
     for passage in TEXTS[:6]:
         taken = take(model, passage)
@@ -243,8 +244,9 @@ def test_a_text_in_many_blocks(name):
     assert len(reaches) > 20
     np.testing.assert_array_equal(parts.counts, whole.counts)
     np.testing.assert_array_equal(parts.queries, whole.queries)
-    for one, other in zip(parts._sums, whole._sums, strict=True):
-        np.testing.assert_allclose(one.values, other.values, rtol=1e-5, atol=1e-4)
+    for name in SUMS:
+        one, other = getattr(parts, name), getattr(whole, name)
+        np.testing.assert_allclose(one.values, other.values, rtol=1e-5, atol=1e-4, err_msg=name)
     np.testing.assert_array_equal(parts.sample.query, whole.sample.query)
     np.testing.assert_allclose(parts.sample.weights, whole.sample.weights, atol=1e-6)
     np.testing.assert_allclose(parts.sample.values, whole.sample.values, atol=NEAR)
@@ -274,14 +276,14 @@ def test_nothing_need_be_kept(bert):
 def test_tallies_that_do_not_belong_together(bert):
     one = tallied(bert, TEXTS[:2], settings_of(bert))
     with pytest.raises(ValueError, match="other settings"):
-        one.merge(Tally.empty(settings_of(bert, sample=19)))
+        one.merge(empty_tally(settings_of(bert, sample=19)))
     with pytest.raises(ValueError, match="in common"):
         one.merge(tallied(bert, TEXTS[1:2], settings_of(bert)))
 
 
 def test_all_problems_are_counted_and_some_are_listed():
-    settings = Settings("self", ((0, 0),), 8)
-    one, other = Tally.empty(settings), Tally.empty(settings)
+    settings = RunSettings(heads=((0, 0),), passage_tokens=8)
+    one, other = empty_tally(settings), empty_tally(settings)
     for row in reversed(range(LISTED)):
         (one if row % 2 else other).note([Problem(Place("a", row), "No.")])
         (other if row % 2 else one).note([Problem(Place("b", row), "No.")])
@@ -316,7 +318,7 @@ def test_a_real_model(minilm):
 def test_of_many_problems_the_first_are_listed_and_all_are_counted(bert):
     """However they come: whoever counts them need not hold more than are listed."""
     every = [Problem(Place("a.txt", row), "No.") for row in range(1, 3 * LISTED)]
-    whole, parts = Tally.empty(settings_of(bert)), Tally.empty(settings_of(bert))
+    whole, parts = empty_tally(settings_of(bert)), empty_tally(settings_of(bert))
     whole.note(every)
     held, count = [], 0
     for start in range(len(every), 0, -700):

@@ -11,6 +11,7 @@ from core import __version__
 from core.corpus import parts, workers
 from core.corpus.job import Census
 from core.corpus.reading import find_files
+from core.corpus.tally import ModelHeads
 from core.corpus.workers import Measurer, count_passages, read_shards
 from core.models.loading import load_model
 from tests.core.corpus.jobs import job_of
@@ -76,8 +77,8 @@ def test_weights_alone_some_heads_a_limit_and_annotated_texts(models, trees, tmp
     found = parts.load(system, str(tmp_path), whole)
     assert found.ids == set(wanted.ids.tolist())
     assert found.tokens_read == wanted.total
-    assert found.settings.heads == ((1, 2),)
-    assert (found.settings.shape, found.settings.revision) == ((2, 4), load_model(job.model).revision)
+    assert found.settings == job.settings
+    assert found.heads == ModelHeads("self", ((1, 2),), 2, 4, load_model(job.model).revision)
     assert (found.chance.values == 0).all()  # which pairs are masked is not exposed
     table = found.relations.table()
     assert set(table["relation"]) == {"det", "nsubj"}

@@ -380,7 +380,7 @@ def test_what_is_too_large_is_not_written():
 def test_millions_of_lists_are_not_made(good):
     """Python holds the interpreter for seconds while it makes them, whatever they are for."""
     said, arrays = parts(good)
-    assert "it says of itself is too large" in refused(
+    assert "its description is too large" in refused(
         packed(json.dumps(said | {"more": [[]] * 600_000}).encode(), arrays)
     )
     with pytest.raises(InputError, match="can be opened again"):

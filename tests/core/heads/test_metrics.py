@@ -6,7 +6,7 @@ import torch
 
 from core import capture, load_model
 from core.capturing.rows import Rows
-from core.capturing.weights_only import GivenRows, attention_weights
+from core.capturing.weights_only import WeightRows, attention_weights
 from core.heads.metrics import METRICS, NAMES, Metric, head_metrics, in_words, measure, most_telling, nameable_keys
 from core.heads.probing import probe_heads
 from core.heads.quantities import Text
@@ -229,7 +229,7 @@ def test_a_query_without_keys_gives_nothing_and_counts_for_nothing():
         Rows(0, torch.zeros(1, 3, 1), torch.zeros(1, 3, 1), 1.0, weights > 0, weights.log().nan_to_num(), None, None)
     ]
     np.testing.assert_allclose(measure(rows, text, 3).received, [[0.5, 0.35, 0.15]], atol=1e-6)
-    blocks = [GivenRows(1, weights[:, 1:2]), GivenRows(2, weights[:, 2:])]
+    blocks = [WeightRows(1, weights[:, 1:2]), WeightRows(2, weights[:, 2:])]
     np.testing.assert_allclose(measure(blocks, text, 3).received, [[0.5, 0.35, 0.15]], atol=1e-6)
 
 

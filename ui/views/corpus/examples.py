@@ -18,11 +18,12 @@ from ui.components.shaded_text import shade_legend, shaded_text
 from ui.controls.fields import menu, page_of, part_of
 from ui.markdown import plain, show_error
 from ui.requests import CorpusRequest, HeadRequest, ModelChoice, TextRequest
+from ui.views.corpus.head import with_unit
 from ui.views.head_links import link_to_text
 
 KEPT = {"strongest": "Strongest", "spread": "From a random sample"}
 BATCH = 10
-TOKENS = 256  # of a longer passage those around the query
+TOKENS = 256  # the maximum shown of a passage: those around the query
 TOLD = 1, 40  # examples while presenting, and tokens of each
 
 
@@ -105,7 +106,7 @@ def _show(run: Run, layer: int, head: int, metric: Metric, examples: list[Exampl
             shade_legend(limit, key=state.SHADES)
     for number, example in enumerate(examples[: TOLD[0] if presenting.is_on() else None]):
         with presenting.told():
-            score = f"{example.score:.3g} {metric.unit}" if metric.unit else f"{example.score:.1%}"
+            score = with_unit(example.score, metric)
             with st.container(horizontal=True, vertical_alignment="center"):
                 st.markdown(f"**{first + number + 1}. {metric.label} {score}**", width="content")
                 st.caption(f"{plain(example.file)}, row {example.row}", width="content")
@@ -133,13 +134,13 @@ def _around(example: Example) -> tuple[int, tuple[str, ...]]:
 
 
 def _model(run: Run) -> ModelChoice:
-    """As it ran, on a device that this machine has."""
+    """The model as it ran, on a device that this machine has."""
     about = run.about
     return ModelChoice(about.model, about.dtype, about.device if about.device in devices() else "cpu")
 
 
 def _opens(run: Run) -> bool:
-    """Whether this host loads the model of a run."""
+    """Return whether this host loads the model of a run."""
     try:
         places_of(run.about.model)
     except InputError:

@@ -1,4 +1,4 @@
-"""One head over a corpus: how a metric of it is distributed, and what it looks at by kind of token, distance and relation."""
+"""One head over a corpus: the distribution of a metric, and what the head looks at by kind of token, distance and relation."""
 
 from __future__ import annotations
 
@@ -75,24 +75,24 @@ def _show_distribution(run: Run, layer: int, head: int, metric: Metric) -> None:
         title=f"{metric.label} of head {layer}.{head} over the corpus",
         numbers=of_table("distribution", metric.label, counts, ("range", ends), ("number", ["queries"])),
     )
-    low, median, upper = (_said(number, metric) for number in quartiles)
+    numbers = (found.mean, found.spread, *quartiles)
+    mean, spread, low, median, upper = (with_unit(number, metric) for number in numbers)
     with presenting.told():
-        st.markdown(
-            f"Mean **{_said(found.mean, metric)}**; half of the queries lie between {low} and {upper}, the median is {median}."
-        )
+        st.markdown(f"Mean **{mean}**; half of the queries lie between {low} and {upper}, the median is {median}.")
     st.caption(
-        f"Over {found.count:,} queries; their standard deviation is {_said(found.spread, metric)}. Bars are on a logarithmic "
+        f"Over {found.count:,} queries; their standard deviation is {spread}. Bars are on a logarithmic "
         "axis. The box is the middle half, with the median; the diamond is the mean. Mean and deviation are exact, quartiles "
         f"to within 1/{len(found.histogram)} of the metric's range."
     )
 
 
-def _said(number: float, metric: Metric) -> str:
+def with_unit(number: float, metric: Metric) -> str:
+    """A value of a metric as the page writes it: with its unit, or as a percentage."""
     return f"{number:.3g} {metric.unit}" if metric.unit else f"{number:.1%}"
 
 
 def _show_classes(run: Run, layer: int, head: int, against: str) -> None:
-    """What a query of each kind gives to the keys of each kind."""
+    """Show the mean attention from queries of each kind to keys of each kind."""
     table = run.classes(layer, head)
     attention, chance, queries = (
         table[name].to_numpy(float).reshape(len(CLASSES), len(CLASSES)) for name in ("attention", "chance", "queries")

@@ -19,11 +19,11 @@ from ui.views.numbers import of_heads, of_table
 
 LOOKS = {"grid": "Grid", "map": "Map"}
 PICTURE = "heads of the corpus"
-LIKE = 5  # heads that are named as being like the chosen one
+LIKE = 5  # the number of heads that are named as being like the chosen one
 
 
 def show_corpus_heads(run: Run, layer: int, head: int, offered: Mapping[str, Metric], opening: str) -> Metric:
-    """Gives the chosen metric of those that are offered by name."""
+    """Show all heads; return the chosen metric of those that are offered by name."""
     with st.container(horizontal=True, vertical_alignment="bottom"):
         names = {name: metric.label for name, metric in offered.items()}
         metric = offered[menu("All heads by", state.METRIC, names, opening=opening, width=210)]
@@ -59,10 +59,10 @@ def show_corpus_heads(run: Run, layer: int, head: int, offered: Mapping[str, Met
     return metric
 
 
-def _show_map(run: Run, found: DrawnMap, chosen: tuple[int, int]) -> None:
-    chart = head_map(found.x, found.y, found.cluster, found.words, run.heads, chosen=chosen, height=HEIGHT + 140)
+def _show_map(run: Run, drawn: DrawnMap, chosen: tuple[int, int]) -> None:
+    chart = head_map(drawn.x, drawn.y, drawn.cluster, drawn.words, run.heads, chosen=chosen, height=HEIGHT + 140)
     names = tuple(f"head {layer}.{head}" for layer, head in run.heads)
-    values = np.stack([found.x, found.y, found.cluster.astype(float)], axis=1)
+    values = np.stack([drawn.x, drawn.y, drawn.cluster.astype(float)], axis=1)
     show_chart(
         chart,
         PICTURE,
@@ -72,11 +72,11 @@ def _show_map(run: Run, found: DrawnMap, chosen: tuple[int, int]) -> None:
     )
 
 
-def _show_alike(run: Run, found: DrawnMap, chosen: tuple[int, int]) -> None:
-    """Those nearest to the chosen head; each opens."""
+def _show_alike(run: Run, drawn: DrawnMap, chosen: tuple[int, int]) -> None:
+    """Show the heads nearest to the chosen one, each as a button that opens it."""
     st.markdown(f"**Heads like {chosen[0]}.{chosen[1]}**")
     place = run.heads.index(chosen)
-    for number, other in enumerate(found.alike[place][:LIKE]):
+    for number, other in enumerate(drawn.alike[place][:LIKE]):
         layer, head = run.heads[other]
         words = in_words(run.table.iloc[other].to_dict())
         st.button(

@@ -9,7 +9,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core import InputError
-from core.corpus.opened import Listed, Run
+from core.corpus.opened import ListedRun, Run
 from core.exporting.about import PACKAGES
 from core.heads.metrics import METRICS, NAMES, Metric, most_telling
 from core.versions import versions
@@ -37,19 +37,19 @@ def show_corpus() -> None:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         run = _choose_run(listed)
         places = [st.container(width=92), st.container(width=92), st.container(width=540)]
-    _name_broken(listed)
+    _show_broken(listed)
     if run is not None:
         with places[2]:
-            _say_what_was_read(run)
+            _show_summary(run)
         try:
-            _list_problems(run)
+            _show_problems(run)
             _show(run, places)
-        except InputError as error:  # what is read with the rows that are asked for is looked at only then
+        except InputError as error:  # rows that are read on demand are checked only then
             show_error(error)
 
 
-def _choose_run(listed: list[Listed]) -> Run | None:
-    """The chosen one of those that can be opened; None after saying how to make one, or what is wrong."""
+def _choose_run(listed: list[ListedRun]) -> Run | None:
+    """The chosen run; None after a message on how to make one, or on what is wrong with it."""
     there = {one.name: one.name for one in listed if one.about is not None}
     if not there:
         with st.container():
@@ -67,14 +67,14 @@ def _choose_run(listed: list[Listed]) -> Run | None:
         return None
 
 
-def _name_broken(listed: list[Listed]) -> None:
+def _show_broken(listed: list[ListedRun]) -> None:
     if broken := [one for one in listed if one.about is None]:
         with st.expander(f"{_counted(len(broken), 'folder')} beside the runs cannot be opened"):
             for one in broken:
                 st.markdown(plain(one.problem or ""))
 
 
-def _say_what_was_read(run: Run) -> None:
+def _show_summary(run: Run) -> None:
     about = run.about
     st.markdown(
         f"**{plain(about.model)}** has read **{about.tokens:,} tokens** in {_counted(about.passages, 'passage')} of "
@@ -82,7 +82,7 @@ def _say_what_was_read(run: Run) -> None:
     )
 
 
-def _list_problems(run: Run) -> None:
+def _show_problems(run: Run) -> None:
     unread = run.about.unread
     if unread:
         with st.expander(f"{_counted(unread, 'text')} could not be read"):
@@ -106,7 +106,7 @@ def _show(run: Run, places: list[DeltaGenerator]) -> None:
     every, one = st.columns([5, 7], gap="medium")
     with every:
         metric = show_corpus_heads(run, layer, head, offered, opening)
-    _tell(run, layer, head, metric)
+    _describe(run, layer, head, metric)
     if (layer, head) not in run.heads:
         one.info(
             f"This run did not look at head {layer}.{head}, but at {len(run.heads)} others. Choose one in the grid."
@@ -118,7 +118,7 @@ def _show(run: Run, places: list[DeltaGenerator]) -> None:
 
 
 def _opening(run: Run) -> str:
-    """The metric by which a head stands out most, of those with examples."""
+    """The metric with examples by which a head stands out most."""
     table = run.table.copy()
     table[[name for name in NAMES if name not in run.about.examples_of]] = np.nan
     telling = most_telling(table)
@@ -126,7 +126,7 @@ def _opening(run: Run) -> str:
 
 
 def _choose_head(run: Run, opening: str, places: list[DeltaGenerator]) -> tuple[int, int]:
-    """It opens with the head that has most of the metric that the page opens with."""
+    """The chosen head; at first the one with the largest mean of the metric that the page opens with."""
     means = run.means(opening)
     best = np.unravel_index(int(np.nanargmax(means)), means.shape)
     with places[0]:
@@ -136,8 +136,8 @@ def _choose_head(run: Run, opening: str, places: list[DeltaGenerator]) -> tuple[
     return layer, head
 
 
-def _tell(run: Run, layer: int, head: int, metric: Metric) -> None:
-    """What the page shows, for whoever takes it away."""
+def _describe(run: Run, layer: int, head: int, metric: Metric) -> None:
+    """Describe what the page shows for its files and links."""
     about = run.about
     shown.now().about = {
         "model": about.model,

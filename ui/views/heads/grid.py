@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 
+import numpy as np
 import pandas as pd
 import streamlit as st
 from numpy.typing import NDArray
@@ -50,7 +51,7 @@ def show_grid_of_heads(
         name,
         f"{alt or title}: a grid of layers by heads.",
         title=title,
-        numbers=of_grid(values, numbers or label),
+        numbers=of_grid(values.astype(np.float64), numbers or label),
     )
 
 

@@ -1,1 +1,1 @@
-"""Where a page's numbers come from: the model, the text and the pass over it, the chosen head, or a source of matrices."""
+"""Sources of a page's numbers: the model, the text and the pass over it, the chosen head, or matrices."""

@@ -1,4 +1,4 @@
-"""What Step by step shows: a head with its tokens, made from the widgets of one source."""
+"""Scenes of Step by step: a head with its tokens, from a model, random matrices, typed matrices or a file."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ from ui.views.sources.passes import SENTENCE, choose_text
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """A head with all its stages, the tokens of its rows and columns, and where its numbers come from.
+    """A head with all its stages, the tokens of its rows and columns, and the origin of its numbers in words.
 
-    real, certificate  of a head of a pretrained model
-    kept               the head as a file holds it, where it comes from one
+    real         the head in its pass; None: it is not from a pretrained model
+    certificate  None: no model computed this head
+    kept         the head as a file holds it; None: it is not from a file
     """
 
     head: Head
@@ -42,13 +43,13 @@ class Scene:
     kept: KeptHead | None = None
 
     def changed(self, change: Change, head: Head) -> Scene:
-        """The same with the head so changed, which no model computed."""
+        """The scene with another scale or mask of its head, which no model computed."""
         overview = head.overview() if self.real is None else passes.changed_overview(self.real.of, change, changed=head)
         return replace(self, head=head, overview=overview, certificate=None, kept=None)
 
 
 def real_head() -> Scene | None:
-    """Text, model, layer and head, and the trace of that head; None after showing what is wrong."""
+    """A head of a pretrained model, with the fields that choose it; None after showing what is wrong."""
     passed = choose_text(more=True)
     if passed is None:
         return None
@@ -117,7 +118,7 @@ def own() -> Scene | None:
 
 
 def from_file() -> Scene:
-    """The head of the exhibit that is open, with the certificate of the numbers in the file."""
+    """The head of the open exhibit, with the certificate of the numbers in the file."""
     exhibit: Exhibit = st.session_state[state.EXHIBIT]
     kept = next(iter(exhibit.heads.values()))
     overview, certificate = passes.kept_overview(kept)
@@ -128,7 +129,7 @@ def from_file() -> Scene:
 
 
 def has_file() -> bool:
-    """Whether an exhibit is open that holds a head."""
+    """Return whether an exhibit with a head is open."""
     exhibit = st.session_state.get(state.EXHIBIT)
     return exhibit is not None and bool(exhibit.heads)
 

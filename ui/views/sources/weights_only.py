@@ -15,9 +15,9 @@ from ui.views.common.pictures import show_heatmap
 
 
 def show_weights(exposed: WeightsOnly, layer: int, head: int, *, in_column: bool = False) -> tuple[int, int]:
-    """One head's weights, the chosen pair, and that nothing more is known. Gives the (query, key) that is chosen.
+    """Show the weights of one head and the chosen pair, and say that nothing more is known. Return the chosen (query, key).
 
-    in_column  everything one below the other, on a page that has a title for it and listens to clicks
+    in_column  show everything in one column, on a page that already has the title and listens to clicks
     """
     picture = st.container() if in_column else None
     network = type(exposed.model.network).__name__

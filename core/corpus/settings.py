@@ -1,0 +1,109 @@
+"""The settings of a run: what is read, measured and kept, whichever machines it runs on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil, log2
+from typing import Any, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InputError
+from ..heads.metrics import METRICS, NAMES
+from ..models.devices import DTYPES
+from .texts import By
+
+# The metrics whose strongest queries are kept unless others are named: those that speak of something in the text.
+EXAMPLES_OF = ("elsewhere", "previous", "next", "duplicate", "induction", "punctuation", "distance", "entropy")
+LEAST = {"passage_tokens": 8, "strongest": 1, "sample": 1}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSettings:
+    """How a model reads a corpus, what is measured of its heads, and how much of that is kept.
+
+    column      the column of JSONL, CSV and Parquet that holds the texts
+    by          what one text is in a file of plain text
+    heads       (layer, head) of those that are measured, sorted; None: all
+    tokens      read passages drawn at random that have at most this many tokens together; None: all passages
+    passage_tokens  the maximum number of tokens of a passage, special ones included
+    strongest   how many queries are kept of each head and metric of `examples_of`: those where it is largest
+    sample      how many queries drawn at random are kept, the same for every head
+    examples_of names of metrics
+    dtype, device   of the model, as for `load_model`
+    metrics     names of those that are measured, in the order of all arrays; whatever `core.heads.metrics` has
+    """
+
+    column: str = "text"
+    by: By = "document"
+    heads: tuple[tuple[int, int], ...] | None = None
+    tokens: int | None = None
+    passage_tokens: int = 128
+    strongest: int = 50
+    sample: int = 200
+    examples_of: tuple[str, ...] = EXAMPLES_OF
+    dtype: str = "float32"
+    device: str = "cpu"
+    metrics: tuple[str, ...] = NAMES
+
+    @classmethod
+    def read(cls, written: dict[str, Any]) -> RunSettings:
+        """Settings from the JSON form of `dataclasses.asdict`."""
+        values: dict[str, Any] = dict(written)
+        for name in ("examples_of", "metrics"):
+            values[name] = tuple(values[name])
+        if values["heads"] is not None:
+            values["heads"] = tuple((layer, head) for layer, head in values["heads"])
+        return cls(**values)
+
+    def validate(self) -> None:
+        """Raise InputError, with the setting as its field, for a value that no run can have."""
+        for name, least in LEAST.items():
+            if getattr(self, name) < least:
+                raise InputError(f"{name} is {getattr(self, name)}; it has to be at least {least}.", field=name)
+        if self.tokens is not None and self.tokens < self.passage_tokens:
+            raise InputError(
+                f"{self.tokens} tokens are less than one passage has ({self.passage_tokens}). Ask for more.",
+                field="tokens",
+            )
+        self.require_metrics()
+        if self.by not in get_args(By):
+            raise InputError(f"by is {self.by!r}. Choose one of {', '.join(get_args(By))}.", field="by")
+        if self.heads == ():
+            raise InputError(
+                "There are no heads to measure. Name some, or leave this out to measure all.", field="heads"
+            )
+        if self.dtype not in DTYPES:
+            raise InputError(f"{self.dtype!r} is not a dtype. Choose one of {', '.join(DTYPES)}.", field="dtype")
+
+    def require_metrics(self) -> None:
+        """Raise InputError (field "metrics" or "examples_of") for a metric that this version does not measure."""
+        for name, known in (("metrics", NAMES), ("examples_of", self.metrics)):
+            if unknown := [metric for metric in getattr(self, name) if metric not in known]:
+                raise InputError(f"There is no metric {unknown[0]!r}. There are: {', '.join(known)}.", field=name)
+
+    @cached_property
+    def distances(self) -> NDArray[np.int64]:
+        """[ranges, 2]: see `distance_ranges`."""
+        return distance_ranges(self.passage_tokens)
+
+    @cached_property
+    def highs(self) -> NDArray[np.float64]:
+        """[metrics] the upper end of the range of each metric, whose lower end is 0."""
+        highs = metric_highs(self.passage_tokens)
+        return np.array([highs[name] for name in self.metrics])
+
+
+def distance_ranges(passage_tokens: int) -> NDArray[np.int64]:
+    """The ranges of key - query that are counted apart, [ranges, 2], both ends included: ..., (-4, -3), (-2, -2), (-1, -1),
+    (0, 0), (1, 1), (2, 2), (3, 4), (5, 8), ..."""
+    steps = ceil(log2(max(passage_tokens, 2)))
+    after = [(1, 1), *((2**step // 2 + 1, 2**step) for step in range(1, steps + 1))]
+    return np.array([*((-high, -low) for low, high in reversed(after)), (0, 0), *after])
+
+
+def metric_highs(passage_tokens: int) -> dict[str, float]:
+    """The upper end of the range of each metric over passages of at most this many tokens, by its name."""
+    return {metric.name: max(metric.highest(passage_tokens), 1e-9) for metric in METRICS}

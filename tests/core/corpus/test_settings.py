@@ -1,0 +1,130 @@
+"""The settings of a run: what is refused, what a stopped run goes on with, and the metrics that belong to them."""
+
+import json
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+import torch
+from pyarrow import fs
+
+from core import InputError, load_model
+from core.corpus import parts, settings
+from core.corpus.columns import schema_of
+from core.corpus.folder import RunFolder
+from core.corpus.job import Job
+from core.corpus.settings import RunSettings
+from core.corpus.storing import tables
+from core.corpus.workers import Measurer
+from core.heads.metrics import METRICS, NAMES, Metric
+from tests.core.corpus.jobs import job_of
+from tests.core.corpus.plain import empty_tally, passages, reader, settings_of, tallied
+from tests.core.tiny_models import tiny
+
+OTHER = RunSettings(
+    column="body",
+    by="line",
+    heads=((0, 1), (1, 0)),
+    tokens=900,
+    passage_tokens=16,
+    strongest=2,
+    sample=3,
+    examples_of=("next",),
+    dtype="float64",
+    device="cuda",
+    metrics=("next", "sink"),
+)
+
+
+def test_settings_come_back_from_their_json_form():
+    for one in (RunSettings(), OTHER):
+        assert RunSettings.read(json.loads(json.dumps(asdict(one)))) == one
+    assert all(value != getattr(OTHER, name) for name, value in asdict(RunSettings()).items())
+
+
+@pytest.mark.parametrize("name", asdict(OTHER))
+def test_a_stopped_run_does_not_go_on_with_any_other_setting(name, tmp_path):
+    """Both values are named; measured metrics are a setting like the others."""
+    begun, folder = job("model", RunSettings()), RunFolder.of(str(tmp_path / "run"))
+    folder.begin(begun, 0)
+    folder.begin(begun, 0)
+    changed = job("model", replace(RunSettings(), **{name: getattr(OTHER, name)}))
+    with pytest.raises(InputError) as refused:
+        folder.begin(changed, 0)
+    there, here = (json.loads(one)[name] for one in (begun, changed))
+    assert f"another run has been begun, with {name} {there} (here {here}). Go on" in str(refused.value)
+
+
+def test_a_run_that_another_version_has_begun_is_refused_in_words(tmp_path):
+    """One that did not write down which metrics it measured."""
+    here, folder = job("model", RunSettings()), RunFolder.of(str(tmp_path / "run"))
+    before = json.loads(here)
+    del before["metrics"]
+    folder.begin(json.dumps(before), 0)
+    with pytest.raises(
+        InputError, match=r"with a job\.json that another version of Headlight has written\."
+    ) as refused:
+        folder.begin(here, 0)
+    assert refused.value.field == "out"
+
+
+def job(model: str, of_run: RunSettings) -> str:
+    return Job(model, "revision", "folder", {"torch": "2"}, of_run).json("corpus")
+
+
+def test_a_metric_with_a_new_unit_has_a_range(monkeypatch):
+    """What the range of a metric ends with is said by the metric, and follows from no unit."""
+    keys = Metric(
+        name="keys",
+        label="Keys",
+        formula="n",
+        low="0",
+        high="n - 1",
+        unit="keys",
+        words="How many.",
+        source="made up",
+        measure=lambda _block: torch.ones(()),
+    )
+    monkeypatch.setattr(settings, "METRICS", (*METRICS, keys))
+    assert RunSettings(passage_tokens=64, metrics=("keys", "sink")).highs.tolist() == [63, 1]
+    with pytest.raises(ValueError, match="ends with 'many', not with one of 1, ln n, n - 1"):
+        replace(keys, high="many")
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models") / "bert"
+    tiny("BERT").save_pretrained(folder)
+    reader().save_pretrained(folder)
+    return folder
+
+
+def test_metrics_are_counted_by_their_names(bert, tmp_path):
+    """Some of them, in another order: the same numbers as among all."""
+    model, texts = load_model(str(bert)), passages(3)
+    every = tallied(model, texts, settings_of(model))
+    some = tallied(model, texts, settings_of(model, metrics=("distance", "next", "entropy"), examples_of=("entropy",)))
+    places = [NAMES.index(name) for name in some.settings.metrics]
+    assert (some.histogram == every.histogram[places]).all()
+    assert (some.totals.values == every.totals.values[places]).all()
+    np.testing.assert_array_equal(some.sample.weights, every.sample.weights)
+    score = every.settings.examples_of.index("entropy")
+    assert (
+        some.strongest.rows.score.tolist() == every.strongest.rows.score[every.strongest.rows.metric == score].tolist()
+    )
+    written = dict(tables(some, dict.fromkeys(some.shown_passages, ())))
+    assert written["metrics"]["metric"].to_pylist()[:3] == ["distance", "next", "entropy"]
+    assert written["sample"].schema == schema_of("sample", some.settings.metrics)
+    name = parts.save(some, fs.LocalFileSystem(), str(tmp_path))
+    assert parts.load(fs.LocalFileSystem(), str(tmp_path), name).settings == some.settings
+    with pytest.raises(ValueError, match="other settings"):
+        some.merge(empty_tally(settings_of(model, examples_of=("entropy",))))
+
+
+def test_a_worker_that_does_not_know_a_metric_says_so(bert, tmp_path):
+    told = Measurer(job_of(str(bert), metrics=("next", "later"), examples_of=("next",)), str(tmp_path), 1)(
+        {"shard": ["[]"]}
+    )
+    failure = json.loads(told["failed"][0])
+    assert failure["field"] == "metrics"
+    assert "no metric 'later'" in failure["message"]
