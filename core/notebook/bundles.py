@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..attention import trace as traces
 from ..attention.head import Head
-from ..attention.ledger import Ledger
+from ..attention.ledger import Ledger, lines
 from ..attention.pooling import pool
 from ..attention.stages import number
 from ..capturing import capture as captures
@@ -68,19 +68,7 @@ def head_weights(of: HeadWeights) -> Bundle:
 
 
 def ledger(of: Ledger) -> Bundle:
-    steps = [
-        (f"q · k, sum of {len(of.products)} products", of.raw),
-        (f"× scale {number(of.scale)}", of.scaled),
-        *([("soft cap", of.capped)] if of.capped != of.scaled else []),
-        *([("+ bias", of.capped + of.bias)] if of.bias else []),
-        ("+ mask", of.masked),
-        (f"− row maximum {number(of.row_maximum)}", of.shifted),
-        ("e to that power", of.exponential),
-        (f"÷ row sum {number(of.row_sum)} = weight", of.weight),
-        ("length of value", np.linalg.norm(of.value)),
-        ("length of weight × value", np.linalg.norm(of.contribution)),
-    ]
-    rows = [(text(step), text(number(float(value)))) for step, value in steps]
+    rows = [(text(step), text(words)) for step, words in lines(of, has_bias=bool(of.bias))]
     return {"text/html": table((text(f"query {of.query} → key {of.key}"), ""), rows)}
 
 

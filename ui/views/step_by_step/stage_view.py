@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import streamlit as st
-from numpy.linalg import norm
 
 from core import Ledger
 from core.attention.formulas import added, formula
-from core.attention.ledger import OutputSum
+from core.attention.ledger import OutputSum, lines
 from core.attention.rowwise import Overview
 from core.attention.stages import BY_KEY, Stage, number
 from core.figures.chart import Chart
@@ -195,22 +194,6 @@ def _sentence(scene: Scene, cell: Ledger) -> str:
 
 
 def _rows(scene: Scene, cell: Ledger, before: Ledger | None) -> list[list[str]]:
-    lines = [
-        (f"q · k, sum of {len(cell.products)} products", lambda c: number(c.raw)),
-        ("× scale", lambda c: f"× {number(c.scale)} = {number(c.scaled)}"),
-    ]
-    besides = added(scene.head)
-    if "cap" in besides:
-        lines.append((f"soft cap {scene.head.softcap:g}", lambda c: number(c.capped)))
-    if "B" in besides:
-        lines.append(("+ bias", lambda c: number(c.bias)))
-    lines += [
-        ("+ mask", lambda c: f"{'+ 0' if c.allowed else '+ (−∞)'} = {number(c.masked)}"),
-        ("− row maximum", lambda c: f"− ({number(c.row_maximum)}) = {number(c.shifted)}"),
-        ("e to that power", lambda c: number(c.exponential)),
-        ("÷ row sum", lambda c: f"÷ {number(c.row_sum)}"),
-        ("= weight", lambda c: number(c.weight)),
-        ("× value", lambda c: f"length {number(float(norm(c.value)))} → {number(float(norm(c.contribution)))}"),
-    ]
-    cells = (cell,) if before is None else (before, cell)
-    return [[plain(step), *(plain(tell(one)) for one in cells)] for step, tell in lines]
+    has_bias = "B" in added(scene.head)
+    columns = [lines(one, has_bias=has_bias) for one in ((cell,) if before is None else (before, cell))]
+    return [[plain(steps[0][0]), *(plain(words) for _, words in steps)] for steps in zip(*columns, strict=True)]
