@@ -8,7 +8,8 @@ import streamlit as st
 
 from core import Capture, InputError
 from core.capturing.consequences import check_finite, movers, next_token, vectors
-from core.capturing.edits import Edits, Place
+from core.capturing.edits import Edits
+from core.capturing.places import Place
 from core.figures.labels import visible
 from core.figures.plots.bars import bars, share_bars
 from core.heads.aligning import Alignment
