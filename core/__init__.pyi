@@ -11,11 +11,11 @@ from .attention.trace import softmax as softmax
 from .capturing.capture import Capture as Capture
 from .capturing.capture import capture as capture
 from .capturing.edits import Edits as Edits
-from .capturing.edits import Place as Place
 from .capturing.generating import Generation as Generation
 from .capturing.generating import generate as generate
 from .capturing.layers import layer_labels as layer_labels
 from .capturing.layers import missing_layers as missing_layers
+from .capturing.places import Place as Place
 from .capturing.weights_only import WeightsOnly as WeightsOnly
 from .capturing.weights_only import attention_weights as attention_weights
 from .errors import InputError as InputError

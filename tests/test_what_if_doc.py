@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from core import Edits, load_model
+from core.capturing.edit_kinds import EDIT_KINDS
 from core.capturing.edit_lines import VERBS, edits_of
 from core.capturing.losses import next_token_losses
 from core.heads.examples import (
@@ -97,6 +98,7 @@ def test_every_line_of_the_table_says_the_edits_beside_it():
     rows = re.findall(r"^\| `([^`]+)` \| `([^`]+)` \|", DOC.read_text(encoding="utf-8"), flags=re.M)
     verbs = {line.split()[0] for line, _ in rows}
     assert verbs == {*VERBS}
+    assert {type(edit) for line, _ in rows for edit in edits_of(line).each} == {*EDIT_KINDS}
     for line, python in rows:
         assert repr(edits_of(line)).replace("'", '"') == f"Edits({python})"
 

@@ -16,7 +16,7 @@ from typing import Literal
 import plotly.graph_objects as go
 import streamlit as st
 
-from core.figures.spotlight import Spot, with_spotlight
+from core.figures.heatmaps.spotlight import Spot, with_spotlight
 from core.figures.theme import Lettering, lettering
 from ui import links, state
 from ui.links import Choice, Switch

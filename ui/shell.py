@@ -9,7 +9,7 @@ ROOT = Path(__file__).parent.parent
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-from core.figures.equation import WIDTH as EQUATION_WIDTH  # noqa: E402
+from core.figures.heatmaps.equation import WIDTH as EQUATION_WIDTH  # noqa: E402
 from ui import lessons, links, presenting, shown, state, visitors  # noqa: E402 - found only now
 from ui.components import presenting_keys  # noqa: E402
 from ui.components.cells import read_cells  # noqa: E402

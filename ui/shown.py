@@ -1,4 +1,4 @@
-"""The contents of a page in one run: noted by its views as they draw, and read when the page is shared."""
+"""The record of what a page shows in this run. Views fill it as they draw; links, files and Python code are made from it."""
 
 from __future__ import annotations
 
@@ -6,20 +6,19 @@ from collections.abc import Callable, Hashable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
-import plotly.graph_objects as go
-
 from core.exporting.kept_heads import KeptHead
 from core.exporting.tables import Table
+from core.figures.chart import Chart
 from ui.requests import HeadRequest
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """The exact numbers behind a picture or a list, made only when somebody saves them.
+    """The exact numbers behind a picture or a list. They are made only for an export.
 
-    cells  how many numbers `make` will make
-    make   returns the tables
-    about  facts about them besides those about the page
+    cells  how many numbers there will be
+    make   makes the tables
+    about  notes on them, besides those on the page
     """
 
     cells: int
@@ -29,34 +28,34 @@ class Numbers:
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """A figure on the page.
+    """A chart on the page.
 
-    name     the name of its chart, see `ui.state.picture`
-    title    its title in menus and files
-    alt      its description for people who cannot see it
-    numbers  the numbers that it was drawn from; None: those that are drawn
+    name     see `ui.state.picture`
+    title    what a person calls it
+    alt      what kind of picture it is, for a person who cannot see it; the chart's description says what it shows
+    numbers  the exact ones that it was drawn from; None: just what is drawn
     """
 
     name: str
     title: str
-    figure: go.Figure
+    chart: Chart
     alt: str
     numbers: Numbers | None = None
 
 
 @dataclass(eq=False)
 class PageContents:
-    """The contents of a page in one run, as far as it is drawn.
+    """The page in this run, as far as it has come.
 
-    title     the page's title
+    title     name of the page
     page      its name in addresses
-    pictures  by the name of their chart, in the order in which they were drawn
-    lists     numbers without a picture, by their titles
-    of        the head that the page is about; None if it is about no head of a model
-    beside    further heads of models that it shows, by their titles
-    about     facts about a page that comes from a file
-    head      makes the head that the page is about if no pass over `of` alone holds it; called when somebody saves it
-    asked     the choices and requests that its views show, each frozen
+    pictures  its pictures by name, in the order of drawing
+    lists     numbers without a picture, by their title
+    of        the head of a model that the page is about, or None
+    beside    further heads of models that it shows, by their title
+    about     notes from the file that it shows, or None
+    head      makes the head that the page is about, where a pass over `of` alone does not have it
+    asked     the frozen choices and requests that its views were asked to show
     """
 
     title: str = ""
@@ -74,12 +73,12 @@ _CURRENT: ContextVar[PageContents] = ContextVar("page_contents")
 
 
 def begin(title: str, page: str) -> PageContents:
-    """Begin a run of a page; every run has a thread of its own, and so a context of its own."""
-    contents = PageContents(title, page)
-    _CURRENT.set(contents)
-    return contents
+    """Begin a run of a page. Every run has its own thread, and so its own context."""
+    shown = PageContents(title, page)
+    _CURRENT.set(shown)
+    return shown
 
 
 def now() -> PageContents:
-    """Return the contents of this run so far; for a page that runs by itself, new ones that nobody reads."""
+    """Return the record of this run; a page that runs without the shell gets one that is dropped."""
     return _CURRENT.get(None) or PageContents()

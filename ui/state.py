@@ -115,6 +115,15 @@ NEW_EDIT, NEW_PLACE, NEW_TEXT, NEW_FACTOR, NEW_MASK, NEW_SPAN = in_address(
     "change", "where", "over", "factor_of", "new_mask", "span_of"
 )
 NEW_SOFTMAX, NEW_PATTERN, NEW_CELLS = in_address("new_softmax", "new_pattern", "new_cells")
+NEW_FIELDS = {  # by the name of a field in core.capturing.edit_forms
+    "text": NEW_TEXT,
+    "factor": NEW_FACTOR,
+    "mask": NEW_MASK,
+    "span": NEW_SPAN,
+    "softmax": NEW_SOFTMAX,
+    "pattern": NEW_PATTERN,
+    "cells": NEW_CELLS,
+}
 (PAINTING,) = in_address("paint")
 TOKEN_AT, NEW_TOKEN, TOKEN_LINE = "token", "new_token", "token_line"
 (WRITES_ON,) = in_address("writes")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
+from .stages import number
 from .strongest import strongest_cell
 from .trace import Array, AttentionTrace
 
@@ -20,7 +21,8 @@ class Ledger:
     products      [d_k]: query × key, dimension by dimension; their sum is `raw`
     raw           q · k
     scaled        raw × scale
-    capped        after the model's soft cap; equal to `scaled` where there is none
+    softcap       the model's soft cap, or None
+    capped        after the soft cap; equal to `scaled` without one
     masked        capped + bias, or -inf where the pair is forbidden
     row_maximum   the largest masked score of this query (of a sink too), 0 where the query may attend to nothing
     shifted       masked - row_maximum: at most 0
@@ -36,6 +38,7 @@ class Ledger:
     raw: float
     scale: float
     scaled: float
+    softcap: float | None
     capped: float
     bias: float
     allowed: bool
@@ -52,6 +55,31 @@ class Ledger:
         """One line, from the score to the weight."""
         words = f"{self.raw:.4g} × {self.scale:.4g} = {self.scaled:.4g}, weight {self.weight:.4g}"
         return f"<Ledger of query {self.query}, key {self.key}: {words}>"
+
+
+def lines(cell: Ledger, *, has_bias: bool) -> list[tuple[str, str]]:
+    """The arithmetic of a cell line by line, from the products to the value: (step, numbers).
+
+    has_bias  whether to give the bias, also if it is 0 in this cell
+    """
+    steps = [
+        (f"q · k, sum of {len(cell.products)} products", number(cell.raw)),
+        ("× scale", f"× {number(cell.scale)} = {number(cell.scaled)}"),
+    ]
+    if cell.softcap is not None:
+        steps.append((f"soft cap {cell.softcap:g}", number(cell.capped)))
+    if has_bias:
+        steps.append(("+ bias", number(cell.bias)))
+    lengths = (number(float(np.linalg.norm(vector))) for vector in (cell.value, cell.contribution))
+    return [
+        *steps,
+        ("+ mask", f"{'+ 0' if cell.allowed else '+ (−∞)'} = {number(cell.masked)}"),
+        ("− row maximum", f"− ({number(cell.row_maximum)}) = {number(cell.shifted)}"),
+        ("e to that power", number(cell.exponential)),
+        ("÷ row sum", f"÷ {number(cell.row_sum)}"),
+        ("= weight", number(cell.weight)),
+        ("× value", "length {} → {}".format(*lengths)),
+    ]
 
 
 def explain(trace: AttentionTrace, query: int, key: int) -> Ledger:
@@ -87,6 +115,7 @@ def explain(trace: AttentionTrace, query: int, key: int) -> Ledger:
         raw=raw,
         scale=trace.scale,
         scaled=scaled,
+        softcap=trace.softcap,
         capped=float(_cap(scaled, trace.softcap)),
         bias=bias,
         allowed=allowed,

@@ -1,14 +1,16 @@
-"""One pass over a text, continued many times from an attention call on: each time with something else changed there.
+"""One pass over a text, continued many times from an attention call on: each time with another change there.
 
-What comes before the first change is the same in all of them, so it is computed once and handed over. The continuations
-run side by side as a batch, in a twin of the network that shares all its numbers, so that nothing is done to the network
-itself and others can run it meanwhile.
+Everything before the first change is the same in all of them, so it is computed once. The continuations run side by side as a
+batch, in a twin of the network that shares all its numbers, so that the network itself stays as it is and others can run it
+meanwhile. The `Edits` of a capture are made in a single pass, head by head: here every pass of the batch has other edits, and
+one write into the output of a call makes all of them.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -29,18 +31,19 @@ from .recorder import kinds_of, record
 # Tokens of one batch, of all its continuations together: more are no faster, and would take more memory.
 BATCH_TOKENS = 512
 
-# What an attention call of a batch is made to return: the number of the call in its pass and the call, whose tensors have
-# as many continuations in front, to [continuations, queries, heads, d_v].
-Edit = Callable[[int, Call], Tensor]
+# The output of an attention call of a batch, from the number of the call in its pass and the call, whose tensors begin with the
+# dimension of the continuations: [continuations, queries, heads, d_v].
+CallEdit = Callable[[int, Call], Tensor]
+LayerHead = tuple[int, int]
 
 
 class PassOver(Exception):
-    """Raised by an `Edit` that has seen all that it wanted: the rest of the pass is not computed."""
+    """Raised by a `CallEdit` that needs no more: the rest of the pass is not computed."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Visit:
-    """What a layer of the network returned in the plain pass, and how many attention calls there had been by then."""
+    """One run of a layer in the plain pass: what it returned, and how many attention calls there had been by then."""
 
     returned: Any
     calls: int
@@ -49,11 +52,11 @@ class _Visit:
 class Branches:
     """One pass over one text, and its continuations.
 
-    calls   the attention calls of the plain pass, on the CPU, in their order; their places in it are their numbers
-    answer  what the plain pass ends with, on the CPU, in float32 or the model's own float64: the logits of the next token
-            [vocabulary] of a model with a language-model head; of any other the sentence vector [d_model], the mean over all
+    calls   the attention calls of the plain pass, on the CPU, in their order; the number of a call is its position there
+    answer  the result of the plain pass, on the CPU, in float32 or the model's own float64: the logits of the next token
+            [vocabulary] for a model with a language-model head; for any other the sentence vector [d_model], the mean over all
             tokens of the last hidden state
-    tokens  of the text, or of what the decoder has written where that is longer
+    tokens  how many the text has, or the decoder has written if these are more
     """
 
     def __init__(self, model: Model, inputs: Mapping[str, Tensor]) -> None:
@@ -61,7 +64,7 @@ class Branches:
         if not model.captures:
             raise not_captured(model)
         self._predicts = model.has_language_model_head
-        # Without a language-model head whatever stands on top of the last hidden state is of no interest.
+        # Without a language-model head nothing on top of the last hidden state is needed.
         network = _twin(model.network if self._predicts else model.network.base_model)
         self._model = replace(model, network=network)
         self._inputs = dict(inputs)
@@ -105,21 +108,41 @@ class Branches:
 
     @property
     def nbytes(self) -> int:
-        """The memory of what is kept of the plain pass."""
+        """Bytes that the plain pass keeps in memory."""
         kept = [part for call in self.calls for part in (call.query, call.key, call.value, call.output)]
         returned = [leaf for visit in self._visits for leaf in tree_leaves(visit.returned) if isinstance(leaf, Tensor)]
         return sum(tensor.nbytes for tensor in (*kept, *returned))
 
     @property
     def at_once(self) -> int:
-        """How many continuations are best computed together."""
+        """The number of continuations that are best computed together."""
         return max(1, BATCH_TOKENS // self.tokens)
 
-    def go_on(self, first: int, variants: int, edit: Edit) -> Tensor | None:
-        """Continue the pass as so many variants.
+    def replacing(
+        self, calls: Sequence[int], variants: Sequence[Sequence[LayerHead]], given: Callable[[int, int], Tensor | float]
+    ) -> Tensor | None:
+        """Continue the pass as several variants, in each of which some heads return another output.
+
+        calls     the number of the call of each layer
+        variants  the heads of each variant, one or more
+        given     (number of the call, head) -> the other output [queries, d_v], or one number for all of it
+
+        Returns the answers as `go_on` does.
+        """
+        replaced = heads_by_call(calls, variants)
+
+        def edit(number: int, call: Call) -> Tensor:
+            return (
+                with_heads(call.output, replaced[number], partial(given, number)) if number in replaced else call.output
+            )
+
+        return self.go_on(min(replaced), len(variants), edit)
+
+    def go_on(self, first: int, variants: int, edit: CallEdit) -> Tensor | None:
+        """Continue the pass as several variants.
 
         first  the number of the first call that an edit changes: layers before it are not computed again
-        edit   is asked at every attention call that is computed
+        edit   called at every attention call that is computed
 
         Returns the answers [variants, ...] as in `answer`; None where the edit raises `PassOver`.
         """
@@ -140,7 +163,7 @@ class Branches:
         self._seen = calls
 
     def _visit(self, compute: Callable, *inputs: Any, **options: Any) -> Any:
-        """What a layer does in the twin. ALBERT comes to the same layer several times, so visits count, not layers."""
+        """Run a layer of the twin, or return what it returned. Visits are counted, since ALBERT runs the same layer again."""
         number = self._visited
         self._visited += 1
         if self._from is None:
@@ -155,7 +178,7 @@ class Branches:
         return tree_map_only(Tensor, partial(self._for_all, copied=is_last), visit.returned)
 
     def _for_all(self, tensor: Tensor, copied: bool) -> Tensor:
-        """The same for every variant; a copy where the next layer, which may write into what it is given, is computed."""
+        """Repeat a tensor for every variant; copied: for a next layer that is computed, and may write into it."""
         if tensor.ndim == 0 or tensor.shape[0] != 1:
             return tensor
         shared = tensor.expand(self._variants, *tensor.shape[1:])
@@ -178,8 +201,25 @@ class Branches:
 _KINDS: tuple[Kind, ...] = ("self", "encoder", "decoder", "cross")
 
 
+def heads_by_call(calls: Sequence[int], variants: Sequence[Sequence[LayerHead]]) -> dict[int, list[tuple[int, int]]]:
+    """By the number of a call: the (variant, head) that are replaced there. calls: the number of the call of each layer."""
+    replaced: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for variant, heads in enumerate(variants):
+        for layer, head in heads:
+            replaced[calls[layer]].append((variant, head))
+    return replaced
+
+
+def with_heads(output: Tensor, replaced: Iterable[tuple[int, int]], given: Callable[[int], Tensor | float]) -> Tensor:
+    """A copy of an output [variants, queries, heads, d_v] in which each (variant, head) gives `given(head)`."""
+    output = output.clone()
+    for variant, head in replaced:
+        output[variant, :, head] = given(head)
+    return output
+
+
 def batches(variants: list, size: int) -> Iterator[list]:
-    """The variants in their order, so many at a time."""
+    """The variants in their order, `size` at a time."""
     return (variants[start : start + size] for start in range(0, len(variants), size))
 
 
@@ -191,7 +231,7 @@ def _twin(network: nn.Module) -> Any:
 
 def _layers(network: PreTrainedModel) -> list[nn.Module]:
     """The layers that a pass goes through one after another: the items of the first list of modules on the way to each
-    attention module, also those of its items that have no attention. None where a network is built otherwise; then every
+    attention module, also those of its items that have no attention. Empty for a network that is built otherwise: then every
     continuation is a whole pass."""
     lists = {prefix for name in attention_modules(network) if (prefix := _first_list(network, name)) is not None}
     return [layer for prefix in sorted(lists) for layer in network.get_submodule(prefix).children()]

@@ -33,7 +33,8 @@ from ..models.model import Model
 from ..models.modules import Kind
 from ..models.tokens import token_texts
 from .certifying import Certificate, certified_overview, certify_call
-from .edits import Editor, Edits
+from .editor import Editor
+from .edits import Edits
 from .recorder import kinds_of, record
 from .rows import Rows, head_edit, head_permissions, head_scale, row_blocks
 from .sampling import most_probable, next_probabilities
@@ -325,8 +326,8 @@ def check_edits(capture: Capture, edits: Edits) -> None:
     require_patch_length(capture.model, edits, capture.input_ids)
     inputs = {"input_ids": torch.tensor([capture.input_ids])} if capture.input_ids else {}
     replaced_tokens(capture.model, inputs, dict(edits.replace_tokens))
-    if edits.mean_heads:
-        _other_inputs(capture.model, edits.mean_over, "mean_over")
+    for keyword, text in edits.other_texts.items():
+        _other_inputs(capture.model, text, keyword)
     kinds: dict[int, Kind] = {id(call.module): kind for kind, calls in capture.calls.items() for call in calls}
     editor = Editor(edits, lambda call: kinds[id(call.module)])
     for calls in capture.calls.values():
@@ -363,9 +364,8 @@ def _other_inputs(model: Model, text: str | None, field: str) -> dict[str, torch
 
 
 def _editor(model: Model, inputs: dict[str, torch.Tensor], edits: Edits) -> Editor:
-    means = _outputs(_other_pass(model, edits.mean_over, "mean_over", inputs)) if edits.mean_heads else None
-    patches = _outputs(_other_pass(model, edits.patch_from, "patch_from", inputs)) if edits.patch_heads else None
-    return Editor(edits, kinds_of(model), means, patches)
+    others = {keyword: _other_pass(model, text, keyword, inputs) for keyword, text in edits.other_texts.items()}
+    return Editor(edits, kinds_of(model), {keyword: _outputs(other) for keyword, other in others.items()})
 
 
 def _by_kind(model: Model, calls: list[Call]) -> dict[Kind, tuple[Call, ...]]:

@@ -1,4 +1,4 @@
-"""What an edited pass comes to in the end, beside the unedited one: next-token probabilities, or the vectors of tokens."""
+"""The results of an edited pass beside those of the unedited one: next-token probabilities, or the vectors of tokens."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .capture import Capture
 
 @dataclass(frozen=True, eq=False)
 class NextToken:
-    """How the prediction of the next token has moved.
+    """The change of the prediction of the next token.
 
     before, after  [vocabulary] probabilities in float64
     divergence     Kullback-Leibler divergence of after from before, Σ before · ln(before / after), in nats, 0 or more
@@ -28,10 +28,10 @@ class NextToken:
 
 @dataclass(frozen=True, eq=False)
 class Vectors:
-    """How the vectors of the last layer have moved.
+    """The change of the vectors of the last layer.
 
     tokens    [tokens] 1 - cosine of each token's vector before and after, from 0 to 2
-    sentence  the same of the mean over all tokens, special ones included
+    sentence  the same for the mean over all tokens, special ones included
     """
 
     tokens: NDArray[np.float64]
@@ -39,11 +39,10 @@ class Vectors:
 
 
 def check_finite(capture: Capture) -> None:
-    """Raises InputError for a pass whose numbers some edit has made infinite, as scores multiplied by 1e300 do."""
-    last = (
-        capture.layer_call(capture.layers(kind) - 1, kind) for kind in capture.kinds
-    )  # what was lost before arrives here
-    if not all(part.isfinite().all() for call in last for part in (call.query, call.output)):
+    """Raise InputError for a pass in which an edit made numbers infinite, such as scores multiplied by 1e300."""
+    # What an earlier layer lost is lost in the last one too.
+    last_calls = (capture.layer_call(capture.layers(kind) - 1, kind) for kind in capture.kinds)
+    if not all(part.isfinite().all() for call in last_calls for part in (call.query, call.output)):
         raise InputError(
             "With these changes the model's numbers are beyond what it can compute with. Scale by less, or switch one off.",
             field="edits",
@@ -51,23 +50,27 @@ def check_finite(capture: Capture) -> None:
 
 
 def next_token(before: Capture, after: Capture) -> NextToken:
-    """Raises InputError for models without a language-model head."""
-    logits = [_needed(capture.logits, capture, "predicts no next token") for capture in (before, after)]
-    logs = [one - np.logaddexp.reduce(one) for one in (part.astype(np.float64) for part in logits)]
-    one, two = (np.exp(log) for log in logs)
-    there = one > 0  # elsewhere 0 ln 0, which is 0
-    return NextToken(one, two, max(0.0, float((one[there] * (logs[0][there] - logs[1][there])).sum())))
+    """The prediction of the next token in two passes. Raises InputError for models without a language-model head."""
+    logs = [_log_probabilities(capture) for capture in (before, after)]
+    first, second = (np.exp(log) for log in logs)
+    possible = first > 0  # elsewhere 0 ln 0, which is 0
+    divergence = float((first[possible] * (logs[0][possible] - logs[1][possible])).sum())
+    return NextToken(first, second, max(0.0, divergence))
+
+
+def _log_probabilities(capture: Capture) -> NDArray[np.float64]:
+    logits = _required(capture.logits, capture, "predicts no next token").astype(np.float64)
+    return logits - np.logaddexp.reduce(logits)
 
 
 def movers(moved: NextToken, before: Capture, k: int = 8) -> pd.DataFrame:
-    """The k tokens whose probability has moved most, the largest first, with the most probable ones of both passes before them.
+    """The k tokens whose probability changed most, the largest change first, after the most probable token of either pass.
 
-    Of those that have moved as far as each other, or not at all, the more probable come first. Columns: token (its text),
-    before, after, change. At most k rows.
+    Among equal changes the more probable token comes first. Columns: token (its text), before, after, change. At most k rows.
     """
     change = moved.after - moved.before
-    first = [int(np.argmax(moved.before)), int(np.argmax(moved.after))]
-    order = list(dict.fromkeys([*first, *np.lexsort((-moved.before, -np.abs(change)))[:k].tolist()]))[:k]
+    most_probable = [int(np.argmax(moved.before)), int(np.argmax(moved.after))]
+    order = list(dict.fromkeys([*most_probable, *np.lexsort((-moved.before, -np.abs(change)))[:k].tolist()]))[:k]
     return pd.DataFrame(
         {
             "token": token_texts(before.model.tokenizer, order),
@@ -79,25 +82,29 @@ def movers(moved: NextToken, before: Capture, k: int = 8) -> pd.DataFrame:
 
 
 def vectors(before: Capture, after: Capture) -> Vectors:
-    """Of models without a language-model head. Raises InputError for others, and for passes over texts of different length."""
-    one, two = (
-        _needed(capture.vectors, capture, "gives no vectors here").astype(np.float64) for capture in (before, after)
+    """The vectors of the last layer in two passes.
+
+    Raises InputError for models with a language-model head, and for passes over texts of different length.
+    """
+    first, second = (
+        _required(capture.vectors, capture, "gives no vectors here").astype(np.float64) for capture in (before, after)
     )
-    if one.shape != two.shape:
+    if first.shape != second.shape:
         raise InputError(
-            f"One text has {len(one)} tokens and the other {len(two)}; compare texts of the same.", field="text"
+            f"One text has {len(first)} tokens and the other {len(second)}; compare texts of the same.", field="text"
         )
-    return Vectors(1 - _cosine(one, two), float(1 - _cosine(one.mean(axis=0), two.mean(axis=0))))
+    return Vectors(1 - _cosine(first, second), float(1 - _cosine(first.mean(axis=0), second.mean(axis=0))))
 
 
-def _cosine(one: NDArray[np.float64], two: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Of the last axis, at most 1 also after rounding."""
-    lengths = np.linalg.norm(one, axis=-1) * np.linalg.norm(two, axis=-1)
-    same = (one == two).all(axis=-1)  # rounding would make it 1 - 1e-16
-    return np.where(same, 1.0, np.minimum((one * two).sum(axis=-1) / np.where(lengths == 0, 1, lengths), 1))
+def _cosine(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The cosine along the last axis, at most 1 also after rounding."""
+    lengths = np.linalg.norm(first, axis=-1) * np.linalg.norm(second, axis=-1)
+    same = (first == second).all(axis=-1)  # rounding would make it 1 - 1e-16
+    return np.where(same, 1.0, np.minimum((first * second).sum(axis=-1) / np.where(lengths == 0, 1, lengths), 1))
 
 
-def _needed(part: NDArray[np.floating] | None, capture: Capture, what: str) -> NDArray[np.floating]:
-    if part is None:
-        raise InputError(f"{capture.model.name} {what}. Choose another model.", field="model")
-    return part
+def _required(result: NDArray[np.floating] | None, capture: Capture, problem: str) -> NDArray[np.floating]:
+    """The result of a pass. Raises InputError with the problem where the model has none."""
+    if result is None:
+        raise InputError(f"{capture.model.name} {problem}. Choose another model.", field="model")
+    return result

@@ -259,7 +259,7 @@ def head_scale(call: Call, head: int) -> float:
 def head_edit(call: Call, head: int, rows: range) -> Instead:
     """The replacement of some rows of a head by an edit."""
     edit = edit_of(call, head)
-    if edit.pattern is None:
+    if not edit.gives_weights:
         return edit.instead(rows, np.empty(0, dtype=np.bool_), call.value.shape[3])
     return edit.instead(rows, head_permissions(call, head, rows)[0], call.value.shape[3])
 

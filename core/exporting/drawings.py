@@ -1,12 +1,11 @@
-"""Figures in a file as data: only what this program draws, without links, external images or markup."""
+"""Charts in a file as data: only what this program draws, without links, external images or markup."""
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 import math
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,40 +14,55 @@ import plotly.io
 
 from ..errors import InputError
 from ..figures import theme
-from ..figures.findings import finding, strongest
+from ..figures.chart import Chart
+from . import kept_values
 from .kept_heads import broken
+from .kept_values import MAX_CHARACTERS
 from .pictures import GROUNDS, portrait
 from .tables import tables_of
 
 MAX_JSON = 4 * 2**20  # bytes of one figure
 MAX_NODES = 200_000  # values; a packed array counts as one
-MAX_CHARACTERS = 2_000  # of a text in a figure
+MAX_TRACES = 500  # of a figure, and as many values
 KINDS = ("heatmap", "bar", "scatter", "waterfall")
 # The only images that a figure may contain: pixels within the file.
 _PIXELS = re.compile(r"data:image/png;base64,[A-Za-z0-9+/=]*")
 _LAYOUT = re.compile(
     r"(?:[xy]axis\d{0,2}|template|height|width|margin|font|showlegend|legend|dragmode|modebar|shapes|annotations|meta|images|bar\w+|"
-    r"hovermode|hoverlabel|title|uniformtext|autosize|paper_bgcolor|plot_bgcolor|colorway|waterfall\w+|hidesources)"
+    r"coloraxis|hovermode|hoverlabel|title|uniformtext|autosize|paper_bgcolor|plot_bgcolor|colorway|waterfall\w+|hidesources)"
 )
 # Anything that looks like a tag, except the markup that this program writes for Plotly; it is shown as it is.
 _TAG = re.compile(r"<(?!/?(?:b|i|br|sub|sup|extra)>)")
-_ARRAY = {"dtype", "bdata", "shape"}
-_DTYPES = ("f4", "f8", "i1", "u1", "i2", "u2", "i4", "u4")
 
 
-def written(figure: go.Figure) -> dict[str, Any]:
-    """The figure as plain values for JSON, without the template, which all figures share."""
-    values = json.loads(str(plotly.io.to_json(figure, validate=False)))
-    values["layout"].pop("template", None)
-    return {"data": values["data"], "layout": values["layout"]}
+def written(chart: Chart) -> dict[str, Any]:
+    """The figure and the values of a chart for JSON, without the template, which all figures share."""
+    made = json.loads(str(plotly.io.to_json(chart.figure, validate=False)))
+    made["layout"].pop("template", None)
+    return {
+        "figure": {"data": made["data"], "layout": made["layout"]},
+        "values": [kept_values.written(values) for values in chart.values],
+    }
 
 
-def read(drawn: object) -> go.Figure:
-    """Read a figure that `written` has made. Raises InputError for anything that this program does not draw."""
+def read(drawn: Mapping[str, Any]) -> Chart:
+    """Read a chart that `written` has made. Older files have no values; their charts have no table.
+
+    Raises InputError for anything that this program does not draw.
+    """
+    values = drawn.get("values", [])
+    if not isinstance(values, list) or len(values) > MAX_TRACES or not all(isinstance(one, dict) for one in values):
+        raise _broken("has values that cannot be read")
+    chart = Chart(_figure(drawn.get("figure")), tuple(map(kept_values.read, values)))
+    _try(chart)
+    return chart
+
+
+def _figure(drawn: object) -> go.Figure:
     if not isinstance(drawn, dict) or set(drawn) != {"data", "layout"}:
         raise _broken("cannot be read")
     data, layout = drawn["data"], drawn["layout"]
-    if not isinstance(data, list) or not isinstance(layout, dict) or len(data) > 500:
+    if not isinstance(data, list) or not isinstance(layout, dict) or len(data) > MAX_TRACES:
         raise _broken("cannot be read")
     if any(not isinstance(trace, dict) or trace.get("type", "scatter") not in KINDS for trace in data):
         raise _broken("is of a kind that Headlight does not draw")
@@ -62,7 +76,6 @@ def read(drawn: object) -> go.Figure:
     except (ValueError, TypeError):  # Plotly's message may be as long as the file
         raise _broken("is none that Plotly draws") from None
     figure.update_layout(template=theme.TEMPLATE)
-    _try(figure)
     return figure
 
 
@@ -71,12 +84,17 @@ def _broken(why: str) -> InputError:
     return broken(f"a picture in it {why}")
 
 
-def _try(figure: go.Figure) -> None:
-    """Raise InputError for a figure that fails when it is described, exported or framed, as pages do with every figure."""
+def _try(chart: Chart) -> None:
+    """Raise InputError for a chart that fails when it is described or exported, as pages do with every chart."""
     try:
-        for look in (finding, strongest, tables_of):
-            look(figure)
-        portrait(figure, "", [], GROUNDS["light"])
+        traces: Any = chart.figure.data
+        for trace in traces:
+            if trace.type == "heatmap":
+                np.asarray(trace.z, dtype=np.float64)  # numbers, in rows of one length
+        _ = chart.description
+        chart.strongest()
+        tables_of(chart)
+        portrait(chart.figure, "", [], GROUNDS["light"])
     except Exception:  # a figure from elsewhere may raise any error
         raise _broken("is none that Headlight draws") from None
 
@@ -91,7 +109,7 @@ def _checked(value: Any, budget: list[int], depth: int) -> Any:
         raise _broken("is too large")
     if isinstance(value, dict):
         if value.keys() & {"bdata", "dtype"}:
-            return _array(value)
+            return kept_values.unpacked(value)
         if any(not re.fullmatch(r"\w{1,30}", key) for key in value):
             raise _broken("has settings that Headlight does not know")
         return {
@@ -109,18 +127,6 @@ def _checked(value: Any, budget: list[int], depth: int) -> Any:
     if isinstance(value, int) and abs(value) > 2**53:
         raise _broken("holds a number that is too large")
     return value
-
-
-def _array(value: dict[str, Any]) -> Any:
-    """Unpack an array that Plotly has packed, and check it: Plotly itself would fail in the browser only."""
-    packed, dtype, shape = value.get("bdata"), value.get("dtype"), str(value.get("shape", ""))
-    if not value.keys() <= _ARRAY or dtype not in _DTYPES or not isinstance(packed, str):
-        raise _broken("has numbers that cannot be read")
-    try:
-        flat = np.frombuffer(base64.b64decode(packed, validate=True), dtype=f"<{dtype}")
-        return flat.reshape([int(side) for side in shape.split(",")]) if shape else flat
-    except (ValueError, binascii.Error):
-        raise _broken("has numbers that cannot be read") from None
 
 
 def _source(value: Any) -> str:

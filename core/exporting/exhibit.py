@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import plotly.graph_objects as go
 import safetensors.numpy
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 
 from ..errors import InputError
+from ..figures.chart import Chart
 from . import drawings
 from .about import About
 from .kept_heads import KeptHead, broken, text_in
@@ -36,11 +36,11 @@ _IN_FILE = "exhibit"
 
 @dataclass(frozen=True, eq=False)
 class Drawing:
-    """A picture of the view. title: its name; alt: its description for people who cannot see it."""
+    """A picture of the view. title: its name; alt: what kind of picture it is. The chart describes what it shows."""
 
     title: str
     alt: str
-    figure: go.Figure
+    chart: Chart
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +93,7 @@ def write(exhibit: Exhibit) -> bytes:
         "heads": heads,
         "uploads": [{"field": name, "name": upload.name} for name, upload in exhibit.uploads.items()],
         "pictures": [
-            {"title": drawing.title, "alt": drawing.alt, "figure": drawings.written(drawing.figure)}
+            {"title": drawing.title, "alt": drawing.alt, **drawings.written(drawing.chart)}
             for drawing in exhibit.drawings
         ],
     }
@@ -134,7 +134,7 @@ def read(data: bytes) -> Exhibit:
             for number, head in enumerate(heads)
         },
         drawings=tuple(
-            Drawing(text_in(picture, "title"), text_in(picture, "alt", 5_000), drawings.read(picture.get("figure")))
+            Drawing(text_in(picture, "title"), text_in(picture, "alt", 5_000), drawings.read(picture))
             for picture in pictures
         ),
         uploads={

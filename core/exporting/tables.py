@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from ..attention.head import Head
 from ..attention.matrix_files import MAX_SCORES
 from ..attention.stages import BY_KEY
 from ..errors import InputError
-from ..figures.readings import Reading, readings
+from ..figures.chart import Chart
+from ..figures.values import Values
 from .about import About
 
 MAX_CSV_CELLS = 2**20  # such as 1,024 × 1,024: spreadsheets do not open more, and nobody reads more as text
@@ -161,24 +161,31 @@ def to_npz(tables: Sequence[Table], about: About) -> bytes:
     return file.getvalue()
 
 
-# --- tables from a figure
+# --- the numbers that a chart draws
 
 
-def tables_of(figure: go.Figure) -> tuple[Table, ...]:
-    """The numbers that a figure draws, for figures without exact tables of their own."""
+def tables_of(chart: Chart) -> tuple[Table, ...]:
+    """The numbers that a chart draws, for charts without exact tables of their own."""
     return tuple(
-        _as_drawn(one, f"{'line' if one.drawn.ndim == 1 else 'picture'}{number or ''}")
-        for number, one in enumerate(readings(figure))
+        _as_drawn(values, f"{'line' if values.numbers.ndim == 1 else 'picture'}{index or ''}")
+        for index, values in enumerate(chart.values)
     )
 
 
-def _as_drawn(one: Reading, key: str) -> Table:
+def _as_drawn(values: Values, key: str) -> Table:
     """Cells with the names of both sides; or points, a row each, whose names or places stand before their number."""
-    name = one.part or one.value
-    rows = None if one.x is not None else [", ".join(names) for names in one.rows]
-    if one.drawn.ndim == 1:
-        values = np.stack([one.drawn] if one.x is None else [one.x, one.drawn], axis=1)
-        sides = Side("point", rows), Side("axis", (*one.headings, one.value)[-values.shape[1] :], start=None)
+    rows = None if values.x is not None else values.rows
+    numbers = values.numbers
+    if numbers.ndim == 1:
+        numbers = np.stack([numbers] if values.x is None else [values.x, numbers], axis=1)
+        sides = Side("point", rows), Side("axis", (*values.headings, values.value)[-numbers.shape[1] :], start=None)
     else:
-        values, sides = one.drawn, (Side(one.headings[0], rows), Side(one.headings[1], one.columns))
-    return Table(key=key, name=name, values=values, missing=~np.isfinite(values), rows=sides[0], columns=sides[1])
+        sides = Side(values.headings[0], rows), Side(values.headings[1], values.columns)
+    return Table(
+        key=key,
+        name=values.part or values.value,
+        values=numbers,
+        missing=~np.isfinite(numbers),
+        rows=sides[0],
+        columns=sides[1],
+    )

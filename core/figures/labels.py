@@ -1,8 +1,9 @@
-"""Token text as axis labels: exactly what was written, with blanks made visible and markup made harmless."""
+"""Token text as labels: exactly as written, with visible blanks and harmless markup."""
 
 from __future__ import annotations
 
 import html
+import re
 import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
@@ -14,7 +15,7 @@ _VISIBLE = {" ": "·", "\n": "⏎", "\t": "⇥", "\r": "␍", "\u00a0": "⍽"}
 
 
 def visible(token: str) -> str:
-    """The token with leading and trailing blanks, line breaks and control characters made visible: " the" is "·the"."""
+    """Make leading and trailing blanks, line breaks and control characters visible: " the" becomes "·the"."""
     if not token:
         return "∅"
     core = token.strip(" ")
@@ -31,21 +32,37 @@ def visible(token: str) -> str:
 
 
 @lru_cache(maxsize=2**13)  # a figure asks for each token of a text several times
-def escaped(token: str) -> str:
-    """The visible token, shortened, with nothing left that Plotly would read as markup."""
+def short(token: str) -> str:
+    """Return the visible token, cut to 14 characters."""
     text = visible(token)
-    if len(text) > MAX_CHARACTERS:
-        text = text[: MAX_CHARACTERS - 1] + "…"
-    return html.escape(text, quote=False).replace("$", "&#36;")
+    return text if len(text) <= MAX_CHARACTERS else text[: MAX_CHARACTERS - 1] + "…"
+
+
+@lru_cache(maxsize=2**13)
+def escaped(token: str) -> str:
+    """Return the short token with nothing in it that Plotly would read as markup."""
+    return html.escape(short(token), quote=False).replace("$", "&#36;")
+
+
+def without_markup(title: str) -> str:
+    """Return a title of a figure as plain text, without the tags that Plotly reads."""
+    return html.unescape(re.sub(r"</?[a-z]+>", "", title))
 
 
 def thinned(count: int, keep: int | None = None, max_labels: int = MAX_LABELS) -> list[int]:
-    """At most `max_labels` evenly spaced positions of `count`, and `keep` (the pinned one) without its close neighbours."""
+    """Return at most `max_labels` evenly spaced positions of `count`; `keep` is one of them, without close neighbours."""
     step = -(-count // max_labels)
     places = list(range(0, count, step))
     if keep is None or keep in places:
         return places
     return sorted([place for place in places if abs(place - keep) >= step] + [keep])
+
+
+def in_blocks(names: Sequence[str], block: int) -> list[str]:
+    """Return the names of drawn rows or columns that stand for `block` rows or columns each: "the … cat"."""
+    if block == 1:
+        return list(names)
+    return [f"{names[first]} … {names[min(first + block, len(names)) - 1]}" for first in range(0, len(names), block)]
 
 
 def axis_labels(tokens: Sequence[str]) -> list[str]:

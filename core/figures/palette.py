@@ -1,4 +1,4 @@
-"""The colours of every picture, chosen to be told apart with any kind of colour vision, on white, on black and projected.
+"""The colours of all figures. Any kind of colour vision tells them apart, on white, on black and on a projector.
 
 Lines and bars stand out from the page's background by 3 to 1 in either theme, text by 4.5 to 1 (WCAG 2.2, 1.4.11 and 1.4.3).
 """
@@ -37,8 +37,8 @@ ON_ANY_CELL = ({"color": "#ffffff", "width": 4}, {"color": "#1d2430", "width": 2
 
 
 def text_on(colours: Sequence[str]) -> list[str]:
-    """Black or white for each of these colours, whichever reads better on it: at least 4.58 to 1, where Plotly's own choice
-    of white or a dark grey falls to 2.5 to 1.
+    """Return black or white for each colour, whichever has more contrast: at least 4.58 to 1. Plotly's own choice between
+    white and a dark grey falls to 2.5 to 1.
 
     colours  each "#rrggbb" or "rgb(r, g, b)"
     """
@@ -47,14 +47,14 @@ def text_on(colours: Sequence[str]) -> list[str]:
 
 
 def luminance(colours: Sequence[str]) -> NDArray[np.float64]:
-    """Relative luminance (WCAG 2.2) of each colour, from 0 for black to 1 for white."""
+    """Return the relative luminance (WCAG 2.2) of each colour, from 0 for black to 1 for white."""
     parts = np.array([_parts(colour) for colour in colours]).reshape(-1, 3) / 255
     linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
     return linear @ [0.2126, 0.7152, 0.0722]
 
 
 def colours_of(shares: NDArray[np.floating], scale: str | list[list]) -> list[str]:
-    """The colour that a scale gives to each of these places on it, from 0 to 1."""
+    """Return the colour of each place on a colour scale; places go from 0 to 1."""
     return [str(colour) for colour in sample_colorscale(scale, np.clip(shares, 0, 1).ravel().tolist())]
 
 

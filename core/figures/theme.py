@@ -1,6 +1,6 @@
-"""What every figure has in common, as a Plotly template, and how large its letters are.
+"""The Plotly template that all figures share, and the size of their letters.
 
-A figure names its template, or it would get the one Streamlit sets.
+A figure names its template. Without a name it would get the one that Streamlit sets.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import plotly.graph_objects as go
 import plotly.io
@@ -19,9 +20,9 @@ TEMPLATE = "headlight"
 
 @dataclass(frozen=True)
 class Lettering:
-    """How figures are drawn that are looked at from far away.
+    """The size of letters in figures: at a desk, or on a wall.
 
-    least  pixels: no letter is smaller, and what belongs to letters grows with them; 0: at a desk
+    least  height of the smallest letter in pixels; whatever belongs to letters grows with them. 0 at a desk
     """
 
     least: int = 0
@@ -31,29 +32,40 @@ lettering: ContextVar[Lettering] = ContextVar("lettering", default=Lettering()) 
 
 
 def letters(size: int) -> int:
-    """How many pixels letters have that have `size` at a desk."""
+    """Return the height in pixels of letters that are `size` pixels high at a desk."""
     return max(size, lettering.get().least)
 
 
 def enlarged(pixels: float, size: int = 14) -> int:
-    """How many pixels there are for something that has `pixels` at a desk beside letters of that size."""
+    """Return the size in pixels of something that takes `pixels` at a desk, beside letters of `size`."""
     return round(pixels * letters(size) / size)
 
 
 def thick(width: float) -> float:
-    """How wide a line is that has `width` pixels at a desk."""
+    """Return the width in pixels of a line that is `width` pixels wide at a desk."""
     return width * letters(12) / 12
 
 
 def template() -> str | go.layout.Template:
-    """The template of a figure: by its name at a desk, and one with larger letters where they are wanted."""
+    """Return the template of a figure: its name at a desk, else a template with larger letters."""
     wanted = lettering.get()
     return _template(wanted) if wanted.least else TEMPLATE
 
 
+def plain_layout(height: int) -> dict[str, Any]:
+    """Return the layout that every plot starts from: room for the legend above, and for the labels at the sides."""
+    return {
+        "template": template(),
+        "height": height,
+        "margin": {"l": 8, "r": 16, "t": enlarged(34), "b": 8},
+        "xaxis": {"automargin": True},
+        "yaxis": {"automargin": True},
+    }
+
+
 @lru_cache(maxsize=8)
 def _template(_: Lettering) -> go.layout.Template:
-    """A figure takes the whole template along to the browser: only what most figures need is in it."""
+    """Make the template. Every figure sends all of it to the browser, so it holds only what most figures need."""
     tick_letters = {"size": letters(13)}
     colour_bar = {"thickness": enlarged(12), "outlinewidth": 0, "ticks": "", "tickfont": tick_letters, "xpad": 6}
     return go.layout.Template(

@@ -1,13 +1,12 @@
-"""Which heads matter for one answer: what becomes of it when a head is muted, a whole layer, or a token hidden.
+"""Which heads matter for one answer: its change when a head is muted, a whole layer, or a token hidden.
 
 The answer is the log probability of one next token, or the sentence vector of a model that predicts none. Muting sets what
 a head itself returns to 0, before W_O mixes the heads of its layer (Michel et al. 2019, "Are Sixteen Heads Really Better
-than One?", https://arxiv.org/abs/1905.10650).
+than One?", https://arxiv.org/abs/1905.10650). These are the edits `mute_heads` and `block_keys`, many variants of them at once.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..capturing.blocking import without_keys
-from ..capturing.branching import Branches, batches
+from ..capturing.branching import Branches, LayerHead, batches
 from ..errors import InputError, check_index
 from ..models.calls import Call
 from ..models.inputs import TokenNumbers, all_inputs
@@ -37,26 +36,25 @@ def head_effects(
     kind: Kind | None = None,
     on_progress: Callable[[int], None] | None = None,
 ) -> pd.DataFrame:
-    """What muting each head in turn does to the answer: a row a head with the columns layer, head and effect.
+    """Mute each head in turn and measure the effect on the answer: a row a head with the columns layer, head and effect.
 
-    effect  of a model with a language-model head: how much the log probability (in nats) of `token` as the next token
-            changes; below 0 where the head helped. Of any other: 1 - cosine of the sentence vectors, the means over all tokens
-            of the last hidden state, from 0 (nothing changes) to 2
+    effect  for a model with a language-model head: the change of the log probability (in nats) of `token` as the next token;
+            below 0 where the head helped. For any other: 1 - cosine of the sentence vectors, the means over all tokens of the
+            last hidden state, from 0 (nothing changes) to 2
     token   a token's number; None: the most probable next token
-    kind    which heads, as in `Capture.trace`; in an encoder-decoder model it is always the decoder that answers
+    kind    which heads, as in `Capture.trace`; in an encoder-decoder model the decoder always gives the answer
     on_progress  called after every layer with how many are done; what it raises ends the work there and reaches the caller
 
     text, pair, target and input_ids as in `capture`, and its errors; InputError with the field "token" for one that is not
     in the vocabulary, or any in a model that predicts none.
     """
     inputs = all_inputs(model, text, pair=pair, target=target, input_ids=input_ids)
-    asked = Effects(model, inputs, token, kind)
-    found: dict[int, NDArray] = {}
-    for layer, effects in asked.of_heads():
-        found[layer] = effects
+    by_layer: dict[int, NDArray] = {}
+    for layer, effects in Effects(model, inputs, token, kind).of_heads():
+        by_layer[layer] = effects
         if on_progress is not None:
-            on_progress(len(found))
-    return table(found, "effect")
+            on_progress(len(by_layer))
+    return table(by_layer, "effect")
 
 
 def table(layers: Mapping[int, NDArray], name: str) -> pd.DataFrame:
@@ -66,7 +64,7 @@ def table(layers: Mapping[int, NDArray], name: str) -> pd.DataFrame:
 
 
 class Effects:
-    """What can be taken away from one pass, and what that does to its answer. Each effect is as in `head_effects`.
+    """The effects of muting and hiding in one pass on its answer. Each effect is as in `head_effects`.
 
     token   the number of the next token whose log probability is the answer; None for a sentence vector
     layers, heads  how many there are of the chosen kind of attention, and in each of its layers
@@ -75,7 +73,7 @@ class Effects:
     def __init__(
         self, model: Model, inputs: Mapping[str, Tensor], token: int | None = None, kind: Kind | None = None
     ) -> None:
-        """inputs: from `core.models.inputs.all_inputs`; the others, and errors, as in `head_effects`."""
+        """inputs: from `core.models.inputs.all_inputs`. The other arguments and the errors are those of `head_effects`."""
         self._pass = Branches(model, inputs)
         self.token = _checked(model, self._pass, token)
         self._calls = self._pass.layers(kind)
@@ -90,13 +88,13 @@ class Effects:
         The last comes at once, since only what is above a muted head has to be computed again; the first takes longest.
         """
         order = [(layer, head) for layer in reversed(range(self.layers)) for head in range(self.heads[layer])]
-        effects = self._muted([[place] for place in order], whole=max(self.heads))
-        for layer, group in groupby(zip(order, effects, strict=True), key=lambda found: found[0][0]):
+        effects = self._muted([[layer_head] for layer_head in order], whole=max(self.heads))
+        for layer, group in groupby(zip(order, effects, strict=True), key=lambda measured: measured[0][0]):
             yield layer, np.array([effect for _, effect in group])
 
     def of_layers(self) -> Iterator[tuple[int, float]]:
-        """(layer, effect) of all heads of a layer muted together, from the last layer to the first: what then is left of the
-        layer's attention is the bias of W_O."""
+        """(layer, effect) of all heads of a layer muted together, from the last layer to the first. The layer's attention then
+        gives nothing but the bias of W_O."""
         order = list(reversed(range(self.layers)))
         muted = [[(layer, head) for head in range(self.heads[layer])] for layer in order]
         return zip(order, self._muted(muted), strict=True)
@@ -121,31 +119,18 @@ class Effects:
 
             yield from zip(keys, self._effects(self._pass.go_on(first, len(keys), blocked)), strict=True)
 
-    def of_muting(self, heads: Iterable[tuple[int, int]]) -> float:
+    def of_muting(self, heads: Iterable[LayerHead]) -> float:
         """The effect of these (layer, head) muted together. Raises InputError where there is no such head."""
         muted = sorted(set(heads))
         for layer, head in muted:
             check_head(self.heads, layer, head)
         return next(self._muted([muted])) if muted else 0.0
 
-    def _muted(self, variants: list[list[tuple[int, int]]], whole: int = 1) -> Iterator[float]:
-        """The effect of each of these sets of (layer, head); whole: so many are not put asunder where there is room."""
+    def _muted(self, variants: list[list[LayerHead]], whole: int = 1) -> Iterator[float]:
+        """The effect of each of these sets of heads. whole: a batch holds a multiple of this number, if it can hold as many."""
         size = self._pass.at_once
         for together in batches(variants, size - size % whole if size > whole else size):
-            muted: dict[int, list[tuple[int, int]]] = defaultdict(list)
-            for place, heads in enumerate(together):
-                for layer, head in heads:
-                    muted[self._calls[layer]].append((place, head))
-
-            def without(number: int, call: Call, muted: dict[int, list[tuple[int, int]]] = muted) -> Tensor:
-                if number not in muted:
-                    return call.output
-                output = call.output.clone()
-                for place, head in muted[number]:
-                    output[place, :, head] = 0
-                return output
-
-            yield from self._effects(self._pass.go_on(min(muted), len(together), without))
+            yield from self._effects(self._pass.replacing(self._calls, together, lambda *_: 0))
 
     @torch.inference_mode()
     def _effects(self, answers: Tensor | None) -> list[float]:

@@ -16,8 +16,9 @@ import torch
 from numpy.typing import NDArray
 
 from ..capturing.capture import Capture, capture
-from ..capturing.edits import EVERYWHERE, Edits, Place
+from ..capturing.edits import Edits
 from ..capturing.losses import pass_with_losses
+from ..capturing.places import EVERYWHERE, Place
 from ..capturing.rows import row_blocks
 from ..capturing.sampling import next_probabilities
 from ..errors import InputError

@@ -1,4 +1,4 @@
-"""Two texts of equal length: what the outputs of heads in one pass do in the other.
+"""Patching: the outputs of heads from the pass over one text, put into the pass over another text of equal length.
 
 Patching puts what a head returned for one text (the source), before W_O mixes heads, into the pass over the other, and
 asks how far the answer moves towards the source's (Meng et al. 2022, https://arxiv.org/abs/2202.05262; Heimersheim and Nanda
@@ -8,8 +8,8 @@ https://arxiv.org/abs/2211.00593; Goldowsky-Dill et al. 2023, https://arxiv.org/
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import groupby
 
 import numpy as np
@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..capturing.branching import Branches, PassOver, batches
+from ..capturing.branching import Branches, LayerHead, PassOver, batches, heads_by_call, with_heads
 from ..errors import InputError
 from ..models.calls import Call
 from ..models.inputs import TokenNumbers, all_inputs, require_same_length
@@ -26,8 +26,6 @@ from ..models.model import Model
 from ..models.modules import Kind
 from ..models.tokens import token_texts
 from .effects import check_head, check_token, table
-
-Place = tuple[int, int]  # layer, head
 
 
 def patch_effects(
@@ -37,11 +35,11 @@ def patch_effects(
     *,
     target: str | TokenNumbers | None = None,
     kind: Kind | None = None,
-    through: Place | None = None,
+    through: LayerHead | None = None,
     answers: tuple[int, int] | None = None,
     on_progress: Callable[[int], None] | None = None,
 ) -> pd.DataFrame:
-    """How far each head's output from the pass over `source` moves the answer to `text`: a row a head, with the columns
+    """Measure how far each head's output from the pass over `source` moves the answer to `text`: a row a head, with the columns
     layer, head and moved.
 
     moved    0: as unpatched, 1: as for the source; beyond both where it moves back or too far. With a language-model head it is
@@ -58,16 +56,16 @@ def patch_effects(
     `through` is not there; the errors of `capture`.
     """
     patching = Patching(model, text, source, target=target, kind=kind, answers=answers)
-    found = {layer: np.full(heads, np.nan) for layer, heads in enumerate(patching.heads)}
+    by_layer = {layer: np.full(heads, np.nan) for layer, heads in enumerate(patching.heads)}
     for done, (layer, moved) in enumerate(patching.of_heads(through), start=1):
-        found[layer] = moved
+        by_layer[layer] = moved
         if on_progress is not None:
             on_progress(done)
-    return table(found, "moved")
+    return table(by_layer, "moved")
 
 
 class Patching:
-    """Two passes, and what heads of one do in the other. Each number is as in `patch_effects`.
+    """Two passes, and the effects of heads of one in the other. Each number is as in `patch_effects`.
 
     answers  the numbers of the text's and the source's answer; None for sentence vectors
     probabilities  [pass, answer]: of both answers in the pass over the text, then over the source; None for sentence vectors
@@ -112,43 +110,38 @@ class Patching:
         if not abs(float(self._whole)) > 1e-9:
             raise InputError("Both texts lead to the same answer. Give two with different answers.", field="source")
 
-    def of_heads(self, through: Place | None = None) -> Iterator[tuple[int, NDArray[np.float64]]]:
+    def of_heads(self, through: LayerHead | None = None) -> Iterator[tuple[int, NDArray[np.float64]]]:
         """(layer, moved [heads]) of each head patched alone, from the last layer that counts to the first, since only what is
         above a patched head has to be computed again."""
         if through is not None:
             check_head(self.heads, *through)
         reaching = self.layers if through is None else through[0]
         order = [(layer, head) for layer in reversed(range(reaching)) for head in range(self.heads[layer])]
-        moved = self._patched([[place] for place in order]) if through is None else self._along(order, through)
-        for layer, group in groupby(zip(order, moved, strict=True), key=lambda found: found[0][0]):
+        moved = self._patched([[sender] for sender in order]) if through is None else self._along(order, through)
+        for layer, group in groupby(zip(order, moved, strict=True), key=lambda measured: measured[0][0]):
             yield layer, np.array([share for _, share in group])
 
-    def of_several(self, heads: Iterable[Place]) -> float:
+    def of_several(self, heads: Iterable[LayerHead]) -> float:
         """How far these heads move the answer together. Raises InputError where there is no such head."""
         chosen = sorted(set(heads))
-        for place in chosen:
-            check_head(self.heads, *place)
+        for layer, head in chosen:
+            check_head(self.heads, layer, head)
         return next(self._patched([chosen])) if chosen else 0.0
 
-    def _patched(self, variants: list[list[Place]]) -> Iterator[float]:
+    def _patched(self, variants: list[list[LayerHead]]) -> Iterator[float]:
         for together in batches(variants, self._pass.at_once):
-            put = self._by_call(together)
+            yield from self._moved(self._pass.replacing(self._calls, together, self._source))
 
-            def patched(number: int, call: Call, put: dict[int, list[Place]] = put) -> Tensor:
-                return self._with_source(number, call.output, put[number]) if number in put else call.output
-
-            yield from self._moved(self._pass.go_on(min(put), len(together), patched))
-
-    def _along(self, senders: list[Place], through: Place) -> Iterator[float]:
+    def _along(self, senders: list[LayerHead], through: LayerHead) -> Iterator[float]:
         receiver, head = self._calls[through[0]], through[1]
-        for together in batches([[place] for place in senders], self._pass.at_once):
-            put = self._by_call(together)
+        for together in batches([[sender] for sender in senders], self._pass.at_once):
+            patched = heads_by_call(self._calls, together)
             received: list[Tensor] = []
 
             def held(
                 number: int,
                 call: Call,
-                put: dict[int, list[Place]] = put,
+                patched: dict[int, list[tuple[int, int]]] = patched,
                 received: list[Tensor] = received,
             ) -> Tensor:
                 """All heads as unpatched but the sender, until the receiver has answered to what arrives."""
@@ -156,7 +149,7 @@ class Patching:
                     received.append(call.output[:, :, head].clone())
                     raise PassOver
                 plain = self._pass.calls[number].output.expand_as(call.output)
-                return self._with_source(number, plain, put.get(number, []))
+                return with_heads(plain, patched.get(number, ()), partial(self._source, number))
 
             def only_received(number: int, call: Call, received: list[Tensor] = received) -> Tensor:
                 if number != receiver:
@@ -165,22 +158,12 @@ class Patching:
                 output[:, :, head] = received[0]
                 return output
 
-            self._pass.go_on(min(put), len(together), held)
+            self._pass.go_on(min(patched), len(together), held)
             yield from self._moved(self._pass.go_on(receiver, len(together), only_received))
 
-    def _by_call(self, variants: list[list[Place]]) -> dict[int, list[Place]]:
-        """By the number of a call which heads are patched there, and in which variant: (variant, head)."""
-        put: dict[int, list[Place]] = defaultdict(list)
-        for variant, heads in enumerate(variants):
-            for layer, head in heads:
-                put[self._calls[layer]].append((variant, head))
-        return put
-
-    def _with_source(self, number: int, output: Tensor, put: list[Place]) -> Tensor:
-        output = output.clone()
-        for variant, head in put:
-            output[variant, :, head] = self._sources[number].output[0, :, head]
-        return output
+    def _source(self, number: int, head: int) -> Tensor:
+        """[queries, d_v]: what a head of a call gives in the pass over the source."""
+        return self._sources[number].output[0, :, head]
 
     def _moved(self, answers: Tensor | None) -> list[float]:
         return [] if answers is None else ((answers.double() @ self._line - self._start) / self._whole).tolist()

@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 
 from ..attention import trace as traces
 from ..attention.head import Head
-from ..attention.ledger import Ledger
+from ..attention.ledger import Ledger, lines
 from ..attention.pooling import pool
 from ..attention.stages import number
 from ..capturing import capture as captures
 from ..capturing import certifying
 from ..capturing import weights_only as exposed
-from ..figures.heatmap import Axis, heatmap
-from ..figures.side_by_side import side_by_side, small
+from ..figures.heatmaps.heatmap import Axis, heatmap
+from ..figures.heatmaps.side_by_side import side_by_side, small
 from ..heads.comparing import Comparison
 from ..models import model as models
 from ..models.projections import HeadWeights
@@ -47,8 +47,8 @@ def trace(of: traces.AttentionTrace) -> Bundle:
 def comparison(of: Comparison) -> Bundle:
     row, worst = of.worst
     words = f"Second − first. Rows are {of.mean:.3f} nats apart on average, at most {worst:.3f} (query {row})"
-    figure = heatmap(of.difference, Axis("query"), Axis("key"), name="difference")
-    return _picture(figure, words, shaded(pool(of.difference, TABLE_CELLS), signed=True))
+    chart = heatmap(of.difference, Axis("query"), Axis("key"), name="difference")
+    return _picture(chart.figure, words, shaded(pool(of.difference, TABLE_CELLS), signed=True))
 
 
 def head_weights(of: HeadWeights) -> Bundle:
@@ -58,29 +58,17 @@ def head_weights(of: HeadWeights) -> Bundle:
     names = [f"{name}{'ᵀ' if name == 'W_O' else ''}, norm {_norm(matrix)}" for name, matrix in matrices.items()]
     d_model, d_head = map(range, of.W_Q.shape)
     axes = [str(place) for place in d_model], [str(place) for place in d_head]
-    figure = side_by_side(drawn, names, *axes, across=4, scale="signed", line_height=320)
+    chart = side_by_side(drawn, names, *axes, across=4, scale="signed", line_height=320)
     rows = [
         (text(name), text("{} × {}".format(*matrix.shape)), _norm(matrix), text(number(float(np.abs(matrix).max()))))
         for name, matrix in matrices.items()
     ]
     words = f"{of.W_Q.shape[0]} → {of.W_Q.shape[1]} → {of.W_O.shape[1]} dimensions, key head {of.key_head}"
-    return _picture(figure, words, table(("", "shape", "norm", "largest"), rows))
+    return _picture(chart.figure, words, table(("", "shape", "norm", "largest"), rows))
 
 
 def ledger(of: Ledger) -> Bundle:
-    steps = [
-        (f"q · k, sum of {len(of.products)} products", of.raw),
-        (f"× scale {number(of.scale)}", of.scaled),
-        *([("soft cap", of.capped)] if of.capped != of.scaled else []),
-        *([("+ bias", of.capped + of.bias)] if of.bias else []),
-        ("+ mask", of.masked),
-        (f"− row maximum {number(of.row_maximum)}", of.shifted),
-        ("e to that power", of.exponential),
-        (f"÷ row sum {number(of.row_sum)} = weight", of.weight),
-        ("length of value", np.linalg.norm(of.value)),
-        ("length of weight × value", np.linalg.norm(of.contribution)),
-    ]
-    rows = [(text(step), text(number(float(value)))) for step, value in steps]
+    rows = [(text(step), text(words)) for step, words in lines(of, has_bias=bool(of.bias))]
     return {"text/html": table((text(f"query {of.query} → key {of.key}"), ""), rows)}
 
 

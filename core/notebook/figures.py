@@ -13,7 +13,7 @@ from ..attention.head import Head
 from ..attention.stages import BY_KEY
 from ..attention.trace import AttentionTrace
 from ..errors import InputError
-from ..figures import atlas, stages
+from ..figures.heatmaps import all_heads, stages
 
 Tokens = tuple[Sequence[str], Sequence[str]]
 LEGIBLE = 30  # pixels of a row of heads
@@ -51,7 +51,7 @@ def stage_figure(
         cell = head.strongest(overview)
     else:
         head.explain(*cell)  # raises where there is no such cell
-    return stages.stage_figure(BY_KEY[stage], overview.matrices, query_tokens, key_tokens, pin=cell)
+    return stages.stage_heatmap(BY_KEY[stage], overview.matrices, query_tokens, key_tokens, pin=cell).figure
 
 
 def heads_figure(values: pd.DataFrame | ArrayLike, name: str, *, head: tuple[int, int] | None = None) -> go.Figure:
@@ -70,7 +70,7 @@ def heads_figure(values: pd.DataFrame | ArrayLike, name: str, *, head: tuple[int
         head = int(place[0]), int(place[1])
     signed = bool((np.nan_to_num(grid) < 0).any())
     height = max(400, min(LEGIBLE * len(grid), 900))
-    return atlas.metric_grid(grid, name, signed=signed, chosen=head, left_out=None, height=height)
+    return all_heads.metric_grid(grid, name, signed=signed, chosen=head, left_out=None, height=height).figure
 
 
 def _grid(table: pd.DataFrame, column: str) -> NDArray[np.float64]:

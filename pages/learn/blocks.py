@@ -7,9 +7,9 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core import AttentionTrace, attend
-from core.figures.blocks import running
-from core.figures.heatmap import Axis, heatmap
+from core.figures.heatmaps.heatmap import Axis, heatmap
 from core.figures.labels import thinned
+from core.figures.plots.running import running
 from core.lessons.blocks import Blocks, differences, in_blocks
 from ui import state
 from ui.controls.fields import number_picker, whole_number
@@ -92,14 +92,14 @@ def show_steps(blocks: Blocks) -> None:
 
 def show_outputs(blocks: Blocks, row: AttentionTrace) -> None:
     steps = [f"{end} keys" for end in blocks.ends] + ["direct"]
-    figure = heatmap(
+    chart = heatmap(
         np.concatenate([blocks.output[:, 0], row.output]),
         Axis("output after", steps),
         Axis("dimension"),
         name="output",
         height=min(70 + 28 * len(steps), 420),
     )
-    show_heatmap(figure, "steps", "The output after each block. The last row is computed directly.", compact=True)
+    show_heatmap(chart, "steps", "The output after each block. The last row is computed directly.", compact=True)
 
 
 EXPERIMENTS = (

@@ -3,9 +3,9 @@
 import numpy as np
 import streamlit as st
 
-from core.figures.charts import Series, lines
-from core.figures.heatmap import Axis, heatmap
+from core.figures.heatmaps.heatmap import Axis, heatmap
 from core.figures.palette import INK
+from core.figures.plots.lines import Series, lines
 from core.lessons.long_range import MAX_QUERIES, costs, even_distance
 from ui import state
 from ui.controls.fields import menu, numbered, slider, switch, whole_slider
@@ -33,17 +33,17 @@ def steps_and_operations(experiment: Experiment) -> None:
                 Series("recurrent", cost.lengths, cost.recurrent_sequential),
                 Series("attention", cost.lengths, cost.attention_sequential),
             ]
-            figure = lines(curves, x="tokens n", y="steps", log_x=True, log_y=True)
-            show_chart(figure, "steps", "Sequential steps, by the length of the text.")
+            chart = lines(curves, x="tokens n", y="steps", log_x=True, log_y=True)
+            show_chart(chart, "steps", "Sequential steps, by the length of the text.")
         with right:
             st.markdown("**Multiplications**")
             curves = [
                 Series("recurrent nd²", cost.lengths, cost.recurrent_operations),
                 Series("attention n²d", cost.lengths, cost.attention_operations),
             ]
-            figure = lines(curves, x="tokens n", y="multiplications, up to a constant factor", log_x=True, log_y=True)
-            figure.add_vline(x=cost.crossing, line={"dash": "dot", "width": 1.5, "color": INK})
-            show_chart(figure, "operations", "Multiplications, by the length of the text.")
+            chart = lines(curves, x="tokens n", y="multiplications, up to a constant factor", log_x=True, log_y=True)
+            chart.figure.add_vline(x=cost.crossing, line={"dash": "dot", "width": 1.5, "color": INK})
+            show_chart(chart, "operations", "Multiplications, by the length of the text.")
         st.markdown(f"Both need the same number of multiplications at n = d = **{cost.crossing:,}** tokens.")
 
 
@@ -59,9 +59,10 @@ def gradients(experiment: Experiment) -> None:
             Series(name, reach.distances, reach.log10, reach.log10_error, kind="measured")
             for name, reach in measured.items()
         ]
-        figure = lines(curves, x="distance to the last token (tokens)", y="size of the gradient", height=400)
-        figure.update_yaxes(tickprefix="10<sup>", ticksuffix="</sup>")
-        show_chart(figure, "gradients", "Size of the gradient by distance, for an RNN, an LSTM and attention.")
+        chart = lines(
+            curves, x="distance to the last token (tokens)", y="size of the gradient", powers_of_ten=True, height=400
+        )
+        show_chart(chart, "gradients", "Size of the gradient by distance, for an RNN, an LSTM and attention.")
         ends = ", ".join(f"{name} $10^{{{reach.log10[-1]:.1f}}}$" for name, reach in measured.items())
         st.markdown(
             f"{length - 1} tokens back: {ends}. Each point is the mean of the exponent over 5 seeds, with one standard error. "
@@ -88,8 +89,8 @@ def in_a_model(experiment: Experiment) -> None:
         return
     even = even_distance(capture.trace(0, 0, kind), without_first=without_first)
     with picture:
-        figure = heatmap(distances, Axis("layer"), Axis("head"), name="tokens", scale="share", height=420)
-        show_heatmap(figure, "distances", "How many tokens away each head looks on average.")
+        chart = heatmap(distances, Axis("layer"), Axis("head"), name="tokens", scale="share", height=420)
+        show_heatmap(chart, "distances", "How many tokens away each head looks on average.")
         st.markdown(
             f"The heads look **{distances.min():.1f}** to **{distances.max():.1f}** tokens away on average. Even attention "
             f"would look **{even:.1f}** tokens away."

@@ -4,11 +4,11 @@ import numpy as np
 import streamlit as st
 from numpy.typing import NDArray
 
-from core.figures.borders import with_borders
-from core.figures.charts import bars
-from core.figures.heatmap import Axis, heatmap
+from core.figures.heatmaps.borders import with_borders
+from core.figures.heatmaps.heatmap import Axis, heatmap
+from core.figures.heatmaps.side_by_side import side_by_side, small
 from core.figures.labels import visible
-from core.figures.side_by_side import side_by_side, small
+from core.figures.plots.bars import bars
 from core.heads.contributions import lengths
 from core.lessons.many_heads import PAIR, PAIR_WORDS, ManyHeads, fetch, heads_of_a_sentence, strongest_word
 from ui import presenting, state
@@ -52,7 +52,7 @@ def split_and_join(experiment: Experiment) -> None:
     queries, width = many.output.shape
     with picture:
         st.markdown("**Weights of each head**")
-        figure = side_by_side(
+        chart = side_by_side(
             [small(trace.weights, trace.mask) for trace in many.traces],
             names(many.heads),
             words,
@@ -60,7 +60,7 @@ def split_and_join(experiment: Experiment) -> None:
             across=ACROSS[many.heads],
             line_height=205 if many.heads <= 4 else 118,
         )
-        show_heatmap(figure, "weights of heads", "The weights of every head.", compact=True)
+        show_heatmap(chart, "weights of heads", "The weights of every head.", compact=True)
         show_joined(words, many)
     with knobs:
         of_heads = f"{many.heads} × {queries} × {many.d_head}"
@@ -83,14 +83,14 @@ def show_joined(words: tuple[str, ...], many: ManyHeads) -> None:
     joined, output = st.columns(2)
     with joined:
         st.markdown("**Outputs side by side**")
-        figure = heatmap(many.joined, Axis("query", words), Axis("column"), name="output", height=230, compact=True)
+        chart = heatmap(many.joined, Axis("query", words), Axis("column"), name="output", height=230, compact=True)
         borders = range(many.d_head, many.joined.shape[1], many.d_head)
-        figure = with_borders(figure, columns=borders, names=[str(head) for head in range(many.heads)])
-        show_heatmap(figure, "joined", "The heads' outputs side by side.", compact=True)
+        chart = with_borders(chart, columns=borders, names=[str(head) for head in range(many.heads)])
+        show_heatmap(chart, "joined", "The heads' outputs side by side.", compact=True)
     with output:
         st.markdown("**Times W_O**")
-        figure = heatmap(many.output, Axis("query", words), Axis("column"), name="output", height=230, compact=True)
-        show_heatmap(with_borders(figure), "output", "The output of the layer.", compact=True)
+        chart = heatmap(many.output, Axis("query", words), Axis("column"), name="output", height=230, compact=True)
+        show_heatmap(with_borders(chart), "output", "The output of the layer.", compact=True)
 
 
 def sum_of_heads(experiment: Experiment) -> None:
@@ -101,7 +101,7 @@ def sum_of_heads(experiment: Experiment) -> None:
         word = word_picker(words, strongest_word(length))
     columns = [str(column) for column in range(many.weights.d_model)]
     with picture:
-        figure = side_by_side(
+        chart = side_by_side(
             [small(contribution) for contribution in (*many.contributions, many.total)],
             [*names(many.heads), "sum"],
             words,
@@ -112,7 +112,7 @@ def sum_of_heads(experiment: Experiment) -> None:
             marked=word,
             line_height=205 if many.heads <= 4 else 118,
         )
-        show_heatmap(figure, "contributions", "What every head adds, and the sum.", compact=True)
+        show_heatmap(chart, "contributions", "What every head adds, and the sum.", compact=True)
         show_lengths(length, along, word, f"At {quoted(words[word])}", many.difference)
 
 
@@ -150,10 +150,10 @@ def why_several(experiment: Experiment) -> None:
         ):
             st.markdown(title)
             columns = Axis("word", PAIR_WORDS * (brought.shape[1] // 3))
-            figure = heatmap(
+            chart = heatmap(
                 brought, Axis("sentence", PAIR), columns, name="share of the word", scale="share", limit=1.0, height=200
             )
-            show_heatmap(with_borders(figure, columns=borders, names=heads), title, title)
+            show_heatmap(with_borders(chart, columns=borders, names=heads), title, title)
         st.markdown(
             f"Largest difference between the two sentences: one head **{fetched.apart(fetched.one_head):.1f}**, "
             f"two heads **{fetched.apart(fetched.two_heads):.1f}**."
@@ -182,7 +182,7 @@ def in_a_model(experiment: Experiment) -> None:
             contributions.lengths, contributions.along, word, f"At {quoted(tokens[word])}", contributions.difference
         )
     with picture:
-        figure = side_by_side(
+        chart = side_by_side(
             weights,
             [f"{layer}.{head}" for head in range(len(weights))],
             tokens,
@@ -191,7 +191,7 @@ def in_a_model(experiment: Experiment) -> None:
             marked=word,
             line_height=216,
         )
-        show_heatmap(figure, "weights of heads", "The weights of every head of the layer.", compact=True)
+        show_heatmap(chart, "weights of heads", "The weights of every head of the layer.", compact=True)
 
 
 EXPERIMENTS = (

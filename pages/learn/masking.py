@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 
 import numpy as np
-import plotly.graph_objects as go
 import streamlit as st
 from numpy.typing import NDArray
 
 from core import AttentionTrace, attend
 from core.attention import masks as m
 from core.attention.sources import Matrices
-from core.figures.additive import additive_mask
-from core.figures.bar_panels import bar_panels
-from core.figures.heatmap import WIDTH, Axis, heatmap
+from core.figures.chart import Chart
+from core.figures.heatmaps.additive import additive_mask
+from core.figures.heatmaps.heatmap import WIDTH, Axis, heatmap
+from core.figures.plots.bars import bar_panels
 from core.figures.theme import enlarged
 from core.lessons.masking import fill, lowest_number, weight_on_forbidden, without_care
 from ui import presenting, state
@@ -66,9 +66,9 @@ def why_not_0(experiment: Experiment) -> None:
             "Forbidden keys get <b>−∞</b>: the weights": trace.weights[query],
             f"Forbidden keys get <b>{FILLS[score]}</b>: {leak.leaked[query]:.2g} leaks to them": leak.weights[query],
         }
-        figure = bar_panels(words.key_tokens, panels, x="key", panel=190)
+        chart = bar_panels(words.key_tokens, panels, x="key", panel=190)
         show_chart(
-            figure, "leak", "The weights of one query with minus infinity and with another score for forbidden keys."
+            chart, "leak", "The weights of one query with minus infinity and with another score for forbidden keys."
         )
         st.markdown(
             f"Query {query}, {quoted(words.query_tokens[query])}, may look at keys 0 to {query}. "
@@ -132,8 +132,8 @@ def show_three(
         with column, presenting.told():
             st.markdown(words)
     with first:
-        figure = additive_mask(m.additive(trace.mask), query_tokens, key_tokens, height=HEIGHT, width=ONE_OF_THREE)
-        _show(figure, "mask", "Which keys each query may attend to.")
+        chart = additive_mask(m.additive(trace.mask), query_tokens, key_tokens, height=HEIGHT, width=ONE_OF_THREE)
+        _show(chart, "mask", "Which keys each query may attend to.")
     with second:
         show_weights(without, query_tokens, key_tokens, "without", HEIGHT, ONE_OF_THREE)
     with third:
@@ -148,7 +148,7 @@ def show_weights(
     height: int,
     width: int = WIDTH,
 ) -> None:
-    figure = heatmap(
+    chart = heatmap(
         trace.weights,
         Axis("query", query_tokens),
         Axis("key", key_tokens),
@@ -160,12 +160,13 @@ def show_weights(
         width=width,
         printed=8,
     )
-    _show(figure, f"weights {name}", "The weights of each query.")
+    _show(chart, f"weights {name}", "The weights of each query.")
 
 
-def _show(figure: go.Figure, name: str, alt: str) -> None:
+def _show(chart: Chart, name: str, alt: str) -> None:
     """Show a picture with the same room above as the others in its line, and without zooming, which a click could start."""
-    show_heatmap(figure.update_layout(margin_t=enlarged(TOP), dragmode=False), name, alt, compact=True)
+    chart.figure.update_layout(margin_t=enlarged(TOP), dragmode=False)
+    show_heatmap(chart, name, alt, compact=True)
 
 
 EXPERIMENTS = (

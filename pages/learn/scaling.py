@@ -2,16 +2,16 @@
 
 from collections.abc import Callable
 
-import plotly.graph_objects as go
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core import softmax
 from core.attention.sources import DISTRIBUTIONS
 from core.averages import log_mean_and_error, mean_and_error
-from core.figures.charts import Series, bars, label_log_axes, lines
-from core.figures.dots import dots
-from core.figures.heatmap import Axis, heatmap
+from core.figures.heatmaps.heatmap import Axis, heatmap
+from core.figures.plots.bars import bars
+from core.figures.plots.dots import dots
+from core.figures.plots.lines import Series, label_log_axes, lines
 from core.lessons.scaling import (
     MAX_LAYERS,
     POWERS_OF_TWO,
@@ -48,13 +48,13 @@ def curves(sweep: Sweep, name: str) -> list[Series]:
 
 
 def show_against_d_k(series: list[Series], name: str, y: str, alt: str, *, log_y: bool = False) -> None:
-    figure = lines(series, x="d_k", y=y, log_x=True, log_y=log_y, height=420)
-    label_log_axes(figure, x=POWERS_OF_TWO[::3])
+    chart = lines(series, x="d_k", y=y, log_x=True, log_y=log_y, height=420)
+    label_log_axes(chart.figure, x=POWERS_OF_TWO[::3])
     if not log_y:
-        figure.update_yaxes(rangemode="tozero")
+        chart.figure.update_yaxes(rangemode="tozero")
     if any(curve.kind == "theory" for curve in series):  # a line through the points would hide it
-        figure.update_traces(mode="markers", selector={"mode": "markers+lines"})
-    show_chart(figure, name, alt)
+        chart.figure.update_traces(mode="markers", selector={"mode": "markers+lines"})
+    show_chart(chart, name, alt)
 
 
 def dot_products(experiment: Experiment) -> None:
@@ -65,9 +65,9 @@ def dot_products(experiment: Experiment) -> None:
     with picture:
         names = [f"{query} × {query + 2}" for query in range(1, n + 1)]
         groups = {"term": grown.terms, "sum so far": grown.totals}
-        figure = bars(names, groups, x="entry of q × entry of k", y="q · k", printed=False, height=400)
-        figure.update_traces(texttemplate="%{y:d}", textposition="outside", cliponaxis=False)
-        show_chart(figure, "terms", "Each term of the dot product and the sum so far.")
+        chart = bars(names, groups, x="entry of q × entry of k", y="q · k", printed=False, height=400)
+        chart.figure.update_traces(texttemplate="%{y:d}", textposition="outside", cliponaxis=False)
+        show_chart(chart, "terms", "Each term of the dot product and the sum so far.")
 
 
 def spread(experiment: Experiment) -> None:
@@ -127,12 +127,8 @@ def jacobian(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
     weights = softmax(scores)
     with picture:
         axis = Axis("weight of key"), Axis("score of key")
-        figure = heatmap(softmax_jacobian(weights), *axis, name="∂ weight / ∂ score", limit=0.25, height=400)
-        show_heatmap(
-            figure,
-            "jacobian",
-            "The derivative of each weight by each score: diag(p) − p pᵀ.",
-        )
+        chart = heatmap(softmax_jacobian(weights), *axis, name="∂ weight / ∂ score", limit=0.25, height=400)
+        show_heatmap(chart, "jacobian", "The derivative of each weight by each score: diag(p) − p pᵀ.")
         st.markdown(
             f"Norm of J: **{jacobian_norm(weights):.4f}**. By automatic differentiation: "
             f"{autograd_norm(scores):.4f}. Largest weight: {weights.max():.3f}."
@@ -173,12 +169,6 @@ GRADIENTS = {
 }
 
 
-def powers_of_ten(figure: go.Figure) -> None:
-    """Label the vertical axis, which holds base-10 logarithms, as powers of ten."""
-    figure.update_yaxes(tickprefix="10<sup>", ticksuffix="</sup>")
-    figure.update_traces(hovertemplate="10<sup>%{y:.2f}</sup>")
-
-
 AROUND: dict[str, Around] = {"nothing": "nothing", "before": "normalise before", "after": "normalise after"}
 SETUPS = {
     "nothing": "Each layer: A(x)",
@@ -204,10 +194,10 @@ def depth(experiment: Experiment) -> None:
                     Series(text, range(layers), *log_mean_and_error(getattr(lengths, name)), kind="measured")
                     for text, lengths in ((UNSCALED, unscaled), ("scaled", scaled))
                 ]
-                figure = lines(series, x="layer", y=f"length of the {label}", height=400)
-                figure.update_xaxes(tickvals=list(range(0, layers, 1 if layers <= 8 else 4)))
-                powers_of_ten(figure)
-                show_chart(figure, name, f"The length of the {label} in every layer, unscaled and scaled.")
+                chart = lines(series, x="layer", y=f"length of the {label}", powers_of_ten=True, height=400)
+                chart.figure.update_xaxes(tickvals=list(range(0, layers, 1 if layers <= 8 else 4)))
+                chart.figure.update_traces(hovertemplate="10<sup>%{y:.2f}</sup>")
+                show_chart(chart, name, f"The length of the {label} in every layer, unscaled and scaled.")
         st.caption(
             "Measured on 8 random stacks with 32 tokens. The gradient at the output has length 1. Values below 10⁻¹⁶ are "
             "rounding errors."
@@ -244,7 +234,7 @@ def in_a_model(experiment: Experiment) -> None:
     with knobs:
         measure = menu("Measure", state.MEASURE, MEASURES, look="buttons")
     name, label = MEASURED[measure]
-    figure = dots(
+    chart = dots(
         {UNSCALED: getattr(scores.without_scale, name), "scaled": getattr(scores.with_scale, name)},
         y=label,
         levels={UNSCALED: scores.theory, "scaled": 1.0} if name == "spread" else None,
@@ -252,9 +242,9 @@ def in_a_model(experiment: Experiment) -> None:
         log_y=name == "spread",
         height=400,
     )
-    label_log_axes(figure)
+    label_log_axes(chart.figure)
     with picture:
-        show_chart(figure, "all_heads", f"The {label} of every head, unscaled and scaled.")
+        show_chart(chart, "all_heads", f"The {label} of every head, unscaled and scaled.")
     both = over_heads(scores.without_scale), over_heads(scores.with_scale)
     with knobs:
         table(

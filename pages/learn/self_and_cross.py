@@ -4,11 +4,11 @@ import numpy as np
 import streamlit as st
 from numpy.typing import NDArray
 
-from core.figures.borders import with_borders
-from core.figures.charts import bars
-from core.figures.heatmap import WIDTH, Axis, heatmap
+from core.figures.heatmaps.borders import with_borders
+from core.figures.heatmaps.heatmap import WIDTH, Axis, heatmap
 from core.figures.labels import visible
-from core.figures.wiring import wiring
+from core.figures.plots.bars import bars
+from core.figures.plots.wiring import wiring
 from core.heads.pairs import crossing_shares, pair_shares, pair_sides
 from core.lessons.self_and_cross import (
     ALIGNING_HEAD,
@@ -53,7 +53,7 @@ def text_written() -> str:
 
 
 def show_weights(crossed: Crossing, name: str, height: int) -> None:
-    figure = heatmap(
+    chart = heatmap(
         crossed.trace.weights,
         Axis("query", crossed.query_tokens),
         Axis("key", crossed.key_tokens),
@@ -63,7 +63,7 @@ def show_weights(crossed: Crossing, name: str, height: int) -> None:
         forbidden=~crossed.trace.mask,
         height=height,
     )
-    show_heatmap(with_borders(figure), name, "The weights: rows are queries, columns are keys.")
+    show_heatmap(with_borders(chart), name, "The weights: rows are queries, columns are keys.")
 
 
 def size(matrix: NDArray[np.floating]) -> str:
@@ -124,7 +124,7 @@ def a_date(experiment: Experiment) -> None:
     shown.now().of = HeadRequest(request, "cross", layer, head)
     look = all_looks[place]
     with picture:
-        figure = heatmap(
+        chart = heatmap(
             weights[: len(all_looks)],
             Axis(
                 "query", [f"{query} → {other.writes}" for query, other in zip(queries, all_looks, strict=False)], place
@@ -135,7 +135,7 @@ def a_date(experiment: Experiment) -> None:
             limit=1.0,
             width=presenting.width(WIDTH, 0.9),
         )
-        show_heatmap(figure, "alignment", "The weights: rows are what the model writes, columns are what it reads.")
+        show_heatmap(chart, "alignment", "The weights: rows are what the model writes, columns are what it reads.")
         writes = quoted(look.writes)
         sentences = (
             f"The model writes {quoted(''.join(queries[1:]))}. The row of {quoted(queries[place])} writes {writes} and "
@@ -172,20 +172,20 @@ def in_a_model(experiment: Experiment) -> None:
     starts = [place for place in range(1, len(sides)) if sides[place] != sides[place - 1]]
     with picture:
         st.markdown(f"**Head {layer}.{head} of {ENCODER}**")
-        figure = heatmap(
+        chart = heatmap(
             weights, Axis("query", tokens), Axis("key", tokens), name="weight", scale="share", height=420, width=520
         )
-        show_heatmap(with_borders(figure, columns=starts, rows=starts), "pair", "The head's weights.")
+        show_heatmap(with_borders(chart, columns=starts, rows=starts), "pair", "The head's weights.")
     with knobs:
         first_share, second_share = ([share.own, share.other, share.special] for share in pair_shares(weights, sides))
-        figure = bars(
+        chart = bars(
             ["own text", "other text", "special tokens"],
             {"first": first_share, "second": second_share},
             y="share of weight",
             limits=(0, 1),
             height=210,
         )
-        show_chart(figure, "shares", "Where the weight of each text goes.")
+        show_chart(chart, "shares", "Where the weight of each text goes.")
     with picture:
         show_crossing(crossing_shares(capture, sides), layer, head)
 
@@ -193,7 +193,7 @@ def in_a_model(experiment: Experiment) -> None:
 def show_crossing(shares: NDArray[np.floating], layer: int, head: int) -> None:
     """Show the share of weight that crosses between the texts, for every head: [layers, heads]."""
     st.markdown("**Share that crosses, all heads**")
-    figure = heatmap(
+    chart = heatmap(
         shares,
         Axis("layer", pinned=layer),
         Axis("head", pinned=head),
@@ -202,7 +202,7 @@ def show_crossing(shares: NDArray[np.floating], layer: int, head: int) -> None:
         height=230,
         printed=0,
     )
-    show_heatmap(figure, "crossing", "The share of weight that crosses: rows are layers, columns are heads.")
+    show_heatmap(chart, "crossing", "The share of weight that crosses: rows are layers, columns are heads.")
 
 
 EXPERIMENTS = (

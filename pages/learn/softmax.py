@@ -1,16 +1,14 @@
 """Softmax: from a row of scores to weights, other ways to normalise, and where floating point breaks it."""
 
 import numpy as np
-import plotly.graph_objects as go
 import streamlit as st
 from numpy.typing import NDArray
 
 from core import InputError
 from core.attention.matrix_files import read_matrix
-from core.figures.bar_panels import bar_panels
-from core.figures.charts import bars
-from core.figures.log_bars import Mark, log_bars
+from core.figures.chart import Chart
 from core.figures.palette import ABOVE, ALLOWED, PIN
+from core.figures.plots.bars import Mark, bar_panels, bars, log_bars
 from core.lessons.softmax import (
     DTYPES,
     LARGEST_RAW_SCORE,
@@ -124,7 +122,7 @@ def overflow(experiment: Experiment) -> None:
             )
 
 
-def _reaches(formats: list[InFormat], largest: float) -> go.Figure:
+def _reaches(formats: list[InFormat], largest: float) -> Chart:
     holds, breaks = (
         [format_.reach if format_.naive_holds is wanted else np.nan for format_ in formats] for wanted in (True, False)
     )
@@ -157,8 +155,8 @@ def in_a_model(experiment: Experiment) -> None:
             "row sum, compared with 1": [result.row_sum_error for result in results],
             "weight, compared with float64": [result.weight_error for result in results],
         }
-        figure = log_bars(DTYPES, errors, x="largest error", limits=(1e-18, 10), number=".1e")
-        show_chart(figure, "errors", "The largest errors of row sums and weights in three number formats.")
+        chart = log_bars(DTYPES, errors, x="largest error", limits=(1e-18, 10), number=".1e")
+        show_chart(chart, "errors", "The largest errors of row sums and weights in three number formats.")
     with panel:
         table(
             ["format", "row-sum error", "weight error", "rows NaN if plain"],

@@ -4,8 +4,8 @@ import numpy as np
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from core.figures.charts import Series, lines
-from core.figures.heatmap import Axis, heatmap
+from core.figures.heatmaps.heatmap import Axis, heatmap
+from core.figures.plots.lines import Series, lines
 from core.lessons.word_order import (
     alibi_head,
     alibi_slopes,
@@ -141,8 +141,8 @@ def rotary(experiment: Experiment) -> None:
             Series("at their own positions", scores.distances, scores.here, kind="measured"),
             Series(f"both {both} later", scores.distances, scores.shifted, kind="theory"),
         ]
-        figure = lines(curves, x="distance from query back to key (tokens)", y="raw score", height=420)
-        show_chart(figure, "rotary", "A query's score with a similar key at each distance, at two positions in a text.")
+        chart = lines(curves, x="distance from query back to key (tokens)", y="raw score", height=420)
+        show_chart(chart, "rotary", "A query's score with a similar key at each distance, at two positions in a text.")
         st.markdown(f"Largest difference between the curves: **{scores.difference:.1e}**")
 
 
@@ -190,8 +190,8 @@ def t5(picture: DeltaGenerator, *, bidirectional: bool) -> None:
         with right:
             st.markdown("**Bucket by distance**")
             curve = Series("bucket", offsets, t5_buckets(offsets, bidirectional=bidirectional))
-            figure = lines([curve], x="key position − query position", y="bucket")
-            show_chart(figure, "bucket curve", "The bucket number at each distance.")
+            chart = lines([curve], x="key position − query position", y="bucket")
+            show_chart(chart, "bucket curve", "The bucket number at each distance.")
         st.markdown("The numbers name buckets. Each head learns one bias for each bucket.")
 
 
@@ -223,16 +223,16 @@ def in_a_model(experiment: Experiment) -> None:
                 ),
                 Series("at distance 0", head_bands.wavelengths, head_bands.at_distance_0, kind="theory"),
             ]
-            figure = lines(curves, x="wavelength of the band (tokens)", y="contribution to the raw score", log_x=True)
-            show_chart(figure, "bands", "The contribution of each band to the score, by wavelength.")
+            chart = lines(curves, x="wavelength of the band (tokens)", y="contribution to the raw score", log_x=True)
+            show_chart(chart, "bands", "The contribution of each band to the score, by wavelength.")
         with right:
             st.markdown("**The same two tokens at other distances**")
             curves = [
                 Series("score", distances, scores),
                 Series("here", [head_bands.distance], [head_bands.score], kind="measured"),
             ]
-            figure = lines(curves, x="distance from query to key (tokens)", y="raw score")
-            show_chart(figure, "score by distance", "The score these two tokens would have at other distances.")
+            chart = lines(curves, x="distance from query to key (tokens)", y="raw score")
+            show_chart(chart, "score by distance", "The score these two tokens would have at other distances.")
         words = scene.query_tokens[query], scene.key_tokens[key]
         st.markdown(
             f"{quoted(words[0])} looks at {quoted(words[1])}: the bands add up to **{head_bands.score:.4f}**; "
@@ -256,8 +256,8 @@ def without_rotation(chosen: RealHead, scene: TracedHead) -> None:
         st.markdown("SmolLM2-135M-Instruct is a rotary model: choose it to see bands.")
     if learned is not None:
         with picture:
-            figure = heatmap(cosines(learned[:POSITIONS]), Axis("position"), Axis("position"), name="cosine", limit=1.0)
-            show_heatmap(figure, "learned positions", "Cosines of the learned position vectors.")
+            chart = heatmap(cosines(learned[:POSITIONS]), Axis("position"), Axis("position"), name="cosine", limit=1.0)
+            show_heatmap(chart, "learned positions", "Cosines of the learned position vectors.")
 
 
 EXPERIMENTS = (

@@ -11,7 +11,7 @@ from core import attend, capture, explain
 from core.attention.masks import causal, grid
 from core.attention.sources import random_matrices, toy_sentence
 from core.attention.stages import BY_KEY, number
-from core.figures.equation import TERMS
+from core.figures.heatmaps.equation import TERMS
 from core.figures.labels import visible
 from tests.browser.driver import AS_IT_IS, CHANGED, PATIENCE, STAGES
 from tests.conftest import eager_attentions

@@ -9,8 +9,10 @@ import streamlit as st
 
 from core import Capture, InputError
 from core.capturing.capture import check_edits
-from core.capturing.edit_lines import divided, edits_of, line, painted, painting
-from core.capturing.edits import EVERYWHERE, Edits, Place, every
+from core.capturing.edit_kinds import EDIT_KINDS, BlockKeys, OutputOverText, ReplaceToken
+from core.capturing.edit_lines import divided, edits_of, painted, painting
+from core.capturing.edits import Edits, every
+from core.capturing.places import EVERYWHERE, Place
 from core.errors import shortened
 from core.models.modules import Kind
 from ui import links, state
@@ -20,9 +22,8 @@ from ui.markdown import plain
 OFF = "off "  # before a line that is switched off
 MAX_LINES = 100  # an address has its bounds
 SHOWN = 300  # characters of a line, which may hold a long text
-HIDDEN = (
-    "No query may attend to it, in any layer or head, not even its own."  # what hiding a token means, on every view
-)
+# The words of every view for a hidden token.
+HIDDEN = "No query may attend to it, in any layer or head, not even its own."
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Line:
     is_on: bool = True
 
     def __str__(self) -> str:
-        """As the address says it."""
+        """The line as the address has it."""
         return self.words if self.is_on else OFF + self.words
 
     @classmethod
@@ -41,138 +42,145 @@ class Line:
 
 def lines() -> list[Line]:
     """The lines that the address asks for, or that this session has."""
-    said = map(Line.read, links.field(state.EDITS, Lines(MAX_LINES), [], "Changes"))
-    return [one for one in said if one.words.strip()]
+    texts = links.field(state.EDITS, Lines(MAX_LINES), [], "Changes")
+    return [line for line in map(Line.read, texts) if line.words.strip()]
 
 
 def add(words: str) -> None:
-    """Put a line at the end, switched on; what it says is not said twice."""
-    _keep([one for one in lines() if one.words != words] + [Line(words)])
+    """Put a line at the end, switched on. A line with the same words leaves the list."""
+    _keep([line for line in lines() if line.words != words] + [Line(words)])
 
 
 def replace_token(position: int, text: str) -> None:
-    add(line("token", text, position))
+    add(ReplaceToken.line_of(text, position))
 
 
 def hide_token(position: int, kinds: Sequence[Kind]) -> None:
-    """No query of any head may attend to it, its own included.
+    """Let no query of any head attend to a token, not even its own.
 
-    kinds  of attention that the model has; what a decoder has written is another text, with positions of its own
+    kinds  of attention that the model has; the text that a decoder has written has positions of its own
     """
     for kind in kinds:
         if kind != "decoder":
-            add(line("key", str(position), EVERYWHERE if len(kinds) == 1 else Place(kind=kind)))
+            add(BlockKeys.line_of(str(position), EVERYWHERE if len(kinds) == 1 else Place(kind=kind)))
 
 
 def paint(place: Place, query: int, key: int) -> None:
     """Give a query's attention to a key, shared with the keys painted in that row before; or take a painted key away.
 
-    All that is painted at this place, and not switched off, then stands in one line.
+    One line then holds everything that is painted at this place and not switched off.
     """
-    found, rest = {}, []
-    for one in lines():
-        said = _painted(one.words) if one.is_on else None
-        if said is not None and said[0] == place:
-            found |= said[1]
+    rows, others = {}, []
+    for line in lines():
+        cells = _painted(line.words) if line.is_on else None
+        if cells is not None and cells[0] == place:
+            rows |= cells[1]
         else:
-            rest.append(one)
-    row = {at: None for at in found.get(query, {}) if at != key}
-    if key not in found.get(query, {}):
+            others.append(line)
+    row = {at: None for at in rows.get(query, {}) if at != key}
+    if key not in rows.get(query, {}):
         row[key] = None
-    cells = {at: shares for at, shares in (found | {query: row}).items() if shares}
-    _keep([*rest, Line(painting(place, cells))] if cells else rest)
+    rows = {at: shares for at, shares in (rows | {query: row}).items() if shares}
+    _keep([*others, Line(painting(place, rows))] if rows else others)
 
 
 def switched_on() -> list[str]:
-    """The lines that are in force, where they can be applied, as they are written."""
-    return [one.words for one in lines() if one.is_on]
+    """The lines that are switched on, whether they fit this pass or not."""
+    return [line.words for line in lines() if line.is_on]
 
 
 def shown_edits(capture: Capture) -> Edits:
-    """The list on the page; gives what is switched on and can be done in this pass. What cannot be done is kept, and said."""
-    found, there = [], lines()
-    for number, one in enumerate(there):
-        edits, problem = _applied(one, capture)
-        if problem is None and one.is_on:
-            problem = _clash(found, edits)
-        with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
-            key, words = state.button("edit", hash((number, one.words))), plain(shortened(one.words, SHOWN))
-            st.session_state[key] = one.is_on
-            st.checkbox(words, key=key, on_change=_switch, args=(number,))
-            st.button(
-                ":material/close:",
-                key=state.button("remove", hash((number, one.words))),
-                type="tertiary",
-                on_click=_remove,
-                args=(number,),
-                help=f"Remove {words}",
-            )
+    """Show the list, and return what is switched on and possible in this pass. The page says why a line is not possible."""
+    applied, listed = [], lines()
+    for number, line in enumerate(listed):
+        edits, problem = _read(line, capture)
+        if problem is None and line.is_on:
+            problem = _clash(applied, edits)
+        _show_line(number, line)
         if problem is not None:
             st.caption(f":material/block: Not applied. {plain(problem)}")
-            _offer_to_divide(number, one)
-        elif one.is_on:
-            found.append(edits)
-    if there:
+            _offer_to_divide(number, line)
+        elif line.is_on:
+            applied.append(edits)
+    if listed:
         reset = {"key": state.button("reset", 0), "on_click": _keep, "args": ([],)}
         st.button("Reset", icon=":material/restart_alt:", type="tertiary", **reset)
     else:
         st.caption("Nothing is changed yet: choose a change and add it to this list.")
-    return every(found)
+    return every(applied)
 
 
-def _applied(one: Line, capture: Capture) -> tuple[Edits, str | None]:
-    """What a line changes, and why it cannot be done here, if it cannot."""
+def _show_line(number: int, line: Line) -> None:
+    """A box to switch the line on and off, and a button to remove it."""
+    with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
+        key, words = state.button("edit", hash((number, line.words))), plain(shortened(line.words, SHOWN))
+        st.session_state[key] = line.is_on
+        st.checkbox(words, key=key, on_change=_switch, args=(number,))
+        st.button(
+            ":material/close:",
+            key=state.button("remove", hash((number, line.words))),
+            type="tertiary",
+            on_click=_remove,
+            args=(number,),
+            help=f"Remove {words}",
+        )
+
+
+def _read(line: Line, capture: Capture) -> tuple[Edits, str | None]:
+    """The edits of a line, and why they are not possible in this pass, if they are not."""
     try:
-        edits = edits_of(one.words)
+        edits = edits_of(line.words)
         check_edits(capture, edits)
     except InputError as error:
         return Edits(), str(error)
     return edits, None
 
 
-def _clash(found: list[Edits], edits: Edits) -> str | None:
-    """Why a line cannot be done together with those before it: a pass reads one other text of each kind."""
-    for name, what in (("mean_over", "Means are taken over"), ("patch_from", "Heads are patched from")):
-        others = {getattr(other, name) for other in found} - {None}
-        if getattr(edits, name) is not None and others - {getattr(edits, name)}:
-            return f"{what} one text at a time, and a line above names another."
+def _clash(above: list[Edits], edits: Edits) -> str | None:
+    """Why a line is not possible together with those above it: a pass reads one other text for each kind of edit."""
+    for kind in EDIT_KINDS:
+        if not issubclass(kind, OutputOverText):
+            continue
+        text, others = getattr(edits, kind.other_text), {getattr(other, kind.other_text) for other in above}
+        if text is not None and others - {None, text}:
+            return f"{kind.clash} one text at a time, and a line above names another."
     return None
 
 
 def _painted(words: str) -> tuple[Place, dict[int, dict[int, float | None]]] | None:
-    """As `painted`, but None also for what cannot be read."""
+    """Like `painted`, but None also for a line that cannot be read."""
     try:
         return painted(words)
     except InputError:
         return None
 
 
-def _offer_to_divide(number: int, one: Line) -> None:
-    """Of a painted row that does not sum to 1."""
-    whole = divided(one.words)
-    if whole is not None and whole != one.words:
+def _offer_to_divide(number: int, line: Line) -> None:
+    """A button below a painted line whose rows do not sum to 1."""
+    whole = divided(line.words)
+    if whole is not None and whole != line.words:
         st.button(
             "Divide each row by its sum",
-            key=state.button("divide", hash((number, one.words))),
+            key=state.button("divide", hash((number, line.words))),
             on_click=_replace,
             args=(number, whole),
         )
 
 
 def _switch(number: int) -> None:
-    there = lines()
-    if number < len(there):
-        there[number] = replace(there[number], is_on=not there[number].is_on)
-    _keep(there)
+    listed = lines()
+    if number < len(listed):
+        listed[number] = replace(listed[number], is_on=not listed[number].is_on)
+    _keep(listed)
 
 
 def _remove(number: int) -> None:
-    _keep([one for place, one in enumerate(lines()) if place != number])
+    _keep([line for at, line in enumerate(lines()) if at != number])
 
 
 def _replace(number: int, words: str) -> None:
-    _keep([replace(one, words=words) if place == number else one for place, one in enumerate(lines())])
+    _keep([replace(line, words=words) if at == number else line for at, line in enumerate(lines())])
 
 
-def _keep(there: list[Line]) -> None:
-    st.session_state[state.EDITS] = [str(one) for one in there[-MAX_LINES:]]
+def _keep(listed: list[Line]) -> None:
+    st.session_state[state.EDITS] = [str(line) for line in listed[-MAX_LINES:]]

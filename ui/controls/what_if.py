@@ -13,8 +13,8 @@ from core.attention import masks as m
 from core.attention.head import Head
 from core.attention.masks import Predicate
 from core.attention.matrix_files import read_mask, to_csv
-from core.capturing.edit_lines import line
-from core.capturing.edits import Place
+from core.capturing.edit_kinds import Mask, Softmax
+from core.capturing.places import Place
 from core.models.modules import Kind
 from ui import shown, state
 from ui.controls.fields import menu, switch, text_area, whole_number
@@ -33,10 +33,12 @@ CHOICES = {
 
 @dataclass(frozen=True)
 class Change:
-    """What the switches say.
+    """A head's scaling and mask, as the two switches have them.
 
     scaling  whether the raw scores are scaled
-    mask     one of CHOICES; `number` belongs to it where the mask has one, `rows` is what was typed as one's own
+    mask     one of CHOICES
+    number   the number of the mask, if it has one
+    rows     the rows of one's own mask, as typed
     """
 
     scaling: bool
@@ -45,28 +47,33 @@ class Change:
     rows: str = ""
 
     def of(self, head: Head) -> Head:
-        """The head so changed. Raises InputError for a mask that does not fit it."""
+        """The changed head. Raises InputError for a mask that does not fit it."""
         mask: Predicate | NDArray[np.bool_] | None = None
         if self.mask in m.MASKS:
-            mask = m.MASKS[self.mask].predicate(self.number, head.shape[1])
+            mask = Mask.predicate(self._mask_in_words, head.shape[1])
         elif self.mask == CUSTOM and self.rows.strip():
             mask = read_mask(self.rows)
         return head.changed(scale=None if self.scaling else 1.0, mask=mask)
 
     def lines(self, layer: int, head: int, kind: Kind | None) -> list[str] | None:
-        """The same as lines of `core.capturing.edit_lines`; None for a mask that was typed, which no line says."""
-        at, said = Place(layer, head, kind), []
-        if not self.scaling:
-            said.append(line("softmax", "unscaled", at))
-        if self.mask in m.MASKS:
-            number = "" if m.MASKS[self.mask].number is None else f" {self.number}"
-            said.append(line("mask", f"{self.mask}{number}", at))
-        return None if self.mask == CUSTOM and self.rows.strip() else said
+        """The lines of the same edits (`core.capturing.edit_lines`); None for a typed mask, which has no line."""
+        if self.mask == CUSTOM and self.rows.strip():
+            return None
+        at = Place(layer, head, kind)
+        scaling = [] if self.scaling else [Softmax.line_of("unscaled", at)]
+        return scaling + ([Mask.line_of(self._mask_in_words, at)] if self.mask in m.MASKS else [])
+
+    @property
+    def _mask_in_words(self) -> str:
+        """The named mask as in a line, such as "window 4"."""
+        return self.mask if m.MASKS[self.mask].number is None else f"{self.mask} {self.number}"
 
 
 def choose_change(head: Head) -> tuple[Change, Head] | None:
-    """The change that the switches ask for, and the head so changed; None if they leave it as it is, or after saying beside
-    them what is wrong."""
+    """Show the switches, and return their change and the changed head.
+
+    Returns None if they change nothing, or if the mask does not fit; then the error stands beside them.
+    """
     with st.container(horizontal=True, vertical_alignment="center"):
         scaling = switch("Scaling", state.SCALING, True, help="Off: the raw scores go into the softmax as they are.")
         name = menu("Mask", state.MASK, CHOICES, label_visibility="collapsed", width=200)

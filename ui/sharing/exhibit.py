@@ -42,7 +42,7 @@ def show_exhibit(shown: PageContents) -> None:
 
 def file_of(shown: PageContents, address: dict[str, tuple[str, ...]], uploads: dict[str, Upload]) -> bytes:
     """Return the exhibit of a page; without its pictures, which follow from its heads, if it is too large to open again."""
-    drawings = tuple(Drawing(picture.title, picture.alt, picture.figure) for picture in offered(shown).values())
+    drawings = tuple(Drawing(picture.title, picture.alt, picture.chart) for picture in offered(shown).values())
     exhibit = Exhibit(
         page=shown.page,
         title=shown.title,

@@ -52,8 +52,7 @@ def offered(shown: PageContents) -> dict[str, Picture]:
 
 
 def _rank(picture: Picture) -> tuple[bool, bool]:
-    meta = picture.figure.layout.meta
-    is_of_pairs = isinstance(meta, dict) and meta.get("rows") in ("query", "key")
+    is_of_pairs = any(values.columns and values.headings[0] in ("query", "key") for values in picture.chart.values)
     return not is_of_pairs, picture.numbers is None
 
 
@@ -71,9 +70,9 @@ def _show_picture(shown: PageContents, pictures: dict[str, Picture]) -> None:
             required=True,
         )
     picture, known = pictures[name], about(shown)
-    numbers = picture.numbers or Numbers(0, partial(tables_of, picture.figure))
+    numbers = picture.numbers or Numbers(0, partial(tables_of, picture.chart))
     known = {"figure": picture.title} | known | dict(numbers.about)
-    figure = portrait(picture.figure, picture.title, lines(known), GROUNDS[ground])
+    figure = portrait(picture.chart.figure, picture.title, lines(known), GROUNDS[ground])
     data = {"figure": figure.to_json(), "name": file_name(known, picture.title), "script": plotly_js.ADDRESS}
     with st.container(horizontal=True):
         _SAVE(key=state.SAVE_PICTURE, data=data, width="content")
@@ -88,11 +87,10 @@ def _show_picture(shown: PageContents, pictures: dict[str, Picture]) -> None:
 
 
 def _what_is_drawn(picture: Picture) -> str:
-    meta = picture.figure.layout.meta
-    block = (meta.get("row_block", 1), meta.get("column_block", 1)) if isinstance(meta, dict) else (1, 1)
-    if block == (1, 1):
+    rows, columns = picture.chart.block
+    if rows * columns == 1:
         return "The numbers are those in the picture."
-    return f"The numbers are those in the picture. Each is the strongest of a block of {block[0]} × {block[1]} cells."
+    return f"The numbers are those in the picture. Each is the strongest of a block of {rows} × {columns} cells."
 
 
 def _show_lists(shown: PageContents) -> None:

@@ -69,7 +69,7 @@ def _show(exhibit: Exhibit) -> None:
         st.caption("From a file: all numbers and pictures are those in the file.")
         for number, drawing in enumerate(exhibit.drawings):
             st.markdown(f"**{plain(drawing.title)}**")
-            show_chart(drawing.figure, f"kept {number}", drawing.alt, title=drawing.title, tools=True)
+            show_chart(drawing.chart, f"kept {number}", drawing.alt, title=drawing.title, tools=True)
     with beside:
         _show_ways_on(exhibit)
         for name, kept in exhibit.heads.items():

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from core import AttentionTrace
 from core.attention.pooling import Pooled
-from core.figures.side_by_side import small
+from core.figures.heatmaps.side_by_side import small
 from core.heads.contributions import HeadContributions, add_up
 from core.lessons.long_range import Reach, compare_reach
 from core.lessons.long_range import mean_distances as distances_of_heads

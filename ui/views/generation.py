@@ -15,10 +15,10 @@ from core.attention.rowwise import around
 from core.capturing.sampling import Sampling, at_temperatures
 from core.exporting.kept_heads import KeptHead
 from core.exporting.tables import Side
-from core.figures.charts import Series, lines
-from core.figures.heatmap import WIDTH, Axis, heatmap
+from core.figures.heatmaps.heatmap import WIDTH, Axis, heatmap
 from core.figures.labels import escaped, visible
-from core.figures.shares import share_bars
+from core.figures.plots.bars import share_bars
+from core.figures.plots.lines import Series, lines
 from core.heads.one_query import one_query
 from core.models.modules import Kind
 from core.models.words import special_ids
@@ -220,7 +220,7 @@ def _every_step(
     queries, keys = whole.tokens(kind)
     first = len(generation.begun) - 1
     trace = whole.trace(*place, kind, rows=range(first, len(queries)))
-    figure = heatmap(
+    chart = heatmap(
         trace.weights,
         Axis("step", generation.tokens, cell[0] - first, _notes(queries[first:]), 1),
         Axis("key", keys, cell[1]),
@@ -230,9 +230,9 @@ def _every_step(
         height=_height(len(generation.steps)),
         width=presenting.width(WIDTH, 0.52),
     )
-    presenting.lit(figure, cell[0] - first, cell[1])
+    presenting.lit(chart.figure, cell[0] - first, cell[1])
     show_heatmap(
-        figure,
+        chart,
         "row",
         f"The rows of head {place[0]}.{place[1]}, one for each step by what it writes, by keys.",
         title=f"Every step in head {place[0]}.{place[1]}",
@@ -248,7 +248,7 @@ def _notes(queries: Sequence[str]) -> list[str]:
 def _heads_of_layer(capture: Capture, kind: Kind, place: tuple[int, int], weights: np.ndarray, key: int) -> None:
     """The step's row in each head of the chosen layer."""
     keys = capture.tokens(kind)[1]
-    figure = heatmap(
+    chart = heatmap(
         weights,
         Axis("head", tuple(f"{place[0]}.{head}" for head in range(len(weights))), place[1]),
         Axis("key", keys, key),
@@ -258,7 +258,7 @@ def _heads_of_layer(capture: Capture, kind: Kind, place: tuple[int, int], weight
         width=presenting.width(WIDTH, 0.52),
     )
     show_heatmap(
-        figure, "row", f"The step's row in every head of layer {place[0]}, by keys.", title="This step in every head"
+        chart, "row", f"The step's row in every head of layer {place[0]}, by keys.", title="This step in every head"
     )
 
 

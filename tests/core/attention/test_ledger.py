@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.attention.ledger import explain, sum_of
+from core.attention.ledger import explain, lines, sum_of
 from core.attention.trace import attend
 from core.errors import InputError
 
@@ -129,3 +129,24 @@ def test_a_sum_in_single_precision_is_taken_in_double():
     found = sum_of(trace, 5)
     assert {found.weights.dtype, found.terms.dtype, found.total.dtype} == {np.dtype(np.float64)}
     np.testing.assert_allclose(found.total, trace.output[5], atol=1e-6)
+
+
+def test_the_lines_of_a_cell_worked_out_by_hand():
+    """Scores 14 and 10 with the scale 1/2, as weights 0.881 and 0.119; the second key is masked for the first query."""
+    mask = [[True, False], [True, True]]
+    trace = attend([[2.0], [2.0]], [[7.0], [5.0]], [[3.0], [4.0]], scale=0.5, bias=np.zeros((2, 2)), mask=mask)
+    assert lines(explain(trace, 1, 1), has_bias=True) == [
+        ("q · k, sum of 1 products", "10"),
+        ("× scale", "× 0.5 = 5"),
+        ("+ bias", "0"),
+        ("+ mask", "+ 0 = 5"),
+        ("− row maximum", "− (7) = −2"),
+        ("e to that power", "0.1353"),
+        ("÷ row sum", "÷ 1.135"),
+        ("= weight", "0.1192"),
+        ("× value", "length 4 → 0.4768"),
+    ]
+    masked = dict(lines(explain(trace, 0, 1), has_bias=False))
+    assert masked["+ mask"] == "+ (−∞) = −∞"
+    assert "+ bias" not in masked
+    assert dict(lines(explain(attend([[2.0]], [[7.0]], [[3.0]], softcap=50.0), 0, 0), has_bias=False))["soft cap 50"]

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from core import Edits, Place, capture, load_model
 from core.capturing.capture import check_edits
-from core.capturing.edit_lines import MAX_CELLS, MAX_LINE, divided, edits_of, lines_of, painted, painting
-from core.capturing.edits import MASKS, PATTERNS, SOFTMAXES, every
+from core.capturing.edit_kinds import MASKS, MAX_CELLS, PATTERNS, SOFTMAXES
+from core.capturing.edit_lines import MAX_LINE, divided, edits_of, lines_of, painted, painting
+from core.capturing.edits import every
 from core.errors import InputError
 from core.models.modules import Kind
 from tests.core.tiny_models import number_words, tiny

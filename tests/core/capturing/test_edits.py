@@ -16,6 +16,7 @@ from core import Edits, Place, capture, load_model
 from core.attention import rowwise
 from core.attention.pooling import pool
 from core.capturing.capture import check_edits
+from core.capturing.edit_kinds import EDIT_KINDS, Mean, Patch, ReplaceToken
 from core.capturing.edits import every
 from core.capturing.rows import row_blocks
 from core.errors import InputError
@@ -221,6 +222,12 @@ def test_every_edit_is_the_naive_computation(name, case):
     taken = captured(name, CASES[case].edits)
     assert_same_pass(taken, naive(name, changes=CASES[case].changes))
     assert taken.edits == CASES[case].edits
+
+
+def test_every_kind_is_computed_by_the_tests_too():
+    """Below, what needs another text: means, patches and other tokens."""
+    computed = {type(edit) for case in CASES.values() for edit in case.edits.each}
+    assert computed | {Mean, Patch, ReplaceToken} == {*EDIT_KINDS}
 
 
 @pytest.mark.parametrize("name", MODELS)

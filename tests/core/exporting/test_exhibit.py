@@ -13,7 +13,13 @@ from core.attention.head import Head
 from core.errors import InputError
 from core.exporting.exhibit import MAX_BYTES, Drawing, Exhibit, Upload, read, write
 from core.exporting.kept_heads import KeptHead
-from core.figures.heatmap import Axis, heatmap
+from core.exporting.tables import tables_of, to_csv
+from core.figures.heatmaps.heatmap import Axis, heatmap
+from core.figures.heatmaps.side_by_side import side_by_side, small
+from core.figures.plots.bars import bars
+from core.figures.plots.dots import dots
+from core.figures.plots.lines import Series, lines
+from core.figures.plots.wiring import wiring
 from tests.core.tiny_models import tiny
 
 IDS = [1, 5, 9, 13, 17, 21, 25]
@@ -100,12 +106,12 @@ def test_a_long_causal_head_costs_what_its_inputs_cost():
 
 def test_everything_else_comes_back_too():
     values = np.array([[0.5, 0.25], [np.nan, 1.0]], np.float32)
-    figure = heatmap(
+    chart = heatmap(
         values, Axis("query", ["<b>", "$x$"]), Axis("key", ["a", "b"]), name="weight", forbidden=values != values
     )
     one = exhibit(
         about={"text": NASTY},
-        drawings=(Drawing("Weights", NASTY, figure),),
+        drawings=(Drawing("Weights", NASTY, chart),),
         uploads={"image": Upload("cat.png", b"\x89PNG")},
     )
     back = read(write(one))
@@ -113,9 +119,73 @@ def test_everything_else_comes_back_too():
     assert back.uploads["image"].data == b"\x89PNG"
     (drawing,) = back.drawings
     assert drawing.alt == NASTY
-    assert json.loads(drawing.figure.to_json()) == json.loads(
-        figure.to_json()
+    assert json.loads(drawing.chart.figure.to_json()) == json.loads(
+        chart.figure.to_json()
     )  # drawn as it was, escaped tokens and all
+
+
+@pytest.mark.parametrize(
+    "chart",
+    [
+        heatmap(np.array([[0.5, np.nan]]), Axis("query", ["<b>"]), Axis("key", ["a", "b"]), name="weight"),
+        heatmap(np.eye(600), Axis("query"), Axis("key"), name="mask", scale="permission", forbidden=np.eye(600) == 0),
+        bars(["<b>x</b>", "\n"], {"before": [1, 2], "after": [np.nan, 4]}, y="share", x="token"),
+        lines([Series("here", [0, 1], [-3.0, -4.5]), Series("there", [2], [1])], x="n", y="y", powers_of_ten=True),
+        dots({"one": np.eye(2), "two": np.ones((2, 2))}, y="spread"),
+        side_by_side([small(np.eye(2)), small(np.tri(2))], ["a", "b"], ["x", "y"], ["x", "y"], across=2),
+        bars([], {"none": []}, y="y"),
+        wiring("read", "written", causal=False),
+    ],
+    ids=["cells", "pooled mask", "changes", "curves", "heads", "side by side", "nothing", "a drawing"],
+)
+def test_a_picture_comes_back_with_what_it_shows(chart):
+    (drawing,) = read(write(exhibit(drawings=(Drawing("A picture", "Words.", chart),)))).drawings
+    assert drawing.chart.description == chart.description
+    assert drawing.chart.strongest() == chart.strongest()
+    assert drawing.chart.block == chart.block
+    assert to_csv(tables_of(drawing.chart), {}) == to_csv(tables_of(chart), {})
+    assert [table.name for table in tables_of(drawing.chart)] == [table.name for table in tables_of(chart)]
+
+
+def test_a_picture_of_an_earlier_file_says_what_stands_in_it(good):
+    said, arrays = parts(good)
+    picture = {name: part for name, part in said["pictures"][0].items() if name != "values"}
+    (drawing,) = read(packed(said | {"pictures": [picture | {"alt": "Weights. 3 by 3."}]}, arrays)).drawings
+    assert (drawing.alt, drawing.chart.description, drawing.chart.strongest()) == ("Weights. 3 by 3.", "", None)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"kind": "sonnet"},
+        {"kind": "changes"},  # of which there are two
+        {"kind": ["cells"]},
+        {"numbers": None},
+        {"numbers": {"dtype": "f4", "bdata": "AAAA", "shape": "1000000, 1000000"}},
+        {"numbers": {"dtype": "f4", "bdata": "AAAAAA=="}},  # a number for nine names
+        {"rows": None},
+        {"rows": []},
+        {"rows": ["a", "b"]},
+        {"rows": ["a", "b", 3]},
+        {"columns": ["a"]},
+        {"columns": []},
+        {"headings": ["query"]},
+        {"headings": "query"},
+        {"x": {"dtype": "f4", "bdata": "AAAAAA=="}},
+        {"part": "x" * 5_000},
+        {"opening": None},
+        {"closing": "\ud800"},
+        {"block": [0, 1]},
+        {"block": [1]},
+        {"block": [2**80, 1]},
+    ],
+)
+def test_what_pictures_show_is_checked(good, wrong):
+    said, arrays = parts(good)
+    picture = said["pictures"][0]
+    refused(packed(said | {"pictures": [picture | {"values": [picture["values"][0] | wrong]}]}, arrays))
+    for values in ("values", {}, [1], [picture["values"][0]] * 501):
+        refused(packed(said | {"pictures": [picture | {"values": values}]}, arrays))
 
 
 # --- hostile files
@@ -142,8 +212,8 @@ def refused(data: bytes) -> str:
 
 @pytest.fixture(scope="module")
 def good():
-    figure = heatmap(np.eye(3), Axis("query", list("abc")), Axis("key", list("abc")), name="weight")
-    return exhibit(kept(edits=Edits(block_keys={2})), drawings=(Drawing("Weights", "alt", figure),))
+    chart = heatmap(np.eye(3), Axis("query", list("abc")), Axis("key", list("abc")), name="weight")
+    return exhibit(kept(edits=Edits(block_keys={2})), drawings=(Drawing("Weights", "alt", chart),))
 
 
 def test_files_that_are_none(good):
@@ -293,7 +363,7 @@ def test_markup_in_a_picture_is_text(good):
         layout={"annotations": [{"text": "<span style='font-size:900px'>x</span><br><img src=x onerror=alert(1)>"}]},
     )
     back = read(packed(said | {"pictures": [{"title": "x", "alt": "x", "figure": nasty}]}, arrays))
-    shown: go.Figure = back.drawings[0].figure
+    shown: go.Figure = back.drawings[0].chart.figure
     assert shown.data[0].x[0] == "&lt;a href='http://evil'>x&lt;/a>"
     assert shown.data[0].hovertemplate == "<b>%{y}</b><extra></extra>"
     assert (

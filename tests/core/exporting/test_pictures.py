@@ -8,12 +8,12 @@ import numpy as np
 from core import attend
 from core.attention.head import Head
 from core.exporting.pictures import GROUNDS, portrait, to_html
-from core.figures.atlas import metric_grid
-from core.figures.charts import bars
-from core.figures.equation import equation
-from core.figures.heatmap import Axis, heatmap
-from core.figures.ledger import waterfall
-from core.figures.patches import on_image
+from core.figures.heatmaps.all_heads import metric_grid
+from core.figures.heatmaps.equation import equation
+from core.figures.heatmaps.heatmap import Axis, heatmap
+from core.figures.heatmaps.patches import on_image
+from core.figures.plots.bars import bars
+from core.figures.plots.waterfall import waterfall
 
 NASTY = "</script><img src=x onerror=alert(1)> $x$"
 TOKENS = [NASTY, *(f"token {place}" for place in range(1, 90))]
@@ -21,7 +21,7 @@ TOKENS = [NASTY, *(f"token {place}" for place in range(1, 90))]
 
 def picture(tokens=TOKENS):
     values = np.random.default_rng(0).random((len(tokens), len(tokens)))
-    return heatmap(values, Axis("query", tokens, 3), Axis("key", tokens, 4), name="weight", scale="share")
+    return heatmap(values, Axis("query", tokens, 3), Axis("key", tokens, 4), name="weight", scale="share").figure
 
 
 def test_the_page_keeps_its_own_figure():
@@ -59,11 +59,11 @@ def test_any_figure_can_be_taken_away():
     trace = attend(np.eye(4), np.eye(4), np.eye(4))
     head = Head.of(trace)
     figures = [
-        bars(["a", "b"], {"one": np.array([1.0, 2.0])}, y="y"),
-        waterfall(head.explain(0, 0)),
-        equation(head.overview().matrices, pin=(0, 0), opened="weights", scale=head.scale),
-        metric_grid(np.eye(3), "entropy", signed=False, chosen=(0, 1), left_out=None, height=300),
-        on_image(np.zeros((8, 8, 3), np.uint8), np.eye(2), (0, 1)),
+        bars(["a", "b"], {"one": np.array([1.0, 2.0])}, y="y").figure,
+        waterfall(head.explain(0, 0)).figure,
+        equation(head.overview().matrices, pin=(0, 0), opened="weights", scale=head.scale).figure,
+        metric_grid(np.eye(3), "entropy", signed=False, chosen=(0, 1), left_out=None, height=300).figure,
+        on_image(np.zeros((8, 8, 3), np.uint8), np.eye(2), (0, 1)).figure,
     ]
     for figure in figures:
         taken = portrait(figure, "A title", ["a note"], GROUNDS["light"])

@@ -14,9 +14,10 @@ from core.attention.masks import causal, grid
 from core.attention.stages import STAGES
 from core.errors import InputError
 from core.exporting.tables import MAX_CSV_CELLS, Side, Table, stage_table, tables_of, to_csv, to_npz
-from core.figures.charts import Series, bars, lines
-from core.figures.heatmap import Axis, heatmap
-from core.figures.ledger import waterfall
+from core.figures.heatmaps.heatmap import Axis, heatmap
+from core.figures.plots.bars import bars
+from core.figures.plots.lines import Series, lines
+from core.figures.plots.waterfall import waterfall
 
 TOKENS = ("=1+1", " the", 'a,"b"\n', "##ing", "</script>")
 ABOUT = {"model": "a model", "layer.head": "1.10", "text": '=HYPERLINK("x")\nsecond, line', "dtype": "float32"}

@@ -6,8 +6,8 @@ import pytest
 from core.attention.head import Head
 from core.attention.masks import causal, grid
 from core.attention.trace import attend
-from core.figures.compared import Side, compared_figures, strongest_colours
-from core.figures.heatmap import Axis, heatmap
+from core.figures.heatmaps.compared import Side, compared_heatmaps, strongest_colours
+from core.figures.heatmaps.heatmap import Axis, heatmap
 from core.heads.aligning import align
 from core.heads.comparing import HeadPair
 
@@ -29,7 +29,7 @@ def figures():
     gaps = {"first": [1, 5], "second": [], "difference": [1, 5]}
     labels = axis.labels(TOKENS, OTHERS)
     side = Side({"first": labels.first, "second": labels.second, "difference": labels.both}, gaps, 2)
-    drawn = compared_figures(
+    charts = compared_heatmaps(
         pictures,
         side,
         side,
@@ -38,7 +38,7 @@ def figures():
         height=300,
         width=300,
     )
-    return found, drawn
+    return found, {part: chart.figure for part, chart in charts.items()}
 
 
 def hatching(figure):
@@ -98,13 +98,15 @@ def test_pointing_at_a_row_tells_its_divergence(figures):
 
 
 def test_neighbouring_gaps_are_one_box():
-    figure = heatmap(np.zeros((5, 4)), Axis("query", gaps=[0, 1, 2, 4]), Axis("key"), name="weight", scale="share")
+    figure = heatmap(
+        np.zeros((5, 4)), Axis("query", gaps=[0, 1, 2, 4]), Axis("key"), name="weight", scale="share"
+    ).figure
     (hatched,) = hatching(figure)
     assert list(hatched.y) == [-0.5, -0.5, 2.5, 2.5, None, 3.5, 3.5, 4.5, 4.5, None]
     assert figure.layout.showlegend
 
 
 def test_a_picture_without_gaps_is_what_it_was():
-    figure = heatmap(np.zeros((5, 4)), Axis("query"), Axis("key"), name="weight", scale="share")
+    figure = heatmap(np.zeros((5, 4)), Axis("query"), Axis("key"), name="weight", scale="share").figure
     assert not hatching(figure)
     assert not figure.layout.showlegend

@@ -3,25 +3,25 @@
 import numpy as np
 import pytest
 
-from core.figures.charts import Series, label_log_axes, lines
-from core.figures.dots import dots
+from core.figures.plots.dots import dots
+from core.figures.plots.lines import Series, label_log_axes, lines
 
 GROUPS = {"unscaled": np.arange(6.0).reshape(2, 3) + 8, "scaled": np.arange(6.0).reshape(2, 3)}
 
 
 def test_every_head_is_a_dot_above_its_layer():
-    figure = dots(GROUPS, y="spread", marked=(1, 2))
+    figure = dots(GROUPS, y="spread", marked=(1, 2)).figure
     for trace, values in zip(figure.data, GROUPS.values(), strict=True):
         assert [values[layer][head] for layer, head in trace.customdata] == list(trace.y)
         np.testing.assert_array_equal(np.round(trace.x), np.array(trace.customdata)[:, 0])
         (marked,) = np.flatnonzero(trace.marker.line.width)
         assert list(trace.customdata[marked]) == [1, 2]
     assert not set(figure.data[0].x) & set(figure.data[1].x)
-    assert not any(np.any(trace.marker.line.width) for trace in dots(GROUPS, y="spread").data)
+    assert not any(np.any(trace.marker.line.width) for trace in dots(GROUPS, y="spread").figure.data)
 
 
 def test_theory_has_the_colour_of_its_group():
-    figure = dots(GROUPS, y="spread", levels={"scaled": 1.0})
+    figure = dots(GROUPS, y="spread", levels={"scaled": 1.0}).figure
     (line,) = (trace for trace in figure.data if trace.mode == "lines")
     assert set(line.y) == {1.0}
     assert line.line.color == figure.data[1].marker.color
@@ -29,7 +29,7 @@ def test_theory_has_the_colour_of_its_group():
 
 @pytest.mark.parametrize(("log_x", "log_y"), [(True, True), (True, False), (False, True)])
 def test_only_logarithmic_axes_are_labelled(log_x, log_y):
-    figure = lines([Series("a", [1, 4096], [1, 64])], x="d_k", y="spread", log_x=log_x, log_y=log_y)
+    figure = lines([Series("a", [1, 4096], [1, 64])], x="d_k", y="spread", log_x=log_x, log_y=log_y).figure
     label_log_axes(figure, x=(1, 64, 4096))
     assert figure.layout.xaxis.ticktext == (("1", "64", "4,096") if log_x else None)
     assert (figure.layout.yaxis.ticktext is not None) == log_y

@@ -8,7 +8,7 @@ import pytest
 from core.attention.head import Head
 from core.attention.masks import causal
 from core.attention.trace import attend
-from core.figures.equation import MAX_CELLS, TERMS, equation
+from core.figures.heatmaps.equation import MAX_CELLS, TERMS, equation
 
 QUERY, KEY = 4, 2
 
@@ -21,7 +21,7 @@ def trace_of(queries, keys, **options):
 
 def drawn(trace, pin=(QUERY, KEY), **options):
     head = Head.of(trace)
-    return equation(head.overview().matrices, pin=pin, scale=head.scale, **({"opened": "weights"} | options))
+    return equation(head.overview().matrices, pin=pin, scale=head.scale, **({"opened": "weights"} | options)).figure
 
 
 def test_every_matrix_number_for_number():
@@ -81,7 +81,7 @@ def test_the_open_one_is_bold(opened):
 def test_a_long_text_is_bounded_and_loses_no_spike():
     head = Head.of(trace_of(1_000, 900)).changed(mask=causal)
     stages = head.overview().matrices
-    figure = equation(stages, pin=(700, 30), opened="raw", scale=head.scale)
+    figure = equation(stages, pin=(700, 30), opened="raw", scale=head.scale).figure
     for heatmap in figure.data:
         assert max(heatmap.z.shape) <= MAX_CELLS
         one = stages[heatmap.name]

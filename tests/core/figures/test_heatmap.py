@@ -11,10 +11,10 @@ from core.attention.ledger import explain
 from core.attention.masks import causal, grid
 from core.attention.stages import BY_KEY, STAGES
 from core.attention.trace import attend
-from core.figures.heatmap import Axis, heatmap
-from core.figures.ledger import passed_on, waterfall
+from core.figures.heatmaps.heatmap import Axis, heatmap
+from core.figures.heatmaps.stages import colour_limit, stage_heatmap
 from core.figures.palette import FORBIDDEN
-from core.figures.stages import colour_limit, stage_figure
+from core.figures.plots.waterfall import passed_on, waterfall
 from tests.contrast import contrast, hexadecimal
 
 TOKENS = ("the", " cat", "the", "<b>x</b>", "\n", "$x$ & y")
@@ -35,7 +35,7 @@ def main(figure):
 
 
 def drawn_stage(stage, trace, query_tokens, key_tokens, **options):
-    return stage_figure(stage, Head.of(trace).overview().matrices, query_tokens, key_tokens, **options)
+    return stage_heatmap(stage, Head.of(trace).overview().matrices, query_tokens, key_tokens, **options).figure
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_scales(trace):
 
 
 def test_all_zero_numbers_still_have_a_range():
-    drawn = main(heatmap(np.zeros((2, 2)), Axis("query"), Axis("key"), name="score"))
+    drawn = main(heatmap(np.zeros((2, 2)), Axis("query"), Axis("key"), name="score").figure)
     assert (drawn.zmin, drawn.zmax) == (-1, 1)
 
 
@@ -112,7 +112,7 @@ def test_long_texts_are_bounded_and_lose_no_spike():
         name="weight",
         scale="share",
         hover=("x", values),
-    )
+    ).figure
     drawn = main(figure)
     assert max(drawn.z.shape) <= 256
     row, column = np.unravel_index(drawn.z.argmax(), drawn.z.shape)
@@ -133,7 +133,7 @@ def test_labels_below_columns_have_room(width, compact, count):
     tokens = ["token"] * count
     figure = heatmap(
         np.ones((3, count)), Axis("query"), Axis("key", tokens, count // 3), name="w", width=width, compact=compact
-    )
+    ).figure
     axis, margin = figure.layout.xaxis, figure.layout.margin
     cell = (width - margin.l - margin.r) / count
     assert count // 3 in axis.tickvals
@@ -155,7 +155,7 @@ def test_labels_beside_rows_have_room(height, compact, count):
         forbidden=forbidden,
         height=height,
         compact=compact,
-    )
+    ).figure
     axis, margin = figure.layout.yaxis, figure.layout.margin
     cell = (height - margin.t - margin.b) / count
     assert count // 3 in axis.tickvals
@@ -175,13 +175,13 @@ def test_small_matrices_print_their_numbers(trace):
     found = dict(zip(zip(numbers.y.tolist(), numbers.x.tolist(), strict=True), numbers.text, strict=True))
     places = zip(*np.nonzero(trace.mask), strict=True)
     assert found == {(row, column): f"{trace.weights[row, column]:.2f}" for row, column in places}
-    assert not printed(heatmap(trace.weights, Axis("query"), Axis("key"), name="weight", compact=True))
+    assert not printed(heatmap(trace.weights, Axis("query"), Axis("key"), name="weight", compact=True).figure)
 
 
 @pytest.mark.parametrize("scale", ["signed", "share"])
 def test_printed_numbers_can_be_read_on_their_colours(scale):
     values = np.linspace(-1 if scale == "signed" else 0, 1, 144).reshape(12, 12)
-    figure = heatmap(values, Axis("query"), Axis("key"), name="score", scale=scale)
+    figure = heatmap(values, Axis("query"), Axis("key"), name="score", scale=scale).figure
     cells, (numbers,) = main(figure), printed(figure)
     shares = (values.ravel() - cells.zmin) / (cells.zmax - cells.zmin)
     colours = sample_colorscale([[at, colour] for at, colour in cells.colorscale], shares.tolist())
@@ -195,7 +195,7 @@ def test_printed_numbers_can_be_read_on_their_colours(scale):
 
 def test_the_waterfall_ends_where_the_ledger_does(trace):
     cell = explain(trace, 4, 2)
-    bars, share = waterfall(cell).data
+    bars, share = waterfall(cell).figure.data
     np.testing.assert_array_equal(bars.y[:4], cell.products)
     named = dict(zip(bars.customdata, zip(bars.y, bars.measure, strict=True), strict=True))
     assert named["q·k"] == (cell.raw, "total")
@@ -210,17 +210,17 @@ def test_the_waterfall_ends_where_the_ledger_does(trace):
 
 def test_a_forbidden_cell_has_a_waterfall_without_infinity(trace):
     cell = explain(trace, 1, 5)
-    bars, share = waterfall(cell).data
+    bars, share = waterfall(cell).figure.data
     assert np.isfinite(bars.y).all()
     assert "shifted" not in bars.customdata
     assert list(share.y) == [0, 0]
-    assert not passed_on(cell).data[1].y.any()
+    assert not passed_on(cell).figure.data[1].y.any()
 
 
 def test_single_characters_stand_upright_and_close_together():
     def labels(tokens: list[str], width: int = 520, pinned: int | None = None) -> tuple[int, int]:
         keys = Axis("key", tokens, pinned)
-        figure = heatmap(np.zeros((3, len(tokens))), Axis("query"), keys, name="w", scale="share", width=width)
+        figure = heatmap(np.zeros((3, len(tokens))), Axis("query"), keys, name="w", scale="share", width=width).figure
         return figure.layout.xaxis.tickangle, len(figure.layout.xaxis.ticktext)
 
     characters = [*"the 3rd of march 1987", "</s>"]

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 import pytest
 from PIL import Image
 
-from core.figures.patches import on_image
+from core.figures.heatmaps.patches import on_image
 
 WEIGHTS = np.arange(6.0).reshape(2, 3) / 15
 
@@ -18,7 +18,7 @@ def image(height: int, width: int) -> np.ndarray:
 
 
 def drawn(**options) -> go.Figure:
-    return on_image(options.pop("image", image(40, 90)), options.pop("values", WEIGHTS), (1, 2), **options)
+    return on_image(options.pop("image", image(40, 90)), options.pop("values", WEIGHTS), (1, 2), **options).figure
 
 
 def opacity(figure: go.Figure) -> list[float]:
@@ -30,7 +30,7 @@ def test_every_patch_has_its_number_and_the_one_that_looks_a_frame():
     np.testing.assert_allclose(figure.data[0].z, WEIGHTS, rtol=1e-6)
     (frame,) = figure.layout.shapes
     assert (frame.y0, frame.y1, frame.x0, frame.x1) == (0.5, 1.5, 1.5, 2.5)
-    assert not on_image(image(4, 4), WEIGHTS, None).layout.shapes
+    assert not on_image(image(4, 4), WEIGHTS, None).figure.layout.shapes
 
 
 @pytest.mark.parametrize(("height", "width"), [(40, 90), (90, 40), (64, 64)])

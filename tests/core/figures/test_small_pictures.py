@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from plotly.colors import sample_colorscale
 
-from core.figures.borders import with_borders
-from core.figures.heatmap import Axis, heatmap
+from core.figures.heatmaps.borders import with_borders
+from core.figures.heatmaps.heatmap import Axis, heatmap
+from core.figures.heatmaps.side_by_side import side_by_side, small
 from core.figures.palette import DIVERGING, FORBIDDEN, SEQUENTIAL
-from core.figures.side_by_side import side_by_side, small
-from core.figures.wiring import HEIGHTS, wiring
+from core.figures.plots.wiring import HEIGHTS, wiring
 from tests.contrast import BACKGROUNDS, contrast, hexadecimal
 
 TOKENS = ("<b>", "$x$", " the", "the")
@@ -21,7 +21,7 @@ def four(count: int = 3):
 
 def test_one_colour_range_for_all():
     matrices = four()
-    figure = side_by_side([small(one) for one in matrices], ["a", "b", "c"], TOKENS, TOKENS, across=2)
+    figure = side_by_side([small(one) for one in matrices], ["a", "b", "c"], TOKENS, TOKENS, across=2).figure
     assert figure.layout.coloraxis.cmax == pytest.approx(max(matrix.max() for matrix in matrices))
     assert {trace.coloraxis for trace in figure.data} == {"coloraxis"}
     for trace, matrix in zip(figure.data, matrices, strict=True):
@@ -29,22 +29,24 @@ def test_one_colour_range_for_all():
 
 
 def test_signed_pictures_meet_at_zero():
-    figure = side_by_side([small(-one) for one in four()], ["a", "b", "c"], TOKENS, TOKENS, across=3, scale="signed")
+    figure = side_by_side(
+        [small(-one) for one in four()], ["a", "b", "c"], TOKENS, TOKENS, across=3, scale="signed"
+    ).figure
     assert figure.layout.coloraxis.cmin == -figure.layout.coloraxis.cmax < 0
 
 
 def test_masked_cells_are_grey_and_explained():
     matrix, mask = np.full((4, 4), 0.25), np.tri(4, dtype=bool)
-    figure = side_by_side([small(matrix, mask)], ["a"], TOKENS, TOKENS, across=1)
+    figure = side_by_side([small(matrix, mask)], ["a"], TOKENS, TOKENS, across=1).figure
     np.testing.assert_array_equal(np.isnan(figure.data[0].z), ~mask)
     assert [trace.name for trace in figure.data if trace.type == "scatter"] == ["masked"]
     assert figure.layout.showlegend
     assert figure.layout.plot_bgcolor == FORBIDDEN
-    assert not side_by_side([small(matrix)], ["a"], TOKENS, TOKENS, across=1).layout.showlegend
+    assert not side_by_side([small(matrix)], ["a"], TOKENS, TOKENS, across=1).figure.layout.showlegend
 
 
 def test_tokens_are_text_and_stay_apart():
-    figure = side_by_side([small(one) for one in four()], ["a", "b", "c"], TOKENS, TOKENS, across=2)
+    figure = side_by_side([small(one) for one in four()], ["a", "b", "c"], TOKENS, TOKENS, across=2).figure
     assert figure.layout.yaxis.ticktext == ("&lt;b&gt;", "&#36;x&#36;", "·the", "the")
     assert list(figure.layout.yaxis.tickvals) == [0, 1, 2, 3]
 
@@ -53,7 +55,7 @@ def test_tokens_are_text_and_stay_apart():
 def test_small_pictures_do_not_overlap(count, across):
     figure = side_by_side(
         [small(one) for one in four(count)], [str(one) for one in range(count)], TOKENS, TOKENS, across=across
-    )
+    ).figure
     boxes = []
     for place in range(count):
         number = "" if place == 0 else str(place + 1)
@@ -65,7 +67,7 @@ def test_small_pictures_do_not_overlap(count, across):
 
 def test_long_texts_are_pooled_and_say_so():
     tokens = [str(place) for place in range(200)]
-    figure = side_by_side([small(np.eye(200))], ["a"], tokens, tokens, across=1, marked=150)
+    figure = side_by_side([small(np.eye(200))], ["a"], tokens, tokens, across=1, marked=150).figure
     assert figure.data[0].z.shape == (50, 50)
     assert (figure.layout.meta["row_block"], figure.layout.meta["column_block"]) == (4, 4)
     assert figure.layout.yaxis.ticktext[0] == "0 … 3"
@@ -76,7 +78,7 @@ def test_long_texts_are_pooled_and_say_so():
 def test_borders_lie_between_the_parts():
     figure = with_borders(
         heatmap(np.ones((2, 6)), Axis("query"), Axis("column"), name="n"), columns=(2, 4), rows=(1,), names="abc"
-    )
+    ).figure
     frame, *lines = figure.layout.shapes
     assert (frame.x0, frame.x1, frame.y0, frame.y1) == (-0.5, 5.5, -0.5, 1.5)
     between = [(1.5, 1.5, -0.5, 1.5), (3.5, 3.5, -0.5, 1.5), (-0.5, 5.5, 0.5, 0.5)]
@@ -93,7 +95,7 @@ def test_borders_are_seen_on_both_backgrounds_and_on_every_cell():
     ]
     figure = with_borders(
         heatmap(np.ones((2, 6)), Axis("query"), Axis("column"), name="n"), columns=(2, 4), rows=(1,), names="abc"
-    )
+    ).figure
     frame, *lines = figure.layout.shapes
     for ground in backgrounds:
         assert contrast(frame.line.color, ground) >= 3
@@ -107,7 +109,7 @@ def test_borders_are_seen_on_both_backgrounds_and_on_every_cell():
 
 @pytest.mark.parametrize(("query", "key"), [("read", "read"), ("written", "written"), ("written", "read")])
 def test_arrows_start_at_the_text_that_gives(query, key):
-    figure = wiring(query, key, causal=False)
+    figure = wiring(query, key, causal=False).figure
     arrows = [note for note in figure.layout.annotations if note.showarrow]
     letters = [note.text for note in figure.layout.annotations if note.text in ("<b>Q</b>", "<b>K</b>", "<b>V</b>")]
     origins = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from core.figures.heatmap import Axis, heatmap
-from core.figures.spotlight import VEIL, with_spotlight
+from core.figures.heatmaps.heatmap import Axis, heatmap
+from core.figures.heatmaps.spotlight import VEIL, with_spotlight
 from core.figures.theme import Lettering, lettering
 from tests.core.figures.test_theme import FIGURES
 
@@ -17,7 +17,9 @@ ROWS, COLUMNS = 5, 7
 @pytest.mark.parametrize(("row", "column"), [(2, 3), (0, 0), (4, 6)])
 @pytest.mark.parametrize("spot", ["none", "row", "column", "cell"])
 def test_all_cells_but_the_lit_ones_are_dimmed_once(spot, row, column, scale):
-    figure = heatmap(np.eye(ROWS, COLUMNS), Axis("q", pinned=row), Axis("k", pinned=column), name="x", scale=scale)
+    figure = heatmap(
+        np.eye(ROWS, COLUMNS), Axis("q", pinned=row), Axis("k", pinned=column), name="x", scale=scale
+    ).figure
     frames = list(figure.layout.shapes)
     dimmed = np.zeros((ROWS, COLUMNS), int)
     lit = with_spotlight(figure, spot, row, column)

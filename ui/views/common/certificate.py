@@ -1,4 +1,4 @@
-"""The certificate under every view of a real head: do these numbers agree with the model's own?"""
+"""The certificate below every view of a real head: whether its numbers agree with the model's own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from ui.markdown import plain
 
 
 def show_certificate(certificate: Certificate, *, of_original: bool = False, what: str = "the model") -> None:
-    """of_original: whether something else is drawn above it, which the model never computed; what: has been compared with."""
+    """Show whether the numbers agree.
+
+    of_original  whether the view above shows something else, which the model never computed
+    what         what the numbers were compared with
+    """
     cells = f"{certificate.cells:,} output numbers"
     if certificate.holds:
         st.badge(

@@ -1,4 +1,4 @@
-"""Putting a figure on a page: the one place where charts are drawn."""
+"""Show a chart on a page. All charts are shown here."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import plotly.graph_objects as go
 import streamlit as st
 
-from core.figures.findings import finding, strongest
+from core.figures.chart import Chart
 from core.figures.palette import TEXT_ON_DARK
 from ui import presenting, shown, state
 from ui.markdown import plain
@@ -20,7 +20,7 @@ _CONFIG = {"displaylogo": False, "modeBarButtonsToRemove": _REMOVED}
 
 
 def show_chart(
-    figure: go.Figure,
+    chart: Chart,
     name: str,
     alt: str,
     *,
@@ -29,46 +29,47 @@ def show_chart(
     tools: bool = False,
     fills: bool = True,
 ) -> None:
-    """The figure under the key `state.picture(name)`; below it, where a visitor wants tables, its strongest values.
+    """Draw the chart under the key `state.picture(name)`; below it, where a visitor wants tables, its strongest values.
 
-    alt      what kind of picture it is: a person who cannot see it is told this, and what the picture shows
-    title    what it is called where it is taken away; left out, its name
+    alt      what kind of picture it is: a person who cannot see it is told this, and then the chart's description
+    title    what it is called in Share; left out, its name
     numbers  the exact ones that it was drawn from, where these are more than it draws
     tools    whether Plotly's own buttons, for zooming, appear beside it
     fills    whether it grows with the window while presenting
     """
-    said = f"{alt} {finding(figure)}".strip()
-    shown.now().pictures[name] = shown.Picture(name, title or name[:1].upper() + name[1:], figure, said, numbers)
+    shown.now().pictures[name] = shown.Picture(name, title or name[:1].upper() + name[1:], chart, alt, numbers)
+    words = f"{alt} {chart.description}".strip()
     config = _CONFIG if tools and not presenting.is_on() else {"displayModeBar": False}
     height = "stretch" if fills and presenting.is_on() else "content"
-    with _text_for_the_theme(figure):
-        st.plotly_chart(figure, key=state.picture(name), theme=None, config=config, alt=said, height=height)
+    with _text_for_the_theme(chart.figure):
+        st.plotly_chart(chart.figure, key=state.picture(name), theme=None, config=config, alt=words, height=height)
     if st.session_state.get(state.TABLES) and not presenting.is_on():
-        _show_table(figure)
+        _show_table(chart)
 
 
 @contextmanager
 def _text_for_the_theme(figure: go.Figure) -> Iterator[None]:
-    """Text that can be read on the page's background, while the figure is sent; as it was for whoever takes it away."""
+    """Give the figure's text the colour of the page's theme while it is sent, and take it back for exports."""
     if st.context.theme.type != "dark":
         yield
         return
     figure.update_layout(font_color=TEXT_ON_DARK)
     try:
         yield
-    finally:  # here a run ends that nobody waits for any more
+    finally:  # Streamlit may end the run here
         figure.update_layout(font_color=None)
 
 
-def _show_table(figure: go.Figure) -> None:
-    found = strongest(figure)
-    if found is not None:
-        table([plain(heading) for heading in found.headings], [[plain(cell) for cell in row] for row in found.rows])
-        st.caption(plain(found.left_out))
+def _show_table(chart: Chart) -> None:
+    strongest = chart.strongest()
+    if strongest is not None:
+        rows = [[plain(cell) for cell in row] for row in strongest.rows]
+        table([plain(heading) for heading in strongest.headings], rows)
+        st.caption(plain(strongest.left_out))
 
 
 def show_heatmap(
-    figure: go.Figure,
+    chart: Chart,
     name: str,
     alt: str,
     compact: bool = False,
@@ -76,8 +77,8 @@ def show_heatmap(
     title: str = "",
     numbers: shown.Numbers | None = None,
 ) -> None:
-    """The figure, and a word where one drawn cell stands for several."""
-    show_chart(figure, name, alt, title=title, numbers=numbers, tools=not compact)
-    rows, columns = figure.layout.meta["row_block"], figure.layout.meta["column_block"]
+    """Draw the heatmap, and say so where one drawn cell stands for several."""
+    show_chart(chart, name, alt, title=title, numbers=numbers, tools=not compact)
+    rows, columns = chart.block
     if rows * columns > 1:
         st.caption(f"Each drawn cell is the strongest of {rows} × {columns}.")

@@ -1,4 +1,4 @@
-"""Small tables of numbers, whose headings may occur twice."""
+"""Small tables of numbers, in which two headings may be equal."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Rows under headings, which may be equal. Cells are Markdown; escape what others wrote. A wide table scrolls.
+    """Show rows under headings, of which two may be equal. Cells are Markdown: escape foreign text. A wide table scrolls.
 
-    Written as Markdown: Streamlit's own tables load a megabyte of scripts with the first of them.
+    The table is Markdown, because Streamlit's own tables load a megabyte of scripts.
     """
     lines = [[cell.replace(" ", "\N{NO-BREAK SPACE}") for cell in line[:1]] + list(line[1:]) for line in rows]
     written = [list(headings), ["---"] * len(headings), *lines]
@@ -20,7 +20,7 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 
 def numbers(values: ArrayLike) -> list[str]:
-    """Cells with three decimals and a real minus sign; NaN in a colour of its own."""
+    """Return cells with three decimals and a real minus sign; NaN is red."""
     return [
         ":red[**NaN**]" if np.isnan(value) else f"{value:,.3f}".replace("-", "−")
         for value in np.ravel(np.asarray(values))
@@ -28,5 +28,5 @@ def numbers(values: ArrayLike) -> list[str]:
 
 
 def small_number(value: float) -> str:
-    """A cell with two digits and a power of ten that no line break can tear apart: 5.3e−04."""
+    """Return a cell with two digits and a power of ten: 5.3e−04. No line break can split it."""
     return f"{value:.1e}".replace("-", "−") if value else "0"

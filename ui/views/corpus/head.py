@@ -8,9 +8,9 @@ import streamlit as st
 
 from core.corpus.opened import Run
 from core.corpus.passages import CLASSES
-from core.figures.charts import bars
-from core.figures.distribution import distribution_figure
-from core.figures.heatmap import Axis, heatmap
+from core.figures.heatmaps.heatmap import Axis, heatmap
+from core.figures.plots.bars import bars
+from core.figures.plots.distribution import distribution_bars
 from core.figures.theme import letters
 from core.heads.metrics import Metric, in_words
 from ui import presenting, shown, state
@@ -56,22 +56,20 @@ def _show_distribution(run: Run, layer: int, head: int, metric: Metric) -> None:
         st.info("No query of the corpus has anything to measure for this metric.")
         return
     quartiles = [found.quantile(share) for share in QUARTERS]
-    means = run.means(metric.name)
     unit = f" ({metric.unit})" if metric.unit else ""
-    figure = distribution_figure(
+    chart = distribution_bars(
         found.histogram,
         found.high,
         label=f"{metric.label}{unit}",
         mean=found.mean,
         quartiles=quartiles,
-        means=np.array([means[place] for place in run.heads]),
-        heads=run.heads,
+        means=run.means(metric.name),
         chosen=(layer, head),
     )
     counts = found.histogram[:, None].astype(float)
     ends = tuple(f"{low:.6g} to {high:.6g}" for low, high in zip(found.edges, found.edges[1:], strict=False))
     show_chart(
-        figure,
+        chart,
         "distribution",
         f"How {metric.label} of this head is distributed over the queries of the corpus, and the mean of every head.",
         title=f"{metric.label} of head {layer}.{head} over the corpus",
@@ -103,7 +101,7 @@ def _show_classes(run: Run, layer: int, head: int, against: str) -> None:
     names = tuple(name for name, is_there in zip(CLASSES, there, strict=True) if is_there)
     is_share = against == "share"
     values = (attention if is_share else attention - chance)[np.ix_(there, there)]
-    figure = heatmap(
+    chart = heatmap(
         values,
         Axis("looks from", names),
         Axis("looks to", names),
@@ -115,7 +113,7 @@ def _show_classes(run: Run, layer: int, head: int, against: str) -> None:
     )
     title = "Attention by kind of token" if is_share else "Attention by kind of token, beyond chance"
     show_heatmap(
-        figure,
+        chart,
         "looks",
         "What a query of each kind gives to keys of each kind, on average over the corpus.",
         title=title,
@@ -131,18 +129,18 @@ def _show_distances(run: Run, layer: int, head: int) -> None:
     table = table[there]
     names = tuple(_range(int(first), int(last)) for first, last in zip(table["first"], table["last"], strict=True))
     groups = {name: np.asarray(table[name], float) for name in ("attention", "chance")[: 1 + run.about.captures]}
-    figure = bars(
+    chart = bars(
         names, groups, y="share of attention", x="tokens before (−) and after the query", printed=False, height=HEIGHT
     )
     ends = [
         _signed(int(last if last > 0 else first)) for first, last in zip(table["first"], table["last"], strict=True)
     ]
-    figure.update_layout(
+    chart.figure.update_layout(
         yaxis_tickformat=".0%", xaxis_ticktext=ends, xaxis_tickangle=0, xaxis_tickfont_size=letters(12)
     )
     values = np.stack([*groups.values()], axis=1)
     show_chart(
-        figure,
+        chart,
         "looks",
         "How much attention goes to keys at each distance, on average over the corpus, beside what even attention would give.",
         title="Attention by distance",

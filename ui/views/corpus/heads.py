@@ -8,7 +8,7 @@ import numpy as np
 import streamlit as st
 
 from core.corpus.opened import DrawnMap, Run
-from core.figures.head_map import head_map
+from core.figures.plots.head_map import head_map
 from core.heads.metrics import Metric, in_words
 from ui import presenting, shown, state
 from ui.controls.fields import menu
@@ -60,11 +60,11 @@ def show_corpus_heads(run: Run, layer: int, head: int, offered: Mapping[str, Met
 
 
 def _show_map(run: Run, drawn: DrawnMap, chosen: tuple[int, int]) -> None:
-    figure = head_map(drawn.x, drawn.y, drawn.cluster, drawn.words, run.heads, chosen=chosen, height=HEIGHT + 140)
+    chart = head_map(drawn.x, drawn.y, drawn.cluster, drawn.words, run.heads, chosen=chosen, height=HEIGHT + 140)
     names = tuple(f"head {layer}.{head}" for layer, head in run.heads)
     values = np.stack([drawn.x, drawn.y, drawn.cluster.astype(float)], axis=1)
     show_chart(
-        figure,
+        chart,
         PICTURE,
         "A map of all heads, near each other where they do alike, in the colours of their clusters.",
         title="A map of all heads",

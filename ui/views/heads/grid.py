@@ -10,7 +10,7 @@ import pandas as pd
 import streamlit as st
 from numpy.typing import NDArray
 
-from core.figures.atlas import metric_grid
+from core.figures.heatmaps.all_heads import metric_grid
 from ui import state
 from ui.components import pin
 from ui.components.arrows import arrow_keys

@@ -7,7 +7,6 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
-import plotly.graph_objects as go
 import streamlit as st
 from numpy.typing import NDArray
 from streamlit.delta_generator import DeltaGenerator
@@ -15,9 +14,10 @@ from streamlit.delta_generator import DeltaGenerator
 from core import Capture, InputError
 from core.attention.rowwise import Overview, around
 from core.capturing.layers import layer_labels
-from core.figures.borders import with_borders
-from core.figures.heatmap import WIDTH
-from core.figures.seen import seen_figure
+from core.figures.chart import Chart
+from core.figures.heatmaps.borders import with_borders
+from core.figures.heatmaps.heatmap import WIDTH
+from core.figures.heatmaps.views import view_heatmap
 from core.heads.pairs import pair_ranges
 from core.heads.patterns import read_pairs, write_pairs
 from core.heads.quantities import Taken
@@ -211,13 +211,13 @@ def _choose_view(of: KindRequest, capture: Capture, layer: int, head: int) -> tu
     return shown_as, view
 
 
-def _figure(
+def _chart(
     matrix: ViewMatrix, overview: Overview, cell: tuple[int, int], marked: Sequence[int] = (), *, height: int
-) -> go.Figure:
+) -> Chart:
     """The view or a window of it, with the chosen (query, key) framed if it lies in there; marked: further queries."""
     quantity, labels, cells = matrix.view.quantity, matrix.labels, overview.matrices["view"]
     rows, columns = (range(first, first + length) for first, length in zip(cells.start, cells.shape, strict=True))
-    return seen_figure(
+    return view_heatmap(
         cells,
         labels.queries[rows.start : rows.stop],
         labels.keys[columns.start : columns.stop],
@@ -242,14 +242,14 @@ def _heatmap(matrix: ViewMatrix, whole: Overview, cell: tuple[int, int]) -> None
     labels = matrix.labels
     marked = [query for query in _pinned_tokens(len(labels.queries)) if query != cell[0]]
     height = presenting.height(max(LEAST_HEIGHT, min(PER_ROW * len(matrix.rows) + AXIS, HEIGHT)), 0.8)
-    figure = _figure(matrix, whole, cell, marked, height=height)
+    chart = _chart(matrix, whole, cell, marked, height=height)
     if matrix.texts is not None and matrix.view.part == "all":
         border = [matrix.texts[1].start]
-        with_borders(figure, rows=border, columns=border)
+        with_borders(chart, rows=border, columns=border)
     if (pinned := _inside(cell, whole)) is not None:
-        presenting.lit(figure, *pinned)
+        presenting.lit(chart.figure, *pinned)
     show_heatmap(
-        figure,
+        chart,
         "head",
         f"Heatmap of queries by keys, a {labels.unit} each.",
         title=NAMES_OF[matrix.view.quantity],
@@ -259,7 +259,7 @@ def _heatmap(matrix: ViewMatrix, whole: Overview, cell: tuple[int, int]) -> None
 
 def _magnified(matrix: ViewMatrix, window: Overview, cell: tuple[int, int]) -> None:
     show_heatmap(
-        _figure(matrix, window, cell, height=460),
+        _chart(matrix, window, cell, height=460),
         "loupe",
         "The same heatmap around the chosen pair, every number exact.",
         title=f"{NAMES_OF[matrix.view.quantity]} near the chosen pair",

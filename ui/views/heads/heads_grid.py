@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from core import InputError
 from core.attention.masks import Predicate
 from core.capturing.layers import layer_labels
-from core.figures.atlas import small_pictures
+from core.figures.heatmaps.all_heads import small_pictures
 from core.figures.labels import visible
 from core.heads.metrics import METRICS, Metric, in_words, most_telling, nameable_keys
 from core.heads.patterns import blocks, columns, diagonal, pairs, read_keys, read_pairs
@@ -207,9 +207,9 @@ def _show_pictures(
     if small is None:
         return
     height = max(HEIGHT, min(30 * len(small.values), 1000))
-    figure = small_pictures(small.values, chosen=chosen, left_out=left_out, height=height)
+    chart = small_pictures(small.values, chosen=chosen, left_out=left_out, height=height)
     show_heatmap(
-        figure,
+        chart,
         NAME,
         "A small picture of the weights of every head, in a grid of layers by heads.",
         title="Small pictures of all heads",

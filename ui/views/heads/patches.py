@@ -7,7 +7,7 @@ import streamlit as st
 from numpy.typing import NDArray
 
 from core import Capture
-from core.figures.patches import on_image
+from core.figures.heatmaps.patches import on_image
 from core.heads.views import SCORES, Quantity
 from core.models.images import read_image
 from ui import state
@@ -29,7 +29,7 @@ def show_patches(
     image = read_image(request.image)
     step = max(1, -(-max(image.shape[:2]) // WIDEST))
     place = divmod(query - before, columns) if query >= before else None
-    figure = on_image(
+    chart = on_image(
         image[::step, ::step],
         values[before:].reshape(rows, columns),
         place,
@@ -37,7 +37,7 @@ def show_patches(
         signed=quantity in SCORES,
     )
     alt = "The image, each patch coloured by how much the chosen token attends to it."
-    show_heatmap(figure, "patches", alt, compact=True)
+    show_heatmap(chart, "patches", alt, compact=True)
     tokens = capture.tokens()[0]
     looks = plain(tokens[query]) + (" (framed)" if place is not None else ", which is no patch,")
     verb = "scores" if quantity in SCORES else "attends to"

@@ -7,7 +7,7 @@ import streamlit as st
 from numpy.typing import NDArray
 
 from core.capturing.weights_only import WeightsOnly
-from core.figures.heatmap import Axis, heatmap
+from core.figures.heatmaps.heatmap import Axis, heatmap
 from ui.components import pin
 from ui.controls.pinned import pinned
 from ui.markdown import plain, quoted
@@ -43,7 +43,7 @@ def show_weights(exposed: WeightsOnly, layer: int, head: int, *, in_column: bool
             )
         st.caption("No certificate: there is nothing to compare with.")
     with picture:
-        figure = heatmap(
+        chart = heatmap(
             weights,
             Axis("query", tokens=tokens, pinned=query),
             Axis("key", tokens=tokens, pinned=key),
@@ -52,7 +52,7 @@ def show_weights(exposed: WeightsOnly, layer: int, head: int, *, in_column: bool
             height=440 if in_column else 560,
             width=520,
         )
-        show_heatmap(figure, "exposed weights", "Weights: heatmap of queries by keys.", title="Weights")
+        show_heatmap(chart, "exposed weights", "Weights: heatmap of queries by keys.", title="Weights")
     return query, key
 
 

@@ -6,7 +6,7 @@ import streamlit as st
 
 from core.attention.formulas import added
 from core.attention.stages import BY_KEY
-from core.figures.equation import TERMS, equation, middle_of
+from core.figures.heatmaps.equation import TERMS, equation, middle_of
 from ui import links, state
 from ui.components import pin
 from ui.components.arrows import arrow_keys
@@ -27,10 +27,10 @@ def opened_stage() -> str:
 
 
 def show_equation(scene: Scene, cell: tuple[int, int], opened: str) -> None:
-    figure = equation(scene.overview.matrices, pin=cell, opened=opened, scale=scene.head.scale, added=added(scene.head))
+    chart = equation(scene.overview.matrices, pin=cell, opened=opened, scale=scene.head.scale, added=added(scene.head))
     with st.container(key=state.EQUATION):
         show_chart(
-            figure,
+            chart,
             "equation",
             "The equation of attention, a small heatmap for each matrix: "
             + ", ".join(f"{NAMES[key]} {rows} by {columns}" for key, (rows, columns) in _shapes(scene).items()),

@@ -6,7 +6,7 @@ import streamlit as st
 
 from core import HeadWeights, InputError, head_weights
 from core.capturing.capture import Capture
-from core.figures.heatmap import Axis, heatmap
+from core.figures.heatmaps.heatmap import Axis, heatmap
 from core.models.modules import Kind
 from ui import links, state
 from ui.links import Switch

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import plotly.graph_objects as go
 import streamlit as st
-from numpy.linalg import norm
 
 from core import Ledger
 from core.attention.formulas import added, formula
-from core.attention.ledger import OutputSum
+from core.attention.ledger import OutputSum, lines
 from core.attention.rowwise import Overview
 from core.attention.stages import BY_KEY, Stage, number
-from core.figures.borders import with_borders
-from core.figures.heatmap import WIDTH
-from core.figures.ledger import passed_on, waterfall
-from core.figures.stages import colour_limit, stage_figure
+from core.figures.chart import Chart
+from core.figures.heatmaps.borders import with_borders
+from core.figures.heatmaps.heatmap import WIDTH
+from core.figures.heatmaps.stages import colour_limit, stage_heatmap
+from core.figures.plots.waterfall import passed_on, waterfall
 from core.heads.pairs import pair_ranges
 from ui import presenting
 from ui import shown as on_page
@@ -83,7 +82,7 @@ def _show_stage(scene: Scene, changed: Scene | None, stage: Stage, ledger: Ledge
             if changed is not None:
                 with presenting.told():
                     st.markdown(f"**{name}**: scale {number(version.head.scale)}")
-            figure = stage_figure(
+            chart = stage_heatmap(
                 stage,
                 version.overview.matrices,
                 scene.query_tokens,
@@ -93,10 +92,10 @@ def _show_stage(scene: Scene, changed: Scene | None, stage: Stage, ledger: Ledge
                 height=presenting.height(430, 0.64),
                 width=presenting.width(WIDTH, 0.7) if changed is None else presenting.width(ONE_OF_TWO, 0.38),
             )
-            _part_texts(figure, stage, scene)
-            presenting.lit(figure, *_lit(stage, cell))
+            _part_texts(chart, stage, scene)
+            presenting.lit(chart.figure, *_lit(stage, cell))
             show_heatmap(
-                figure,
+                chart,
                 name,
                 f"{stage.name}: heatmap of {stage.rows} by {stage.columns}. {stage.sentence}",
                 title=stage.name if changed is None else f"{stage.name}, {name.lower()}",
@@ -110,12 +109,12 @@ def _show_stage(scene: Scene, changed: Scene | None, stage: Stage, ledger: Ledge
         _show_sum(shown, shown.head.sum_of(ledger.query, TERMS))
 
 
-def _part_texts(figure: go.Figure, stage: Stage, scene: Scene) -> None:
+def _part_texts(chart: Chart, stage: Stage, scene: Scene) -> None:
     """A border where the second of two texts begins."""
     texts = None if scene.real is None else pair_ranges(scene.real.capture)
     if texts is not None:
         border = [texts[1].start]
-        with_borders(figure, rows=border, columns=border if stage.columns == "key" else [])
+        with_borders(chart, rows=border, columns=border if stage.columns == "key" else [])
 
 
 def _lit(stage: Stage, cell: tuple[int, int]) -> tuple[int, int | None]:
@@ -128,7 +127,7 @@ def _show_magnified(scene: Scene, stage: Stage, cell: tuple[int, int]) -> None:
 
     def draw(window: Overview) -> None:
         (row, column), (rows, columns) = window.matrices[stage.key].start, window.matrices[stage.key].shape
-        figure = stage_figure(
+        chart = stage_heatmap(
             stage,
             window.matrices,
             scene.query_tokens[row : row + rows],
@@ -137,7 +136,7 @@ def _show_magnified(scene: Scene, stage: Stage, cell: tuple[int, int]) -> None:
             height=430,
         )
         show_heatmap(
-            figure,
+            chart,
             "loupe",
             f"{stage.name} around the chosen pair, every number exact.",
             title=f"{stage.name} near the chosen pair",
@@ -195,22 +194,6 @@ def _sentence(scene: Scene, cell: Ledger) -> str:
 
 
 def _rows(scene: Scene, cell: Ledger, before: Ledger | None) -> list[list[str]]:
-    lines = [
-        (f"q · k, sum of {len(cell.products)} products", lambda c: number(c.raw)),
-        ("× scale", lambda c: f"× {number(c.scale)} = {number(c.scaled)}"),
-    ]
-    besides = added(scene.head)
-    if "cap" in besides:
-        lines.append((f"soft cap {scene.head.softcap:g}", lambda c: number(c.capped)))
-    if "B" in besides:
-        lines.append(("+ bias", lambda c: number(c.bias)))
-    lines += [
-        ("+ mask", lambda c: f"{'+ 0' if c.allowed else '+ (−∞)'} = {number(c.masked)}"),
-        ("− row maximum", lambda c: f"− ({number(c.row_maximum)}) = {number(c.shifted)}"),
-        ("e to that power", lambda c: number(c.exponential)),
-        ("÷ row sum", lambda c: f"÷ {number(c.row_sum)}"),
-        ("= weight", lambda c: number(c.weight)),
-        ("× value", lambda c: f"length {number(float(norm(c.value)))} → {number(float(norm(c.contribution)))}"),
-    ]
-    cells = (cell,) if before is None else (before, cell)
-    return [[plain(step), *(plain(tell(one)) for one in cells)] for step, tell in lines]
+    has_bias = "B" in added(scene.head)
+    columns = [lines(one, has_bias=has_bias) for one in ((cell,) if before is None else (before, cell))]
+    return [[plain(steps[0][0]), *(plain(words) for _, words in steps)] for steps in zip(*columns, strict=True)]

@@ -8,10 +8,10 @@ import streamlit as st
 
 from core import Capture, InputError
 from core.capturing.consequences import check_finite, movers, next_token, vectors
-from core.capturing.edits import Edits, Place
-from core.figures.charts import bars
+from core.capturing.edits import Edits
+from core.capturing.places import Place
 from core.figures.labels import visible
-from core.figures.shares import share_bars
+from core.figures.plots.bars import bars, share_bars
 from core.heads.aligning import Alignment
 from core.heads.comparing import HeadPair
 from ui import passes, presenting, shown, state
@@ -228,16 +228,16 @@ def _show_outcome(before: Capture, after: Capture) -> None:
             st.markdown("**What comes next**, the most probable tokens")
             groups = {"probability": table["before"].to_numpy()}
             alt = "Bars: the most probable next tokens."
-        figure = share_bars(table["token"].tolist(), groups)
+        chart = share_bars(table["token"].tolist(), groups)
     elif before.vectors is not None and len(before.vectors) <= LABELLED:
         st.markdown("**How far each token's vector has turned**, 1 − cosine")
         turned = vectors(before, after).tokens
         read = before.tokens(before.kinds[-1])[0]  # of an encoder-decoder, what the decoder has written
-        figure = bars(read, {"1 − cosine": turned}, y="1 − cosine", printed=False)
+        chart = bars(read, {"1 − cosine": turned}, y="1 − cosine", printed=False)
         alt = "Bars: how far the final vector of each token has turned."
     else:
         return
-    show_chart(figure, "outcome", alt, title="What comes of it")
+    show_chart(chart, "outcome", alt, title="What comes of it")
 
 
 def _show_changed_heads(real: RealHead, changed: RealHead) -> None:

@@ -13,7 +13,7 @@ from streamlit.delta_generator import DeltaGenerator
 from core import Capture, InputError, Model
 from core.attention.pooling import Pooled
 from core.attention.rowwise import Overview
-from core.figures.compared import Part, Side, compared_figures, strongest_colours
+from core.figures.heatmaps.compared import Part, Side, compared_heatmaps, strongest_colours
 from core.heads.aligning import Alignment, Labels, align
 from core.heads.comparing import HeadPair, mean_divergence, worst_divergence
 from core.heads.likeness import PAIRS
@@ -212,7 +212,7 @@ def _draw(paired: Paired, found: Overview, cell: tuple[int, int], limits: tuple[
             (pair.queries, pair.keys), (paired.queries, paired.keys), cell, at.start, at.shape, strict=True
         )
     ]
-    figures = compared_figures(
+    charts = compared_heatmaps(
         _parts(found),
         *sides,
         divergence=found.row_numbers["divergence"],
@@ -221,13 +221,13 @@ def _draw(paired: Paired, found: Overview, cell: tuple[int, int], limits: tuple[
         width=presenting.width(WIDTH, 0.3),
     )
     titles = (*paired.names, paired.difference)
-    for column, title, (part, figure) in zip(st.columns(3), titles, figures.items(), strict=True):
+    for column, title, (part, chart) in zip(st.columns(3), titles, charts.items(), strict=True):
         with column:
             with presenting.told():
                 st.markdown(f"**{plain(title)}**")
-            presenting.lit(figure, *(cell[axis] - at.start[axis] for axis in (0, 1)))
+            presenting.lit(chart.figure, *(cell[axis] - at.start[axis] for axis in (0, 1)))
             show_heatmap(
-                figure,
+                chart,
                 f"compared {part}{where}",
                 f"{title}: heatmap of queries by keys.",
                 title=f"Weights, {title}" + (f"{where} the chosen pair" if where else ""),

@@ -7,8 +7,8 @@ import streamlit as st
 
 from core import Capture, InputError
 from core.capturing.sampling import most_probable
-from core.figures.charts import bars
 from core.figures.labels import visible
+from core.figures.plots.bars import bars
 from ui import models, presenting, shown, state
 from ui.controls.edit_list import HIDDEN
 from ui.controls.fields import menu
@@ -107,9 +107,9 @@ def _show_bars(real: RealHead, request: EffectRequest) -> None:
     def draw(last: bool) -> None:
         known = np.nan_to_num(growing.values, nan=0.0)
         axis = "token that is hidden" if of_tokens else "layer that is muted"
-        figure = bars(names, {label: known}, y=label, x=axis, printed=growing.total <= PRINTED)
+        chart = bars(names, {label: known}, y=label, x=axis, printed=growing.total <= PRINTED)
         name = "effects" if last else f"effects {growing.done}"
-        show_chart(figure, name, f"{label}, for each {axis}.", title=f"{label}, for each {axis}")
+        show_chart(chart, name, f"{label}, for each {axis}.", title=f"{label}, for each {axis}")
 
     fill(
         growing,

@@ -8,8 +8,9 @@ from typing import Generic, TypeVar
 
 import streamlit as st
 
-from core.capturing.edit_lines import line, lines_of
-from core.capturing.edits import Place
+from core.capturing.edit_kinds import Mute
+from core.capturing.edit_lines import lines_of
+from core.capturing.places import Place
 from core.heads.examples import (
     FRANCE,
     KNOWS_PARIS,
@@ -133,7 +134,7 @@ def induction_table(found: Induction) -> Table:
 
 
 def induction_opens(found: Induction) -> dict[str, object]:
-    return _at(found.heads[0], REPEATED, LANGUAGE_MODEL, [line("mute", "", Place(*found.rivals[0]))])
+    return _at(found.heads[0], REPEATED, LANGUAGE_MODEL, Mute(Place(*found.rivals[0])).lines)
 
 
 # --- a pronoun between two sentences

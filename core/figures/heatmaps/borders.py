@@ -1,22 +1,22 @@
-"""Lines over a heatmap where one part of it ends and the next begins."""
+"""Lines over a heatmap, between its parts."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import plotly.graph_objects as go
-
-from .palette import INK, ON_ANY_CELL
-from .theme import enlarged, letters, thick
+from ..chart import Chart
+from ..palette import INK, ON_ANY_CELL
+from ..theme import enlarged, letters, thick
 
 
 def with_borders(
-    figure: go.Figure, *, columns: Sequence[int] = (), rows: Sequence[int] = (), names: Sequence[str] = ()
-) -> go.Figure:
-    """The figure in a frame, with lines before these columns and rows, and the parts between them named above.
+    chart: Chart, *, columns: Sequence[int] = (), rows: Sequence[int] = (), names: Sequence[str] = ()
+) -> Chart:
+    """Draw a frame around the heatmap and lines before these columns and rows, and write the names of the parts above.
 
-    A part's name stands in its middle: there is one name more than there are columns, or none.
+    names  one for each part, so one more than there are columns, or none
     """
+    figure = chart.figure
     layout = figure.to_plotly_json()["layout"]
     right, bottom = layout["xaxis"]["range"][1], layout["yaxis"]["range"][0]
     # In the axes' own numbers: axes that nothing is drawn on, not even a frame, do not show their labels.
@@ -40,4 +40,4 @@ def with_borders(
         )
     if names:
         figure.update_layout(margin_t=max(enlarged(26, 12), layout["margin"]["t"]))
-    return figure
+    return chart

@@ -1,4 +1,4 @@
-"""A light on the chosen row, column or cell of a heatmap: all other cells are dimmed."""
+"""A spotlight on the chosen row, column or cell of a heatmap, which dims all other cells."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ VEIL = "rgba(16, 19, 24, 0.74)"  # dark on every ground: a pale one would look l
 
 
 def with_spotlight(figure: go.Figure, spot: Spot, row: int | None, column: int | None) -> go.Figure:
-    """The figure of `heatmap` with a veil over all cells but those of the row, the column, or where they meet.
+    """Dim all cells of a heatmap except those of the row, of the column, or the one where they meet.
 
-    row, column  as on the axes; without the one that is asked for nothing is dimmed. The colour bar stays as it is.
+    row, column  as on the axes; nothing is dimmed if the one that the spot needs is None. The colour bar stays as it is.
     """
     rows = row if spot in ("row", "cell") else None
     columns = column if spot in ("column", "cell") else None

@@ -10,10 +10,12 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from ..attention.pooling import Pooled
-from ..attention.stages import BY_KEY
-from .palette import ALLOWED, BELOW, DIVERGING, FORBIDDEN, INK, PIN, SEQUENTIAL
-from .theme import enlarged, lettering, letters, template, thick
+from ...attention.pooling import Pooled
+from ...attention.stages import BY_KEY
+from ..chart import Chart
+from ..palette import ALLOWED, BELOW, DIVERGING, FORBIDDEN, INK, PIN, SEQUENTIAL
+from ..theme import enlarged, lettering, letters, template, thick
+from ..values import Values
 
 MAX_CELLS = 64  # per side of one small picture
 WIDTH = 740  # pixels: as wide as a page in a frame of 800; below, the line has to scroll
@@ -57,8 +59,8 @@ def equation(
     opened: str,
     scale: float,
     added: Sequence[str] = (),
-) -> go.Figure:
-    """All matrices of one head in a line, joined by the operators between them.
+) -> Chart:
+    """Draw all matrices of one head in a line, with the operators between them.
 
     stages  each stage by its key, small enough to draw
     pin     the (query, key) that runs through them: the row of Q, the column of Kᵀ, the cell, the rows of V and of the output
@@ -70,6 +72,7 @@ def equation(
     is_long = max(len(_shape(stages[key].shape, " ")) for key in TERMS) > LONG
     layout = _layout(BELOW_IT + is_long * A_LINE)
     traces: list[go.Heatmap] = []
+    values: list[Values] = []
     lefts, unit = _places()
     for place, (key, term) in enumerate(TERMS.items()):
         drawn = stages[key].smaller(MAX_CELLS)
@@ -78,6 +81,7 @@ def equation(
         span = [lefts[place], min(lefts[place] + unit * _width(key), 1)]
         height = NARROW if key == "key" else 1
         traces.append(_picture(key, drawn, number))
+        values.append(_values(key, drawn))
         rows, columns = drawn.values.shape
         layout[f"xaxis{number}"] = _axis([-0.5, columns - 0.5], f"y{number}", span)
         layout[f"yaxis{number}"] = _axis([rows - 0.5, -0.5], f"x{number}", [(1 - height) / 2, (1 + height) / 2])
@@ -86,11 +90,11 @@ def equation(
         layout["annotations"] += _words(key, drawn, sum(span) / 2, between, is_open=key == opened)
         if term.operator:
             layout["annotations"].append(_operator(term, lefts[place], scale=scale, added=added))
-    return go.Figure(traces, layout)
+    return Chart(go.Figure(traces, layout), tuple(values))
 
 
 def middle_of(key: str) -> float:
-    """Where in the line the matrix of a stage stands, from 0 to 1."""
+    """Return the middle of a stage's matrix in the line, from 0 to 1."""
     lefts, unit = _places()
     return lefts[list(TERMS).index(key)] + unit * _width(key) / 2
 
@@ -100,7 +104,7 @@ def _width(key: str) -> float:
 
 
 def _places() -> tuple[list[float], float]:
-    """The left edge of each picture and the width of one as wide as there are keys, as shares of the line."""
+    """Return the left edge of each picture, and the width of a picture of [queries, keys], as shares of the line."""
     gaps = [term.room / WIDTH for term in TERMS.values()]
     unit = (1 - sum(gaps)) / sum(map(_width, TERMS))
     lefts, at = [], 0.0
@@ -127,11 +131,10 @@ def _limit(values: NDArray[np.floating]) -> float:
 def _picture(key: str, drawn: Pooled, number: str) -> go.Heatmap:
     scale, name = BY_KEY[key].scale, TERMS[key].name
     limit = 1.0 if scale == "permission" else _limit(drawn.values)
-    values = drawn.allowed.astype(np.float32) if scale == "permission" else drawn.values.astype(np.float32)
     colours = {"signed": DIVERGING, "share": SEQUENTIAL, "permission": [[0, FORBIDDEN], [1, ALLOWED]]}[scale]
     number_here = "%{z:.0f}" if scale == "permission" else "%{z:.4g}"
     return go.Heatmap(
-        z=values,
+        z=_cells(key, drawn),
         xaxis=f"x{number}",
         yaxis=f"y{number}",
         zmin=-limit if scale == "signed" else 0,
@@ -139,13 +142,36 @@ def _picture(key: str, drawn: Pooled, number: str) -> go.Heatmap:
         colorscale=colours,
         showscale=False,
         name=key,
-        meta={"row_block": drawn.row_block, "column_block": drawn.column_block, "permission": scale == "permission"},
         hovertemplate=f"{name}: <b>{number_here}</b><br>click to open<extra></extra>",
     )
 
 
+def _cells(key: str, drawn: Pooled) -> NDArray[np.float32]:
+    """The numbers of the drawn cells; of the mask 1 where a pair is allowed."""
+    return (drawn.allowed if BY_KEY[key].scale == "permission" else drawn.values).astype(np.float32)
+
+
+def _values(key: str, drawn: Pooled) -> Values:
+    """One matrix of the equation. Its rows and columns are counted: there is no room for their names."""
+    is_mask, cells = BY_KEY[key].scale == "permission", _cells(key, drawn)
+    rows, columns = (
+        [str(at) if block == 1 else f"{at * block} to {(at + 1) * block - 1}" for at in range(count)]
+        for count, block in zip(cells.shape, (drawn.row_block, drawn.column_block), strict=True)
+    )
+    return Values(
+        kind="matrix",
+        part=TERMS[key].name,
+        headings=("row", "column"),
+        numbers=cells,
+        rows=rows,
+        columns=columns,
+        is_mask=is_mask,
+        closing=f"forbids {int((cells == 0).sum()):,} of {cells.size:,} drawn pairs" if is_mask else "without numbers",
+    )
+
+
 def _frames(key: str, number: str, drawn: Pooled, pin: tuple[int, int], *, is_open: bool) -> list[dict[str, object]]:
-    """The edge of a picture, grey behind what is masked, and what belongs to the pinned pair."""
+    """The frame of a picture, the grey behind masked cells, and the frames of the pinned pair."""
     rows, columns = drawn.values.shape
     whole = {"type": "rect", "xref": f"x{number}", "yref": f"y{number}"}
     whole |= {"x0": -0.5, "x1": columns - 0.5, "y0": -0.5, "y1": rows - 0.5}

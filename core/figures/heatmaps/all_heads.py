@@ -1,4 +1,4 @@
-"""Every head of a model in a grid of layers and heads: by a number, or as a small picture of its weights."""
+"""A grid of all heads of a model, layers by heads: a number for each head, or a small picture of its weights."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 from plotly.colors import sample_colorscale
 
+from ..chart import Chart
+from ..palette import FORBIDDEN, PIN, SEQUENTIAL
+from ..theme import enlarged, template, thick
+from ..values import Values, head_values
 from .heatmap import Axis, heatmap
-from .palette import FORBIDDEN, PIN, SEQUENTIAL
-from .theme import enlarged, template, thick
 
 GAP, MASKED, ZERO = 0, 1, 2  # levels of the small pictures that are no weights; from ZERO up they are
 _LEVELS = 255
@@ -24,8 +26,8 @@ def metric_grid(
     chosen: tuple[int, int],
     left_out: NDArray[np.bool_] | None,
     height: int,
-) -> go.Figure:
-    """One number a head [layers, heads], NaN where it is not known; heads that a filter leaves out are grey."""
+) -> Chart:
+    """Draw one number for each head [layers, heads], NaN where it is unknown; heads that a filter leaves out are grey."""
     layer, head = chosen
     return heatmap(
         values,
@@ -42,8 +44,8 @@ def metric_grid(
 
 def small_pictures(
     weights: NDArray[np.floating], *, chosen: tuple[int, int], left_out: NDArray[np.bool_] | None, height: int
-) -> go.Figure:
-    """Small pictures [layers, heads, rows, columns] of weights, NaN where masked, in a grid of layers and heads.
+) -> Chart:
+    """Draw small pictures [layers, heads, rows, columns] of weights, NaN where masked, in a grid of layers and heads.
 
     One colour range for all, 0 to 1, that grows with the square root of the weight, so that a weight of 0.01 is still seen.
     """
@@ -77,7 +79,7 @@ def small_pictures(
         "y1": layer + 0.5 - 1 / (rows + 1),
         "line": {"color": PIN, "width": thick(3)},
     }
-    return go.Figure(
+    figure = go.Figure(
         [picture],
         {
             "template": template(),
@@ -92,6 +94,16 @@ def small_pictures(
             "meta": {"rows": "layer", "columns": "head", "row_block": 1, "column_block": 1},
         },
     )
+    return Chart(figure, (_largest_weights(weights, left_out),))
+
+
+def _largest_weights(weights: NDArray[np.floating], left_out: NDArray[np.bool_] | None) -> Values:
+    """The largest weight of each head; NaN where all of it is masked, and of heads that are left out."""
+    layers, heads = weights.shape[:2]
+    largest = np.nan_to_num(weights, nan=-1.0).max(axis=(2, 3))
+    is_drawn = largest >= 0 if left_out is None else (largest >= 0) & ~left_out
+    opening = f"{layers} by {heads} heads, by their largest weight"
+    return head_values(np.where(is_drawn, largest, np.nan), "largest weight", opening=opening)
 
 
 def _levels(weights: NDArray[np.floating]) -> NDArray[np.uint8]:
@@ -102,16 +114,8 @@ def _level(weight: NDArray[np.floating]) -> NDArray[np.floating]:
     return ZERO + np.sqrt(weight) * (_LEVELS - ZERO)
 
 
-def weights_of(grid: NDArray[np.uint8], shape: tuple[int, int]) -> NDArray[np.floating]:
-    """The weights that a drawn grid of so many layers and heads shows: [layers, heads, rows, columns], to half a percent;
-    NaN where masked and beside the pictures."""
-    layers, heads = shape
-    levels = grid.reshape(layers, grid.shape[0] // layers, heads, grid.shape[1] // heads).transpose(0, 2, 1, 3)
-    return np.where(levels < ZERO, np.nan, ((levels.astype(float) - ZERO) / (_LEVELS - ZERO)) ** 2)
-
-
 def _colours() -> list[list[object]]:
-    """Nothing between the pictures, grey where masked, then the colours of weights."""
+    """The colour scale: nothing between the pictures, grey where masked, then the colours of weights."""
     edges = [(GAP + MASKED) / 2 / _LEVELS, (MASKED + ZERO) / 2 / _LEVELS]
     steps = np.linspace(0, 1, 12)
     colours = sample_colorscale(SEQUENTIAL, steps)
@@ -127,7 +131,7 @@ def _colours() -> list[list[object]]:
 
 
 def _places(count: int, cells: int) -> NDArray[np.floating]:
-    """Middles of all cells, so that the picture of layer or head i lies around i."""
+    """Return the middles of all cells; the picture of layer or head i lies around i."""
     step = 1 / (cells + 1)
     return (np.arange(count * (cells + 1)) + 0.5) * step - 0.5
 

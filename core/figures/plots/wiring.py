@@ -1,4 +1,4 @@
-"""Which text gives an attention block its queries, and which one its keys and values."""
+"""A drawing of an attention block: which text gives it queries, and which keys and values."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import Literal
 
 import plotly.graph_objects as go
 
-from .palette import ABOVE, BELOW, INK
-from .theme import enlarged, template, thick
+from ..chart import Chart
+from ..palette import ABOVE, BELOW, INK
+from ..theme import enlarged, template, thick
 
 Text = Literal["read", "written"]
 
@@ -17,8 +18,8 @@ HEIGHTS: dict[Text, float] = {"read": 3.1, "written": 0.9}
 NAMES: dict[Text, str] = {"read": "text that is read", "written": "text written so far"}
 
 
-def wiring(query_text: Text, key_text: Text, *, causal: bool, height: int = 150) -> go.Figure:
-    """Two texts at the left, the attention block at the right, and three arrows: queries, keys and values."""
+def wiring(query_text: Text, key_text: Text, *, causal: bool, height: int = 150) -> Chart:
+    """Draw two texts at the left, the attention block at the right, and arrows for queries, keys and values."""
     figure = go.Figure(
         layout={
             "template": template(),
@@ -54,7 +55,7 @@ def wiring(query_text: Text, key_text: Text, *, causal: bool, height: int = 150)
         figure.add_annotation(x=5.3, y=(start + inlet) / 2 + 0.33, text=f"<b>{letter}</b>")
     # Something has to be drawn for the axes to exist.
     figure.add_scatter(x=[None], y=[None], showlegend=False, hoverinfo="skip")
-    return figure
+    return Chart(figure)
 
 
 def _box(figure: go.Figure, x0: float, x1: float, y0: float, y1: float, text: str, *, faint: bool = False) -> None:

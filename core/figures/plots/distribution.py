@@ -1,23 +1,25 @@
-"""How a number is distributed over many queries, and where its mean lies among those of others."""
+"""The distribution of a number over many queries, and its mean among the means of all heads."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from .charts import plain_layout
-from .palette import ABOVE, BELOW, INK, PIN
-from .theme import enlarged, letters, thick
+from ..chart import Chart
+from ..palette import ABOVE, BELOW, INK, PIN
+from ..theme import enlarged, letters, plain_layout, thick
+from ..values import bar_values, head_values
 
 BARS = 64  # at most: more are narrower than what they show
 LEAST = 1e-4  # the lower end of the axis; a share below it is drawn as a stub
 _THIS, _ALL = 1, 0  # rows of the strip above the bars
 
 
-def distribution_figure(
+def distribution_bars(
     histogram: NDArray[np.integer],
     high: float,
     *,
@@ -25,45 +27,28 @@ def distribution_figure(
     mean: float,
     quartiles: Sequence[float],
     means: NDArray[np.floating],
-    heads: Sequence[tuple[int, int]],
     chosen: tuple[int, int],
     height: int = 300,
-) -> go.Figure:
-    """Shares of queries as bars on a logarithmic axis, or what is rare would not be seen; above them the middle half with
+) -> Chart:
+    """Draw shares of queries as bars, on a logarithmic axis so that rare ones are seen. Above them lie the middle half with
     the median and the mean, and the means of all heads.
 
     histogram  [parts] queries in equal parts from 0 to `high`
     quartiles  lower, median, upper
-    means      [heads] of all heads, NaN where not known; heads: (layer, head) of each
+    means      [layers, heads], NaN where unknown
+    chosen     the (layer, head) that the bars are about
     """
     shares, edges = _drawn(histogram, high)
     width = edges[1] - edges[0]
-    known = np.isfinite(means)
-    is_chosen = [head == chosen for head, is_known in zip(heads, known, strict=True) if is_known]
-    places = [list(head) for head, is_known in zip(heads, known, strict=True) if is_known]
-    end = max(edges[-1], float(np.nanmax(means, initial=0.0)))
+    ranges = [f"{low:.3g} to {low + width:.3g}" for low in edges[:-1]]
     bars = go.Bar(
         x=(edges[:-1] + edges[1:]) / 2,
         y=np.where(shares > 0, np.maximum(shares, LEAST * 1.25), np.nan),
         width=width,
         marker={"color": BELOW, "line": {"width": 0}},
-        customdata=[f"{low:.3g} to {low + width:.3g}" for low in edges[:-1]],
+        customdata=ranges,
         hovertemplate="%{customdata}: <b>%{y:.3%}</b> of the queries<extra></extra>",
         textposition="none",
-    )
-    dots = go.Scatter(
-        x=means[known],
-        y=np.full(int(known.sum()), _ALL),
-        yaxis="y2",
-        mode="markers",
-        name="mean",
-        marker={
-            "symbol": "line-ns",
-            "size": np.where(is_chosen, enlarged(18), enlarged(12)),
-            "line": {"width": np.where(is_chosen, thick(4), thick(1.5)), "color": np.where(is_chosen, PIN, INK)},
-        },
-        customdata=places,
-        hovertemplate="head %{customdata[0]}.%{customdata[1]}: mean <b>%{x:.4g}</b><extra></extra>",
     )
     middle = go.Scatter(
         x=[mean],
@@ -73,10 +58,38 @@ def distribution_figure(
         marker={"symbol": "diamond", "size": enlarged(10), "color": ABOVE, "opacity": 1},
         hoverinfo="skip",
     )
+    end = max(edges[-1], float(np.nanmax(means, initial=0.0)))
+    figure = go.Figure([bars, _dots(means, chosen), middle], _layout(label, end, quartiles, height))
+    drawn = np.where(shares > 0, shares, np.nan)
+    queries = bar_values(ranges, {"": drawn}, heading=label, value="share of queries")
+    return Chart(figure, (*queries, head_values(means, "mean", part="mean")))
+
+
+def _dots(means: NDArray[np.floating], chosen: tuple[int, int]) -> go.Scatter:
+    """A tick for the mean of each head, a larger one for the chosen head."""
+    heads = np.argwhere(np.isfinite(means))
+    is_chosen = (heads == chosen).all(axis=1)
+    return go.Scatter(
+        x=means[tuple(heads.T)],
+        y=np.full(len(heads), _ALL),
+        yaxis="y2",
+        mode="markers",
+        name="mean",
+        marker={
+            "symbol": "line-ns",
+            "size": np.where(is_chosen, enlarged(18), enlarged(12)),
+            "line": {"width": np.where(is_chosen, thick(4), thick(1.5)), "color": np.where(is_chosen, PIN, INK)},
+        },
+        customdata=heads.tolist(),
+        hovertemplate="head %{customdata[0]}.%{customdata[1]}: mean <b>%{x:.4g}</b><extra></extra>",
+    )
+
+
+def _layout(label: str, end: float, quartiles: Sequence[float], height: int) -> dict[str, Any]:
+    """The bars below, a strip with the box of this head and the means of all heads above."""
     layout = plain_layout(height)
     layout["showlegend"], layout["bargap"] = False, 0
     layout["margin"] |= {"t": 8}
-    layout["meta"] = {"heads_along": "x"}
     layout["xaxis"] |= {"title": {"text": label}, "range": [-0.01 * end, end * 1.02 or 1], "nticks": 8}
     layout["yaxis"] |= {
         "title": {"text": "share of queries"},
@@ -103,11 +116,11 @@ def distribution_figure(
         _box(low, upper, {"fillcolor": BELOW, "opacity": 0.35, "line": {"width": 0}}),
         _box(median, median, {"line": {"color": BELOW, "width": thick(3)}}),
     ]
-    return go.Figure([bars, dots, middle], layout)
+    return layout
 
 
 def _drawn(histogram: NDArray[np.integer], high: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """(shares, edges) of as few parts as can be drawn, up to the last in which there is any query."""
+    """Return shares and edges of at most 64 parts, up to the last part that holds a query."""
     parts = len(histogram)
     last = int(np.flatnonzero(histogram)[-1]) + 1 if histogram.any() else parts
     step = -(-last // BARS)
@@ -119,5 +132,5 @@ def _drawn(histogram: NDArray[np.integer], high: float) -> tuple[NDArray[np.floa
 
 
 def _box(low: float, upper: float, look: dict) -> dict:
-    """A part of the row of this head."""
+    """A box in the row of this head."""
     return {"type": "rect", "yref": "y2", "x0": low, "x1": upper, "y0": _THIS - 0.32, "y1": _THIS + 0.32, **look}

@@ -1,4 +1,4 @@
-"""Every head of a model as a point on a map, near each other where they do alike."""
+"""A map of all heads of a model, on which similar heads lie near each other."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from .charts import plain_layout
-from .palette import PIN, SERIES
-from .theme import enlarged, letters, thick
+from ..chart import Chart
+from ..palette import PIN, SERIES
+from ..theme import enlarged, letters, plain_layout, thick
+from ..values import bar_values
 
 # Clusters are told apart by their colour and, for every kind of colour vision, by their mark.
 MARKS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "hexagon", "triangle-down", "x", "pentagon")
@@ -28,11 +29,11 @@ def head_map(
     *,
     chosen: tuple[int, int],
     height: int,
-) -> go.Figure:
-    """Points of heads, each in the colour and with the mark of its cluster; the chosen one with a ring.
+) -> Chart:
+    """Draw a point for each head in the colour and with the mark of its cluster, and a ring around the chosen one.
 
     x, y, cluster  [heads]; heads: (layer, head) of each
-    words          what a cluster is called, by its number
+    words          the name of each cluster
     """
     traces = []
     for at, number in enumerate(np.unique(cluster).tolist()):
@@ -66,4 +67,9 @@ def head_map(
     layout["yaxis"] |= {"scaleanchor": "x"}  # or what is near would depend on the window
     places = [[*head, *map(float, place)] for head, *place in zip(heads, x, y, strict=True)]
     layout["meta"] = {"map": {"rows": "layer", "columns": "head", "places": places}}
-    return go.Figure(traces, layout)
+    numbers, counts = np.unique(cluster, return_counts=True)
+    # Where a point lies means nothing by itself; how many heads a cluster has does.
+    values = bar_values(
+        [" ".join(str(words[number]).split()) for number in numbers], {"": counts}, heading="cluster", value="heads"
+    )
+    return Chart(go.Figure(traces, layout), values)

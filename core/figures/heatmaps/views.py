@@ -1,4 +1,4 @@
-"""The picture of a view: the whole text made small, or a window of it."""
+"""A heatmap of a view of a head: of the whole text, pooled, or of a window."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from ..attention.pooling import Pooled
+from ...attention.pooling import Pooled
+from ..chart import Chart
+from ..palette import PIN
+from ..theme import thick
 from .heatmap import WIDTH, Axis, pooled_heatmap
-from .palette import PIN
-from .theme import thick
 
 
-def seen_figure(
+def view_heatmap(
     cells: Pooled,
     query_tokens: Sequence[str],
     key_tokens: Sequence[str],
@@ -27,12 +27,11 @@ def seen_figure(
     marked: Sequence[int] = (),
     height: int,
     width: int = WIDTH,
-) -> go.Figure:
-    """A view of these tokens: those that the cells stand for.
+) -> Chart:
+    """Draw a view of these tokens, which are those of the cells.
 
-    removed  [queries] the share of each query that is left out, its mean over a row is shown when pointing at that; None:
-             nothing is left out
-    pin      the (query, key) that is framed, counted from the first of these tokens; None: it lies outside
+    removed  [queries] share of each query that is left out; pointing at a row shows its mean. None: nothing is left out
+    pin      the framed (query, key), counted from the first of these tokens; None: it lies outside
     marked   further queries whose rows are framed
     """
     notes = None
@@ -40,7 +39,7 @@ def seen_figure(
         parts = [removed[at : at + cells.row_block] for at in range(0, len(removed), cells.row_block)]
         notes = [f"<br>left out {part.mean():.1%}" for part in parts]
     query, key = (None, None) if pin is None else pin
-    figure = pooled_heatmap(
+    chart = pooled_heatmap(
         replace(cells, values=cells.values.astype(np.float32)),
         Axis("query", query_tokens, query, notes, cells.start[0]),
         Axis("key", key_tokens, key, start=cells.start[1]),
@@ -51,5 +50,5 @@ def seen_figure(
     )
     for row in marked:
         frame = {"y0": row - 0.5, "y1": row + 0.5, "x0": -0.5, "x1": cells.shape[1] - 0.5}
-        figure.add_shape(type="rect", line={"color": PIN, "width": thick(1), "dash": "dot"}, **frame)
-    return figure
+        chart.figure.add_shape(type="rect", line={"color": PIN, "width": thick(1), "dash": "dot"}, **frame)
+    return chart

@@ -1,4 +1,4 @@
-"""How one weight came about, as a waterfall, and what it then passes on."""
+"""Two plots of one weight: the steps from products to the weight, and what it passes on."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from ..attention.ledger import Ledger
-from .charts import plain_layout
-from .palette import ABOVE, BELOW, GRID, TOTAL
-from .theme import letters
+from ...attention.ledger import Ledger
+from ..chart import Chart
+from ..palette import ABOVE, BELOW, GRID, TOTAL
+from ..theme import letters, plain_layout
+from ..values import Values, bar_values, floats, numbered
 
 _PRODUCTS_WIDTH = 8.0  # the products share this much room, however many they are; every later step has 1
 
 
-def waterfall(cell: Ledger, *, height: int = 240) -> go.Figure:
+def waterfall(cell: Ledger, *, height: int = 240) -> Chart:
     """Left: from 0 over every product q_d · k_d to their sum, then scale, cap, bias and mask, and the row's maximum.
     Right, on an axis from 0 to 1: e to that power, and its share of the row's sum, the weight.
 
@@ -65,11 +66,23 @@ def waterfall(cell: Ledger, *, height: int = 240) -> go.Figure:
         col=1,
     )
     figure.update_yaxes(range=[0, 1.02], nticks=3, tickfont_size=letters(12), col=2)
-    return figure
+    return Chart(figure, _values(cell, steps))
 
 
-def passed_on(cell: Ledger, *, height: int = 150) -> go.Figure:
-    """The key's value vector, and the part of it that the weight lets through to the query's output."""
+def _values(cell: Ledger, steps: list[tuple[str, float, str]]) -> tuple[Values, Values]:
+    """The number that each step adds; then the sums on the way and the weight."""
+    added = {f"dimension {place}": product for place, product in enumerate(cell.products.tolist())}
+    added |= {name: number for name, number, measure in steps if measure == "relative"}
+    sums = {name: number for name, number, measure in steps if measure == "total"}
+    sums |= {"e^x": cell.exponential, "weight": cell.weight}
+    return (
+        Values(kind="steps", headings=("",), value="adds", numbers=floats([*added.values()]), rows=[*added]),
+        Values(kind="steps", part="sums", headings=("sum",), numbers=floats([*sums.values()]), rows=[*sums]),
+    )
+
+
+def passed_on(cell: Ledger, *, height: int = 150) -> Chart:
+    """Draw the value vector of the key, and the part of it that reaches the output of the query."""
     dimensions = np.arange(cell.value.size)
     figure = go.Figure(
         [
@@ -90,7 +103,8 @@ def passed_on(cell: Ledger, *, height: int = 150) -> go.Figure:
             "dtick": max(1, round(cell.value.size / 8)),
         },
     )
-    return figure
+    groups = {"value": cell.value, "weight × value": cell.contribution}
+    return Chart(figure, bar_values(numbered(cell.value.size), groups, heading="dimension"))
 
 
 _TELL = "%{fullData.name}, dimension %{x}: <b>%{y:.5g}</b><extra></extra>"

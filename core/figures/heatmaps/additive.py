@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import plotly.graph_objects as go
 from numpy.typing import NDArray
 
+from ..chart import Chart
+from ..palette import ALLOWED, text_on
+from ..theme import letters
 from .heatmap import WIDTH, Axis, heatmap
-from .palette import ALLOWED, text_on
-from .theme import letters
 
 MAX_PRINTED = 16  # keys: beyond that the numbers do not fit into their cells
 
 
 def additive_mask(
     added: NDArray[np.floating], queries: Sequence[str], keys: Sequence[str], *, height: int = 340, width: int = WIDTH
-) -> go.Figure:
-    """M [queries, keys] of 0 and -inf, each cell in the colour of its meaning and with its number while there is room."""
+) -> Chart:
+    """Draw M [queries, keys] of 0 and -inf: each cell in the colour of its meaning, with its number where that fits."""
     forbidden = np.isneginf(added)
-    figure = heatmap(
+    chart = heatmap(
         np.where(forbidden, 0.0, 1.0),
         Axis("query", tokens=queries),
         Axis("key", tokens=keys),
@@ -34,7 +34,7 @@ def additive_mask(
         size = letters(15 if len(keys) <= 9 else 12)
         for words, cells, colour in (("−∞", forbidden, None), ("0", ~forbidden, text_on([ALLOWED])[0])):
             rows, columns = np.nonzero(cells)
-            figure.add_scatter(
+            chart.figure.add_scatter(
                 x=columns,
                 y=rows,
                 xaxis="x2",
@@ -45,4 +45,4 @@ def additive_mask(
                 showlegend=False,
                 hoverinfo="skip",
             )
-    return figure
+    return chart

@@ -1,4 +1,4 @@
-"""Several small matrices of one kind in one picture, with one colour range, so that they can be compared."""
+"""Several small heatmaps in one figure with one colour range, so that they can be compared."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from ..attention.pooling import Pooled, pool
-from .heatmap import Scale
-from .labels import axis_labels
-from .palette import DIVERGING, FORBIDDEN, PIN, SEQUENTIAL
-from .theme import enlarged, letters, template, thick
+from ...attention.pooling import Pooled, pool
+from ..chart import Chart
+from ..labels import axis_labels, in_blocks, short
+from ..palette import DIVERGING, FORBIDDEN, PIN, SEQUENTIAL
+from ..theme import enlarged, letters, template, thick
+from ..values import Values, floats
+from .heatmap import Scale, size_of
 
 MAX_CELLS = 64  # per side of one small matrix
 ROW_LABEL = 11  # pixels that a row needs for its label
@@ -23,7 +25,7 @@ LEGEND = 20  # pixels, where a legend is needed
 
 
 def small(matrix: NDArray[np.floating], allowed: NDArray[np.bool_] | None = None) -> Pooled:
-    """A matrix [rows, columns] as it is drawn here: at most 64 cells a side, grey where `allowed` is False."""
+    """Pool a matrix [rows, columns] to at most 64 cells a side; cells where `allowed` is False are grey."""
     return pool(matrix, MAX_CELLS, allowed)
 
 
@@ -40,12 +42,12 @@ def side_by_side(
     marked: int | None = None,
     line_height: int = 170,
     column_labels: bool = False,
-) -> go.Figure:
-    """Matrices [rows, columns] of one shape in a grid, `across` in a line, each with its name above it.
+) -> Chart:
+    """Draw matrices [rows, columns] of one shape in a grid, `across` in a line, each with its name above it.
 
     matrices       each made by `small`
-    rows, columns  what rows and columns are called when one points at a cell; rows also at the left, where that fits
-    what           what the number of a cell is
+    rows, columns  names of rows and columns, shown when pointing at a cell; those of rows also at the left, where they fit
+    what           what the number of a cell is: "weight"
     scale, limit   as in `heatmap`; one colour range for all
     marked         a row that is framed in each
     line_height    pixels for one line of small matrices
@@ -81,11 +83,35 @@ def side_by_side(
         layout |= {"plot_bgcolor": FORBIDDEN, "showlegend": True, "margin": layout["margin"] | {"t": enlarged(LEGEND)}}
         layout["height"] += enlarged(LEGEND)
         traces.append(_masked_entry())
-    return go.Figure(traces, layout)
+    return Chart(go.Figure(traces, layout), _values(matrices, names, rows, columns, what))
+
+
+def _values(
+    matrices: Sequence[Pooled], names: Sequence[str], rows: Sequence[str], columns: Sequence[str], what: str
+) -> tuple[Values, ...]:
+    """The numbers of each matrix. NaN counts as masked."""
+    rows, columns = ([short(name) for name in side] for side in (rows, columns))
+    several = f"{len(matrices)} pictures of " if len(matrices) > 1 else ""
+    masked = sum(int(np.isnan(one.values).sum()) for one in matrices)
+    return tuple(
+        Values(
+            kind="cells",
+            part=name,
+            headings=("row", "column"),
+            value=what,
+            numbers=floats(one.values),
+            rows=in_blocks(rows, one.row_block),
+            columns=in_blocks(columns, one.column_block),
+            opening=f"{several}{size_of(matrices[0])}",
+            closing=f"{masked:,} masked" if masked else "",
+            block=(one.row_block, one.column_block),
+        )
+        for one, name in zip(matrices, names, strict=True)
+    )
 
 
 def _masked_entry() -> go.Scatter:
-    """A square in the legend that says what grey means."""
+    """The entry of the legend for grey cells."""
     marker = {"symbol": "square", "size": enlarged(11), "color": FORBIDDEN}
     return go.Scatter(x=[None], y=[None], mode="markers", name="masked", marker=marker, hoverinfo="skip")
 
@@ -105,7 +131,7 @@ def _heatmap(one: Pooled, name: str, number: str, what: str) -> go.Heatmap:
 
 
 def _domains(place: int, count: int, across: int, line_height: int) -> tuple[list[float], list[float]]:
-    """Where the small matrix lies, as shares of the width and the height of the picture."""
+    """Return where a small matrix lies, as shares of the width and the height of the figure."""
     line, column = divmod(place, across)
     height = -(-count // across) * line_height
     gap = 0.025
@@ -119,16 +145,12 @@ def _domains(place: int, count: int, across: int, line_height: int) -> tuple[lis
 def _axis(
     places: NDArray[np.floating], block: int, texts: list[str], anchor: str, domain: list[float]
 ) -> dict[str, object]:
-    if block > 1:
-        texts = [
-            f"{texts[start]} … {texts[min(start + block, len(texts)) - 1]}" for start in range(0, len(texts), block)
-        ]
     return {
         "domain": domain,
         "anchor": anchor,
         "tickmode": "array",
         "tickvals": places.tolist(),
-        "ticktext": texts,
+        "ticktext": in_blocks(texts, block),
         "tickfont": {"size": letters(11)},
         "showticklabels": False,
         "showgrid": False,

@@ -1,4 +1,4 @@
-"""Every head of a model as one dot above its layer."""
+"""All heads of a model as dots, each above its layer."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from .charts import plain_layout
-from .palette import PIN, SERIES
-from .theme import enlarged, thick
+from ..chart import Chart
+from ..palette import PIN, SERIES
+from ..theme import enlarged, plain_layout, thick
+from ..values import head_values
 
 
 def dots(
@@ -21,10 +22,10 @@ def dots(
     marked: tuple[int, int] | None = None,
     log_y: bool = False,
     height: int = 380,
-) -> go.Figure:
-    """Measurements [layers, heads] of several groups, side by side above each layer.
+) -> Chart:
+    """Draw numbers [layers, heads] of several groups as dots, the groups side by side above each layer.
 
-    levels  what theory says of a group, by the group's name: a dashed line in its colour
+    levels  for a group's name the number that theory gives: a dashed line in the group's colour
     marked  (layer, head) with a ring around its dots
     """
     traces: list[go.Scatter] = []
@@ -64,4 +65,6 @@ def dots(
     layout = plain_layout(height)
     layout["xaxis"] |= {"title": {"text": "layer"}, "nticks": 8, "tickformat": "d"}
     layout["yaxis"] |= {"title": {"text": y}, "type": "log" if log_y else "linear"}
-    return go.Figure(traces, layout)
+    return Chart(
+        go.Figure(traces, layout), tuple(head_values(numbers, y, part=name) for name, numbers in groups.items())
+    )

@@ -8,33 +8,29 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import ArrayLike, NDArray
 
-from .charts import plain_layout
-from .labels import MAX_LABELS, axis_labels, thinned
-from .palette import ABOVE, BELOW, FORBIDDEN, TOTAL
-from .theme import letters, thick
+from ..chart import Chart
+from ..labels import MAX_LABELS, axis_labels, short, thinned
+from ..palette import ABOVE, BELOW, FORBIDDEN, TOTAL
+from ..theme import letters, plain_layout, thick
+from ..values import bar_values
+from .bars import bar_trace
 
 MAX_BORDERS = 40  # more lines than that hide the bars
 
 
 def running(
     scores: NDArray[np.floating], keys: Sequence[str], ends: Sequence[int], maximum: ArrayLike, *, height: int = 230
-) -> go.Figure:
-    """A bar for each key, blocks in turn dark and light, and a step for each block.
+) -> Chart:
+    """Draw a bar for each key, blocks in alternating colours, and a step for each block.
 
     scores   [keys] what enters the softmax; -inf where masked: no bar, a grey ground
     ends     [blocks] how many keys have been seen after each block
     maximum  [blocks] the largest score so far
     """
-    labels = axis_labels(keys)
+    known = np.where(np.isfinite(scores), scores, np.nan)
     block = np.searchsorted(ends, np.arange(len(keys)), side="right")
-    bars = go.Bar(
-        x=np.arange(len(keys)),
-        y=np.where(np.isfinite(scores), scores, np.nan),
-        marker={"color": [(BELOW, TOTAL)[one % 2] for one in block]},
-        name="score",
-        customdata=labels,
-        hovertemplate="%{customdata}: <b>%{y:.5g}</b><extra></extra>",
-    )
+    colours = [(BELOW, TOTAL)[number % 2] for number in block]
+    bars = bar_trace(keys, known, "score", colours, hover=".5g", names_group=False)
     edges = np.array([0, *ends]) - 0.5
     highest = np.where(np.isfinite(maximum), maximum, np.nan)
     steps = go.Scatter(
@@ -50,14 +46,15 @@ def running(
     layout["xaxis"] |= {
         "tickmode": "array",
         "tickvals": places,
-        "ticktext": [labels[place] for place in places],
+        "ticktext": axis_labels([keys[place] for place in places]),
         "range": [-0.5, len(keys) - 0.5],
     }
     layout["yaxis"] |= {"title": {"text": "score"}}
     layout["shapes"] = [_masked(key) for key in np.flatnonzero(np.isneginf(scores)).tolist()]
     if len(ends) <= MAX_BORDERS:
         layout["shapes"] += [_border(edge) for edge in edges[1:-1]]
-    return go.Figure([bars, steps], layout)
+    values = bar_values([short(key) for key in keys], {"score": known})
+    return Chart(go.Figure([bars, steps], layout), values)
 
 
 def _masked(key: int) -> dict[str, object]:

@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 from PIL import Image
 from plotly.colors import sample_colorscale
 
-from .palette import DIVERGING, PIN, SEQUENTIAL
-from .theme import enlarged, template, thick
+from ..chart import Chart
+from ..palette import DIVERGING, PIN, SEQUENTIAL
+from ..theme import enlarged, template, thick
+from ..values import Values, numbered
 
 # How much of the image the colours of the smallest number, of half the largest and of the largest hide.
 FAINT, HALF, STRONG = 0.05, 0.55, 0.8
@@ -27,8 +29,8 @@ def on_image(
     *,
     name: str = "weight",
     signed: bool = False,
-) -> go.Figure:
-    """The numbers [rows, columns] of one query over the patches of an image [height, width, 3]; NaN leaves a patch bare.
+) -> Chart:
+    """Draw the numbers [rows, columns] of one query over the patches of an image [height, width, 3]; NaN leaves a patch bare.
 
     The image is grey, so that every colour is a number's, and keeps its proportions.
 
@@ -36,10 +38,11 @@ def on_image(
     signed  two colours that meet at 0, instead of one from 0 up
     """
     rows, columns = values.shape
+    drawn = values.astype(np.float32)
     limit = float(np.nanmax(np.abs(values), initial=0.0)) or 1.0
     figure = go.Figure(
         go.Heatmap(
-            z=values.astype(np.float32),
+            z=drawn,
             zmin=-limit if signed else 0,
             zmax=limit,
             colorscale=_see_through(DIVERGING, (STRONG, HALF, FAINT, HALF, STRONG))
@@ -89,13 +92,26 @@ def on_image(
             y1=row + 0.5,
             line={"color": PIN, "width": thick(3)},
         )
-    return figure
+    return Chart(
+        figure,
+        (
+            Values(
+                kind="cells",
+                headings=("patch row", "patch column"),
+                value=name,
+                numbers=drawn,
+                rows=numbered(rows),
+                columns=numbered(columns),
+                opening=f"{rows:,} by {columns:,}",
+            ),
+        ),
+    )
 
 
 def _see_through(
     scale: str | list[list[float | str]], opacities: Sequence[float] = (FAINT, HALF, STRONG)
 ) -> list[list[float | str]]:
-    """The colour scale with an opacity that goes evenly from one to the next of these."""
+    """Return the colour scale with opacities that change evenly from each of these to the next."""
     places = np.linspace(0, 1, 21)
     opacity = np.interp(places, np.linspace(0, 1, len(opacities)), opacities)
     colours = sample_colorscale(scale, places.tolist())

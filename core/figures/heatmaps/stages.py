@@ -1,18 +1,18 @@
-"""The picture of one stage of a head."""
+"""A heatmap of one stage of a head."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import plotly.graph_objects as go
 
-from ..attention.pooling import Pooled
-from ..attention.stages import BY_KEY, Stage
+from ...attention.pooling import Pooled
+from ...attention.stages import BY_KEY, Stage
+from ..chart import Chart
 from .heatmap import WIDTH, Axis, pooled_heatmap
 
 
-def stage_figure(
+def stage_heatmap(
     stage: Stage,
     stages: Mapping[str, Pooled],
     query_tokens: Sequence[str] | None,
@@ -22,11 +22,11 @@ def stage_figure(
     limit: float | None = None,
     height: int = 420,
     width: int = WIDTH,
-) -> go.Figure:
-    """One stage as a heatmap with the pinned (query, key) marked.
+) -> Chart:
+    """Draw one stage as a heatmap with the pinned (query, key) marked.
 
-    stages  each stage by its key, the whole of it made small or a part of it
-    query_tokens, key_tokens, pin: those of the part, counted from its first; None: their numbers
+    stages  each stage by its key, pooled or a window of it
+    query_tokens, key_tokens, pin: those of the window, counted from its first; None: numbers
     limit   fixes the colour range (see `colour_limit`)
     """
     drawn = stages[stage.key]
@@ -49,7 +49,7 @@ def stage_figure(
 
 
 def colour_limit(stage: Stage, *drawn: Pooled) -> float | None:
-    """The colour range that suits this stage in all of these pictures: the largest number, None for permissions."""
+    """Return the colour range that suits all of these pictures of a stage: the largest number, None for permissions."""
     if stage.scale == "permission":
         return None
     return max(float(np.nanmax(np.abs(one.values), initial=0.0)) for one in drawn) or None

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from ..attention.pooling import Pooled
+from ...attention.pooling import Pooled
+from ..chart import Chart
 from .heatmap import Axis, pooled_heatmap
 
 Part = Literal["first", "second", "difference"]
@@ -18,12 +18,12 @@ Part = Literal["first", "second", "difference"]
 
 @dataclass(frozen=True)
 class Side:
-    """What stands along one side of all three.
+    """One side of all three heatmaps.
 
-    tokens  by the picture: a text for each place of the common axis, or of the window of it that is drawn
-    gaps    by the picture: the places that its text does not have, of the difference those of either text
-    pinned  the place that is marked, or None
-    start   the number of the first place
+    tokens  for each heatmap a text for each place of the common axis, or of its drawn window
+    gaps    for each heatmap the places that its text lacks; for the difference those that either text lacks
+    pinned  the marked place, or None
+    start   number of the first place
     """
 
     tokens: Mapping[Part, Sequence[str]]
@@ -32,7 +32,7 @@ class Side:
     start: int = 0
 
 
-def compared_figures(
+def compared_heatmaps(
     pictures: dict[Part, Pooled],
     queries: Side,
     keys: Side,
@@ -41,18 +41,18 @@ def compared_figures(
     limits: tuple[float, float],
     height: int,
     width: int,
-) -> dict[Part, go.Figure]:
-    """A heatmap for each of the three: both weights from 0 to the larger of their largest, the difference around 0.
+) -> dict[Part, Chart]:
+    """Draw the three heatmaps: both weights in one colour range from 0 up, the difference in colours around 0.
 
     divergence  [rows] shown when pointing at a row; of rows that are drawn as one, the largest
     limits      the weight and the difference with the strongest colour
     height, width  of one of them in pixels, the width as in `heatmap`
     """
     notes = _notes(divergence, pictures["difference"].row_block)
-    figures: dict[Part, go.Figure] = {}
+    charts: dict[Part, Chart] = {}
     for part, cells in pictures.items():
         signed = part == "difference"
-        figures[part] = pooled_heatmap(
+        charts[part] = pooled_heatmap(
             replace(cells, values=cells.values.astype(np.float32)),
             Axis("query", queries.tokens[part], queries.pinned, notes, queries.start, queries.gaps[part]),
             Axis("key", keys.tokens[part], keys.pinned, start=keys.start, gaps=keys.gaps[part]),
@@ -65,15 +65,15 @@ def compared_figures(
             printed=0,
         )
     # Legends differ in height, and labels in length: cells should not.
-    margins = [figure.layout.margin for figure in figures.values()]
+    margins = [chart.figure.layout.margin for chart in charts.values()]
     widest = {side: max(margin[side] for margin in margins) for side in ("l", "t", "b")}
-    for figure in figures.values():
-        figure.update_layout(margin=widest)
-    return figures
+    for chart in charts.values():
+        chart.figure.update_layout(margin=widest)
+    return charts
 
 
 def strongest_colours(pictures: dict[Part, Pooled]) -> tuple[float, float]:
-    """`limits` from the pictures themselves; 1 where there is nothing but zeros."""
+    """Return the `limits` of these pictures: the largest weight and the largest difference; 1 where all are 0."""
     largest = {part: float(np.nanmax(np.abs(cells.values), initial=0)) for part, cells in pictures.items()}
     return max(largest["first"], largest["second"]) or 1.0, largest["difference"] or 1.0
 

@@ -1,0 +1,79 @@
+"""The fields of the form of an edit, as plain data. A page chooses the widgets for them.
+
+Each field gives words. The words of all fields of a form, joined by blanks, stand in the line of the edit between its verb and
+its place. The edit is complete when every field has words.
+
+name   identifies a field: fields of the same name in several forms share their value
+label  its name on a page
+opens  its value before anyone chooses another
+width  of the widget, in pixels
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number with a fraction; step: the change by one press of + or -."""
+
+    name: str
+    label: str
+    opens: float
+    step: float
+    width: int
+
+
+@dataclass(frozen=True)
+class WholeNumber:
+    """A whole number from `low` to `high`."""
+
+    name: str
+    label: str
+    opens: int
+    low: int
+    high: int
+    width: int
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of several words, each with its name on a page; then: a further field for some of the words."""
+
+    name: str
+    label: str
+    choices: Mapping[str, str]
+    width: int
+    then: Mapping[str, WholeNumber] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text for the model to read."""
+
+    name: str
+    label: str
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Cells and their shares, typed as in a line that paints; example: has {query} and {key} for the chosen cell."""
+
+    name: str
+    label: str
+    example: str
+
+
+@dataclass(frozen=True)
+class ChosenKey:
+    """The key that is chosen on the page, without a widget: "3"."""
+
+
+@dataclass(frozen=True)
+class ChosenPair:
+    """The query and key that are chosen on the page, without a widget: "10>3"."""
+
+
+Field = Number | WholeNumber | Choice | Text | Cells | ChosenKey | ChosenPair

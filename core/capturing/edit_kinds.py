@@ -1,0 +1,623 @@
+"""The kinds of edits: one class for each change that can be made in a pass.
+
+An edit checks itself when it is made. Its class holds everything about its kind: the keyword of `Edits`, the line of text, the
+change in a head, and the fields of the form.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import isfinite
+from numbers import Integral
+from typing import Any, ClassVar, Literal, get_args
+
+import numpy as np
+from torch import Tensor
+
+from ..attention.masks import MASKS, Predicate
+from ..errors import InputError, shortened
+from ..models.calls import Call
+from ..models.modules import Kind
+from . import edit_forms as forms
+from .edited import PATTERNS, HeadEdit
+from .places import EVERYWHERE, Place, in_order, place_of, read_place
+
+SoftmaxName = Literal["softmax", "unscaled", "hardmax", "sigmoid"]
+SOFTMAXES: tuple[SoftmaxName, ...] = get_args(SoftmaxName)
+FARTHEST = 2**31  # no text is as long: with a larger number a mask stays the same
+DIGITS = 11  # of a mask's number that are read: any number with more is beyond `FARTHEST`
+TOLERANCE = 1e-6  # largest difference between 1 and the sum of a painted row
+MAX_CELLS = 500  # that one line may paint: more than the address of a link holds
+
+Outputs = Callable[[Kind, int], Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class HeadInPass:
+    """A head of an attention call, in a pass that is being edited.
+
+    edit    the changes so far
+    others  the outputs in passes over other texts, (kind, layer) -> [tokens, heads, d_v], by the keyword of `Edits` that names
+            the text
+    """
+
+    call: Call
+    kind: Kind
+    layer: int
+    head: int
+    edit: HeadEdit
+    others: Mapping[str, Outputs]
+
+    def output_over(self, keyword: str) -> Tensor:
+        """The output of this head over the text that the keyword names: [tokens, d_v]."""
+        return self.others[keyword](self.kind, self.layer)[:, self.head]
+
+
+@dataclass(frozen=True)
+class Edit:
+    """One change of a pass: by default a value for the heads of a place, in a line such as "scale 2 at 5".
+
+    at          the place; for another token its position in the text
+    value       what `checked` returned
+
+    keyword     the keyword of `Edits` for edits of this kind
+    other_text  the keyword of `Edits` for another text that they read; empty if they read none
+    verb        the first word of a line, or its first two words
+    example     an example of a line
+    label       the name in a menu; empty if no menu offers this kind
+    fields      the fields of its form; their words, joined by blanks, are the `words` of a line
+    nothing     the value that changes nothing, and only cancels that of a wider place
+    rank        among edits that replace the output of a head the highest rank counts
+    """
+
+    at: Any
+    value: Any = None
+
+    keyword: ClassVar[str]
+    other_text: ClassVar[str] = ""
+    verb: ClassVar[str]
+    example: ClassVar[str]
+    label: ClassVar[str] = ""
+    fields: ClassVar[tuple[forms.Field, ...]] = ()
+    nothing: ClassVar[Any] = ()
+    rank: ClassVar[int] = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "value", self.checked(self.value))
+
+    @classmethod
+    def checked(cls, value: Any) -> Any:
+        """The value in its one form. Raises InputError for a value that no model can use."""
+        return value
+
+    # --- lines
+
+    @classmethod
+    def read(cls, words: str) -> Any:
+        """The value in the words of a line."""
+        return words
+
+    @classmethod
+    def parse(cls, words: str, place: str | None) -> Edit:
+        """The edit of a line.
+
+        words  the part between the verb and the place
+        place  the place at the end of the line; None if there is none
+
+        Raises ValueError, KeyError or TypeError for words that cannot be read, InputError for a value that no model can use.
+        """
+        at = read_place(place or "")
+        return cls(at, cls.read(words))
+
+    @classmethod
+    def line_of(cls, words: str, at: Any) -> str:
+        """The line with these words at a place; the words are not checked. A text is given without quotes."""
+        return f"{cls.verb} {words}" + ("" if at == EVERYWHERE else f" at {at.words}")
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words of its lines."""
+        return (self.value,)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The lines of this edit, one or several."""
+        return tuple(self.line_of(words, self.at) for words in self.words)
+
+    # --- among the other edits of an `Edits`
+
+    @classmethod
+    def by_place(cls, given: Any) -> dict[Any, Any]:
+        """Every place and its value, from anything that is given or stored under the keyword. Raises InputError."""
+        if isinstance(given, Mapping):
+            given = tuple(given.items())
+        elif not _is_by_place(given):
+            given = ((EVERYWHERE, given),)
+        return {place_of(where): cls.checked(value) for where, value in given}
+
+    @classmethod
+    def stored(cls, by_place: Mapping[Any, Any]) -> Any:
+        """The value of the keyword as `Edits` keeps it: hashable, and equal for equal meaning."""
+        items = sorted(by_place.items(), key=lambda item: in_order(item[0]))
+        return tuple((place, value) for place, value in items if value != ())
+
+    @classmethod
+    def merged(cls, first: Any, second: Any) -> Any:  # noqa: ARG003 - some kinds keep both
+        """Two values for the same place as one, where the second one wins."""
+        return second
+
+    @classmethod
+    def plain(cls, value: Any) -> Any:
+        """The value as a person writes it in Python."""
+        return set(value) if isinstance(value, tuple) else value
+
+    @classmethod
+    def python(cls, stored: Any) -> str:
+        """The stored value as Python code."""
+        by_place = {place: cls.plain(value) for place, value in stored}
+        if by_place.keys() == {EVERYWHERE} and not isinstance(
+            by_place[EVERYWHERE], dict
+        ):  # which looks like one by place
+            return repr(by_place[EVERYWHERE])
+        return repr(by_place)
+
+    @classmethod
+    def each(cls, stored: Any, text: str | None) -> Iterator[Edit]:  # noqa: ARG003 - some kinds read one
+        """The edits of a stored value, in the order of their lines. text: the other text that they read."""
+        return (cls(at, value) for at, value in stored)
+
+    @property
+    def keywords(self) -> dict[str, Any]:
+        """The arguments of `Edits` for this edit alone."""
+        text = {self.other_text: self.value} if self.other_text else {}
+        return {self.keyword: {self.at: self.value}, **text}
+
+    @property
+    def changes(self) -> bool:
+        """Whether it can change anything."""
+        return self.value != self.nothing
+
+    # --- in a pass
+
+    def apply(self, head: HeadInPass) -> HeadEdit:
+        """The changes of a head that this edit covers, this edit included."""
+        return head.edit
+
+    @property
+    def positions(self) -> Iterable[tuple[int, int]]:
+        """The (query, key) that it names, with -1 for no query."""
+        return ()
+
+
+# --- other scores, another mask, other weights
+
+
+class Scale(Edit):
+    """A factor on the scale of the scores; a temperature T is the factor 1/T."""
+
+    keyword, verb, example = "scale_by", "scale", "scale 2 at 5"
+    label = "Scale the scores"
+    fields = (forms.Number("factor", "times", 2.0, step=0.5, width=130),)
+    nothing = 1.0
+
+    @classmethod
+    def checked(cls, value: Any) -> float:
+        if not np.isfinite(value):
+            raise InputError(f"The scale cannot be multiplied by {value}; a finite number is needed.", field="scale")
+        return float(value)
+
+    @classmethod
+    def read(cls, words: str) -> float:
+        return float(words)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        short = f"{self.value:g}"
+        return (short if float(short) == self.value else repr(self.value),)
+
+    def apply(self, head: HeadInPass) -> HeadEdit:
+        return replace(head.edit, scale_by=self.value)
+
+
+class Softmax(Edit):
+    """Another function from scores to weights: a softmax without scaling, a hardmax, or a sigmoid of each score."""
+
+    keyword, verb, example = "softmax", "softmax", "softmax hardmax at 5"
+    label = "Another softmax"
+    choices: ClassVar = {
+        "unscaled": "without scaling",
+        "hardmax": "hardmax: all on the highest",
+        "sigmoid": "sigmoid: each key for itself",
+    }
+    fields = (forms.Choice("softmax", "Softmax", choices, width=230),)
+    nothing = "softmax"
+
+    @classmethod
+    def checked(cls, value: Any) -> SoftmaxName:
+        if value not in SOFTMAXES:
+            raise InputError(
+                f"There is no softmax {shortened(repr(value))}: choose {', '.join(SOFTMAXES)}.", field="softmax"
+            )
+        return value
+
+    def apply(self, head: HeadInPass) -> HeadEdit:
+        unscaled = self.value == "unscaled"
+        return replace(head.edit, unscaled=unscaled, weighing="softmax" if unscaled else self.value)
+
+
+class Mask(Edit):
+    """A mask in the place of the model's own."""
+
+    keyword, verb, example = "mask", "mask", "mask window 4"
+    label = "Another mask"
+    choices: ClassVar = {word: mask.name for word, mask in MASKS.items() if word != "padding"}
+    numbers: ClassVar = {
+        word: forms.WholeNumber("span", mask.number, 4, 1, 4096, width=110)
+        for word, mask in MASKS.items()
+        if mask.number
+    }
+    fields = (forms.Choice("mask", "Mask", choices, width=160, then=numbers),)
+
+    @classmethod
+    def checked(cls, value: Any) -> str:
+        cls.predicate(value, 1)
+        return str(value)
+
+    @staticmethod
+    def predicate(value: str, keys: int) -> Predicate:
+        """The mask that is called so, such as "window 4", for a number of keys. Raises InputError if there is none."""
+        word, _, number = str(value).partition(" ")
+        mask = MASKS.get(word)
+        needs = mask is not None and mask.number is not None
+        if mask is None or needs != number.isdecimal():
+            words = ", ".join(word if of.number is None else f"{word} 4" for word, of in MASKS.items())
+            raise InputError(
+                f"There is no mask {shortened(repr(str(value)))}: choose one of {words}, with any number.", field="mask"
+            )
+        digits = number.lstrip("0")[:DIGITS] or "0"
+        return mask.predicate(min(int(digits), FARTHEST) if needs else 0, keys)
+
+    def apply(self, head: HeadInPass) -> HeadEdit:
+        return replace(head.edit, mask=self.predicate(self.value, head.call.key.shape[2]))
+
+
+class Block(Edit):
+    """Positions that are blocked in all places that cover a head. The words of each are a line of its own."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        return tuple(f"{query}>{key}" if query >= 0 else str(key) for query, key in self.positions)
+
+    @classmethod
+    def merged(cls, first: Any, second: Any) -> Any:
+        return (*first, *second)
+
+
+class BlockKeys(Block):
+    """No query may attend to these keys, not even their own."""
+
+    keyword, verb, example = "block_keys", "block key", "block key 3"
+    label = "Block the chosen key"
+    fields = (forms.ChosenKey(),)
+
+    @classmethod
+    def checked(cls, value: Any) -> tuple[int, ...]:
+        return tuple(sorted({_position(key) for key in ([value] if isinstance(value, Integral) else value)}))
+
+    @classmethod
+    def read(cls, words: str) -> set[int]:
+        return {int(words)}
+
+    def apply(self, head: HeadInPass) -> HeadEdit:
+        return replace(head.edit, blocked_keys=head.edit.blocked_keys + self.value)
+
+    @property
+    def positions(self) -> Iterable[tuple[int, int]]:
+        return ((-1, key) for key in self.value)
+
+
+class BlockPairs(Block):
+    """These queries may not attend to these keys."""
+
+    keyword, verb, example = "block_pairs", "block pair", "block pair 10>2"
+    label = "Block the chosen pair"
+    fields = (forms.ChosenPair(),)
+
+    @classmethod
+    def checked(cls, value: Any) -> tuple[tuple[int, int], ...]:
+        return tuple(sorted({(_position(query), _position(key)) for query, key in value}))
+
+    @classmethod
+    def read(cls, words: str) -> set[tuple[int, int]]:
+        query, _, key = words.partition(">")
+        return {(int(query), int(key))}
+
+    def apply(self, head: HeadInPass) -> HeadEdit:
+        return replace(head.edit, blocked_pairs=head.edit.blocked_pairs + self.value)
+
+    @property
+    def positions(self) -> Iterable[tuple[int, int]]:
+        return self.value
+
+
+class Pattern(Edit):
+    """Weights by a rule in place of the head's own. Painted weights have the same keyword: see `Paint`."""
+
+    keyword, verb, example = "pattern", "pattern", "pattern previous at 5.11"
+    label = "A fixed pattern"
+    choices: ClassVar = {
+        "uniform": "even",
+        "previous": "previous token",
+        "first": "first token",
+        "self": "the token itself",
+    }
+    fields = (forms.Choice("pattern", "Attend to", choices, width=180),)
+
+    @classmethod
+    def checked(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return Paint.checked(value)
+        if value not in PATTERNS:
+            raise InputError(
+                f"There is no pattern {shortened(repr(value))}: choose {', '.join(PATTERNS)}, or paint one.",
+                field="pattern",
+            )
+        return value
+
+    @classmethod
+    def merged(cls, first: Any, second: Any) -> Any:
+        return second if isinstance(first, str) or isinstance(second, str) else {**dict(first), **dict(second)}
+
+    @classmethod
+    def plain(cls, value: Any) -> Any:
+        return value if isinstance(value, str) else {query: dict(row) for query, row in value}
+
+    @classmethod
+    def each(cls, stored: Any, text: str | None) -> Iterator[Edit]:  # noqa: ARG003 - they read none
+        return ((Pattern if isinstance(value, str) else Paint)(place, value) for place, value in stored)
+
+    def apply(self, head: HeadInPass) -> HeadEdit:
+        return replace(head.edit, pattern=self.value, painted={})  # replaces the weights of a wider place
+
+
+class Paint(Pattern):
+    """Whole rows of weights: for some queries, the share of each key."""
+
+    verb, example = "paint", "paint 10>2=0.7 10>3=0.3 at 5.11"
+    label = "Paint shares"
+    fields = (forms.Cells("cells", "query>key=share, with blanks between", "{query}>{key}=0.5 {query}>0=0.5"),)
+
+    @classmethod
+    def checked(cls, value: Any) -> tuple:
+        rows = {}
+        for query, shares in dict(value).items():
+            row = {_position(key): float(share) for key, share in dict(shares).items() if share}
+            total = sum(row.values())
+            if not all(0 <= share <= 1 + TOLERANCE for share in row.values()) or abs(total - 1) > TOLERANCE:
+                raise InputError(
+                    f"The painted row of query {query} sums to {total:.6g}; its shares have to lie between 0 and 1 and sum to "
+                    f"1. Divide each by {total:.6g}, or correct one.",
+                    field="pattern",
+                )
+            rows[_position(query)] = tuple(sorted(row.items()))
+        return tuple(sorted(rows.items()))
+
+    @classmethod
+    def read(cls, words: str) -> dict[int, dict[int, float]]:
+        return {query: even_shares(row) for query, row in read_cells(words).items()}
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        return (cells_in_words(self.plain(self.value)),)
+
+    def apply(self, head: HeadInPass) -> HeadEdit:
+        return replace(head.edit, painted={**head.edit.painted, **self.plain(self.value)})
+
+    @property
+    def positions(self) -> Iterable[tuple[int, int]]:
+        return ((query, key) for query, row in self.value for key, _ in row)
+
+
+# --- edits whose lines begin with the place: another output of a head, another token
+
+
+class PlaceFirst(Edit):
+    """An edit in a line such as "mean 23.4 over "a text"".
+
+    joint    the words between the place and the text; None if there is no text
+    read_at  reads the place
+    """
+
+    joint: ClassVar[str | None] = None
+    read_at: ClassVar[Callable[[str], Any]] = read_place
+
+    @classmethod
+    def parse(cls, words: str, place: str | None) -> Edit:
+        if place is not None:
+            raise ValueError(place)
+        at, text = (words, None) if cls.joint is None else _before_and_text(words)
+        return cls(cls.read_at(at), text)
+
+    @classmethod
+    def line_of(cls, words: str, at: Any) -> str:
+        text = "" if cls.joint is None else f"{cls.joint}{json.dumps(words, ensure_ascii=False)}"
+        return f"{cls.verb} {at.words if isinstance(at, Place) else at}{text}"
+
+
+class OutputEdit(PlaceFirst):
+    """Another output of some heads. `Edits` keeps a set of places."""
+
+    @classmethod
+    def by_place(cls, given: Any) -> dict[Any, Any]:
+        if isinstance(given, tuple) and len(given) == 2 and all(isinstance(number, Integral) for number in given):
+            layer, head = given
+            raise InputError(
+                f"{cls.keyword} takes several places: write {{({layer}, {head})}} for one head, {{{layer}, {head}}} for two "
+                f"layers.",
+                field="layer",
+            )
+        return dict.fromkeys(map(place_of, given))
+
+    @classmethod
+    def stored(cls, by_place: Mapping[Any, Any]) -> frozenset[Place]:
+        return frozenset(by_place)
+
+    @classmethod
+    def python(cls, stored: Any) -> str:
+        return f"{{{', '.join(map(repr, sorted(stored, key=in_order)))}}}"
+
+    @classmethod
+    def each(cls, stored: Any, text: str | None) -> Iterator[Edit]:
+        return (cls(place, text) for place in sorted(stored, key=lambda place: place.words))
+
+
+class Mute(OutputEdit):
+    """The output of the head, before W_O mixes heads, is 0."""
+
+    keyword, verb, example = "mute_heads", "mute", "mute 23.4"
+    label = "Mute"
+    rank = 3
+
+    def apply(self, head: HeadInPass) -> HeadEdit:
+        return replace(head.edit, output=head.call.output.new_zeros(1, head.call.output.shape[3]))
+
+
+class OutputOverText(OutputEdit):
+    """An output taken from a pass over another text, the same text for all edits of the kind.
+
+    clash  the beginning of an error about a second text
+    """
+
+    clash: ClassVar[str]
+
+    @classmethod
+    def checked(cls, value: Any) -> str:
+        if not (value or "").strip():
+            raise InputError(f"{cls.keyword} needs a text to read: give it as {cls.other_text}.", field=cls.other_text)
+        return value
+
+
+class Mean(OutputOverText):
+    """The output of the head is its mean over the tokens of another text."""
+
+    keyword, other_text = "mean_heads", "mean_over"
+    verb, joint, example = "mean", " over ", 'mean 23.4 over "a text"'
+    clash = "Means are taken over"
+    label = "Its mean over a text"
+    fields = (forms.Text("text", "Reference text"),)
+    rank = 1
+
+    def apply(self, head: HeadInPass) -> HeadEdit:
+        return replace(head.edit, output=head.output_over(self.other_text).mean(dim=0, keepdim=True))
+
+
+class Patch(OutputOverText):
+    """The output of the head is that over another text, token by token."""
+
+    keyword, other_text = "patch_heads", "patch_from"
+    verb, joint, example = "patch", " from ", 'patch 23.4 from "a text"'
+    clash = "Heads are patched from"
+    label = "What it gives in another text"
+    fields = (forms.Text("text", "Other text, with as many tokens"),)
+    rank = 2
+
+    def apply(self, head: HeadInPass) -> HeadEdit:
+        return replace(head.edit, output=head.output_over(self.other_text))
+
+
+class ReplaceToken(PlaceFirst):
+    """Another token in place of one of the text, whose position is the place."""
+
+    keyword, verb, example = "replace_tokens", "token", 'token 3 "dog"'
+    joint, read_at = " ", int
+
+    @classmethod
+    def by_place(cls, given: Any) -> dict[Any, Any]:
+        return {_position(at): str(text) for at, text in dict(given).items()}
+
+    @classmethod
+    def stored(cls, by_place: Mapping[Any, Any]) -> tuple[tuple[int, str], ...]:
+        return tuple(sorted(by_place.items()))
+
+    @classmethod
+    def python(cls, stored: Any) -> str:
+        return repr(dict(stored))
+
+
+# All of them, in the order of the menu.
+EDIT_KINDS: tuple[type[Edit], ...] = (
+    *(Mute, Scale, Mask, BlockKeys, BlockPairs, Pattern, Softmax, Mean, Patch, Paint, ReplaceToken),
+)
+
+
+# --- painted cells
+
+
+def read_cells(words: str) -> dict[int, dict[int, float | None]]:
+    """The cells in the words of a line that paints: query -> key -> share, None in a row that is shared evenly.
+
+    The shares need not sum to 1. Raises InputError for too many cells, ValueError for words that are no cells.
+    """
+    if (count := words.count(">")) > MAX_CELLS:
+        raise InputError(
+            f"One change paints at most {MAX_CELLS} cells, and this one {count:,}. Paint further ones in another change.",
+            field="edits",
+        )
+    rows: dict[int, dict[int, float | None]] = {}
+    for word in words.split():
+        query, _, rest = word.partition(">")
+        key, equals, share = rest.partition("=")
+        if not (query.isdecimal() and key.isdecimal()):
+            raise ValueError(word)
+        rows.setdefault(int(query), {})[int(key)] = _share(share) if equals else None
+    if not rows:
+        raise ValueError(words)
+    return rows
+
+
+def cells_in_words(rows: Mapping[int, Mapping[int, float | None]]) -> str:
+    """The cells in words, as `read_cells` reads them."""
+    return " ".join(
+        f"{query}>{key}" + ("" if share is None else f"={share:.10g}")
+        for query, row in sorted(rows.items())
+        for key, share in sorted(row.items())
+    )
+
+
+def even_shares(row: Mapping[int, float | None]) -> dict[int, float]:
+    """The row, with equal shares in place of None."""
+    return {key: 1 / len(row) if share is None else share for key, share in row.items()}
+
+
+def _share(text: str) -> float:
+    share = float(text)
+    if not isfinite(share) or "_" in text:  # which float() takes
+        raise ValueError(text)
+    return share
+
+
+# --- parts of lines and of values
+
+
+def _before_and_text(words: str) -> tuple[str, str]:
+    """The words before a text in quotes, without "over" or "from" at their end, and the text."""
+    before, quote, rest = words.partition('"')
+    text = json.loads(quote + rest)
+    text.encode()  # half of a pair of surrogates is no text
+    before = before.rstrip()
+    return before[: -len("over")] if before.endswith(("over", "from")) else before, text
+
+
+def _position(value: Any) -> int:
+    if int(value) != value or value < 0:
+        raise InputError(f"There is no position {value}: tokens count from 0.", field="edits")
+    return int(value)
+
+
+def _is_by_place(given: Any) -> bool:
+    """Whether these already are pairs of a place and a value."""
+    return isinstance(given, tuple) and all(
+        isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], Place) for pair in given
+    )

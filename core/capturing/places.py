@@ -1,0 +1,104 @@
+"""The heads of a model that an edit is made in, in Python and in the words of a line: `Place(5, 11)`, "5.11"."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from string import ascii_lowercase
+from typing import Any, NamedTuple, get_args
+
+from ..errors import InputError, shortened
+from ..models.modules import Kind
+
+
+class Place(NamedTuple):
+    """The heads that an edit is made in: one head, those of a layer, or all.
+
+    layer, head  from 0; None: all
+    kind         which attention, in a model that has several; None: every kind if it is every layer, else the first
+    """
+
+    layer: int | None = None
+    head: int | None = None
+    kind: Kind | None = None
+
+    def covers(self, kind: Kind, layer: int, head: int, first: Kind) -> bool:
+        """Whether this head is one of them. first: the kind of the first attention call of the pass."""
+        is_of_every_kind = self.kind is None and self.layer is None
+        if not is_of_every_kind and kind != (self.kind or first):
+            return False
+        return self.layer in (None, layer) and self.head in (None, head)
+
+    @property
+    def narrowness(self) -> int:
+        """How many of layer, head and kind are given. If two places cover a head, the narrower one counts."""
+        return sum(part is not None for part in self)
+
+    @property
+    def words(self) -> str:
+        """The place as a line has it: "5", "5.11", "cross 5.11", ".11", "all"."""
+        layer = "" if self.layer is None else str(self.layer)
+        head = "" if self.head is None else f".{self.head}"
+        return f"{self.kind or ''} {layer}{head}".strip() or "all"
+
+    def __repr__(self) -> str:
+        """The shortest Python for it: 5, (5, 11), Place(5, 11, kind="cross")."""
+        if self.kind is None and self.layer is not None:
+            return repr(self.layer) if self.head is None else f"({self.layer}, {self.head})"
+        given = [f"{name}={value!r}" for name, value in self._asdict().items() if value is not None]
+        return f"Place({', '.join(given)})"
+
+
+EVERYWHERE = Place()
+
+
+def place_of(where: Any) -> Place:
+    """The `Place` for a layer, (layer, head), a `Place`, or None for all heads. Raises InputError for anything else."""
+    match where:
+        case Place():
+            place = where
+        case None:
+            place = EVERYWHERE
+        case Integral():
+            place = Place(int(where))
+        case (Integral() as layer, Integral() as head):
+            place = Place(int(layer), int(head))
+        case _:
+            raise InputError(f"{where!r} is no place: give a layer, or (layer, head).", field="layer")
+    for number, name in ((place.layer, "layer"), (place.head, "head")):
+        if number is not None and number < 0:
+            raise InputError(f"There is no {name} {number}: they count from 0.", field=name)
+    return place
+
+
+def in_order(place: Place) -> tuple:
+    """A key for sorting places. None comes first."""
+    return tuple(
+        ("", -1) if part is None else (str(part), -1) if isinstance(part, str) else ("", part) for part in place
+    )
+
+
+def read_place(words: str) -> Place:
+    """The place that a line names, "" for all heads.
+
+    Raises InputError for words that name no place, ValueError for numbers that are too long.
+    """
+    words = words.strip()
+    numbers = words.lstrip(ascii_lowercase)
+    kind = words[: len(words) - len(numbers)]
+    layer, *head = numbers.strip().split(".", 1)
+    if words == "all":
+        return EVERYWHERE
+    if kind not in ("", *get_args(Kind)) or not all(number.isdecimal() for number in (layer or "0", *head)):
+        raise InputError(
+            f"“{shortened(words)}” is no place: write a layer such as 5, or a layer and a head such as 5.11.",
+            field="edits",
+        )
+    known: Any = kind or None  # just looked up
+    return Place(int(layer) if layer else None, int(head[0]) if head else None, known)
+
+
+def looks_like_a_place(*words: str) -> bool:
+    """Whether the words are letters followed by numbers, in one word or in two."""
+    *kinds, numbers = words
+    numbers = numbers if kinds else numbers.lstrip(ascii_lowercase)
+    return not "".join(kinds).strip(ascii_lowercase) and all(sign == "." or sign.isdecimal() for sign in numbers)

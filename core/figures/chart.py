@@ -1,0 +1,71 @@
+"""A figure together with what it shows: its values, from which its description and its table are made.
+
+Whoever draws a figure knows what its numbers stand for, and says so once, here. Nothing is read back from a finished figure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import plotly.graph_objects as go
+
+from .descriptions import described, with_aside
+from .values import Values, farthest, farthest_of_all
+
+LISTED = 10  # rows of a table
+
+
+@dataclass(frozen=True)
+class Strongest:
+    """The strongest values of a figure: rows of text under headings, and a sentence that says what is left out."""
+
+    headings: list[str]
+    rows: list[list[str]]
+    left_out: str
+
+
+@dataclass(frozen=True, eq=False)
+class Chart:
+    """A figure and its values; a drawing without numbers has none.
+
+    Pages may go on to change how the figure looks: titles, ticks, margins.
+    """
+
+    figure: go.Figure
+    values: tuple[Values, ...] = ()
+
+    @property
+    def description(self) -> str:
+        """What the figure shows, in a sentence or two; "" where it has no values."""
+        return described(self.values)
+
+    @property
+    def block(self) -> tuple[int, int]:
+        """How many rows and columns a drawn cell stands for."""
+        return self.values[0].block if self.values else (1, 1)
+
+    def strongest(self, count: int = LISTED) -> Strongest | None:
+        """The `count` numbers farthest from 0; of matrices that cannot be compared, one of each. None without numbers."""
+        known = [one for one in self.values if len(one.comparable)]
+        if not known:
+            return None
+        first = known[0]
+        alike = [one for one in known if one.headings == first.headings]
+        are_matrices = first.kind == "matrix"
+        chosen = (
+            [(one, index) for one in alike for index in farthest(one.comparable, 1)]
+            if are_matrices
+            else farthest_of_all(alike, count)
+        )
+        part = ["part"] * (len(alike) > 1)
+        value = first.value if len({one.value for one in alike}) == 1 else "value"
+        rows = [[one.part] * len(part) + [*one.names(index), one.number(index)] for one, index in chosen]
+        all_numbers = sum(int(np.isfinite(one.comparable).sum()) for one in alike)
+        if are_matrices:
+            left_out = "The number farthest from 0 in each matrix."
+        elif len(rows) == all_numbers:
+            left_out = with_aside("All numbers of the picture", first.closing)
+        else:
+            left_out = with_aside(f"The {len(rows)} of {all_numbers:,} numbers that are farthest from 0", first.closing)
+        return Strongest([*part, *(heading or "name" for heading in first.headings), value], rows, left_out)

@@ -1,0 +1,195 @@
+"""The axes of a heatmap: what stands along its sides, which labels fit there, and the room that they need."""
+
+from __future__ import annotations
+
+import html
+import math
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..labels import axis_labels, in_blocks, short, thinned
+from ..theme import enlarged, letters
+
+MANY = 24  # labels: more are written smaller
+MAX_NUMBERS = 9  # along a side whose rows or columns are only numbered
+LETTER = 0.6  # the width of a letter, as a share of its height
+_ANGLE = -45  # of the labels below the columns that are no single characters
+SINGLE, MARK = 2, 4  # letters at most of what stands for a single character, and of a mark among them, such as </s>
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One side of a matrix.
+
+    name     what a row or a column is: "query", "key", "dimension"
+    tokens   a text for each row or column; None: numbers
+    pinned   the marked row or column, or None
+    notes    a remark for each drawn row or column, shown when pointing at it, or None
+    start    number of the first row or column, where the matrix is a part of a larger one
+    gaps     missing rows or columns, counted from the first: hatched, unlike any number or masked pair
+    """
+
+    name: str
+    tokens: Sequence[str] | None = None
+    pinned: int | None = None
+    notes: Sequence[str] | None = None
+    start: int = 0
+    gaps: Sequence[int] = ()
+
+
+def margins_for(shape: tuple[int, int], rows: Axis, columns: Axis, size: int, *, titled: bool) -> dict[str, float]:
+    """Estimate the room for the labels at the left and below from their length.
+
+    Plotly's own margins draw every figure several times and do not always settle: more room turns the labels, and turned
+    labels need other room.
+    """
+    title = enlarged(26) if titled else 0
+    slant = math.sin(math.radians(abs(_angle_of(shape[1], columns))))
+    letter = size * LETTER
+    beside = letter * max(map(_width, _texts(shape[0], rows)))
+    below = letter * _widest(shape[1], columns) * slant + size if slant else size * 1.4
+    return {"l": 8 + title + beside, "b": 6 + title + below}
+
+
+def _fitting_across(room: float, count: int, columns: Axis, size: int, *, max_labels: int) -> int:
+    """Return how many labels fit below the columns without overlap."""
+    if columns.tokens is None:
+        max_labels, needed = MAX_NUMBERS, (len(str(columns.start + count - 1)) + 1) * size * LETTER
+    elif angle := _angle_of(count, columns):
+        needed = size / math.sin(math.radians(abs(angle)))
+    else:
+        single = [width for width in map(_width, _texts(count, columns)) if width <= SINGLE]
+        needed = (max(single) + 0.5) * size * LETTER
+    return max(1, min(max_labels, int(room / needed)))
+
+
+def _fitting_down(room: float, size: int) -> int:
+    """Return how many labels fit beside the rows. A line of text needs a fifth more than its letters."""
+    usual, smaller = (int(room / height / 1.2) for height in (size, _smaller(size)))
+    return max(1, smaller if smaller > MANY else usual)
+
+
+def _smaller(size: int) -> int:
+    return letters(size - 2)
+
+
+def _width(text: str) -> float:
+    """Estimate the width of a label in letters. Full-width letters and emoji count twice."""
+    shown = html.unescape(text)
+    return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in shown)
+
+
+def _widest(count: int, axis: Axis) -> float:
+    """Return the width of the widest label of an axis in letters."""
+    return max(map(_width, _texts(count, axis)))
+
+
+def _angle_of(count: int, columns: Axis) -> int:
+    """Return the angle of the labels below the columns. Numbers and single characters stand upright, even with a few marks."""
+    if columns.tokens is None:
+        return 0
+    widths = [_width(text) for text in _texts(count, columns)]
+    are_single = sum(width > SINGLE for width in widths) <= len(widths) / 10 and max(widths) <= MARK
+    return 0 if are_single else _ANGLE
+
+
+def _texts(count: int, axis: Axis) -> list[str]:
+    if axis.tokens is None:
+        return [str(place) for place in range(axis.start, axis.start + count)]
+    return axis_labels(axis.tokens)
+
+
+def plain_names(count: int, axis: Axis, block: int) -> list[str]:
+    """The names of the drawn rows or columns as plain text, for whatever is not drawn by Plotly."""
+    return _numbered(_texts(count, axis) if axis.tokens is None else list(map(short, axis.tokens)), axis, block)
+
+
+def _numbered(texts: list[str], axis: Axis, block: int) -> list[str]:
+    """The name of each drawn row or column: "it (10)", of a block "it (10) … was (12)"."""
+    if axis.tokens is not None:
+        texts = [f"{text} ({place})" for place, text in enumerate(texts, axis.start)]
+    return in_blocks(texts, block)
+
+
+def columns_axis(count: int, columns: Axis, size: int, room: float, *, max_labels: int) -> dict[str, Any]:
+    """The axis below the columns, with the labels that there is room for.
+
+    room  pixels for all columns
+    """
+    slant = _angle_of(count, columns)
+    axis = _shown(count, columns, size, _fitting_across(room, count, columns, size, max_labels=max_labels))
+    return axis | {"tickangle": slant} if slant else _upright(axis, room / count, size)
+
+
+def rows_axis(count: int, rows: Axis, size: int, room: float) -> dict[str, Any]:
+    """The axis beside the rows, from the top down, with the labels that there is room for."""
+    max_labels = MAX_NUMBERS if rows.tokens is None else _fitting_down(room, size)
+    return _shown(count, rows, size, max_labels) | {"range": [count - 0.5, -0.5]}
+
+
+def _shown(count: int, axis: Axis, size: int, max_labels: int) -> dict[str, Any]:
+    """An axis with as many labels as fit, among them the pinned one in bold."""
+    texts = _texts(count, axis)
+    places = thinned(count, axis.pinned, max_labels)
+    labels = [f"<b>{texts[place]}</b>" if place == axis.pinned else texts[place] for place in places]
+    return {
+        "title": {"text": axis.name, "standoff": enlarged(12)},
+        "range": [-0.5, count - 0.5],
+        "tickmode": "array",
+        "tickvals": places,
+        "ticktext": labels,
+        "tickfont": {"size": size if len(places) <= MANY else _smaller(size)},
+        "showgrid": False,
+        "zeroline": False,
+    }
+
+
+def _upright(axis: dict[str, Any], column: float, size: int) -> dict[str, Any]:
+    """An axis whose labels stand upright, without marks such as </s> that would lie on the labels beside them.
+
+    column  how many pixels wide one is
+    """
+    kept: list[tuple[int, str]] = []
+    for place, text in zip(axis["tickvals"], axis["ticktext"], strict=True):
+        if kept and _overlap(kept[-1], (place, text), column, size):
+            _, before = kept[-1]
+            if "<b>" in before or ("<b>" not in text and _letters(text) > _letters(before)):
+                continue
+            kept.pop()
+        kept.append((place, text))
+    return axis | {
+        "tickvals": [place for place, _ in kept],
+        "ticktext": [text for _, text in kept],
+        "tickangle": 0,
+    }
+
+
+def _overlap(one: tuple[int, str], other: tuple[int, str], column: float, size: int) -> bool:
+    needed = (_letters(one[1]) + _letters(other[1]) + 0.5) / 2 * size * LETTER
+    return needed > (other[0] - one[0]) * column
+
+
+def _letters(label: str) -> float:
+    return _width(label.removeprefix("<b>").removesuffix("</b>"))
+
+
+def hidden_axis(places: NDArray[np.floating], block: int, count: int, axis: Axis, shown: str) -> dict[str, object]:
+    """An invisible axis that knows the name of every drawn row or column, without the cost of drawing them."""
+    named = _numbered(_texts(count, axis), axis, block)
+    if axis.notes is not None:
+        named = [f"{name}{note}" for name, note in zip(named, axis.notes, strict=True)]
+    return {
+        "overlaying": shown,
+        "matches": shown,
+        "tickmode": "array",
+        "tickvals": places.tolist(),
+        "ticktext": named,
+        "showticklabels": False,
+        "showgrid": False,
+        "zeroline": False,
+    }

@@ -1,0 +1,1 @@
+"""Bars, curves, points and drawings."""

@@ -1,0 +1,257 @@
+"""Bar charts: a number for each name in one group or in several; side by side, in panels, or horizontal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import cycle
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+from numpy.typing import ArrayLike, NDArray
+from plotly.subplots import make_subplots
+
+from ..chart import Chart
+from ..labels import axis_labels, escaped, short, without_markup
+from ..palette import ABOVE, GRID, INK, SERIES, TOTAL, text_on
+from ..theme import enlarged, letters, plain_layout, template, thick
+from ..values import bar_values
+
+PANEL_TITLE = 26  # pixels above each panel
+PANEL_LABELS = 46  # pixels below the last one
+ROW = 34  # pixels of the bars of a token
+LOG_ROW = 30  # pixels of a bar on a logarithmic axis
+MARK = 20  # pixels for the words of a mark
+
+
+def bar_trace(
+    names: Sequence[str],
+    numbers: ArrayLike,
+    group: str,
+    colour: str | Sequence[str],
+    *,
+    printed: str | None = None,
+    hover: str = ".6g",
+    horizontal: bool = False,
+    names_group: bool = True,
+) -> go.Bar:
+    """Return a bar for each name, at 0, 1, 2 ... Names are tokens; the same one may occur twice.
+
+    colour       of all bars, or one for each
+    printed      format of the numbers on the bars; None: no numbers
+    hover        format of a number when pointing at its bar
+    horizontal   whether the bars lie
+    names_group  whether pointing at a bar also names its group
+    """
+    places, length = list(range(len(names))), "x" if horizontal else "y"
+    axes = {"orientation": "h", "y": places, "x": numbers} if horizontal else {"x": places, "y": np.asarray(numbers)}
+    return go.Bar(
+        **axes,
+        name=group,
+        marker={"color": colour},
+        customdata=axis_labels(names),
+        texttemplate=None if printed is None else f"%{{{length}:{printed}}}",
+        hovertemplate=f"%{{customdata}}: <b>%{{{length}:{hover}}}</b>" + ("" if names_group else "<extra></extra>"),
+    )
+
+
+def named_places(names: Sequence[str]) -> dict[str, Any]:
+    """Return the ticks of the axis along which the bars of these names stand."""
+    return {"tickmode": "array", "tickvals": list(range(len(names))), "ticktext": axis_labels(names)}
+
+
+def bars(
+    names: Sequence[str],
+    groups: Mapping[str, ArrayLike],
+    *,
+    y: str,
+    x: str = "",
+    printed: bool = True,
+    limits: tuple[float, float] | None = None,
+    height: int = 320,
+) -> Chart:
+    """Draw a bar for each name and group, the groups side by side. Names are tokens; the same one may occur twice."""
+    traces = [
+        bar_trace(names, numbers, group, colour, printed=".3f" if printed else None)
+        for (group, numbers), colour in zip(groups.items(), cycle(SERIES), strict=False)
+    ]
+    layout = plain_layout(height) | {"showlegend": len(groups) > 1, "barmode": "group"}
+    layout["xaxis"] |= named_places(names) | {"title": {"text": x}}
+    layout["yaxis"] |= {"title": {"text": y}, "range": list(limits or room_for(groups.values()))}
+    return Chart(go.Figure(traces, layout), bar_values([short(name) for name in names], groups, heading=x, value=y))
+
+
+def bar_panels(
+    names: Sequence[str], panels: Mapping[str, ArrayLike], *, x: str, printed: bool = True, panel: int = 150
+) -> Chart:
+    """Draw a panel of bars for each title, one below the other; all panels share their range and their names.
+
+    panel  height of each panel in pixels, with its title
+    """
+    limits = room_for(panels.values(), share=0.2)
+    above, below = enlarged(PANEL_TITLE), enlarged(PANEL_LABELS)
+    area = len(panels) * enlarged(panel) - above  # without the first title, which lies in the margin
+    figure = make_subplots(
+        rows=len(panels), shared_xaxes=True, vertical_spacing=above / area, subplot_titles=list(panels)
+    )
+    for row, ((title, numbers), colour) in enumerate(zip(panels.items(), cycle(SERIES), strict=False), start=1):
+        bars = bar_trace(names, numbers, title, colour, printed=".3f" if printed else None, names_group=False)
+        figure.add_trace(bars, row=row, col=1)
+    figure.update_layout(
+        template=template(),
+        height=area + above + below,
+        margin={"l": 8, "r": 16, "t": above, "b": below},
+        showlegend=False,
+    )
+    figure.update_annotations(x=0, xanchor="left", font_size=letters(14))
+    figure.update_xaxes(named_places(names))
+    figure.update_xaxes(title_text=x, row=len(panels))
+    figure.update_yaxes(range=limits, nticks=4, automargin=True)
+    groups = {without_markup(title): values for title, values in panels.items()}
+    return Chart(figure, bar_values([short(name) for name in names], groups, heading=x))
+
+
+def share_bars(names: Sequence[str], groups: Mapping[str, NDArray[np.floating]]) -> Chart:
+    """Draw shares from 0 to 1 as horizontal bars with their numbers. Names are tokens; the same one may occur twice.
+
+    groups  one or two: the name of a group -> a share for each token
+    """
+    bars = [
+        bar_trace(names, numbers, group, colour, horizontal=True, printed=".1%", hover=".4%")
+        for (group, numbers), colour in zip(groups.items(), (TOTAL, ABOVE), strict=False)
+    ]
+    legend = enlarged(34) if len(groups) > 1 else 8
+    layout = plain_layout(enlarged(26) + legend + enlarged(ROW) * len(names)) | {
+        "barmode": "group",
+        "bargap": 0.25,
+        "dragmode": False,
+        "showlegend": len(groups) > 1,
+    }
+    layout["legend"] = {"traceorder": "normal"}
+    layout["margin"] |= {"t": legend, "r": enlarged(48), "b": enlarged(28)}
+    highest = max(float(np.max(values, initial=0)) for values in groups.values())
+    layout["xaxis"] = {"range": [0, highest * 1.12 or 1], "tickformat": ".0%", "nticks": 5}
+    layout["yaxis"] |= named_places(names) | {
+        "range": [len(names) - 0.5, -0.5],
+        "showgrid": False,
+    }
+    return Chart(go.Figure(bars, layout), bar_values([short(name) for name in names], groups))
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A number to compare the bars with: a line across the chart with words at its upper end."""
+
+    words: str
+    value: float
+    colour: str = INK
+
+
+def log_bars(
+    names: Sequence[str],
+    groups: Mapping[str, ArrayLike],
+    *,
+    x: str,
+    limits: tuple[float, float],
+    number: str = ".3g",
+    marks: Sequence[Mark] = (),
+    colours: Sequence[str] = SERIES,
+) -> Chart:
+    """Draw numbers of very different size as horizontal bars on a logarithmic axis, each with its number at its end.
+
+    groups  a number for each name; 0 is written but has no bar, NaN leaves the place empty
+    limits  both ends of the axis, above 0
+    number  format of the numbers
+    """
+    low, high = np.log10(limits)
+    lonely = bool((np.sum([np.isfinite(np.asarray(values)) for values in groups.values()], axis=0) <= 1).all())
+    traces = [
+        go.Bar(
+            orientation="h",
+            y=[escaped(name) for name in names],
+            x=[_drawn(value, limits[0]) for value in np.asarray(values, dtype=np.float64)],
+            name=group,
+            marker={"color": colour},
+            text=[_written(value, number) for value in np.asarray(values, dtype=np.float64)],
+            textposition="auto",
+            insidetextanchor="end",
+            insidetextfont={"color": text_on([colour])[0]},
+            hovertemplate="%{y}, " + group + ": <b>%{text}</b><extra></extra>",
+        )
+        for (group, values), colour in zip(groups.items(), colours, strict=False)
+    ]
+    top = enlarged(34) + enlarged(MARK) * len(marks)
+    lines = len(names) * (1 if lonely else len(groups))
+    layout = plain_layout(lines * enlarged(LOG_ROW) + top + enlarged(62))
+    layout |= {"barmode": "overlay" if lonely else "group", "showlegend": len(groups) > 1}
+    layout["margin"] |= {"t": top}
+    layout["legend"] = {"yref": "container", "yanchor": "top", "traceorder": "normal"}
+    layout["xaxis"] |= {
+        "type": "log",
+        "range": [low, high],
+        "title": {"text": x},
+        "dtick": 1 if high - low < 5 else None,
+        "nticks": 6,
+        "exponentformat": "power",
+        "showgrid": True,
+        "gridcolor": GRID,
+    }
+    layout["yaxis"] |= {
+        "autorange": "reversed",
+        "showgrid": False,
+        "nticks": len(names),
+        "ticksuffix": " ",
+    }
+    layout["shapes"] = [_mark_line(mark) for mark in marks]
+    layout["annotations"] = [
+        _mark_words(mark, place, right=np.log10(mark.value) > (low + high) / 2) for place, mark in enumerate(marks)
+    ]
+    return Chart(go.Figure(traces, layout), bar_values([short(name) for name in names], groups, value=x))
+
+
+def _written(value: float, number: str) -> str:
+    if np.isnan(value):
+        return ""
+    return f"{value:{number}}" if value else "0"
+
+
+def _drawn(value: float, low: float) -> float | None:
+    return None if np.isnan(value) else max(value, low)
+
+
+def _mark_line(mark: Mark) -> dict[str, object]:
+    return {
+        "type": "line",
+        "xref": "x",
+        "yref": "paper",
+        "x0": mark.value,
+        "x1": mark.value,
+        "y0": 0,
+        "y1": 1,
+        "line": {"color": mark.colour, "width": thick(2), "dash": "dot"},
+    }
+
+
+def _mark_words(mark: Mark, place: int, *, right: bool) -> dict[str, object]:
+    return {
+        "text": mark.words,
+        "xref": "x",
+        "x": np.log10(mark.value),
+        "xanchor": "right" if right else "left",
+        "yref": "paper",
+        "y": 1,
+        "yanchor": "bottom",
+        "yshift": enlarged(MARK) * place,
+    }
+
+
+def room_for(groups: Iterable[ArrayLike], share: float = 0.12) -> tuple[float, float]:
+    """Return a range that holds 0, every bar, and a number beyond its end.
+
+    share  part of the bars' range that a number takes
+    """
+    values = np.nan_to_num(np.concatenate([np.ravel(np.asarray(group, dtype=np.float64)) for group in groups]))
+    lowest, highest = min(0.0, float(values.min(initial=0))), max(0.0, float(values.max(initial=0)))
+    room = (highest - lowest or 1.0) * share
+    return lowest - room * (lowest < 0), highest + room * (highest > 0 or lowest == 0)

@@ -1,0 +1,93 @@
+"""Curves over a common axis, and labels for logarithmic axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import plotly.graph_objects as go
+from numpy.typing import ArrayLike
+
+from ..chart import Chart
+from ..palette import SERIES
+from ..theme import enlarged, plain_layout, thick
+from ..values import Values, floats
+
+# A third of a power of ten apart on a logarithmic axis, from far below to far above anything drawn.
+THIRDS = tuple(float(f"{digit}e{power}") for power in range(-9, 10) for digit in (1, 3))
+
+
+@dataclass(frozen=True, eq=False)
+class Series:
+    """One line of a chart. `error` is one standard error up and down; "theory" is dashed and has no points."""
+
+    name: str
+    x: ArrayLike
+    y: ArrayLike
+    error: ArrayLike | None = None
+    kind: Literal["measured", "line", "theory"] = "line"
+
+
+def lines(
+    series: Sequence[Series],
+    *,
+    x: str,
+    y: str,
+    log_x: bool = False,
+    log_y: bool = False,
+    powers_of_ten: bool = False,
+    height: int = 380,
+) -> Chart:
+    """Draw curves over a common axis. `x` and `y` name the axes with their units; pointing at a place shows every curve.
+
+    powers_of_ten  the vertical axis holds exponents of 10, and its numbers are written as 10⁻³
+    """
+    traces = [
+        go.Scatter(
+            x=np.asarray(one.x),
+            y=np.asarray(one.y),
+            name=one.name,
+            mode={"measured": "markers+lines", "line": "lines", "theory": "lines"}[one.kind],
+            line={"color": colour, "width": thick(2), "dash": "dash" if one.kind == "theory" else "solid"},
+            marker={"size": enlarged(8), "color": colour},
+            error_y=None
+            if one.error is None
+            else {"array": np.asarray(one.error), "color": colour, "thickness": thick(1.2)},
+            hovertemplate="%{y:.5g}",
+        )
+        for one, colour in zip(series, _colours(len(series)), strict=True)
+    ]
+    layout = plain_layout(height) | {"hovermode": "x unified", "showlegend": len(series) > 1}
+    layout["xaxis"] |= {"title": {"text": x}, "type": "log" if log_x else "linear"}
+    layout["yaxis"] |= {"title": {"text": y}, "type": "log" if log_y else "linear"}
+    if powers_of_ten:
+        layout["yaxis"] |= {"tickprefix": "10<sup>", "ticksuffix": "</sup>"}
+    values = tuple(
+        Values(
+            kind="line",
+            part=one.name,
+            headings=(x.partition(" (")[0],),  # without its unit
+            value=y or one.name,
+            numbers=floats(one.y),
+            x=floats(one.x),
+            prefix="10^" if powers_of_ten else "",
+        )
+        for one in series
+    )
+    return Chart(go.Figure(traces, layout), values)
+
+
+def label_log_axes(figure: go.Figure, *, x: Sequence[float] = THIRDS) -> None:
+    """Write plain numbers at these places of logarithmic axes, where Plotly would shorten 20 to a small 2.
+
+    Places outside the figure are not drawn.
+    """
+    for update, places in ((figure.update_xaxes, x), (figure.update_yaxes, THIRDS)):
+        labels = [f"{place:,g}" for place in places]
+        update(selector={"type": "log"}, tickmode="array", tickvals=list(places), ticktext=labels)
+
+
+def _colours(count: int) -> list[str]:
+    return [SERIES[place % len(SERIES)] for place in range(count)]
