@@ -266,7 +266,7 @@ EXPERIMENTS = (
     Experiment(
         "spread",
         "Spread",
-        "Entries are independent: mean 0, variance 1. Each term of q · k adds variance 1, in all d_k. Divided by √d_k, it is 1 "
+        "Entries have mean 0 and variance 1 and are independent, so q · k has variance d_k. Divided by √d_k, it has variance 1 "
         "again.",
         spread,
     ),
