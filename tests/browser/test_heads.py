@@ -444,7 +444,7 @@ def test_from_a_head_to_its_steps_and_back(visit, minilm):
     app.idle().write(state.TEXT, text).idle().write(state.PAIR, pair).idle()
     trace = capture(minilm, text, pair=pair).trace(3, 4)
     app.click_cell("atlas", 3, 4).shows({"head": trace.weights}).idle()
-    app.page.get_by_test_id("stPageLink").get_by_role("link", name="All stages of this head").click()
+    app.page.get_by_test_id("stPageLink").get_by_role("link", name="All stages").click()
     app.until(lambda: "/heads" not in app.address, "Step by step does not open")
     app.idle()
     query, key = strongest_pair(trace)

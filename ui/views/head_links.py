@@ -21,7 +21,7 @@ PAGES = Path(__file__).parents[2] / "pages"
 
 def link_to_steps(head: HeadRequest, cell: tuple[int, int] | None) -> None:
     """Link to the head stage by stage. cell: the chosen (query, key)"""
-    _link("step_by_step", "All stages of this head", ":material/steps:", head, cell, {state.SOURCE: ["real"]})
+    _link("step_by_step", "All stages", ":material/steps:", head, cell, {state.SOURCE: ["real"]})
 
 
 def link_to_heads(head: HeadRequest, cell: tuple[int, int] | None) -> None:
