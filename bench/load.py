@@ -41,7 +41,7 @@ COMMON = (
 WORDS = COMMON.split()
 DECODER = "SmolLM2-135M-Instruct"
 LIGHT, LONG_TOKENS = 10, 4096  # visitors beside long texts, and how long those are
-EXACT = 1e-6  # two passes in different orders of the same sums may differ by as much
+EXACT = 16 * float(np.finfo(np.float32).eps)  # 1.9e-6: two passes that add in another order may differ by as much
 PATIENCE = 600.0  # seconds
 PAGES = {"step_by_step": "As it is", "heads": "head"}  # the large picture of each page
 
@@ -179,10 +179,11 @@ async def beside_long(address: str, texts: list[str], minutes: float) -> tuple[l
 # --- what came of it
 
 
-def check(changes: list[Change]) -> int:
-    """Compare every picture with core, and note what is wrong with it; gives how many were compared."""
+def check(changes: list[Change]) -> list[float]:
+    """Compare every picture with core, and note which are wrong. Return the largest difference of each, infinity where shape or
+    empty cells differ."""
     torch.set_num_threads(1)
-    compared = 0
+    differences: list[float] = []
 
     def of(change: Change) -> tuple[str, str]:
         return change.model, change.text
@@ -192,12 +193,17 @@ def check(changes: list[Change]) -> int:
         for change in same:
             expected = drawn_weights(passed.trace(change.layer, change.head))
             for figure in change.figures:
-                compared += 1
                 found = json.loads(figure)
-                values = Picture(found["data"], found["layout"]).values
-                if values.shape != expected.shape or not np.allclose(values, expected, 0, EXACT, equal_nan=True):
+                differences.append(difference(Picture(found["data"], found["layout"]).values, expected))
+                if differences[-1] > EXACT:
                     change.trouble.append("wrong figure")
-    return compared
+    return differences
+
+
+def difference(values: NDArray[np.floating], expected: NDArray[np.floating]) -> float:
+    if values.shape != expected.shape or not np.array_equal(np.isnan(values), np.isnan(expected)):
+        return float("inf")
+    return float(np.nanmax(np.abs(values - expected), initial=0))
 
 
 def drawn_weights(trace: AttentionTrace) -> NDArray[np.floating]:
@@ -215,10 +221,11 @@ def report(title: str, sessions: list[list[Change]]) -> None:
     changes = [change for made in sessions for change in made[1:]]
     times = sorted(change.waited for change in changes if change.waited is not None)
     everything = [change for made in sessions for change in made]
-    compared = check(everything)
+    differences = check(everything)
     wrong = sum(trouble == "wrong figure" for change in everything for trouble in change.trouble)
     troubles = [trouble for change in everything for trouble in change.trouble if trouble != "wrong figure"]
-    print(f"{title}: {len(changes)} changes, {len(troubles)} errors, {wrong} of {compared} figures wrong", flush=True)
+    figures = f"{wrong} of {len(differences)} figures wrong (largest difference {max(differences, default=0):.2g})"
+    print(f"{title}: {len(changes)} changes, {len(troubles)} errors, {figures}", flush=True)
     if len(times) > 1:
         late = statistics.quantiles(times, n=20)[-1]
         print(f"    median {statistics.median(times):.2f} s, 95th percentile {late:.2f} s, worst {times[-1]:.2f} s")
