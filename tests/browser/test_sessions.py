@@ -38,7 +38,7 @@ def test_another_text_and_another_head_arrive_with_the_numbers_of_core(server: S
                 await pictured(visitor, change)
 
     _run(visit())
-    assert check(asked) == len(asked)
+    assert len(check(asked)) == len(asked)
     assert [change.trouble for change in asked] == [[], [], []]
     asked[2].head = 8
     check(asked)
