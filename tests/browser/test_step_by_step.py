@@ -213,12 +213,12 @@ def test_the_tour_from_the_first_to_the_last_stop_by_keys_alone(visit, opening, 
     cell = explain(encoder, 10, 2)
     said = {
         1: f"gives {cell.weight:.1%} of its attention",
-        2: f"these 32 products add up to {number(cell.raw)}",
+        2: f"32 products add up to {number(cell.raw)}",
         3: f"{number(cell.raw)} becomes {number(cell.scaled)}",
         4: f"becomes a weight of {number(cell.weight)}",
         5: "the output of “it” is the sum",
         6: f"{int((~decoder.mask).sum())} of {decoder.mask.size} pairs are masked",
-        7: "Now it is yours",
+        7: "Now try it yourself",
     }
     for stop, (words, shown) in enumerate(zip(said.values(), STOPS, strict=True), start=1):
         assert words in at_stop(app, stop)
@@ -261,7 +261,7 @@ def test_the_tour_says_nothing_of_what_it_does_not_show(visit, opening):
     for stop in (2, 3):
         at_stop(app, stop - 1)
         app.page.keyboard.press("ArrowRight")
-    assert "made smaller by" in at_stop(app, 3)
+    assert "multiplied by 1" in at_stop(app, 3)
     app.switch(state.SCALING).idle()
     assert "You have changed what this stop shows" in at_stop(app, 3)
     app.switch(state.SCALING).idle().click_cell(AS_IT_IS, 4, 3).idle()

@@ -44,4 +44,4 @@ def test_a_stop_whose_model_is_not_there_says_which_and_goes_on(monkeypatch):
     assert f"This stop shows {tour.DECODER}, which cannot be opened here" in said[-1]
     go_to(app, at + 1).run()
     assert not app.error
-    assert "Now it is yours" in said[-1]
+    assert "Now try it yourself" in said[-1]

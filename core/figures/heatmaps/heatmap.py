@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack
 
 import numpy as np
 import plotly.graph_objects as go
@@ -27,53 +27,49 @@ NARROW = 300  # pixels: below, letters and the colour bar are smaller
 PRINTED_CELLS = 12  # per side: up to here every cell of a large picture shows its number
 
 
+class Options(TypedDict, total=False):
+    """How a heatmap is drawn; `pooled_heatmap` has the defaults.
+
+    scale      "signed": two colours that meet at 0; "share": one colour from 0 up; "permission": 1 allowed, 0 forbidden
+    limit      the number with the strongest colour, so that heatmaps can be compared; None: the largest number
+    forbidden_name  name of masked cells in the legend
+    gap_name   name of the `gaps` of rows and columns in the legend
+    width      approximate width on a narrow screen in pixels, which decides how many columns have labels
+    compact    fewer labels and no printed numbers
+    printed    maximum number of columns with printed numbers
+    """
+
+    scale: Scale
+    limit: float | None
+    forbidden_name: str
+    gap_name: str
+    height: int
+    width: int
+    compact: bool
+    printed: int
+
+
 def heatmap(
     values: NDArray[np.floating],
     rows: Axis,
     columns: Axis,
     *,
     name: str,
-    scale: Scale = "signed",
-    limit: float | None = None,
     forbidden: NDArray[np.bool_] | None = None,
-    forbidden_name: str = "masked",
-    gap_name: str = "not there",
     hover: tuple[str, NDArray[np.floating]] | None = None,
-    height: int = 420,
-    width: int = WIDTH,
-    compact: bool = False,
-    printed: int = PRINTED_CELLS,
+    **options: Unpack[Options],
 ) -> Chart:
     """Draw a matrix [rows, columns] as an interactive heatmap.
 
-    scale      "signed": two colours that meet at 0; "share": one colour from 0 up; "permission": 1 allowed, 0 forbidden
-    limit      the number with the strongest colour, so that heatmaps can be compared; None: the largest number
     forbidden  [rows, columns] bool, True where a pair is masked: drawn grey, never like a small number
-    forbidden_name  name of these cells in the legend
-    gap_name   name of the `gaps` of rows and columns in the legend
     hover      name and numbers of a second matrix, also shown when pointing at a cell
-    width      approximate width on a narrow screen in pixels, which decides how many columns have labels
-    compact    fewer labels and no printed numbers
-    printed    maximum number of columns with printed numbers
 
     A matrix of more than 256 rows or columns is pooled: each drawn cell shows the number of its block farthest from 0.
     """
-    max_cells = MAX_CELLS // 4 if compact else MAX_CELLS
-    return pooled_heatmap(
-        pool(values, max_cells, None if forbidden is None else ~forbidden),
-        rows,
-        columns,
-        name=name,
-        scale=scale,
-        limit=limit,
-        forbidden_name=forbidden_name,
-        gap_name=gap_name,
-        hover=None if hover is None else (hover[0], pool(hover[1], max_cells).values),
-        height=height,
-        width=width,
-        compact=compact,
-        printed=printed,
-    )
+    max_cells = MAX_CELLS // 4 if options.get("compact") else MAX_CELLS
+    drawn = pool(values, max_cells, None if forbidden is None else ~forbidden)
+    also = None if hover is None else (hover[0], pool(hover[1], max_cells).values)
+    return pooled_heatmap(drawn, rows, columns, name=name, hover=also, **options)
 
 
 def pooled_heatmap(
@@ -82,17 +78,17 @@ def pooled_heatmap(
     columns: Axis,
     *,
     name: str,
+    hover: tuple[str, NDArray[np.floating]] | None = None,
     scale: Scale = "signed",
     limit: float | None = None,
     forbidden_name: str = "masked",
     gap_name: str = "not there",
-    hover: tuple[str, NDArray[np.floating]] | None = None,
     height: int = 420,
     width: int = WIDTH,
     compact: bool = False,
     printed: int = PRINTED_CELLS,
 ) -> Chart:
-    """Draw a matrix that is pooled already, as `heatmap` does.
+    """Draw a matrix that is pooled already, as `heatmap` does; see `Options`.
 
     drawn    its cells; NaN is left empty
     hover    as in `heatmap`, of the shape of `drawn`; not shown where a drawn cell stands for several, because the strongest

@@ -66,30 +66,30 @@ class Stop:
 def _weights(scene: Scene, cell: Ledger) -> str:
     query, key = _pair(scene, cell)
     return (
-        f"A language model has read this sentence, and this is one of its attention heads. Each row is a token that looks "
-        f"(query), each column one that is looked at (key): {query} gives {cell.weight:.1%} of its attention to {key}."
+        f"A language model has read this sentence. This is one of its attention heads. Each row is a token that looks (query), "
+        f"each column a token that is looked at (key): {query} gives {cell.weight:.1%} of its attention to {key}."
     )
 
 
 def _raw(scene: Scene, cell: Ledger) -> str:
     query, key = _pair(scene, cell)
     return (
-        f"How it comes about: every query is multiplied with every key, number by number, and added up. For {query} and {key} "
-        f"these {len(cell.products)} products add up to {number(cell.raw)}; the bars show them one by one."
+        f"It begins with dot products: each query is multiplied by each key, number by number, and the products are added up. "
+        f"For {query} and {key}, {len(cell.products)} products add up to {number(cell.raw)}. The bars show each of them."
     )
 
 
 def _scaled(_: Scene, cell: Ledger) -> str:
     size = len(cell.products)
     return (
-        f"All scores are made smaller by 1/√{size}: {number(cell.raw)} becomes {number(cell.scaled)}. Without it most "
-        f"rows go almost whole to a single key; switch Scaling off above to see that."
+        f"All scores are multiplied by 1/√{size}: {number(cell.raw)} becomes {number(cell.scaled)}. Without this, most rows "
+        f"give almost all their weight to one key. Switch Scaling off above to see it."
     )
 
 
 def _softmax(_: Scene, cell: Ledger) -> str:
     return (
-        f"Softmax turns each row into shares that add up to 1: e to the score, divided by the sum of its row. "
+        f"Softmax turns each row into weights that add up to 1: e to the power of the score, divided by the sum of its row. "
         f"{number(cell.masked)} becomes a weight of {number(cell.weight)}."
     )
 
@@ -97,23 +97,23 @@ def _softmax(_: Scene, cell: Ledger) -> str:
 def _output(scene: Scene, cell: Ledger) -> str:
     query, _ = _pair(scene, cell)
     return (
-        f"The weights then mix the values: the output of {query} is the sum of all rows of V, each times its weight. The table "
-        f"below the picture adds them up."
+        f"The weights mix the values: the output of {query} is the sum of all rows of V, each multiplied by its weight. The "
+        f"table below the picture adds them up."
     )
 
 
 def _mask(scene: Scene, _: Ledger) -> str:
     forbidden, (queries, keys) = scene.overview.row_numbers["forbidden"].sum(), scene.head.shape
     return (
-        f"Another model, one that writes: it may not look ahead. {forbidden:,} of {queries * keys:,} pairs are masked, drawn "
-        f"grey: their score becomes −∞ and their weight exactly 0."
+        f"This is another model, which writes text, so no token may look ahead. {forbidden:,} of {queries * keys:,} pairs are "
+        f"masked and drawn in grey: their score becomes −∞, and their weight exactly 0."
     )
 
 
 def _own(_scene: Scene, _cell: Ledger) -> str:
     return (
-        "Now it is yours: type a sentence, choose a layer and a head, click any cell. The page Heads shows all heads of a "
-        "model at once, and Learn has an experiment for every part of the equation."
+        "Now try it yourself: type a sentence, choose a layer and a head, and click any cell. The page Heads shows all heads "
+        "of a model at once, and Learn has experiments for every part of the equation."
     )
 
 
@@ -134,9 +134,9 @@ def show_tour_button() -> None:
 
 
 def show_tour(scene: Scene | None, cell: Ledger | None) -> None:
-    """The card of the stop at which a visitor is, if one is on the tour.
+    """Show the card of the current stop during a tour.
 
-    A stop's words are about what it shows: where the page shows something else by now, they would be wrong.
+    A stop's words describe what it shows. They would be wrong if the page shows something else by now.
     """
     at = st.session_state.get(state.TOUR)
     if at is None:
@@ -152,7 +152,8 @@ def show_tour(scene: Scene | None, cell: Ledger | None) -> None:
 
 
 def _go(to: int | None) -> None:
-    """Choose what the stop shows. Beyond the last, what was there before comes back; who leaves stays where one is."""
+    """Go to a stop and choose what it shows. Beyond the last stop, the choices from before the tour come back. None leaves the
+    tour and keeps what is shown."""
     if st.session_state.get(state.TOUR) is None:
         st.session_state[state.BEFORE_TOUR] = {key: st.session_state.get(key) for key in STOPS[0].choices()}
     if to is None:
