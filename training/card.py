@@ -50,7 +50,7 @@ pipeline_tag: translation
 A small encoder-decoder that turns written dates into ISO dates, by characters: it reads "the 3rd of march 1987" and writes
 "1987-03-03". It was trained for one purpose, to show cross-attention that can be checked by eye, and is good for nothing else.
 
-- **Limits**: dates only. Given any other text it writes something like a date anyway, and nothing tells that it is none. {FIRST:%Y} to
+- **Limits**: dates only. Given any other text, it still writes something like a date, without any warning. {FIRST:%Y} to
   {LAST:%Y} in the Gregorian calendar, English names, printable ASCII, at most 63 characters (it learned from
   dates of about 40 at most). The day comes before the month where both are numbers: 3/4/1987 is 3 April. Two digits of a year
   are read as POSIX does: 69 to 99 are 1969 to 1999, 00 to 68 are 2000 to 2068.

@@ -152,7 +152,7 @@ class Settings:
     seconds: int | None = _setting(
         None,
         _or_none(_whole(1, 86_400)),
-        "The longest computation in seconds, waiting left out; what comes piece by piece can be gone on with.",
+        "The longest computation in seconds, without waiting. A computation in steps can be continued.",
     )
     sessions: int | None = _setting(
         None, _or_none(_whole(1, 100_000)), "How many visitors there may be at once; others are asked to come back."

@@ -29,7 +29,7 @@ class Entries(NamedTuple):
         return cls(np.where(known, values, 0), allowed, known)
 
     def across(self, columns: slice) -> Entries:
-        """The same rows in some of the columns."""
+        """Return all rows, in some of the columns only."""
         known = None if self.known is None else self.known[..., columns]
         return Entries(self.values[..., columns], self.allowed[..., columns], known)
 

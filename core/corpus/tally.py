@@ -225,7 +225,7 @@ class Tally:
 
     @property
     def shown_passages(self) -> dict[int, Passage]:
-        """Those in which any kept query stands, by their ids."""
+        """The passages that contain a kept query, by their ids."""
         wanted = {*self.strongest.rows.passage.tolist(), *self.sample.passage.tolist()}
         return {number: passage for number, passage in sorted(self.passages.items()) if number in wanted}
 

@@ -84,7 +84,7 @@ def knows_paris(model: Model, on_progress: OnProgress | None = None) -> tuple[Sa
 
 
 def _probability(taken: Capture, word: str) -> float:
-    """Of a word that is one token, as the next one."""
+    """Return the probability that a word of one token comes next."""
     if taken.logits is None or taken.model.tokenizer is None:
         raise InputError(f"{taken.model.name} predicts no next word. Choose another model.", field="model")
     (token,) = taken.model.tokenizer(word, add_special_tokens=False)["input_ids"]
@@ -103,7 +103,7 @@ class Repeated:
 
     muted   these heads
     scores  of each of `Induction.heads`, its mean weight on the token after the earlier copy, over the second half
-    loss    the mean of -ln p over the second half but its first token, which nothing foretells; in nats
+    loss    the mean of -ln p over the second half but its first token, which cannot be predicted; in nats
     """
 
     name: str

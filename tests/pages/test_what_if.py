@@ -156,12 +156,12 @@ def test_what_comes_next_is_listed_once_while_nothing_has_moved_it() -> None:
     likely = capture(models.load(SMOLLM), FRANCE).next_tokens(8)
     for edits in ([], ["scale 1"]):
         app = opened(**{state.MODEL: SMOLLM, state.EDITS: edits})
-        assert "**What comes next**, the most probable tokens" in words(app)
+        assert "**Next tokens**, the most probable ones" in words(app)
         (listed_once,) = json.loads(picture(app, "outcome").spec)["data"]
         assert listed_once["customdata"] == [escaped(token) for token, _ in likely]
         assert min(share for _, share in likely) > 0
     app = opened(**{state.MODEL: SMOLLM, state.EDITS: ["mute 23.4"]})
-    assert "**What comes next**, the largest movers" in words(app)
+    assert "**Next tokens** that changed most" in words(app)
     assert len(json.loads(picture(app, "outcome").spec)["data"]) == 2
 
 
@@ -177,7 +177,7 @@ def test_hiding_a_token_says_what_taking_it_away_says() -> None:
 
 
 def test_that_all_heads_are_muted_is_said() -> None:
-    said = "All heads are muted: no token learns anything from another one."
+    said = "All heads are muted, so no token receives anything from another token."
     assert said in words(opened(**{state.EDITS: ["mute all"]}))
     assert said in words(opened(**{state.EDITS: [f"mute {layer}" for layer in range(6)]}))
     assert said not in words(opened(**{state.EDITS: [f"mute {layer}" for layer in range(5)]}))
@@ -205,7 +205,7 @@ def test_a_row_that_does_not_sum_to_one_is_divided_on_the_page() -> None:
 def test_the_views_are_reached_by_menu_and_by_link_and_the_list_stays() -> None:
     app = opened(**{state.EDITS: ["mute 5.11", "off mute 2"]})
     shown = {
-        "matter": "Each head muted in turn",
+        "matter": "Each head is muted in turn",
         "patch": "Type another text of the same length",
         "compare": "nats apart on average",
         "change": "The sentence vector has turned",

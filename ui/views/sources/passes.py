@@ -236,7 +236,7 @@ def _say_written(request: TextRequest, model: Model) -> None:
         target = passes.generated(passes.unedited(request))
         text = model.text_of(target.ids)
         shortened = quoted(text if len(text) <= WRITTEN else f"{text[:WRITTEN]}…") if target.ids else "nothing"
-        ended = "" if target.has_ended else f" It was not gone on with after {len(target.ids)} tokens."
+        ended = "" if target.has_ended else f" It stops after {len(target.ids)} tokens."
         st.caption(f"The model writes {shortened}.{ended} In the row of each token it chooses the next one.")
 
 

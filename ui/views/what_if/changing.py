@@ -1,4 +1,4 @@
-"""Change what heads do, and see what the model then does: the list of changes, one head before and after, what comes of it."""
+"""The changes of a What if: their list, one head before and after them, and their effect on the model's answer."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def show_changing(real: RealHead) -> None:
 
 
 def _changed(real: RealHead, edits: Edits) -> RealHead | None:
-    """The same head in the edited pass; None while it is not wanted."""
+    """Return the same head in the edited pass; None while the computation waits for the visitor."""
     try:
         passed = run_pass(replace(real.request, edits=edits), real.capture.model, None, False)
         if passed is not None:
@@ -111,7 +111,7 @@ def _show_tokens(real: RealHead) -> None:
     places = range(len(tokens))
     if st.session_state.get(state.TOKEN_AT) not in places:
         st.session_state[state.TOKEN_AT] = None
-    label = "Another token in the place of"
+    label = "Replace a token"
     line = st.container(key=state.TOKEN_LINE, horizontal=True, vertical_alignment="center", gap="small")
     if len(tokens) <= CLICKED:
         at = st.pills(
@@ -146,7 +146,7 @@ def _replace_token(position: int) -> None:
 
 
 def _paired(real: RealHead, changed: RealHead) -> Paired:
-    """Token by token: what an edit puts in a token's place stands where that stood."""
+    """Pair the two texts token by token: a replaced token has the same position as the original."""
     axes = [Alignment.same(length) for length in real.capture.shape(real.kind)]
     labels = [
         axis.labels(tokens, others)
@@ -169,13 +169,13 @@ def _show_before_and_after(real: RealHead, changed: RealHead) -> tuple[int, int]
         return 0, 0
     cell = show_pictures(paired, found, is_one_text=True)
     if passes.head(changed.of).edited(range(1)).output is not None:
-        st.caption("What this head gives is replaced: where it looks no longer counts.")
+        st.caption("The output of this head is replaced, so where it looks no longer matters.")
     show_certificate(passes.certificate(changed.of), what="the model" if changed is real else "the changed pass")
     return cell
 
 
 def _say_what_came_of_it(real: RealHead, changed: RealHead) -> None:
-    """One sentence: what the model makes of it in the end."""
+    """Say in one sentence how the model's answer has changed."""
     if real.capture.logits is not None:
         moved = next_token(real.capture, changed.capture)
         token = int(moved.before.argmax())
@@ -196,7 +196,7 @@ def _say_what_came_of_it(real: RealHead, changed: RealHead) -> None:
                 f"The sentence vector has turned by a cosine distance of **{_nats(moved.sentence, '')}**, "
                 f"single tokens by up to **{_nats(float(moved.tokens.max()), '')}**."
                 if changed is not real
-                else "Nothing is changed: here stands what becomes of the sentence vector once something is."
+                else "Nothing is changed yet. Once something is, you see here how far the sentence vector turns."
             )
     _say_if_all_are_muted(changed.capture)
 
@@ -206,7 +206,7 @@ def _nats(number: float, unit: str = " nats") -> str:
 
 
 def _say_if_all_are_muted(capture: Capture) -> None:
-    """It is allowed; then nothing passes from one token to another."""
+    """Say so where all heads are muted. That is allowed; no information then passes from one token to another."""
     first = capture.kinds[0]
     if capture.edits.mute_heads and all(
         any(place.covers(kind, layer, head, first) for place in capture.edits.mute_heads)
@@ -214,18 +214,18 @@ def _say_if_all_are_muted(capture: Capture) -> None:
         for layer in range(capture.layers(kind))
         for head in range(capture.heads(kind))
     ):
-        st.caption("All heads are muted: no token learns anything from another one.")
+        st.caption("All heads are muted, so no token receives anything from another token.")
 
 
 def _show_outcome(before: Capture, after: Capture) -> None:
     if before.logits is not None:
         table = movers(next_token(before, after), before)
         if table["change"].to_numpy().any():
-            st.markdown("**What comes next**, the largest movers")
+            st.markdown("**Next tokens** that changed most")
             groups = {name: table[name].to_numpy() for name in ("before", "after")}
             alt = "Bars: the probabilities of the next tokens before and after."
         else:
-            st.markdown("**What comes next**, the most probable tokens")
+            st.markdown("**Next tokens**, the most probable ones")
             groups = {"probability": table["before"].to_numpy()}
             alt = "Bars: the most probable next tokens."
         chart = share_bars(table["token"].tolist(), groups)
@@ -271,7 +271,7 @@ def _show_changed_heads(real: RealHead, changed: RealHead) -> None:
 def _show_continuations(real: RealHead, changed: RealHead) -> None:
     if real.capture.logits is None:
         return
-    words = f"What the model writes on: {results.NEW_TOKENS} tokens, always the most probable one"
+    words = f"Continue the text: {results.NEW_TOKENS} tokens, always the most probable one"
     if not switch(words, state.WRITES_ON):
         return
     passes = [real] if changed is real else [real, changed]

@@ -1,4 +1,4 @@
-"""A head beside another one, itself on another text, or one of another model: three pictures, and how far apart they are."""
+"""A head compared with another head, with itself on another text, or with a head of another model."""
 
 from __future__ import annotations
 
@@ -280,7 +280,7 @@ def _say_how_far(real: RealHead, paired: Paired, found: Overview) -> None:
     divergence = found.row_numbers["divergence"]
     row, worst = worst_divergence(divergence)
     sentence = (
-        f"The rows are **{mean_divergence(divergence):.3f}** nats apart on average, and **{worst:.3f}** at most, "
+        f"The rows are **{mean_divergence(divergence):.3f}** nats apart on average and **{worst:.3f}** at most, "
         f"at {quoted(paired.queries.both[row])} (query {row})."
     )
     task = results.random_pairs.task(KindRequest(real.request, real.kind))

@@ -24,9 +24,9 @@ TAKEN_AWAY = {"heads": "Heads", "layers": "Layers", "tokens": "Tokens"}
 OFFERED = 20  # next tokens
 PRINTED = 16  # bars with their numbers on them
 WORDS = {
-    "heads": "Each head muted in turn: what it returns is set to 0, before W_O mixes the heads.",
-    "layers": "All heads of a layer muted together.",
-    "tokens": f"Each token hidden in turn. {HIDDEN}",
+    "heads": "Each head is muted in turn: its output is set to 0 before W_O mixes the heads.",
+    "layers": "All heads of a layer are muted together.",
+    "tokens": f"Each token is hidden in turn. {HIDDEN}",
 }
 
 
@@ -69,7 +69,7 @@ def _label(predicts: bool) -> str:
 
 def _unit(predicts: bool) -> str:
     if predicts:
-        return "Change of the next token's log probability, in nats: below 0, it helped; above 0, it stood in the way."
+        return "Change of the next token's log probability, in nats: below 0, it helped; above 0, it worked against the token."
     return "1 − cosine of the sentence vectors (the mean over all tokens of the last hidden state): 0 where nothing changes."
 
 
@@ -120,4 +120,4 @@ def _show_bars(real: RealHead, request: EffectRequest) -> None:
         seconds=models.reading_seconds(capture),
     )
     if growing.done < growing.total:
-        st.caption(f"{growing.done} of {growing.total} {request.taken_away} are known; the others are drawn as 0.")
+        st.caption(f"{growing.done} of {growing.total} {request.taken_away} are measured. The others are drawn as 0.")

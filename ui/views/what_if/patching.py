@@ -1,4 +1,4 @@
-"""Patching: heads return in the pass over one text what they do for another, and the answer moves towards that one's."""
+"""Patching: heads get their outputs from another text, and the answer moves towards the answer to that text."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from ui.views.what_if import results
 
 LABEL = "Moved"
 WORDS = (
-    "Each head in turn returns what it does for the other text. 0: the answer stays as it is; 1: it is the other text's, by "
-    "the difference of both answers' logits."
+    "Each head in turn gets its output from the other text. 0: the answer does not change. 1: it becomes the answer to the "
+    "other text, measured by the difference of the logits of both answers."
 )
 OF_VECTORS = (
-    "Each head in turn returns what it does for the other text. 0: the sentence vector stays where it is; 1: it has moved as "
-    "far along the line to the other text's as that is away."
+    "Each head in turn gets its output from the other text. 0: the sentence vector does not move. 1: it moves all the way, "
+    "along the line to the other text's vector."
 )
 THROUGH = (
-    "Only what passes through head {layer}.{head}: until there all other heads return what they do for this text, and then its "
-    "output alone is changed. No path leads there from its own layer, nor from later ones."
+    "Only the path through head {layer}.{head} is measured: all other heads keep their outputs for this text, and only the "
+    "output of {layer}.{head} changes. No path leads to it from its own layer or from later ones."
 )
 
 
@@ -38,7 +38,7 @@ def show_patching(real: RealHead) -> None:
         st.info("Patching compares two texts. Choose a model that reads them, and leave the second text empty.")
         return
     source = text_line(
-        "Other text, of as many tokens",
+        "Other text with as many tokens",
         state.SOURCE_TEXT,
         placeholder="… Italy is, where the text says … France is",
     )

@@ -80,10 +80,10 @@ def _at(head: OneHead, text: str, model: str, changes: Sequence[str]) -> dict[st
 def paris_words(found: tuple[Said, ...]) -> str:
     plain, muted, patched, doubled = found
     return (
-        f"“{FRANCE}”: {LANGUAGE_MODEL} goes on with {quoted(plain.says)}, probability **{plain.asked:.3f}**. Without "
-        f"head {KNOWS_PARIS} that falls to **{muted.asked:.3f}**. With what the same head gives in the sentence about Italy "
-        f"the model says {quoted(patched.says)}. With every scale doubled, all heads look more sharply, and “Paris” keeps "
-        f"**{doubled.asked:.3f}**."
+        f"“{FRANCE}”: {LANGUAGE_MODEL} continues with {quoted(plain.says)}, probability **{plain.asked:.3f}**. Without "
+        f"head {KNOWS_PARIS} it falls to **{muted.asked:.3f}**. With the output of this head in the sentence about Italy, "
+        f"the model says {quoted(patched.says)}. With every scale doubled, attention is sharper in all heads, and “Paris” "
+        f"keeps **{doubled.asked:.3f}**."
     )
 
 
@@ -103,8 +103,8 @@ def paris_opens(found: tuple[Said, ...]) -> dict[str, object]:
 def induction_words(found: Induction) -> str:
     head, cut = found.heads[0], found.rivals[0]
     return (
-        f"{LENGTH} random tokens, twice. Head {head} looks at what followed the earlier copy. It needs head {cut}, which looks "
-        f"at the previous token: with that muted its stripe falls from **{found.plain.scores[0]:.2f}** to "
+        f"{LENGTH} random tokens, twice. Head {head} looks at the token after the earlier copy. It needs head {cut}, which "
+        f"looks at the previous token: if that head is muted, the stripe falls from **{found.plain.scores[0]:.2f}** to "
         f"**{found.cut.scores[0]:.2f}**, and the loss rises by **{nats(found.costs(found.cut))}** nats. Five other heads of "
         f"that layer together cost **{nats(found.costs(found.all_controls))}**."
     )
@@ -142,10 +142,10 @@ def induction_opens(found: Induction) -> dict[str, object]:
 
 def pronoun_words(found: Pronoun) -> str:
     return (
-        f"In one sentence “it” is the animal, in the other the street. Head {PRONOUN_HEAD} looks at “animal” in both. What it "
-        f"gives in the other sentence moves the vector of “it” **{found.known.word:.0%}** of the way there, place "
-        f"{found.rank} of {len(found.by_head)}; {found.strongest.name} moves it most, **{found.strongest.word:.0%}**. All "
-        f"heads together are all that tells both apart."
+        f"In one sentence “it” is the animal, in the other the street. Head {PRONOUN_HEAD} looks at “animal” in both. Its "
+        f"output in the other sentence moves the vector of “it” **{found.known.word:.0%}** of the way there, rank "
+        f"{found.rank} of {len(found.by_head)}; {found.strongest.name} moves it most, **{found.strongest.word:.0%}**. Only "
+        f"the heads can tell both sentences apart."
     )
 
 

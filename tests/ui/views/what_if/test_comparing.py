@@ -57,7 +57,7 @@ def test_with_another_head(page):
     ran(page)
     taken = captured(TEXT)
     found = compare(taken.trace(5, 11), taken.trace(5, 0))  # where a model opens, and the next head
-    assert f"**{found.mean:.3f}** nats apart on average, and **{found.worst[1]:.3f}** at most" in said(page)
+    assert f"**{found.mean:.3f}** nats apart on average and **{found.worst[1]:.3f}** at most" in said(page)
     assert len(page.get("plotly_chart")) == 3
     listed = page.dataframe[0].value
     best = heads_like([taken], 5, 11).head(10)

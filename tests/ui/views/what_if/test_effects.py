@@ -75,7 +75,7 @@ def test_layers_and_tokens_as_bars() -> None:
     app = checked(app.get_by_key(state.TAKEN_AWAY).set_value("tokens").run())
     (bars,) = figure(app)["data"]
     assert bars["customdata"][1:5] == ["the", "capital", "of", "france"]
-    assert f"Each token hidden in turn. {HIDDEN}" in words(app)
+    assert f"Each token is hidden in turn. {HIDDEN}" in words(app)
     assert "1 − cosine" in words(app)
 
 
@@ -90,7 +90,7 @@ def test_patching_two_texts() -> None:
     assert "Head 23.4 moves the answer by **95.8%** of the way" in words(app)
     assert "**38.0%**" in words(app)
     checked(app.get_by_key(state.THROUGH_HEAD).set_value(True).run())
-    assert "Only what passes through head 23.4" in words(app)
+    assert "Only the path through head 23.4 is measured" in words(app)
     assert app.dataframe[0].value["layer"].max() < 23
 
 

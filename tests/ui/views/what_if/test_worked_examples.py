@@ -95,7 +95,7 @@ def test_pronoun(minilm):
     assert (found.known.name, found.rank) == ("head 5.11", 1)
     keep(results.pronoun, found)
     words, table = shown("pronoun")
-    assert "**71%** of the way there, place 1 of 72; head 5.11 moves it most" in words
+    assert "**71%** of the way there, rank 1 of 72; head 5.11 moves it most" in words
     assert "| “… tired”, all heads of layer 5 from “… wide” | 0.800" in table.replace("\N{NO-BREAK SPACE}", " ")
 
 
