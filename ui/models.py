@@ -17,6 +17,7 @@ from core.models.conversion import Report
 from ui import settings
 from ui.allowed import places_of
 from ui.cache import Store, cached
+from ui.calls import call
 from ui.requests import ModelChoice
 
 # One head of so long a text holds four arrays of 64 MB; twice the length would need four times as much.
@@ -29,7 +30,7 @@ SPEEDS = Speeds()  # of all models, as learned from their runs; bounded by itsel
 def loaded(choice: ModelChoice, *, report: Report | None = None) -> Model:
     """The model. Use `load`, which also checks that this host allows a model that is loaded already."""
     look_in = places_of(choice.name)
-    return load_model(choice.name, dtype=choice.dtype, device=choice.device, look_in=look_in, report=report)
+    return call(load_model, choice.name, dtype=choice.dtype, device=choice.device, look_in=look_in, report=report)
 
 
 def load(choice: ModelChoice | str, report: Report | None = None) -> Model:

@@ -20,6 +20,7 @@ from core.heads.quantities import Taken
 from core.models.images import read_image
 from core.models.inputs import all_inputs, text_inputs
 from ui.cache import OnProgress, Store, cached
+from ui.calls import call
 from ui.memory import MEMORY
 from ui.models import SPEEDS, check_characters, load, longest_text
 from ui.requests import GeneratedTarget, HeadRequest, TextRequest
@@ -45,7 +46,7 @@ def limits_of(request: TextRequest) -> dict[str, Any]:
 def inputs_of(request: TextRequest) -> dict:
     """The tensors that the model reads."""
     text, target = request.text, target_of(request)
-    return all_inputs(load(request.model), text, pair=request.pair, target=target, **limits_of(request))
+    return call(all_inputs, load(request.model), text, pair=request.pair, target=target, **limits_of(request))
 
 
 @cached(MEMORY)
@@ -53,10 +54,12 @@ def captured(request: TextRequest, *, on_progress: OnProgress | None = None) -> 
     """The pass. How long it takes is learned for later estimates."""
     network = load(request.model)
     if request.image is not None:
-        return capture(network, image=read_image(request.image), edits=request.edits, on_progress=on_progress)
+        image = call(read_image, request.image)
+        return call(capture, network, image=image, edits=request.edits, on_progress=on_progress)
     target = target_of(request)
     start = TURNS.clock()
-    pass_ = capture(
+    pass_ = call(
+        capture,
         network,
         request.text,
         pair=request.pair,
@@ -76,7 +79,7 @@ def captured(request: TextRequest, *, on_progress: OnProgress | None = None) -> 
 def weights_only(request: TextRequest) -> WeightsOnly:
     """The weights of a model that exposes nothing else."""
     limits = {name: limit for name, limit in limits_of(request).items() if limit is not None}
-    return attention_weights(load(request.model), request.text, **limits)
+    return call(attention_weights, load(request.model), request.text, **limits)
 
 
 def captured_or_weights(request: TextRequest) -> Taken:
@@ -129,7 +132,7 @@ _OVERVIEWS = Store(16)  # all stages of a head, small enough to draw: at most 3 
 
 
 def head(request: HeadRequest) -> Head:
-    return captured(request.text).head(request.layer, request.head, request.kind)
+    return call(captured(request.text).head, layer=request.layer, head=request.head, kind=request.kind)
 
 
 @cached(_OVERVIEWS)

@@ -107,20 +107,3 @@ class WritingRequest:
     text: TextRequest
     chat: bool
     sampling: Sampling
-
-
-@dataclass(frozen=True)
-class CorpusRequest:
-    """The examples of one head over a corpus.
-
-    run        the name of the run's folder
-    kept       "strongest": the queries with the largest values of the metric; "spread": a random sample
-    quantiles  the part of the random sample that is shown
-    """
-
-    run: str
-    layer: int
-    head: int
-    metric: str
-    kept: Literal["strongest", "spread"]
-    quantiles: tuple[float, float] = (0.0, 1.0)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from core.exporting.kept_heads import KeptHead
 from core.exporting.tables import Table
 from core.figures.chart import Chart
+from ui import calls
+from ui.calls import Recorded
 from ui.requests import HeadRequest
 
 
@@ -55,7 +57,7 @@ class PageContents:
     beside    further heads of models that it shows, by their title
     about     notes from the file that it shows, or None
     head      makes the head that the page is about, where a pass over `of` alone does not have it
-    asked     the frozen choices and requests that its views were asked to show
+    recorded  the calls of core that compute what it shows
     """
 
     title: str = ""
@@ -66,7 +68,7 @@ class PageContents:
     beside: dict[str, HeadRequest] = field(default_factory=dict)
     about: Mapping[str, str] | None = None
     head: Callable[[], KeptHead] | None = None
-    asked: list[Hashable] = field(default_factory=list)
+    recorded: Recorded = field(default_factory=Recorded)
 
 
 _CURRENT: ContextVar[PageContents] = ContextVar("page_contents")
@@ -74,7 +76,7 @@ _CURRENT: ContextVar[PageContents] = ContextVar("page_contents")
 
 def begin(title: str, page: str) -> PageContents:
     """Begin a run of a page. Every run has its own thread, and so its own context."""
-    shown = PageContents(title, page)
+    shown = PageContents(title, page, recorded=calls.begin())
     _CURRENT.set(shown)
     return shown
 

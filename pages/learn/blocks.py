@@ -12,6 +12,7 @@ from core.figures.labels import thinned
 from core.figures.plots.running import running
 from core.lessons.blocks import Blocks, differences, in_blocks
 from ui import state
+from ui.calls import call, result
 from ui.controls.fields import number_picker, whole_number
 from ui.controls.toy import sentence_knob
 from ui.markdown import quoted
@@ -27,7 +28,7 @@ def a_sentence(experiment: Experiment) -> None:
     picture, knobs = picture_and_knobs(experiment)
     with knobs:
         words = sentence_knob(SENTENCE, d_head=6)
-        trace = attend(words.query, words.key, words.value)
+        trace = call(attend, words.query, words.key, words.value)
     show_blocks(trace, words.query_tokens, words.key_tokens, picture, knobs, opening=6)
 
 
@@ -56,8 +57,8 @@ def show_blocks(
             block_size = whole_number("Keys in a block", state.BLOCK_SIZE, 3, 1, 512)
         with right:
             query = number_picker("Query", state.ROW, trace.shape[0], opening)
-        row = trace.rows(range(query, query + 1))
-        blocks = in_blocks(row, block_size)
+        row = call(trace.rows, range(query, query + 1))
+        blocks = result(call(in_blocks, row, block_size))
         show_steps(blocks)
         errors = ", ".join(
             f"{dtype} **{small_number(error)}**" for dtype, error in differences(row, block_size).items()

@@ -6,8 +6,9 @@ import streamlit as st
 from core.figures.heatmaps.heatmap import Axis, heatmap
 from core.figures.palette import INK
 from core.figures.plots.lines import Series, lines
-from core.lessons.long_range import MAX_QUERIES, costs, even_distance
+from core.lessons.long_range import MAX_QUERIES, compare_reach, costs, even_distance
 from ui import state
+from ui.calls import call, result, result_of
 from ui.controls.fields import menu, numbered, slider, switch, whole_slider
 from ui.progress import run
 from ui.requests import KindRequest
@@ -24,7 +25,7 @@ def steps_and_operations(experiment: Experiment) -> None:
     picture, knobs = picture_and_knobs(experiment)
     with knobs:
         width = menu("Numbers in a vector (d)", state.VECTOR_SIZE, VECTOR_SIZES, opening=576, look="line")
-    cost = costs(LENGTHS, width)
+    cost = result(call(costs, LENGTHS, width))
     with picture:
         left, right = st.columns(2)
         with left:
@@ -54,6 +55,7 @@ def gradients(experiment: Experiment) -> None:
         gain = slider("RNN: recurrent weights ×", state.GAIN, 1.0, 0.5, 4.0, 0.5)
         forget = slider("LSTM: added to the forget gate", state.FORGET, 0.0, 0.0, 5.0, 0.5)
         measured = experiments.gradient_reach(length, gain, forget)
+        result_of(compare_reach, length, gain=gain, forget_bias=forget)
     with picture:
         curves = [
             Series(name, reach.distances, reach.log10, reach.log10_error, kind="measured")
@@ -87,6 +89,7 @@ def in_a_model(experiment: Experiment) -> None:
         )
     if distances is None:
         return
+    result(distances)
     even = even_distance(capture.trace(0, 0, kind), without_first=without_first)
     with picture:
         chart = heatmap(distances, Axis("layer"), Axis("head"), name="tokens", scale="share", height=420)

@@ -12,6 +12,7 @@ from core.figures.plots.bars import bars
 from core.heads.contributions import lengths
 from core.lessons.many_heads import PAIR, PAIR_WORDS, ManyHeads, fetch, heads_of_a_sentence, strongest_word
 from ui import presenting, state
+from ui.calls import attribute, call, result
 from ui.controls.fields import menu, number_picker, numbered, slider, text_line
 from ui.markdown import quoted
 from ui.progress import run
@@ -30,7 +31,7 @@ ACROSS = {1: 2, 2: 2, 4: 4, 8: 4, 9: 5, 12: 6}  # small pictures in a line, by t
 def sentence_and_heads() -> tuple[tuple[str, ...], ManyHeads]:
     text = text_line("Sentence", state.TOY_TEXT, SENTENCE)
     count = menu("Heads", state.HEAD_COUNT, HEAD_COUNTS, opening=4, look="buttons")
-    return heads_of_a_sentence(text, count)
+    return call(heads_of_a_sentence, text, count)
 
 
 def word_picker(words: tuple[str, ...], strongest: int) -> int:
@@ -49,7 +50,8 @@ def split_and_join(experiment: Experiment) -> None:
     picture, knobs = picture_and_knobs(experiment)
     with knobs:
         words, many = sentence_and_heads()
-    queries, width = many.output.shape
+    result(attribute(many, "joined"))
+    queries, width = result(attribute(many, "output")).shape
     with picture:
         st.markdown("**Weights of each head**")
         chart = side_by_side(
@@ -97,7 +99,7 @@ def sum_of_heads(experiment: Experiment) -> None:
     picture, knobs = picture_and_knobs(experiment)
     with knobs:
         words, many = sentence_and_heads()
-        length, along = lengths(many.contributions)
+        length, along = lengths(result(attribute(many, "contributions")))
         word = word_picker(words, strongest_word(length))
     columns = [str(column) for column in range(many.weights.d_model)]
     with picture:
@@ -137,7 +139,7 @@ def why_several(experiment: Experiment) -> None:
     picture, knobs = picture_and_knobs(experiment)
     with knobs:
         share = slider("One head: its weight on the left word", state.HEAD_SHARE, 0.5, 0.0, 1.0, 0.1)
-        fetched = fetch(share)
+        fetched = result(call(fetch, share))
     with picture:
         for title, brought, borders, heads in (
             ("What **bites** gets from one head", fetched.one_head, (), ()),
@@ -174,6 +176,7 @@ def in_a_model(experiment: Experiment) -> None:
     if layer_heads is None:
         return
     weights, contributions = layer_heads
+    result(contributions)
     picture, beside = st.columns([7, 4], gap="medium")
     with beside, presenting.aside():
         st.markdown(experiment.words)

@@ -15,7 +15,9 @@ from core.figures.heatmaps.heatmap import WIDTH, Axis, heatmap
 from core.figures.plots.bars import bar_panels
 from core.figures.theme import enlarged
 from core.lessons.masking import fill, lowest_number, weight_on_forbidden, without_care
+from core.notebook.figures import stage_figure
 from ui import presenting, state
+from ui.calls import attribute, call, result, result_of
 from ui.controls.fields import menu, number_picker, whole_slider
 from ui.controls.mask_choice import pick_mask
 from ui.controls.toy import sentence_knob
@@ -32,7 +34,7 @@ FILLS = {"0": "0", "-1": "−1", "-2": "−2", "-5": "−5", "-10": "−10", "-2
 
 
 def toy(words: Matrices, mask: NDArray[np.bool_] | None) -> AttentionTrace:
-    return attend(words.query, words.key, words.value, mask=mask)
+    return call(attend, words.query, words.key, words.value, mask=mask)
 
 
 def patterns(experiment: Experiment) -> None:
@@ -42,6 +44,7 @@ def patterns(experiment: Experiment) -> None:
     with choice, st.container(horizontal=True):
         mask = pick_mask(len(words.query_tokens), len(words.key_tokens))
     trace = toy(words, mask)
+    result_of(stage_figure, trace, "weights", tokens=(words.query_tokens, words.key_tokens))
     show_three("**M**: click a cell to flip it", trace, toy(words, None), words.query_tokens, words.key_tokens)
     st.markdown(experiment.words)
     nothing = int(trace.empty_rows.sum())
@@ -59,8 +62,8 @@ def why_not_0(experiment: Experiment) -> None:
         count = len(words.query_tokens)
         query = number_picker("Query (causal mask)", state.ROW, count, 2)
         score = menu("Score of forbidden keys", state.FILL, FILLS, look="line")
-    trace = toy(words, m.grid(m.causal, count, count))
-    leak = fill(trace, float(score))
+    trace = toy(words, call(m.grid, m.causal, count, count))
+    leak = result(call(fill, trace, float(score)))
     with picture:
         panels = {
             "Forbidden keys get <b>−∞</b>: the weights": trace.weights[query],
@@ -82,13 +85,14 @@ def nothing_left(experiment: Experiment) -> None:
         words = sentence_knob(SENTENCE)
         count = len(words.key_tokens)
         padded = whole_slider("Padded at the start", state.PADDED, 2, 1, 8)
-    mask = m.grid(m.both(m.causal, m.padding(np.arange(count) >= padded)), count, count)
-    trace = toy(words, mask)
+    kept = call(m.padding, np.arange(count) >= padded)
+    mask = call(m.grid, call(m.both, m.causal, kept), count, count)
+    trace = result(toy(words, mask))
     tokens = ["[PAD]" if place < padded else word for place, word in enumerate(words.key_tokens)]
     ways = {
         "Headlight": trace.weights,
-        "plain −∞": without_care(trace.masked),
-        "lowest number": lowest_number(trace),
+        "plain −∞": result(call(without_care, attribute(trace, "masked"))),
+        "lowest number": result(call(lowest_number, trace)),
     }
     with picture:
         show_weights(trace, tokens, tokens, "left", 270)
@@ -106,6 +110,8 @@ def in_a_model(experiment: Experiment) -> None:
     _, scene = chosen
     trace = scene.trace
     without = trace.changed(mask=np.ones(trace.shape, dtype=bool))
+    result_of(weight_on_forbidden, trace)
+    result(attribute(trace, "mask"))
     show_three("**M** of this layer", trace, without, scene.query_tokens, scene.key_tokens)
     kind = m.describe(trace.mask)
     sentences = f"{experiment.words} It is **{kind}**: {trace.mask.sum():,} of {trace.mask.size:,} pairs may attend."

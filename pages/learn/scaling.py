@@ -27,6 +27,7 @@ from core.lessons.scaling import (
     softmax_jacobian,
 )
 from ui import state
+from ui.calls import call, result
 from ui.controls.fields import menu, numbered, slider, switch, whole_slider
 from ui.progress import run
 from ui.requests import KindRequest
@@ -61,7 +62,7 @@ def dot_products(experiment: Experiment) -> None:
     picture, knobs = picture_and_knobs(experiment)
     with knobs:
         n = whole_slider("Dimensions n", state.TERMS, 6, 1, 8)
-        grown = growing_product(n)
+        grown = result(call(growing_product, n))
     with picture:
         names = [f"{query} × {query + 2}" for query in range(1, n + 1)]
         groups = {"term": grown.terms, "sum so far": grown.totals}
@@ -76,7 +77,7 @@ def spread(experiment: Experiment) -> None:
         distribution = menu("Entries of q and k", state.DISTRIBUTION, {name: name for name in DISTRIBUTIONS})
         deviation = slider("Their standard deviation", state.DEVIATION, 1.0, 0.5, 2.0, 0.5)
     with picture:
-        sweep = experiments.scaling_sweep(64, distribution, deviation)
+        sweep = result(experiments.scaling_sweep(64, distribution, deviation))
         theory = Series("theory: √d_k", sweep.d_k, sweep.theory, kind="theory")
         show_against_d_k(
             [*curves(sweep, "spread"), theory],
@@ -92,7 +93,7 @@ def saturation(experiment: Experiment) -> None:
     with knobs:
         keys = menu("Keys", state.KEY_COUNT, KEY_COUNTS, opening=64, look="buttons")
         divisor = slider("Divide the scores 14 and 10 by", state.DIVISOR, 2.0, 1.0, 8.0, 0.5)
-        example = divided((14, 10), divisor)
+        example = result(call(divided, (14, 10), divisor))
         groups = {"undivided": example.weights, "divided": example.divided_weights}
         names = [
             f"{before:g} → {after:.3g}" for before, after in zip(example.scores, example.divided_scores, strict=True)
@@ -101,7 +102,7 @@ def saturation(experiment: Experiment) -> None:
             bars(names, groups, y="weight", limits=(0, 1.15), height=230), "two_scores", "The weights of two scores."
         )
     with picture:
-        sweep = experiments.scaling_sweep(keys, "normal", 1.0)
+        sweep = result(experiments.scaling_sweep(keys, "normal", 1.0))
         for place, (name, label) in zip(
             st.columns(2),
             {"entropy": "entropy of a row (nats)", "largest": "largest weight of a row"}.items(),
@@ -123,11 +124,13 @@ def jacobian(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
     with knobs:
         d_k = menu("d_k", state.HEAD_SIZE, HEAD_SIZES, opening=64, look="line")
         scaled = switch("Scaled by 1/√d_k", state.SCALED)
-    scores = example_row(d_k, scaled=scaled)
-    weights = softmax(scores)
+    scores = call(example_row, d_k, scaled=scaled)
+    weights = call(softmax, scores)
     with picture:
         axis = Axis("weight of key"), Axis("score of key")
-        chart = heatmap(softmax_jacobian(weights), *axis, name="∂ weight / ∂ score", limit=0.25, height=400)
+        chart = heatmap(
+            result(call(softmax_jacobian, weights)), *axis, name="∂ weight / ∂ score", limit=0.25, height=400
+        )
         show_heatmap(chart, "jacobian", "The derivative of each weight by each score: diag(p) − p pᵀ.")
         st.markdown(
             f"Norm of J: **{jacobian_norm(weights):.4f}**. By automatic differentiation: "
@@ -136,7 +139,7 @@ def jacobian(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
 
 
 def norm_of_jacobian(picture: DeltaGenerator, _knobs: DeltaGenerator) -> None:
-    sweep = experiments.scaling_sweep(64, "normal", 1.0)
+    sweep = result(experiments.scaling_sweep(64, "normal", 1.0))
     with picture:
         alt = "The norm of the softmax's derivative against d_k, unscaled and scaled."
         show_against_d_k(curves(sweep, "jacobian"), "jacobian_norm", "Frobenius norm of J, 64 keys", alt)
@@ -146,7 +149,7 @@ def reaching(name: str, lines_of: dict[str, str]) -> Callable[[DeltaGenerator, D
     """Return a function that draws the gradient of q, k or W_Q. lines_of: field of the measurements -> suffix in the legend."""
 
     def draw(picture: DeltaGenerator, _knobs: DeltaGenerator) -> None:
-        sweep = experiments.gradient_sweep()
+        sweep = result(experiments.gradient_sweep())
         series = [
             Series(f"{label}{suffix}", sweep.d_k, *mean_and_error(getattr(lengths, field)), kind="measured")
             for field, suffix in lines_of.items()
@@ -184,7 +187,7 @@ def depth(experiment: Experiment) -> None:
         around = menu("Around each attention", state.AROUND, AROUND, opening="before")
         st.caption(SETUPS[around])
         width = menu("d_k = width", state.STACK_WIDTH, STACK_WIDTHS, opening=64, look="buttons")
-    unscaled, scaled = experiments.gradients_in_stack(layers, width, AROUND[around])
+    unscaled, scaled = map(result, experiments.gradients_in_stack(layers, width, AROUND[around]))
     with picture:
         for place, (name, label) in zip(
             st.columns(2), {"W_Q": "gradient of W_Q", "inputs": "gradient of its input"}.items(), strict=True
@@ -230,6 +233,7 @@ def in_a_model(experiment: Experiment) -> None:
     )
     if scores is None:
         return
+    result(scores)
     picture, knobs = picture_and_knobs(experiment)
     with knobs:
         measure = menu("Measure", state.MEASURE, MEASURES, look="buttons")

@@ -24,6 +24,7 @@ from core.lessons.self_and_cross import (
     other_keys,
 )
 from ui import passes, presenting, shown, state
+from ui.calls import attribute, call, expression, result, result_of, written
 from ui.controls.fields import menu, number_picker, text_line
 from ui.markdown import quoted
 from ui.requests import GeneratedTarget, HeadRequest, ModelChoice, TextRequest
@@ -75,7 +76,7 @@ def three_blocks(experiment: Experiment) -> None:
     with knobs:
         place = block_picker()
         read, written = text_read(), text_written()
-        crossed = crossing(place, read, written)
+        crossed = result(call(crossing, place, read, written))
     trace, block = crossed.trace, crossed.block
     with picture:
         show_chart(
@@ -93,7 +94,7 @@ def three_blocks(experiment: Experiment) -> None:
 def other_texts(experiment: Experiment) -> None:
     picture, knobs = picture_and_knobs(experiment)
     with knobs:
-        others = other_keys(text_read(), text_instead(), text_written())
+        others = result(call(other_keys, text_read(), text_instead(), text_written()))
     with picture:
         for column, crossed, name in zip(
             st.columns(2), (others.before, others.after), ("before", "after"), strict=True
@@ -117,11 +118,12 @@ def a_date(experiment: Experiment) -> None:
         capture = passes.captured(request)
         head = number_picker("Head", state.HEAD, capture.heads("cross"), opening)
         queries, keys = capture.tokens("cross")
-        weights = capture.trace(layer, head, "cross").weights
+        weights = attribute(call(capture.trace, layer=layer, head=head, kind="cross"), "weights")
         all_looks = looks(weights, queries, keys)
         place = place_picker(all_looks)
-    shown.now().asked.append(request)
     shown.now().of = HeadRequest(request, "cross", layer, head)
+    result(written(weights).part("[:-1]"))
+    result_of(looks, weights, *(expression(capture.tokens, "cross").part(f"[{side}]") for side in (0, 1)))
     look = all_looks[place]
     with picture:
         chart = heatmap(
@@ -161,13 +163,14 @@ def in_a_model(experiment: Experiment) -> None:
         first = text_line("First text", state.FIRST_TEXT, FIRST, max_chars=400)
         second = text_line("Second text", state.SECOND_TEXT, SECOND, max_chars=400)
         capture = passes.captured(TextRequest(ModelChoice(ENCODER), first, second))
-        sides = pair_sides(capture)
+        sides = call(pair_sides, capture)
         for_layer, for_head = st.columns(2, wrap=False, gap="xxsmall")
         with for_layer:
             layer = number_picker("Layer", state.LAYER, capture.layers(), OPENING_HEAD[0])
         with for_head:
             head = number_picker("Head", state.HEAD, capture.heads(), OPENING_HEAD[1])
-    weights = capture.trace(layer, head).weights
+    weights = result(attribute(call(capture.trace, layer=layer, head=head), "weights"))
+    shares = result(call(pair_shares, weights, sides))
     tokens, _ = capture.tokens()
     starts = [place for place in range(1, len(sides)) if sides[place] != sides[place - 1]]
     with picture:
@@ -177,7 +180,7 @@ def in_a_model(experiment: Experiment) -> None:
         )
         show_heatmap(with_borders(chart, columns=starts, rows=starts), "pair", "The head's weights.")
     with knobs:
-        first_share, second_share = ([share.own, share.other, share.special] for share in pair_shares(weights, sides))
+        first_share, second_share = ([share.own, share.other, share.special] for share in shares)
         chart = bars(
             ["own text", "other text", "special tokens"],
             {"first": first_share, "second": second_share},

@@ -21,6 +21,7 @@ from core.lessons.softmax import (
     softmax_steps,
 )
 from ui import presenting, state
+from ui.calls import call, result
 from ui.controls.fields import slider, switch, text_line, whole_slider
 from ui.views.common.pictures import show_chart
 from ui.views.common.tables import numbers, small_number, table
@@ -32,7 +33,7 @@ MAX_PRINTED = 8  # bars side by side that have room for their numbers
 def scores_knob() -> NDArray[np.floating]:
     """Return the row of scores that somebody typed. Raises InputError for anything but one row of at most 16 numbers."""
     typed = text_line("Scores", state.SCORES, "1.0, 0.5, 2.5, -0.1", max_chars=400)
-    row = read_matrix(typed, field="scores")
+    row = call(read_matrix, typed, field="scores")
     if row.shape[0] != 1 or row.shape[1] > 16:
         raise InputError("Write one row of at most 16 numbers.", field="scores")
     return row[0]
@@ -44,7 +45,7 @@ def scores_to_weights(experiment: Experiment) -> None:
         row = scores_knob()
         temperature = slider("Temperature", state.TEMPERATURE, 1.0, 0.1, 5.0, 0.1)
         shift = slider("Add to every score", state.SHIFT, 0.0, -5.0, 5.0, 0.5)
-        steps = softmax_steps(row, temperature=temperature, shift=shift)
+        steps = result(call(softmax_steps, row, temperature=temperature, shift=shift))
         before = softmax_steps(row, temperature=temperature)
     names = _names(row)
     printed = len(names) <= MAX_PRINTED
@@ -76,7 +77,7 @@ def not_the_same(experiment: Experiment) -> None:
     picture, knobs = picture_and_knobs(experiment)
     with knobs:
         row = scores_knob()
-        results = normalised(row)
+        results = result(call(normalised, row))
         table(
             ["way", "adds up to", "length", "smallest"],
             [
@@ -105,7 +106,7 @@ def overflow(experiment: Experiment) -> None:
         factor = whole_slider("Multiply the scores by", state.FACTOR, 40, 1, 320)
         nothing = switch("Every score −∞ (all masked)", state.NOTHING)
         scores = np.full_like(row, -np.inf) if nothing else row * factor
-        formats = in_formats(scores)
+        formats = result(call(in_formats, scores))
     with picture:
         show_chart(_reaches(formats, scores.max()), "overflow", "How far e^x reaches in three number formats.")
         table(
@@ -148,7 +149,7 @@ def in_a_model(experiment: Experiment) -> None:
     if chosen is None:
         return
     _, scene = chosen
-    results = precisions(scene.trace)
+    results = result(call(precisions, scene.trace))
     picture, panel = st.columns([6, 5], gap="medium")
     with picture:
         errors = {

@@ -23,6 +23,7 @@ from core.lessons.word_order import (
     t5_buckets,
 )
 from ui import state
+from ui.calls import call, result
 from ui.controls.fields import menu, numbered, text_line, whole_number, whole_slider
 from ui.controls.pinned import pinned
 from ui.markdown import plain, quoted
@@ -51,9 +52,12 @@ def shuffled(experiment: Experiment) -> None:
         sentence = text_line("Sentence", state.ORDER_TEXT, "the dog bites the man")
         source = menu("Order comes from", state.ORDER_FROM, ORDER_FROM)
         seed = whole_number("Shuffle", state.ORDER_SEED, 29, 0, 9999)
-        read = shuffle(sentence, ORDER_FROM[source], seed=seed)
+        read = call(shuffle, sentence, ORDER_FROM[source], seed=seed)
     with picture:
-        readings = (("as typed", read.before, read.tokens), ("shuffled", read.after, read.shuffled_tokens))
+        readings = (
+            ("as typed", result(read.before), read.tokens),
+            ("shuffled", result(read.after), read.shuffled_tokens),
+        )
         for column, (name, trace, tokens) in zip(st.columns(2), readings, strict=True):
             with column:
                 st.markdown(f"**Weights, {name}**")
@@ -83,7 +87,7 @@ def sinusoids(experiment: Experiment) -> None:
     picture, knobs = picture_and_knobs(experiment)
     with knobs:
         width = width_knob()
-    scores = sinusoid_scores(POSITIONS, width)
+    scores = result(call(sinusoid_scores, POSITIONS, width))
     with picture:
         left, right = st.columns(2)
         with left:
@@ -105,7 +109,7 @@ def shift_by_k(experiment: Experiment) -> None:
         k = whole_slider("Tokens forward (k)", state.ONWARD, 5, 0, 100)
         position = whole_slider("From position p", state.PE_FROM, 10, 0, 100)
         width = width_knob()
-    moved = shift(position, k, width)
+    moved = result(call(shift, position, k, width))
     with picture:
         left, right = st.columns(2)
         with left:
@@ -135,7 +139,8 @@ def rotary(experiment: Experiment) -> None:
     with knobs:
         both = whole_slider("Move both by (tokens)", state.BOTH_LATER, 500, 0, 2000, 50)
         base = menu("Base", state.ROTARY_BASE, BASES, opening=10_000, look="line")
-    scores = rotary_scores(width=64, count=POSITIONS, shift=both, base=base)
+    scores = call(rotary_scores, width=64, count=POSITIONS, shift=both, base=base)
+    result(scores)
     with picture:
         curves = [
             Series("at their own positions", scores.distances, scores.here, kind="measured"),
@@ -160,7 +165,7 @@ def alibi(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
     with knobs:
         heads = whole_slider("Heads", state.ALIBI_HEADS, 8, 1, 32)
         head = whole_number("Head", state.ALIBI_HEAD, 1, 0, 31)
-        trace = alibi_head(SHOWN_TOKENS, heads, head)
+        trace = result(call(alibi_head, SHOWN_TOKENS, heads, head))
     with picture:
         left, right = st.columns(2)
         query, key, hidden = Axis("query"), Axis("key"), ~trace.mask
@@ -179,13 +184,14 @@ def alibi(picture: DeltaGenerator, knobs: DeltaGenerator) -> None:
 
 
 def t5(picture: DeltaGenerator, *, bidirectional: bool) -> None:
-    buckets = t5_buckets(relative_positions(POSITIONS), bidirectional=bidirectional).astype(float)
+    buckets = result(call(t5_buckets, call(relative_positions, POSITIONS), bidirectional=bidirectional))
     offsets = np.arange(-FARTHEST_SHOWN, FARTHEST_SHOWN + 1)
     with picture:
         left, right = st.columns(2)
         with left:
             st.markdown("**Bucket of each pair**")
-            grid = heatmap(buckets, Axis("query"), Axis("key"), name="bucket", scale="share", limit=31.0, height=380)
+            numbers = buckets.astype(float)
+            grid = heatmap(numbers, Axis("query"), Axis("key"), name="bucket", scale="share", limit=31.0, height=380)
             show_heatmap(grid, "buckets", "The bucket number of every pair.")
         with right:
             st.markdown("**Bucket by distance**")
@@ -208,6 +214,7 @@ def in_a_model(experiment: Experiment) -> None:
     picture, knobs = picture_and_knobs(experiment)
     with knobs:
         query, key = pinned(trace.weights)
+    result(trace)
     head_bands = bands(trace.query[query], trace.key[key], query - key, rotation)
     distances, scores = head_bands.by_distance(farthest=max(POSITIONS, trace.shape[1]))
     with picture:
@@ -242,6 +249,7 @@ def in_a_model(experiment: Experiment) -> None:
 
 def without_rotation(chosen: RealHead, scene: TracedHead) -> None:
     """Say that a model without rotary positions has no bands, and show its learned position vectors, if it has any."""
+    result(scene.trace)
     name = plain(str(chosen.request.model))
     learned = learned_positions(chosen.capture.model)
     picture, panel = st.columns([7, 4], gap="medium")

@@ -20,10 +20,9 @@ from tests.core.corpus.damages import damages
 from tests.core.corpus.made_runs import CLUSTERS, FILE, SENTENCES, STRONGEST, add_map, made_run
 from tests.core.tiny_models import CAUSAL_WEIGHTS, number_words, randomised
 from tests.pages.test_what_if import choose, opened, ran, words
+from tests.ui.sharing.test_as_python import View
+from tests.ui.sharing.test_as_python import run as run_lines
 from ui import state
-from ui.requests import CorpusRequest
-from ui.sharing.as_python import lines_of
-from ui.shown import PageContents
 from ui.views.corpus import results
 from ui.views.corpus import run as page_of_corpus
 
@@ -250,13 +249,21 @@ def test_a_model_that_exposes_weights_only_has_no_chance(tmp_path):
         assert "chance" not in json.dumps(figure(choose(app, state.LOOKS_BY, "distance"), "looks")["data"])
 
 
-def test_the_same_in_python():
-    shown = PageContents("Corpus", "corpus")
-    shown.asked.append(CorpusRequest("sentences", 2, 9, "previous", "spread", (0.25, 0.5)))
-    lines = lines_of(shown)
-    assert lines is not None
-    assert "from headlight.corpus.opened import open_run" in lines
-    compile(lines, "lines", "exec")
+def test_the_same_in_python(folder, tmp_path, monkeypatch):
+    (tmp_path / "corpora").symlink_to(folder)
+    monkeypatch.chdir(tmp_path)
+    here = {"run": "sentences", "layer": "2", "head": "9", "metric": "previous"}
+    lines = View("corpus", **here, kept="spread", quantiles=["25", "75"]).lines
+    means, median, classes, examples = run_lines(lines, tmp_path)["results"]
+    run = open_run(folder / "sentences")
+    np.testing.assert_array_equal(means, run.means("previous"))
+    assert median == run.distribution(2, 9, "previous").quantile(0.5)
+    assert classes.equals(run.classes(2, 9))
+    sample = run.sample(2, 9)
+    places = sample.ordered("previous", 0.25, 0.75)
+    scores = {example.score for example in sample.examples(places, "previous")}
+    assert len(examples) > 1
+    assert {example.score for example in examples} <= scores
 
 
 def test_a_visitor_can_ask_for_anything():

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from core.attention import masks as m
 from ui import state
+from ui.calls import call
 from ui.components import pin
 from ui.controls.fields import menu, text_line, whole_number
 
@@ -22,7 +23,7 @@ def pick_mask(queries: int, keys: int) -> NDArray[np.bool_]:
     size = 0
     if named.number is not None:
         size = whole_number(named.number.capitalize(), state.SPAN, 4, 1, 12)
-    drawn = named.grid(size, queries, keys)
+    drawn = call(named.grid, size, queries, keys)
     text = text_line(
         "Or rows of 1 (may attend) and 0",
         state.CELLS,
@@ -30,7 +31,7 @@ def pick_mask(queries: int, keys: int) -> NDArray[np.bool_]:
         max_chars=200,
         on_change=_by_cells,
     )
-    mask = m.from_rows(text, queries, keys) if text.strip() else drawn
+    mask = call(m.from_rows, text, queries, keys) if text.strip() else drawn
     pin.listen(lambda: turn_over(mask))
     return mask
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from core import AttentionTrace, InputError, attend
 from core.attention.matrix_files import check_scores, read_mask, read_matrix, read_npz
 from ui import settings, state
+from ui.calls import call, uploaded
 from ui.controls.fields import text_area
 from ui.markdown import show_error
 
@@ -62,16 +63,16 @@ def own_matrices() -> AttentionTrace | None:
 
 
 def _from_archive(file: BytesIO) -> AttentionTrace:
-    return _trace(**read_npz(file.getvalue()))
+    return _trace(**call(read_npz, uploaded(file.name, file.getvalue())))
 
 
 def _from_fields(given: dict[str, BytesIO | str]) -> AttentionTrace:
     def content(name: str) -> str | bytes:
         source = given[name]
-        return source if isinstance(source, str) else source.getvalue()
+        return source if isinstance(source, str) else uploaded(source.name, source.getvalue())
 
-    query, key, value = (read_matrix(content(name), field=name) for name in ("query", "key", "value"))
-    return _trace(query, key, value, mask=read_mask(content("mask")) if content("mask").strip() else None)
+    query, key, value = (call(read_matrix, content(name), field=name) for name in ("query", "key", "value"))
+    return _trace(query, key, value, mask=call(read_mask, content("mask")) if content("mask").strip() else None)
 
 
 def _trace(
@@ -85,4 +86,4 @@ def _trace(
             f"scores. Leave some out.",
             field="query",
         )
-    return attend(query, key, value, mask=mask, bias=bias)
+    return call(attend, query, key, value, mask=mask, bias=bias)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from core import InputError
 from core.attention.sources import Matrices, toy_sentence
 from ui import state
+from ui.calls import call
 from ui.controls.fields import text_line
 
 MAX_WORDS = 12
@@ -16,7 +17,7 @@ def sentence_knob(default: str, *, d_head: int = 8) -> Matrices:
     Raises InputError for more than MAX_WORDS words.
     """
     text = text_line("Sentence", state.SENTENCE, default, max_chars=200)
-    matrices = toy_sentence(text, d_head=d_head)
+    matrices = call(toy_sentence, text, d_head=d_head)
     words = len(matrices.key_tokens)
     if words > MAX_WORDS:
         raise InputError(

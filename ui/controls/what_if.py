@@ -16,7 +16,8 @@ from core.attention.matrix_files import read_mask, to_csv
 from core.capturing.edit_kinds import Mask, Softmax
 from core.capturing.places import Place
 from core.models.modules import Kind
-from ui import shown, state
+from ui import state
+from ui.calls import call
 from ui.controls.fields import menu, switch, text_area, whole_number
 from ui.markdown import show_error
 
@@ -50,10 +51,10 @@ class Change:
         """The changed head. Raises InputError for a mask that does not fit it."""
         mask: Predicate | NDArray[np.bool_] | None = None
         if self.mask in m.MASKS:
-            mask = Mask.predicate(self._mask_in_words, head.shape[1])
+            mask = call(Mask.predicate, self._mask_in_words, head.shape[1])
         elif self.mask == CUSTOM and self.rows.strip():
-            mask = read_mask(self.rows)
-        return head.changed(scale=None if self.scaling else 1.0, mask=mask)
+            mask = call(read_mask, self.rows)
+        return call(head.changed, scale=None if self.scaling else 1.0, mask=mask)
 
     def lines(self, layer: int, head: int, kind: Kind | None) -> list[str] | None:
         """The lines of the same edits (`core.capturing.edit_lines`); None for a typed mask, which has no line."""
@@ -89,7 +90,6 @@ def choose_change(head: Head) -> tuple[Change, Head] | None:
     except InputError as error:
         show_error(error)
         return None
-    shown.now().asked.append(change)
     return change, changed
 
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from core import AttentionTrace
 from core.attention.pooling import Pooled
 from core.figures.heatmaps.side_by_side import small
-from core.heads.contributions import HeadContributions, add_up
+from core.heads.contributions import HeadContributions, add_up, head_contributions
 from core.lessons.long_range import Reach, compare_reach
 from core.lessons.long_range import mean_distances as distances_of_heads
 from core.lessons.scaling import (
@@ -25,13 +25,15 @@ from core.lessons.scaling import (
 from core.models.modules import Kind
 from core.models.projections import head_weights
 from ui.cache import OnProgress, Store, cached
+from ui.calls import call, made_by
 from ui.passes import captured
 from ui.requests import HeadRequest, KindRequest, TextRequest
 
 
 @cached(Store(3, waits=True))
 def trace(request: HeadRequest) -> AttentionTrace:
-    return captured(request.text).trace(request.layer, request.head, request.kind)
+    passed = captured(request.text)
+    return call(passed.trace, layer=request.layer, head=request.head, kind=request.kind)
 
 
 @cached(Store(4))
@@ -47,7 +49,8 @@ def layer_heads(
         outputs.append(trace.output)
         if on_progress is not None:
             on_progress(head + 1)
-    return pictures, add_up(outputs, [head_weights(pass_.model, layer, head, kind) for head in range(len(outputs))])
+    contributions = add_up(outputs, [head_weights(pass_.model, layer, head, kind) for head in range(len(outputs))])
+    return pictures, made_by(contributions, head_contributions, pass_, layer, kind)
 
 
 @cached(Store(8))
@@ -56,12 +59,12 @@ def mean_distances(
 ) -> NDArray[np.floating]:
     """[layers, heads] the mean number of tokens between a query and its keys."""
     pass_ = captured(request.text)
-    return distances_of_heads(pass_, request.kind, without_first=without_first, on_progress=on_progress)
+    return call(distances_of_heads, pass_, request.kind, without_first=without_first, on_progress=on_progress)
 
 
 @cached(Store(4))
 def scores_of_all_heads(request: KindRequest, *, on_progress: OnProgress | None = None) -> ModelScores:
-    return model_scores(captured(request.text), request.kind, on_progress=on_progress)
+    return call(model_scores, captured(request.text), request.kind, on_progress=on_progress)
 
 
 @cached(Store(32, waits=True), spinner="Measuring gradients")
@@ -71,16 +74,18 @@ def gradient_reach(length: int, gain: float, forget_bias: float) -> dict[str, Re
 
 @cached(Store(12, waits=True), spinner="Measuring random heads")
 def scaling_sweep(keys: int, distribution: str, deviation: float) -> Sweep:
-    return sweep(keys=keys, distribution=distribution, deviation=deviation)
+    return call(sweep, keys=keys, distribution=distribution, deviation=deviation)
 
 
 @cached(Store(1, waits=True), spinner="Following gradients through random heads")
 def gradient_sweep() -> GradientSweep:
-    return head_gradients()
+    return call(head_gradients)
 
 
 @cached(Store(64, waits=True), spinner="Following gradients through the stack")
 def gradients_in_stack(layers: int, width: int, around: Around) -> tuple[StackGradients, StackGradients]:
     """Without and with the scale."""
-    unscaled, scaled = (stack_gradients(layers, width=width, around=around, scaled=scaled) for scaled in (False, True))
+    unscaled, scaled = (
+        call(stack_gradients, layers, width=width, around=around, scaled=scaled) for scaled in (False, True)
+    )
     return unscaled, scaled

@@ -10,7 +10,7 @@ import numpy as np
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from core import Capture, Generation
+from core import Capture, Generation, Model, generate
 from core.attention.rowwise import around
 from core.capturing.sampling import Sampling, at_temperatures
 from core.exporting.kept_heads import KeptHead
@@ -22,7 +22,9 @@ from core.figures.plots.lines import Series, lines
 from core.heads.one_query import one_query
 from core.models.modules import Kind
 from core.models.words import special_ids
+from core.notebook.figures import stage_figure
 from ui import models, presenting, shown, state
+from ui.calls import expression, result, result_of
 from ui.components import pin
 from ui.components.arrows import arrow_keys
 from ui.components.token_view import token_view
@@ -68,7 +70,6 @@ def show_generation(fields: InputFields) -> None:
     if begun is None:
         return
     request, tokens = begun
-    shown.now().asked.append(request)
 
     def draw(last: bool) -> None:
         if last:
@@ -105,6 +106,7 @@ def _show_steps(request: WritingRequest, generation: Generation, fields: InputFi
     row = every_head[layer, head]
     with line, st.container(width=110):
         key = number_picker("Key", state.KEY, len(row), int(row.argmax()))
+    _record(request, fields.model, (step, kind, layer, head), (query, key))
     shown.now().head = partial(KeptHead.of, capture, layer, head, kind)
     with st.container(gap=None):  # the listener takes no room
         pin.listen(partial(_clicked, generation, whole, kind))
@@ -127,6 +129,20 @@ def _show_steps(request: WritingRequest, generation: Generation, fields: InputFi
         {"next": _candidates, "heat": _over_temperature, "cache": _cache}[tells](generation, step)
     show_certificate(capture.certificate(layer, head, kind))
     _compare_with_full_pass(request, generation)
+
+
+def _record(request: WritingRequest, model: Model, of: tuple[int, Kind, int, int], cell: tuple[int, int]) -> None:
+    """Record the text and the head in the chosen step for "As Python"."""
+    step, kind, layer, head = of
+    text, sampling = request.text, request.sampling
+    chosen = {name: getattr(sampling, name) for name in ("temperature", "seed", "top_k", "top_p")}
+    cut = {"max_tokens": text.keep, "truncate": text.keep is not None}
+    new_tokens = st.session_state[state.NEW_TOKENS]
+    written = expression(generate, model, text.text, new_tokens=new_tokens, **chosen, chat=request.chat, **cut)
+    result(written.part(".text"))
+    passed = written.method("capture_of", step)
+    trace = passed.method("trace", layer=layer, head=head, kind=kind)
+    result_of(stage_figure, trace, "weights", tokens=passed.method("tokens", kind), cell=cell)
 
 
 def _choose_head(request: WritingRequest, whole: Capture, fields: InputFields) -> tuple[Kind, int, int]:

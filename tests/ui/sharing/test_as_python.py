@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import runpy
 import sys
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,6 @@ from core import AttentionTrace
 from tests.browser.driver import Picture
 from tests.source_files import ROOT
 from ui import lessons, state
-from ui.sharing.as_python import HOMES
-from ui.sharing.lessons_as_python import LESSONS
 
 DATES = {"model": "written-dates", "text": "21st of nov, 2026"}
 HOSTILE = "It's \"quoted\"'''); import os # <b>$x$\\"
@@ -68,23 +66,30 @@ class View:
 @pytest.fixture(scope="module", autouse=True)
 def installed() -> Iterator[None]:
     """`headlight` and all its modules are those of core."""
-    for home in {home for home in HOMES.values() if home != "pathlib"}:
-        import_module(f"core.{home}")
-    names = {name: f"headlight{name.removeprefix('core')}" for name in sys.modules if name.partition(".")[0] == "core"}
-    sys.modules |= {alias: sys.modules[name] for name, alias in names.items()}
+    before = set(sys.modules)
     yield
-    for alias in names.values():
+    for alias in {name for name in sys.modules if name.partition(".")[0] == "headlight"} - before:
         del sys.modules[alias]
 
 
 def run(lines: str, folder: Path) -> dict[str, Any]:
-    """Everything that the lines name, and what the last one gives as "result"."""
-    last = ast.parse(lines).body[-1]
-    assert isinstance(last, ast.Expr), lines
-    above = lines.splitlines()[: last.lineno - 1]
-    program = folder / "lines.py"
-    program.write_text("\n".join([*above, f"result = {ast.unparse(last)}"]), encoding="utf-8")
-    return runpy.run_path(str(program))
+    """Everything that the lines name; what the lines without a name give as "results", and the last of them as "result"."""
+    sys.modules |= {
+        f"headlight{name.removeprefix('core')}": module
+        for name, module in list(sys.modules.items())
+        if name.partition(".")[0] == "core"
+    }
+    statements = ast.parse(lines).body
+    assert isinstance(statements[-1], ast.Expr), lines
+    parts = [ast.get_source_segment(lines, statement) or "" for statement in statements]
+    program = [
+        f"results.append({part})" if isinstance(statement, ast.Expr) else part
+        for part, statement in zip(parts, statements, strict=True)
+    ]
+    file = folder / "lines.py"
+    file.write_text("\n".join(program), encoding="utf-8")
+    found = runpy.run_path(str(file), {"results": []})
+    return found | {"result": found["results"][-1]}
 
 
 def heatmap(figure: go.Figure) -> NDArray:
@@ -117,7 +122,10 @@ def test_a_head_step_by_step(picture: str, address: dict[str, str], tmp_path: Pa
     view = View("step_by_step", **address)
     found = run(view.lines, tmp_path)
     same(heatmap(found["result"]), view.drawn(picture))
-    chosen = tuple(found["cell"])
+    last = ast.parse(view.lines).body[-1]
+    assert isinstance(last, ast.Expr)
+    assert isinstance(last.value, ast.Call)
+    (chosen,) = (ast.literal_eval(word.value) for word in last.value.keywords if word.arg == "cell")
     assert all(chosen[at] == int(address[name]) for at, name in enumerate(("query", "key")) if name in address)
 
 
@@ -135,16 +143,16 @@ def test_a_head_step_by_step(picture: str, address: dict[str, str], tmp_path: Pa
 )
 def test_all_heads_and_one_of_them(number: str, address: dict[str, str], tmp_path: Path) -> None:
     view = View("heads", **address)
-    found = run(view.lines.replace("\nheads_figure(", "\ngrid = heads_figure("), tmp_path)
-    same(heatmap(found["grid"]), view.drawn("atlas"))
-    same(heatmap(found["result"]), view.drawn("head"))
+    found = run(view.lines.replace("\nstage_figure(", "\nlarge = stage_figure("), tmp_path)
+    same(heatmap(found["large"]), view.drawn("head"))
+    same(heatmap(found["result"]), view.drawn("atlas"))
     assert repr(number) in view.lines
 
 
 def test_another_view_of_several_heads(tmp_path: Path) -> None:
     address = {"what": "value-weighted", "without": "first", "renormalise": "true", "mean_of": ["0.1", "2.3"]}
     view = View("heads", **address)
-    same(run(view.lines, tmp_path)["result"], view.drawn("head"))
+    same(run(view.lines.replace("\nViewMatrix(", "\nlarge = ViewMatrix("), tmp_path)["large"], view.drawn("head"))
 
 
 # --- What if
@@ -189,12 +197,17 @@ DRAWN_OTHERWISE = {
 }
 
 
-@pytest.mark.parametrize(
-    ("lesson", "part"), [(lesson, part) for lesson, (_, parts) in LESSONS.items() for part in parts]
-)
+EXPERIMENTS = [
+    (lesson, part)
+    for lesson in lessons.LESSONS
+    for part in re.findall(r"Experiment\(\s*\"(\w+)\"", (ROOT / "pages" / "learn" / f"{lesson}.py").read_text("utf-8"))
+]
+
+
+@pytest.mark.parametrize(("lesson", "part"), EXPERIMENTS)
 def test_every_experiment_of_the_lessons(lesson: str, part: str, tmp_path: Path) -> None:
     view = View(lesson, part=part)
-    computed = arrays(run(view.lines, tmp_path)["result"])
+    computed = arrays(run(view.lines, tmp_path)["results"])
     assert computed or (lesson, part) == ("softmax", "model")
     if (lesson, part) not in DRAWN_OTHERWISE:
         traces = [trace for chart in view.charts.values() for trace in chart["data"]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, cast
+from typing import cast
 
 import numpy as np
 import streamlit as st
@@ -12,12 +12,13 @@ from core.corpus.opened import Example, Run, spread_over_quantiles
 from core.heads.metrics import Metric
 from core.models.devices import devices
 from core.models.modules import Kind
-from ui import presenting, shown, state
+from ui import presenting, state
 from ui.allowed import places_of
+from ui.calls import call, result_of
 from ui.components.shaded_text import shade_legend, shaded_text
 from ui.controls.fields import menu, page_of, part_of
 from ui.markdown import plain, show_error
-from ui.requests import CorpusRequest, HeadRequest, ModelChoice, TextRequest
+from ui.requests import HeadRequest, ModelChoice, TextRequest
 from ui.views.corpus.head import with_unit
 from ui.views.head_links import link_to_text
 
@@ -35,23 +36,21 @@ def show_examples(run: Run, layer: int, head: int, metric: Metric) -> None:
         chosen = menu("Examples", state.KEPT, kept, look="buttons", label_visibility="collapsed")
         low, high = _quantiles() if chosen == "spread" else (0.0, 1.0)
         pages = st.container(width="content")
-    asked = CorpusRequest(
-        run.folder.name, layer, head, metric.name, cast(Literal["strongest", "spread"], chosen), (low, high)
-    )
-    shown.now().asked.append(asked)
     try:
         if chosen == "strongest":
             count = run.count_strongest(layer, head, metric.name)
             with pages:
                 first = _batch(count)
             examples = run.strongest(layer, head, metric.name, first, first + BATCH)
+            result_of(run.strongest, layer, head, metric.name, first, first + BATCH)
         else:
-            sample = run.sample(layer, head)
-            places = spread_over_quantiles(sample.ordered(metric.name, low, high))
+            sample = call(run.sample, layer, head)
+            places = call(spread_over_quantiles, call(sample.ordered, metric.name, low, high))
             count = len(places)
             with pages:
                 first = _batch(count)
             examples = sample.examples(places[first : first + BATCH], metric.name)
+            result_of(sample.examples, places, metric.name)
     except InputError as error:
         show_error(error)
         return

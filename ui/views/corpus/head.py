@@ -14,6 +14,7 @@ from core.figures.plots.distribution import distribution_bars
 from core.figures.theme import letters
 from core.heads.metrics import Metric, in_words
 from ui import presenting, shown, state
+from ui.calls import call, result, result_of
 from ui.controls.fields import menu
 from ui.views.common.pictures import show_chart, show_heatmap
 from ui.views.numbers import of_table
@@ -51,10 +52,11 @@ def show_corpus_head(run: Run, layer: int, head: int, metric: Metric) -> None:
 
 
 def _show_distribution(run: Run, layer: int, head: int, metric: Metric) -> None:
-    found = run.distribution(layer, head, metric.name)
+    found = call(run.distribution, layer=layer, head=head, metric=metric.name)
     if not found.count:
         st.info("No query of the corpus has anything to measure for this metric.")
         return
+    result_of(found.quantile, 0.5)
     quartiles = [found.quantile(share) for share in QUARTERS]
     unit = f" ({metric.unit})" if metric.unit else ""
     chart = distribution_bars(
@@ -93,7 +95,7 @@ def with_unit(number: float, metric: Metric) -> str:
 
 def _show_classes(run: Run, layer: int, head: int, against: str) -> None:
     """Show the mean attention from queries of each kind to keys of each kind."""
-    table = run.classes(layer, head)
+    table = result(call(run.classes, layer=layer, head=head))
     attention, chance, queries = (
         table[name].to_numpy(float).reshape(len(CLASSES), len(CLASSES)) for name in ("attention", "chance", "queries")
     )
@@ -124,7 +126,7 @@ def _show_classes(run: Run, layer: int, head: int, against: str) -> None:
 
 
 def _show_distances(run: Run, layer: int, head: int) -> None:
-    table = run.distances(layer, head)
+    table = result(call(run.distances, layer=layer, head=head))
     there = (table["attention"].fillna(0) > 0) | (table["chance"].fillna(0) > 0)
     table = table[there]
     names = tuple(_range(int(first), int(last)) for first, last in zip(table["first"], table["last"], strict=True))

@@ -11,6 +11,7 @@ from core.corpus.opened import DrawnMap, Run
 from core.figures.plots.head_map import head_map
 from core.heads.metrics import Metric, in_words
 from ui import presenting, shown, state
+from ui.calls import call, result
 from ui.controls.fields import menu
 from ui.markdown import plain
 from ui.views.common.pictures import show_chart
@@ -30,7 +31,7 @@ def show_corpus_heads(run: Run, layer: int, head: int, offered: Mapping[str, Met
         drawn_as = "grid"
         if run.map is not None:
             drawn_as = menu("Drawn as", state.HEADS_AS, LOOKS, look="buttons", label_visibility="collapsed")
-    values, chosen = run.means(metric.name), (layer, head)
+    values, chosen = result(call(run.means, metric.name)), (layer, head)
     listen_for_heads(values.shape)
     shown.now().lists["Metrics of all heads"] = of_heads(run.table)
     if presenting.is_on():

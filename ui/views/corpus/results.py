@@ -8,6 +8,7 @@ from pathlib import Path
 from core.corpus.opened import ListedRun, Run, open_run, runs_in
 from ui import settings
 from ui.cache import Store, cached
+from ui.calls import made_by
 
 Files = tuple[tuple[str | int, ...], ...]  # for each file of a folder, the facts that change with its contents
 
@@ -44,4 +45,4 @@ def corpus_run(name: str) -> Run:
 
 @cached(Store(4))  # each holds a few numbers per head, and the places of its passages
 def _opened(folder: str, _files: Files) -> Run:
-    return open_run(Path(folder))
+    return made_by(open_run(Path(folder)), open_run, f"corpora/{Path(folder).name}")

@@ -9,7 +9,7 @@ import pandas as pd
 import streamlit as st
 from numpy.typing import NDArray
 
-from ui import models, shown
+from ui import models
 from ui.growing import Growing
 from ui.progress import fill
 from ui.views.heads.grid import NAME, listen_for_heads, show_grid_of_heads, show_list_of_heads, walk_through_heads
@@ -34,7 +34,6 @@ def fill_grid(
     what     is said while they come
     label    what the numbers are
     """
-    shown.now().asked.append(job)
     shape = (real.capture.layers(real.kind), real.capture.heads(real.kind))
     listen_for_heads(shape)
     chosen = (real.layer, real.head)

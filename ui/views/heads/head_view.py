@@ -23,7 +23,9 @@ from core.heads.patterns import read_pairs, write_pairs
 from core.heads.quantities import Taken
 from core.heads.views import SCORES, HeadView, LeftOut, PairPart, Quantity, ViewLabels, ViewMatrix
 from core.models.modules import Kind
-from ui import links, passes, presenting, shown, state
+from core.notebook.figures import stage_figure
+from ui import links, passes, presenting, state
+from ui.calls import call, expression, result, result_of
 from ui.components import pin
 from ui.components.token_view import token_view
 from ui.controls.fields import menu, menu_of_several, numbered, switch
@@ -104,9 +106,8 @@ def show_head(of: KindRequest, taken: Taken, layer: int, head: int, measured: pd
 
 def _show_view(of: KindRequest, capture: Capture, shown_as: str, view: HeadView) -> tuple[int, int] | None:
     """Show the head as the view says. Return the chosen (query, key); None if it is not one of tokens."""
-    shown.now().asked.append(view)
     try:
-        matrix = ViewMatrix(capture, of.kind, view)
+        matrix = call(ViewMatrix, capture, of.kind, view)
         whole = _overview(of, matrix)
     except InputError as error:
         show_error(error)
@@ -120,6 +121,7 @@ def _show_view(of: KindRequest, capture: Capture, shown_as: str, view: HeadView)
         cell = pinned_among(size, matrix.strongest(whole), exact)
         if shown_as != "picture":
             _list_pins(labels)
+        _record(of, matrix, cell)
         _say_cell(exact(range(cell[0], cell[0] + 1), range(cell[1], cell[1] + 1)), matrix, cell)
         if shown_as == "heatmap" and view.part == "all":
             show_magnified(matrix, cell, lambda window: _magnified(matrix, window, cell), unit=labels.unit)
@@ -134,6 +136,16 @@ def _show_view(of: KindRequest, capture: Capture, shown_as: str, view: HeadView)
             _text(matrix, cell, lines=shown_as == "lines")
         _remarks(matrix, whole)
     return None if view.by_word else cell
+
+
+def _record(of: KindRequest, matrix: ViewMatrix, cell: tuple[int, int]) -> None:
+    """Record what is shown for "As Python": the weights of one head as a picture, any other view as its numbers."""
+    layer, head = matrix.view.heads[0]
+    if matrix.view == HeadView(heads=((layer, head),)):
+        one = passes.head(HeadRequest(of.text, of.kind, layer, head))
+        result_of(stage_figure, one, "weights", tokens=expression(matrix.capture.tokens, of.kind), cell=cell)
+    else:
+        result(expression(matrix.overview).part(".matrices['view'].values"))
 
 
 def _overview(of: KindRequest, matrix: ViewMatrix) -> Overview | None:

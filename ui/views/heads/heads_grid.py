@@ -18,7 +18,9 @@ from core.heads.metrics import METRICS, Metric, in_words, most_telling, nameable
 from core.heads.patterns import blocks, columns, diagonal, pairs, read_keys, read_pairs
 from core.heads.probing import SCORES
 from core.heads.quantities import Taken, text_of
+from core.notebook.figures import heads_figure
 from ui import presenting, shown, state
+from ui.calls import call, result, result_of
 from ui.controls.fields import menu
 from ui.controls.heads_by import ByMetric, ByPattern, heads_by
 from ui.markdown import plain, show_error
@@ -38,6 +40,7 @@ class Ranking:
 
     values  [layers, heads], NaN where not known
     notes   column name -> [layers, heads], shown beside the values in the list
+    source  the table or matrix that has them, and what they are called there
     """
 
     label: str
@@ -45,6 +48,7 @@ class Ranking:
     notes: dict[str, NDArray]
     signed: bool
     caption: str
+    source: tuple[pd.DataFrame | NDArray, str]
 
 
 def measure(request: KindRequest, taken: Taken) -> pd.DataFrame | None:
@@ -67,7 +71,6 @@ def show_grid(request: KindRequest, taken: Taken, chosen: tuple[int, int], measu
             probes=_can_be_probed(request, taken),
             deepest=taken.layers(request.kind) - 1,
         )
-    shown.now().asked.append(wanted.by)
     with st.container():  # progress, and what is wrong: outside the popover, where it is seen
         if isinstance(wanted.by, ByPattern):
             ranking = _by_pattern(request, taken, wanted.by)
@@ -75,6 +78,7 @@ def show_grid(request: KindRequest, taken: Taken, chosen: tuple[int, int], measu
             ranking = _by_metric(request, taken, wanted.by, measured)
     if ranking is None:
         return
+    result_of(heads_figure, *ranking.source, head=chosen)
     left_out = wanted.bounds.left_out(ranking.values)
     if presenting.is_on():
         with presenting.told():
@@ -116,7 +120,7 @@ def _by_metric(request: KindRequest, taken: Taken, by: ByMetric, measured: pd.Da
         caption = f"{metric.words} Mean over the queries of this {read}; spread: their standard deviation."
         if read == "image":
             caption += " Its tokens stand in the order of its patches, row by row: so do “previous”, “next” and “near”."
-        return Ranking(metric.label, grid(measured, metric.name, shape), notes, False, caption)
+        return Ranking(metric.label, grid(measured, metric.name, shape), notes, False, caption, (measured, metric.name))
     probed = _probe(request)
     if probed is None:
         return None
@@ -134,7 +138,7 @@ def _by_metric(request: KindRequest, taken: Taken, by: ByMetric, measured: pd.Da
             f"{'an induction' if metric.name == 'induction' else 'a duplicate-token'} head: "
             f"{np.count_nonzero(probed[f'is_{metric.name}'])} of {len(probed)} do."
         )
-    return Ranking(metric.label, grid(probed, metric.name, shape), notes, False, caption)
+    return Ranking(metric.label, grid(probed, metric.name, shape), notes, False, caption, (probed, metric.name))
 
 
 def grid(table: pd.DataFrame, column: str, shape: tuple[int, int]) -> NDArray:
@@ -181,23 +185,23 @@ def _by_pattern(request: KindRequest, taken: Taken, by: ByPattern) -> Ranking | 
         "Match: the share of each query's attention that lies in the pattern, corrected for chance. 1: all of it; 0: as much "
         "as even attention would put there."
     )
-    return Ranking("Match", values, {}, True, caption)
+    return Ranking("Match", values, {}, True, caption, (values, "Match"))
 
 
 def _read_pattern(by: ByPattern) -> tuple[str, Predicate]:
     """The detail that distinguishes this pattern from others of its kind, and the pattern. Raises InputError."""
     match by.pattern:
         case "diagonal":
-            return by.detail, diagonal(int(by.detail))
+            return by.detail, call(diagonal, int(by.detail))
         case "stripes":
             keys = read_keys(by.detail)
-            return str(keys), columns(keys)
+            return str(keys), call(columns, keys)
         case "blocks":
-            return by.detail, blocks(int(by.detail))
+            return by.detail, call(blocks, int(by.detail))
         case "pairs":
             cells = read_pairs(by.detail)
-            return str(sorted(set(cells))), pairs(cells)
-    return "", columns([0])
+            return str(sorted(set(cells))), call(pairs, cells)
+    return "", call(columns, [0])
 
 
 def _show_pictures(
@@ -206,6 +210,7 @@ def _show_pictures(
     small = run(results.small_pictures.task(request), "Drawing every head", taken.layers(request.kind))
     if small is None:
         return
+    result(small)
     height = max(HEIGHT, min(30 * len(small.values), 1000))
     chart = small_pictures(small.values, chosen=chosen, left_out=left_out, height=height)
     show_heatmap(

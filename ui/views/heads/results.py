@@ -18,6 +18,7 @@ from core.heads.thumbnails import thumbnails
 from core.heads.views import HeadView, ViewMatrix
 from ui import passes
 from ui.cache import OnProgress, Store, cached
+from ui.calls import call
 from ui.models import SPEEDS, load
 from ui.requests import KindRequest, ModelChoice
 from ui.turns import TURNS
@@ -30,7 +31,7 @@ def metrics(request: KindRequest, *, on_progress: OnProgress | None = None) -> p
     """The metrics of every head, a row a head. How long they take is learned for later estimates."""
     pass_ = passes.captured_or_weights(request.text)
     start = TURNS.clock()
-    table = head_metrics(pass_, request.kind, on_progress=on_progress)
+    table = call(head_metrics, pass_, request.kind, on_progress=on_progress)
     seconds = TURNS.clock() - start
     if pass_.model.captures and request.kind == pass_.kinds[0] and pass_.input_ids:  # what estimates are made of
         cost = measuring_operations(pass_.model, len(pass_.input_ids))
@@ -46,13 +47,13 @@ def probe_length(choice: ModelChoice) -> int:
 @cached(Store(4))
 def probe(choice: ModelChoice, *, on_progress: OnProgress | None = None) -> pd.DataFrame:
     """The metrics of every head on random tokens read twice, a row a head."""
-    return probe_heads(load(choice), probe_length(choice), PROBE_SEEDS, on_progress=on_progress)
+    return call(probe_heads, load(choice), probe_length(choice), PROBE_SEEDS, on_progress=on_progress)
 
 
 @cached(Store(4))
 def small_pictures(request: KindRequest, *, on_progress: OnProgress | None = None) -> Pooled:
     """The weights of every head, small enough to draw all of them."""
-    return thumbnails(passes.captured_or_weights(request.text), request.kind, on_progress=on_progress)
+    return call(thumbnails, passes.captured_or_weights(request.text), request.kind, on_progress=on_progress)
 
 
 @cached(Store(16))
@@ -65,7 +66,7 @@ def matches(
     on_progress: OnProgress | None = None,
 ) -> NDArray[np.floating]:
     """[layers, heads] how well every head matches a pattern: `predicate`, which the pattern's name and details describe."""
-    return match_heads(passes.captured(of.text), predicate, of.kind, on_progress=on_progress)
+    return call(match_heads, passes.captured(of.text), predicate, of.kind, on_progress=on_progress)
 
 
 @cached(Store(8))

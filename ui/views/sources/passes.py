@@ -14,7 +14,8 @@ from core import Capture, InputError, Model
 from core.capturing.weights_only import WeightsOnly
 from core.models.catalogue import CATALOGUE
 from core.models.inputs import TooLongError, target_ids, text_inputs
-from ui import models, passes, shown, state
+from ui import models, passes, state
+from ui.calls import uploaded
 from ui.controls.fields import number_picker, text_area, text_line, tick
 from ui.controls.precision import show_size
 from ui.controls.target import choose_target
@@ -111,10 +112,8 @@ def choose_text(
             (on_weights or _show_exposed)(*exposed, places)
         return None
     passed = read_or_say(fields, lambda request: run_pass(request, model, max_tokens, measuring))
-    if passed is not None:
-        shown.now().asked.append(passed[0])
-        if more:
-            _name_missing(fields.request.model)
+    if passed is not None and more:
+        _name_missing(fields.request.model)
     return None if passed is None else (*passed, places)
 
 
@@ -149,7 +148,7 @@ def _image(chosen: ModelChoice) -> TextRequest | None:
     kept = st.session_state.get(state.SHOWN_IMAGE)
     still = "" if kept is None or file is not None else f"{plain(kept[0])} is still shown. "
     st.caption(f"{still}This model reads images. An uploaded image is not part of the page's address.")
-    return None if kept is None else TextRequest(chosen, "", image=kept[1])
+    return None if kept is None else TextRequest(chosen, "", image=uploaded(*kept))
 
 
 def _keep_image() -> None:

@@ -15,6 +15,7 @@ from core.capturing.certifying import Certificate
 from core.exporting.exhibit import Exhibit
 from core.exporting.kept_heads import KeptHead
 from ui import passes, shown, state
+from ui.calls import call
 from ui.controls.fields import menu, text_line, whole_number
 from ui.controls.own_matrices import own_matrices
 from ui.controls.what_if import Change
@@ -68,7 +69,7 @@ def toy() -> Scene | None:
     with seed:
         seed_number = _seed()
     with words:
-        return _scene(lambda: toy_sentence(text, d_head=d_head, seed=seed_number))
+        return _scene(lambda: call(toy_sentence, text, d_head=d_head, seed=seed_number))
 
 
 def random() -> Scene | None:
@@ -82,7 +83,7 @@ def random() -> Scene | None:
         distribution = menu("Numbers", state.DISTRIBUTION, {name: name for name in DISTRIBUTIONS})
     with columns[5]:
         seed_number = _seed()
-    return _scene(lambda: random_matrices(*picked, seed=seed_number, distribution=distribution))
+    return _scene(lambda: call(random_matrices, *picked, seed=seed_number, distribution=distribution))
 
 
 def _seed() -> int:
@@ -92,7 +93,7 @@ def _seed() -> int:
 def _scene(make: Callable) -> Scene | None:
     try:
         matrices = make()
-        trace = attend(matrices.query, matrices.key, matrices.value)
+        trace = call(attend, matrices.query, matrices.key, matrices.value)
     except InputError as error:
         show_error(error)
         return None
@@ -100,7 +101,7 @@ def _scene(make: Callable) -> Scene | None:
 
 
 def _of_trace(trace: AttentionTrace, query_tokens: tuple[str, ...], key_tokens: tuple[str, ...], origin: str) -> Scene:
-    head = Head.of(trace)
+    head = call(Head.of, trace)
     return Scene(head, head.overview(), query_tokens, key_tokens, origin)
 
 

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from core.capturing.weights_only import WeightsOnly
 from core.figures.heatmaps.heatmap import Axis, heatmap
+from ui.calls import call, result
 from ui.components import pin
 from ui.controls.pinned import pinned
 from ui.markdown import plain, quoted
@@ -25,7 +26,7 @@ def show_weights(exposed: WeightsOnly, layer: int, head: int, *, in_column: bool
         plain(f"{network} exposes only its attention weights. The stages before them cannot be shown."),
         icon=":material/visibility_off:",
     )
-    weights, (tokens, _) = exposed.weights(layer, head), exposed.tokens()
+    weights, (tokens, _) = result(call(exposed.weights, layer, head)), exposed.tokens()
     if not in_column:
         pin.listen()
     beside = st.container()

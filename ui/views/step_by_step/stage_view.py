@@ -15,8 +15,10 @@ from core.figures.heatmaps.heatmap import WIDTH
 from core.figures.heatmaps.stages import colour_limit, stage_heatmap
 from core.figures.plots.waterfall import passed_on, waterfall
 from core.heads.pairs import pair_ranges
+from core.notebook.figures import stage_figure
 from ui import presenting
 from ui import shown as on_page
+from ui.calls import call, is_known, result, result_of
 from ui.components import pin
 from ui.controls.pinned import pinned_among
 from ui.markdown import plain, quoted
@@ -47,7 +49,9 @@ def show_stages(scene: Scene, changed: Scene | None) -> Ledger:
     with explanation:
         weights = shown.head.stages("weights")
         cell = pinned_among(weights.shape, shown.head.strongest(shown.overview), weights.exact)
-    ledger = shown.head.explain(*cell)
+    ledger = call(shown.head.explain, *cell)
+    result(ledger)
+    result_of(stage_figure, shown.head, stage.key, tokens=_tokens(scene), cell=cell)
     # What a visitor looks at comes first: whoever changes the head has an eye on the large picture.
     with picture:
         _show_stage(scene, changed, stage, ledger)
@@ -60,6 +64,13 @@ def show_stages(scene: Scene, changed: Scene | None) -> Ledger:
     with explanation:
         _show_ledger(shown, ledger, scene.head.explain(*cell) if changed else None)
     return ledger
+
+
+def _tokens(scene: Scene) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    """The tokens of queries and keys as "As Python" writes them; None for matrices that have none."""
+    if scene.real is not None:
+        return call(scene.real.capture.tokens, scene.real.kind)
+    return (scene.query_tokens, scene.key_tokens) if is_known(scene.query_tokens) else None
 
 
 def _shares(changed: Scene | None) -> tuple[int, int]:

@@ -15,6 +15,7 @@ from core.figures.plots.bars import bars, share_bars
 from core.heads.aligning import Alignment
 from core.heads.comparing import HeadPair
 from ui import passes, presenting, shown, state
+from ui.calls import result, result_of
 from ui.components import pin
 from ui.controls import edit_list
 from ui.controls.fields import switch
@@ -28,7 +29,7 @@ from ui.views.heads.grid import choose, choose_clicked, show_grid_of_heads, walk
 from ui.views.sources.heads import RealHead
 from ui.views.sources.passes import run_pass
 from ui.views.what_if import results
-from ui.views.what_if.comparing import Paired, compared_heads, comparing_all, show_pictures
+from ui.views.what_if.comparing import Paired, compared_heads, comparing_all, record_comparison, show_pictures
 from ui.views.what_if.new_edit import choose_new_edit
 
 NAMES = ("As it is", "Changed")
@@ -164,6 +165,8 @@ def _show_before_and_after(real: RealHead, changed: RealHead) -> tuple[int, int]
     """The head's weights before and after, their difference, and the certificate; gives the chosen (query, key)."""
     paired = _paired(real, changed)
     shown.now().beside |= {} if changed is real else {NAMES[1]: changed.of}
+    if changed is not real:
+        record_comparison(real, changed)
     found = compared_heads(real, changed, paired.pair)
     if found is None:
         return 0, 0
@@ -198,6 +201,11 @@ def _say_what_came_of_it(real: RealHead, changed: RealHead) -> None:
                 if changed is not real
                 else "Nothing is changed yet. Once something is, you see here how far the sentence vector turns."
             )
+    for capture in (real.capture,) if changed is real else (real.capture, changed.capture):
+        if capture.logits is None:
+            result(capture.vectors)
+        else:
+            result_of(capture.next_tokens, 5)
     _say_if_all_are_muted(changed.capture)
 
 

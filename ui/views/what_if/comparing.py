@@ -15,12 +15,13 @@ from core.attention.pooling import Pooled
 from core.attention.rowwise import Overview
 from core.figures.heatmaps.compared import Part, Side, compared_heatmaps, strongest_colours
 from core.heads.aligning import Alignment, Labels, align
-from core.heads.comparing import HeadPair, mean_divergence, worst_divergence
+from core.heads.comparing import HeadPair, compare, mean_divergence, worst_divergence
 from core.heads.likeness import PAIRS
 from core.models.modules import Kind
 from core.units import seconds_in_words
 from ui import passes, presenting, shown, state
 from ui.allowed import model_help, offered
+from ui.calls import call, expression, result_of
 from ui.components import pin
 from ui.controls.fields import menu, number_picker, suggested, text_area
 from ui.controls.pinned import pinned_among
@@ -73,6 +74,7 @@ def show_comparison(real: RealHead) -> None:
             return
         paired = _paired(real, other, loosely=way == "model")
         shown.now().beside[paired.names[1]] = other.of
+        record_comparison(real, other, queries=paired.pair.queries, keys=paired.pair.keys)
     except InputError as error:
         with problem:
             show_error(error)
@@ -92,6 +94,12 @@ def show_comparison(real: RealHead) -> None:
     )
     if not presenting.is_on():
         _show_heads_like(real, other if way == "text" else None)
+
+
+def record_comparison(real: RealHead, other: RealHead, **axes: Alignment) -> None:
+    """Record the comparison for "As Python". axes: how queries and keys belong together, where that is not one by one."""
+    traces = [expression(one.capture.trace, layer=one.layer, head=one.head, kind=one.kind) for one in (real, other)]
+    result_of(compare, *traces, **axes)
 
 
 # --- what the head is compared with
@@ -151,10 +159,10 @@ def _pick_head(real: RealHead, opening: tuple[int, int]) -> RealHead:
 
 def _paired(real: RealHead, other: RealHead, *, loosely: bool) -> Paired:
     """Raises InputError where the texts have nothing in common."""
-    (queries, keys), (other_queries, other_keys) = (one.capture.tokens(one.kind) for one in (real, other))
-    on_queries = align(queries, other_queries, loosely=loosely)
+    (queries, keys), (other_queries, other_keys) = (call(one.capture.tokens, one.kind) for one in (real, other))
+    on_queries = call(align, queries, other_queries, loosely=loosely)
     is_same = (queries, other_queries) == (keys, other_keys)
-    on_keys = on_queries if is_same else align(keys, other_keys, loosely=loosely)
+    on_keys = on_queries if is_same else call(align, keys, other_keys, loosely=loosely)
     return Paired(
         HeadPair.of(passes.head(real.of), passes.head(other.of), queries=on_queries, keys=on_keys),
         on_queries.labels(queries, other_queries),

@@ -9,7 +9,9 @@ from core import Capture, InputError
 from core.capturing.sampling import most_probable
 from core.figures.labels import visible
 from core.figures.plots.bars import bars
-from ui import models, presenting, shown, state
+from core.notebook.figures import heads_figure
+from ui import models, presenting, state
+from ui.calls import result, result_of
 from ui.controls.edit_list import HIDDEN
 from ui.controls.fields import menu
 from ui.markdown import plain, quoted, show_error
@@ -76,8 +78,10 @@ def _unit(predicts: bool) -> str:
 def _show_heads(real: RealHead, request: EffectRequest, answer: tuple[int, str, float] | None) -> None:
     label, signed = _label(answer is not None), answer is not None
     presenting.title(f"Which heads of {plain(str(real.request.model))} matter: {plain(label)}")
+    growing = results.effects(request)
+    result_of(heads_figure, growing, "effect", head=(real.layer, real.head))
     values = fill_grid(
-        results.effects(request),
+        growing,
         request,
         "Muting every head",
         label,
@@ -98,8 +102,7 @@ def _show_heads(real: RealHead, request: EffectRequest, answer: tuple[int, str, 
 
 
 def _show_bars(real: RealHead, request: EffectRequest) -> None:
-    shown.now().asked.append(request)
-    capture, growing = real.capture, results.effects(request)
+    capture, growing = real.capture, result(results.effects(request))
     of_tokens = request.taken_away == "tokens"
     names = capture.tokens(real.kind)[1] if of_tokens else tuple(map(str, range(growing.total)))
     label = _label(request.token is not None)

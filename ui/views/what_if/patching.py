@@ -8,7 +8,9 @@ import streamlit as st
 from core import InputError
 from core.heads.patching import Patching
 from core.models.tokens import token_texts
+from core.notebook.figures import heads_figure
 from ui import models, presenting, state
+from ui.calls import result_of
 from ui.controls.fields import switch, text_line
 from ui.markdown import quoted, show_error
 from ui.progress import run
@@ -68,8 +70,10 @@ def show_patching(real: RealHead) -> None:
     _show_answers(real, both)
     through = _choose_path(real)
     request = PatchRequest(of, source, through)
+    growing = results.patch_effects(request)
+    result_of(heads_figure, growing, "moved", head=(real.layer, real.head))
     values = fill_grid(
-        results.patch_effects(request),
+        growing,
         request,
         "Patching every head",
         LABEL,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from core.attention.rowwise import Overview
 from core.capturing.generating import Generating
 from core.heads.comparing import HeadPair
-from core.heads.effects import Effects
+from core.heads.effects import Effects, head_effects
 from core.heads.examples import (
     INDUCTION_STEPS,
     LANGUAGE_MODEL,
@@ -28,7 +28,9 @@ from core.heads.likeness import RandomPairs, random_pairs_divergence
 from core.heads.likeness import head_changes as changes_of_heads
 from core.heads.likeness import heads_like as heads_most_like
 from core.heads.patching import Patching
+from core.heads.patching import patch_effects as measure_patching
 from ui.cache import OnProgress, Store, cached
+from ui.calls import call, expression, made_by
 from ui.growing import Growing
 from ui.memory import MEMORY
 from ui.models import check_characters, load
@@ -92,9 +94,11 @@ def effects(request: EffectRequest) -> Growing:
     of, pass_ = request.of, captured(request.of.text)
     layers = pass_.layers(of.kind)
 
+    inputs = inputs_of(of.text)
+    method = {"heads": "of_heads", "layers": "of_layers", "tokens": "of_keys"}[request.taken_away]
+
     def pieces() -> Iterator[tuple[int, Any]]:
-        asked = Effects(load(of.text.model), inputs_of(of.text), request.token, of.kind)
-        yield from {"heads": asked.of_heads, "layers": asked.of_layers, "tokens": asked.of_keys}[request.taken_away]()
+        yield from getattr(Effects(pass_.model, inputs, request.token, of.kind), method)()
 
     def above(layer: int) -> float:
         """How many layers are computed again."""
@@ -104,7 +108,12 @@ def effects(request: EffectRequest) -> Growing:
     cost = {} if request.taken_away == "tokens" else {"cost": above}
     nbytes = 2 * pass_.nbytes
     MEMORY.check(nbytes)
-    return Growing(shapes[request.taken_away], pieces, nbytes=nbytes, **cost)
+    growing = Growing(shapes[request.taken_away], pieces, nbytes=nbytes, **cost)
+    if request.taken_away == "heads" and of.text.keep is None:
+        target = target_of(of.text) or None
+        read = {"token": request.token, "pair": of.text.pair, "target": target, "kind": of.kind}
+        return made_by(growing, head_effects, pass_.model, of.text.text, **read)
+    return made_by(growing, dict, expression(Effects, pass_.model, inputs, request.token, of.kind).method(method))
 
 
 @cached(MEMORY)
@@ -120,12 +129,17 @@ def patch_effects(request: PatchRequest) -> Growing:
     """[layers that can act, heads] how far each head moves the answer: see `core.heads.patching.Patching`."""
     both = patching(request.of, request.source)
     layers = both.layers if request.through is None else request.through[0]
-    return Growing(
+    growing = Growing(
         (layers, max(both.heads)),
         lambda: both.of_heads(request.through),
         nbytes=both.nbytes,
         cost=lambda layer: both.layers - layer,
     )
+    text = request.of.text
+    if text.keep is not None:
+        return growing
+    more = {"target": target_of(text), "kind": request.of.kind, "through": request.through}
+    return made_by(growing, measure_patching, load(text.model), text.text, request.source, **more)
 
 
 # --- worked examples, each a few hundred numbers at most
@@ -144,9 +158,10 @@ def induction(*, on_progress: OnProgress | None = None) -> Induction:
         if on_progress is not None:
             on_progress(INDUCTION_PASSES - INDUCTION_STEPS + done)
 
-    return needs_previous(load(LANGUAGE_MODEL), probe(ModelChoice(LANGUAGE_MODEL), on_progress=on_progress), further)
+    probed = probe(ModelChoice(LANGUAGE_MODEL), on_progress=on_progress)
+    return call(needs_previous, load(LANGUAGE_MODEL), probed, on_progress=further)
 
 
 @cached(Store(1))
 def pronoun(*, on_progress: OnProgress | None = None) -> Pronoun:
-    return patch_pronoun(load(SENTENCE_MODEL), on_progress)
+    return call(patch_pronoun, load(SENTENCE_MODEL), on_progress=on_progress)

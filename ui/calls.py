@@ -1,0 +1,292 @@
+"""The calls of `core` that compute what a page shows: recorded as they are made, and printed by "As Python".
+
+    weights = call(softmax, scores)              # makes the call, and records what made `weights`
+    result(weights)                              # the page shows it: a line of the program
+    result(expression(stage_figure, head))       # a line for a call that the page does not make itself
+
+An argument that an earlier call returned is written as that call; any other as a literal. Text that others wrote is quoted with
+`repr`, so it cannot become code. Cached values are recorded where they are computed, and stay known for as long as they live.
+"""
+
+from __future__ import annotations
+
+import ast
+import weakref
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import partial
+from inspect import isclass, signature
+from types import FunctionType
+from typing import Any, TypeVar
+
+import numpy as np
+
+import core
+from core.attention.masks import MASKS, NamedMask
+from core.capturing.edits import Edits
+
+Value = TypeVar("Value")
+
+NOT_SAID = {"on_progress", "report", "look_in"}  # arguments that do not change what is computed
+NUMPY = (("numpy", "np"),)
+MOST_NUMBERS = 1_024  # in an array that is written as a literal
+LONG = 24  # characters: a longer text is a variable
+# What the result of a function or a method is called; others are written where they are used.
+NAMES = {
+    "load_model": "model",
+    "capture": "passed",
+    "attention_weights": "passed",
+    "capture_of": "passed",
+    "generate": "written",
+    "head": "head",
+    "Head.of": "head",
+    "trace": "trace",
+    "attend": "trace",
+    "changed": "changed",
+    "toy_sentence": "made",
+    "random_matrices": "made",
+    "heads_of_a_sentence": "made",
+    "head_metrics": "numbers",
+    "probe_heads": "numbers",
+    "match_heads": "numbers",
+    "head_effects": "effects",
+    "patch_effects": "moved",
+    "open_run": "run",
+    "sample": "sample",
+    "shuffle": "read",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Expression:
+    """A value in Python.
+
+    parts    source text, the expressions that it uses, and the contents of files that somebody uploaded
+    imports  (module, name) of each name in the source text
+    name     of the variable that holds it; "": it is written where it is used
+    """
+
+    parts: tuple[str | bytes | Expression, ...]
+    imports: tuple[tuple[str, str], ...] = ()
+    name: str = ""
+
+    def method(self, name: str, *given: Any, **named: Any) -> Expression:
+        """A call of one of its methods."""
+        return _call_of((self, f".{name}"), (), name, given, named)
+
+    def part(self, access: str) -> Expression:
+        """A part of it. access: how Python gets at it, such as ".text" or "[0]"."""
+        return Expression((self, access))
+
+
+class UnknownError(TypeError):
+    """An argument cannot be written in Python: no recorded call has made it, and it has no literal."""
+
+
+@dataclass(eq=False)
+class Recorded:
+    """The calls that one run of a page has recorded.
+
+    results  what the page shows
+    made     values that cannot be referred to weakly, with the calls that made them, by their ids
+    files    the names of the files that somebody uploaded, by their contents
+    """
+
+    results: list[Expression] = field(default_factory=list)
+    made: dict[int, tuple[object, Expression]] = field(default_factory=dict)
+    files: dict[bytes, str] = field(default_factory=dict)
+
+
+_CURRENT: ContextVar[Recorded] = ContextVar("recorded_calls")
+
+
+def begin() -> Recorded:
+    """Begin the record of a run of a page."""
+    recorded = Recorded()
+    _CURRENT.set(recorded)
+    return recorded
+
+
+def _now() -> Recorded:
+    """Return the record of this run; outside of a page one that is dropped."""
+    return _CURRENT.get(None) or Recorded()
+
+
+# --- recording
+
+
+def call(function: Callable[..., Value], *given: Any, **named: Any) -> Value:
+    """Call a function or a method with these arguments, and record the call as what made its result."""
+    return made_by(function(*given, **named), function, *given, **named)
+
+
+def made_by(value: Value, function: Callable, *given: Any, **named: Any) -> Value:
+    """Record that a call like this one gives the value, and return the value."""
+    with suppress(UnknownError):  # it was made from something that is not recorded, such as a head from a file
+        _remember(value, expression(function, *given, **named))
+    return value
+
+
+def result(value: Value) -> Value:
+    """Record that the page shows a value, or what an expression gives, and return it. What nothing is known of is left out."""
+    found = value if isinstance(value, Expression) else _known(value)
+    if found is not None:
+        _now().results.append(found)
+    return value
+
+
+def result_of(function: Callable, *given: Any, **named: Any) -> None:
+    """Record that the page shows what this call would give. It is left out if one of its arguments cannot be written."""
+    with suppress(UnknownError):
+        result(expression(function, *given, **named))
+
+
+def attribute(owner: Any, name: str) -> Any:
+    """Return an attribute of a value, and record where it comes from."""
+    value, of = getattr(owner, name), _known(owner)
+    if of is not None and _known(value) is None:
+        _remember(value, of.part(f".{name}"))
+    return value
+
+
+def uploaded(name: str, contents: bytes) -> bytes:
+    """Record the name of a file, which a program reads beside itself; return its contents."""
+    _now().files[contents] = name
+    return contents
+
+
+def expression(function: Callable, *given: Any, **named: Any) -> Expression:
+    """Return a call in Python. Raises UnknownError for an argument that cannot be written."""
+    name, owner = function.__qualname__, getattr(function, "__self__", None)
+    usual = {word: parameter.default for word, parameter in signature(function).parameters.items()} if named else {}
+    named = {word: one for word, one in named.items() if word not in NOT_SAID and not _is_usual(one, usual.get(word))}
+    module, imported = function.__module__, name.partition(".")[0]  # of a method that needs no object, its class
+    if owner is not None and not isclass(owner) and module != "builtins":
+        name = function.__name__
+        before, imports = (written(owner), f".{name}"), ()
+    elif module.partition(".")[0] == "numpy":
+        before, imports = (f"np.{name}",), NUMPY
+    else:
+        before, imports = (name,), _imports(module, imported)
+    return _call_of(before, imports, name, given, named)
+
+
+def written(value: Any) -> Expression:
+    """Return a value in Python: the call that made it, or else a literal. Raises UnknownError if it has none."""
+    if isinstance(value, Expression):
+        return value
+    return _known(value) or _literal(value)
+
+
+def _call_of(before: tuple, imports: tuple, name: str, given: Iterable[Any], named: dict[str, Any]) -> Expression:
+    arguments = [("", one) for one in given] + [(f"{word}=", one) for word, one in named.items()]
+    parts = _separated((label, written(one)) for label, one in arguments)
+    return Expression((*before, "(", *parts, ")"), imports, NAMES.get(name, ""))
+
+
+def _separated(labelled: Iterable[tuple[str, Expression]]) -> list[str | Expression]:
+    parts: list[str | Expression] = []
+    for label, one in labelled:
+        parts += [f", {label}" if parts else label, one]
+    return parts
+
+
+def _imports(module: str, name: str) -> tuple[tuple[str, str], ...]:
+    """Where a name of core is imported from: the library's door if that offers it, else its module."""
+    if module == "builtins":
+        return ()
+    at_door = name in dir(core) and getattr(core, name).__module__ == module
+    return (("headlight" if at_door else "headlight" + module.removeprefix("core"), name),)
+
+
+def _is_usual(value: Any, default: Any) -> bool:
+    return type(value) is type(default) and isinstance(value, str | int | float | bool | None) and value == default
+
+
+# --- what made a value
+
+_MADE: dict[int, tuple[weakref.ref, Expression]] = {}  # by id, for as long as the value lives; values of all sessions
+
+
+def _remember(value: Any, made: Expression) -> None:
+    try:
+        _MADE[id(value)] = weakref.ref(value, partial(_forget, id(value))), made
+    except TypeError:  # a tuple or a list: known as long as the run of this page
+        _now().made[id(value)] = value, made
+    parts: dict[str, object] = {}
+    if isinstance(value, tuple | list):
+        parts = {f"[{place}]": one for place, one in enumerate(value)}
+    elif isinstance(value, dict):
+        parts = {f"[{name!r}]": one for name, one in value.items()}
+    elif is_dataclass(value):
+        parts = {f".{part.name}": getattr(value, part.name) for part in fields(value)}
+    for access, one in parts.items():
+        is_itself = isinstance(one, np.ndarray | tuple | list) or (
+            is_dataclass(one) and type(one).__eq__ is object.__eq__
+        )
+        if is_itself and _known(one) is None:
+            _remember(one, made.part(access))
+
+
+def _forget(number: int, gone: weakref.ref) -> None:
+    if _MADE.get(number, (None,))[0] is gone:  # not yet another value with the same id
+        del _MADE[number]
+
+
+def is_known(value: Any) -> bool:
+    """Whether a recorded call has made the value."""
+    return _known(value) is not None
+
+
+def _known(value: Any) -> Expression | None:
+    if value is None or isinstance(value, str | bytes | int | float):
+        return None
+    reference, made = _MADE.get(id(value), (None, None))
+    if reference is not None and reference() is value:
+        return made
+    return _now().made.get(id(value), (None, None))[1]
+
+
+# --- literals
+
+
+def _literal(value: Any) -> Expression:
+    match value:
+        case str():
+            return Expression((repr(value),), name="text" if len(value) > LONG else "")
+        case bytes():
+            return Expression(("Path(", value, ").read_bytes()"), (("pathlib", "Path"),))
+        case float() if not np.isfinite(value):
+            return Expression((f"{value}".replace("nan", "np.nan").replace("inf", "np.inf"),), NUMPY)
+        case bool() | int() | float() | range() | None:
+            return Expression((repr(value),))
+        case np.generic():
+            return _literal(value.item())
+        case np.ndarray() if value.size <= MOST_NUMBERS:
+            return Expression(("np.array(", _literal(value.tolist()), ")"), NUMPY)
+        case tuple() | list() | set() | frozenset():
+            return _sequence(value)
+        case NamedMask():
+            name = next(name for name, mask in MASKS.items() if mask is value)
+            return Expression((f"MASKS[{name!r}]",), (("headlight", "MASKS"),))
+        case FunctionType() if "." not in value.__qualname__:
+            return Expression((value.__name__,), _imports(value.__module__, value.__name__))
+        case Edits():
+            names = {node.id for node in ast.walk(ast.parse(repr(value))) if isinstance(node, ast.Name)}
+            return Expression((repr(value),), tuple(("headlight", name) for name in sorted(names)))
+        case _ if is_dataclass(value) and not isclass(value):
+            defaults = {field.name: field.default for field in fields(value)}
+            named = {name: getattr(value, name) for name in defaults if getattr(value, name) != defaults[name]}
+            return _call_of(
+                (type(value).__name__,), _imports(type(value).__module__, type(value).__name__), "", (), named
+            )
+    raise UnknownError(f"{type(value).__name__} cannot be written in Python.")
+
+
+def _sequence(values: tuple | list | set | frozenset) -> Expression:
+    is_ordered = isinstance(values, tuple | list)
+    parts = [written(value) for value in (values if is_ordered else sorted(values))]
+    opening, closing = {tuple: ("(", ",)" if len(parts) == 1 else ")"), list: ("[", "]")}.get(type(values), ("{", "}"))
+    return Expression((opening, *_separated(("", part) for part in parts), closing))
