@@ -24,6 +24,8 @@ from weakref import WeakValueDictionary
 import streamlit as st
 from cachetools import LRUCache
 
+from ui import calls
+
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 OnProgress = Callable[[int], None]
@@ -104,7 +106,9 @@ class Cached(Generic[Arguments, Result]):
         key = self.key(*request, **options)
         speaks = bool(self.spinner) and key not in self.store
         with st.spinner(self.spinner, show_time=True) if speaks else nullcontext():
-            return self.store.get(key, lambda: self.function(*request, **options))
+            result = self.store.get(key, lambda: self.function(*request, **options))
+        calls.recall(key, result)
+        return result
 
     def is_known(self, *request: Any) -> bool:
         """Whether there is a result for these arguments."""

@@ -12,16 +12,18 @@ from __future__ import annotations
 
 import ast
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import partial
 from inspect import isclass, signature
+from threading import Lock
 from types import FunctionType
 from typing import Any, TypeVar
 
 import numpy as np
+from cachetools import LRUCache
 
 import core
 from core.attention.masks import MASKS, NamedMask
@@ -228,6 +230,22 @@ def _remember(value: Any, made: Expression) -> None:
         )
         if is_itself and _known(one) is None:
             _remember(one, made.part(access))
+
+
+_LOCK = Lock()
+_BY_KEY: LRUCache[Hashable, Expression] = LRUCache(512)  # of cached values
+
+
+def recall(key: Hashable, value: Any) -> None:
+    """Record again what made a cached value, which may have been computed in another run of a page."""
+    made = _known(value)
+    with _LOCK:
+        if made is None:
+            made = _BY_KEY.get(key)
+        else:
+            _BY_KEY[key] = made
+    if made is not None:
+        _remember(value, made)
 
 
 def _forget(number: int, gone: weakref.ref) -> None:

@@ -6,9 +6,9 @@ import streamlit as st
 from core.figures.heatmaps.heatmap import Axis, heatmap
 from core.figures.palette import INK
 from core.figures.plots.lines import Series, lines
-from core.lessons.long_range import MAX_QUERIES, compare_reach, costs, even_distance
+from core.lessons.long_range import MAX_QUERIES, costs, even_distance
 from ui import state
-from ui.calls import call, result, result_of
+from ui.calls import call, result
 from ui.controls.fields import menu, numbered, slider, switch, whole_slider
 from ui.progress import run
 from ui.requests import KindRequest
@@ -54,8 +54,7 @@ def gradients(experiment: Experiment) -> None:
         length = whole_slider("Tokens", state.LENGTH, 64, 16, 128, 16)
         gain = slider("RNN: recurrent weights ×", state.GAIN, 1.0, 0.5, 4.0, 0.5)
         forget = slider("LSTM: added to the forget gate", state.FORGET, 0.0, 0.0, 5.0, 0.5)
-        measured = experiments.gradient_reach(length, gain, forget)
-        result_of(compare_reach, length, gain=gain, forget_bias=forget)
+        measured = result(experiments.gradient_reach(length, gain, forget))
     with picture:
         curves = [
             Series(name, reach.distances, reach.log10, reach.log10_error, kind="measured")

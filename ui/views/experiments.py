@@ -69,7 +69,7 @@ def scores_of_all_heads(request: KindRequest, *, on_progress: OnProgress | None 
 
 @cached(Store(32, waits=True), spinner="Measuring gradients")
 def gradient_reach(length: int, gain: float, forget_bias: float) -> dict[str, Reach]:
-    return compare_reach(length, gain=gain, forget_bias=forget_bias)
+    return call(compare_reach, length, gain=gain, forget_bias=forget_bias)
 
 
 @cached(Store(12, waits=True), spinner="Measuring random heads")

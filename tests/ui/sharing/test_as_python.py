@@ -239,3 +239,9 @@ def looks_like(computed: NDArray, drawn: NDArray) -> bool:
     flat = np.nan_to_num(drawn.ravel())
     same_size = [np.nan_to_num(row.ravel(), neginf=0) for row in rows if row.size == drawn.size > 1]
     return any(np.allclose(row, flat, rtol=1e-4, atol=1e-6) for row in same_size)
+
+
+@pytest.mark.parametrize(("page", "part"), [("long_range", "gradients"), ("heads", "")])
+def test_what_is_kept_from_another_visit_has_the_same_lines(page: str, part: str) -> None:
+    address = {"part": part} if part else {}
+    assert View(page, **address).lines == View(page, **address).lines

@@ -149,7 +149,7 @@ INDUCTION_PASSES = 2 * len(PROBE_SEEDS) + INDUCTION_STEPS  # the probe's, which 
 
 @cached(Store(1))
 def paris(*, on_progress: OnProgress | None = None) -> tuple[Said, ...]:
-    return knows_paris(load(LANGUAGE_MODEL), on_progress)
+    return call(knows_paris, load(LANGUAGE_MODEL), on_progress=on_progress)
 
 
 @cached(Store(1))

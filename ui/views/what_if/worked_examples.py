@@ -25,12 +25,11 @@ from core.heads.examples import (
     Pronoun,
     Repeated,
     Said,
-    knows_paris,
     pronoun_steps,
 )
 from ui import models, presenting, state
 from ui.cache import Cached
-from ui.calls import result, result_of
+from ui.calls import result
 from ui.controls.fields import menu
 from ui.markdown import quoted
 from ui.progress import run
@@ -62,10 +61,7 @@ def show_examples() -> None:
     example = EXAMPLES[chosen]
     found = run(example.measure.task(), "Measuring", example.passes(), unit="pass")
     if found is not None:
-        if chosen == "paris":  # a tuple, which is recorded only in the run that measures it
-            result_of(knows_paris, models.load(LANGUAGE_MODEL))
-        else:
-            result(found)
+        result(found)
         with presenting.told():
             st.markdown(example.words(found))
             table(*example.table(found))
