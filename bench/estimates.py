@@ -25,8 +25,7 @@ import torch
 import transformers
 
 from core.capturing.capture import capture
-from core.capturing.estimates import estimate, measuring_operations, reading_operations
-from core.capturing.speeds import Run, Speeds
+from core.capturing.estimates import Run, Speeds, estimate, measuring_operations, reading_operations
 from core.heads.metrics import head_metrics
 from core.models.loading import load_model
 from core.models.model import Model

@@ -15,7 +15,7 @@ import pytest
 from core import Edits, load_model
 from core.capturing.edit_kinds import EDIT_KINDS
 from core.capturing.edit_lines import VERBS, edits_of
-from core.capturing.losses import next_token_losses
+from core.capturing.losses import pass_with_losses
 from core.heads.examples import (
     LANGUAGE_MODEL,
     LENGTH,
@@ -69,8 +69,8 @@ def test_induction(smollm, row):
     *_, loss, _ = line.strip("| ").split(" | ")
     edits = Edits() if row == "as it is" else Edits(mute_heads={(16, 0)})
     texts = [random_texts(smollm, LENGTH, seed)[0] for seed in SEEDS]
-    measured = [next_token_losses(smollm, text.ids, edits=edits, start=text.second + 1).mean() for text in texts]
-    assert float(loss) == pytest.approx(np.mean(measured), abs=CLOSE)
+    losses = [pass_with_losses(smollm, text.ids, edits=edits, start=text.second + 1)[1] for text in texts]
+    assert float(loss) == pytest.approx(np.mean(losses), abs=CLOSE)
 
 
 def test_every_text_is_short():

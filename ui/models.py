@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from core import Capture, Model, load_model
 from core.capturing.estimates import (
+    Speeds,
     estimate,
     in_words,
     kept_bytes,
@@ -11,7 +12,6 @@ from core.capturing.estimates import (
     reading_operations,
 )
 from core.capturing.layers import missing_layers as layers_without_attention
-from core.capturing.speeds import Speeds
 from core.errors import InputError
 from core.models.conversion import Report
 from ui import settings

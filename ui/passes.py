@@ -11,9 +11,8 @@ from core.attention.head import Head
 from core.attention.rowwise import Overview
 from core.capturing.certifying import Certificate
 from core.capturing.edits import Edits
-from core.capturing.estimates import reading_operations
+from core.capturing.estimates import Run, reading_operations
 from core.capturing.generating import Generating
-from core.capturing.speeds import Run
 from core.capturing.weights_only import WeightsOnly, attention_weights
 from core.exporting.kept_heads import KeptHead
 from core.heads.quantities import Taken

@@ -12,9 +12,10 @@ import copy
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from itertools import islice
+from typing import Any, get_args
 
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map_only
@@ -41,18 +42,12 @@ class PassOver(Exception):
     """Raised by a `CallEdit` that needs no more: the rest of the pass is not computed."""
 
 
-@dataclass(frozen=True, eq=False)
-class _Visit:
-    """One run of a layer in the plain pass: what it returned, and how many attention calls there had been by then."""
-
-    returned: Any
-    calls: int
-
-
 class Branches:
     """One pass over one text, and its continuations.
 
     calls   the attention calls of the plain pass, on the CPU, in their order; the number of a call is its position there
+    kinds   which kind of attention each call is
+    predicts  whether the answer is the logits of the next token, rather than a sentence vector
     answer  the result of the plain pass, on the CPU, in float32 or the model's own float64: the logits of the next token
             [vocabulary] for a model with a language-model head; for any other the sentence vector [d_model], the mean over all
             tokens of the last hidden state
@@ -63,12 +58,16 @@ class Branches:
         """inputs: from `core.models.inputs.all_inputs`. Errors as in `capture`."""
         if not model.captures:
             raise not_captured(model)
-        self._predicts = model.has_language_model_head
+        self.predicts = model.has_language_model_head
         # Without a language-model head nothing on top of the last hidden state is needed.
-        network = _twin(model.network if self._predicts else model.network.base_model)
+        network: Any = model.network if self.predicts else model.network.base_model
+        # The twin: a copy of the tree of modules, with the very same parameters and buffers.
+        shared = [*network.parameters(), *network.buffers()]
+        network = copy.deepcopy(network, {id(tensor): tensor for tensor in shared})
         self._model = replace(model, network=network)
         self._inputs = dict(inputs)
-        self._visits: list[_Visit] = []
+        # Of each run of a layer in the plain pass: what it returned, and how many attention calls there had been by then.
+        self._visits: list[tuple[Any, int]] = []
         self._from: int | None = None  # the call from which a continuation computes; None in the plain pass
         self._variants = 1
         self._seen = self._visited = 0  # calls and layers of the pass that is running
@@ -79,39 +78,27 @@ class Branches:
             raise not_captured(model)
         self.calls = tuple(calls)
         kind_of = kinds_of(self._model)
-        self._kinds: list[Kind] = [kind_of(call) for call in calls]
+        self.kinds: list[Kind] = [kind_of(call) for call in calls]
         self.answer = self._answer(returned)[0]
         self.tokens = max(ids.shape[1] for ids in self._inputs.values())
-
-    @property
-    def predicts(self) -> bool:
-        """Whether the answer is the logits of the next token, rather than a sentence vector."""
-        return self._predicts
-
-    @property
-    def kinds(self) -> tuple[Kind, ...]:
-        """Which kind of attention each call is."""
-        return tuple(self._kinds)
 
     def layers(self, kind: Kind | None = None) -> tuple[int, ...]:
         """The number of the call that is layer 0 of this kind of attention, layer 1, ...; None: the kind that a capture shows
         first. Raises InputError where the model has no such attention."""
-        known = sorted(set(self._kinds), key=_KINDS.index)
+        known = [kind for kind in get_args(Kind) if kind in self.kinds]
         if kind is not None and kind not in known:
             raise InputError(f"{self._model.name} has no {kind} attention, only {', '.join(known)}.", field="kind")
-        wanted = known[0] if kind is None else kind
-        return tuple(number for number, kind in enumerate(self._kinds) if kind == wanted)
+        return tuple(number for number, own in enumerate(self.kinds) if own == (kind or known[0]))
 
     def heads(self, kind: Kind | None = None) -> tuple[int, ...]:
         """How many heads each layer has."""
-        return tuple(self.calls[number].query.shape[1] for number in self.layers(kind))
+        return tuple(self.calls[number].heads for number in self.layers(kind))
 
     @property
     def nbytes(self) -> int:
         """Bytes that the plain pass keeps in memory."""
-        kept = [part for call in self.calls for part in (call.query, call.key, call.value, call.output)]
-        returned = [leaf for visit in self._visits for leaf in tree_leaves(visit.returned) if isinstance(leaf, Tensor)]
-        return sum(tensor.nbytes for tensor in (*kept, *returned))
+        returned = [leaf for leaf in tree_leaves(self._visits) if isinstance(leaf, Tensor)]
+        return sum(kept.nbytes for kept in (*self.calls, *returned))
 
     @property
     def at_once(self) -> int:
@@ -132,9 +119,8 @@ class Branches:
         replaced = heads_by_call(calls, variants)
 
         def edit(number: int, call: Call) -> Tensor:
-            return (
-                with_heads(call.output, replaced[number], partial(given, number)) if number in replaced else call.output
-            )
+            heads = replaced.get(number)
+            return with_heads(call.output, heads, partial(given, number)) if heads else call.output
 
         return self.go_on(min(replaced), len(variants), edit)
 
@@ -168,14 +154,14 @@ class Branches:
         self._visited += 1
         if self._from is None:
             returned = compute(*inputs, **options)
-            self._visits.append(_Visit(returned, self._seen))
+            self._visits.append((returned, self._seen))
             return returned
-        visit = self._visits[number]
-        if visit.calls > self._from:
+        returned, calls = self._visits[number]
+        if calls > self._from:
             return compute(*inputs, **options)
-        self._seen = visit.calls
-        is_last = number + 1 < len(self._visits) and self._visits[number + 1].calls > self._from
-        return tree_map_only(Tensor, partial(self._for_all, copied=is_last), visit.returned)
+        self._seen = calls
+        is_last = any(calls > self._from for _, calls in self._visits[number + 1 : number + 2])
+        return tree_map_only(Tensor, partial(self._for_all, copied=is_last), returned)
 
     def _for_all(self, tensor: Tensor, copied: bool) -> Tensor:
         """Repeat a tensor for every variant; copied: for a next layer that is computed, and may write into it."""
@@ -186,7 +172,7 @@ class Branches:
 
     def _answer(self, returned: Any) -> Tensor:
         """[variants, vocabulary or d_model]."""
-        if self._predicts:
+        if self.predicts:
             return wide(returned.logits[:, -1]).cpu()
         hidden = getattr(returned, "last_hidden_state", None)
         if hidden is None:
@@ -196,9 +182,6 @@ class Branches:
                 field="model",
             )
         return wide(hidden).mean(dim=1).cpu()
-
-
-_KINDS: tuple[Kind, ...] = ("self", "encoder", "decoder", "cross")
 
 
 def heads_by_call(calls: Sequence[int], variants: Sequence[Sequence[LayerHead]]) -> dict[int, list[tuple[int, int]]]:
@@ -223,21 +206,13 @@ def batches(variants: list, size: int) -> Iterator[list]:
     return (variants[start : start + size] for start in range(0, len(variants), size))
 
 
-def _twin(network: nn.Module) -> Any:
-    """A copy of the tree of modules, with the very same parameters and buffers."""
-    shared = [*network.parameters(), *network.buffers()]
-    return copy.deepcopy(network, {id(tensor): tensor for tensor in shared})
-
-
 def _layers(network: PreTrainedModel) -> list[nn.Module]:
     """The layers that a pass goes through one after another: the items of the first list of modules on the way to each
     attention module, also those of its items that have no attention. Empty for a network that is built otherwise: then every
     continuation is a whole pass."""
-    lists = {prefix for name in attention_modules(network) if (prefix := _first_list(network, name)) is not None}
-    return [layer for prefix in sorted(lists) for layer in network.get_submodule(prefix).children()]
-
-
-def _first_list(network: nn.Module, name: str) -> str | None:
-    parts = name.split(".")
-    prefixes = (".".join(parts[:length]) for length in range(1, len(parts)))
-    return next((prefix for prefix in prefixes if isinstance(network.get_submodule(prefix), nn.ModuleList)), None)
+    modules = dict(network.named_modules())
+    lists: set[str] = set()
+    for parts in (name.split(".") for name in attention_modules(network)):
+        above = (".".join(parts[:length]) for length in range(1, len(parts)))
+        lists.update(islice((name for name in above if isinstance(modules[name], nn.ModuleList)), 1))
+    return [layer for name in sorted(lists) for layer in modules[name].children()]

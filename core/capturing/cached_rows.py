@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from ..models.calls import Call
 from .rows import permissions
@@ -21,16 +23,11 @@ class NewRows:
     """The rows that one pass has added to one layer.
 
     call  the attention call, whose key and value contain the new tokens only
-    seen  number of keys that its queries looked at; the last of these are the new ones
+    seen  number of keys that its queries looked at, the new ones last
     """
 
     call: Call
     seen: int
-
-    @property
-    def nbytes(self) -> int:
-        call = self.call
-        return sum(part.nbytes for part in (call.query, call.key, call.value, call.output))
 
 
 def new_rows(call: Call, new_keys: int) -> NewRows:
@@ -54,59 +51,52 @@ def joined(parts: Sequence[NewRows], known: dict[tuple, tuple[Tensor, Tensor | N
     first = calls[0]
     if len(calls) == 1:
         return first
-    query, key, value = (
-        torch.cat([getattr(call, name) for call in calls], dim=2) for name in ("query", "key", "value")
-    )
-    grows = key.shape[2] > first.key.shape[2]
-    whole = replace(
-        first,
-        query=query,
-        key=key,
-        value=value,
-        output=torch.cat([call.output for call in calls], dim=1),
-        mask=None,
-        bias=None,
-        causal=grows,
-    )
+    rows = {"query": 2, "key": 2, "value": 2, "output": 1}  # the dimension of the tokens
+    together = {name: torch.cat([getattr(call, name) for call in calls], dim) for name, dim in rows.items()}
+    keys = together["key"].shape[2]
+    grows = keys > first.key.shape[2]
+    whole = replace(first, **together, mask=None, bias=None, causal=grows)
     if _is_plain(parts, grows=grows):
         return whole
     name = (*(id(part) for call in calls for part in (call.mask, call.bias)), *(part.seen for part in parts))
     if name not in known:
-        known[name] = _permissions(parts, key.shape[2])
+        known[name] = _permissions(parts, keys)
     mask, bias = known[name]
     return replace(whole, mask=mask[None], bias=None if bias is None else bias[None], causal=False)
 
 
 def _is_plain(parts: Sequence[NewRows], *, grows: bool) -> bool:
     """Whether every query looked at all keys up to its own, or at all keys if their number does not grow."""
-    keys = 0
-    for part in parts:
-        call, keys = part.call, keys + part.call.key.shape[2]
-        one_or_causal = not grows or call.causal or call.query.shape[2] == 1
-        if call.mask is not None or call.bias is not None or part.seen != keys or not one_or_causal:
-            return False
-    return True
+    keys = accumulate(part.call.key.shape[2] for part in parts)
+    return all(
+        part.call.mask is None
+        and part.call.bias is None
+        and part.seen == so_far
+        and (not grows or part.call.causal or part.call.query.shape[2] == 1)
+        for part, so_far in zip(parts, keys, strict=True)
+    )
 
 
 def _permissions(parts: Sequence[NewRows], keys: int) -> tuple[Tensor, Tensor | None]:
     """(allowed [1 or heads, queries, keys] bool, bias of the same shape or None), with the rows of all parts."""
-    by_part, stop = [], 0
+    masks, biases, stop = [], [], 0
     for part in parts:
         call, stop = part.call, stop + part.call.key.shape[2]
         # Only the number of keys is used here.
         over_all_seen = replace(call, key=call.key.new_empty(1, 1, 1, 1).expand(1, 1, part.seen, 1))
-        every_head, every_row = slice(0, call.heads), range(call.query.shape[2])
-        by_part.append((stop - part.seen, *permissions(over_all_seen, every_head, every_row)))
-    heads = max(max(len(allowed), 1 if bias is None else len(bias)) for _, allowed, bias in by_part)
-    rows = sum(allowed.shape[1] for _, allowed, _ in by_part)
-    mask = torch.zeros(max(len(allowed) for _, allowed, _ in by_part), rows, keys, dtype=torch.bool)
-    biases = None
-    start = 0
-    for first_key, allowed, bias in by_part:
-        cells = slice(start, start + allowed.shape[1]), slice(first_key, first_key + allowed.shape[2])
-        mask[:, *cells] = allowed
-        if bias is not None:
-            biases = bias.new_zeros(heads, rows, keys) if biases is None else biases
-            biases[:, *cells] = bias
-        start = cells[0].stop
-    return mask, biases
+        allowed, bias = permissions(over_all_seen, slice(0, call.heads), range(call.query.shape[2]))
+        first_key = stop - part.seen
+        around = (first_key, keys - first_key - allowed.shape[2])
+        masks.append(pad(allowed, around))
+        biases.append(None if bias is None else pad(bias, around))
+    if all(bias is None for bias in biases):
+        return _below_each_other(masks), None
+    # torch makes numbers of the False where a part has no bias.
+    rows = [torch.zeros_like(mask) if bias is None else bias for mask, bias in zip(masks, biases, strict=True)]
+    return _below_each_other(masks), _below_each_other(rows)
+
+
+def _below_each_other(parts: Sequence[Tensor]) -> Tensor:
+    """Join [1 or heads, rows, keys] of several parts by their rows."""
+    heads = max(map(len, parts))
+    return torch.cat([part.expand(heads, -1, -1) for part in parts], dim=1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any, get_args
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..attention.head import Head
 from ..attention.rowwise import MAX_CELLS, Overview
-from ..attention.trace import AttentionTrace, attend
+from ..attention.trace import AttentionTrace, Instead, attend
 from ..errors import InputError, WeightsOnlyError, check_index
 from ..models.calls import Call, wide
 from ..models.inputs import (
@@ -32,13 +33,14 @@ from ..models.inputs import (
 from ..models.model import Model
 from ..models.modules import Kind
 from ..models.tokens import token_texts
-from .certifying import Certificate, certified_overview, certify_call
+from .certifying import Certificate, certified_head, certify_call, mask_in_words
+from .edited import edit_of
 from .editor import Editor
 from .edits import Edits
-from .recorder import kinds_of, record
-from .rows import Rows, head_edit, head_permissions, head_scale, row_blocks
+from .recorder import OnProgress, by_kind, kinds_of, record
+from .rows import Rows, head_permissions, row_blocks
 from .sampling import most_probable, next_probabilities
-from .weights_only import NoAttentionError, require_weights
+from .weights_only import no_weights
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -56,8 +58,7 @@ class Capture:
     grid        (rows, columns) of the patches of an image; None for a text
     vectors     [tokens, d_model], the output of the last layer; None for models with a language-model head
     edits       the changes that were made in this pass; traces show the edited computation
-    sides       for a pair of texts, 0 (first text), 1 (second text) or -1 (special tokens) for each token; empty for one text
-                and if the tokenizer does not tell
+    sides       for a pair of texts 0, 1 or -1 (special) for each token; empty for one text and if the tokenizer does not tell
     """
 
     model: Model
@@ -80,10 +81,7 @@ class Capture:
     @property
     def prefix_tokens(self) -> int:
         """Number of tokens before the patches of an image; 0 for a text."""
-        if self.grid is None:
-            return 0
-        rows, columns = self.grid
-        return self.shape()[1] - rows * columns
+        return 0 if self.grid is None else self.shape()[1] - prod(self.grid)
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -95,9 +93,8 @@ class Capture:
         kind = self._kind(kind)
         if not self.input_ids:
             return (patches := self._patches(), patches)
-        source = token_texts(self.model.tokenizer, self.input_ids)
-        target = token_texts(self.model.tokenizer, self.target_ids)
-        return target if kind in ("decoder", "cross") else source, target if kind == "decoder" else source
+        text, target = (token_texts(self.model.tokenizer, ids) for ids in (self.input_ids, self.target_ids))
+        return target if kind in ("decoder", "cross") else text, target if kind == "decoder" else text
 
     def layers(self, kind: Kind | None = None) -> int:
         """Number of layers with this kind of attention."""
@@ -115,15 +112,14 @@ class Capture:
     @property
     def nbytes(self) -> int:
         """Bytes of the queries, keys, values and outputs of all layers."""
-        calls = [call for layers in self.calls.values() for call in layers]
-        return sum(kept.nbytes for call in calls for kept in (call.query, call.key, call.value, call.output))
+        return sum(call.nbytes for layers in self.calls.values() for call in layers)
 
     def layer_call(self, layer: int, kind: Kind | None = None) -> Call:
         """The attention call of a layer: its inputs and its output. Raises InputError if there is no such layer."""
         check_index(layer, self.layers(kind), "layer")
         return self.calls[self._kind(kind)][layer]
 
-    def each_layer(self, kind: Kind | None = None, on_progress: Callable[[int], None] | None = None) -> Iterator[Call]:
+    def each_layer(self, kind: Kind | None = None, on_progress: OnProgress | None = None) -> Iterator[Call]:
         """The attention call of each layer, from the first to the last.
 
         on_progress  called after each layer with the number of layers done; an error that it raises reaches the caller
@@ -133,9 +129,7 @@ class Capture:
             if on_progress is not None:
                 on_progress(done)
 
-    def in_rows(
-        self, kind: Kind | None = None, on_progress: Callable[[int], None] | None = None
-    ) -> Iterator[Iterator[Rows]]:
+    def in_rows(self, kind: Kind | None = None, on_progress: OnProgress | None = None) -> Iterator[Iterator[Rows]]:
         """The stages of all heads: for each layer, as in `each_layer`, its query rows in blocks."""
         return (row_blocks(call) for call in self.each_layer(kind, on_progress))
 
@@ -157,18 +151,19 @@ class Capture:
     def head(self, layer: int, head: int, kind: Kind | None = None) -> Head:
         """One head of a text of any length: traces of any of its rows, and its stages small enough to draw."""
         call = self._call(layer, head, kind)
-        key_head, _ = self.key_head(layer, head, kind)
-        inputs = attend(
-            _numpy(call.query[0, head]),
-            _numpy(call.key[0, key_head]),
-            _numpy(call.value[0, key_head]),
-            scale=head_scale(call, head),
-            softcap=call.softcap,
-            sinks=None if call.sinks is None else float(call.sinks.detach().flatten()[head]),
-        )
-        return Head.of(
-            inputs, lambda rows: head_permissions(call, head, rows), lambda rows: head_edit(call, head, rows)
-        )
+        edit, (key_head, _) = edit_of(call, head), self.key_head(layer, head, kind)
+        inputs = (call.query[0, head], call.key[0, key_head], call.value[0, key_head])
+        sinks = None if call.sinks is None else float(call.sinks.detach().flatten()[head])
+        trace = attend(*map(_numpy, inputs), scale=edit.scale(call.scale), softcap=call.softcap, sinks=sinks)
+
+        def permissions(rows: range) -> tuple[NDArray[np.bool_], NDArray[np.floating]]:
+            return head_permissions(call, head, rows)
+
+        def instead(rows: range) -> Instead:
+            weights = edit.weights(rows, permissions(rows)[0]) if edit.gives_weights else None
+            return Instead(edit.weighing, weights, edit.output_of(rows, call.value.shape[3]))
+
+        return Head.of(trace, permissions, instead)
 
     def certificate(self, layer: int, head: int, kind: Kind | None = None) -> Certificate:
         """Compare one head's output with what the model's own attention returned, in blocks of rows."""
@@ -178,8 +173,9 @@ class Capture:
         self, layer: int, head: int, kind: Kind | None = None, max_cells: int = MAX_CELLS
     ) -> tuple[Overview, Certificate]:
         """One head's stages, small enough to draw, and the certificate of these numbers, from one sweep over its rows."""
-        call = self._call(layer, head, kind)
-        return certified_overview(self.head(layer, head, kind), call, head, self.model, max_cells)
+        mask = mask_in_words(self._call(layer, head, kind), head)
+        output = self.model_output(layer, head, kind)
+        return certified_head(self.head(layer, head, kind), output, self.model, mask, max_cells)
 
     def model_output(self, layer: int, head: int, kind: Kind | None = None) -> NDArray[np.floating]:
         """The output of one head that the model's own attention returned, before W_O: [queries, d_v]."""
@@ -207,10 +203,8 @@ class Capture:
         further = max(self.prefix_tokens - 1, 0)
         are_registers = further == getattr(self.model.network.config, "num_register_tokens", 0)
         first = ("[CLS]", *(f"[{'REG' if are_registers else 'extra'} {number + 1}]" for number in range(further)))
-        return (
-            *first[: self.prefix_tokens],
-            *(f"patch {row},{column}" for row in range(rows) for column in range(columns)),
-        )
+        patches = (f"patch {row},{column}" for row in range(rows) for column in range(columns))
+        return (*first[: self.prefix_tokens], *patches)
 
     def _kind(self, kind: Kind | None) -> Kind:
         if kind is None:
@@ -236,7 +230,7 @@ def capture(
     max_tokens: int | None = None,
     truncate: bool = False,
     edits: Edits | None = None,
-    on_progress: Callable[[int], None] | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Capture:
     """Run a model once over a text or an image and keep what its heads did.
 
@@ -275,18 +269,20 @@ def read(
     model: Model,
     inputs: dict[str, torch.Tensor],
     edits: Edits | None = None,
-    on_progress: Callable[[int], None] | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Capture:
     """Run a model over inputs that are tensors already; the rest as in `capture`."""
     edits = edits or Edits()
     inputs, calls, returned = edited_pass(model, inputs, edits, on_progress)
-    input_ids, target_ids, sides = (_numbers(inputs, name) for name in ("input_ids", "decoder_input_ids", SIDES))
+    input_ids, target_ids, sides = (
+        tuple(inputs[name][0].tolist()) if name in inputs else () for name in ("input_ids", "decoder_input_ids", SIDES)
+    )
     last = getattr(returned, "last_hidden_state", None)
     return Capture(
         model,
         input_ids,
         target_ids,
-        _by_kind(model, calls),
+        by_kind(calls, kinds_of(model)),
         logits=_numpy(returned.logits[0, -1]) if model.has_language_model_head else None,
         grid=None if input_ids else patch_grid(model, calls[0].key.shape[2]),
         vectors=None if last is None or model.has_language_model_head else _numpy(last[0]),
@@ -295,16 +291,11 @@ def read(
     )
 
 
-def _numbers(inputs: dict[str, torch.Tensor], name: str) -> tuple[int, ...]:
-    """One entry of the inputs, a number a token; empty if there is none."""
-    return tuple(inputs[name][0].tolist()) if name in inputs else ()
-
-
 def edited_pass(
     model: Model,
     inputs: dict[str, torch.Tensor],
     edits: Edits,
-    on_progress: Callable[[int], None] | None = None,
+    on_progress: OnProgress | None = None,
     **options: object,
 ) -> tuple[dict[str, torch.Tensor], list[Call], Any]:
     """Run a pass with these edits: (its inputs, its attention calls, the network's output).
@@ -312,7 +303,8 @@ def edited_pass(
     options  for the network, as in core.models.inputs.run
     """
     inputs = replaced_tokens(model, inputs, dict(edits.replace_tokens))
-    editor = _editor(model, inputs, edits)
+    others = {keyword: _outputs_over(model, text, keyword, inputs) for keyword, text in edits.other_texts.items()}
+    editor = Editor(edits, kinds_of(model), others)
     calls, returned = record(model, inputs, on_progress, editor.edit if edits else None, **options)
     if not calls:
         raise not_captured(model)
@@ -336,11 +328,6 @@ def check_edits(capture: Capture, edits: Edits) -> None:
     editor.finish()
 
 
-def _outputs(capture: Capture) -> Callable[[Kind, int], torch.Tensor]:
-    """A function from (kind, layer) to the outputs of its heads in this pass: [queries, heads, d_v]."""
-    return lambda kind, layer: capture.layer_call(layer, kind).output[0]
-
-
 def require_patch_length(model: Model, edits: Edits, ids: Sequence[int]) -> None:
     """Raise InputError (field "patch_from") if heads are patched from a text with another number of tokens."""
     if edits.patch_heads:
@@ -348,10 +335,16 @@ def require_patch_length(model: Model, edits: Edits, ids: Sequence[int]) -> None
         require_same_length(model, ids, other, field="patch_from")
 
 
-def _other_pass(model: Model, text: str | None, field: str, inputs: dict[str, torch.Tensor]) -> Capture:
-    """A pass over another text, with the same decoder text in an encoder-decoder model."""
+def _outputs_over(
+    model: Model, text: str, field: str, inputs: dict[str, torch.Tensor]
+) -> Callable[[Kind, int], torch.Tensor]:
+    """A function from (kind, layer) to the outputs of its heads over another text: [queries, heads, d_v].
+
+    The decoder of an encoder-decoder model reads the same in both passes.
+    """
     target = {name: ids for name, ids in inputs.items() if name == "decoder_input_ids"}
-    return read(model, _other_inputs(model, text, field) | target)
+    other = read(model, _other_inputs(model, text, field) | target)
+    return lambda kind, layer: other.layer_call(layer, kind).output[0]
 
 
 def _other_inputs(model: Model, text: str | None, field: str) -> dict[str, torch.Tensor]:
@@ -363,30 +356,13 @@ def _other_inputs(model: Model, text: str | None, field: str) -> dict[str, torch
         raise
 
 
-def _editor(model: Model, inputs: dict[str, torch.Tensor], edits: Edits) -> Editor:
-    others = {keyword: _other_pass(model, text, keyword, inputs) for keyword, text in edits.other_texts.items()}
-    return Editor(edits, kinds_of(model), {keyword: _outputs(other) for keyword, other in others.items()})
-
-
-def _by_kind(model: Model, calls: list[Call]) -> dict[Kind, tuple[Call, ...]]:
-    grouped: dict[Kind, list[Call]] = {}
-    kind_of = kinds_of(model)
-    for call in calls:
-        grouped.setdefault(kind_of(call), []).append(call)
-    return {kind: tuple(group) for kind, group in grouped.items()}
-
-
 def _numpy(tensor: torch.Tensor) -> NDArray[np.floating]:
     return wide(tensor).numpy(force=True)
 
 
 def not_captured(model: Model) -> InputError:
     """The error for a model that cannot be captured."""
-    try:
-        require_weights(model)
-    except NoAttentionError as error:
-        return error
-    return WeightsOnlyError(
+    return no_weights(model) or WeightsOnlyError(
         f"{type(model.network).__name__} keeps its queries, keys and values to itself: transformers exposes only its "
         f"attention weights, so the stages before them cannot be shown. Choose another model.",
         field="model",

@@ -51,16 +51,12 @@ def check_finite(capture: Capture) -> None:
 
 def next_token(before: Capture, after: Capture) -> NextToken:
     """The prediction of the next token in two passes. Raises InputError for models without a language-model head."""
-    logs = [_log_probabilities(capture) for capture in (before, after)]
-    first, second = (np.exp(log) for log in logs)
+    pair = (_required(capture.logits, capture, "predicts no next token") for capture in (before, after))
+    first_log, second_log = (logits - np.logaddexp.reduce(logits) for logits in pair)
+    first, second = np.exp(first_log), np.exp(second_log)
     possible = first > 0  # elsewhere 0 ln 0, which is 0
-    divergence = float((first[possible] * (logs[0][possible] - logs[1][possible])).sum())
+    divergence = float((first[possible] * (first_log[possible] - second_log[possible])).sum())
     return NextToken(first, second, max(0.0, divergence))
-
-
-def _log_probabilities(capture: Capture) -> NDArray[np.float64]:
-    logits = _required(capture.logits, capture, "predicts no next token").astype(np.float64)
-    return logits - np.logaddexp.reduce(logits)
 
 
 def movers(moved: NextToken, before: Capture, k: int = 8) -> pd.DataFrame:
@@ -86,9 +82,7 @@ def vectors(before: Capture, after: Capture) -> Vectors:
 
     Raises InputError for models with a language-model head, and for passes over texts of different length.
     """
-    first, second = (
-        _required(capture.vectors, capture, "gives no vectors here").astype(np.float64) for capture in (before, after)
-    )
+    first, second = (_required(capture.vectors, capture, "gives no vectors here") for capture in (before, after))
     if first.shape != second.shape:
         raise InputError(
             f"One text has {len(first)} tokens and the other {len(second)}; compare texts of the same.", field="text"
@@ -103,8 +97,8 @@ def _cosine(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[
     return np.where(same, 1.0, np.minimum((first * second).sum(axis=-1) / np.where(lengths == 0, 1, lengths), 1))
 
 
-def _required(result: NDArray[np.floating] | None, capture: Capture, problem: str) -> NDArray[np.floating]:
+def _required(result: NDArray[np.floating] | None, capture: Capture, problem: str) -> NDArray[np.float64]:
     """The result of a pass. Raises InputError with the problem where the model has none."""
     if result is None:
         raise InputError(f"{capture.model.name} {problem}. Choose another model.", field="model")
-    return result
+    return result.astype(np.float64)

@@ -16,22 +16,24 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
-class Number:
-    """A number with a fraction; step: the change by one press of + or -."""
-
+class _Named:
     name: str
     label: str
+
+
+@dataclass(frozen=True)
+class Number(_Named):
+    """A number with a fraction; step: the change by one press of + or -."""
+
     opens: float
     step: float
     width: int
 
 
 @dataclass(frozen=True)
-class WholeNumber:
+class WholeNumber(_Named):
     """A whole number from `low` to `high`."""
 
-    name: str
-    label: str
     opens: int
     low: int
     high: int
@@ -39,39 +41,29 @@ class WholeNumber:
 
 
 @dataclass(frozen=True)
-class Choice:
+class Choice(_Named):
     """One of several words, each with its name on a page; then: a further field for some of the words."""
 
-    name: str
-    label: str
     choices: Mapping[str, str]
     width: int
     then: Mapping[str, WholeNumber] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Text:
+class Text(_Named):
     """A text for the model to read."""
 
-    name: str
-    label: str
-
 
 @dataclass(frozen=True)
-class Cells:
+class Cells(_Named):
     """Cells and their shares, typed as in a line that paints; example: has {query} and {key} for the chosen cell."""
 
-    name: str
-    label: str
     example: str
 
 
-@dataclass(frozen=True)
 class ChosenKey:
     """The key that is chosen on the page, without a widget: "3"."""
 
 
-@dataclass(frozen=True)
 class ChosenPair:
     """The query and key that are chosen on the page, without a widget: "10>3"."""
 

@@ -19,7 +19,6 @@ from torch import Tensor
 from ..attention.masks import MASKS, Predicate
 from ..errors import InputError, shortened
 from ..models.calls import Call
-from ..models.modules import Kind
 from . import edit_forms as forms
 from .edited import PATTERNS, HeadEdit
 from .places import EVERYWHERE, Place, in_order, place_of, read_place
@@ -31,28 +30,18 @@ DIGITS = 11  # of a mask's number that are read: any number with more is beyond 
 TOLERANCE = 1e-6  # largest difference between 1 and the sum of a painted row
 MAX_CELLS = 500  # that one line may paint: more than the address of a link holds
 
-Outputs = Callable[[Kind, int], Tensor]
-
 
 @dataclass(frozen=True, eq=False)
 class HeadInPass:
     """A head of an attention call, in a pass that is being edited.
 
-    edit    the changes so far
-    others  the outputs in passes over other texts, (kind, layer) -> [tokens, heads, d_v], by the keyword of `Edits` that names
-            the text
+    edit     the changes so far
+    outputs  of this head in passes over other texts, [tokens, d_v], by the keyword of `Edits` that names the text
     """
 
     call: Call
-    kind: Kind
-    layer: int
-    head: int
     edit: HeadEdit
-    others: Mapping[str, Outputs]
-
-    def output_over(self, keyword: str) -> Tensor:
-        """The output of this head over the text that the keyword names: [tokens, d_v]."""
-        return self.others[keyword](self.kind, self.layer)[:, self.head]
+    outputs: Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -60,7 +49,7 @@ class Edit:
     """One change of a pass: by default a value for the heads of a place, in a line such as "scale 2 at 5".
 
     at          the place; for another token its position in the text
-    value       what `checked` returned
+    value       in the form that `checked` returns
 
     keyword     the keyword of `Edits` for edits of this kind
     other_text  the keyword of `Edits` for another text that they read; empty if they read none
@@ -101,15 +90,11 @@ class Edit:
 
     @classmethod
     def parse(cls, words: str, place: str | None) -> Edit:
-        """The edit of a line.
-
-        words  the part between the verb and the place
-        place  the place at the end of the line; None if there is none
+        """The edit of a line: the words between its verb and its place, and the place at its end, if there is one.
 
         Raises ValueError, KeyError or TypeError for words that cannot be read, InputError for a value that no model can use.
         """
-        at = read_place(place or "")
-        return cls(at, cls.read(words))
+        return cls(read_place(place or ""), cls.read(words))
 
     @classmethod
     def line_of(cls, words: str, at: Any) -> str:
@@ -118,13 +103,8 @@ class Edit:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The words of its lines."""
+        """The words of each of its lines."""
         return (self.value,)
-
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """The lines of this edit, one or several."""
-        return tuple(self.line_of(words, self.at) for words in self.words)
 
     # --- among the other edits of an `Edits`
 
@@ -157,15 +137,13 @@ class Edit:
     def python(cls, stored: Any) -> str:
         """The stored value as Python code."""
         by_place = {place: cls.plain(value) for place, value in stored}
-        if by_place.keys() == {EVERYWHERE} and not isinstance(
-            by_place[EVERYWHERE], dict
-        ):  # which looks like one by place
-            return repr(by_place[EVERYWHERE])
-        return repr(by_place)
+        # A dictionary for all heads would look like one by place.
+        is_alone = by_place.keys() == {EVERYWHERE} and not isinstance(by_place[EVERYWHERE], dict)
+        return repr(by_place[EVERYWHERE] if is_alone else by_place)
 
     @classmethod
     def each(cls, stored: Any, text: str | None) -> Iterator[Edit]:  # noqa: ARG003 - some kinds read one
-        """The edits of a stored value, in the order of their lines. text: the other text that they read."""
+        """The edits of a stored value, in the order of their lines. text: the other text that they read, if any."""
         return (cls(at, value) for at, value in stored)
 
     @property
@@ -173,11 +151,6 @@ class Edit:
         """The arguments of `Edits` for this edit alone."""
         text = {self.other_text: self.value} if self.other_text else {}
         return {self.keyword: {self.at: self.value}, **text}
-
-    @property
-    def changes(self) -> bool:
-        """Whether it can change anything."""
-        return self.value != self.nothing
 
     # --- in a pass
 
@@ -187,7 +160,7 @@ class Edit:
 
     @property
     def positions(self) -> Iterable[tuple[int, int]]:
-        """The (query, key) that it names, with -1 for no query."""
+        """The (query, key) that it names; query -1 is every query."""
         return ()
 
 
@@ -226,12 +199,12 @@ class Softmax(Edit):
 
     keyword, verb, example = "softmax", "softmax", "softmax hardmax at 5"
     label = "Another softmax"
-    choices: ClassVar = {
+    _names: ClassVar = {
         "unscaled": "without scaling",
         "hardmax": "hardmax: all on the highest",
         "sigmoid": "sigmoid: each key for itself",
     }
-    fields = (forms.Choice("softmax", "Softmax", choices, width=230),)
+    fields = (forms.Choice("softmax", "Softmax", _names, width=230),)
     nothing = "softmax"
 
     @classmethod
@@ -252,13 +225,13 @@ class Mask(Edit):
 
     keyword, verb, example = "mask", "mask", "mask window 4"
     label = "Another mask"
-    choices: ClassVar = {word: mask.name for word, mask in MASKS.items() if word != "padding"}
-    numbers: ClassVar = {
+    _names: ClassVar = {word: mask.name for word, mask in MASKS.items() if word != "padding"}
+    _numbers: ClassVar = {
         word: forms.WholeNumber("span", mask.number, 4, 1, 4096, width=110)
         for word, mask in MASKS.items()
         if mask.number
     }
-    fields = (forms.Choice("mask", "Mask", choices, width=160, then=numbers),)
+    fields = (forms.Choice("mask", "Mask", _names, width=160, then=_numbers),)
 
     @classmethod
     def checked(cls, value: Any) -> str:
@@ -270,14 +243,13 @@ class Mask(Edit):
         """The mask that is called so, such as "window 4", for a number of keys. Raises InputError if there is none."""
         word, _, number = str(value).partition(" ")
         mask = MASKS.get(word)
-        needs = mask is not None and mask.number is not None
-        if mask is None or needs != number.isdecimal():
+        if mask is None or (mask.number is not None) != number.isdecimal():
             words = ", ".join(word if of.number is None else f"{word} 4" for word, of in MASKS.items())
             raise InputError(
                 f"There is no mask {shortened(repr(str(value)))}: choose one of {words}, with any number.", field="mask"
             )
-        digits = number.lstrip("0")[:DIGITS] or "0"
-        return mask.predicate(min(int(digits), FARTHEST) if needs else 0, keys)
+        size = 0 if mask.number is None else int(number.lstrip("0")[:DIGITS] or "0")
+        return mask.predicate(min(size, FARTHEST), keys)
 
     def apply(self, head: HeadInPass) -> HeadEdit:
         return replace(head.edit, mask=self.predicate(self.value, head.call.key.shape[2]))
@@ -294,6 +266,9 @@ class Block(Edit):
     def merged(cls, first: Any, second: Any) -> Any:
         return (*first, *second)
 
+    def apply(self, head: HeadInPass) -> HeadEdit:
+        return replace(head.edit, blocked=(*head.edit.blocked, *self.positions))
+
 
 class BlockKeys(Block):
     """No query may attend to these keys, not even their own."""
@@ -309,9 +284,6 @@ class BlockKeys(Block):
     @classmethod
     def read(cls, words: str) -> set[int]:
         return {int(words)}
-
-    def apply(self, head: HeadInPass) -> HeadEdit:
-        return replace(head.edit, blocked_keys=head.edit.blocked_keys + self.value)
 
     @property
     def positions(self) -> Iterable[tuple[int, int]]:
@@ -334,9 +306,6 @@ class BlockPairs(Block):
         query, _, key = words.partition(">")
         return {(int(query), int(key))}
 
-    def apply(self, head: HeadInPass) -> HeadEdit:
-        return replace(head.edit, blocked_pairs=head.edit.blocked_pairs + self.value)
-
     @property
     def positions(self) -> Iterable[tuple[int, int]]:
         return self.value
@@ -347,13 +316,8 @@ class Pattern(Edit):
 
     keyword, verb, example = "pattern", "pattern", "pattern previous at 5.11"
     label = "A fixed pattern"
-    choices: ClassVar = {
-        "uniform": "even",
-        "previous": "previous token",
-        "first": "first token",
-        "self": "the token itself",
-    }
-    fields = (forms.Choice("pattern", "Attend to", choices, width=180),)
+    _names: ClassVar = dict(zip(PATTERNS, ("even", "previous token", "first token", "the token itself"), strict=True))
+    fields = (forms.Choice("pattern", "Attend to", _names, width=180),)
 
     @classmethod
     def checked(cls, value: Any) -> Any:
@@ -437,8 +401,12 @@ class PlaceFirst(Edit):
     def parse(cls, words: str, place: str | None) -> Edit:
         if place is not None:
             raise ValueError(place)
-        at, text = (words, None) if cls.joint is None else _before_and_text(words)
-        return cls(cls.read_at(at), text)
+        if cls.joint is None:
+            return cls(cls.read_at(words))
+        at, quote, rest = words.partition('"')
+        text = json.loads(quote + rest)
+        text.encode()  # half of a pair of surrogates is no text
+        return cls(cls.read_at(at.rstrip().removesuffix("over").removesuffix("from")), text)
 
     @classmethod
     def line_of(cls, words: str, at: Any) -> str:
@@ -498,6 +466,9 @@ class OutputOverText(OutputEdit):
             raise InputError(f"{cls.keyword} needs a text to read: give it as {cls.other_text}.", field=cls.other_text)
         return value
 
+    def apply(self, head: HeadInPass) -> HeadEdit:
+        return replace(head.edit, output=head.outputs[self.other_text])
+
 
 class Mean(OutputOverText):
     """The output of the head is its mean over the tokens of another text."""
@@ -510,7 +481,7 @@ class Mean(OutputOverText):
     rank = 1
 
     def apply(self, head: HeadInPass) -> HeadEdit:
-        return replace(head.edit, output=head.output_over(self.other_text).mean(dim=0, keepdim=True))
+        return replace(head.edit, output=head.outputs[self.other_text].mean(dim=0, keepdim=True))
 
 
 class Patch(OutputOverText):
@@ -523,9 +494,6 @@ class Patch(OutputOverText):
     fields = (forms.Text("text", "Other text, with as many tokens"),)
     rank = 2
 
-    def apply(self, head: HeadInPass) -> HeadEdit:
-        return replace(head.edit, output=head.output_over(self.other_text))
-
 
 class ReplaceToken(PlaceFirst):
     """Another token in place of one of the text, whose position is the place."""
@@ -536,14 +504,6 @@ class ReplaceToken(PlaceFirst):
     @classmethod
     def by_place(cls, given: Any) -> dict[Any, Any]:
         return {_position(at): str(text) for at, text in dict(given).items()}
-
-    @classmethod
-    def stored(cls, by_place: Mapping[Any, Any]) -> tuple[tuple[int, str], ...]:
-        return tuple(sorted(by_place.items()))
-
-    @classmethod
-    def python(cls, stored: Any) -> str:
-        return repr(dict(stored))
 
 
 # All of them, in the order of the menu.
@@ -596,18 +556,6 @@ def _share(text: str) -> float:
     if not isfinite(share) or "_" in text:  # which float() takes
         raise ValueError(text)
     return share
-
-
-# --- parts of lines and of values
-
-
-def _before_and_text(words: str) -> tuple[str, str]:
-    """The words before a text in quotes, without "over" or "from" at their end, and the text."""
-    before, quote, rest = words.partition('"')
-    text = json.loads(quote + rest)
-    text.encode()  # half of a pair of surrogates is no text
-    before = before.rstrip()
-    return before[: -len("over")] if before.endswith(("over", "from")) else before, text
 
 
 def _position(value: Any) -> int:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import NamedTuple
 
 from ..errors import InputError, shortened
 from .edit_kinds import EDIT_KINDS, Edit, Paint, cells_in_words, even_shares, read_cells
@@ -34,17 +33,20 @@ for _kind in sorted(EDIT_KINDS, key=lambda kind: list(BY_KEYWORD).index(kind.key
 
 def edits_of(line: str) -> Edits:
     """The change that a line says. Raises InputError for a line that says none, or one that no model could do."""
-    parts = _parts_of(line)
-    if parts is None or parts.verb not in VERBS:
+    verb, words, place = _parts_of(line)
+    if not words or verb not in VERBS:
         raise InputError(f"“{shortened(line)}” is no change: it begins with one of {', '.join(VERBS)}.", field="edits")
-    with _readable(line, parts.verb):
-        kind, words = _kind_of(parts)
-        return Edits(**kind.parse(words, parts.place).keywords)
+    with _readable(line, verb):
+        for kind in VERBS[verb]:
+            before, _, words_of_kind = f"{verb} {words}".partition(f"{kind.verb} ")
+            if not before:
+                return Edits(**kind.parse(words_of_kind, place).keywords)
+        raise ValueError(words)
 
 
 def lines_of(edits: Edits) -> tuple[str, ...]:
     """The lines that say these edits, one for every change."""
-    return tuple(line for edit in edits.each for line in edit.lines)
+    return tuple(edit.line_of(words, edit.at) for edit in edits.each for words in edit.words)
 
 
 def painted(line: str) -> tuple[Place, dict[int, dict[int, float | None]]] | None:
@@ -52,20 +54,20 @@ def painted(line: str) -> tuple[Place, dict[int, dict[int, float | None]]] | Non
 
     Raises InputError for a line whose cells or place cannot be read; shares need not sum to 1.
     """
-    parts = _parts_of(line)
-    if parts is None or parts.verb != Paint.verb:
+    verb, words, place = _parts_of(line)
+    if not words or verb != Paint.verb:
         return None
-    with _readable(line, parts.verb):
-        return read_place(parts.place or ""), read_cells(parts.words)
+    with _readable(line, verb):
+        return read_place(place or ""), read_cells(words)
 
 
 def divided(line: str) -> str | None:
     """A painted line with each row divided by its sum; None for other lines, and where that would not put it right."""
     try:
-        cells = painted(line)
-        if cells is None:
+        if (cells := painted(line)) is None:
             return None
-        whole = painting(cells[0], {query: _divided(even_shares(row)) for query, row in cells[1].items()})
+        place, rows = cells
+        whole = painting(place, {query: _divided(even_shares(row)) for query, row in rows.items()})
         edits_of(whole)
     except (InputError, ZeroDivisionError):
         return None
@@ -85,44 +87,22 @@ def _divided(row: dict[int, float]) -> dict[int, float]:
 # --- parts of a line
 
 
-class _Parts(NamedTuple):
-    """A line in its parts: "scale", "2", "5.11". place: None where there is none at its end."""
+def _parts_of(line: str) -> tuple[str, str, str | None]:
+    """A line in its parts: ("scale", "2", "5.11"), or "cross 5.11" at the end; None if there is no place at its end.
 
-    verb: str
-    words: str
-    place: str | None
-
-
-def _parts_of(line: str) -> _Parts | None:
-    """None for less than two words. Raises InputError for a line that is too long."""
+    The second part is empty if there are fewer than two words. Raises InputError for a line that is too long.
+    """
     if len(line) > MAX_LINE:
         raise InputError(
             f"A change has at most {MAX_LINE:,} characters, and this one has {len(line):,}. Shorten its text.",
             field="edits",
         )
-    verb, *rest = line.split(None, 1) or [""]
-    return _Parts(verb, *_words_and_place(rest[0].rstrip())) if rest else None
-
-
-def _words_and_place(rest: str) -> tuple[str, str | None]:
-    """What follows the first word, without the place at its end; and that place: "5.11", or in two words "cross 5.11"."""
+    verb, rest, *_ = [*line.strip().split(None, 1), "", ""]
     for length in (2, 1):
-        words, *tail = rest.rsplit(None, length + 1)
-        if len(tail) == length + 1 and tail[0] == "at" and looks_like_a_place(*tail[1:]):
-            return words, " ".join(tail[1:])
-    return rest, None
-
-
-def _kind_of(parts: _Parts) -> tuple[type[Edit], str]:
-    """The kind of a line, and its words without the second one of a verb that has two. Raises ValueError for none."""
-    for kind in VERBS[parts.verb]:
-        _, *second = kind.verb.split()
-        if not second:
-            return kind, parts.words
-        word, _, rest = parts.words.partition(" ")
-        if word == second[0]:
-            return kind, rest
-    raise ValueError(parts.words)
+        words, *end = rest.rsplit(None, length + 1) or [""]
+        if len(end) == length + 1 and end[0] == "at" and looks_like_a_place(*end[1:]):
+            return verb, words, " ".join(end[1:])
+    return verb, rest, None
 
 
 @contextmanager

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from types import MappingProxyType
+from dataclasses import dataclass, field
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from ..attention.masks import Predicate
-from ..attention.trace import AS_IT_IS, Instead, Weighing
-from ..models.calls import Call
+from ..attention.trace import Weighing
+from ..models.calls import Call, wide
 
 # Fixed patterns by name: the key that gets all of a query's attention, from their positions; None: all it may attend to.
 PATTERNS: dict[str, Callable[[NDArray[np.integer]], NDArray[np.integer]] | None] = {
@@ -28,27 +26,25 @@ PATTERNS: dict[str, Callable[[NDArray[np.integer]], NDArray[np.integer]] | None]
 class HeadEdit:
     """The changes of one head by all edits together.
 
-    scale_by       what the scale is multiplied by
-    unscaled       whether the scale is 1 instead, before that
-    mask           in place of the model's own mask
-    blocked_keys   positions that no query may attend to
-    blocked_pairs  [pairs, 2] positions of query and key
-    weighing       how scores become weights
-    pattern        one of `PATTERNS` in place of the head's own weights; a row stays as it is if the pattern names a key that is
-                   masked or missing
-    painted        query -> key -> share: whole rows of weights, also in place of the pattern. These keys get attention even if
-                   they are masked or blocked
-    output         [queries or 1, d_v] in place of the head's own output; further queries keep theirs
+    scale_by  what the scale is multiplied by
+    unscaled  whether the scale is 1 instead, before that
+    mask      in place of the model's own mask
+    blocked   (query, key) that may not attend; query -1 is every query
+    weighing  how scores become weights
+    pattern   one of `PATTERNS` in place of the head's own weights; a row stays as it is if the pattern names a key that is
+              masked or missing
+    painted   query -> key -> share: whole rows of weights, also in place of the pattern. These keys get attention even if
+              they are masked or blocked
+    output    [queries or 1, d_v] in place of the head's own output; further queries keep theirs
     """
 
     scale_by: float = 1.0
     unscaled: bool = False
     mask: Predicate | None = None
-    blocked_keys: tuple[int, ...] = ()
-    blocked_pairs: tuple[tuple[int, int], ...] = ()
+    blocked: tuple[tuple[int, int], ...] = ()
     weighing: Weighing = "softmax"
     pattern: str | None = None
-    painted: Mapping[int, Mapping[int, float]] = field(default_factory=lambda: MappingProxyType({}))
+    painted: Mapping[int, Mapping[int, float]] = field(default_factory=dict)
     output: Tensor | None = None
 
     def scale(self, own: float) -> float:
@@ -56,11 +52,15 @@ class HeadEdit:
 
     @property
     def changes_mask(self) -> bool:
-        return self.mask is not None or bool(self.blocked_keys or self.blocked_pairs or self.painted)
+        return self.mask is not None or bool(self.blocked or self.painted)
 
     @property
     def changes_weights(self) -> bool:
         return self.scale_by != 1 or self.unscaled or self.changes_mask or self.places_weights
+
+    @property
+    def changes(self) -> bool:
+        return self.changes_weights or self.output is not None
 
     @property
     def places_weights(self) -> bool:
@@ -78,60 +78,47 @@ class HeadEdit:
             return own
         queries, keys = np.arange(rows.start, rows.stop)[:, None], np.arange(own.shape[1])
         allowed = np.array(own if self.mask is None else np.broadcast_to(self.mask(queries, keys), own.shape))
-        allowed[:, [key for key in self.blocked_keys if key < own.shape[1]]] = False
-        painted = tuple((query, key) for query, row in self.painted.items() for key in row)
-        for pairs, may in ((self.blocked_pairs, False), (painted, True)):  # painted keys are attended to
+        painted = ((query, key) for query, row in self.painted.items() for key in row)
+        for pairs, is_allowed in ((self.blocked, False), (painted, True)):
             for query, key in pairs:
-                if query in rows and key < own.shape[1]:
-                    allowed[query - rows.start, key] = may
+                if key < own.shape[1] and (query < 0 or query in rows):
+                    allowed[slice(None) if query < 0 else query - rows.start, key] = is_allowed
         return allowed
 
-    def instead(self, rows: range, allowed: NDArray[np.bool_], d_v: int) -> Instead:
-        """These rows of the weights and of the output that replace the head's own, in NumPy."""
-        if not self.places_weights and self.output is None:
-            return AS_IT_IS
-        weights = self._weights(np.arange(rows.start, rows.stop), allowed) if self.gives_weights else None
-        output = None
-        if self.output is not None:
-            given = self.output.float() if self.output.dtype in (torch.float16, torch.bfloat16) else self.output
-            output = of_rows(given.numpy(force=True), rows, d_v)
-        return Instead(self.weighing, weights, output)
-
-    def _weights(self, queries: NDArray[np.integer], allowed: NDArray[np.bool_]) -> NDArray[np.floating]:
+    def weights(self, rows: range, allowed: NDArray[np.bool_]) -> NDArray[np.floating]:
         """The given weights of these queries [rows, keys], NaN in rows that stay. allowed: [rows, keys] bool."""
         nothing = np.full(allowed.shape, np.nan)
-        weights = nothing if self.pattern is None else _by_pattern(self.pattern, queries, allowed)
-        for row, query in enumerate(queries.tolist()):
-            if query in self.painted:
-                weights[row] = 0
-                for key, share in self.painted[query].items():
-                    weights[row, key] = share
+        weights = nothing if self.pattern is None else _by_pattern(self.pattern, np.array(rows), allowed)
+        for query, shares in self.painted.items():
+            if query in rows:
+                weights[query - rows.start] = 0
+                weights[query - rows.start, list(shares)] = list(shares.values())
         return weights
+
+    def output_of(self, rows: range, d_v: int) -> NDArray[np.floating] | None:
+        """The given output of these queries [rows, d_v], NaN in rows that stay; None if none is given."""
+        if self.output is None:
+            return None
+        given = wide(self.output).numpy(force=True)
+        given = given if len(given) > 1 else np.broadcast_to(given, (rows.stop, d_v))
+        part = given[rows.start : rows.stop]
+        output = np.full((len(rows), d_v), np.nan, dtype=given.dtype)
+        output[: len(part)] = part
+        return output
 
 
 def _by_pattern(name: str, queries: NDArray[np.integer], allowed: NDArray[np.bool_]) -> NDArray[np.floating]:
     """The weights of a pattern [rows, keys], NaN in rows whose key is masked or missing."""
     key_of = PATTERNS[name]
     if key_of is None:
-        choices = allowed.sum(axis=1, keepdims=True)
-        return np.where(allowed, 1 / np.maximum(choices, 1), 0.0)
+        return np.where(allowed, 1 / np.maximum(allowed.sum(axis=1, keepdims=True), 1), 0.0)
     keys, rows = key_of(queries), np.arange(len(queries))
-    there = keys < allowed.shape[1]
-    there &= allowed[rows, np.where(there, keys, 0)]
+    is_there = keys < allowed.shape[1]
+    is_there &= allowed[rows, np.where(is_there, keys, 0)]
     weights = np.full(allowed.shape, np.nan)
-    weights[there] = 0
-    weights[rows[there], keys[there]] = 1
+    weights[is_there] = 0
+    weights[rows[is_there], keys[is_there]] = 1
     return weights
-
-
-def of_rows(given: NDArray[np.floating], rows: range, width: int) -> NDArray[np.floating]:
-    """Some rows of [rows or 1, width], where a single row stands for all; NaN for rows that are missing."""
-    if len(given) == 1:
-        return np.broadcast_to(given, (len(rows), width)).copy()
-    chosen = np.full((len(rows), width), np.nan, dtype=given.dtype)
-    part = given[rows.start : rows.stop]
-    chosen[: len(part)] = part
-    return chosen
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,16 +128,7 @@ class EditedCall(Call):
     edits  the changes by query head
     """
 
-    edits: Mapping[int, HeadEdit] = field(default_factory=lambda: MappingProxyType({}))
-
-    @classmethod
-    def of(cls, call: Call, edits: Mapping[int, HeadEdit]) -> EditedCall:
-        """The call with edits that are not computed yet: inputs and output stay as they are."""
-        given = {name: getattr(call, name) for name in call.__dataclass_fields__}
-        return cls(**given, edits=edits)
-
-    def giving(self, output: Tensor) -> EditedCall:
-        return replace(self, output=output)
+    edits: Mapping[int, HeadEdit] = field(default_factory=dict)
 
 
 UNEDITED = HeadEdit()

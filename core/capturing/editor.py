@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from torch import Tensor
+
 from ..errors import InputError, check_index
 from ..models.calls import Call
 from ..models.modules import Kind
-from .edit_kinds import HeadInPass, Outputs
+from .edit_kinds import HeadInPass
 from .edited import UNEDITED, EditedCall, HeadEdit
 from .edits import Edits
 from .places import Place
@@ -19,18 +21,16 @@ from .rows import edited_output
 class Editor:
     """Edits the attention calls of one pass, one after another as they are made.
 
-    kind_of   returns which attention a call is
-    others    outputs in passes over other texts: see `HeadInPass`
+    kind_of  returns which attention a call is
+    others   by the keyword of `Edits` that names another text: (kind, layer) -> the outputs over it, [tokens, heads, d_v]
     """
 
     edits: Edits
     kind_of: Callable[[Call], Kind]
-    others: Mapping[str, Outputs] = field(default_factory=dict)
+    others: Mapping[str, Callable[[Kind, int], Tensor]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._layers: dict[Kind, int] = {}
-        self._shapes: dict[Kind, tuple[int, int]] = {}  # heads; the largest layer is not known before the end
-        self._first: Kind | None = None
+        self._shapes: dict[Kind, tuple[int, int]] = {}  # (layers so far, heads), the kind of the first call first
         of_heads = [edit for edit in self.edits.each if isinstance(edit.at, Place)]
         # In the order of application: if two edits change the same, the last one counts.
         self._edits = sorted(of_heads, key=lambda edit: (edit.rank, edit.at.narrowness))
@@ -40,53 +40,46 @@ class Editor:
     def edit(self, call: Call) -> Call:
         """The call with its edits, and the output of the edited heads.
 
-        Raises InputError for heads and positions that are not there.
-        """
-        planned = self.plan(call)
-        return planned.giving(edited_output(planned)) if isinstance(planned, EditedCall) else call
-
-    def plan(self, call: Call) -> Call:
-        """The call with its edits, before anything is computed."""
-        kind, layer, first = self.check(call)
-        planned = {
-            head: edit
-            for head in range(call.heads)
-            if (edit := self._of_head(HeadInPass(call, kind, layer, head, UNEDITED, self.others), first)) is not None
-        }
-        return EditedCall.of(call, planned) if planned else call
-
-    def check(self, call: Call) -> tuple[Kind, int, Kind]:
-        """Count the next call, and return its kind, its layer, and the kind of the first call of the pass.
-
         Raises InputError for positions that are not there.
         """
-        kind, heads = self.kind_of(call), call.heads
-        first = self._first = self._first or kind
-        layer = self._layers.get(kind, 0)
-        self._layers[kind], self._shapes[kind] = layer + 1, (heads, layer + 1)
+        kind, layer = self.check(call)
+        edits = {head: edit for head in range(call.heads) if (edit := self._of_head(call, kind, layer, head)).changes}
+        if not edits:
+            return call
+        edited = EditedCall(**vars(call), edits=edits)
+        return replace(edited, output=edited_output(edited))
+
+    def check(self, call: Call) -> tuple[Kind, int]:
+        """Count the next call, and return its kind and its layer. Raises InputError for positions that are not there."""
+        kind = self.kind_of(call)
+        layer, _ = self._shapes.get(kind, (0, 0))
+        self._shapes[kind] = layer + 1, call.heads
         for place, query, key in self._farthest:
-            if place.covers(kind, layer, place.head or 0, first) and (place.head or 0) < heads:
+            if self._covers(place, kind, layer, place.head or 0) and (place.head or 0) < call.heads:
                 check_index(key, call.key.shape[2], "key")
                 if query >= 0:
                     check_index(query, call.query.shape[2], "query")
-        return kind, layer, first
+        return kind, layer
 
     def finish(self) -> None:
         """Raise InputError after the pass for layers, heads and kinds of attention that it did not have."""
         for place in {edit.at for edit in self._edits}:
-            kind = place.kind or self._first
-            if kind is None or kind not in self._shapes:
-                there = ", ".join(self._shapes)
-                raise InputError(f"There is no {kind} attention here, only {there}.", field="kind")
-            heads, layers = self._shapes[kind]
+            kind = place.kind or next(iter(self._shapes))
+            if kind not in self._shapes:
+                raise InputError(f"There is no {kind} attention here, only {', '.join(self._shapes)}.", field="kind")
+            layers, heads = self._shapes[kind]
             for number, count, name in ((place.layer, layers, "layer"), (place.head, heads, "head")):
                 if number is not None:
                     check_index(number, count, name)
 
-    def _of_head(self, head: HeadInPass, first: Kind) -> HeadEdit | None:
-        """All changes of a head together; None if there are none."""
+    def _covers(self, place: Place, kind: Kind, layer: int, head: int) -> bool:
+        return place.covers(kind, layer, head, first=next(iter(self._shapes)))
+
+    def _of_head(self, call: Call, kind: Kind, layer: int, head: int) -> HeadEdit:
+        """All changes of a head together."""
+        outputs = {keyword: output_of(kind, layer)[:, head] for keyword, output_of in self.others.items()}
+        in_pass = HeadInPass(call, UNEDITED, outputs)
         for edit in self._edits:
-            if edit.at.covers(head.kind, head.layer, head.head, first):
-                head = replace(head, edit=edit.apply(head))
-        changes_it = head.edit.changes_weights or head.edit.output is not None
-        return head.edit if changes_it else None
+            if self._covers(edit.at, kind, layer, head):
+                in_pass = replace(in_pass, edit=edit.apply(in_pass))
+        return in_pass.edit

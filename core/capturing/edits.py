@@ -64,7 +64,7 @@ class Edits:
         return tuple(
             edit
             for keyword, kind in BY_KEYWORD.items()
-            for edit in kind.each(getattr(self, keyword), getattr(self, kind.other_text) if kind.other_text else None)
+            for edit in kind.each(getattr(self, keyword), getattr(self, kind.other_text, None))
         )
 
     @property
@@ -74,7 +74,7 @@ class Edits:
 
     def __bool__(self) -> bool:
         """Whether anything is changed: a scale multiplied by 1 is not."""
-        return any(edit.changes for edit in self.each)
+        return any(edit.value != edit.nothing for edit in self.each)
 
     def __or__(self, other: Edits) -> Edits:
         together: dict[str, Any] = {}
@@ -82,19 +82,16 @@ class Edits:
             first, second = getattr(self, keyword), getattr(other, keyword)
             if kind := BY_KEYWORD.get(keyword):
                 before, after = kind.by_place(first), kind.by_place(second)
-                after = {at: kind.merged(before[at], value) if at in before else value for at, value in after.items()}
-                together[keyword] = before | after
+                both = {at: kind.merged(before[at], after[at]) for at in before.keys() & after.keys()}
+                together[keyword] = before | after | both
             else:
                 together[keyword] = first if second is None else second
         return Edits(**together)
 
     def __repr__(self) -> str:
-        given = {keyword: value for keyword in _keywords() if (value := getattr(self, keyword))}
-        python = {
-            keyword: BY_KEYWORD[keyword].python(value) if keyword in BY_KEYWORD else repr(value)
-            for keyword, value in given.items()
-        }
-        return f"Edits({', '.join(f'{keyword}={value}' for keyword, value in python.items())})"
+        python = {keyword: BY_KEYWORD[keyword].python if keyword in BY_KEYWORD else repr for keyword in _keywords()}
+        given = (f"{keyword}={of(value)}" for keyword, of in python.items() if (value := getattr(self, keyword)))
+        return f"Edits({', '.join(given)})"
 
     def without_tokens(self) -> Edits:
         """All edits but replaced tokens."""
@@ -110,9 +107,6 @@ def _keywords() -> list[str]:
     return [field.name for field in fields(Edits)]
 
 
-# The kind of each keyword, in their order, without those that name texts. It reads the values of all kinds with that keyword.
-BY_KEYWORD: dict[str, type[Edit]] = {
-    keyword: next(kind for kind in EDIT_KINDS if kind.keyword == keyword)
-    for keyword in _keywords()
-    if any(kind.keyword == keyword for kind in EDIT_KINDS)
-}
+# The kind of each keyword, in their order, without those that name texts; the first of several reads the values of all.
+_FIRST = {kind.keyword: kind for kind in reversed(EDIT_KINDS)}
+BY_KEYWORD: dict[str, type[Edit]] = {keyword: _FIRST[keyword] for keyword in _keywords() if keyword in _FIRST}

@@ -1,16 +1,19 @@
 """Estimates of the time and the memory of a run, before it starts.
 
-Memory and operations are counted from the model's configuration and parameters. The speed of this machine is learned from its
-runs (`core.capturing.speeds`).
+Memory and operations are counted from the model's configuration and parameters. The speed of this machine is learned from the
+runs that it has done: a busy machine is slower, and its latest runs predict the next one best.
 """
 
 from __future__ import annotations
 
 import inspect
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from threading import Lock
+from typing import Literal
 
 import numpy as np
 import torch
@@ -20,7 +23,8 @@ from ..models.model import Model
 from ..models.modules import kind_of
 from ..units import bytes_in_words, seconds_in_words
 from .capture import capture
-from .speeds import Run, Speeds, Work
+
+Work = Literal["reading", "measuring"]
 
 # Names in configurations of the width of the MLPs' hidden layer, and of a limit to how far a head looks.
 _MLP_WIDTHS = ("intermediate_size", "ffn_dim", "encoder_ffn_dim", "d_ff", "hidden_dim", "n_inner")
@@ -36,9 +40,69 @@ _WEIGHT = 700  # measuring an attention weight takes as long as so many operatio
 _QUERY = 130  # summing up a query of a head takes as long as measuring so many weights
 _LAYER = 76_000  # preparing a layer takes as long as measuring so many weights
 
+_ASSUMED = 2e-11  # seconds an operation, as long as nothing has run
+_RUNS = 8  # number of latest runs of a model that count
+_FADING = 0.7  # the weight of a run, relative to the run after it
+_ENOUGH = 0.1  # the total weight from which an estimate counts as known: one run of a tenth of the size
 _DOUBT = 10  # an estimate that too few runs support may be too long by this factor
 _TRIAL_TOKENS, _TRIAL_SECONDS = 64, 0.3
 _WORTH_A_TRIAL = 1.0  # the estimated seconds from which a model is tried out
+
+
+# --- the speed of this machine
+
+
+@dataclass(frozen=True)
+class Run:
+    """The cost of a run, timed elsewhere: operations as they are counted below, and seconds.
+
+    model  the model's label: in another dtype or on another device its speed is that of another model
+    """
+
+    model: str
+    work: Work
+    operations: int
+    seconds: float
+
+
+class Speeds:
+    """The speed of this machine with its models, learned from runs. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._runs: deque[Run] = deque(maxlen=16 * _RUNS)
+        self._lock = Lock()
+
+    def learn(self, run: Run) -> None:
+        with self._lock:
+            self._runs.append(run)
+
+    def latest(self, model: str, work: Work) -> list[Run]:
+        """The latest runs of a model and kind of work, the last one last."""
+        with self._lock:
+            return [run for run in self._runs if (run.model, run.work) == (model, work)][-_RUNS:]
+
+    def seconds(self, model: str, work: Work, operations: int) -> tuple[float, bool]:
+        """Estimate the seconds of so many operations: (seconds, whether runs of about this size support the estimate).
+
+        The estimate is the weighted median of seconds an operation over the latest runs of this model and kind of work. A run
+        counts less the more it differs in size and the more runs came after it. With too few runs of measuring, those of
+        reading count too, since the first measurements are mostly preparation. Without any run a speed is assumed.
+        """
+        runs = self.latest(model, work)
+        by_reading = []
+        if work == "measuring" and self.latest(model, "reading"):
+            by_reading = [self.seconds(model, "reading", operations)[0]]
+        if not runs:
+            return (by_reading or [operations * _ASSUMED])[0], False
+        sizes = np.array([run.operations for run in runs], dtype=float)
+        rates = np.array([run.seconds for run in runs]) / sizes
+        counts = np.minimum(sizes / operations, operations / sizes) * _FADING ** np.arange(len(runs))[::-1]
+        rate = np.quantile(rates, 0.5, weights=counts, method="inverted_cdf")
+        seconds, known = operations * float(rate), bool(counts.sum() >= _ENOUGH)
+        return seconds if known else min([seconds, *by_reading]), known
+
+
+# --- estimates
 
 
 @dataclass(frozen=True)
@@ -67,20 +131,9 @@ class Estimate:
         return self.kept_bytes + self.passing_bytes
 
 
-@dataclass(frozen=True)
-class _Attention:
-    """The size of one layer's attention: the numbers of queries and keys, and whether it is causal."""
-
-    queries: int
-    keys: int
-    causal: bool
-
-    @property
-    def pairs(self) -> int:
-        """Number of pairs of a query and a key that are computed."""
-        # torch's fused kernel skips the blocks of keys that no query of a block may attend to. The last query sees all keys.
-        forbidden = self.queries * (self.queries - 1) // 2 if self.causal else 0
-        return self.queries * self.keys - forbidden
+def in_words(estimate: Estimate) -> str:
+    """An estimate in words: "about 20 s and 1.3 GB"."""
+    return f"about {seconds_in_words(estimate.seconds)} and {bytes_in_words(estimate.memory_bytes)}"
 
 
 def estimate(model: Model, tokens: int, speeds: Speeds, *, measuring: bool = False, target_tokens: int = 1) -> Estimate:
@@ -106,33 +159,13 @@ def estimate(model: Model, tokens: int, speeds: Speeds, *, measuring: bool = Fal
         return sum(seconds), all(known)
 
     seconds, known = from_runs()
-    if not known and seconds > _WORTH_A_TRIAL and not _was_tried_out(model, speeds):
-        speeds.learn(try_out(model))
-        seconds, known = from_runs()
-    return Estimate(
-        seconds=seconds,
-        known=known,
-        kept_bytes=kept_bytes(model, tokens, target_tokens=target_tokens),
-        passing_bytes=passing_bytes(model, tokens, target_tokens=target_tokens),
-    )
-
-
-def reading_operations(model: Model, tokens: int, *, target_tokens: int = 1) -> int:
-    """The cost of one pass: its operations, and fetching the parameters."""
-    linear, _ = operations(model, tokens + _FETCHING, target_tokens=target_tokens)
-    _, attention = operations(model, tokens, target_tokens=target_tokens)
-    return linear + attention
-
-
-def measuring_operations(model: Model, tokens: int) -> int:
-    """The cost of measuring every head after the pass, in operations of a pass.
-
-    In an encoder-decoder model these are the heads of the encoder.
-    """
-    config = model.text_config
-    pairs = _Attention(tokens, tokens, causal=not _reads_both_ways(model)).pairs
-    weights = config.num_attention_heads * (pairs + _QUERY * tokens) + _LAYER
-    return _WEIGHT * config.num_hidden_layers * weights
+    if not known and seconds > _WORTH_A_TRIAL:
+        trial = reading_operations(model, _trial_tokens(model))
+        if all(run.operations < trial for run in speeds.latest(model.label, "reading")):
+            speeds.learn(try_out(model))
+            seconds, known = from_runs()
+    memory = (count(model, tokens, target_tokens=target_tokens) for count in (kept_bytes, passing_bytes))
+    return Estimate(seconds, known, *memory)
 
 
 def try_out(model: Model, clock: Callable[[], float] = time.perf_counter) -> Run:
@@ -158,18 +191,33 @@ def try_out(model: Model, clock: Callable[[], float] = time.perf_counter) -> Run
     return Run(model.label, "reading", reading_operations(model, tokens), seconds)
 
 
-def _was_tried_out(model: Model, speeds: Speeds) -> bool:
-    """Whether the model has been tried out, or has lately read a text of that length."""
-    least = reading_operations(model, _trial_tokens(model))
-    return any(run.operations >= least for run in speeds.latest(model.label, "reading"))
+class _TimeIsUp(Exception):
+    """The trial has taken long enough."""
 
 
 def _trial_tokens(model: Model) -> int:
     return min(_TRIAL_TOKENS, model.max_tokens or _TRIAL_TOKENS)
 
 
-class _TimeIsUp(Exception):
-    """The trial has taken long enough."""
+# --- operations and bytes, counted; target_tokens: of an encoder-decoder model's decoder
+
+
+def reading_operations(model: Model, tokens: int, *, target_tokens: int = 1) -> int:
+    """The cost of one pass: its operations, and fetching the parameters."""
+    linear, _ = operations(model, tokens + _FETCHING, target_tokens=target_tokens)
+    _, attention = operations(model, tokens, target_tokens=target_tokens)
+    return linear + attention
+
+
+def measuring_operations(model: Model, tokens: int) -> int:
+    """The cost of measuring every head after the pass, in operations of a pass.
+
+    In an encoder-decoder model these are the heads of the encoder.
+    """
+    config = model.text_config
+    pairs = _pairs(tokens, tokens, not _reads_both_ways(model))
+    weights = config.num_attention_heads * (pairs + _QUERY * tokens) + _LAYER
+    return _WEIGHT * config.num_hidden_layers * weights
 
 
 def operations(model: Model, tokens: int, *, target_tokens: int = 1, cached: int = 0) -> tuple[int, int]:
@@ -193,25 +241,22 @@ def operations(model: Model, tokens: int, *, target_tokens: int = 1, cached: int
             applied.pop(id(module.weight), None)
     predicting = network.get_output_embeddings() if model.has_language_model_head else None
     if predicting is not None:
-        applied[id(predicting)] = predicting.weight.numel() * _predictions(
-            model, tokens - cached, target_tokens - cached
-        )
+        predictions = _predictions(model, tokens - cached, target_tokens - cached)
+        applied[id(predicting)] = predicting.weight.numel() * predictions
         applied.pop(id(predicting.weight), None)
-    return 2 * sum(applied.values()), 4 * _head_size(model) * _pairs(model, tokens, target_tokens, cached)
+    pairs = sum(_pairs(*layer) for layer in _layers(model, tokens, target_tokens, cached))
+    return 2 * sum(applied.values()), 4 * model.text_config.num_attention_heads * _head_size(model) * pairs
 
 
 def kept_bytes(model: Model, tokens: int, *, target_tokens: int = 1) -> int:
     """Bytes of the queries, keys, values and outputs of all layers and of their masks and biases."""
-    config, size = model.text_config, model.network.dtype.itemsize
-    heads, head_size = config.num_attention_heads, _head_size(model)
+    config = model.text_config
+    heads = config.num_attention_heads
     key_heads = getattr(config, "num_key_value_heads", None) or heads
+    rows = sum(queries * heads + keys * key_heads for queries, keys, _ in _layers(model, tokens, target_tokens))
     fused = any(name.rpartition(".")[2] in _FUSED for name, _ in model.network.named_modules())
-    numbers = 0
-    for layer in _layers(model, tokens, target_tokens):
-        from_queries, from_keys = layer.queries * heads * head_size, layer.keys * key_heads * head_size
-        numbers += 2 * from_queries + 2 * from_keys + fused * (from_queries + from_keys)
-    numbers += _bias_numbers(model, tokens, target_tokens)
-    return numbers * size + (tokens**2 if _is_windowed(model, tokens) else 0)
+    numbers = (3 if fused else 2) * rows * _head_size(model) + _bias_numbers(model, tokens, target_tokens)
+    return numbers * model.network.dtype.itemsize + (tokens**2 if _is_windowed(model, tokens) else 0)
 
 
 def passing_bytes(model: Model, tokens: int, *, target_tokens: int = 1) -> int:
@@ -220,47 +265,39 @@ def passing_bytes(model: Model, tokens: int, *, target_tokens: int = 1) -> int:
     The activations are four times the residual stream and three times the hidden layer of a gated MLP, and if torch's fused
     attention cannot be used (soft caps, sinks), also three times the scores of all heads of a layer.
     """
-    config, itemsize = model.text_config, model.network.dtype.itemsize
-    heads, width = config.num_attention_heads, config.hidden_size
+    config, width = model.text_config, model.text_config.hidden_size
     inner = next((size for name in _MLP_WIDTHS if (size := getattr(config, name, None))), 4 * width)
     longest = max(tokens, target_tokens) if model.is_encoder_decoder else tokens
     numbers = longest * (4 * width + 3 * inner) + _bias_numbers(model, tokens, target_tokens)
-    if getattr(config, "attn_logit_softcapping", None) or any(
-        n.endswith("sinks") for n, _ in model.network.named_parameters()
-    ):
-        numbers += 3 * heads * longest**2
+    has_sinks = any(name.endswith("sinks") for name, _ in model.network.named_parameters())
+    if has_sinks or getattr(config, "attn_logit_softcapping", None):
+        numbers += 3 * config.num_attention_heads * longest**2
     if model.has_language_model_head:
         numbers += 2 * config.vocab_size * _predictions(model, tokens, target_tokens)
-    return numbers * itemsize
-
-
-def in_words(estimate: Estimate) -> str:
-    """An estimate in words: "about 20 s and 1.3 GB"."""
-    return f"about {seconds_in_words(estimate.seconds)} and {bytes_in_words(estimate.memory_bytes)}"
+    return numbers * model.network.dtype.itemsize
 
 
 # --- the parts of a model
 
 
-def _layers(model: Model, tokens: int, target_tokens: int, cached: int = 0) -> Iterator[_Attention]:
-    config = model.text_config
-    both_ways = _reads_both_ways(model)
+def _layers(model: Model, tokens: int, target_tokens: int, cached: int = 0) -> Iterator[tuple[int, int, bool]]:
+    """(queries, keys, whether the pairs after each query are skipped) of each attention call."""
+    config, written = model.text_config, target_tokens - cached
     # A window is a mask, and with a mask torch's kernel goes through all pairs.
-    causal = not both_ways and not _is_windowed(model, tokens)
+    causal = not _reads_both_ways(model) and not _is_windowed(model, tokens)
     queries = tokens - cached if not model.is_encoder_decoder else 0 if cached else tokens
     for _ in range(config.num_hidden_layers):
-        yield _Attention(queries, tokens, causal)
+        yield queries, tokens, causal
     if model.is_encoder_decoder:
-        decoder_layers = getattr(config, "decoder_layers", None) or getattr(config, "num_decoder_layers", 0)
-        for _ in range(decoder_layers):
-            yield _Attention(target_tokens - cached, target_tokens, True)
-            yield _Attention(target_tokens - cached, tokens, False)
+        for _ in range(getattr(config, "decoder_layers", None) or getattr(config, "num_decoder_layers", 0)):
+            yield written, target_tokens, True
+            yield written, tokens, False
 
 
-def _pairs(model: Model, tokens: int, target_tokens: int, cached: int) -> int:
-    """Pairs of a query and a key in all layers and heads."""
-    heads = model.text_config.num_attention_heads
-    return heads * sum(layer.pairs for layer in _layers(model, tokens, target_tokens, cached))
+def _pairs(queries: int, keys: int, causal: bool) -> int:
+    """Number of pairs that are computed, if the last query sees all keys."""
+    # torch's fused kernel skips the blocks of keys that no query of a block may attend to.
+    return queries * keys - (queries * (queries - 1) // 2 if causal else 0)
 
 
 def _reads_both_ways(model: Model) -> bool:
@@ -269,8 +306,7 @@ def _reads_both_ways(model: Model) -> bool:
 
 def _is_windowed(model: Model, tokens: int) -> bool:
     """Whether some layer has a sliding window that is shorter than the text."""
-    config = model.text_config
-    windows = [window for name in _WINDOWS if (window := getattr(config, name, None))]
+    windows = [window for name in _WINDOWS if (window := getattr(model.text_config, name, None))]
     return bool(windows) and tokens > min(windows)
 
 
@@ -292,13 +328,9 @@ def _rows(model: Model, parameter: str, tokens: int, target_tokens: int, cached:
     """Number of tokens that a parameter is applied to: the decoder's own, except for the keys of cross-attention."""
     if not model.is_encoder_decoder:
         return tokens - cached
-    encoded = 0 if cached else tokens
-    match kind_of(parameter, is_encoder_decoder=True):
-        case "cross" if set(parameter.split(".")) & _KEY_OR_VALUE:
-            return encoded
-        case "cross" | "decoder":
-            return target_tokens - cached
-    return encoded
+    kind = kind_of(parameter, is_encoder_decoder=True)
+    reads_encoder = kind == "encoder" or (kind == "cross" and set(parameter.split(".")) & _KEY_OR_VALUE)
+    return target_tokens - cached if not reads_encoder else 0 if cached else tokens
 
 
 def _predictions(model: Model, tokens: int, target_tokens: int) -> int:

@@ -7,9 +7,10 @@ keys and values of earlier tokens in the model's own cache. `cached_rows` joins 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -19,7 +20,7 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from ..errors import InputError, check_index
 from ..models.calls import Call, wide
-from ..models.inputs import all_inputs, chat_ids, replaced_tokens, token_limit
+from ..models.inputs import TokenNumbers, all_inputs, chat_ids, replaced_tokens, token_limit
 from ..models.model import Model
 from ..models.modules import Kind
 from ..models.tokens import token_texts
@@ -27,10 +28,11 @@ from .cached_rows import NewRows, joined, new_rows
 from .capture import Capture, edited_pass, not_captured, read, require_patch_length
 from .edits import Edits
 from .estimates import operations
-from .recorder import kinds_of, record
+from .recorder import OnProgress, by_kind, kinds_of, record
 from .sampling import Sampling, most_probable, next_probabilities
 
 Ended = Literal["end", "limit"]
+Calls = dict[Kind, tuple[Call, ...]]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -53,10 +55,6 @@ class Step:
     cached: int
     cache_bytes: int
     rows: dict[Kind, tuple[NewRows, ...]]
-
-    @property
-    def nbytes(self) -> int:
-        return self.logits.nbytes + sum(layer.nbytes for layers in self.rows.values() for layer in layers)
 
 
 @dataclass(frozen=True)
@@ -107,11 +105,6 @@ class Generation:
     def text(self) -> str:
         return self.model.text_of(self.token_ids)
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all steps and of their joined rows."""
-        return 2 * sum(step.nbytes for step in self.steps)
-
     def candidates(self, step: int, k: int = 10) -> list[Candidate]:
         """The k most probable tokens of a step, and the chosen token if it is not among them."""
         chosen = self._step(step)
@@ -130,59 +123,47 @@ class Generation:
         InputError (field "step") if there is no such step.
         """
         last = self._step(step)
-        step = step % len(self.steps)
         rows = last.cached + last.computed
-        calls: dict[Kind, tuple[Call, ...]] = {
+        calls: Calls = {
             kind: tuple(_first_rows(call, kind, rows) for call in layers) for kind, layers in self._joined[step].items()
         }
         grown = (*self.begun, *self.token_ids)[:rows]
-        encodes = self.model.is_encoder_decoder
-        return Capture(
-            self.model,
-            self.input_ids if encodes else grown,
-            grown if encodes else (),
-            calls,
-            logits=last.logits,
-            edits=self.edits,
-        )
+        ids = (self.input_ids, grown) if self.model.is_encoder_decoder else (grown, ())
+        return Capture(self.model, *ids, calls, logits=last.logits, edits=self.edits)
 
-    def full_pass(self, on_progress: Callable[[int], None] | None = None) -> Capture:
+    def full_pass(self, on_progress: OnProgress | None = None) -> Capture:
         """One pass without a cache over the text of the last step, to compare with `capture_of(-1)`.
 
-        on_progress  called after every attention call; an error that it raises reaches the caller
+        on_progress  as in `capture`
         """
         last = self.capture_of(-1)
-        inputs = {"input_ids": torch.tensor([last.input_ids])}
-        if last.target_ids:
-            inputs["decoder_input_ids"] = torch.tensor([last.target_ids])
+        ids = {"input_ids": last.input_ids, "decoder_input_ids": last.target_ids}
+        inputs = {name: torch.tensor([tokens]) for name, tokens in ids.items() if tokens}
         return read(self.model, inputs, self.edits, on_progress)
 
     def multiplications(self, step: int) -> tuple[int, int]:
         """Multiplications of (this step's pass, a pass over the whole text), as in `core.capturing.estimates.operations`."""
-        cached, computed = self._step(step).cached, self._step(step).computed
-        grown = cached + computed
+        cached = self._step(step).cached
+        grown = cached + self._step(step).computed
         tokens, target = (len(self.input_ids), grown) if self.model.is_encoder_decoder else (grown, 1)
-        with_cache, without = (
-            sum(operations(self.model, tokens, target_tokens=target, cached=count)) // 2 for count in (cached, 0)
-        )
-        return with_cache, without
+
+        def count(cached: int) -> int:
+            return sum(operations(self.model, tokens, target_tokens=target, cached=cached)) // 2
+
+        return count(cached), count(0)
 
     @cached_property
-    def _joined(self) -> list[dict[Kind, tuple[Call, ...]]]:
+    def _joined(self) -> list[Calls]:
         """For each step, the joined calls of all passes since the last pass over the whole text."""
         starts = [number for number, step in enumerate(self.steps) if step.cached == 0]
-        by_step: list[dict[Kind, tuple[Call, ...]]] = []
-        for start, stop in zip(starts, [*starts[1:], len(self.steps)], strict=True):
+        by_step: list[Calls] = []
+        for start, stop in pairwise([*starts, len(self.steps)]):
             known: dict = {}
-            steps = self.steps[start:stop]
-            calls: dict[Kind, tuple[Call, ...]] = {
-                kind: tuple(
-                    joined([step.rows[kind][layer] for step in steps if kind in step.rows], known)
-                    for layer in range(len(layers))
-                )
-                for kind, layers in steps[0].rows.items()
-            }
-            by_step += [calls] * len(steps)
+            calls: Calls = {}
+            for kind in self.steps[start].rows:
+                layers = zip(*(step.rows[kind] for step in self.steps[start:stop] if kind in step.rows), strict=True)
+                calls[kind] = tuple(joined(parts, known) for parts in layers)
+            by_step += [calls] * (stop - start)
         return by_step
 
     def _step(self, step: int) -> Step:
@@ -207,8 +188,8 @@ class Generating:
     ) -> None:
         """
         inputs      from `core.models.inputs.all_inputs`
-        edits       changes of every pass. Each pass then reads the whole text: with an edit, later tokens may change what
-                    earlier ones do
+        edits       changes of every pass, which then reads the whole text: later tokens may change what an edit does to
+                    earlier ones
         max_tokens  maximum number of tokens read and written together, if that is less than the model's own
 
         Raises InputError (field "model") for models that do not write, and the errors of `capture` for models that cannot be
@@ -217,11 +198,8 @@ class Generating:
         if not model.captures:
             raise not_captured(model)
         if not model.has_language_model_head:
-            raise InputError(
-                f"{model.name} has no language-model head: it predicts no next token and writes nothing. Choose another "
-                f"model.",
-                field="model",
-            )
+            problem = "has no language-model head: it predicts no next token and writes nothing. Choose another model."
+            raise InputError(f"{model.name} {problem}", field="model")
         edits = edits or Edits()
         require_patch_length(model, edits, inputs["input_ids"][0].tolist())
         self._model, self._sampling = model, sampling or Sampling()
@@ -231,7 +209,6 @@ class Generating:
         self._limit = token_limit(model, max_tokens)
         self._grows = "decoder_input_ids" if model.is_encoder_decoder else "input_ids"
         self._begun = tuple(self._inputs[self._grows][0].tolist())
-        self._settings = getattr(model.network, "generation_config", None)
         self._steps: list[Step] = []
         self._latest: Generation | None = None
         self._caches = True
@@ -249,17 +226,15 @@ class Generating:
         steps = tuple(self._steps[:new_tokens])
         ended = self.ended if len(steps) == len(self._steps) else None
         latest = self._latest  # the same object as long as there is no new step: it keeps its joined rows
-        if latest is None or (len(latest.steps), latest.ended) != (len(steps), ended):
-            read = tuple(self._inputs["input_ids"][0].tolist())
-            latest = Generation(self._model, self._sampling, read, self._begun, steps, ended, self._edits)
-            self._latest = latest
+        if latest is None or (latest.steps, latest.ended) != (steps, ended):
+            ids = tuple(self._inputs["input_ids"][0].tolist())
+            self._latest = latest = Generation(self._model, self._sampling, ids, self._begun, steps, ended, self._edits)
         return latest
 
-    def go_on(self, on_progress: Callable[[int], None] | None = None) -> bool:
+    def go_on(self, on_progress: OnProgress | None = None) -> bool:
         """Write one more token. Returns False if the text has ended.
 
-        on_progress  called after every attention call of the pass; an error that it raises ends the pass, and the step can be
-                     repeated
+        on_progress  as in `capture`; after an error that it raises, the step can be repeated
         """
         if self.ended is not None:
             return False
@@ -272,41 +247,25 @@ class Generating:
             raise
         logits = wide(returned.logits[0, -1]).numpy(force=True)
         scores = self._scores(logits)
-        rows: dict[Kind, list[NewRows]] = {}
-        for call in calls:
-            kind = self._kind_of(call)
-            new_keys = 0 if kind == "cross" and cached else call.query.shape[2] if cached else call.key.shape[2]
-            rows.setdefault(kind, []).append(new_rows(call, new_keys))
         self._cache = None if self._edits or not self._caches else getattr(returned, "past_key_values", None)
         self._encoded = getattr(returned, "encoder_last_hidden_state", None)
         token = self._sampling.draw(scores, self.done)
-        self._steps.append(
-            Step(
-                token,
-                logits,
-                scores,
-                computed=len(grown) - cached,
-                cached=cached,
-                cache_bytes=_cache_bytes(self._cache),
-                rows={kind: tuple(layers) for kind, layers in rows.items()},
-            )
-        )
+        size, rows = _cache_bytes(self._cache), self._new_rows(calls, cached)
+        self._steps.append(Step(token, logits, scores, len(grown) - cached, cached, size, rows))
         if token in ends(self._model):
             self.ended = "end"
         elif self._limit is not None and len(grown) + 1 > self._limit:
             self.ended = "limit"
         return True
 
-    def write(self, new_tokens: int, on_progress: Callable[[int], None] | None = None) -> Generation:
+    def write(self, new_tokens: int, on_progress: OnProgress | None = None) -> Generation:
         """Write until there are `new_tokens` tokens or the text ends; on_progress as in `generate`."""
         while self.done < new_tokens and self.go_on():
             if on_progress is not None:
                 on_progress(self.done)
         return self.so_far(new_tokens)
 
-    def _pass(
-        self, grown: Sequence[int], cached: int, on_progress: Callable[[int], None] | None
-    ) -> tuple[list[Call], Any]:
+    def _pass(self, grown: Sequence[int], cached: int, on_progress: OnProgress | None) -> tuple[list[Call], Any]:
         unread = {self._grows: torch.tensor([grown[cached:]])}
         if self._edits or not self._caches:
             _, calls, returned = edited_pass(self._model, self._inputs | unread, self._edits, on_progress)
@@ -314,9 +273,11 @@ class Generating:
         if not cached:
             try:
                 return record(self._model, self._inputs | unread, on_progress, use_cache=True)
-            except InputError:
-                raise
-            except ValueError:  # the encoder of Switch Transformers refuses a cache, and with it the whole model
+            except (
+                ValueError
+            ) as error:  # the encoder of Switch Transformers refuses a cache, and with it the whole model
+                if isinstance(error, InputError):
+                    raise
                 self._caches = False
                 return self._pass(grown, cached, on_progress)
         options: dict[str, Any] = {"use_cache": True, "past_key_values": self._cache}
@@ -324,17 +285,22 @@ class Generating:
             options["encoder_outputs"] = BaseModelOutput(last_hidden_state=self._encoded)
         return record(self._model, unread, on_progress, **options)
 
+    def _new_rows(self, calls: Sequence[Call], cached: int) -> dict[Kind, tuple[NewRows, ...]]:
+        rows: dict[Kind, tuple[NewRows, ...]] = {}
+        for kind, layers in by_kind(calls, self._kind_of).items():
+            new_keys = layers[0].query.shape[2] if cached else layers[0].key.shape[2]
+            rows[kind] = tuple(new_rows(call, 0 if kind == "cross" and cached else new_keys) for call in layers)
+        return rows
+
     def _scores(self, logits: NDArray[np.floating]) -> NDArray[np.floating]:
         """The logits, with -inf for tokens that the model's generation settings forbid at this step."""
-        first = not self._steps
-        forced = getattr(self._settings, "forced_bos_token_id", None) if first and len(self._begun) == 1 else None
+        first, settings = not self._steps, getattr(self._model.network, "generation_config", None)
+        forced = getattr(settings, "forced_bos_token_id", None) if first and len(self._begun) == 1 else None
         if forced is not None and self._model.is_encoder_decoder:
-            scores = np.full_like(logits, -np.inf)
-            scores[forced] = logits[forced]
-            return scores
-        never = [*(getattr(self._settings, "suppress_tokens", None) or ())]
-        never += [words[0] for words in getattr(self._settings, "bad_words_ids", None) or () if len(words) == 1]
-        never += (getattr(self._settings, "begin_suppress_tokens", None) or ()) if first else ()
+            return np.where(np.arange(len(logits)) == forced, logits, -np.inf).astype(logits.dtype)
+        never = [*(getattr(settings, "suppress_tokens", None) or ())]
+        never += [words[0] for words in getattr(settings, "bad_words_ids", None) or () if len(words) == 1]
+        never += (getattr(settings, "begin_suppress_tokens", None) or ()) if first else ()
         if not never:
             return logits
         scores = logits.copy()
@@ -352,12 +318,12 @@ def generate(
     top_k: int | None = None,
     top_p: float | None = None,
     target: str | None = None,
-    input_ids: Sequence[int] | NDArray[np.integer] | None = None,
+    input_ids: TokenNumbers | None = None,
     chat: bool = False,
     edits: Edits | None = None,
     max_tokens: int | None = None,
     truncate: bool = False,
-    on_progress: Callable[[int], None] | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Generation:
     """Let a model continue a text, or let the decoder of an encoder-decoder model write.
 
@@ -382,8 +348,7 @@ def generate(
 
 def ends(model: Model) -> set[int]:
     """The tokens with which a model ends a text."""
-    settings = getattr(model.network, "generation_config", None)
-    tokens = None if settings is None else settings.eos_token_id
+    tokens = getattr(getattr(model.network, "generation_config", None), "eos_token_id", None)
     return set() if tokens is None else {tokens} if isinstance(tokens, int) else set(tokens)
 
 
@@ -393,21 +358,13 @@ def _first_rows(call: Call, kind: Kind, rows: int) -> Call:
         return call
     keys = call.key.shape[2] if kind == "cross" else rows
     cut = {name: part[..., :rows, :keys] for name in ("mask", "bias") if (part := getattr(call, name)) is not None}
-    return replace(
-        call,
-        query=call.query[:, :, :rows],
-        key=call.key[:, :, :keys],
-        value=call.value[:, :, :keys],
-        output=call.output[:, :rows],
-        **cut,
-    )
+    key, value = call.key[:, :, :keys], call.value[:, :, :keys]
+    return replace(call, query=call.query[:, :, :rows], key=key, value=value, output=call.output[:, :rows], **cut)
 
 
 def _cache_bytes(cache: Any) -> int:
     """Bytes of the keys and values in a transformers cache, including those of the encoder's text."""
-    if cache is None:
-        return 0
-    parts = [getattr(cache, name, None) for name in ("self_attention_cache", "cross_attention_cache")]
-    layers = [layer for part in ([cache] if parts[0] is None else parts) for layer in getattr(part, "layers", ())]
+    parts = [getattr(cache, name, cache) for name in ("self_attention_cache", "cross_attention_cache")]
+    layers = [layer for part in dict.fromkeys(parts) for layer in getattr(part, "layers", ())]
     tensors = [getattr(layer, name, None) for layer in layers for name in ("keys", "values")]
     return sum(tensor.nbytes for tensor in tensors if isinstance(tensor, torch.Tensor))

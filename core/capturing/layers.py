@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
-from transformers import PreTrainedModel
 
 from ..models.calls import Call
 from ..models.model import Model
 from ..models.modules import Kind, attention_modules
 from .capture import Capture
 from .rows import split_mask
-from .weights_only import WeightsOnly, gives_weights
+from .weights_only import WeightsOnly, no_weights
 
 # Layer types of configurations without further information: the attention call tells more, or there is nothing to tell.
 _ORDINARY = {"full_attention", "sliding_attention", "attention"}
@@ -42,11 +42,10 @@ def layer_labels(capture: Capture | WeightsOnly, kind: Kind | None = None) -> tu
         return tuple(LayerLabel(number, "") for number in range(capture.layers(kind)))
     config = capture.model.text_config
     types = (getattr(config, "layer_types", None) or ()) if capture.kinds == ("self",) else ()
-    labels = []
-    for call, number in zip(capture.each_layer(kind), layer_numbers(capture, kind), strict=True):
-        words = [*_words(call), *_named(types[number : number + 1], config)]
-        labels.append(LayerLabel(number, ", ".join(words)))
-    return tuple(labels)
+    layers = zip(layer_numbers(capture, kind), capture.each_layer(kind), strict=True)
+    return tuple(
+        LayerLabel(number, ", ".join(_words(call, types[number : number + 1], config))) for number, call in layers
+    )
 
 
 def missing_layers(model: Model) -> tuple[str, ...]:
@@ -55,40 +54,33 @@ def missing_layers(model: Model) -> tuple[str, ...]:
     A name consists of the layer's type in the configuration and the class that works in the place of attention. Empty for any
     other model, and for models that expose only their weights.
     """
-    attending = attention_modules(model.network)
-    if not attending and not gives_weights(model):
-        return _without_attention(model.network)
-    types = getattr(model.text_config, "layer_types", None) or ()
-    missing = []
-    for stack in dict.fromkeys(_stack_and_number(name)[0] for name in attending):
-        layers = model.network.get_submodule(stack)
-        if not isinstance(layers, torch.nn.ModuleList):
-            continue
-        numbers = {number for owner, number in map(_stack_and_number, attending) if owner == stack}
-        usual = {part for number in numbers for part in _parts(layers[number])}
-        for number in sorted(set(range(len(layers))) - numbers):
-            missing.append(_missing(number, layers[number], types, usual))
-    return tuple(missing)
-
-
-def _without_attention(network: PreTrainedModel) -> tuple[str, ...]:
-    config = network.config.get_text_config()
+    config, network = model.text_config, model.network
+    attending: dict[str, set[int]] = defaultdict(set)  # the numbers of layers with attention, by their list
+    for stack, number in map(_stack_and_number, attention_modules(network)):
+        attending[stack].add(number)
+    lists = {name: part for name, part in network.named_modules() if isinstance(part, torch.nn.ModuleList)}
+    if not attending and no_weights(model) is not None:
+        count = getattr(config, "num_hidden_layers", None)
+        attending[next((name for name, layers in lists.items() if len(layers) == count), "")] = set()
     types = getattr(config, "layer_types", None) or ()
-    lists = (part for part in network.modules() if isinstance(part, torch.nn.ModuleList))
-    layers = next((part for part in lists if len(part) == getattr(config, "num_hidden_layers", None)), ())
-    return tuple(_missing(number, layer, types, set()) for number, layer in enumerate(layers))
+    missing: list[str] = []
+    for stack, numbers in attending.items():
+        if (layers := lists.get(stack)) is not None:
+            usual = {part for number in numbers for part in _parts(layers[number])}
+            missing += [_missing(n, layer, types, usual) for n, layer in enumerate(layers) if n not in numbers]
+    return tuple(missing)
 
 
 def _missing(number: int, layer: torch.nn.Module, types: Sequence[str], usual: set[tuple[str, str]]) -> str:
     """The name of a layer without attention. Its first part that is no norm and not in `usual`, the parts of layers with
     attention, works in the place of attention."""
-    parts = [part for part in _parts(layer) if part not in usual and "norm" not in part[1].lower()]
-    worker = parts[0][1] if parts else type(layer).__name__
+    own = (kind for name, kind in _parts(layer) if (name, kind) not in usual and "norm" not in kind.lower())
+    worker = next(own, type(layer).__name__)
     word = types[number].replace("_", " ") if number < len(types) else ""
     return f"layer {number}: {word} ({worker})" if word else f"layer {number}: {worker}"
 
 
-def _words(call: Call) -> Iterator[str]:
+def _words(call: Call, layer_types: Sequence[str], config: object) -> Iterator[str]:
     if (window := _window(call)) is not None:
         yield f"sliding window {window}" if getattr(call.module, "is_causal", True) else f"sliding window ±{window - 1}"
     if call.softcap is not None:
@@ -97,9 +89,6 @@ def _words(call: Call) -> Iterator[str]:
         yield "sinks"
     if call.bias is not None and bool(call.bias.any()):
         yield "position bias"
-
-
-def _named(layer_types: Sequence[str], config: object) -> Iterator[str]:
     for layer_type in layer_types:
         if layer_type == "chunked_attention":
             yield f"chunks of {getattr(config, 'attention_chunk_size', '?')}"

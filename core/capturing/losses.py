@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from ..errors import InputError
 from ..models.calls import Call, wide
-from ..models.inputs import text_inputs
+from ..models.inputs import TokenNumbers, text_inputs
 from ..models.model import Model
 from .capture import edited_pass
 from .edits import Edits
@@ -20,32 +18,17 @@ MAX_LOGITS = 2**27
 ROWS = 64  # positions whose losses are computed at a time
 
 
-def next_token_losses(
-    model: Model,
-    input_ids: Sequence[int] | NDArray[np.integer],
-    *,
-    edits: Edits | None = None,
-    start: int = 1,
-) -> NDArray[np.float64]:
-    """-ln p of each token of a text from `start` on, given the tokens before it: [tokens - start], in nats, at least 0.
+def pass_with_losses(
+    model: Model, input_ids: TokenNumbers, *, edits: Edits | None = None, start: int = 1
+) -> tuple[list[Call], NDArray[np.float64]]:
+    """Run a pass: (its attention calls, one a layer; -ln p of each token from `start` on, given the tokens before it).
 
     input_ids  the tokens, including special tokens if the model expects them
     start      the first token to predict, at least 1: the first token of a text has none before it
 
-    Raises InputError for models that do not predict the next token, for a start outside the text, and for too many logits.
+    The losses are [tokens - start], in nats, at least 0. Raises InputError for models that do not predict the next token, for a
+    start outside the text, and for too many logits.
     """
-    _, losses = pass_with_losses(model, input_ids, edits=edits, start=start)
-    return losses
-
-
-def pass_with_losses(
-    model: Model,
-    input_ids: Sequence[int] | NDArray[np.integer],
-    *,
-    edits: Edits | None = None,
-    start: int = 1,
-) -> tuple[list[Call], NDArray[np.float64]]:
-    """Run the pass of `next_token_losses`: (its attention calls, one a layer; the losses)."""
     if not model.has_language_model_head or model.is_encoder_decoder:
         raise InputError(
             f"{model.name} does not predict the tokens of a text from those before. Choose another model.",

@@ -23,10 +23,8 @@ class Place(NamedTuple):
 
     def covers(self, kind: Kind, layer: int, head: int, first: Kind) -> bool:
         """Whether this head is one of them. first: the kind of the first attention call of the pass."""
-        is_of_every_kind = self.kind is None and self.layer is None
-        if not is_of_every_kind and kind != (self.kind or first):
-            return False
-        return self.layer in (None, layer) and self.head in (None, head)
+        own = kind if self.kind is None and self.layer is None else self.kind or first
+        return kind == own and self.layer in (None, layer) and self.head in (None, head)
 
     @property
     def narrowness(self) -> int:
@@ -58,8 +56,8 @@ def place_of(where: Any) -> Place:
             place = where
         case None:
             place = EVERYWHERE
-        case Integral():
-            place = Place(int(where))
+        case Integral() as layer:
+            place = Place(int(layer))
         case (Integral() as layer, Integral() as head):
             place = Place(int(layer), int(head))
         case _:
@@ -70,11 +68,9 @@ def place_of(where: Any) -> Place:
     return place
 
 
-def in_order(place: Place) -> tuple:
-    """A key for sorting places. None comes first."""
-    return tuple(
-        ("", -1) if part is None else (str(part), -1) if isinstance(part, str) else ("", part) for part in place
-    )
+def in_order(at: Place | int) -> tuple:
+    """A key for sorting places, or positions. None comes first."""
+    return tuple((part is not None, part) for part in (at if isinstance(at, Place) else (at,)))
 
 
 def read_place(words: str) -> Place:
@@ -93,7 +89,7 @@ def read_place(words: str) -> Place:
             f"“{shortened(words)}” is no place: write a layer such as 5, or a layer and a head such as 5.11.",
             field="edits",
         )
-    known: Any = kind or None  # just looked up
+    known: Any = kind or None
     return Place(int(layer) if layer else None, int(head[0]) if head else None, known)
 
 

@@ -6,7 +6,7 @@ memory of a GPU, and layers on several GPUs come together.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -19,11 +19,13 @@ from ..models.inputs import run
 from ..models.model import Model
 from ..models.modules import Kind, kind_of
 
+OnProgress = Callable[[int], None]
+
 
 def record(
     model: Model,
     inputs: dict[str, torch.Tensor],
-    on_progress: Callable[[int], None] | None = None,
+    on_progress: OnProgress | None = None,
     edit: Callable[[Call], Call] | None = None,
     **options: object,
 ) -> tuple[list[Call], Any]:
@@ -36,7 +38,7 @@ def record(
     Raises WeightsOnlyError for a model that computes attention within separate parts of its input.
     """
     calls: list[Call] = []
-    at_hand = _OnCpu()
+    shared: dict[int, tuple[Tensor, Tensor]] = {}
 
     def keep(call: Call) -> Call:
         parts = call.query.shape[0]
@@ -46,7 +48,7 @@ def record(
                 f"Such parts are not shown. Choose another model.",
                 field="model",
             )
-        kept = at_hand.call(call)
+        kept = _on_cpu(call, shared)
         if edit is not None and (edited := edit(kept)) is not kept:
             kept, call = edited, replace(call, output=edited.output.to(call.output.device))
         calls.append(kept)
@@ -59,27 +61,28 @@ def record(
     return calls, returned
 
 
-class _OnCpu:
-    """Copies the calls of one pass to the CPU, unless they are there; a mask that several layers share is copied once."""
-
-    def __init__(self) -> None:
-        # By id: (tensor, its copy). The tensor is kept because its id could be reused otherwise.
-        self._shared: dict[int, tuple[Tensor, Tensor]] = {}
-
-    def call(self, call: Call) -> Call:
-        if call.query.device.type == "cpu":
-            return call
-        own = {name: getattr(call, name).cpu() for name in ("query", "key", "value", "output")}
-        shared = {name: self._once(getattr(call, name)) for name in ("mask", "bias", "sinks")}
-        return replace(call, **own, **shared)
-
-    def _once(self, tensor: Tensor | None) -> Tensor | None:
-        if tensor is None:
-            return None
-        return self._shared.setdefault(id(tensor), (tensor, tensor.detach().cpu()))[1]
+def _on_cpu(call: Call, shared: dict[int, tuple[Tensor, Tensor]]) -> Call:
+    """The call with copies on the CPU, unless it is there. shared: (tensor, its copy) by id, as layers share masks."""
+    if call.query.device.type == "cpu":
+        return call
+    copies = {name: getattr(call, name).cpu() for name in ("query", "key", "value", "output")}
+    for name in ("mask", "bias", "sinks"):
+        if (tensor := getattr(call, name)) is not None:
+            # The tensor is kept because its id could be reused otherwise.
+            shared[id(tensor)] = shared.get(id(tensor)) or (tensor, tensor.detach().cpu())
+            _, copies[name] = shared[id(tensor)]
+    return replace(call, **copies)
 
 
 def kinds_of(model: Model) -> Callable[[Call], Kind]:
     """A function that gives the kind of attention of a call. The layer of a call is its position among those of its kind."""
     names = {id(module): name for name, module in model.network.named_modules()}
     return lambda call: kind_of(names[id(call.module)], model.is_encoder_decoder)
+
+
+def by_kind(calls: Iterable[Call], kind_of: Callable[[Call], Kind]) -> dict[Kind, tuple[Call, ...]]:
+    """The calls of each kind of attention, one a layer. kind_of: from `kinds_of`"""
+    kinds: dict[Kind, tuple[Call, ...]] = {}
+    for call in calls:
+        kinds[kind_of(call)] = (*kinds.get(kind_of(call), ()), call)
+    return kinds

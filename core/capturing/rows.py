@@ -6,8 +6,8 @@ the heads first, which is several times faster than one head after another.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -75,7 +75,11 @@ class Rows:
     @cached_property
     def weights(self) -> Tensor:
         """softmax(masked): [heads, rows, keys] in [0, 1], exactly 0 where forbidden."""
-        weights = self._softmax
+        if self.sinks is None and bool(self.allowed.any(dim=-1).all()):
+            # Without sinks and empty rows torch's own softmax gives the same and is faster.
+            weights = self.masked.softmax(dim=-1)
+        else:
+            weights = softmax(self.masked, sinks=self.sinks)
         for head, instead in self.instead.items():
             sinks = None if self.sinks is None else self.sinks[head]
             edited = WEIGHINGS[instead.weighing](self.masked[head], sinks=sinks)
@@ -83,13 +87,6 @@ class Rows:
                 edited = put_in(edited, torch.as_tensor(instead.weights[:, : edited.shape[1]], device=edited.device))
             weights[head] = edited
         return weights
-
-    @property
-    def _softmax(self) -> Tensor:
-        if self.sinks is None and bool(self.allowed.any(dim=-1).all()):
-            # Without sinks and empty rows torch's own softmax gives the same and is faster.
-            return self.masked.softmax(dim=-1)
-        return softmax(self.masked, sinks=self.sinks)
 
     def at(self, keys: Tensor) -> Tensor:
         """The weights on some keys of each row: [heads, rows, some]; 0 if there is no such key.
@@ -117,45 +114,25 @@ def row_blocks(call: Call, head: int | None = None, *, rows: range | None = None
 
     In float32, or in float64 if the model is.
     """
+    group, edited = call.group, isinstance(call, EditedCall)
     heads = slice(0, call.heads) if head is None else slice(head, head + 1)
-    key_heads = slice(0, call.key.shape[1]) if head is None else slice(head // call.group, head // call.group + 1)
+    key_heads = slice(0, call.key.shape[1]) if head is None else slice(head // group, head // group + 1)
     query, key = wide(call.query[0, heads]), wide(call.key[0, key_heads])
     sinks = None if call.sinks is None else wide(call.sinks.detach().flatten()[heads])[:, None, None]
-    scale, keys = _scale(call, heads, query), key.shape[1]
-    rows = range(query.shape[1]) if rows is None else rows
-    size = max(1, cells // (query.shape[0] * keys))
-    for start in range(rows.start, rows.stop, size):
-        stop = min(start + size, rows.stop)
-        allowed, bias = permissions(call, heads, range(start, stop))
-        reach = allowed.shape[2]
-        yield Rows(
-            start,
-            query[:, start:stop],
-            key[:, :reach],
-            scale,
-            allowed,
-            bias,
-            call.softcap,
-            sinks,
-            _instead(call, heads, range(start, stop), allowed),
-        )
-
-
-def _scale(call: Call, heads: slice, query: Tensor) -> float | Tensor:
-    if not isinstance(call, EditedCall):
-        return call.scale
-    scales = [edit_of(call, head).scale(call.scale) for head in range(heads.start, heads.stop)]
-    return query.new_tensor(scales)[:, None, None]
-
-
-def _instead(call: Call, heads: slice, rows: range, allowed: Tensor) -> dict[int, Instead]:
-    """Replacements of weights by edits, by the index among these heads."""
     edits = [edit_of(call, head) for head in range(heads.start, heads.stop)]
-    return {
-        index: edit.instead(rows, allowed[index if allowed.shape[0] > 1 else 0].numpy(force=True), call.value.shape[3])
-        for index, edit in enumerate(edits)
-        if edit.places_weights
-    }
+    scale = query.new_tensor([edit.scale(call.scale) for edit in edits])[:, None, None] if edited else call.scale
+    rows = range(query.shape[1]) if rows is None else rows
+    size = max(1, cells // (query.shape[0] * key.shape[1]))
+    for start in range(rows.start, rows.stop, size):
+        part = range(start, min(start + size, rows.stop))
+        allowed, bias = permissions(call, heads, part)
+        instead: dict[int, Instead] = {}
+        for index, (edit, of_head) in enumerate(zip(edits, allowed.expand(len(edits), -1, -1), strict=True)):
+            if edit.places_weights:
+                weights = edit.weights(part, of_head.numpy(force=True)) if edit.gives_weights else None
+                instead[index] = Instead(edit.weighing, weights)
+        inputs = query[:, start : part.stop], key[:, : allowed.shape[2]]
+        yield Rows(start, *inputs, scale, allowed, bias, call.softcap, sinks, instead)
 
 
 def edited_output(call: EditedCall) -> Tensor:
@@ -175,6 +152,31 @@ def edited_output(call: EditedCall) -> Tensor:
             into = output[0, :, head] if len(edit.output) == 1 else output[0, : len(edit.output), head]
             into[:] = edit.output[: len(into)]
     return output
+
+
+def output_without_keys(call: Call, keys: Sequence[int]) -> Tensor:
+    """The output of a batched call if no query may attend to one key of its pass: [passes, queries, heads, d_v].
+
+    keys  the blocked key of each pass
+
+    This is what `Edits(block_keys=...)` does. The output of a query that may attend to nothing is 0.
+    """
+    passes, heads, queries, _ = call.query.shape
+
+    def in_a_row(tensor: Tensor, heads: int) -> Tensor:
+        """Reshape [passes or 1, heads or 1, ...] to [1, passes * heads, ...]: all passes as if they were one layer."""
+        return tensor.expand(passes, heads, *tensor.shape[2:]).flatten(0, 1)[None]
+
+    own_heads = {"query": heads, "key": call.key.shape[1], "value": call.key.shape[1], "mask": heads, "bias": heads}
+    inputs = {name: in_a_row(part, own) for name, own in own_heads.items() if (part := getattr(call, name)) is not None}
+    sinks = None if call.sinks is None else call.sinks.detach().flatten().repeat(passes)
+    folded = replace(call, **inputs, sinks=sinks)
+    output = call.output.new_empty(passes * heads, queries, call.value.shape[-1])
+    blocked = torch.tensor(keys, device=output.device).repeat_interleave(heads)[:, None, None]
+    for rows in row_blocks(folded):
+        allowed = rows.allowed & (blocked != torch.arange(rows.allowed.shape[2], device=output.device))
+        output[:, rows.start : rows.stop] = _outputs(replace(rows, allowed=allowed), folded.value[0])
+    return output.unflatten(0, (passes, heads)).transpose(1, 2)
 
 
 def _outputs(rows: Rows, value: Tensor) -> Tensor:
@@ -201,34 +203,24 @@ def permissions(call: Call, heads: slice, rows: range) -> tuple[Tensor, Tensor |
     Returns (allowed [1 or heads, rows, keys'] bool, bias [1 or heads, rows, keys'] or None). The last of keys' is the last key
     that one of these rows may attend to: so a causal layer skips half of the work.
     """
-    if any(edit_of(call, head).changes_mask for head in range(heads.start, heads.stop)):
-        return _edited_permissions(call, heads, rows)
-    start, stop, keys = rows.start, rows.stop, call.key.shape[2]
-    bias = None if call.bias is None else wide(_rows_of(call.bias, heads, start, stop, keys))
-    if call.mask is None:
-        reach = min(stop, keys) if call.causal else keys
-        query = torch.arange(start, stop, device=call.query.device)[:, None]
-        key = torch.arange(reach, device=call.query.device)
+    keys, device = call.key.shape[2], call.query.device
+    bias = None if call.bias is None else wide(_rows_of(call.bias, heads, rows, keys))
+    numbers = range(heads.start, heads.stop)
+    if any(edit_of(call, head).changes_mask for head in numbers):
+        by_head = zip(*(head_permissions(call, head, rows) for head in numbers), strict=True)
+        allowed, bias = (torch.from_numpy(np.stack(part)).to(device) for part in by_head)
+    elif call.mask is None:
+        reach = min(rows.stop, keys) if call.causal else keys
+        query, key = torch.arange(rows.start, rows.stop, device=device)[:, None], torch.arange(reach, device=device)
         allowed = key <= (query if call.causal else reach)
-        return allowed.expand(1, stop - start, reach), _up_to(bias, reach)
-    allowed, rest = split_mask(_rows_of(call.mask, heads, start, stop, keys), call.mask.dtype)
-    if rest is not None:
-        bias = wide(rest) if bias is None else bias + wide(rest)
-    reach = _reach(allowed)
-    return allowed[..., :reach], _up_to(bias, reach)
-
-
-def _edited_permissions(call: Call, heads: slice, rows: range) -> tuple[Tensor, Tensor | None]:
-    by_head = [head_permissions(call, head, rows) for head in range(heads.start, heads.stop)]
-    allowed, bias = (torch.from_numpy(np.stack(part)).to(call.query.device) for part in zip(*by_head, strict=True))
-    reach = _reach(allowed)
-    return allowed[..., :reach], _up_to(bias, reach)
-
-
-def _reach(allowed: Tensor) -> int:
-    """Number of keys up to the last that any of these rows may attend to; at least 1."""
+        return allowed.expand(1, len(rows), reach), None if bias is None else bias[..., :reach]
+    else:
+        allowed, rest = split_mask(_rows_of(call.mask, heads, rows, keys), call.mask.dtype)
+        if rest is not None:
+            bias = wide(rest) if bias is None else bias + wide(rest)
     reached = allowed.any(dim=1).any(dim=0).nonzero()
-    return int(reached[-1]) + 1 if len(reached) else 1
+    reach = int(reached[-1]) + 1 if len(reached) else 1
+    return allowed[..., :reach], None if bias is None else bias[..., :reach]
 
 
 def head_permissions(call: Call, head: int, rows: range) -> tuple[NDArray[np.bool_], NDArray[np.floating]]:
@@ -237,31 +229,17 @@ def head_permissions(call: Call, head: int, rows: range) -> tuple[NDArray[np.boo
     Nothing here is computed in torch, whose threads wait for their next task in busy loops and so take the processor from
     NumPy's: with torch in turn with NumPy a long text took ten times as long.
     """
-    heads, keys = slice(head, head + 1), call.key.shape[2]
+    heads, keys, edit = slice(head, head + 1), call.key.shape[2], edit_of(call, head)
     if call.bias is None:
         dtype = np.float64 if call.query.dtype == torch.float64 else np.float32
         bias = np.broadcast_to(dtype(0), (len(rows), keys))
     else:
         bias = _array_of(call.bias, heads, rows, keys)
-    edit = edit_of(call, head)
     if call.mask is None:
         predicate = causal if call.causal else everything
-        return edit.allowed(rows, predicate(np.arange(rows.start, rows.stop)[:, None], np.arange(keys))), bias
+        return edit.allowed(rows, predicate(np.array(rows)[:, None], np.arange(keys))), bias
     mask, rest = split_mask(_array_of(call.mask, heads, rows, keys), call.mask.dtype)
     return edit.allowed(rows, mask), bias if rest is None else bias + rest
-
-
-def head_scale(call: Call, head: int) -> float:
-    """The scale of one head, with its edits."""
-    return edit_of(call, head).scale(call.scale)
-
-
-def head_edit(call: Call, head: int, rows: range) -> Instead:
-    """The replacement of some rows of a head by an edit."""
-    edit = edit_of(call, head)
-    if not edit.gives_weights:
-        return edit.instead(rows, np.empty(0, dtype=np.bool_), call.value.shape[3])
-    return edit.instead(rows, head_permissions(call, head, rows)[0], call.value.shape[3])
 
 
 def split_mask(mask: Any, dtype: torch.dtype) -> tuple[Any, Any]:
@@ -275,16 +253,12 @@ def split_mask(mask: Any, dtype: torch.dtype) -> tuple[Any, Any]:
 
 def _array_of(tensor: Tensor, heads: slice, rows: range, keys: int) -> NDArray:
     """Rows of one head's mask or bias as an array: [rows, keys]."""
-    part = _rows_of(tensor, heads, rows.start, rows.stop, keys)[0]
+    part = _rows_of(tensor, heads, rows, keys)[0]
     return (part if part.dtype == torch.bool else wide(part)).numpy(force=True)
 
 
-def _rows_of(tensor: Tensor, heads: slice, start: int, stop: int, keys: int) -> Tensor:
+def _rows_of(tensor: Tensor, heads: slice, rows: range, keys: int) -> Tensor:
     """Rows of a mask or bias [1, 1 or heads, 1 or queries, keys or more]: [1 or heads, rows, keys]."""
     chosen = tensor[0, heads] if tensor.shape[1] > 1 else tensor[0]
-    chosen = chosen[:, start:stop] if chosen.shape[1] > 1 else chosen
-    return chosen[..., :keys].expand(-1, stop - start, -1)
-
-
-def _up_to(bias: Tensor | None, reach: int) -> Tensor | None:
-    return None if bias is None else bias[..., :reach]
+    chosen = chosen[:, rows.start : rows.stop] if chosen.shape[1] > 1 else chosen
+    return chosen[..., :keys].expand(-1, len(rows), -1)

@@ -7,7 +7,7 @@ each, so that memory grows with the square of the text and texts have to be shor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from math import isqrt
@@ -21,10 +21,11 @@ from torch import Tensor
 from ..attention.trace import frozen
 from ..errors import InputError, check_index
 from ..models.calls import wide
-from ..models.inputs import run, target_ids, text_inputs
+from ..models.inputs import TokenNumbers, run, target_ids, text_inputs
 from ..models.model import Model
 from ..models.modules import Kind
 from ..models.tokens import token_texts
+from .recorder import OnProgress
 from .rows import CELLS, weights_at
 
 MAX_BYTES = 256_000_000  # for the weights of all heads together
@@ -97,42 +98,34 @@ class WeightsOnly:
 
     def tokens(self, kind: Kind | None = None) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """(texts of the query tokens, texts of the key tokens), which are the same."""
-        self._require(kind)
-        tokens = token_texts(self.model.tokenizer, self.input_ids)
-        return tokens, tokens
+        self._of(kind)
+        return (tokens := token_texts(self.model.tokenizer, self.input_ids), tokens)
 
     def layers(self, kind: Kind | None = None) -> int:
         """Number of layers."""
-        self._require(kind)
-        return len(self._layers)
+        return len(self._of(kind))
 
     def heads(self, kind: Kind | None = None) -> int:
         """Number of heads of a layer."""
-        self._require(kind)
-        return self._layers[0].shape[0]
+        return self._of(kind)[0].shape[0]
 
     def shape(self, kind: Kind | None = None) -> tuple[int, int]:
         """(queries, keys) of every head."""
-        self._require(kind)
-        return len(self.input_ids), len(self.input_ids)
+        _, queries, keys = self._of(kind)[0].shape
+        return queries, keys
 
     def in_rows(
-        self, kind: Kind | None = None, on_progress: Callable[[int], None] | None = None
+        self, kind: Kind | None = None, on_progress: OnProgress | None = None
     ) -> Iterator[Iterator[WeightRows]]:
         """The weights of all heads, layer by layer, a few query rows at a time.
 
         on_progress  called after each layer with the number of layers done; an error that it raises reaches the caller
         """
-        self._require(kind)
-        for done, layer in enumerate(self._layers, start=1):
+        for done, layer in enumerate(self._of(kind), start=1):
             size = max(1, CELLS // (layer.shape[0] * layer.shape[2]))
             yield (WeightRows(start, wide(layer[:, start : start + size])) for start in range(0, layer.shape[1], size))
             if on_progress is not None:
                 on_progress(done)
-
-    def _require(self, kind: Kind | None) -> None:
-        if kind not in (None, *self.kinds):
-            raise InputError(f"Of {kind} attention no weights are kept, only of {self.kinds[0]}.", field="kind")
 
     def weights(self, layer: int, head: int) -> NDArray[np.floating]:
         """The weights of one head: [queries, keys] in [0, 1], read-only; each row sums to 1.
@@ -143,12 +136,17 @@ class WeightsOnly:
         check_index(head, self.heads(), "head")
         return frozen(wide(self._layers[layer][head]).numpy(force=True).copy())
 
+    def _of(self, kind: Kind | None) -> tuple[Tensor, ...]:
+        if kind not in (None, *self.kinds):
+            raise InputError(f"Of {kind} attention no weights are kept, only of {self.kinds[0]}.", field="kind")
+        return self._layers
+
 
 def attention_weights(
     model: Model,
     text: str | None = None,
     *,
-    input_ids: Sequence[int] | NDArray[np.integer] | None = None,
+    input_ids: TokenNumbers | None = None,
     max_tokens: int = 512,
     truncate: bool = False,
 ) -> WeightsOnly:
@@ -171,18 +169,13 @@ def attention_weights(
     return WeightsOnly(model, tuple(inputs["input_ids"][0].tolist()), _run(model, inputs))
 
 
-def gives_weights(model: Model) -> bool:
-    """Whether the model exposes its weights, tried with two tokens."""
+def no_weights(model: Model) -> NoAttentionError | None:
+    """Why a model exposes no weights, tried with two tokens; None if it exposes them."""
     try:
-        require_weights(model)
-    except NoAttentionError:
-        return False
-    return True
-
-
-def require_weights(model: Model) -> None:
-    """Raise NoAttentionError, with the reason, for a model that exposes no weights, tried with two tokens."""
-    _on_two_tokens(model)
+        _on_two_tokens(model)
+    except NoAttentionError as error:
+        return error
+    return None
 
 
 def _on_two_tokens(model: Model) -> tuple[Tensor, ...]:
@@ -225,8 +218,6 @@ def _run(model: Model, inputs: dict[str, Tensor]) -> tuple[Tensor, ...]:
 
 def _are_weights(layer: object, tokens: int) -> bool:
     """Whether these are weights: [1, heads, tokens, tokens], not negative, rows that sum to 1. SqueezeBERT gives scores."""
-    if not isinstance(layer, Tensor) or layer.ndim != 4 or layer.shape[0] != 1:
-        return False
-    if tuple(layer.shape[2:]) != (tokens, tokens):
+    if not isinstance(layer, Tensor) or layer.ndim != 4 or (layer.shape[0], *layer.shape[2:]) != (1, tokens, tokens):
         return False
     return bool((layer >= 0).all()) and float((layer.float().sum(-1) - 1).abs().max()) < 0.02  # bfloat16 has 8 bits

@@ -16,8 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..capturing.blocking import without_keys
 from ..capturing.branching import Branches, LayerHead, batches
+from ..capturing.rows import output_without_keys
 from ..errors import InputError, check_index
 from ..models.calls import Call
 from ..models.inputs import TokenNumbers, all_inputs
@@ -115,7 +115,7 @@ class Effects:
             def blocked(number: int, call: Call, keys: list[int] = keys) -> Tensor:
                 if kinds[number] not in where:
                     return call.output
-                return without_keys(call, keys)
+                return output_without_keys(call, keys)
 
             yield from zip(keys, self._effects(self._pass.go_on(first, len(keys), blocked)), strict=True)
 

@@ -62,6 +62,11 @@ class Call:
         """Number of query heads that share one key head; query head h reads key head h // group."""
         return self.query.shape[1] // self.key.shape[1]
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its queries, keys, values and outputs."""
+        return sum(part.nbytes for part in (self.query, self.key, self.value, self.output))
+
 
 def wide(tensor: Tensor) -> Tensor:
     """Convert a tensor to float32, which holds every float16 and bfloat16 exactly; float64 stays float64."""

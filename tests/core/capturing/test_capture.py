@@ -16,12 +16,13 @@ import transformers as t
 from core import capture, load_model
 from core.attention.masks import causal, grid
 from core.attention.pooling import pool
-from core.capturing.certifying import certified_overview, certify, certify_call
+from core.capturing.certifying import certified_head, certify_call
 from core.capturing.rows import row_blocks
 from core.errors import InputError, WeightsOnlyError
 from core.models.calls import IMPLEMENTATION, Call
 from core.models.inputs import TooLongError
 from tests.conftest import TEXTS, eager_attentions
+from tests.core.certificates import certify
 from tests.core.tiny_models import TINY, tiny
 
 FIELD = {
@@ -241,7 +242,7 @@ def test_one_sweep_gives_the_overview_and_the_certificate(name, monkeypatch):
         np.testing.assert_allclose(overview.matrices["weights"].values, expected.values, atol=1e-6)
         if kind != "decoder":  # a single token has all the attention whatever the scale
             broken = taken.head(1, 2, kind).changed(scale=trace.scale * 1.5)
-            assert not certified_overview(broken, taken.calls[kind][1], 2, taken.model)[1].holds
+            assert not certified_head(broken, taken.model_output(1, 2, kind), taken.model, whole.mask)[1].holds
 
 
 def test_the_certificate_names_what_it_speaks_of(smollm):

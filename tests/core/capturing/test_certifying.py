@@ -10,8 +10,9 @@ import torch
 
 from core import capture, load_model
 from core.capturing.capture import Capture
-from core.capturing.certifying import certified_overview, certify, certify_call
+from core.capturing.certifying import certify_call
 from tests.conftest import TEXTS
+from tests.core.certificates import certify
 from tests.core.tiny_models import TINY, tiny
 
 EPSILON = {dtype: torch.finfo(getattr(torch, dtype)).eps for dtype in ("float32", "bfloat16", "float16")}
@@ -51,7 +52,7 @@ def test_every_way_to_a_certificate_has_the_same_tolerance(in_half: dict[str, Ca
     call, trace = taken.layer_call(3), taken.trace(3, 5)
     in_blocks = taken.certificate(3, 5)
     whole = certify(trace, taken.model_output(3, 5), taken.model)
-    _, in_a_sweep = certified_overview(taken.head(3, 5), call, 5, taken.model)
+    _, in_a_sweep = taken.certified_overview(3, 5)
     for certificate in (whole, in_a_sweep):
         assert certificate.holds
         assert abs(certificate.rounding - in_blocks.rounding) < 0.01

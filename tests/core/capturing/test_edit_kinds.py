@@ -9,7 +9,7 @@ import pytest
 from core import Edits, Place
 from core.capturing import edit_forms as forms
 from core.capturing.edit_kinds import EDIT_KINDS, Edit
-from core.capturing.edit_lines import edits_of
+from core.capturing.edit_lines import edits_of, lines_of
 
 OFFERED = [kind for kind in EDIT_KINDS if kind.label]
 
@@ -37,11 +37,12 @@ def words_of(field) -> list[str]:
 
 @pytest.mark.parametrize("kind", EDIT_KINDS)
 def test_a_kind_parses_what_it_prints(kind: type[Edit]) -> None:
-    (edit,) = edits_of(kind.example).each
+    edits = edits_of(kind.example)
+    (edit,) = edits.each
     assert type(edit) is kind
     assert kind.example.startswith(f"{kind.verb} ")
-    assert edit.lines == (kind.example,)
-    assert edit.changes
+    assert lines_of(edits) == (kind.example,)
+    assert edits
 
 
 @pytest.mark.parametrize("kind", OFFERED)

@@ -10,6 +10,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from core import capture, load_model
 from core.capturing.estimates import (
     Estimate,
+    Run,
+    Speeds,
     estimate,
     in_words,
     kept_bytes,
@@ -19,7 +21,6 @@ from core.capturing.estimates import (
     reading_operations,
     try_out,
 )
-from core.capturing.speeds import Run, Speeds
 from core.errors import InputError
 from core.models.inputs import run
 from tests.core.tiny_models import TINY, tiny

@@ -6,7 +6,7 @@ import torch
 
 from core import Edits, load_model
 from core.capturing import losses as module
-from core.capturing.losses import next_token_losses, pass_with_losses
+from core.capturing.losses import pass_with_losses
 from core.errors import InputError
 from tests.core.naive_attention import naive_pass, twin_of
 from tests.core.tiny_models import number_words, tiny
@@ -26,7 +26,7 @@ def test_losses_of_a_text(name, start):
     network = tiny(name)
     with torch.inference_mode():
         logits = network(torch.from_numpy(IDS)[None]).logits[0]
-    found = next_token_losses(load_model(network), IDS, start=start)
+    _, found = pass_with_losses(load_model(network), IDS, start=start)
     np.testing.assert_allclose(found, expected_losses(logits, IDS)[start - 1 :], atol=1e-4)
 
 
@@ -44,26 +44,26 @@ def test_losses_of_an_edited_pass():
     calls, found = pass_with_losses(model, IDS, edits=edits, start=3)
     np.testing.assert_allclose(found, expected[2:], atol=1e-4)
     assert len(calls) == 2
-    assert np.abs(found - next_token_losses(model, IDS, start=3)).max() > 0.1
+    assert np.abs(found - pass_with_losses(model, IDS, start=3)[1]).max() > 0.1
 
 
 def test_a_long_text_in_parts(monkeypatch):
     model = load_model(tiny("GPT-2"))
-    whole = next_token_losses(model, IDS)
+    _, whole = pass_with_losses(model, IDS)
     monkeypatch.setattr(module, "ROWS", 3)
-    np.testing.assert_allclose(next_token_losses(model, IDS), whole, rtol=1e-6)
+    np.testing.assert_allclose(pass_with_losses(model, IDS)[1], whole, rtol=1e-6)
 
 
 def test_what_cannot_be_foretold(monkeypatch):
     model = load_model(tiny("GPT-2"))
     for start in (0, 14):
         with pytest.raises(InputError, match="from 1 to 13"):
-            next_token_losses(model, IDS, start=start)
+            pass_with_losses(model, IDS, start=start)
     for name in ("BERT", "T5"):
         with pytest.raises(InputError, match="predict") as raised:
-            next_token_losses(load_model(tiny(name)), IDS)
+            pass_with_losses(load_model(tiny(name)), IDS)
         assert raised.value.field == "model"
     monkeypatch.setattr(module, "MAX_LOGITS", 64 * 10)
-    assert len(next_token_losses(model, IDS, start=5)) == 9
+    assert len(pass_with_losses(model, IDS, start=5)[1]) == 9
     with pytest.raises(InputError, match="at most 9 tokens"):
-        next_token_losses(model, IDS, start=4)
+        pass_with_losses(model, IDS, start=4)

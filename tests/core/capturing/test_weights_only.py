@@ -9,7 +9,7 @@ import transformers as t
 
 from core import capture, load_model
 from core.capturing import weights_only
-from core.capturing.weights_only import NoAttentionError, attention_weights, gives_weights
+from core.capturing.weights_only import NoAttentionError, attention_weights, no_weights
 from core.errors import InputError, WeightsOnlyError
 from core.models.inputs import TooLongError
 from tests.core.tiny_models import (
@@ -49,7 +49,7 @@ def loaded(request, tmp_path):
 def test_rows_sum_to_one_and_decoders_do_not_read_the_future(name, loaded):
     model = loaded(randomised(WEIGHTS_ONLY[name]()))
     assert not model.captures
-    assert gives_weights(model)
+    assert no_weights(model) is None
     taken = attention_weights(model, input_ids=IDS)
     assert (taken.layers(), taken.heads()) == (2, 4)
     weights = all_weights(taken)
@@ -163,7 +163,7 @@ def test_the_limit_for_many_heads():
 @pytest.mark.parametrize("name", WITHOUT_WEIGHTS)
 def test_models_without_weights_say_so(name):
     model = load_model(randomised(WITHOUT_WEIGHTS[name]()))
-    assert not gives_weights(model)
+    assert isinstance(no_weights(model), NoAttentionError)
     with pytest.raises(NoAttentionError, match="no softmax attention, or another kind of it") as caught:
         attention_weights(model, input_ids=IDS)
     assert caught.value.field == "model"

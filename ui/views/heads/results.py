@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from core.attention.masks import Predicate
 from core.attention.pooling import Pooled
 from core.attention.rowwise import Overview
-from core.capturing.estimates import measuring_operations
-from core.capturing.speeds import Run
+from core.capturing.estimates import Run, measuring_operations
 from core.heads.metrics import head_metrics
 from core.heads.patterns import match_heads
 from core.heads.probing import longest, probe_heads

@@ -8,9 +8,7 @@ from typing import Generic, TypeVar
 
 import streamlit as st
 
-from core.capturing.edit_kinds import Mute
 from core.capturing.edit_lines import lines_of
-from core.capturing.places import Place
 from core.heads.examples import (
     FRANCE,
     KNOWS_PARIS,
@@ -136,7 +134,7 @@ def induction_table(found: Induction) -> Table:
 
 
 def induction_opens(found: Induction) -> dict[str, object]:
-    return _at(found.heads[0], REPEATED, LANGUAGE_MODEL, Mute(Place(*found.rivals[0])).lines)
+    return _at(found.heads[0], REPEATED, LANGUAGE_MODEL, lines_of(found.cut.edits))
 
 
 # --- a pronoun between two sentences

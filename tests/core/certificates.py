@@ -1,0 +1,17 @@
+"""The certificate of a whole trace at once, beside those that are computed a few rows at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from core.attention.masks import describe
+from core.attention.trace import AttentionTrace
+from core.capturing import certifying
+from core.capturing.certifying import Certificate, Identity
+
+
+def certify(trace: AttentionTrace, output: np.ndarray, model: Identity) -> Certificate:
+    """Compare a trace with the output [queries, d_v] that the model's own attention returned for the same head."""
+    rounding = certifying._rounding(model, trace)
+    compared = certifying._compare(trace.mask, trace.masked, trace.weights, trace.value, trace.output, output, rounding)
+    return certifying._certificate([compared], model, trace.scale, describe(trace.mask))
