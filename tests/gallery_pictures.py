@@ -14,13 +14,15 @@ from numpy.typing import ArrayLike, NDArray
 from PIL import Image, ImageColor, ImageDraw, ImageFont
 from plotly.colors import get_colorscale
 
-from core import gallery, head_metrics
+from core import attend, head_metrics
 from core.attention.trace import AttentionTrace
 from core.figures.palette import ABOVE, BELOW, DIVERGING, INK, PIN, SEQUENTIAL, SERIES
-from core.gallery import Passes
 from core.heads.examples import KNOWS_PARIS, LANGUAGE_MODEL, PRONOUN_HEAD, SENTENCE_MODEL, TIRED, WIDE
 from core.heads.patching import patch_effects
 from core.lessons import blocks, long_range, masking, self_and_cross, softmax, word_order
+from tests import gallery_numbers
+from tests.gallery_numbers import Passes
+from ui.gallery import views
 
 WIDTH, HEIGHT = 480, 270
 MARGIN, GAP = 12, 2
@@ -145,16 +147,16 @@ def curves(draw: ImageDraw.ImageDraw, series: dict[str, tuple[ArrayLike, ArrayLi
 
 def pronoun(draw: ImageDraw.ImageDraw, passes: Passes) -> None:
     trace = passes.of(SENTENCE_MODEL, TIRED).trace(*PRONOUN_HEAD)
-    pinned(draw, trace, gallery.IT_AT_ANIMAL, "it", "animal")
+    pinned(draw, trace, views.IT_AT_ANIMAL, "it", "animal")
 
 
 def induction(draw: ImageDraw.ImageDraw, passes: Passes) -> None:
-    trace = passes.of(LANGUAGE_MODEL, gallery.REPEATED).trace(*gallery.INDUCTION_HEAD)
-    pinned(draw, trace, gallery.GREEN_AT_DOORS, "green", "doors")
+    trace = passes.of(LANGUAGE_MODEL, views.REPEATED).trace(*views.INDUCTION_HEAD)
+    pinned(draw, trace, views.GREEN_AT_DOORS, "green", "doors")
 
 
 def previous(draw: ImageDraw.ImageDraw, passes: Passes) -> None:
-    heat(draw, WHOLE, weights(passes.of(SENTENCE_MODEL, TIRED).trace(*gallery.BACK)))
+    heat(draw, WHOLE, weights(passes.of(SENTENCE_MODEL, TIRED).trace(*views.BACK)))
 
 
 def of_all_heads(draw: ImageDraw.ImageDraw, passes: Passes, metric: str, limit: float | None) -> None:
@@ -173,7 +175,7 @@ def entropy(draw: ImageDraw.ImageDraw, passes: Passes) -> None:
 
 def paris(draw: ImageDraw.ImageDraw, passes: Passes) -> None:
     names, top, high = ("as it is", "muted"), 40, 70
-    for place, (name, share) in enumerate(zip(names, gallery.paris(passes), strict=True)):
+    for place, (name, share) in enumerate(zip(names, gallery_numbers.paris(passes), strict=True)):
         y = top + place * (high + 40)
         draw.text((120, y + high / 2), name, font=FONT, fill=INK, anchor="rm")
         draw.rectangle((135, y, 135 + share * 330, y + high), fill=(BELOW, ABOVE)[place])
@@ -183,29 +185,29 @@ def paris(draw: ImageDraw.ImageDraw, passes: Passes) -> None:
 def patching(draw: ImageDraw.ImageDraw, passes: Passes) -> None:
     found = patch_effects(passes.model(SENTENCE_MODEL), TIRED, WIDE)
     cells = colours(found.pivot(index="layer", columns="head", values="moved").to_numpy(), signed=True)
-    heat(draw, WHOLE, cells, frame=gallery.PATCHED, square=False)
+    heat(draw, WHOLE, cells, frame=views.PATCHED, square=False)
 
 
 def two_sentences(draw: ImageDraw.ImageDraw, passes: Passes) -> None:
     tired, wide = (passes.of(SENTENCE_MODEL, text).trace(*PRONOUN_HEAD).weights for text in (TIRED, WIDE))
-    heat(draw, WHOLE, colours(wide - tired, signed=True), frame=gallery.IT_AT_ANIMAL)
+    heat(draw, WHOLE, colours(wide - tired, signed=True), frame=views.IT_AT_ANIMAL)
 
 
 def two_heads(draw: ImageDraw.ImageDraw, passes: Passes) -> None:
     passed = passes.of(SENTENCE_MODEL, TIRED)
-    for box, place in ((LEFT, gallery.BACK), (RIGHT, gallery.AHEAD)):
+    for box, place in ((LEFT, views.BACK), (RIGHT, views.AHEAD)):
         heat(draw, box, weights(passed.trace(*place)))
 
 
 def unscaled(draw: ImageDraw.ImageDraw, passes: Passes) -> None:
-    trace = passes.of(LANGUAGE_MODEL, TIRED).trace(*gallery.UNSCALED)
+    trace = passes.of(LANGUAGE_MODEL, TIRED).trace(*views.UNSCALED)
     for box, one in ((LEFT, trace), (RIGHT, trace.changed(scale=1.0))):
-        heat(draw, box, weights(one), frame=gallery.WAS_AT_ANIMAL)
+        heat(draw, box, weights(one), frame=views.WAS_AT_ANIMAL)
 
 
 def grouped(draw: ImageDraw.ImageDraw, passes: Passes) -> None:
     passed = passes.of(LANGUAGE_MODEL, TIRED)
-    traces = [passed.trace(gallery.SHARED_LAYER, head) for head in range(9)]
+    traces = [passed.trace(views.SHARED_LAYER, head) for head in range(9)]
     step = (WIDTH - 2 * MARGIN) // 9
     for head, trace in enumerate(traces):
         left = MARGIN + head * step
@@ -220,9 +222,9 @@ def grouped(draw: ImageDraw.ImageDraw, passes: Passes) -> None:
 
 def generation(draw: ImageDraw.ImageDraw, passes: Passes) -> None:
     """A row for each new token, with the token that it writes beside it; what is not there yet is left out."""
-    written = gallery.paris_written(passes)
+    written = gallery_numbers.paris_written(passes)
     trace = written.capture_of(-1).trace(*KNOWS_PARIS)
-    query, key = gallery.IS_AT_FRANCE
+    query, key = views.IS_AT_FRANCE
     left, top, right, bottom = WHOLE
     cells = weights(trace)[query:]
     cells[~trace.mask[query:]] = CLEAR
@@ -235,10 +237,10 @@ def generation(draw: ImageDraw.ImageDraw, passes: Passes) -> None:
 
 def date(draw: ImageDraw.ImageDraw, passes: Passes) -> None:
     """What is written down the side, what is read below."""
-    passed = gallery.date_read(passes)
+    passed = gallery_numbers.date_read(passes)
     (_, *written), keys = passed.tokens("cross")
     left, top, right, bottom = WHOLE
-    cells = weights(gallery.aligned(passed))[: len(written)]
+    cells = weights(gallery_numbers.aligned(passed))[: len(written)]
     place = heat(draw, (left + 16, top, right, bottom - 24), cells, square=False)
     for row, character in enumerate(written):
         x0, y0, _, y1 = place(row, 0)
@@ -249,12 +251,12 @@ def date(draw: ImageDraw.ImageDraw, passes: Passes) -> None:
 
 
 def rotary(draw: ImageDraw.ImageDraw, passes: Passes) -> None:
-    bars(draw, WHOLE, gallery.rotary_bands(passes).parts.tolist(), most=0.0)
+    bars(draw, WHOLE, gallery_numbers.rotary_bands(passes).parts.tolist(), most=0.0)
 
 
 def saturation(draw: ImageDraw.ImageDraw, _: Passes) -> None:
-    for box, temperature, colour in ((LEFT, 1.0, BELOW), (RIGHT, gallery.TEMPERATURE, SERIES[2])):
-        steps = softmax.softmax_steps(gallery.SCORES, temperature=temperature)
+    for box, temperature, colour in ((LEFT, 1.0, BELOW), (RIGHT, views.TEMPERATURE, SERIES[2])):
+        steps = softmax.softmax_steps(views.SCORES, temperature=temperature)
         left, top, right, bottom = box
         bars(draw, (left, top, right, bottom - 30), steps.weights.tolist(), colour=colour)
         draw.text(((left + right) / 2, bottom), f"T = {temperature:g}", font=FONT, fill=INK, anchor="md")
@@ -262,23 +264,23 @@ def saturation(draw: ImageDraw.ImageDraw, _: Passes) -> None:
 
 def leak(draw: ImageDraw.ImageDraw, _: Passes) -> None:
     """The weights, and beside them what is left on forbidden keys, in a scale of its own."""
-    trace = gallery.masked_sentence()
+    trace = gallery_numbers.masked_sentence()
     heat(draw, LEFT, weights(trace))
-    left = np.where(trace.mask, 0, masking.fill(trace, gallery.FILL).weights)
+    left = np.where(trace.mask, 0, masking.fill(trace, views.FILL).weights)
     cells = colours(left)
     cells[trace.mask] = CLEAR
     heat(draw, RIGHT, cells)
 
 
 def order(draw: ImageDraw.ImageDraw, _: Passes) -> None:
-    read = word_order.shuffle(gallery.ORDER, seed=gallery.SHUFFLE)
+    read = word_order.shuffle(views.ORDER, seed=views.SHUFFLE)
     for box, trace in ((LEFT, read.before), (RIGHT, read.after)):
         heat(draw, box, weights(trace, read.largest_weight))
 
 
 def in_blocks(draw: ImageDraw.ImageDraw, _: Passes) -> None:
-    trace = gallery.sentence_in_blocks()
-    steps = blocks.in_blocks(trace, gallery.BLOCK).output
+    trace = gallery_numbers.sentence_in_blocks()
+    steps = blocks.in_blocks(trace, views.BLOCK).output
     rows = np.concatenate([steps.reshape(len(steps), -1), trace.output.reshape(1, -1)])[:, :24]
     left, top, right, bottom = WHOLE
     cells, limit = (rows[:-1], rows[-1:]), float(np.abs(rows).max())
@@ -287,24 +289,24 @@ def in_blocks(draw: ImageDraw.ImageDraw, _: Passes) -> None:
 
 
 def gradients(draw: ImageDraw.ImageDraw, _: Passes) -> None:
-    found = long_range.compare_reach(gallery.FAR)
+    found = long_range.compare_reach(views.FAR)
     curves(draw, {name: (reach.distances, reach.log10) for name, reach in found.items()})
 
 
 def costs(draw: ImageDraw.ImageDraw, _: Passes) -> None:
     lengths = np.array([64, 4096])
-    found = long_range.costs(lengths, gallery.WIDTH)
+    found = long_range.costs(lengths, views.WIDTH)
     x = np.log(lengths)
     lines = {"recurrent": found.recurrent_operations, "attention": found.attention_operations}
     curves(draw, {name: (x, np.log(operations)) for name, operations in lines.items()})
 
 
 def crossing(draw: ImageDraw.ImageDraw, _: Passes) -> None:
-    heat(draw, WHOLE, weights(self_and_cross.crossing("cross", gallery.READ, gallery.WRITTEN).trace, None))
+    heat(draw, WHOLE, weights(self_and_cross.crossing("cross", views.READ, views.WRITTEN).trace, None))
 
 
 def own_matrices(draw: ImageDraw.ImageDraw, _: Passes) -> None:
-    trace = gallery.attend(gallery.QUERY, gallery.KEY, gallery.VALUE)
+    trace = attend(views.QUERY, views.KEY, views.VALUE)
     place = heat(draw, WHOLE, weights(trace), frame=(0, 0))
     for (row, column), share in np.ndenumerate(trace.weights):
         x0, y0, x1, y1 = place(row, column)

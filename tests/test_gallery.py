@@ -15,8 +15,8 @@ import pytest
 from PIL import Image
 from streamlit.testing.v1 import AppTest
 
-from core.gallery import Passes
 from tests.conftest import eager_attentions
+from tests.gallery_numbers import MEASURE, Passes
 from tests.gallery_pictures import HEIGHT, PAINT, WIDTH, as_png, painted
 from tests.source_files import ROOT
 from ui import links, state
@@ -63,7 +63,7 @@ def passes() -> Passes:
 
 @pytest.mark.parametrize("view", CARDS, ids=NAMES)
 def test_the_card_says_what_is_measured(view, passes):
-    assert disagreement(view, view.measure(passes)) is None
+    assert disagreement(view, MEASURE[view.word](passes)) is None
 
 
 def test_a_wrong_card_is_seen():
@@ -88,7 +88,7 @@ def test_heads_are_measured_as_transformers_own_eager_code_has_them(passes, mini
 
 def test_pictures_are_what_core_paints_now(passes):
     """Within what the last digits of a model's numbers can change."""
-    assert sorted(PAINT) == sorted(NAMES) == sorted(path.stem for path in PICTURES.iterdir())
+    assert sorted(PAINT) == sorted(MEASURE) == sorted(NAMES) == sorted(path.stem for path in PICTURES.iterdir())
     for view in CARDS:
         with Image.open(view.picture) as file:
             stored = np.asarray(file.convert("RGBA"), float)

@@ -1,32 +1,50 @@
-"""The cards of the gallery: their words, the address of each view, and the function that measures its number again."""
+"""The cards of the gallery: their words, and the address of each view. The tests measure their numbers again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from core import gallery as measured
-from core.gallery import Passes
 from core.heads.examples import FRANCE, KNOWS_PARIS, LANGUAGE_MODEL, PRONOUN_HEAD, SENTENCE_MODEL, TIRED, WIDE
 from core.lessons.self_and_cross import ALIGNING_HEAD, DATE, DATES_MODEL
 from ui import state
 
 PICTURES = Path(__file__).parent / "pictures"
 
+REPEATED = "seven green doors and a cold river seven green doors and a cold river"
+
+# The head of each view as (layer, head), and its pair as (query, key)
+IT_AT_ANIMAL = (10, 2)
+INDUCTION_HEAD, GREEN_AT_DOORS = (18, 6), (8, 2)
+BACK, AHEAD = (0, 2), (1, 8)
+PATCHED = (5, 9)
+UNSCALED, WAS_AT_ANIMAL = (13, 8), (9, 1)
+SHARED_LAYER = 13
+TURNED = (13, 8)
+
+SCORES, TEMPERATURE = (1.0, 0.5, 2.5, -0.1), 0.2
+ORDER, SHUFFLE = "the dog bites the man", 29
+MASKED, FILL = "The cat sat. A dog ran.", -5.0
+IN_BLOCKS, BLOCK = "Blocks of keys give the very same result as all keys.", 3
+FAR, WIDTH = 64, 576
+NEW, IS_AT_FRANCE = 6, (4, 3)
+EIGHT_AT_SEVEN = (3, 20)  # the row of 8 writes 7
+READ, WRITTEN = "Le chat est sur le tapis.", "The cat is on"
+QUERY, KEY, VALUE = [[1, 0], [0, 1]], [[1, 0], [0, 1], [1, 1]], [[1], [2], [3]]
+
 
 @dataclass(frozen=True)
 class Card:
     """A card of the gallery, which leads to a view.
 
-    word      its name in the code, and the name of its picture
+    word      its short name, which its picture has too
     title     its heading
     claim     its number with its unit, with as many digits as all machines agree on
     sentence  a description of what there is to see
     where     the head or experiment in which the number is measured
     page      the page of the view, by its name in addresses
     address   the address of the view, with every choice that the number depends on
-    measure   returns the numbers of the claim, in their order there
     alt       a description of the picture for people who cannot see it
     """
 
@@ -37,7 +55,6 @@ class Card:
     where: str
     page: str
     address: Mapping[str, str]
-    measure: Callable[[Passes], tuple[float, ...]]
     alt: str
 
     @property
@@ -72,8 +89,7 @@ CARDS = (
         sentence="In the row of “it” one cell is bright: the word that “it” refers to.",
         where=f"Head {PRONOUN_HEAD} of {SENTENCE_MODEL}",
         page="step_by_step",
-        address=_head(SENTENCE_MODEL, TIRED, PRONOUN_HEAD, measured.IT_AT_ANIMAL),
-        measure=measured.pronoun,
+        address=_head(SENTENCE_MODEL, TIRED, PRONOUN_HEAD, IT_AT_ANIMAL),
         alt="Attention weights: the row of “it” is brightest at “animal”.",
     ),
     Card(
@@ -81,11 +97,9 @@ CARDS = (
         title="What came next last time?",
         claim="75% on “doors”",
         sentence="The text repeats. At the second “green”, an induction head looks at what followed the first “green”.",
-        where=f"Head {_name(measured.INDUCTION_HEAD)} of {LANGUAGE_MODEL}",
+        where=f"Head {_name(INDUCTION_HEAD)} of {LANGUAGE_MODEL}",
         page="heads",
-        address=_head(LANGUAGE_MODEL, measured.REPEATED, measured.INDUCTION_HEAD, measured.GREEN_AT_DOORS)
-        | _by("induction"),
-        measure=measured.induction,
+        address=_head(LANGUAGE_MODEL, REPEATED, INDUCTION_HEAD, GREEN_AT_DOORS) | _by("induction"),
         alt="Attention weights with a bright stripe, one place after each word's first occurrence.",
     ),
     Card(
@@ -93,10 +107,9 @@ CARDS = (
         title="One step back",
         claim="100% one token back",
         sentence="This head looks at the previous token: the bright line runs just below the diagonal.",
-        where=f"Head {_name(measured.BACK)} of {SENTENCE_MODEL}",
+        where=f"Head {_name(BACK)} of {SENTENCE_MODEL}",
         page="heads",
-        address=_head(SENTENCE_MODEL, TIRED, measured.BACK) | _by("previous"),
-        measure=measured.previous,
+        address=_head(SENTENCE_MODEL, TIRED, BACK) | _by("previous"),
         alt="Attention weights: a bright line one place below the diagonal.",
     ),
     Card(
@@ -107,7 +120,6 @@ CARDS = (
         where=f"The mean of all heads of {LANGUAGE_MODEL}",
         page="heads",
         address=_head(LANGUAGE_MODEL, TIRED, (18, 8)) | _by("sink"),
-        measure=measured.sink,
         alt="A grid of all heads, most of them bright: their share on the first token.",
     ),
     Card(
@@ -118,7 +130,6 @@ CARDS = (
         where=f"Head {KNOWS_PARIS} of {LANGUAGE_MODEL}",
         page="what_if",
         address=_head(LANGUAGE_MODEL, FRANCE, KNOWS_PARIS) | {state.EDITS: f"mute {KNOWS_PARIS}"},
-        measure=measured.paris,
         alt="Two bars: the probability of “Paris” with the head, and the much smaller one without it.",
     ),
     Card(
@@ -129,8 +140,7 @@ CARDS = (
         where=f"Head {KNOWS_PARIS} of {LANGUAGE_MODEL}, from “is”",
         page="generation",
         address=_head(LANGUAGE_MODEL, FRANCE, KNOWS_PARIS)
-        | {state.NEW_TOKENS: str(measured.NEW), state.STEP: "1", state.KEY: str(measured.IS_AT_FRANCE[1])},
-        measure=measured.generation,
+        | {state.NEW_TOKENS: str(NEW), state.STEP: "1", state.KEY: str(IS_AT_FRANCE[1])},
         alt="A row of attention weights for each new token; in the first one “France” is bright.",
     ),
     Card(
@@ -140,9 +150,8 @@ CARDS = (
         sentence="A model rewrites a date. While it writes the year, each row looks at the digit that it copies.",
         where=f"Head {_name(ALIGNING_HEAD)} of {DATES_MODEL}, cross-attention",
         page="heads",
-        address=_head(DATES_MODEL, DATE, ALIGNING_HEAD, measured.EIGHT_AT_SEVEN)
+        address=_head(DATES_MODEL, DATE, ALIGNING_HEAD, EIGHT_AT_SEVEN)
         | {state.KIND: "cross", state.TARGET_AS: "generated"},
-        measure=measured.date,
         alt="Attention weights of the characters of 1987-03-03 on “the 3rd of march 1987”: bright steps at the year.",
     ),
     Card(
@@ -150,10 +159,9 @@ CARDS = (
         title="Patching a pronoun",
         claim="18% of the way",
         sentence="“It” is the tired animal, or the wide street. In turn, each head takes its output from the other sentence.",
-        where=f"Head {_name(measured.PATCHED)} of {SENTENCE_MODEL}, patched",
+        where=f"Head {_name(PATCHED)} of {SENTENCE_MODEL}, patched",
         page="what_if",
-        address=_head(SENTENCE_MODEL, TIRED, measured.PATCHED) | {state.VIEW: "patch", state.SOURCE_TEXT: WIDE},
-        measure=measured.patching,
+        address=_head(SENTENCE_MODEL, TIRED, PATCHED) | {state.VIEW: "patch", state.SOURCE_TEXT: WIDE},
         alt="A grid of all heads, coloured by how far each one, patched, moves the sentence vector.",
     ),
     Card(
@@ -165,8 +173,7 @@ CARDS = (
         page="what_if",
         address=_head(SENTENCE_MODEL, TIRED, PRONOUN_HEAD)
         | {state.VIEW: "compare", state.COMPARE_WITH: "text", state.OTHER_TEXT: WIDE}
-        | {state.PLACE_OF_QUERY: str(measured.IT_AT_ANIMAL[0]), state.PLACE_OF_KEY: str(measured.IT_AT_ANIMAL[1])},
-        measure=measured.two_sentences,
+        | {state.PLACE_OF_QUERY: str(IT_AT_ANIMAL[0]), state.PLACE_OF_KEY: str(IT_AT_ANIMAL[1])},
         alt="The difference of two heads' weights: blue where the second sentence gets less, orange where it gets more.",
     ),
     Card(
@@ -174,12 +181,11 @@ CARDS = (
         title="Two heads side by side",
         claim="0.64 of 0.69 nats apart",
         sentence="One head looks one step back, the other one step ahead. Their rows have almost nothing in common.",
-        where=f"Heads {_name(measured.BACK)} and {_name(measured.AHEAD)} of {SENTENCE_MODEL}",
+        where=f"Heads {_name(BACK)} and {_name(AHEAD)} of {SENTENCE_MODEL}",
         page="what_if",
-        address=_head(SENTENCE_MODEL, TIRED, measured.BACK)
+        address=_head(SENTENCE_MODEL, TIRED, BACK)
         | {state.VIEW: "compare", state.COMPARE_WITH: "head"}
-        | {state.OTHER_LAYER: str(measured.AHEAD[0]), state.OTHER_HEAD: str(measured.AHEAD[1])},
-        measure=measured.two_heads,
+        | {state.OTHER_LAYER: str(AHEAD[0]), state.OTHER_HEAD: str(AHEAD[1])},
         alt="Two heads' attention weights: a line below the diagonal, and a line above it.",
     ),
     Card(
@@ -187,10 +193,9 @@ CARDS = (
         title="What 1/√d_k is for",
         claim="60% → 100%",
         sentence="Switch off scaling in a real head, and every row looks at a single token.",
-        where=f"Head {_name(measured.UNSCALED)} of {LANGUAGE_MODEL}, from “was”",
+        where=f"Head {_name(UNSCALED)} of {LANGUAGE_MODEL}, from “was”",
         page="step_by_step",
-        address=_head(LANGUAGE_MODEL, TIRED, measured.UNSCALED, measured.WAS_AT_ANIMAL) | {state.SCALING: "false"},
-        measure=measured.unscaled,
+        address=_head(LANGUAGE_MODEL, TIRED, UNSCALED, WAS_AT_ANIMAL) | {state.SCALING: "false"},
         alt="The same head's weights twice: spread over several tokens with scaling, on one a row without it.",
     ),
     Card(
@@ -198,10 +203,9 @@ CARDS = (
         title="Nine heads, three keys",
         claim="9 queries, 3 keys",
         sentence="Every head has its own queries; every three heads share keys and values.",
-        where=f"Layer {measured.SHARED_LAYER} of {LANGUAGE_MODEL}",
+        where=f"Layer {SHARED_LAYER} of {LANGUAGE_MODEL}",
         page="step_by_step",
-        address=_head(LANGUAGE_MODEL, TIRED, (measured.SHARED_LAYER, 8)) | {state.STAGE: "key"},
-        measure=measured.grouped,
+        address=_head(LANGUAGE_MODEL, TIRED, (SHARED_LAYER, 8)) | {state.STAGE: "key"},
         alt="Nine small matrices of queries, and below each three of them one of keys.",
     ),
     Card(
@@ -209,10 +213,9 @@ CARDS = (
         title="A rotary score in bands",
         claim="50.6 in 32 bands",
         sentence="A score is a sum over bands: slow bands compare content, fast bands distinguish near from far.",
-        where=f"Head {_name(measured.TURNED)} of {LANGUAGE_MODEL}, “didn” at “animal”",
+        where=f"Head {_name(TURNED)} of {LANGUAGE_MODEL}, “didn” at “animal”",
         page="word_order",
-        address=_head(LANGUAGE_MODEL, TIRED, measured.TURNED) | {state.PART: "model"},
-        measure=measured.rotary,
+        address=_head(LANGUAGE_MODEL, TIRED, TURNED) | {state.PART: "model"},
         alt="Bars, one for each band from fast to slow: what it adds to the score.",
     ),
     Card(
@@ -223,7 +226,6 @@ CARDS = (
         where=f"All heads of {LANGUAGE_MODEL}",
         page="heads",
         address=_head(LANGUAGE_MODEL, TIRED, (0, 1)) | _by("entropy"),
-        measure=measured.entropy,
         alt="A grid of all heads, coloured by the entropy of their attention.",
     ),
     Card(
@@ -231,13 +233,12 @@ CARDS = (
         title="Softmax, saturated",
         claim="0.999 on the largest",
         sentence="Divide four scores by a low temperature, and softmax gives all the weight to one of them.",
-        where=f"Temperature {measured.TEMPERATURE:g}",
+        where=f"Temperature {TEMPERATURE:g}",
         page="softmax",
         address={
-            state.SCORES: ", ".join(map(str, measured.SCORES)),
-            state.TEMPERATURE: f"{measured.TEMPERATURE:g}",
+            state.SCORES: ", ".join(map(str, SCORES)),
+            state.TEMPERATURE: f"{TEMPERATURE:g}",
         },
-        measure=measured.saturation,
         alt="Four weights at temperature 1, and at 0.2, where one of them is nearly all.",
     ),
     Card(
@@ -247,8 +248,7 @@ CARDS = (
         sentence="Give forbidden keys a low score instead of −∞, and they still get attention.",
         where="An untrained head under a causal mask",
         page="masking",
-        address={state.PART: "zero", state.FILL: f"{measured.FILL:g}", state.SENTENCE: measured.MASKED},
-        measure=measured.leak,
+        address={state.PART: "zero", state.FILL: f"{FILL:g}", state.SENTENCE: MASKED},
         alt="Attention weights under a causal mask: faint colours remain where all weights should be 0.",
     ),
     Card(
@@ -258,8 +258,7 @@ CARDS = (
         sentence="Shuffle the words. Without positions, each output moves with its word and does not change.",
         where="An untrained head without positions",
         page="word_order",
-        address={state.PART: "shuffle", state.ORDER_TEXT: measured.ORDER, state.ORDER_SEED: str(measured.SHUFFLE)},
-        measure=measured.order,
+        address={state.PART: "shuffle", state.ORDER_TEXT: ORDER, state.ORDER_SEED: str(SHUFFLE)},
         alt="Attention weights of a sentence and of the same words shuffled: the same colours in other places.",
     ),
     Card(
@@ -269,8 +268,7 @@ CARDS = (
         sentence="Softmax seems to need the whole row. With a running maximum and sum, blocks of keys give the same output.",
         where="An untrained head, blocks of three keys",
         page="blocks",
-        address={state.SENTENCE: measured.IN_BLOCKS, state.BLOCK_SIZE: str(measured.BLOCK)},
-        measure=measured.in_blocks,
+        address={state.SENTENCE: IN_BLOCKS, state.BLOCK_SIZE: str(BLOCK)},
         alt="The output after each block of keys, and computed directly: the last two rows are the same.",
     ),
     Card(
@@ -280,8 +278,7 @@ CARDS = (
         sentence="That much more gradient reaches 63 tokens back through attention than through a recurrent layer.",
         where="Untrained layers of 32 numbers, five seeds",
         page="long_range",
-        address={state.PART: "gradients", state.LENGTH: str(measured.FAR)},
-        measure=measured.gradients,
+        address={state.PART: "gradients", state.LENGTH: str(FAR)},
         alt="Curves of the gradient by distance: that of the recurrent layers falls steeply, that of attention hardly.",
     ),
     Card(
@@ -289,10 +286,9 @@ CARDS = (
         title="What attention costs",
         claim="576 tokens",
         sentence="In shorter texts attention multiplies less than a recurrent layer of the same width, in longer texts more.",
-        where=f"Vectors of {measured.WIDTH} numbers",
+        where=f"Vectors of {WIDTH} numbers",
         page="long_range",
-        address={state.PART: "steps", state.VECTOR_SIZE: str(measured.WIDTH)},
-        measure=measured.costs,
+        address={state.PART: "steps", state.VECTOR_SIZE: str(WIDTH)},
         alt="Two lines that cross: the multiplications of attention and of a recurrent layer by the length of a text.",
     ),
     Card(
@@ -305,10 +301,9 @@ CARDS = (
         address={
             state.PART: "three",
             state.BLOCK: "cross",
-            state.READ: measured.READ,
-            state.WRITTEN: measured.WRITTEN,
+            state.READ: READ,
+            state.WRITTEN: WRITTEN,
         },
-        measure=measured.crossing,
         alt="Attention weights, four rows by seven columns.",
     ),
     Card(
@@ -320,13 +315,12 @@ CARDS = (
         page="step_by_step",
         address={
             state.SOURCE: "own",
-            state.OWN["query"]: _matrix(measured.QUERY),
-            state.OWN["key"]: _matrix(measured.KEY),
-            state.OWN["value"]: _matrix(measured.VALUE),
+            state.OWN["query"]: _matrix(QUERY),
+            state.OWN["key"]: _matrix(KEY),
+            state.OWN["value"]: _matrix(VALUE),
             state.QUERY: "0",
             state.KEY: "0",
         },
-        measure=measured.own_matrices,
         alt="Small matrices with their numbers printed.",
     ),
 )

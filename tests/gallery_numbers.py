@@ -6,42 +6,28 @@ shares in [0, 1], or numbers in the unit that its docstring names.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from .attention.masks import causal, grid
-from .attention.sources import toy_sentence
-from .attention.trace import Array, AttentionTrace, attend
-from .capturing.capture import Capture, capture
-from .capturing.edits import Edits
-from .capturing.generating import Generation, generate
-from .heads.comparing import HeadPair
-from .heads.examples import FRANCE, KNOWS_PARIS, LANGUAGE_MODEL, PARIS, PRONOUN_HEAD, SENTENCE_MODEL, TIRED, WIDE
-from .heads.metrics import head_metrics
-from .heads.patching import patch_effects
-from .lessons import blocks, long_range, masking, self_and_cross, softmax, word_order
-from .models.loading import load_model
-from .models.model import Model
+from core.attention.masks import causal, grid
+from core.attention.sources import toy_sentence
+from core.attention.trace import Array, AttentionTrace, attend
+from core.capturing.capture import Capture, capture
+from core.capturing.edits import Edits
+from core.capturing.generating import Generation, generate
+from core.heads.comparing import HeadPair
+from core.heads.examples import FRANCE, KNOWS_PARIS, LANGUAGE_MODEL, PARIS, PRONOUN_HEAD, SENTENCE_MODEL, TIRED, WIDE
+from core.heads.metrics import head_metrics
+from core.heads.patching import patch_effects
+from core.lessons import blocks, long_range, masking, self_and_cross, softmax, word_order
+from core.models.loading import load_model
+from core.models.model import Model
+from ui.gallery import views
 
-REPEATED = "seven green doors and a cold river seven green doors and a cold river"
-
-# The head of each view as (layer, head), and its pair as (query, key)
-IT_AT_ANIMAL = (10, 2)
-INDUCTION_HEAD, GREEN_AT_DOORS = (18, 6), (8, 2)
-BACK, AHEAD = (0, 2), (1, 8)
-PATCHED = (5, 9)
-UNSCALED, WAS_AT_ANIMAL = (13, 8), (9, 1)
-SHARED_LAYER = 13
-TURNED, DIDN_AT_ANIMAL = (13, 8), (2, 1)
-
-SCORES, TEMPERATURE = (1.0, 0.5, 2.5, -0.1), 0.2
-ORDER, SHUFFLE = "the dog bites the man", 29
-MASKED, FILL = "The cat sat. A dog ran.", -5.0
-IN_BLOCKS, BLOCK, BLOCK_WIDTH = "Blocks of keys give the very same result as all keys.", 3, 6
-FAR, WIDTH = 64, 576
-NEW, IS_AT_FRANCE = 6, (4, 3)
-YEAR, EIGHT_AT_SEVEN = slice(0, 4), (3, 20)  # characters of the written date; the row of 8 writes 7
-READ, WRITTEN = "Le chat est sur le tapis.", "The cat is on"
-QUERY, KEY, VALUE = [[1, 0], [0, 1]], [[1, 0], [0, 1], [1, 1]], [[1], [2], [3]]
+DIDN_AT_ANIMAL = (2, 1)  # (query, key)
+BLOCK_WIDTH = 6
+YEAR = slice(0, 4)  # characters of the written date
 
 
 class Passes:
@@ -67,17 +53,19 @@ class Passes:
 
 def pronoun(passes: Passes) -> tuple[float]:
     """The weight from "it" to "animal"."""
-    return (float(passes.of(SENTENCE_MODEL, TIRED).trace(*PRONOUN_HEAD).weights[IT_AT_ANIMAL]),)
+    return (float(passes.of(SENTENCE_MODEL, TIRED).trace(*PRONOUN_HEAD).weights[views.IT_AT_ANIMAL]),)
 
 
 def induction(passes: Passes) -> tuple[float]:
     """The weight from the second "green" to the first "doors"."""
-    return (float(passes.of(LANGUAGE_MODEL, REPEATED).trace(*INDUCTION_HEAD).weights[GREEN_AT_DOORS]),)
+    return (
+        float(passes.of(LANGUAGE_MODEL, views.REPEATED).trace(*views.INDUCTION_HEAD).weights[views.GREEN_AT_DOORS]),
+    )
 
 
 def previous(passes: Passes) -> tuple[float]:
     """The weight on the previous token: the mean over all queries that have one."""
-    return (float(passes.of(SENTENCE_MODEL, TIRED).trace(*BACK).weights.diagonal(-1).mean()),)
+    return (float(passes.of(SENTENCE_MODEL, TIRED).trace(*views.BACK).weights.diagonal(-1).mean()),)
 
 
 def sink(passes: Passes) -> tuple[float]:
@@ -105,34 +93,35 @@ def _probability(capture: Capture, token: str) -> float:
 def patching(passes: Passes) -> tuple[float]:
     """How far patching a head moves the sentence vector, as a share of the way to the other sentence's vector."""
     effects = patch_effects(passes.model(SENTENCE_MODEL), TIRED, WIDE)
-    is_patched = (effects[["layer", "head"]].to_numpy() == PATCHED).all(axis=1)
+    is_patched = (effects[["layer", "head"]].to_numpy() == views.PATCHED).all(axis=1)
     return (float(effects["moved"].to_numpy()[is_patched].item()),)
 
 
 def two_sentences(passes: Passes) -> tuple[float, ...]:
     """The weight from "it" to "animal" in each sentence."""
     return tuple(
-        float(passes.of(SENTENCE_MODEL, text).trace(*PRONOUN_HEAD).weights[IT_AT_ANIMAL]) for text in (TIRED, WIDE)
+        float(passes.of(SENTENCE_MODEL, text).trace(*PRONOUN_HEAD).weights[views.IT_AT_ANIMAL])
+        for text in (TIRED, WIDE)
     )
 
 
 def two_heads(passes: Passes) -> tuple[float, float]:
     """The mean divergence of their rows, and the largest possible one, in nats."""
     capture = passes.of(SENTENCE_MODEL, TIRED)
-    pair = HeadPair.of(capture.head(*BACK), capture.head(*AHEAD))
+    pair = HeadPair.of(capture.head(*views.BACK), capture.head(*views.AHEAD))
     return float(pair.overview().row_numbers["divergence"].mean()), float(np.log(2))
 
 
 def unscaled(passes: Passes) -> tuple[float, float]:
     """A weight with the model's own scale, and without a scale."""
-    trace = passes.of(LANGUAGE_MODEL, TIRED).trace(*UNSCALED)
-    return float(trace.weights[WAS_AT_ANIMAL]), float(trace.changed(scale=1.0).weights[WAS_AT_ANIMAL])
+    trace = passes.of(LANGUAGE_MODEL, TIRED).trace(*views.UNSCALED)
+    return float(trace.weights[views.WAS_AT_ANIMAL]), float(trace.changed(scale=1.0).weights[views.WAS_AT_ANIMAL])
 
 
 def grouped(passes: Passes) -> tuple[int, int]:
     """The number of different queries, and of different keys, in the heads of a layer."""
     capture = passes.of(LANGUAGE_MODEL, TIRED)
-    traces = [capture.trace(SHARED_LAYER, head) for head in range(capture.heads("self"))]
+    traces = [capture.trace(views.SHARED_LAYER, head) for head in range(capture.heads("self"))]
     return _different([trace.query for trace in traces]), _different([trace.key for trace in traces])
 
 
@@ -147,7 +136,7 @@ def rotary(passes: Passes) -> tuple[float, int]:
 
 
 def rotary_bands(passes: Passes) -> word_order.Bands:
-    layer, head = TURNED
+    layer, head = views.TURNED
     query, key = DIDN_AT_ANIMAL
     capture = passes.of(LANGUAGE_MODEL, TIRED)
     trace, rotation = capture.trace(layer, head), word_order.rotary_of(capture, layer)
@@ -157,12 +146,12 @@ def rotary_bands(passes: Passes) -> word_order.Bands:
 
 def generation(passes: Passes) -> tuple[float]:
     """The weight from "is" to "France" in the step that writes the first new token."""
-    query, key = IS_AT_FRANCE
+    query, key = views.IS_AT_FRANCE
     return (float(paris_written(passes).capture_of(0).trace(*KNOWS_PARIS).weights[query, key]),)
 
 
 def paris_written(passes: Passes) -> Generation:
-    return generate(passes.model(LANGUAGE_MODEL), FRANCE, NEW)
+    return generate(passes.model(LANGUAGE_MODEL), FRANCE, views.NEW)
 
 
 def date(passes: Passes) -> tuple[float]:
@@ -187,51 +176,60 @@ def aligned(capture: Capture) -> AttentionTrace:
 
 def saturation(_: Passes) -> tuple[float]:
     """The largest weight at a low temperature."""
-    return (float(softmax.softmax_steps(SCORES, temperature=TEMPERATURE).weights.max()),)
+    return (float(softmax.softmax_steps(views.SCORES, temperature=views.TEMPERATURE).weights.max()),)
 
 
 def order(_: Passes) -> tuple[float]:
     """The largest difference between a word's outputs in the two orders."""
-    return (word_order.shuffle(ORDER, seed=SHUFFLE).difference,)
+    return (word_order.shuffle(views.ORDER, seed=views.SHUFFLE).difference,)
 
 
 def leak(_: Passes) -> tuple[float]:
     """The weight on forbidden keys: the mean over all queries."""
-    return (float(masking.fill(masked_sentence(), FILL).leaked.mean()),)
+    return (float(masking.fill(masked_sentence(), views.FILL).leaked.mean()),)
 
 
 def masked_sentence() -> AttentionTrace:
-    words = toy_sentence(MASKED)
+    words = toy_sentence(views.MASKED)
     count = len(words.query_tokens)
     return attend(words.query, words.key, words.value, mask=grid(causal, count, count))
 
 
 def in_blocks(_: Passes) -> tuple[float]:
     """The largest difference from the direct output, in float64."""
-    return (blocks.differences(sentence_in_blocks(), BLOCK)["float64"],)
+    return (blocks.differences(sentence_in_blocks(), views.BLOCK)["float64"],)
 
 
 def sentence_in_blocks() -> AttentionTrace:
-    words = toy_sentence(IN_BLOCKS, d_head=BLOCK_WIDTH)
+    words = toy_sentence(views.IN_BLOCKS, d_head=BLOCK_WIDTH)
     return attend(words.query, words.key, words.value)
 
 
 def gradients(_: Passes) -> tuple[float]:
     """The gradient that arrives through attention divided by that through a recurrent layer, in powers of ten."""
-    reach = long_range.compare_reach(FAR)
+    reach = long_range.compare_reach(views.FAR)
     return (float(reach["attention"].log10[-1] - reach["RNN"].log10[-1]),)
 
 
 def costs(_: Passes) -> tuple[int]:
     """The length at which attention and a recurrent layer cost the same, in tokens."""
-    return (long_range.costs([1], WIDTH).crossing,)
+    return (long_range.costs([1], views.WIDTH).crossing,)
 
 
 def crossing(_: Passes) -> tuple[int, int]:
     """The numbers of queries and keys."""
-    return self_and_cross.crossing("cross", READ, WRITTEN).trace.shape
+    return self_and_cross.crossing("cross", views.READ, views.WRITTEN).trace.shape
 
 
 def own_matrices(_: Passes) -> tuple[float]:
     """The weight of the first query on the first key."""
-    return (float(attend(QUERY, KEY, VALUE).weights[0, 0]),)
+    return (float(attend(views.QUERY, views.KEY, views.VALUE).weights[0, 0]),)
+
+
+MEASURE: dict[str, Callable[[Passes], tuple[float, ...]]] = {
+    measure.__name__: measure
+    for measure in (
+        *(pronoun, induction, previous, sink, entropy, paris, patching, two_sentences, two_heads, unscaled, grouped),
+        *(rotary, generation, date, saturation, order, leak, in_blocks, gradients, costs, crossing, own_matrices),
+    )
+}
