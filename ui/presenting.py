@@ -17,7 +17,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from core.figures.heatmaps.spotlight import Spot, with_spotlight
-from core.figures.theme import Lettering, lettering
+from core.figures.theme import smallest_letters
 from ui import links, state
 from ui.links import Choice, Switch
 
@@ -61,7 +61,7 @@ def begin() -> Presentation | None:
     presents = links.field(state.PRESENT, Switch(), False, "Presenting")
     presentation = Presentation(st.session_state.get(state.WINDOW, WINDOW)) if presents else None
     _CURRENT.set(presentation)
-    lettering.set(Lettering(letters_in(presentation.window)) if presentation is not None else Lettering())
+    smallest_letters.set(letters_in(presentation.window) if presentation is not None else 0)
     if presentation is not None:
         st.html(f"<style>:root {{ --letters: {letters_in(presentation.window)}px; }} {STYLE}</style>")
     return presentation

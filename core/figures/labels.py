@@ -16,19 +16,15 @@ _VISIBLE = {" ": "·", "\n": "⏎", "\t": "⇥", "\r": "␍", "\u00a0": "⍽"}
 
 def visible(token: str) -> str:
     """Make leading and trailing blanks, line breaks and control characters visible: " the" becomes "·the"."""
-    if not token:
-        return "∅"
-    core = token.strip(" ")
-    leading = len(token) - len(token.lstrip(" "))
-    inner = " " * leading + core + " " * (len(token) - leading - len(core)) if core else token
-    edge_marked = "".join(
-        _VISIBLE.get(letter, letter) if letter != " " or place < leading or place >= leading + len(core) else letter
-        for place, letter in enumerate(inner)
-    )
-    return "".join(
-        f"U+{ord(letter):04X}" if unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Cn") else letter
-        for letter in edge_marked
-    )
+    inside = range(len(token) - len(token.lstrip(" ")), len(token.rstrip(" ")))
+    letters = (" " if letter == " " and place in inside else _marked(letter) for place, letter in enumerate(token))
+    return "".join(letters) or "∅"
+
+
+def _marked(letter: str) -> str:
+    if letter in _VISIBLE:
+        return _VISIBLE[letter]
+    return f"U+{ord(letter):04X}" if unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Cn") else letter
 
 
 @lru_cache(maxsize=2**13)  # a figure asks for each token of a text several times

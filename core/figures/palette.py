@@ -6,10 +6,11 @@ Lines and bars stand out from the page's background by 3 to 1 in either theme, t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from plotly.colors import sample_colorscale
+from plotly.colors import sample_colorscale, validate_colors
 
 # Weights, from 0 up: Viridis grows evenly in lightness for every kind of colour vision and holds no grey.
 SEQUENTIAL = "Viridis"
@@ -36,29 +37,28 @@ SERIES = (BELOW, ABOVE, "#3aa394", "#a04fa8", TOTAL, "#a8931c")
 ON_ANY_CELL = ({"color": "#ffffff", "width": 4}, {"color": "#1d2430", "width": 2})
 
 
+def largest(values: NDArray[np.floating]) -> float:
+    """Return the largest distance from 0, which gets the strongest colour; 1 where there is no number but 0."""
+    return float(np.nanmax(np.abs(values), initial=0.0)) or 1.0
+
+
+def colour_range(limit: float, *, signed: bool) -> dict[str, Any]:
+    """Return the colours of a heatmap whose strongest one is that of `limit`: on both sides of 0, or from 0 up."""
+    return {"zmin": -limit if signed else 0, "zmax": limit, "colorscale": DIVERGING if signed else SEQUENTIAL}
+
+
 def text_on(colours: Sequence[str]) -> list[str]:
     """Return black or white for each colour, whichever has more contrast: at least 4.58 to 1. Plotly's own choice between
     white and a dark grey falls to 2.5 to 1.
 
     colours  each "#rrggbb" or "rgb(r, g, b)"
     """
-    dark = luminance(colours) < 0.179  # there both have the same contrast
-    return np.where(dark, "white", "black").tolist()
-
-
-def luminance(colours: Sequence[str]) -> NDArray[np.float64]:
-    """Return the relative luminance (WCAG 2.2) of each colour, from 0 for black to 1 for white."""
-    parts = np.array([_parts(colour) for colour in colours]).reshape(-1, 3) / 255
+    parts = np.array(validate_colors(list(colours), colortype="tuple")).reshape(-1, 3)
     linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
-    return linear @ [0.2126, 0.7152, 0.0722]
+    luminance = linear @ [0.2126, 0.7152, 0.0722]  # relative (WCAG 2.2), from 0 for black to 1 for white
+    return np.where(luminance < 0.179, "white", "black").tolist()  # at 0.179 both have the same contrast
 
 
 def colours_of(shares: NDArray[np.floating], scale: str | list[list]) -> list[str]:
     """Return the colour of each place on a colour scale; places go from 0 to 1."""
     return [str(colour) for colour in sample_colorscale(scale, np.clip(shares, 0, 1).ravel().tolist())]
-
-
-def _parts(colour: str) -> list[float]:
-    if colour.startswith("#"):
-        return [int(colour[at : at + 2], 16) for at in (1, 3, 5)]
-    return [float(part) for part in colour.removeprefix("rgb(").removesuffix(")").split(",")]

@@ -6,7 +6,6 @@ A figure names its template. Without a name it would get the one that Streamlit 
 from __future__ import annotations
 
 from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -16,24 +15,15 @@ import plotly.io
 from .palette import GRID, INK, TEXT
 
 TEMPLATE = "headlight"
+PLAIN_AXIS = {"showgrid": False, "zeroline": False}
 
-
-@dataclass(frozen=True)
-class Lettering:
-    """The size of letters in figures: at a desk, or on a wall.
-
-    least  height of the smallest letter in pixels; whatever belongs to letters grows with them. 0 at a desk
-    """
-
-    least: int = 0
-
-
-lettering: ContextVar[Lettering] = ContextVar("lettering", default=Lettering())  # noqa: B039 - it is frozen
+# The height in pixels of the smallest letters: more than 0 on a wall. Whatever belongs to letters grows with them.
+smallest_letters: ContextVar[int] = ContextVar("smallest_letters", default=0)
 
 
 def letters(size: int) -> int:
     """Return the height in pixels of letters that are `size` pixels high at a desk."""
-    return max(size, lettering.get().least)
+    return max(size, smallest_letters.get())
 
 
 def enlarged(pixels: float, size: int = 14) -> int:
@@ -48,8 +38,8 @@ def thick(width: float) -> float:
 
 def template() -> str | go.layout.Template:
     """Return the template of a figure: its name at a desk, else a template with larger letters."""
-    wanted = lettering.get()
-    return _template(wanted) if wanted.least else TEMPLATE
+    smallest = smallest_letters.get()
+    return _template(smallest) if smallest else TEMPLATE
 
 
 def plain_layout(height: int) -> dict[str, Any]:
@@ -63,14 +53,18 @@ def plain_layout(height: int) -> dict[str, Any]:
     }
 
 
+def colour_bar(thickness: int, size: int) -> dict[str, Any]:
+    """Return the look of a colour bar of this thickness, with letters of this size."""
+    tick_letters = {"size": letters(size)}
+    return {"thickness": enlarged(thickness), "outlinewidth": 0, "ticks": "", "tickfont": tick_letters, "xpad": 6}
+
+
 @lru_cache(maxsize=8)
-def _template(_: Lettering) -> go.layout.Template:
+def _template(_smallest_letters: int) -> go.layout.Template:
     """Make the template. Every figure sends all of it to the browser, so it holds only what most figures need."""
-    tick_letters = {"size": letters(13)}
-    colour_bar = {"thickness": enlarged(12), "outlinewidth": 0, "ticks": "", "tickfont": tick_letters, "xpad": 6}
     return go.layout.Template(
         data={
-            "heatmap": [{"hoverongaps": False, "colorbar": colour_bar}],
+            "heatmap": [{"hoverongaps": False, "colorbar": colour_bar(12, 13)}],
             "bar": [{"textposition": "outside", "textangle": 0, "cliponaxis": False}],
         },
         layout={
@@ -82,10 +76,10 @@ def _template(_: Lettering) -> go.layout.Template:
             "dragmode": False,
             "bargap": 0.2,
             "annotationdefaults": {"showarrow": False},
-            "xaxis": {"showgrid": False, "zeroline": False, "ticks": "", "title": {"standoff": 8}},
+            "xaxis": PLAIN_AXIS | {"ticks": "", "title": {"standoff": 8}},
             "yaxis": {"gridcolor": GRID, "zerolinecolor": INK, "ticks": "", "title": {"standoff": 8}, "nticks": 6},
         },
     )
 
 
-plotly.io.templates[TEMPLATE] = _template(Lettering())
+plotly.io.templates[TEMPLATE] = _template(0)

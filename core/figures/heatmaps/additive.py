@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ..chart import Chart
 from ..palette import ALLOWED, text_on
 from ..theme import letters
-from .heatmap import WIDTH, Axis, heatmap
+from .heatmap import WIDTH, Axis, heatmap, printed_in
 
 MAX_PRINTED = 16  # keys: beyond that the numbers do not fit into their cells
 
@@ -22,8 +22,8 @@ def additive_mask(
     forbidden = np.isneginf(added)
     chart = heatmap(
         np.where(forbidden, 0.0, 1.0),
-        Axis("query", tokens=queries),
-        Axis("key", tokens=keys),
+        Axis("query", queries),
+        Axis("key", keys),
         name="mask",
         scale="permission",
         forbidden=forbidden,
@@ -32,17 +32,7 @@ def additive_mask(
     )
     if max(added.shape) <= MAX_PRINTED:
         size = letters(15 if len(keys) <= 9 else 12)
-        for words, cells, colour in (("−∞", forbidden, None), ("0", ~forbidden, text_on([ALLOWED])[0])):
-            rows, columns = np.nonzero(cells)
-            chart.figure.add_scatter(
-                x=columns,
-                y=rows,
-                xaxis="x2",
-                yaxis="y2",
-                mode="text",
-                text=[f"<b>{words}</b>"] * len(rows),
-                textfont={"size": size, "color": colour},
-                showlegend=False,
-                hoverinfo="skip",
-            )
+        for text, cells, colour in (("−∞", forbidden, None), ("0", ~forbidden, text_on([ALLOWED])[0])):
+            texts = [f"<b>{text}</b>"] * int(cells.sum())
+            chart.figure.add_trace(printed_in(cells, texts, {"size": size, "color": colour}))
     return chart

@@ -8,9 +8,11 @@ from numpy.typing import NDArray
 from plotly.colors import sample_colorscale
 
 from ..chart import Chart
+from ..labels import thinned
 from ..palette import FORBIDDEN, PIN, SEQUENTIAL
-from ..theme import enlarged, template, thick
+from ..theme import PLAIN_AXIS, enlarged, template, thick
 from ..values import Values, head_values
+from .frames import over_cells
 from .heatmap import Axis, heatmap
 
 GAP, MASKED, ZERO = 0, 1, 2  # levels of the small pictures that are no weights; from ZERO up they are
@@ -71,14 +73,12 @@ def small_pictures(
         },
         hovertemplate="layer <b>%{y:.0f}</b><br>head <b>%{x:.0f}</b><extra></extra>",
     )
-    frame = {
-        "type": "rect",
-        "x0": head - 0.5,
+    edges = {
         "x1": head + 0.5 - 1 / (columns + 1),
-        "y0": layer - 0.5,
         "y1": layer + 0.5 - 1 / (rows + 1),
-        "line": {"color": PIN, "width": thick(3)},
-    }
+    }  # without the gaps between pictures
+    line = {"color": PIN, "width": thick(3)}
+    frame = over_cells(range(layer, layer + 1), range(head, head + 1), **edges, line=line)
     figure = go.Figure(
         [picture],
         {
@@ -137,12 +137,5 @@ def _places(count: int, cells: int) -> NDArray[np.floating]:
 
 
 def _axis(name: str, count: int, span: list[float]) -> dict[str, object]:
-    step = -(-count // 16)
-    return {
-        "title": {"text": name},
-        "range": span,
-        "tickmode": "array",
-        "tickvals": list(range(0, count, step)),
-        "showgrid": False,
-        "zeroline": False,
-    }
+    places = thinned(count, max_labels=16)
+    return {"title": {"text": name}, "range": span, "tickmode": "array", "tickvals": places, **PLAIN_AXIS}

@@ -5,15 +5,15 @@ from __future__ import annotations
 import html
 import math
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..labels import axis_labels, in_blocks, short, thinned
-from ..theme import enlarged, letters
+from ..labels import axis_labels, escaped, in_blocks, short, thinned
+from ..theme import PLAIN_AXIS, enlarged, letters
 
 MANY = 24  # labels: more are written smaller
 MAX_NUMBERS = 9  # along a side whose rows or columns are only numbered
@@ -51,7 +51,7 @@ def margins_for(shape: tuple[int, int], rows: Axis, columns: Axis, size: int, *,
     title = enlarged(26) if titled else 0
     slant = math.sin(math.radians(abs(_angle_of(shape[1], columns))))
     letter = size * LETTER
-    beside = letter * max(map(_width, _texts(shape[0], rows)))
+    beside = letter * _widest(shape[0], rows)
     below = letter * _widest(shape[1], columns) * slant + size if slant else size * 1.4
     return {"l": 8 + title + beside, "b": 6 + title + below}
 
@@ -85,7 +85,6 @@ def _width(text: str) -> float:
 
 
 def _widest(count: int, axis: Axis) -> float:
-    """Return the width of the widest label of an axis in letters."""
     return max(map(_width, _texts(count, axis)))
 
 
@@ -104,16 +103,14 @@ def _texts(count: int, axis: Axis) -> list[str]:
     return axis_labels(axis.tokens)
 
 
-def plain_names(count: int, axis: Axis, block: int) -> list[str]:
-    """The names of the drawn rows or columns as plain text, for whatever is not drawn by Plotly."""
-    return _numbered(_texts(count, axis) if axis.tokens is None else list(map(short, axis.tokens)), axis, block)
+def names_of(count: int, axis: Axis, block: int, written: Callable[[str], str] = short) -> list[str]:
+    """The name of each drawn row or column: "it (10)", of a block "it (10) … was (12)".
 
-
-def _numbered(texts: list[str], axis: Axis, block: int) -> list[str]:
-    """The name of each drawn row or column: "it (10)", of a block "it (10) … was (12)"."""
-    if axis.tokens is not None:
-        texts = [f"{text} ({place})" for place, text in enumerate(texts, axis.start)]
-    return in_blocks(texts, block)
+    written  how a token is written: as plain text, or escaped for Plotly
+    """
+    if axis.tokens is None:
+        return in_blocks(_texts(count, axis), block)
+    return in_blocks([f"{written(token)} ({place})" for place, token in enumerate(axis.tokens, axis.start)], block)
 
 
 def columns_axis(count: int, columns: Axis, size: int, room: float, *, max_labels: int) -> dict[str, Any]:
@@ -144,8 +141,7 @@ def _shown(count: int, axis: Axis, size: int, max_labels: int) -> dict[str, Any]
         "tickvals": places,
         "ticktext": labels,
         "tickfont": {"size": size if len(places) <= MANY else _smaller(size)},
-        "showgrid": False,
-        "zeroline": False,
+        **PLAIN_AXIS,
     }
 
 
@@ -162,11 +158,8 @@ def _upright(axis: dict[str, Any], column: float, size: int) -> dict[str, Any]:
                 continue
             kept.pop()
         kept.append((place, text))
-    return axis | {
-        "tickvals": [place for place, _ in kept],
-        "ticktext": [text for _, text in kept],
-        "tickangle": 0,
-    }
+    places, texts = zip(*kept, strict=True)
+    return axis | {"tickvals": places, "ticktext": texts, "tickangle": 0}
 
 
 def _overlap(one: tuple[int, str], other: tuple[int, str], column: float, size: int) -> bool:
@@ -180,16 +173,15 @@ def _letters(label: str) -> float:
 
 def hidden_axis(places: NDArray[np.floating], block: int, count: int, axis: Axis, shown: str) -> dict[str, object]:
     """An invisible axis that knows the name of every drawn row or column, without the cost of drawing them."""
-    named = _numbered(_texts(count, axis), axis, block)
+    names = names_of(count, axis, block, escaped)
     if axis.notes is not None:
-        named = [f"{name}{note}" for name, note in zip(named, axis.notes, strict=True)]
+        names = [f"{name}{note}" for name, note in zip(names, axis.notes, strict=True)]
     return {
         "overlaying": shown,
         "matches": shown,
         "tickmode": "array",
         "tickvals": places.tolist(),
-        "ticktext": named,
+        "ticktext": names,
         "showticklabels": False,
-        "showgrid": False,
-        "zeroline": False,
+        **PLAIN_AXIS,
     }

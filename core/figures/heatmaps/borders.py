@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ..chart import Chart
 from ..palette import INK, ON_ANY_CELL
 from ..theme import enlarged, letters, thick
+from .frames import over_cells
 
 
 def with_borders(
@@ -18,26 +19,19 @@ def with_borders(
     """
     figure = chart.figure
     layout = figure.to_plotly_json()["layout"]
-    right, bottom = layout["xaxis"]["range"][1], layout["yaxis"]["range"][0]
+    whole = range(round(layout["yaxis"]["range"][0] + 0.5)), range(round(layout["xaxis"]["range"][1] + 0.5))
     # In the axes' own numbers: axes that nothing is drawn on, not even a frame, do not show their labels.
-    figure.add_shape(type="rect", x0=-0.5, x1=right, y0=-0.5, y1=bottom, line={"color": INK, "width": thick(1)})
+    figure.add_shape(over_cells(*whole, line={"color": INK, "width": thick(1)}))
     for casing in ON_ANY_CELL:
         line = casing | {"width": thick(casing["width"])}
         for column in columns:
-            figure.add_shape(type="line", x0=column - 0.5, x1=column - 0.5, y0=-0.5, y1=bottom, line=line)
+            figure.add_shape(over_cells(whole[0], range(column, column), type="line", line=line))
         for row in rows:
-            figure.add_shape(type="line", x0=-0.5, x1=right, y0=row - 0.5, y1=row - 0.5, line=line)
-    ends = [0, *columns, round(right + 0.5)]
+            figure.add_shape(over_cells(range(row, row), whole[1], type="line", line=line))
+    ends = [0, *columns, len(whole[1])]
+    above = {"y": 1, "xref": "x", "yref": "y domain", "yanchor": "bottom", "font": {"size": letters(12)}}
     for name, start, end in zip(names, ends, ends[1:], strict=False):
-        figure.add_annotation(
-            text=name,
-            x=(start + end - 1) / 2,
-            y=1,
-            xref="x",
-            yref="y domain",
-            yanchor="bottom",
-            font={"size": letters(12)},
-        )
+        figure.add_annotation(above, text=name, x=(start + end - 1) / 2)
     if names:
         figure.update_layout(margin_t=max(enlarged(26, 12), layout["margin"]["t"]))
     return chart

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ...attention.pooling import Pooled
 from ..chart import Chart
+from ..palette import largest
 from .heatmap import Axis, pooled_heatmap
 
 Part = Literal["first", "second", "difference"]
@@ -74,8 +75,8 @@ def compared_heatmaps(
 
 def strongest_colours(pictures: dict[Part, Pooled]) -> tuple[float, float]:
     """Return the `limits` of these pictures: the largest weight and the largest difference; 1 where all are 0."""
-    largest = {part: float(np.nanmax(np.abs(cells.values), initial=0)) for part, cells in pictures.items()}
-    return max(largest["first"], largest["second"]) or 1.0, largest["difference"] or 1.0
+    weights = np.concatenate([pictures["first"].values.ravel(), pictures["second"].values.ravel()])
+    return largest(weights), largest(pictures["difference"].values)
 
 
 def _notes(divergence: NDArray[np.floating], block: int) -> list[str]:

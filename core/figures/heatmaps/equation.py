@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import replace
+from itertools import accumulate
+from typing import Any, NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
@@ -13,9 +14,11 @@ from numpy.typing import NDArray
 from ...attention.pooling import Pooled
 from ...attention.stages import BY_KEY
 from ..chart import Chart
-from ..palette import ALLOWED, BELOW, DIVERGING, FORBIDDEN, INK, PIN, SEQUENTIAL
-from ..theme import enlarged, lettering, letters, template, thick
+from ..palette import BELOW, FORBIDDEN, INK, PIN, colour_range, largest
+from ..theme import PLAIN_AXIS, enlarged, letters, smallest_letters, template, thick
 from ..values import Values
+from .frames import Shape, over_cells, pin_frames
+from .heatmap import PERMISSIONS
 
 MAX_CELLS = 64  # per side of one small picture
 WIDTH = 740  # pixels: as wide as a page in a frame of 800; below, the line has to scroll
@@ -23,10 +26,10 @@ ABOVE, PICTURE, BELOW_IT = 24, 104, 40  # pixels: names; the tallest small pictu
 LONG = 10  # letters of a shape; longer ones take two lines, or those of neighbours would meet
 A_LINE = 15  # pixels
 NARROW = 0.6  # a side of d_k or d_v dimensions, of a side of queries or keys
+PAPER = {"xref": "paper", "yref": "paper", "xanchor": "center"}
 
 
-@dataclass(frozen=True)
-class _Term:
+class _Term(NamedTuple):
     """One matrix of the equation.
 
     name      above the small picture
@@ -73,76 +76,57 @@ def equation(
     layout = _layout(BELOW_IT + is_long * A_LINE)
     traces: list[go.Heatmap] = []
     values: list[Values] = []
-    lefts, unit = _places()
-    for place, (key, term) in enumerate(TERMS.items()):
+    for place, ((key, term), (left, width)) in enumerate(zip(TERMS.items(), _places().values(), strict=True)):
         drawn = stages[key].smaller(MAX_CELLS)
-        drawn = _turned(drawn) if key == "key" else drawn
+        drawn = _transposed(drawn) if key == "key" else drawn
         number = "" if place == 0 else str(place + 1)
-        span = [lefts[place], min(lefts[place] + unit * _width(key), 1)]
         height = NARROW if key == "key" else 1
         traces.append(_picture(key, drawn, number))
         values.append(_values(key, drawn))
         rows, columns = drawn.values.shape
-        layout[f"xaxis{number}"] = _axis([-0.5, columns - 0.5], f"y{number}", span)
+        layout[f"xaxis{number}"] = _axis([-0.5, columns - 0.5], f"y{number}", [left, min(left + width, 1)])
         layout[f"yaxis{number}"] = _axis([rows - 0.5, -0.5], f"x{number}", [(1 - height) / 2, (1 + height) / 2])
         layout["shapes"] += _frames(key, number, drawn, pin, is_open=key == opened)
         between = "<br>" if is_long else " "
-        layout["annotations"] += _words(key, drawn, sum(span) / 2, between, is_open=key == opened)
+        layout["annotations"] += _words(key, drawn, left + width / 2, between, is_open=key == opened)
         if term.operator:
-            layout["annotations"].append(_operator(term, lefts[place], scale=scale, added=added))
+            layout["annotations"].append(_operator(term, left, scale=scale, added=added))
     return Chart(go.Figure(traces, layout), tuple(values))
 
 
 def middle_of(key: str) -> float:
     """Return the middle of a stage's matrix in the line, from 0 to 1."""
-    lefts, unit = _places()
-    return lefts[list(TERMS).index(key)] + unit * _width(key) / 2
+    left, width = _places()[key]
+    return left + width / 2
 
 
-def _width(key: str) -> float:
-    return NARROW if key in ("query", "value", "output") else 1
-
-
-def _places() -> tuple[list[float], float]:
-    """Return the left edge of each picture, and the width of a picture of [queries, keys], as shares of the line."""
+def _places() -> dict[str, tuple[float, float]]:
+    """Return the left edge and the width of each picture, as shares of the line."""
     gaps = [term.room / WIDTH for term in TERMS.values()]
-    unit = (1 - sum(gaps)) / sum(map(_width, TERMS))
-    lefts, at = [], 0.0
-    for key, gap in zip(TERMS, gaps, strict=True):
-        lefts.append(at + gap)
-        at += gap + unit * _width(key)
-    return lefts, unit
+    sides = [NARROW if key in ("query", "value", "output") else 1 for key in TERMS]
+    widths = [side * (1 - sum(gaps)) / sum(sides) for side in sides]
+    ends = accumulate(gap + width for gap, width in zip(gaps, widths, strict=True))
+    return {key: (end - width, width) for key, end, width in zip(TERMS, ends, widths, strict=True)}
 
 
-def _turned(stage: Pooled) -> Pooled:
-    return Pooled(
-        values=stage.values.T,
-        allowed=stage.allowed.T,
-        shape=(stage.shape[1], stage.shape[0]),
-        row_block=stage.column_block,
-        column_block=stage.row_block,
-    )
-
-
-def _limit(values: NDArray[np.floating]) -> float:
-    return float(np.nanmax(np.abs(values), initial=0.0)) or 1.0
+def _transposed(stage: Pooled) -> Pooled:
+    blocks = {"row_block": stage.column_block, "column_block": stage.row_block}
+    return replace(stage, values=stage.values.T, allowed=stage.allowed.T, shape=stage.shape[::-1], **blocks)
 
 
 def _picture(key: str, drawn: Pooled, number: str) -> go.Heatmap:
-    scale, name = BY_KEY[key].scale, TERMS[key].name
-    limit = 1.0 if scale == "permission" else _limit(drawn.values)
-    colours = {"signed": DIVERGING, "share": SEQUENTIAL, "permission": [[0, FORBIDDEN], [1, ALLOWED]]}[scale]
-    number_here = "%{z:.0f}" if scale == "permission" else "%{z:.4g}"
+    scale = BY_KEY[key].scale
+    colours, digits = colour_range(largest(drawn.values), signed=scale == "signed"), "%{z:.4g}"
+    if scale == "permission":
+        colours, digits = {"zmin": 0, "zmax": 1, "colorscale": PERMISSIONS}, "%{z:.0f}"
     return go.Heatmap(
         z=_cells(key, drawn),
         xaxis=f"x{number}",
         yaxis=f"y{number}",
-        zmin=-limit if scale == "signed" else 0,
-        zmax=limit,
-        colorscale=colours,
+        **colours,
         showscale=False,
         name=key,
-        hovertemplate=f"{name}: <b>{number_here}</b><br>click to open<extra></extra>",
+        hovertemplate=f"{TERMS[key].name}: <b>{digits}</b><br>click to open<extra></extra>",
     )
 
 
@@ -170,48 +154,37 @@ def _values(key: str, drawn: Pooled) -> Values:
     )
 
 
-def _frames(key: str, number: str, drawn: Pooled, pin: tuple[int, int], *, is_open: bool) -> list[dict[str, object]]:
+def _frames(key: str, number: str, drawn: Pooled, pin: tuple[int, int], *, is_open: bool) -> list[Shape]:
     """The frame of a picture, the grey behind masked cells, and the frames of the pinned pair."""
     rows, columns = drawn.values.shape
-    whole = {"type": "rect", "xref": f"x{number}", "yref": f"y{number}"}
-    whole |= {"x0": -0.5, "x1": columns - 0.5, "y0": -0.5, "y1": rows - 0.5}
+    axes = {"xref": f"x{number}", "yref": f"y{number}"}
+    whole = over_cells(range(rows), range(columns), **axes)
     frames = []
     if BY_KEY[key].after_mask and key != "mask" and not drawn.allowed.all():
         frames.append(whole | {"fillcolor": FORBIDDEN, "line": {"width": 0}, "layer": "below"})
-    frames.append(
-        whole | {"line": {"color": BELOW, "width": thick(4)} if is_open else {"color": INK, "width": thick(1)}}
-    )
-    query, key_place = pin
-    row = {"key": None, "value": key_place}.get(key, query)
+    frames.append(whole | {"line": {"color": BELOW if is_open else INK, "width": thick(4 if is_open else 1)}})
+    query_place, key_place = pin
+    row = {"key": None, "value": key_place}.get(key, query_place)
     column = key_place if key == "key" or BY_KEY[key].columns == "key" else None
-    across = {} if row is None else _span("y", row, drawn.row_block, rows)
-    down = {} if column is None else _span("x", column, drawn.column_block, columns)
-    frames += [whole | line | {"line": {"color": PIN, "width": thick(1.5)}} for line in (across, down) if line]
-    if across and down:
-        frames.append(whole | across | down | {"line": {"color": PIN, "width": thick(3)}})
-    return frames
-
-
-def _span(axis: str, place: int, block: int, count: int) -> dict[str, float]:
-    at = min(place // block, count - 1)
-    return {f"{axis}0": at - 0.5, f"{axis}1": at + 0.5}
+    row = None if row is None else min(row // drawn.row_block, rows - 1)
+    column = None if column is None else min(column // drawn.column_block, columns - 1)
+    thin = {"color": PIN, "width": thick(1.5)}
+    return frames + [frame | axes for frame in pin_frames((rows, columns), row, column, line=thin)]
 
 
 def _words(key: str, drawn: Pooled, middle: float, between: str, *, is_open: bool) -> list[dict[str, object]]:
     """The matrix's name above it, its shape and its colour range below."""
     name, edge = TERMS[key].name, (1 - NARROW) / 2 if key == "key" else 0
-    scale = BY_KEY[key].scale
-    limit = "" if scale == "permission" else f"{_limit(drawn.values):.3g}"
+    limit = largest(drawn.values)
     permitted = "all 0" if drawn.allowed.all() else "grey: −∞"
-    colours = {"signed": f"±{limit}", "share": f"0 to {limit}", "permission": permitted}[scale]
-    at = {"x": middle, "xref": "paper", "yref": "paper", "xanchor": "center"}
+    colours = {"signed": f"±{limit:.3g}", "share": f"0 to {limit:.3g}", "permission": permitted}[BY_KEY[key].scale]
     above = {"text": f"<b>{name}</b>" if is_open else name, "y": 1 - edge, "yanchor": "bottom"}
     below = {"text": f"{_shape(drawn.shape, between)}<br>{colours}", "y": edge, "yanchor": "top"}
     words: list[dict[str, object]] = [
-        {**at, **above, "font": {"size": letters(14)}},
-        {**at, **below, "font": {"size": letters(12)}},
+        {"x": middle, **PAPER, **above, "font": {"size": letters(14)}},
+        {"x": middle, **PAPER, **below, "font": {"size": letters(12)}},
     ]
-    return words[:1] if lettering.get().least else words  # from far away nine names are all that there is room for
+    return words[:1] if smallest_letters.get() else words  # from far away nine names are all that there is room for
 
 
 def _shape(shape: tuple[int, int], between: str) -> str:
@@ -219,32 +192,20 @@ def _shape(shape: tuple[int, int], between: str) -> str:
 
 
 def _operator(term: _Term, left: float, *, scale: float, added: Sequence[str]) -> dict[str, object]:
-    text, size = term.operator, 20
-    if text == "scale":
-        text, size = f"×<br>{scale:.3g}<br>=", 13
-    elif text == "softmax":
-        text, size = "softmax<br>→", 13
-    elif text == "+" and added:
-        text, size = "<br>".join(("+", *added, "+")), 13
-    middle = left - term.room / WIDTH / 2
-    at = {"x": middle, "y": 0.5, "xref": "paper", "yref": "paper", "xanchor": "center"}
-    return at | {"text": text, "font": {"size": letters(size)}}
+    text = {"scale": f"×<br>{scale:.3g}<br>=", "softmax": "softmax<br>→"}.get(term.operator, term.operator)
+    if text == "+":
+        text = "<br>".join(("+", *added, "+") if added else "+")
+    size = 13 if "<br>" in text else 20
+    return {"x": left - term.room / WIDTH / 2, "y": 0.5, **PAPER, "text": text, "font": {"size": letters(size)}}
 
 
 def _axis(span: list[float], anchor: str, domain: list[float]) -> dict[str, object]:
-    return {
-        "range": span,
-        "anchor": anchor,
-        "domain": domain,
-        "showticklabels": False,
-        "showgrid": False,
-        "zeroline": False,
-        "fixedrange": True,
-    }
+    hidden = {"showticklabels": False, "fixedrange": True, **PLAIN_AXIS}
+    return {"range": span, "anchor": anchor, "domain": domain, **hidden}
 
 
 def _layout(below: int) -> dict[str, Any]:
-    above, below = enlarged(ABOVE), 3 if lettering.get().least else below
+    above, below = enlarged(ABOVE), 3 if smallest_letters.get() else below
     subplots = ["xy", *(f"x{number}y{number}" for number in range(2, len(TERMS) + 1))]
     return {
         "template": template(),

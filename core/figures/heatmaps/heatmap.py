@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 from ...attention.pooling import Pooled, pool
 from ..chart import Chart
 from ..labels import MAX_LABELS
-from ..palette import ALLOWED, DIVERGING, FORBIDDEN, INK, PIN, SEQUENTIAL, colours_of, text_on
-from ..theme import enlarged, lettering, letters, template, thick
+from ..palette import ALLOWED, FORBIDDEN, INK, PIN, colour_range, colours_of, largest, text_on
+from ..theme import enlarged, letters, smallest_letters, template, thick
 from ..values import Values, floats
-from .axes import LETTER, Axis, columns_axis, hidden_axis, margins_for, plain_names, rows_axis
+from .axes import LETTER, Axis, columns_axis, hidden_axis, margins_for, names_of, rows_axis
+from .frames import over_cells, pin_frames
 
 Scale = Literal["signed", "share", "permission"]
+Hover = tuple[str, NDArray[np.floating]]
 
 MAX_CELLS = 256  # drawn per side: more than a chart has pixels for is only slow
 WIDTH = 480  # pixels: a picture beside a column of words, in a window 1024 wide
@@ -25,6 +27,7 @@ LEGEND = 28  # pixels above the cells
 SMALLEST = 9  # pixels: letters of numbers in cells
 NARROW = 300  # pixels: below, letters and the colour bar are smaller
 PRINTED_CELLS = 12  # per side: up to here every cell of a large picture shows its number
+PERMISSIONS = [[0, FORBIDDEN], [1, ALLOWED]]  # the colours of a mask
 
 
 class Options(TypedDict, total=False):
@@ -56,7 +59,7 @@ def heatmap(
     *,
     name: str,
     forbidden: NDArray[np.bool_] | None = None,
-    hover: tuple[str, NDArray[np.floating]] | None = None,
+    hover: Hover | None = None,
     **options: Unpack[Options],
 ) -> Chart:
     """Draw a matrix [rows, columns] as an interactive heatmap.
@@ -78,7 +81,7 @@ def pooled_heatmap(
     columns: Axis,
     *,
     name: str,
-    hover: tuple[str, NDArray[np.floating]] | None = None,
+    hover: Hover | None = None,
     scale: Scale = "signed",
     limit: float | None = None,
     forbidden_name: str = "masked",
@@ -94,27 +97,29 @@ def pooled_heatmap(
     hover    as in `heatmap`, of the shape of `drawn`; not shown where a drawn cell stands for several, because the strongest
              cell of a block may be another one in the second matrix
     """
-    hover = hover if drawn.exact else None
-    limit = _largest(drawn.values) if limit is None else limit
-    narrow = compact or width < NARROW
+    is_mask, narrow = scale == "permission", compact or width < NARROW
+    colours = colour_range(largest(drawn.values) if limit is None else limit, signed=scale == "signed")
     size = letters(11 if compact else 12 if narrow else 14)
     margins = margins_for(drawn.shape, rows, columns, size, titled=not compact) | {"r": _right(scale, narrow=narrow)}
     room = width - margins["l"] - margins["r"]
-    on_grey = _lies_on_grey(drawn, scale)
+    # A grey ground behind all cells shows what is masked: for many cells this saves a third of the bytes.
+    on_grey = not is_mask and not drawn.exact and np.array_equal(np.isnan(drawn.values), ~drawn.allowed)
 
     traces: list[go.Heatmap | go.Scatter] = []
-    if scale != "permission":
-        traces.append(_numbers(drawn, rows, columns, name, scale, limit, hover, narrow=narrow))
-    traces += _masked(drawn, rows, columns, scale, forbidden_name, on_grey=on_grey)
+    if not is_mask:
+        traces.append(_numbers(drawn, rows, columns, name, colours, hover if drawn.exact else None, narrow=narrow))
+    traces += _masked(drawn, rows, columns, forbidden_name, is_mask=is_mask, on_grey=on_grey)
     legend_lines = int(len(traces) > 1)
     if rows.gaps or columns.gaps:
         legend_lines += 1  # two names fit side by side on wide pictures only
         traces.append(_gaps(drawn.shape, rows.gaps, columns.gaps, gap_name))
-    if not compact and scale != "permission" and drawn.shape[0] <= PRINTED_CELLS and drawn.shape[1] <= printed:
-        traces += _printed(drawn, scale, limit, room)
+    if not compact and not is_mask and drawn.shape[0] <= PRINTED_CELLS and drawn.shape[1] <= printed:
+        traces += _printed(drawn.values, colours, room)
     if not legend_lines and rows.pinned is columns.pinned is None:
         traces.append(go.Scatter(x=[None], y=[None], hoverinfo="skip"))  # axes with nothing on them show no labels
     margins["t"] = enlarged(LEGEND) * legend_lines or enlarged(8)
+    ground = over_cells(*map(range, drawn.shape), fillcolor=FORBIDDEN, line={"width": 0}, layer="below")
+    thin = {"line": {"color": PIN, "width": thick(1)}, "opacity": 0.6}
     layout = {
         "template": template(),
         "height": height,
@@ -128,13 +133,13 @@ def pooled_heatmap(
         "yaxis": rows_axis(drawn.shape[0], rows, size, height - margins["b"] - margins["t"]),
         "xaxis2": hidden_axis(drawn.columns, drawn.column_block, drawn.shape[1], columns, "x"),
         "yaxis2": hidden_axis(drawn.rows, drawn.row_block, drawn.shape[0], rows, "y"),
-        "shapes": ([_grey(drawn.shape)] if on_grey else []) + _pin(drawn.shape, rows.pinned, columns.pinned),
+        "shapes": [ground] * on_grey + pin_frames(drawn.shape, rows.pinned, columns.pinned, **thin),
         "meta": _coordinates(drawn, rows, columns, empty=forbidden_name if on_grey else "no number"),
     }
     if compact:
         layout["xaxis"]["title"] = layout["yaxis"]["title"] = None
-    figure = go.Figure(traces, layout)
-    return Chart(figure, (_values(drawn, rows, columns, name, scale, forbidden_name),))
+    values = _values(drawn, rows, columns, name, forbidden_name, is_mask=is_mask)
+    return Chart(go.Figure(traces, layout), (values,))
 
 
 def _right(scale: Scale, *, narrow: bool) -> int:
@@ -144,11 +149,6 @@ def _right(scale: Scale, *, narrow: bool) -> int:
     if not narrow:
         return enlarged(66, 13)
     return enlarged(58 if scale == "signed" else 50, 11)
-
-
-def _lies_on_grey(drawn: Pooled, scale: Scale) -> bool:
-    """Whether a grey ground behind the cells shows what is masked, instead of a cell for each masked pair."""
-    return scale != "permission" and not drawn.exact and np.array_equal(np.isnan(drawn.values), ~drawn.allowed)
 
 
 def _coordinates(drawn: Pooled, rows: Axis, columns: Axis, *, empty: str) -> dict[str, object]:
@@ -164,9 +164,8 @@ def _coordinates(drawn: Pooled, rows: Axis, columns: Axis, *, empty: str) -> dic
     }
 
 
-def _values(drawn: Pooled, rows: Axis, columns: Axis, name: str, scale: Scale, forbidden_name: str) -> Values:
+def _values(drawn: Pooled, rows: Axis, columns: Axis, name: str, forbidden_name: str, *, is_mask: bool) -> Values:
     """The numbers of the drawn cells. A mask only says how many pairs it allows."""
-    is_mask = scale == "permission"
     masked = int((~drawn.allowed).sum())
     closing = f"{masked:,} {forbidden_name}" if masked else ""
     if is_mask:
@@ -177,8 +176,8 @@ def _values(drawn: Pooled, rows: Axis, columns: Axis, name: str, scale: Scale, f
         headings=(rows.name, columns.name),
         value="allowed" if is_mask else name,
         numbers=drawn.allowed.astype(np.float32) if is_mask else floats(drawn.values),
-        rows=plain_names(drawn.shape[0], rows, drawn.row_block),
-        columns=plain_names(drawn.shape[1], columns, drawn.column_block),
+        rows=names_of(drawn.shape[0], rows, drawn.row_block),
+        columns=names_of(drawn.shape[1], columns, drawn.column_block),
         is_mask=is_mask,
         opening=size_of(drawn),
         closing=closing,
@@ -189,8 +188,23 @@ def _values(drawn: Pooled, rows: Axis, columns: Axis, name: str, scale: Scale, f
 def size_of(drawn: Pooled) -> str:
     """The size of a matrix in words, and how many of its cells one drawn cell stands for."""
     rows, columns = drawn.shape
-    size = f"{rows:,} by {columns:,}"
-    return size if drawn.exact else f"{size}, each drawn cell the strongest of {drawn.row_block} × {drawn.column_block}"
+    strongest = strongest_of(drawn)
+    return f"{rows:,} by {columns:,}" + (f", each drawn cell the {strongest}" if strongest else "")
+
+
+def strongest_of(drawn: Pooled) -> str:
+    """What a drawn cell shows, "strongest of 8 × 8"; "" where it stands for a single cell."""
+    return "" if drawn.exact else f"strongest of {drawn.row_block} × {drawn.column_block}"
+
+
+def _named_cells(drawn: Pooled) -> dict[str, Any]:
+    """The places of the drawn cells on the hidden axes, which know the names of all of them."""
+    return {"x": drawn.columns, "y": drawn.rows, "xaxis": "x2", "yaxis": "y2"}
+
+
+def _pointing(rows: Axis, columns: Axis, told: str) -> str:
+    """What pointing at a cell shows: the names of its row and of its column, and what is told about it."""
+    return f"{rows.name} <b>%{{y}}</b><br>{columns.name} <b>%{{x}}</b><br>{told}<extra></extra>"
 
 
 def _numbers(
@@ -198,129 +212,82 @@ def _numbers(
     rows: Axis,
     columns: Axis,
     name: str,
-    scale: Scale,
-    limit: float,
-    hover: tuple[str, NDArray[np.floating]] | None,
+    colours: dict[str, Any],
+    hover: Hover | None,
     *,
     narrow: bool,
 ) -> go.Heatmap:
     """The cells in their colours."""
+    also, numbers = hover or ("", None)
+    told = f"{name} <b>%{{z:.6g}}</b>" + (f"<br>{also} <b>%{{customdata:.6g}}</b>" if hover else "")
     return go.Heatmap(
         z=drawn.values,
-        x=drawn.columns,
-        y=drawn.rows,
-        xaxis="x2",
-        yaxis="y2",
+        **_named_cells(drawn),
         name=name,
-        zmin=-limit if scale == "signed" else 0,
-        zmax=limit,
-        colorscale=DIVERGING if scale == "signed" else SEQUENTIAL,
-        colorbar=_colour_bar(-limit if scale == "signed" else 0, limit, narrow=narrow),
-        **_hover(name, rows, columns, drawn, hover),
+        **colours,
+        colorbar=_colour_bar(colours["zmin"], colours["zmax"], narrow=narrow),
+        customdata=numbers,
+        hovertemplate=_pointing(rows, columns, told if drawn.exact else f"{told}<br>{strongest_of(drawn)} cells"),
     )
 
 
-def _printed(drawn: Pooled, scale: Scale, limit: float, room: float) -> list[go.Scatter]:
+def _printed(values: NDArray[np.floating], colours: dict[str, Any], room: float) -> list[go.Scatter]:
     """The printed numbers of all cells, black or white on their colours; none where they would be too small to read.
 
     room  pixels for all columns
     """
-    longest = len("−0.12" if scale == "signed" else "0.12")
-    size = min(letters(13), int(room / drawn.shape[1] / (LETTER * longest)))
-    if size < lettering.get().least:
+    lowest, highest = colours["zmin"], colours["zmax"]
+    longest = len("−0.12" if lowest else "0.12")
+    size = min(letters(13), int(room / values.shape[1] / (LETTER * longest)))
+    if size < smallest_letters.get():
         return []
-    rows, columns = np.nonzero(np.isfinite(drawn.values))
-    values = drawn.values[rows, columns]
-    shares = (values / limit + 1) / 2 if scale == "signed" else values / limit
-    numbers = go.Scatter(
-        x=columns,
-        y=rows,
-        xaxis="x2",
-        yaxis="y2",
-        mode="text",
-        text=[f"{value:.2f}".replace("-", "−") for value in values.tolist()],
-        textfont={
-            "size": max(size, SMALLEST),
-            "color": text_on(colours_of(shares, DIVERGING if scale == "signed" else SEQUENTIAL)),
-        },
-        showlegend=False,
-        hoverinfo="skip",
-    )
-    return [numbers]
+    is_known = np.isfinite(values)
+    known = values[is_known]
+    texts = [f"{value:.2f}".replace("-", "−") for value in known.tolist()]
+    on = colours_of((known - lowest) / (highest - lowest), colours["colorscale"])
+    return [printed_in(is_known, texts, {"size": max(size, SMALLEST), "color": text_on(on)})]
 
 
-def _largest(values: NDArray[np.floating]) -> float:
-    largest = float(np.nanmax(np.abs(values), initial=0.0))
-    return largest or 1.0
-
-
-def _hover(
-    name: str, rows: Axis, columns: Axis, drawn: Pooled, hover: tuple[str, NDArray[np.floating]] | None
-) -> dict[str, Any]:
-    note = "" if drawn.exact else f"<br>strongest of {drawn.row_block} × {drawn.column_block} cells"
-    lines = f"{rows.name} <b>%{{y}}</b><br>{columns.name} <b>%{{x}}</b><br>{name} <b>%{{z:.6g}}</b>"
-    if hover is None:
-        return {"hovertemplate": f"{lines}{note}<extra></extra>"}
-    other, numbers = hover
-    return {
-        "customdata": numbers,
-        "hovertemplate": f"{lines}<br>{other} <b>%{{customdata:.6g}}</b>{note}<extra></extra>",
-    }
+def printed_in(cells: NDArray[np.bool_], texts: Sequence[str], font: dict[str, Any]) -> go.Scatter:
+    """Texts in some cells of an exact heatmap: those where `cells` [rows, columns] is True, row by row."""
+    rows, columns = np.nonzero(cells)
+    axes = {"xaxis": "x2", "yaxis": "y2"}
+    quiet = {"showlegend": False, "hoverinfo": "skip"}
+    return go.Scatter(x=columns, y=rows, **axes, mode="text", text=texts, textfont=font, **quiet)
 
 
 def _masked(
-    drawn: Pooled, rows: Axis, columns: Axis, scale: Scale, forbidden_name: str, *, on_grey: bool
+    drawn: Pooled, rows: Axis, columns: Axis, forbidden_name: str, *, is_mask: bool, on_grey: bool
 ) -> list[go.Heatmap | go.Scatter]:
-    """The grey cells of masked pairs and their legend; empty where no pair is masked."""
-    is_mask, all_allowed = scale == "permission", bool(drawn.allowed.all())
-    if all_allowed and not is_mask:
-        return []
-    if on_grey:
-        return [*_legend(forbidden_name, show_allowed=False, show_forbidden=True)]
-    hover_text = f"{forbidden_name}: may not attend" if forbidden_name == "masked" else forbidden_name
-    return [
-        _permissions(drawn.allowed, drawn, rows, columns, hover_text, show_allowed=is_mask),
-        *_legend(forbidden_name, show_allowed=is_mask, show_forbidden=not all_allowed),
-    ]
-
-
-def _permissions(
-    allowed: NDArray[np.bool_], drawn: Pooled, rows: Axis, columns: Axis, hover_text: str, *, show_allowed: bool
-) -> go.Heatmap:
-    """Grey cells where pairs are forbidden. A pooled cell is grey only if its whole block is."""
-    shown = allowed.astype(np.uint8) if show_allowed else np.where(allowed, np.nan, 0.0).astype(np.float32)
-    words = np.where(allowed, "may attend", hover_text) if show_allowed and drawn.exact else None
-    said = hover_text if not show_allowed else "may attend: <b>%{z}</b>" if words is None else "%{text}"
-    return go.Heatmap(
-        z=shown,
-        x=drawn.columns,
-        y=drawn.rows,
-        xaxis="x2",
-        yaxis="y2",
+    """The grey cells of masked pairs and their legend; empty where no pair is masked. A pooled cell is grey only if its whole
+    block is."""
+    allowed = drawn.allowed
+    legend = [] if allowed.all() else [legend_entry(forbidden_name, FORBIDDEN)]
+    if is_mask:
+        legend.append(legend_entry("may attend", ALLOWED))
+    if on_grey or not legend:
+        return [*legend]
+    told = f"{forbidden_name}: may not attend" if forbidden_name == "masked" else forbidden_name
+    words = np.where(allowed, "may attend", told) if is_mask and drawn.exact else None
+    if is_mask:
+        told = "may attend: <b>%{z}</b>" if words is None else "%{text}"
+    cells = go.Heatmap(
+        z=allowed.astype(np.uint8) if is_mask else np.where(allowed, np.nan, 0.0).astype(np.float32),
+        **_named_cells(drawn),
         zmin=0,
         zmax=1,
-        colorscale=[[0, FORBIDDEN], [1, ALLOWED]],
+        colorscale=PERMISSIONS,
         showscale=False,
         text=words,
-        hovertemplate=f"{rows.name} <b>%{{y}}</b><br>{columns.name} <b>%{{x}}</b><br>{said}<extra></extra>",
+        hovertemplate=_pointing(rows, columns, told),
     )
+    return [cells, *legend]
 
 
-def _grey(shape: tuple[int, int]) -> dict[str, object]:
-    """A grey ground behind all cells, visible where there is no cell. For many cells this saves a third of the bytes."""
-    rows, columns = shape
-    return {
-        "type": "rect",
-        "xref": "x",
-        "yref": "y",
-        "x0": -0.5,
-        "x1": columns - 0.5,
-        "y0": -0.5,
-        "y1": rows - 0.5,
-        "fillcolor": FORBIDDEN,
-        "line": {"width": 0},
-        "layer": "below",
-    }
+def legend_entry(name: str, colour: str) -> go.Scatter:
+    """An entry of the legend for a plain colour: a point without a position."""
+    marker = {"symbol": "square", "size": enlarged(11), "color": colour}
+    return go.Scatter(x=[None], y=[None], mode="markers", name=name, marker=marker, hoverinfo="skip")
 
 
 def _gaps(shape: tuple[int, int], rows: Sequence[int], columns: Sequence[int], name: str) -> go.Scatter:
@@ -346,23 +313,6 @@ def _runs(places: Sequence[int]) -> list[tuple[int, int]]:
     return list(zip(starts, [place + 1 for place in places if place + 1 not in known], strict=True))
 
 
-def _legend(forbidden_name: str, *, show_allowed: bool, show_forbidden: bool) -> list[go.Scatter]:
-    """Entries of the legend for plain colours. They are points without a position."""
-    entries = [(forbidden_name, FORBIDDEN, show_forbidden), ("may attend", ALLOWED, show_allowed)]
-    return [
-        go.Scatter(
-            x=[None],
-            y=[None],
-            mode="markers",
-            name=name,
-            marker={"symbol": "square", "size": enlarged(11), "color": colour},
-            hoverinfo="skip",
-        )
-        for name, colour, wanted in entries
-        if wanted
-    ]
-
-
 def _colour_bar(lowest: float, highest: float, *, narrow: bool) -> dict[str, object]:
     """The colour bar; where there is little room, only with the numbers of both ends and of the middle."""
     if not narrow:
@@ -371,29 +321,3 @@ def _colour_bar(lowest: float, highest: float, *, narrow: bool) -> dict[str, obj
     texts = [f"{value:.2g}".replace("-", "−") for value in shown]
     font = {"size": letters(11)}
     return {"thickness": enlarged(8), "tickmode": "array", "tickvals": shown, "ticktext": texts, "tickfont": font}
-
-
-def _pin(shape: tuple[int, int], row: int | None, column: int | None) -> list[dict[str, object]]:
-    """Thin frames around the pinned row and column, a thick one around the cell where they meet."""
-    rows, columns = shape
-    boxes = []
-    if row is not None:
-        boxes.append((row, row, 0, columns - 1, 1))
-    if column is not None:
-        boxes.append((0, rows - 1, column, column, 1))
-    if row is not None and column is not None:
-        boxes.append((row, row, column, column, 3))
-    return [
-        {
-            "type": "rect",
-            "xref": "x",
-            "yref": "y",
-            "y0": top - 0.5,
-            "y1": bottom + 0.5,
-            "x0": left - 0.5,
-            "x1": right + 0.5,
-            "line": {"color": PIN, "width": thick(width)},
-            "opacity": 1 if width > 1 else 0.6,
-        }
-        for top, bottom, left, right, width in boxes
-    ]

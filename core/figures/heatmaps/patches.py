@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
@@ -11,15 +9,16 @@ from PIL import Image
 from plotly.colors import sample_colorscale
 
 from ..chart import Chart
-from ..palette import DIVERGING, PIN, SEQUENTIAL
-from ..theme import enlarged, template, thick
+from ..palette import PIN, colour_range, largest
+from ..theme import PLAIN_AXIS, enlarged, template, thick
 from ..values import Values, numbered
+from .frames import over_cells
 
 # How much of the image the colours of the smallest number, of half the largest and of the largest hide.
-FAINT, HALF, STRONG = 0.05, 0.55, 0.8
+OPACITIES = (0.05, 0.55, 0.8)
 WIDTH, MAX_HEIGHT = 600, 560  # pixels: about how wide the image is drawn, from which its height follows
-MARGINS = {"l": 8, "r": 66, "t": 8, "b": 8}
-HIDDEN = {"showgrid": False, "zeroline": False, "showticklabels": False}
+MARGIN, RIGHT = 8, 66  # pixels
+HIDDEN = PLAIN_AXIS | {"showticklabels": False, "constrain": "domain"}
 
 
 def on_image(
@@ -38,84 +37,48 @@ def on_image(
     signed  two colours that meet at 0, instead of one from 0 up
     """
     rows, columns = values.shape
+    height, width = image.shape[:2]
     drawn = values.astype(np.float32)
-    limit = float(np.nanmax(np.abs(values), initial=0.0)) or 1.0
-    figure = go.Figure(
-        go.Heatmap(
-            z=drawn,
-            zmin=-limit if signed else 0,
-            zmax=limit,
-            colorscale=_see_through(DIVERGING, (STRONG, HALF, FAINT, HALF, STRONG))
-            if signed
-            else _see_through(SEQUENTIAL),
-            hovertemplate=f"patch <b>%{{y}},%{{x}}</b><br>{name} <b>%{{z:.6g}}</b><extra></extra>",
-        )
-    )
-    height, length = image.shape[:2]
-    figure.update_layout(
-        template=template(),
-        height=min(MAX_HEIGHT, round(WIDTH * height / length)) + MARGINS["t"] + MARGINS["b"],
-        margin=MARGINS | {"r": enlarged(MARGINS["r"])} | {"autoexpand": False},
-        xaxis=HIDDEN | {"range": [-0.5, columns - 0.5], "constrain": "domain"},
-        yaxis=HIDDEN
-        | {
-            "range": [rows - 0.5, -0.5],
-            "constrain": "domain",
-            "scaleanchor": "x",
-            "scaleratio": (height / rows) / (length / columns),
-        },
+    colours = colour_range(largest(values), signed=signed)
+    colours["colorscale"] = _see_through(colours["colorscale"], signed=signed)
+    pointing = f"patch <b>%{{y}},%{{x}}</b><br>{name} <b>%{{z:.6g}}</b><extra></extra>"
+    grey = {"source": Image.fromarray(image).convert("L"), "sizing": "stretch", "layer": "below"}
+    proportions = {"scaleanchor": "x", "scaleratio": (height / rows) / (width / columns)}
+    layout = {
+        "template": template(),
+        "height": min(MAX_HEIGHT, round(WIDTH * height / width)) + 2 * MARGIN,
+        "margin": dict.fromkeys("ltb", MARGIN) | {"r": enlarged(RIGHT), "autoexpand": False},
+        "xaxis": HIDDEN | {"range": [-0.5, columns - 0.5]},
+        "yaxis": HIDDEN | {"range": [rows - 0.5, -0.5]} | proportions,
         # Only for the page, which looks here for the middles of the cells.
-        xaxis2={"tickvals": list(range(columns)), "visible": False},
-        yaxis2={"tickvals": list(range(rows)), "visible": False},
-        images=[
-            {
-                "source": Image.fromarray(image).convert("L"),
-                "xref": "x",
-                "yref": "y",
-                "x": -0.5,
-                "y": -0.5,
-                "sizex": columns,
-                "sizey": rows,
-                "sizing": "stretch",
-                "layer": "below",
-            }
-        ],
-        meta={"rows": "patch_row", "columns": "patch_column", "row_block": 1, "column_block": 1},
-    )
+        "xaxis2": {"tickvals": list(range(columns)), "visible": False},
+        "yaxis2": {"tickvals": list(range(rows)), "visible": False},
+        "images": [grey | {"xref": "x", "yref": "y", "x": -0.5, "y": -0.5, "sizex": columns, "sizey": rows}],
+        "meta": {"rows": "patch_row", "columns": "patch_column", "row_block": 1, "column_block": 1},
+    }
+    figure = go.Figure(go.Heatmap(z=drawn, **colours, hovertemplate=pointing), layout)
     if query is not None:
-        row, column = query
-        figure.add_shape(
-            type="rect",
-            x0=column - 0.5,
-            x1=column + 0.5,
-            y0=row - 0.5,
-            y1=row + 0.5,
-            line={"color": PIN, "width": thick(3)},
-        )
-    return Chart(
-        figure,
-        (
-            Values(
-                kind="cells",
-                headings=("patch row", "patch column"),
-                value=name,
-                numbers=drawn,
-                rows=numbered(rows),
-                columns=numbered(columns),
-                opening=f"{rows:,} by {columns:,}",
-            ),
-        ),
+        row, column = (range(place, place + 1) for place in query)
+        figure.add_shape(over_cells(row, column, line={"color": PIN, "width": thick(3)}))
+    numbers = Values(
+        kind="cells",
+        headings=("patch row", "patch column"),
+        value=name,
+        numbers=drawn,
+        rows=numbered(rows),
+        columns=numbered(columns),
+        opening=f"{rows:,} by {columns:,}",
     )
+    return Chart(figure, (numbers,))
 
 
-def _see_through(
-    scale: str | list[list[float | str]], opacities: Sequence[float] = (FAINT, HALF, STRONG)
-) -> list[list[float | str]]:
-    """Return the colour scale with opacities that change evenly from each of these to the next."""
+def _see_through(scale: str | list[list[float | str]], *, signed: bool) -> list[list[float | str]]:
+    """Return the colour scale with opacities that grow evenly with the size of the number."""
     places = np.linspace(0, 1, 21)
-    opacity = np.interp(places, np.linspace(0, 1, len(opacities)), opacities)
+    sizes = np.abs(2 * places - 1) if signed else places
+    opacities = np.interp(sizes, np.linspace(0, 1, len(OPACITIES)), OPACITIES)
     colours = sample_colorscale(scale, places.tolist())
     return [
-        [place, f"rgba({colour[4:-1]}, {seen:.3f})"]
-        for place, colour, seen in zip(places.tolist(), colours, opacity, strict=True)
+        [place, f"rgba({colour[4:-1]}, {opacity:.3f})"]
+        for place, colour, opacity in zip(places.tolist(), colours, opacities, strict=True)
     ]

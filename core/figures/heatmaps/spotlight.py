@@ -6,6 +6,8 @@ from typing import Literal
 
 import plotly.graph_objects as go
 
+from .frames import over_cells
+
 Spot = Literal["none", "row", "column", "cell"]
 
 VEIL = "rgba(16, 19, 24, 0.74)"  # dark on every ground: a pale one would look like the zero of signed numbers
@@ -16,26 +18,21 @@ def with_spotlight(figure: go.Figure, spot: Spot, row: int | None, column: int |
 
     row, column  as on the axes; nothing is dimmed if the one that the spot needs is None. The colour bar stays as it is.
     """
-    rows = row if spot in ("row", "cell") else None
-    columns = column if spot in ("column", "cell") else None
-    if (rows is None and columns is None) or (spot == "cell" and (rows is None or columns is None)):
+    needed = {"none": (), "row": (row,), "column": (column,), "cell": (row, column)}[spot]
+    if not needed or None in needed:
         return figure
     layout = figure.to_plotly_json()["layout"]
-    right, bottom = layout["xaxis"]["range"][1], layout["yaxis"]["range"][0]
-    top_edge, bottom_edge = (-0.5, bottom) if rows is None else (rows - 0.5, rows + 0.5)
-    left_edge, right_edge = (-0.5, right) if columns is None else (columns - 0.5, columns + 0.5)
+    rows, columns = round(layout["yaxis"]["range"][0] + 0.5), round(layout["xaxis"]["range"][1] + 0.5)
+    lit_rows = range(rows) if row is None or spot == "column" else range(row, row + 1)
+    lit_columns = range(columns) if column is None or spot == "row" else range(column, column + 1)
     dimmed = (
-        (-0.5, right, -0.5, top_edge),
-        (-0.5, right, bottom_edge, bottom),
-        (-0.5, left_edge, top_edge, bottom_edge),
-        (right_edge, right, top_edge, bottom_edge),
+        (range(lit_rows.start), range(columns)),
+        (range(lit_rows.stop, rows), range(columns)),
+        (lit_rows, range(lit_columns.start)),
+        (lit_rows, range(lit_columns.stop, columns)),
     )
-    veils = [
-        {"type": "rect", "xref": "x", "yref": "y", "x0": x0, "x1": x1, "y0": y0, "y1": y1}
-        | {"fillcolor": VEIL, "line": {"width": 0}, "name": "veil"}
-        for x0, x1, y0, y1 in dimmed
-        if x1 > x0 and y1 > y0
-    ]
+    look = {"fillcolor": VEIL, "line": {"width": 0}, "name": "veil"}
+    veils = [over_cells(*part, **look) for part in dimmed if all(part)]
     # Below the frames of the chosen pair, which are there already.
     figure.layout.shapes = veils + list(layout.get("shapes", ()))  # not update_layout, which merges them one by one
     return figure

@@ -9,6 +9,7 @@ import numpy as np
 from ...attention.pooling import Pooled
 from ...attention.stages import BY_KEY, Stage
 from ..chart import Chart
+from ..palette import largest
 from .heatmap import WIDTH, Axis, pooled_heatmap
 
 
@@ -52,4 +53,4 @@ def colour_limit(stage: Stage, *drawn: Pooled) -> float | None:
     """Return the colour range that suits all of these pictures of a stage: the largest number, None for permissions."""
     if stage.scale == "permission":
         return None
-    return max(float(np.nanmax(np.abs(one.values), initial=0.0)) for one in drawn) or None
+    return largest(np.concatenate([one.values.ravel() for one in drawn]))

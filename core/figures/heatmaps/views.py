@@ -12,6 +12,7 @@ from ...attention.pooling import Pooled
 from ..chart import Chart
 from ..palette import PIN
 from ..theme import thick
+from .frames import over_cells
 from .heatmap import WIDTH, Axis, pooled_heatmap
 
 
@@ -48,7 +49,7 @@ def view_heatmap(
         height=height,
         width=width,
     )
+    dotted = {"color": PIN, "width": thick(1), "dash": "dot"}
     for row in marked:
-        frame = {"y0": row - 0.5, "y1": row + 0.5, "x0": -0.5, "x1": cells.shape[1] - 0.5}
-        chart.figure.add_shape(type="rect", line={"color": PIN, "width": thick(1), "dash": "dot"}, **frame)
+        chart.figure.add_shape(over_cells(range(row, row + 1), range(cells.shape[1]), line=dotted))
     return chart

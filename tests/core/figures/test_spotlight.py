@@ -7,7 +7,7 @@ import pytest
 
 from core.figures.heatmaps.heatmap import Axis, heatmap
 from core.figures.heatmaps.spotlight import VEIL, with_spotlight
-from core.figures.theme import Lettering, lettering
+from core.figures.theme import smallest_letters
 from tests.core.figures.test_theme import FIGURES
 
 ROWS, COLUMNS = 5, 7
@@ -45,11 +45,11 @@ def sizes(found) -> list[float]:
 @pytest.mark.parametrize("least", [18, 22])
 @pytest.mark.parametrize("draw", FIGURES.values(), ids=FIGURES)
 def test_no_letter_is_smaller_than_wanted(draw, least):
-    token = lettering.set(Lettering(least))
+    token = smallest_letters.set(least)
     try:
         figure = draw().to_plotly_json()
     finally:
-        lettering.reset(token)
+        smallest_letters.reset(token)
     found = sizes(figure["layout"])
     for trace in figure["data"]:
         found += [size for key, part in trace.items() if "font" in key or key == "colorbar" for size in sizes(part)]
