@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import plotly.graph_objects as go
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from plotly.colors import sample_colorscale
 
 from ..chart import Chart
@@ -55,8 +55,7 @@ def small_pictures(
     shown = _levels(weights)
     if left_out is not None:
         shown[left_out] = MASKED
-    framed = np.full((layers, heads, rows + 1, columns + 1), GAP, dtype=np.uint8)
-    framed[:, :, :rows, :columns] = shown
+    framed = np.pad(shown, ((0, 0), (0, 0), (0, 1), (0, 1)), constant_values=GAP)
     grid = framed.transpose(0, 2, 1, 3).reshape(layers * (rows + 1), heads * (columns + 1))
     layer, head = chosen
     picture = go.Heatmap(
@@ -66,35 +65,24 @@ def small_pictures(
         zmin=GAP,
         zmax=_LEVELS,
         colorscale=_colours(),
-        colorbar={
-            "tickmode": "array",
-            "tickvals": _level(np.array(_MARKED)).tolist(),
-            "ticktext": [f"{weight:g}" for weight in _MARKED],
-        },
+        colorbar={"tickvals": _level(_MARKED).tolist(), "ticktext": [f"{weight:g}" for weight in _MARKED]},
         hovertemplate="layer <b>%{y:.0f}</b><br>head <b>%{x:.0f}</b><extra></extra>",
     )
-    edges = {
-        "x1": head + 0.5 - 1 / (columns + 1),
-        "y1": layer + 0.5 - 1 / (rows + 1),
-    }  # without the gaps between pictures
-    line = {"color": PIN, "width": thick(3)}
-    frame = over_cells(range(layer, layer + 1), range(head, head + 1), **edges, line=line)
-    figure = go.Figure(
-        [picture],
-        {
-            "template": template(),
-            "height": height,
-            "margin": {"l": enlarged(52), "r": enlarged(66), "t": 8, "b": enlarged(42), "autoexpand": False},
-            "modebar": {"orientation": "v"},
-            "xaxis": _axis("head", heads, [-0.5, heads - 0.5]),
-            "yaxis": _axis("layer", layers, [layers - 0.5, -0.5]),
-            "xaxis2": {"tickvals": list(range(heads)), "overlaying": "x", "visible": False},
-            "yaxis2": {"tickvals": list(range(layers)), "overlaying": "y", "visible": False},
-            "shapes": [frame],
-            "meta": {"rows": "layer", "columns": "head", "row_block": 1, "column_block": 1},
-        },
-    )
-    return Chart(figure, (_largest_weights(weights, left_out),))
+    frame = over_cells(range(layer, layer + 1), range(head, head + 1), line={"color": PIN, "width": thick(3)})
+    gaps = {"x1": frame["x1"] - 1 / (columns + 1), "y1": frame["y1"] - 1 / (rows + 1)}  # are outside the frame
+    layout = {
+        "template": template(),
+        "height": height,
+        "margin": {"l": enlarged(52), "r": enlarged(66), "t": 8, "b": enlarged(42), "autoexpand": False},
+        "modebar": {"orientation": "v"},
+        "xaxis": _axis("head", heads, [-0.5, heads - 0.5]),
+        "yaxis": _axis("layer", layers, [layers - 0.5, -0.5]),
+        "xaxis2": {"tickvals": list(range(heads)), "overlaying": "x", "visible": False},
+        "yaxis2": {"tickvals": list(range(layers)), "overlaying": "y", "visible": False},
+        "shapes": [frame | gaps],
+        "meta": {"rows": "layer", "columns": "head", "row_block": 1, "column_block": 1},
+    }
+    return Chart(go.Figure(picture, layout), (_largest_weights(weights, left_out),))
 
 
 def _largest_weights(weights: NDArray[np.floating], left_out: NDArray[np.bool_] | None) -> Values:
@@ -110,7 +98,7 @@ def _levels(weights: NDArray[np.floating]) -> NDArray[np.uint8]:
     return np.where(np.isnan(weights), MASKED, _level(np.nan_to_num(weights))).round().astype(np.uint8)
 
 
-def _level(weight: NDArray[np.floating]) -> NDArray[np.floating]:
+def _level(weight: ArrayLike) -> NDArray[np.floating]:
     return ZERO + np.sqrt(weight) * (_LEVELS - ZERO)
 
 
@@ -138,4 +126,4 @@ def _places(count: int, cells: int) -> NDArray[np.floating]:
 
 def _axis(name: str, count: int, span: list[float]) -> dict[str, object]:
     places = thinned(count, max_labels=16)
-    return {"title": {"text": name}, "range": span, "tickmode": "array", "tickvals": places, **PLAIN_AXIS}
+    return {"title": {"text": name}, "range": span, "tickvals": places, **PLAIN_AXIS}

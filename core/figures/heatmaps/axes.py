@@ -137,7 +137,6 @@ def _shown(count: int, axis: Axis, size: int, max_labels: int) -> dict[str, Any]
     return {
         "title": {"text": axis.name, "standoff": enlarged(12)},
         "range": [-0.5, count - 0.5],
-        "tickmode": "array",
         "tickvals": places,
         "ticktext": labels,
         "tickfont": {"size": size if len(places) <= MANY else _smaller(size)},
@@ -179,7 +178,6 @@ def hidden_axis(places: NDArray[np.floating], block: int, count: int, axis: Axis
     return {
         "overlaying": shown,
         "matches": shown,
-        "tickmode": "array",
         "tickvals": places.tolist(),
         "ticktext": names,
         "showticklabels": False,

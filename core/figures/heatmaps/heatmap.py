@@ -320,4 +320,4 @@ def _colour_bar(lowest: float, highest: float, *, narrow: bool) -> dict[str, obj
     shown = [lowest, (lowest + highest) / 2, highest]
     texts = [f"{value:.2g}".replace("-", "−") for value in shown]
     font = {"size": letters(11)}
-    return {"thickness": enlarged(8), "tickmode": "array", "tickvals": shown, "ticktext": texts, "tickfont": font}
+    return {"thickness": enlarged(8), "tickvals": shown, "ticktext": texts, "tickfont": font}

@@ -132,7 +132,6 @@ def _axis(places: NDArray[np.floating], names: list[str], anchor: str, domain: l
     return {
         "domain": domain,
         "anchor": anchor,
-        "tickmode": "array",
         "tickvals": places.tolist(),
         "ticktext": names,
         "tickfont": {"size": letters(11)},

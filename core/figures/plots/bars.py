@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import cycle
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
@@ -16,13 +15,15 @@ from ..chart import Chart
 from ..labels import axis_labels, escaped, short, without_markup
 from ..palette import ABOVE, GRID, INK, SERIES, TOTAL, text_on
 from ..theme import enlarged, letters, plain_layout, template, thick
-from ..values import bar_values
+from ..values import Values, bar_values
 
 PANEL_TITLE = 26  # pixels above each panel
 PANEL_LABELS = 46  # pixels below the last one
 ROW = 34  # pixels of the bars of a token
 LOG_ROW = 30  # pixels of a bar on a logarithmic axis
 MARK = 20  # pixels for the words of a mark
+
+Groups = Mapping[str, ArrayLike]  # the name of a group -> a number for each bar
 
 
 def bar_trace(
@@ -56,14 +57,25 @@ def bar_trace(
     )
 
 
+def _traces(names: Sequence[str], groups: Groups, colours: Sequence[str] = SERIES, **look: Any) -> list[go.Bar]:
+    return [
+        bar_trace(names, numbers, group, colour, **look)
+        for (group, numbers), colour in zip(groups.items(), cycle(colours), strict=False)
+    ]
+
+
 def named_places(names: Sequence[str]) -> dict[str, Any]:
     """Return the ticks of the axis along which the bars of these names stand."""
-    return {"tickmode": "array", "tickvals": list(range(len(names))), "ticktext": axis_labels(names)}
+    return {"tickvals": list(range(len(names))), "ticktext": axis_labels(names)}
+
+
+def _values(names: Sequence[str], groups: Groups, **words: str) -> tuple[Values, ...]:
+    return bar_values([short(name) for name in names], groups, **words)
 
 
 def bars(
     names: Sequence[str],
-    groups: Mapping[str, ArrayLike],
+    groups: Groups,
     *,
     y: str,
     x: str = "",
@@ -72,19 +84,14 @@ def bars(
     height: int = 320,
 ) -> Chart:
     """Draw a bar for each name and group, the groups side by side. Names are tokens; the same one may occur twice."""
-    traces = [
-        bar_trace(names, numbers, group, colour, printed=".3f" if printed else None)
-        for (group, numbers), colour in zip(groups.items(), cycle(SERIES), strict=False)
-    ]
+    traces = _traces(names, groups, printed=".3f" if printed else None)
     layout = plain_layout(height) | {"showlegend": len(groups) > 1, "barmode": "group"}
     layout["xaxis"] |= named_places(names) | {"title": {"text": x}}
     layout["yaxis"] |= {"title": {"text": y}, "range": list(limits or room_for(groups.values()))}
-    return Chart(go.Figure(traces, layout), bar_values([short(name) for name in names], groups, heading=x, value=y))
+    return Chart(go.Figure(traces, layout), _values(names, groups, heading=x, value=y))
 
 
-def bar_panels(
-    names: Sequence[str], panels: Mapping[str, ArrayLike], *, x: str, printed: bool = True, panel: int = 150
-) -> Chart:
+def bar_panels(names: Sequence[str], panels: Groups, *, x: str, printed: bool = True, panel: int = 150) -> Chart:
     """Draw a panel of bars for each title, one below the other; all panels share their range and their names.
 
     panel  height of each panel in pixels, with its title
@@ -95,9 +102,8 @@ def bar_panels(
     figure = make_subplots(
         rows=len(panels), shared_xaxes=True, vertical_spacing=above / area, subplot_titles=list(panels)
     )
-    for row, ((title, numbers), colour) in enumerate(zip(panels.items(), cycle(SERIES), strict=False), start=1):
-        bars = bar_trace(names, numbers, title, colour, printed=".3f" if printed else None, names_group=False)
-        figure.add_trace(bars, row=row, col=1)
+    traces = _traces(names, panels, printed=".3f" if printed else None, names_group=False)
+    figure.add_traces(traces, rows=list(range(1, len(panels) + 1)), cols=[1] * len(panels))
     figure.update_layout(
         template=template(),
         height=area + above + below,
@@ -109,7 +115,7 @@ def bar_panels(
     figure.update_xaxes(title_text=x, row=len(panels))
     figure.update_yaxes(range=limits, nticks=4, automargin=True)
     groups = {without_markup(title): values for title, values in panels.items()}
-    return Chart(figure, bar_values([short(name) for name in names], groups, heading=x))
+    return Chart(figure, _values(names, groups, heading=x))
 
 
 def share_bars(names: Sequence[str], groups: Mapping[str, NDArray[np.floating]]) -> Chart:
@@ -117,30 +123,18 @@ def share_bars(names: Sequence[str], groups: Mapping[str, NDArray[np.floating]])
 
     groups  one or two: the name of a group -> a share for each token
     """
-    bars = [
-        bar_trace(names, numbers, group, colour, horizontal=True, printed=".1%", hover=".4%")
-        for (group, numbers), colour in zip(groups.items(), (TOTAL, ABOVE), strict=False)
-    ]
+    bars = _traces(names, groups, (TOTAL, ABOVE), horizontal=True, printed=".1%", hover=".4%")
     legend = enlarged(34) if len(groups) > 1 else 8
-    layout = plain_layout(enlarged(26) + legend + enlarged(ROW) * len(names)) | {
-        "barmode": "group",
-        "bargap": 0.25,
-        "dragmode": False,
-        "showlegend": len(groups) > 1,
-    }
-    layout["legend"] = {"traceorder": "normal"}
+    layout = plain_layout(enlarged(26) + legend + enlarged(ROW) * len(names))
+    layout |= {"barmode": "group", "bargap": 0.25, "showlegend": len(groups) > 1, "legend": {"traceorder": "normal"}}
     layout["margin"] |= {"t": legend, "r": enlarged(48), "b": enlarged(28)}
     highest = max(float(np.max(values, initial=0)) for values in groups.values())
     layout["xaxis"] = {"range": [0, highest * 1.12 or 1], "tickformat": ".0%", "nticks": 5}
-    layout["yaxis"] |= named_places(names) | {
-        "range": [len(names) - 0.5, -0.5],
-        "showgrid": False,
-    }
-    return Chart(go.Figure(bars, layout), bar_values([short(name) for name in names], groups))
+    layout["yaxis"] |= named_places(names) | {"range": [len(names) - 0.5, -0.5], "showgrid": False}
+    return Chart(go.Figure(bars, layout), _values(names, groups))
 
 
-@dataclass(frozen=True)
-class Mark:
+class Mark(NamedTuple):
     """A number to compare the bars with: a line across the chart with words at its upper end."""
 
     words: str
@@ -150,7 +144,7 @@ class Mark:
 
 def log_bars(
     names: Sequence[str],
-    groups: Mapping[str, ArrayLike],
+    groups: Groups,
     *,
     x: str,
     limits: tuple[float, float],
@@ -170,7 +164,7 @@ def log_bars(
         go.Bar(
             orientation="h",
             y=[escaped(name) for name in names],
-            x=[_drawn(value, limits[0]) for value in np.asarray(values, dtype=np.float64)],
+            x=[None if np.isnan(value) else max(value, limits[0]) for value in np.asarray(values, dtype=np.float64)],
             name=group,
             marker={"color": colour},
             text=[_written(value, number) for value in np.asarray(values, dtype=np.float64)],
@@ -197,17 +191,15 @@ def log_bars(
         "showgrid": True,
         "gridcolor": GRID,
     }
-    layout["yaxis"] |= {
-        "autorange": "reversed",
-        "showgrid": False,
-        "nticks": len(names),
-        "ticksuffix": " ",
-    }
-    layout["shapes"] = [_mark_line(mark) for mark in marks]
+    layout["yaxis"] |= {"autorange": "reversed", "showgrid": False, "nticks": len(names), "ticksuffix": " "}
+    layout["shapes"] = [
+        full_height(mark.value, mark.value, line={"color": mark.colour, "width": thick(2), "dash": "dot"})
+        for mark in marks
+    ]
     layout["annotations"] = [
         _mark_words(mark, place, right=np.log10(mark.value) > (low + high) / 2) for place, mark in enumerate(marks)
     ]
-    return Chart(go.Figure(traces, layout), bar_values([short(name) for name in names], groups, value=x))
+    return Chart(go.Figure(traces, layout), _values(names, groups, value=x))
 
 
 def _written(value: float, number: str) -> str:
@@ -216,34 +208,15 @@ def _written(value: float, number: str) -> str:
     return f"{value:{number}}" if value else "0"
 
 
-def _drawn(value: float, low: float) -> float | None:
-    return None if np.isnan(value) else max(value, low)
-
-
-def _mark_line(mark: Mark) -> dict[str, object]:
-    return {
-        "type": "line",
-        "xref": "x",
-        "yref": "paper",
-        "x0": mark.value,
-        "x1": mark.value,
-        "y0": 0,
-        "y1": 1,
-        "line": {"color": mark.colour, "width": thick(2), "dash": "dot"},
-    }
+def full_height(left: float, right: float, **look: Any) -> dict[str, Any]:
+    """Return a rectangle from the bottom of a plot to its top; a line where left and right are the same."""
+    sides = {"x0": float(left), "x1": float(right), "y0": 0, "y1": 1}
+    return {"type": "line" if left == right else "rect", "xref": "x", "yref": "paper"} | sides | look
 
 
 def _mark_words(mark: Mark, place: int, *, right: bool) -> dict[str, object]:
-    return {
-        "text": mark.words,
-        "xref": "x",
-        "x": np.log10(mark.value),
-        "xanchor": "right" if right else "left",
-        "yref": "paper",
-        "y": 1,
-        "yanchor": "bottom",
-        "yshift": enlarged(MARK) * place,
-    }
+    at = {"x": np.log10(mark.value), "xanchor": "right" if right else "left", "y": 1, "yanchor": "bottom"}
+    return at | {"text": mark.words, "xref": "x", "yref": "paper", "yshift": enlarged(MARK) * place}
 
 
 def room_for(groups: Iterable[ArrayLike], share: float = 0.12) -> tuple[float, float]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..chart import Chart
 from ..palette import ABOVE, BELOW, INK, PIN
-from ..theme import enlarged, letters, plain_layout, thick
+from ..theme import PLAIN_AXIS, enlarged, letters, plain_layout, thick
 from ..values import bar_values, head_values
 
 BARS = 64  # at most: more are narrower than what they show
@@ -28,7 +28,6 @@ def distribution_bars(
     quartiles: Sequence[float],
     means: NDArray[np.floating],
     chosen: tuple[int, int],
-    height: int = 300,
 ) -> Chart:
     """Draw shares of queries as bars, on a logarithmic axis so that rare ones are seen. Above them lie the middle half with
     the median and the mean, and the means of all heads.
@@ -59,7 +58,7 @@ def distribution_bars(
         hoverinfo="skip",
     )
     end = max(edges[-1], float(np.nanmax(means, initial=0.0)))
-    figure = go.Figure([bars, _dots(means, chosen), middle], _layout(label, end, quartiles, height))
+    figure = go.Figure([bars, _dots(means, chosen), middle], _layout(label, end, quartiles))
     drawn = np.where(shares > 0, shares, np.nan)
     queries = bar_values(ranges, {"": drawn}, heading=label, value="share of queries")
     return Chart(figure, (*queries, head_values(means, "mean", part="mean")))
@@ -85,17 +84,15 @@ def _dots(means: NDArray[np.floating], chosen: tuple[int, int]) -> go.Scatter:
     )
 
 
-def _layout(label: str, end: float, quartiles: Sequence[float], height: int) -> dict[str, Any]:
+def _layout(label: str, end: float, quartiles: Sequence[float]) -> dict[str, Any]:
     """The bars below, a strip with the box of this head and the means of all heads above."""
-    layout = plain_layout(height)
-    layout["showlegend"], layout["bargap"] = False, 0
+    layout = plain_layout(300) | {"showlegend": False, "bargap": 0}
     layout["margin"] |= {"t": 8}
     layout["xaxis"] |= {"title": {"text": label}, "range": [-0.01 * end, end * 1.02 or 1], "nticks": 8}
     layout["yaxis"] |= {
         "title": {"text": "share of queries"},
         "type": "log",
         "range": [np.log10(LEAST), 0.1],
-        "tickmode": "array",
         "tickvals": [0.0001, 0.001, 0.01, 0.1, 1],
         "ticktext": ["0.01%", "0.1%", "1%", "10%", "100%"],
         "domain": [0, 0.7],
@@ -103,18 +100,17 @@ def _layout(label: str, end: float, quartiles: Sequence[float], height: int) -> 
     layout["yaxis2"] = {
         "domain": [0.75, 1],
         "range": [_ALL - 0.6, _THIS + 0.6],
-        "tickmode": "array",
         "tickvals": [_ALL, _THIS],
         "ticktext": ["all heads", "this head"],
-        "showgrid": False,
-        "zeroline": False,
         "automargin": True,
         "tickfont": {"size": letters(13)},
+        **PLAIN_AXIS,
     }
     low, median, upper = quartiles
+    row = {"type": "rect", "yref": "y2", "y0": _THIS - 0.32, "y1": _THIS + 0.32}
     layout["shapes"] = [
-        _box(low, upper, {"fillcolor": BELOW, "opacity": 0.35, "line": {"width": 0}}),
-        _box(median, median, {"line": {"color": BELOW, "width": thick(3)}}),
+        row | {"x0": low, "x1": upper, "fillcolor": BELOW, "opacity": 0.35, "line": {"width": 0}},
+        row | {"x0": median, "x1": median, "line": {"color": BELOW, "width": thick(3)}},
     ]
     return layout
 
@@ -124,13 +120,6 @@ def _drawn(histogram: NDArray[np.integer], high: float) -> tuple[NDArray[np.floa
     parts = len(histogram)
     last = int(np.flatnonzero(histogram)[-1]) + 1 if histogram.any() else parts
     step = -(-last // BARS)
-    count = -(-last // step)
-    padded = np.zeros(count * step)
-    padded[:last] = histogram[:last]
-    shares = padded.reshape(count, step).sum(axis=1) / max(int(histogram.sum()), 1)
-    return shares, np.arange(count + 1) * step * high / parts
-
-
-def _box(low: float, upper: float, look: dict) -> dict:
-    """A box in the row of this head."""
-    return {"type": "rect", "yref": "y2", "x0": low, "x1": upper, "y0": _THIS - 0.32, "y1": _THIS + 0.32, **look}
+    starts = np.arange(0, last, step)
+    shares = np.add.reduceat(histogram[:last], starts) / max(int(histogram.sum()), 1)
+    return shares, np.append(starts, starts[-1] + step) * high / parts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import cycle
 
 import numpy as np
 import plotly.graph_objects as go
@@ -29,16 +30,14 @@ def dots(
     marked  (layer, head) with a ring around its dots
     """
     traces: list[go.Scatter] = []
-    for place, (name, values) in enumerate(groups.items()):
-        colour = SERIES[place % len(SERIES)]
-        layers, heads = values.shape
+    for place, ((name, values), colour) in enumerate(zip(groups.items(), cycle(SERIES), strict=False)):
         shift = 0.6 * ((place + 0.5) / len(groups) - 0.5)  # the groups share the middle of the layer's width
-        layer, head = np.divmod(np.arange(values.size), heads)
-        at = {"x": layer + shift, "y": values.ravel()}
-        is_marked = (layer == marked[0]) & (head == marked[1]) if marked is not None else np.zeros(values.size, bool)
+        heads = np.indices(values.shape).reshape(2, -1).T  # (layer, head) of each
+        is_marked = (heads == (marked or (-1, -1))).all(axis=1)
         traces.append(
             go.Scatter(
-                **at,
+                x=heads[:, 0] + shift,
+                y=values.ravel(),
                 name=name,
                 mode="markers",
                 marker={
@@ -47,14 +46,14 @@ def dots(
                     "opacity": 0.75,
                     "line": {"color": PIN, "width": np.where(is_marked, thick(3), 0)},
                 },
-                customdata=np.stack([layer, head], axis=1).tolist(),
+                customdata=heads.tolist(),
                 hovertemplate=f"head %{{customdata[0]}}.%{{customdata[1]}}: {name} <b>%{{y:.4g}}</b><extra></extra>",
             )
         )
         if levels is not None and name in levels:
             traces.append(
                 go.Scatter(
-                    x=[-0.5, layers - 0.5],
+                    x=[-0.5, len(values) - 0.5],
                     y=[levels[name]] * 2,
                     mode="lines",
                     line={"color": colour, "width": thick(2), "dash": "dash"},
@@ -65,6 +64,5 @@ def dots(
     layout = plain_layout(height)
     layout["xaxis"] |= {"title": {"text": "layer"}, "nticks": 8, "tickformat": "d"}
     layout["yaxis"] |= {"title": {"text": y}, "type": "log" if log_y else "linear"}
-    return Chart(
-        go.Figure(traces, layout), tuple(head_values(numbers, y, part=name) for name, numbers in groups.items())
-    )
+    values = tuple(head_values(numbers, y, part=name) for name, numbers in groups.items())
+    return Chart(go.Figure(traces, layout), values)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
+from itertools import cycle
 from textwrap import wrap
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..chart import Chart
 from ..palette import PIN, SERIES
-from ..theme import enlarged, letters, plain_layout, thick
+from ..theme import PLAIN_AXIS, enlarged, letters, plain_layout, thick
 from ..values import bar_values
 
 # Clusters are told apart by their colour and, for every kind of colour vision, by their mark.
@@ -36,20 +37,17 @@ def head_map(
     words          the name of each cluster
     """
     traces = []
-    for at, number in enumerate(np.unique(cluster).tolist()):
+    numbers, counts = np.unique(cluster, return_counts=True)
+    for number, colour, mark in zip(numbers, cycle(SERIES), cycle(MARKS), strict=False):
         inside = np.flatnonzero(cluster == number).tolist()
-        name = "<br>".join(html.escape(line, quote=False) for line in wrap(str(words[number]), LINE))
+        name = "<br>".join(html.escape(line, quote=False) for line in wrap(words[number], LINE))
         traces.append(
             go.Scatter(
                 x=x[inside],
                 y=y[inside],
                 mode="markers",
                 name=name,
-                marker={
-                    "color": SERIES[at % len(SERIES)],
-                    "symbol": MARKS[at % len(MARKS)],
-                    "size": enlarged(11),
-                },
+                marker={"color": colour, "symbol": mark, "size": enlarged(11)},
                 customdata=[list(heads[place]) for place in inside],
                 hovertemplate=f"head <b>%{{customdata[0]}}.%{{customdata[1]}}</b><br>{name}<extra></extra>",
             )
@@ -63,13 +61,11 @@ def head_map(
     layout["margin"] |= {"t": 8, "l": 8, "r": 8}
     layout["legend"] = {"y": -0.02, "yanchor": "top", "orientation": "v", "font": {"size": letters(13)}}
     for axis in ("xaxis", "yaxis"):
-        layout[axis] |= {"showticklabels": False, "showgrid": False, "zeroline": False}
+        layout[axis] |= PLAIN_AXIS | {"showticklabels": False}
     layout["yaxis"] |= {"scaleanchor": "x"}  # or what is near would depend on the window
     places = [[*head, *map(float, place)] for head, *place in zip(heads, x, y, strict=True)]
     layout["meta"] = {"map": {"rows": "layer", "columns": "head", "places": places}}
-    numbers, counts = np.unique(cluster, return_counts=True)
     # Where a point lies means nothing by itself; how many heads a cluster has does.
-    values = bar_values(
-        [" ".join(str(words[number]).split()) for number in numbers], {"": counts}, heading="cluster", value="heads"
-    )
+    names = [" ".join(words[number].split()) for number in numbers]
+    values = bar_values(names, {"": counts}, heading="cluster", value="heads")
     return Chart(go.Figure(traces, layout), values)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from typing import Literal
 
 import numpy as np
@@ -49,15 +50,13 @@ def lines(
             x=np.asarray(one.x),
             y=np.asarray(one.y),
             name=one.name,
-            mode={"measured": "markers+lines", "line": "lines", "theory": "lines"}[one.kind],
+            mode="markers+lines" if one.kind == "measured" else "lines",
             line={"color": colour, "width": thick(2), "dash": "dash" if one.kind == "theory" else "solid"},
             marker={"size": enlarged(8), "color": colour},
-            error_y=None
-            if one.error is None
-            else {"array": np.asarray(one.error), "color": colour, "thickness": thick(1.2)},
+            error_y={"array": one.error, "color": colour, "thickness": thick(1.2)} if one.error is not None else None,
             hovertemplate="%{y:.5g}",
         )
-        for one, colour in zip(series, _colours(len(series)), strict=True)
+        for one, colour in zip(series, cycle(SERIES), strict=False)
     ]
     layout = plain_layout(height) | {"hovermode": "x unified", "showlegend": len(series) > 1}
     layout["xaxis"] |= {"title": {"text": x}, "type": "log" if log_x else "linear"}
@@ -86,8 +85,4 @@ def label_log_axes(figure: go.Figure, *, x: Sequence[float] = THIRDS) -> None:
     """
     for update, places in ((figure.update_xaxes, x), (figure.update_yaxes, THIRDS)):
         labels = [f"{place:,g}" for place in places]
-        update(selector={"type": "log"}, tickmode="array", tickvals=list(places), ticktext=labels)
-
-
-def _colours(count: int) -> list[str]:
-    return [SERIES[place % len(SERIES)] for place in range(count)]
+        update(selector={"type": "log"}, tickvals=list(places), ticktext=labels)

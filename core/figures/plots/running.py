@@ -13,14 +13,12 @@ from ..labels import MAX_LABELS, axis_labels, short, thinned
 from ..palette import ABOVE, BELOW, FORBIDDEN, TOTAL
 from ..theme import letters, plain_layout, thick
 from ..values import bar_values
-from .bars import bar_trace
+from .bars import bar_trace, full_height
 
 MAX_BORDERS = 40  # more lines than that hide the bars
 
 
-def running(
-    scores: NDArray[np.floating], keys: Sequence[str], ends: Sequence[int], maximum: ArrayLike, *, height: int = 230
-) -> Chart:
+def running(scores: NDArray[np.floating], keys: Sequence[str], ends: Sequence[int], maximum: ArrayLike) -> Chart:
     """Draw a bar for each key, blocks in alternating colours, and a step for each block.
 
     scores   [keys] what enters the softmax; -inf where masked: no bar, a grey ground
@@ -41,29 +39,15 @@ def running(
         name="largest so far, m",
         hoverinfo="skip",
     )
-    layout = plain_layout(height) | {"showlegend": True, "bargap": 0.15}
+    layout = plain_layout(230) | {"showlegend": True, "bargap": 0.15}
     places = thinned(len(keys), max_labels=MAX_LABELS * 14 // letters(14))
-    layout["xaxis"] |= {
-        "tickmode": "array",
-        "tickvals": places,
-        "ticktext": axis_labels([keys[place] for place in places]),
-        "range": [-0.5, len(keys) - 0.5],
-    }
+    labels = axis_labels([keys[place] for place in places])
+    layout["xaxis"] |= {"tickvals": places, "ticktext": labels, "range": [-0.5, len(keys) - 0.5]}
     layout["yaxis"] |= {"title": {"text": "score"}}
-    layout["shapes"] = [_masked(key) for key in np.flatnonzero(np.isneginf(scores)).tolist()]
+    grey = {"fillcolor": FORBIDDEN, "line": {"width": 0}, "layer": "below"}
+    layout["shapes"] = [full_height(key - 0.5, key + 0.5, **grey) for key in np.flatnonzero(np.isneginf(scores))]
     if len(ends) <= MAX_BORDERS:
-        layout["shapes"] += [_border(edge) for edge in edges[1:-1]]
+        dotted = {"color": TOTAL, "width": thick(1), "dash": "dot"}
+        layout["shapes"] += [full_height(edge, edge, line=dotted) for edge in edges[1:-1]]
     values = bar_values([short(key) for key in keys], {"score": known})
     return Chart(go.Figure([bars, steps], layout), values)
-
-
-def _masked(key: int) -> dict[str, object]:
-    return _over_all(key - 0.5, key + 0.5) | {"fillcolor": FORBIDDEN, "line": {"width": 0}, "layer": "below"}
-
-
-def _border(edge: float) -> dict[str, object]:
-    return _over_all(edge, edge) | {"type": "line", "line": {"color": TOTAL, "width": thick(1), "dash": "dot"}}
-
-
-def _over_all(left: float, right: float) -> dict[str, object]:
-    return {"type": "rect", "xref": "x", "yref": "paper", "x0": float(left), "x1": float(right), "y0": 0, "y1": 1}

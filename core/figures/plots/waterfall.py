@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
@@ -18,30 +17,22 @@ from ..values import Values, bar_values, floats, numbered
 _PRODUCTS_WIDTH = 8.0  # the products share this much room, however many they are; every later step has 1
 
 
-def waterfall(cell: Ledger, *, height: int = 240) -> Chart:
+def waterfall(cell: Ledger) -> Chart:
     """Left: from 0 over every product q_d · k_d to their sum, then scale, cap, bias and mask, and the row's maximum.
     Right, on an axis from 0 to 1: e to that power, and its share of the row's sum, the weight.
 
     A forbidden pair ends at its score before the mask: −∞ has no place on an axis.
     """
-    steps: list[tuple[str, float, str]] = [("q·k", cell.raw, "total"), ("× scale", cell.scaled - cell.raw, "relative")]
-    if cell.capped != cell.scaled:
-        steps.append(("soft cap", cell.capped - cell.scaled, "relative"))
-    if cell.bias:
-        steps.append(("+ bias", cell.bias, "relative"))
-    steps.append(("score", cell.capped + cell.bias, "total"))
-    if math.isfinite(cell.masked):
-        steps += [("− row max", -cell.row_maximum, "relative"), ("shifted", cell.shifted, "total")]
-
-    width = _PRODUCTS_WIDTH / len(cell.products)
-    places = [(d + 0.5) * width for d in range(len(cell.products))]
+    steps = _steps(cell)
+    count = len(cell.products)
+    width = _PRODUCTS_WIDTH / count
     later = [_PRODUCTS_WIDTH + 1 + place for place in range(len(steps))]
     steps_of_score = go.Waterfall(
-        x=places + later,
+        x=[(d + 0.5) * width for d in range(count)] + later,
         y=cell.products.tolist() + [value for _, value, _ in steps],
-        measure=["relative"] * len(places) + [measure for _, _, measure in steps],
-        width=[width * 0.9] * len(places) + [0.8] * len(steps),
-        customdata=[f"dimension {d}" for d in range(len(places))] + [name for name, _, _ in steps],
+        measure=["relative"] * count + [measure for _, _, measure in steps],
+        width=[width * 0.9] * count + [0.8] * len(steps),
+        customdata=[f"dimension {d}" for d in range(count)] + [name for name, _, _ in steps],
         increasing={"marker": {"color": ABOVE}},
         decreasing={"marker": {"color": BELOW}},
         totals={"marker": {"color": TOTAL}},
@@ -57,16 +48,25 @@ def waterfall(cell: Ledger, *, height: int = 240) -> Chart:
     )
     figure = make_subplots(cols=2, column_widths=[0.78, 0.12], horizontal_spacing=0.1)
     figure.add_trace(steps_of_score, row=1, col=1).add_trace(share, row=1, col=2)
-    figure.update_layout(_quiet(height))
+    figure.update_layout(_quiet(240))
     figure.update_xaxes(tickangle=-45, tickfont_size=letters(12))
-    figure.update_xaxes(
-        tickmode="array",
-        tickvals=[_PRODUCTS_WIDTH / 2, *later],
-        ticktext=[f"{len(places)} products", *(name for name, _, _ in steps)],
-        col=1,
-    )
+    texts = [f"{count} products", *(name for name, _, _ in steps)]
+    figure.update_xaxes(tickvals=[_PRODUCTS_WIDTH / 2, *later], ticktext=texts, col=1)
     figure.update_yaxes(range=[0, 1.02], nticks=3, tickfont_size=letters(12), col=2)
     return Chart(figure, _values(cell, steps))
+
+
+def _steps(cell: Ledger) -> list[tuple[str, float, str]]:
+    """The steps after the products: a name, what it adds or the sum so far, and "relative" or "total"."""
+    steps = [("q·k", cell.raw, "total"), ("× scale", cell.scaled - cell.raw, "relative")]
+    if cell.capped != cell.scaled:
+        steps.append(("soft cap", cell.capped - cell.scaled, "relative"))
+    if cell.bias:
+        steps.append(("+ bias", cell.bias, "relative"))
+    steps.append(("score", cell.capped + cell.bias, "total"))
+    if math.isfinite(cell.masked):
+        steps += [("− row max", -cell.row_maximum, "relative"), ("shifted", cell.shifted, "total")]
+    return steps
 
 
 def _values(cell: Ledger, steps: list[tuple[str, float, str]]) -> tuple[Values, Values]:
@@ -81,33 +81,21 @@ def _values(cell: Ledger, steps: list[tuple[str, float, str]]) -> tuple[Values, 
     )
 
 
-def passed_on(cell: Ledger, *, height: int = 150) -> Chart:
+def passed_on(cell: Ledger) -> Chart:
     """Draw the value vector of the key, and the part of it that reaches the output of the query."""
-    dimensions = np.arange(cell.value.size)
-    figure = go.Figure(
-        [
-            go.Bar(x=dimensions, y=cell.value, name="value", marker={"color": GRID}, hovertemplate=_TELL),
-            go.Bar(
-                x=dimensions, y=cell.contribution, name="weight × value", marker={"color": ABOVE}, hovertemplate=_TELL
-            ),
-        ]
-    )
-    figure.update_layout(_quiet(height))
-    figure.update_layout(
-        barmode="overlay",
-        showlegend=True,
-        legend={"itemclick": False},
-        xaxis={
-            "title": {"text": "dimension", "standoff": 4},
-            "range": [-0.5, cell.value.size - 0.5],
-            "dtick": max(1, round(cell.value.size / 8)),
-        },
-    )
-    groups = {"value": cell.value, "weight × value": cell.contribution}
-    return Chart(figure, bar_values(numbered(cell.value.size), groups, heading="dimension"))
-
-
-_TELL = "%{fullData.name}, dimension %{x}: <b>%{y:.5g}</b><extra></extra>"
+    groups, size = {"value": cell.value, "weight × value": cell.contribution}, cell.value.size
+    told = "%{fullData.name}, dimension %{x}: <b>%{y:.5g}</b><extra></extra>"
+    traces = [
+        go.Bar(x=list(range(size)), y=numbers, name=name, marker={"color": colour}, hovertemplate=told)
+        for (name, numbers), colour in zip(groups.items(), (GRID, ABOVE), strict=True)
+    ]
+    layout = _quiet(150) | {"barmode": "overlay", "showlegend": True, "legend": {"itemclick": False}}
+    layout["xaxis"] |= {
+        "title": {"text": "dimension", "standoff": 4},
+        "range": [-0.5, size - 0.5],
+        "dtick": max(1, round(size / 8)),
+    }
+    return Chart(go.Figure(traces, layout), bar_values(numbered(size), groups, heading="dimension"))
 
 
 def _quiet(height: int) -> dict[str, Any]:
