@@ -21,20 +21,13 @@ FORMATS = ("float64", "float32")
 
 
 class Blocks(NamedTuple):
-    """The running results after each block of keys. After a single block they are without their first axis.
+    """The running results after each block of keys. After a single block they are without their first axis."""
 
-    ends        [blocks] number of keys so far
-    maximum     [blocks, queries] the largest score so far (or the sink); -inf before any key was allowed
-    correction  [blocks, queries] in [0, 1]: e^(old maximum - new maximum), by which the old sum is multiplied
-    total       [blocks, queries] Σ e^(score - maximum) so far
-    output      [blocks, queries, d_v] the attention output over the keys so far; 0 before any key was allowed
-    """
-
-    ends: NDArray[np.integer]
-    maximum: Array
-    correction: Array
-    total: Array
-    output: Array
+    ends: NDArray[np.integer]  # [blocks] number of keys so far
+    maximum: Array  # [blocks, queries] the largest score so far (or the sink); -inf before any key was allowed
+    correction: Array  # [blocks, queries] in [0, 1]: e^(old maximum - new maximum), by which the old sum is multiplied
+    total: Array  # [blocks, queries] Σ e^(score - maximum) so far
+    output: Array  # [blocks, queries, d_v] the attention output over the keys so far; 0 before any key was allowed
 
 
 def in_blocks(trace: AttentionTrace, block_size: int) -> Blocks:
@@ -54,9 +47,11 @@ def last_output(trace: AttentionTrace, block_size: int) -> Array:
 
 def differences(trace: AttentionTrace, block_size: int) -> dict[str, float]:
     """The largest |output in blocks - trace.output| over all queries, with the head's inputs in float64 and in float32."""
+    settings = {name: getattr(trace, name) for name in ("mask", "bias", "scale", "softcap", "sinks")}
     largest = {}
     for dtype in FORMATS:
-        converted = _converted(trace, dtype)
+        matrices = (matrix.astype(dtype) for matrix in (trace.query, trace.key, trace.value))
+        converted = attend(*matrices, **settings)
         largest[dtype] = float(np.abs(last_output(converted, block_size) - converted.output).max())
     return largest
 
@@ -73,7 +68,14 @@ def _recurrence(trace: AttentionTrace, block_size: int) -> Iterator[Blocks]:
     total = np.full(queries, 0 if trace.sinks is None else 1, dtype=dtype)  # the sink's own e^(sink - sink)
     output = np.zeros((queries, trace.value.shape[1]), dtype=dtype)
     for start in range(0, keys, block_size):
-        part = _keys(trace, slice(start, start + block_size))
+        of_block = slice(start, start + block_size)
+        part = replace(
+            trace,
+            key=trace.key[of_block],
+            value=trace.value[of_block],
+            mask=trace.mask[:, of_block],
+            bias=trace.bias[:, of_block],
+        )
         highest = np.maximum(maximum, part.masked.max(axis=1))
         safe = np.where(np.isneginf(highest), 0, highest)  # nothing allowed so far: -inf minus -inf would be NaN
         correction = np.exp(maximum - safe)
@@ -84,28 +86,3 @@ def _recurrence(trace: AttentionTrace, block_size: int) -> Iterator[Blocks]:
         output = mixed / np.where(total == 0, 1, total)[:, None]
         maximum = highest
         yield Blocks(np.asarray(min(start + block_size, keys)), maximum, correction, total, output)
-
-
-def _converted(trace: AttentionTrace, dtype: str) -> AttentionTrace:
-    """The head with its inputs in another number format."""
-    return attend(
-        trace.query.astype(dtype),
-        trace.key.astype(dtype),
-        trace.value.astype(dtype),
-        mask=trace.mask,
-        bias=trace.bias,
-        scale=trace.scale,
-        softcap=trace.softcap,
-        sinks=trace.sinks,
-    )
-
-
-def _keys(trace: AttentionTrace, columns: slice) -> AttentionTrace:
-    """The head with some of its keys."""
-    return replace(
-        trace,
-        key=trace.key[columns],
-        value=trace.value[columns],
-        mask=trace.mask[:, columns],
-        bias=trace.bias[:, columns],
-    )

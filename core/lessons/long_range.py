@@ -6,13 +6,13 @@ Vaswani et al. 2017, section 4 and table 1; Hochreiter and Schmidhuber 1997 and 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from ..attention.trace import Array, AttentionTrace, attend
+from ..attention.trace import AS_IT_IS, Array, AttentionTrace, attend
 from ..averages import log_mean_and_error
 from ..capturing.capture import Capture
 from ..capturing.rows import row_blocks
@@ -30,18 +30,16 @@ MAX_QUERIES = 256
 class Costs:
     """The costs of one layer of each kind for a text of n tokens (Vaswani et al. 2017, table 1). Every array is [lengths].
 
-    sequential  operations that must follow one another, and so the most steps between two positions: n recurrent, 1 with
-                attention
-    operations  multiplications, up to a constant factor: n d² recurrent, n² d with attention
-    crossing    the length n with equally many operations: n = d
+    Sequential operations must follow one another; they are the most steps between two positions. The others are
+    multiplications, up to a constant factor.
     """
 
     lengths: NDArray[np.integer]
-    recurrent_sequential: NDArray[np.integer]
-    attention_sequential: NDArray[np.integer]
-    recurrent_operations: Array
-    attention_operations: Array
-    crossing: int
+    recurrent_sequential: NDArray[np.integer]  # n
+    attention_sequential: NDArray[np.integer]  # 1
+    recurrent_operations: Array  # n d²
+    attention_operations: Array  # n² d
+    crossing: int  # the length n with equally many operations: n = d
 
 
 def costs(lengths: ArrayLike, width: int) -> Costs:
@@ -63,14 +61,10 @@ def costs(lengths: ArrayLike, width: int) -> Costs:
 
 @dataclass(frozen=True, eq=False)
 class Reach:
-    """How strongly the last position's output depends on the input at each distance before it.
+    """How strongly the last position's output depends on the input at each distance before it."""
 
-    distances  [n]         0 for the last position itself
-    norms      [seeds, n]  ‖∂ out_last / ∂ x_p‖, the Frobenius norm of the Jacobian
-    """
-
-    distances: NDArray[np.integer]
-    norms: Array
+    distances: NDArray[np.integer]  # [n] 0 for the last position itself
+    norms: Array  # [seeds, n] ‖∂ out_last / ∂ x_p‖, the Frobenius norm of the Jacobian
 
     @property
     def log10(self) -> Array:
@@ -168,7 +162,9 @@ def mean_distance(trace: AttentionTrace, *, without_first: bool = False) -> floa
     without_first  whether to leave out the first token as a key: many heads attend to it whatever it is (Xiao et al. 2023)
     """
     queries = _sampled(trace.shape[0])
-    far, total = _far_and_total(_rows(trace, queries).weights, queries, without_first)
+    inputs = {name: getattr(trace, name)[queries] for name in ("query", "mask", "bias")}
+    rows = replace(trace, instead=AS_IT_IS, **inputs)
+    far, total = _far_and_total(rows.weights, queries, without_first)
     return float(far / total) if total > 0 else 0.0
 
 
@@ -179,24 +175,10 @@ def _sampled(count: int) -> NDArray[np.integer]:
 
 def _far_and_total(weights: Array, queries: NDArray[np.integer], without_first: bool) -> tuple[Array, Array]:
     """Σ weight · |query - key| and Σ weight over all rows: [..., rows, keys] to two arrays [...]."""
-    first = 1 if without_first else 0
+    first = int(without_first)
+    distances = np.abs(queries[:, None] - np.arange(first, weights.shape[-1]))
     weights = weights[..., first:].astype(np.float64)
-    distances = np.abs(queries[:, None] - np.arange(first, first + weights.shape[-1])[None, :])
     return (weights * distances).sum(axis=(-2, -1)), weights.sum(axis=(-2, -1))
-
-
-def _rows(trace: AttentionTrace, queries: NDArray[np.integer]) -> AttentionTrace:
-    """The trace of some queries only."""
-    return attend(
-        trace.query[queries],
-        trace.key,
-        trace.value,
-        mask=trace.mask[queries],
-        bias=trace.bias[queries],
-        scale=trace.scale,
-        softcap=trace.softcap,
-        sinks=trace.sinks,
-    )
 
 
 def mean_distances(

@@ -23,10 +23,7 @@ from ..errors import InputError
 
 @dataclass(frozen=True, eq=False)
 class LayerWeights:
-    """The four matrices of an attention layer, all heads side by side, without biases.
-
-    W_Q, W_K, W_V, W_O    [d_model, d_model]
-    """
+    """The four matrices [d_model, d_model] of an attention layer, all heads side by side, without biases."""
 
     W_Q: Array
     W_K: Array
@@ -40,14 +37,10 @@ class LayerWeights:
 
 @dataclass(frozen=True, eq=False)
 class ManyHeads:
-    """A layer of h heads at work, step by step; d_head = d_model / h.
+    """A layer of h heads at work, step by step; d_head = d_model / h."""
 
-    weights   the layer's matrices
-    traces    one a head: query [queries, d_head], key and value [keys, d_head]
-    """
-
-    weights: LayerWeights
-    traces: tuple[AttentionTrace, ...]
+    weights: LayerWeights  # the layer's matrices
+    traces: tuple[AttentionTrace, ...]  # one a head: query [queries, d_head], key and value [keys, d_head]
 
     @property
     def heads(self) -> int:
@@ -60,13 +53,13 @@ class ManyHeads:
     @property
     def parameters(self) -> int:
         """Entries of all matrices of all heads: h · (3 · d_model · d_head + d_head · d_model) = 4 · d_model²."""
-        pieces = (self.weights.W_Q, self.weights.W_K, self.weights.W_V, self.weights.W_O.T)
-        return sum(head.size for matrix in pieces for head in split(matrix, self.heads))
+        matrices = (self.weights.W_Q, self.weights.W_K, self.weights.W_V, self.weights.W_O)
+        return sum(matrix.size for matrix in matrices)
 
     @cached_property
     def joined(self) -> Array:
         """The heads' outputs side by side: [queries, d_model]."""
-        return concatenate(np.stack([trace.output for trace in self.traces]))
+        return np.hstack([trace.output for trace in self.traces])
 
     @cached_property
     def output(self) -> Array:
@@ -102,12 +95,6 @@ def split(x: Array, heads: int) -> Array:
             field="heads",
         )
     return x.reshape(n, heads, d_model // heads).transpose(1, 0, 2)
-
-
-def concatenate(x: Array) -> Array:
-    """Put x [heads, n, d_head] side by side again: [n, heads · d_head]. The reverse of `split`."""
-    heads, n, d_head = x.shape
-    return x.transpose(1, 0, 2).reshape(n, heads * d_head)
 
 
 def strongest_word(length: Array) -> int:
@@ -146,14 +133,10 @@ PAIR_WORDS = ("dog", "bites", "man")
 
 @dataclass(frozen=True, eq=False)
 class PairOutputs:
-    """What attention gives the verb of each sentence of PAIR from its two neighbours.
+    """What attention gives the verb of each sentence of PAIR from its two neighbours."""
 
-    one_head    [2 sentences, 3]: how much of each of PAIR_WORDS is in the output of a single head
-    two_heads   [2 sentences, 6]: the same for a head that looks left, then for a head that looks right
-    """
-
-    one_head: Array
-    two_heads: Array
+    one_head: Array  # [2 sentences, 3]: how much of each of PAIR_WORDS is in the output of a single head
+    two_heads: Array  # [2 sentences, 6]: the same for a head that looks left, then for a head that looks right
 
     def apart(self, outputs: Array) -> float:
         """The largest difference between the outputs of the two sentences: 0 if the verb cannot tell them apart."""
@@ -171,13 +154,11 @@ def fetch(share: float = 0.5) -> PairOutputs:
     if not 0 <= share <= 1:
         raise InputError(f"The share is {share}; it has to be between 0 and 1.", field="share")
     identities = np.eye(len(PAIR_WORDS))
-    values = [np.stack([identities[PAIR_WORDS.index(word)] for word in text.split()]) for text in PAIR]
-    left, right = [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]
-    blend = [share, 0.0, 1 - share]
-    return PairOutputs(
-        one_head=np.concatenate([_looking(blend, value) for value in values]),
-        two_heads=np.concatenate([np.hstack([_looking(left, value), _looking(right, value)]) for value in values]),
+    values = [identities[[PAIR_WORDS.index(word) for word in text.split()]] for text in PAIR]
+    left, right, blend = (
+        np.concatenate([_looking([first, 0.0, 1 - first], value) for value in values]) for first in (1.0, 0.0, share)
     )
+    return PairOutputs(one_head=blend, two_heads=np.hstack([left, right]))
 
 
 def _looking(row: list[float], value: Array) -> Array:

@@ -12,14 +12,10 @@ from ..errors import InputError
 
 @dataclass(frozen=True, eq=False)
 class Leak:
-    """The weights of a head whose forbidden pairs have a finite score instead of -inf.
+    """The weights of a head whose forbidden pairs have a finite score instead of -inf."""
 
-    weights  [queries, keys] in [0, 1]
-    leaked   [queries] in [0, 1]: the weight of each query on forbidden keys
-    """
-
-    weights: Array
-    leaked: Array
+    weights: Array  # [queries, keys] in [0, 1]
+    leaked: Array  # [queries] in [0, 1]: the weight of each query on forbidden keys
 
 
 def fill(trace: AttentionTrace, score: float) -> Leak:

@@ -30,14 +30,10 @@ NEARLY_ALL = 0.99  # a row with a weight above this looks at one key only
 
 @dataclass(frozen=True, eq=False)
 class GrowingProduct:
-    """(1, 2 ... n) · (3, 4 ... n + 2), one term after the other.
+    """(1, 2 ... n) · (3, 4 ... n + 2), one term after the other."""
 
-    terms   [n] the product of each pair of entries
-    totals  [n] the dot product of the first 1, 2 ... n entries: 11, 50 and 133 for n = 2, 4 and 6
-    """
-
-    terms: Array
-    totals: Array
+    terms: Array  # [n] the product of each pair of entries
+    totals: Array  # [n] the dot product of the first 1, 2 ... n entries: 11, 50 and 133 for n = 2, 4 and 6
 
 
 def growing_product(n: int) -> GrowingProduct:
@@ -52,20 +48,14 @@ def growing_product(n: int) -> GrowingProduct:
 class RowStatistics(NamedTuple):
     """Statistics of the rows of a head's scores and weights. Every field has the same shape, with one entry a head.
 
-    spread    standard deviation of the scaled scores of allowed pairs
-    entropy   mean over rows of -Σ p ln p, in nats: 0 if one key has all the weight, ln n if n keys share it evenly
-    largest   mean over rows of the largest weight, in [0, 1]
-    near_one  the share of rows with a weight above .99, in [0, 1]
-    jacobian  mean over rows of the Frobenius norm of diag(p) - p pᵀ, in [0, 0.71]
-
     Rows with nothing to attend to are left out. A row with a single key counts: its weight is 1 at any scale.
     """
 
-    spread: Array
-    entropy: Array
-    largest: Array
-    near_one: Array
-    jacobian: Array
+    spread: Array  # standard deviation of the scaled scores of allowed pairs
+    entropy: Array  # mean over rows of -Σ p ln p, in nats: 0 if one key has all the weight, ln n if n share it evenly
+    largest: Array  # mean over rows of the largest weight, in [0, 1]
+    near_one: Array  # the share of rows with a weight above .99, in [0, 1]
+    jacobian: Array  # mean over rows of the Frobenius norm of diag(p) - p pᵀ, in [0, 0.71]
 
 
 def row_statistics(trace: AttentionTrace) -> RowStatistics:
@@ -74,45 +64,34 @@ def row_statistics(trace: AttentionTrace) -> RowStatistics:
 
 
 def _statistics(blocks: Iterable[tuple[Array, Array, NDArray[np.bool_]]]) -> RowStatistics:
-    """The statistics of one head or of several, from blocks of rows: (scaled scores, weights, mask), each [..., rows, keys].
-
-    Every field is an array [...].
-    """
-    per_row, moments = [], _Moments(np.asarray(0), np.asarray(0.0), np.asarray(0.0))
+    """The statistics [...] of heads, from blocks of rows: (scaled scores, weights, mask), each [..., rows, keys]."""
+    per_row, moments = [], []
     for scaled, weights, mask in blocks:
         weights = weights.astype(np.float64)
         largest = weights.max(axis=-1)
         measured = np.stack([entropy(weights), largest, largest > NEARLY_ALL, jacobian_norm(weights)])
         per_row.append(np.where(mask.any(axis=-1), measured, np.nan))
-        moments = moments.joined(_moments(scaled.astype(np.float64), mask))
+        moments.append(_moments(scaled.astype(np.float64), mask))
     rows = np.concatenate(per_row, axis=-1)
     if np.isnan(rows).all(axis=-1).any():
         raise InputError("Every row of this head is masked; there is nothing to measure.", field="mask")
-    spread = np.sqrt(moments.squares / moments.numbers)
-    return RowStatistics(*(np.asarray(number) for number in (spread, *np.nanmean(rows, axis=-1))))
+    return RowStatistics(*(np.asarray(number) for number in (_spread(moments), *np.nanmean(rows, axis=-1))))
 
 
-class _Moments(NamedTuple):
-    """The count of numbers, their mean, and the sum of their squared differences from the mean."""
-
-    numbers: NDArray[np.integer]
-    mean: Array
-    squares: Array
-
-    def joined(self, other: _Moments) -> _Moments:
-        """The moments of both sets (Chan et al. 1983, "Algorithms for Computing the Sample Variance", equation 2.1)."""
-        together = self.numbers + other.numbers
-        share = other.numbers / np.maximum(together, 1)
-        apart = other.mean - self.mean
-        squares = self.squares + other.squares + apart**2 * self.numbers * share
-        return _Moments(together, self.mean + apart * share, squares)
-
-
-def _moments(scores: Array, mask: NDArray[np.bool_]) -> _Moments:
+def _moments(scores: Array, mask: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
+    """The count of allowed scores, their mean, and the sum of their squared differences from it: each [...]."""
     count = mask.sum(axis=(-2, -1))
     mean = np.where(mask, scores, 0).sum(axis=(-2, -1)) / np.maximum(count, 1)
     squares = np.where(mask, scores - mean[..., None, None], 0) ** 2
-    return _Moments(count, mean, squares.sum(axis=(-2, -1)))
+    return count, mean, squares.sum(axis=(-2, -1))
+
+
+def _spread(moments: Sequence[tuple[Array, Array, Array]]) -> Array:
+    """The standard deviation of the scores of all blocks from the moments of each: within blocks and between them."""
+    counts, means, squares = (np.stack(part) for part in zip(*moments, strict=True))
+    total = counts.sum(axis=0)
+    mean = (counts * means).sum(axis=0) / total
+    return np.sqrt((squares + counts * (means - mean) ** 2).sum(axis=0) / total)
 
 
 def entropy(weights: Array) -> Array:
@@ -156,14 +135,10 @@ def divided(scores: Sequence[float], divisor: float) -> Saturation:
 
 @dataclass(frozen=True, eq=False)
 class Sweep:
-    """Random heads of growing d_k, each without and with the scale 1/√d_k.
+    """Random heads of growing d_k, each without and with the scale 1/√d_k."""
 
-    d_k               [sizes]
-    unscaled, scaled  statistics of shape [repeats, sizes]
-    """
-
-    d_k: NDArray[np.int_]
-    unscaled: RowStatistics
+    d_k: NDArray[np.int_]  # [sizes]
+    unscaled: RowStatistics  # of shape [repeats, sizes]
     scaled: RowStatistics
 
     @property
@@ -201,9 +176,8 @@ def sweep(
     unscaled, scaled = [], []
     for _ in range(repeats):
         for d_k in sizes:
-            trace = attend(
-                deviation * draw(rng, (queries, d_k)), deviation * draw(rng, (keys, d_k)), np.zeros((keys, 1))
-            )
+            query, key = (deviation * draw(rng, (rows, d_k)) for rows in (queries, keys))
+            trace = attend(query, key, np.zeros((keys, 1)))
             scaled.append(row_statistics(trace))
             unscaled.append(row_statistics(trace.changed(scale=1.0)))
     shape = (repeats, len(sizes))
@@ -224,18 +198,12 @@ def example_row(d_k: int, *, scaled: bool, keys: int = 6, seed: int = 0) -> Arra
 
 @dataclass(frozen=True, eq=False)
 class ModelScores:
-    """Statistics of every head of one pass of a model, with its own scale and without a scale.
+    """Statistics of every head of one pass of a model, with its own scale and without a scale."""
 
-    d_k              size of a query
-    scale            the model's own factor of raw scores
-    with_scale       statistics of shape [layers, heads]
-    without_scale    the same with a scale of 1: what the weights would be if the raw scores went into the softmax
-    """
-
-    d_k: int
-    scale: float
-    with_scale: RowStatistics
-    without_scale: RowStatistics
+    d_k: int  # size of a query
+    scale: float  # the model's own factor of raw scores
+    with_scale: RowStatistics  # of shape [layers, heads]
+    without_scale: RowStatistics  # with a scale of 1: as if the raw scores went into the softmax
 
     @property
     def theory(self) -> float:
@@ -275,8 +243,8 @@ def over_heads(statistics: RowStatistics) -> RowStatistics:
     return means._replace(spread=np.asarray(np.median(statistics.spread)))
 
 
-def _stacked(found: Iterable[RowStatistics], shape: tuple[int, ...]) -> RowStatistics:
-    return RowStatistics(*(np.array(numbers).reshape(shape) for numbers in zip(*found, strict=True)))
+def _stacked(statistics: Iterable[RowStatistics], shape: tuple[int, ...]) -> RowStatistics:
+    return RowStatistics(*(np.array(numbers).reshape(shape) for numbers in zip(*statistics, strict=True)))
 
 
 # --- gradients with and without the scale, by automatic differentiation, through one head and through a stack of layers. All
@@ -295,32 +263,22 @@ WIDTHS = (16, 32, 64)
 ROUNDING = 1e-16
 
 
-def autograd_jacobian(scores: ArrayLike) -> Array:
-    """The derivative of each weight by each score, by torch's autograd: [keys] to [keys, keys]."""
+def autograd_norm(scores: ArrayLike) -> float:
+    """The Frobenius norm of the derivative of weights by scores, by torch's autograd, to compare with `jacobian_norm`."""
     row = torch.tensor(np.asarray(scores), dtype=torch.float64)
     jacobian = torch.autograd.functional.jacobian(lambda x: torch.softmax(x, dim=0), row)
     assert isinstance(jacobian, Tensor)
-    return jacobian.numpy()
-
-
-def autograd_norm(scores: ArrayLike) -> float:
-    """The Frobenius norm of `autograd_jacobian`, to compare with `jacobian_norm` of the weights."""
-    return float(np.linalg.norm(autograd_jacobian(scores)))
+    return float(jacobian.norm())
 
 
 class HeadGradients(NamedTuple):
-    """Lengths of gradients, each [repeats, sizes].
+    """Lengths of gradients, each [repeats, sizes]."""
 
-    query, key                mean over the rows of q or k of the length of that row's gradient
-    median_query, median_key  the median over the rows
-    W_Q                       the Frobenius norm of the whole matrix's gradient
-    """
-
-    query: Array
-    median_query: Array
+    query: Array  # the mean over the rows of q of the length of that row's gradient
+    median_query: Array  # the median over the rows
     key: Array
     median_key: Array
-    W_Q: Array
+    W_Q: Array  # the Frobenius norm of the whole matrix's gradient
 
 
 @dataclass(frozen=True, eq=False)
@@ -332,33 +290,28 @@ class GradientSweep:
     scaled: HeadGradients
 
 
-def head_gradients(
-    sizes: Sequence[int] = tuple(2**power for power in range(11)), *, repeats: int = 8, seed: int = 0
-) -> GradientSweep:
+def head_gradients(sizes: Sequence[int] = POWERS_OF_TWO[:11], *, repeats: int = 8, seed: int = 0) -> GradientSweep:
     """The gradients that reach q, k and W_Q of one head, `repeats` draws for every d_k in `sizes`.
 
     x = 64 tokens of 128 standard normal numbers; W_Q, W_K [128, d_k] and W_V [128, 64] normal with variance 1/128, so that
     q, k and v have variance 1; the gradient that arrives at the head's output is standard normal. No mask.
     """
-    both: dict[bool, list[list[float]]] = {False: [], True: []}
-    for repeat in range(repeats):
-        for d_k in sizes:
-            for scaled, lengths in both.items():
-                rng = torch.Generator().manual_seed(seed * 1_000_003 + repeat)
-                lengths.append(_one_head(d_k, d_k**-0.5 if scaled else 1.0, rng))
-    unscaled, scaled = (
-        HeadGradients(*np.array(lengths).reshape(repeats, len(sizes), -1).transpose(2, 0, 1))
-        for lengths in both.values()
-    )
-    return GradientSweep(np.array(sizes), unscaled, scaled)
+
+    def measured(power: float) -> HeadGradients:
+        seeds = [seed * 1_000_003 + repeat for repeat in range(repeats)]
+        heads = [[_one_head(d_k, d_k**power, of_head) for d_k in sizes] for of_head in seeds]
+        return HeadGradients(*np.array(heads).transpose(2, 0, 1))
+
+    return GradientSweep(np.array(sizes), unscaled=measured(0.0), scaled=measured(-0.5))
 
 
-def _one_head(d_k: int, scale: float, rng: torch.Generator) -> list[float]:
+def _one_head(d_k: int, scale: float, seed: int) -> list[float]:
     """The fields of `HeadGradients` for one random head."""
+    rng = torch.Generator().manual_seed(seed)
     x = _normal(rng, TOKENS, D_MODEL)
     W_V, W_Q, W_K = (_normal(rng, D_MODEL, size) / D_MODEL**0.5 for size in (64, d_k, d_k))
     query, key = (x @ W_Q).requires_grad_(), (x @ W_K).requires_grad_()
-    output = _attention(query, key, x @ W_V, scale)
+    output = scaled_dot_product_attention(query, key, x @ W_V, scale=scale)
     to_query, to_key = torch.autograd.grad(output, (query, key), grad_outputs=_normal(rng, TOKENS, 64))
     by_query, by_key = to_query.norm(dim=1), to_key.norm(dim=1)
     to_W_Q = x.T @ to_query  # the chain rule through q = x W_Q
@@ -367,14 +320,10 @@ def _one_head(d_k: int, scale: float, rng: torch.Generator) -> list[float]:
 
 @dataclass(frozen=True, eq=False)
 class StackGradients:
-    """Lengths of gradients in a stack, each [repeats, layers], the first layer first; at least 1e-16.
+    """Lengths of gradients in a stack, each [repeats, layers], the first layer first; at least 1e-16."""
 
-    W_Q     the Frobenius norm of the gradient of the layer's query projection
-    inputs  the length of the gradient of the layer's input, all tokens together
-    """
-
-    W_Q: Array
-    inputs: Array
+    W_Q: Array  # the Frobenius norm of the gradient of the layer's query projection
+    inputs: Array  # the length of the gradient of the layer's input, all tokens together
 
 
 def stack_gradients(
@@ -398,29 +347,20 @@ def stack_gradients(
     # The repeats are a batch, each with its own projections, drawn layer by layer: a deeper stack has the same first layers.
     x = _normal(rng, repeats, STACK_TOKENS, width).requires_grad_()
     arriving = _normal(rng, repeats, STACK_TOKENS, width)
-    queries: list[Tensor] = []
-    inputs: list[Tensor] = []
+    queries, inputs = [], []
     for _ in range(layers):
         W_Q, W_K, W_V, W_O = (_normal(rng, repeats, width, width) / width**0.5 for _ in range(4))
         W_Q.requires_grad_()
         queries.append(W_Q)
         inputs.append(x)
-        read = _normalised(x) if around == "normalise before" else x
-        attended = _attention(read @ W_Q, read @ W_K, read @ W_V, scale) @ W_O
+        read = layer_norm(x, [width]) if around == "normalise before" else x
+        attended = scaled_dot_product_attention(read @ W_Q, read @ W_K, read @ W_V, scale=scale) @ W_O
         x = attended if around == "nothing" else x + attended
-        x = _normalised(x) if around == "normalise after" else x
+        x = layer_norm(x, [width]) if around == "normalise after" else x
     arriving = arriving / arriving.norm(dim=(1, 2), keepdim=True)
     gradients = torch.autograd.grad(x, (*queries, *inputs), grad_outputs=arriving)
     lengths = torch.stack([gradient.norm(dim=(1, 2)) for gradient in gradients], dim=1).numpy().clip(min=ROUNDING)
     return StackGradients(lengths[:, :layers], lengths[:, layers:])
-
-
-def _attention(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
-    return scaled_dot_product_attention(query, key, value, scale=scale)
-
-
-def _normalised(x: Tensor) -> Tensor:
-    return layer_norm(x, x.shape[-1:])
 
 
 def _normal(rng: torch.Generator, *shape: int) -> Tensor:

@@ -26,16 +26,13 @@ Text = Literal["read", "written"]
 
 @dataclass(frozen=True)
 class Block:
-    """One attention block: the text of its queries, and the text of its keys and values.
-
-    seed    of its untrained weights, which differ in each of the three blocks
-    """
+    """One attention block: the text of its queries, and the text of its keys and values."""
 
     name: str
     query_text: Text
     key_text: Text
     causal: bool
-    seed: int
+    seed: int  # of its untrained weights, which differ in each of the three blocks
 
 
 BLOCKS: dict[Place, Block] = {
@@ -81,16 +78,12 @@ def crossing(place: Place, read: str, written: str, *, d_model: int = 8) -> Cros
 
 @dataclass(frozen=True, eq=False)
 class OtherKeys:
-    """The decoder's second block before and after a change of the text that the encoder reads.
-
-    query_change    the largest change of a number in the queries: exactly 0
-    output_change   the largest change of a number in the output, which keeps its shape [queries, d_v]
-    """
+    """The decoder's second block before and after a change of the text that the encoder reads."""
 
     before: Crossing
     after: Crossing
-    query_change: float
-    output_change: float
+    query_change: float  # the largest change of a number in the queries: exactly 0
+    output_change: float  # the largest change of a number in the output, which keeps its shape [queries, d_v]
 
 
 def other_keys(read: str, instead: str, written: str) -> OtherKeys:
@@ -128,20 +121,13 @@ Span = tuple[int, int]  # start, stop
 
 @dataclass(frozen=True)
 class Look:
-    """Where a query of cross-attention looks when it decides the next character.
+    """Where a query of cross-attention looks when it decides the next character."""
 
-    writes  this character
-    key     the position of the key with the largest weight
-    weight  this weight
-    origin  the keys from which the character is read, if the text tells; None otherwise
-    share   the query's weight on these keys; None if they are unknown
-    """
-
-    writes: str
-    key: int
-    weight: float
-    origin: Span | None
-    share: float | None
+    writes: str  # this character
+    key: int  # the position of the key with the largest weight
+    weight: float  # this weight
+    origin: Span | None  # the keys from which the character is read, if the text tells; None otherwise
+    share: float | None  # the query's weight on these keys; None if they are unknown
 
 
 def looks(weights: Array, queries: Sequence[str], keys: Sequence[str]) -> tuple[Look, ...]:

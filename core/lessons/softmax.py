@@ -19,18 +19,12 @@ LARGEST_RAW_SCORE, LARGEST_SCALED_SCORE = 111.8, 13.98
 
 @dataclass(frozen=True, eq=False)
 class SoftmaxSteps:
-    """One row of scores on its way to weights (Goodfellow et al. 2016, Deep Learning, equation 4.1).
+    """One row of scores on its way to weights (Goodfellow et al. 2016, Deep Learning, equation 4.1)."""
 
-    scores        [keys] after temperature and shift
-    exponentials  [keys] e^score, all above 0
-    total         their sum
-    weights       [keys] exponentials / total, in [0, 1], adding up to 1
-    """
-
-    scores: Array
-    exponentials: Array
-    total: float
-    weights: Array
+    scores: Array  # [keys] after temperature and shift
+    exponentials: Array  # [keys] e^score, all above 0
+    total: float  # their sum
+    weights: Array  # [keys] exponentials / total, in [0, 1], adding up to 1
 
 
 def softmax_steps(scores: ArrayLike, *, temperature: float = 1.0, shift: float = 0.0) -> SoftmaxSteps:
@@ -56,8 +50,7 @@ def softmax_steps(scores: ArrayLike, *, temperature: float = 1.0, shift: float =
 def rms_norm(scores: ArrayLike) -> Array:
     """scores / √(mean of squares): signs and order stay, the sum is not 1 (Zhang and Sennrich 2019, equation 4)."""
     row = np.asarray(scores, dtype=np.float64)
-    size = np.sqrt(np.mean(row**2))
-    return row / (size or 1.0)
+    return row / (np.sqrt(np.mean(row**2)) or 1.0)
 
 
 def euclidean_norm(scores: ArrayLike) -> Array:
@@ -68,17 +61,12 @@ def euclidean_norm(scores: ArrayLike) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Normalisation:
-    """One row of scores, normalised in one way.
-
-    values  [keys] the result
-    total   the sum of the values
-    length  √(sum of their squares)
-    """
+    """One row of scores, normalised in one way."""
 
     name: str
-    values: Array
-    total: float
-    length: float
+    values: Array  # [keys] the result
+    total: float  # the sum of the values
+    length: float  # √(sum of their squares)
 
 
 def normalised(scores: ArrayLike) -> list[Normalisation]:
@@ -111,17 +99,12 @@ def naive_softmax(scores: ArrayLike, dtype: str) -> NDArray[np.floating]:
 
 @dataclass(frozen=True, eq=False)
 class InFormat:
-    """One row of scores in one number format.
-
-    reach    the largest x with a finite e^x
-    naive    [keys] weights without subtracting the maximum; NaN beyond the limit of the format
-    careful  [keys] weights with the maximum subtracted: never NaN; all 0 if every score is -inf
-    """
+    """One row of scores in one number format."""
 
     dtype: str
-    reach: float
-    naive: NDArray[np.floating]
-    careful: NDArray[np.floating]
+    reach: float  # the largest x with a finite e^x
+    naive: NDArray[np.floating]  # [keys] weights without subtracting the maximum; NaN beyond the limit of the format
+    careful: NDArray[np.floating]  # [keys] weights with the maximum subtracted: never NaN; all 0 if every score is -inf
 
     @property
     def naive_holds(self) -> bool:
@@ -146,19 +129,13 @@ def in_formats(scores: ArrayLike) -> list[InFormat]:
 
 @dataclass(frozen=True)
 class Precision:
-    """The errors of one head's softmax in one number format.
-
-    largest_score   the largest masked score
-    row_sum_error   the largest |sum of a row - 1|; with a sink the largest difference from the sum in float64
-    weight_error    the largest difference of a weight from the one computed in float64
-    naive_failures  the share of rows that are NaN if the maximum is not subtracted
-    """
+    """The errors of one head's softmax in one number format."""
 
     dtype: str
-    largest_score: float
-    row_sum_error: float
-    weight_error: float
-    naive_failures: float
+    largest_score: float  # the largest masked score
+    row_sum_error: float  # the largest |sum of a row - 1|; with a sink the largest difference from the sum in float64
+    weight_error: float  # the largest difference of a weight from the one computed in float64
+    naive_failures: float  # the share of rows that are NaN if the maximum is not subtracted
 
 
 def precisions(trace: AttentionTrace) -> list[Precision]:

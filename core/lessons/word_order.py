@@ -61,18 +61,12 @@ def shift_map(k: int, d_model: int) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Shift:
-    """The encoding of one position moved by k tokens.
+    """The encoding of one position moved by k tokens."""
 
-    matrix    [d_model, d_model]  `shift_map`
-    target    [d_model]  PE[p + k]
-    moved     [d_model]  matrix @ PE[p]
-    residual  max |PE[p + k] - matrix @ PE[p]| over every p from 0 to 999: rounding alone
-    """
-
-    matrix: Array
-    target: Array
-    moved: Array
-    residual: float
+    matrix: Array  # [d_model, d_model] `shift_map`
+    target: Array  # [d_model] PE[p + k]
+    moved: Array  # [d_model] matrix @ PE[p]
+    residual: float  # max |PE[p + k] - matrix @ PE[p]| over every p from 0 to 999: rounding alone
 
 
 def shift(position: int, k: int, d_model: int) -> Shift:
@@ -117,18 +111,12 @@ def rotate(vectors: ArrayLike, positions: ArrayLike, base: float = BASE) -> Arra
 
 @dataclass(frozen=True, eq=False)
 class RotaryScores:
-    """The scores of one query vector and one key vector at different distances, at two places in a text.
+    """The scores of one query vector and one key vector at different distances, at two places in a text."""
 
-    distances  [n]  query position - key position, in tokens
-    here       [n]  with the query at position n - 1
-    shifted    [n]  with both positions later by `shift`
-    difference max |here - shifted|: rounding alone, because only the distance counts
-    """
-
-    distances: NDArray[np.integer]
-    here: Array
-    shifted: Array
-    difference: float
+    distances: NDArray[np.integer]  # [n] query position - key position, in tokens
+    here: Array  # [n] with the query at position n - 1
+    shifted: Array  # [n] with both positions later by `shift`
+    difference: float  # max |here - shifted|: rounding alone, because only the distance counts
 
 
 def rotary_scores(*, width: int, count: int, shift: int, base: float = BASE, seed: int = 0) -> RotaryScores:
@@ -144,12 +132,13 @@ def rotary_scores(*, width: int, count: int, shift: int, base: float = BASE, see
     query = rng.standard_normal((1, width))
     key = query + 0.25 * rng.standard_normal((1, width))
     distances = np.arange(count)
-    rows = []
-    for start in (0, shift):
-        last = start + count - 1
-        keys = rotate(np.repeat(key, count, axis=0), last - distances, base)
-        rows.append(attend(rotate(query, [last], base), keys, keys).raw[0])
-    return RotaryScores(distances, rows[0], rows[1], float(np.abs(rows[0] - rows[1]).max()))
+
+    def with_query_at(place: int) -> Array:
+        keys = rotate(np.repeat(key, count, axis=0), place - distances, base)
+        return attend(rotate(query, [place], base), keys, keys).raw[0]
+
+    here, shifted = with_query_at(count - 1), with_query_at(count - 1 + shift)
+    return RotaryScores(distances, here, shifted, float(np.abs(here - shifted).max()))
 
 
 # --- biases, added to the scores
@@ -200,13 +189,9 @@ def t5_buckets(
     Half of a side's buckets stand for one distance each; the others grow with the logarithm of the distance.
     """
     relative = np.asarray(relative)
-    after = np.zeros(relative.shape, dtype=np.int64)
-    if bidirectional:
-        buckets //= 2
-        after = np.where(relative > 0, buckets, 0)
-        distance = np.abs(relative)
-    else:
-        distance = np.maximum(-relative, 0)
+    buckets = buckets // 2 if bidirectional else buckets
+    after = np.where(relative > 0, buckets, 0) if bidirectional else 0
+    distance = np.abs(relative) if bidirectional else np.maximum(-relative, 0)
     exact = buckets // 2
     # In float32 as in T5: at distances on a boundary, rounding decides.
     growth = np.log(np.maximum(distance, 1).astype(np.float32) / np.float32(exact))
@@ -219,54 +204,31 @@ def t5_buckets(
 Heads = Callable[[Array], tuple[Array, Array, Array]]
 
 
-def _nothing(x: Array, project: Heads) -> AttentionTrace:
-    return attend(*project(x))
-
-
-def _sinusoids(x: Array, project: Heads) -> AttentionTrace:
-    return attend(*project(x + sinusoidal(*x.shape)))
-
-
 def _rotary(x: Array, project: Heads) -> AttentionTrace:
     query, key, value = project(x)
     places = np.arange(len(x))
     return attend(rotate(query, places), rotate(key, places), value)
 
 
-def _alibi(x: Array, project: Heads) -> AttentionTrace:
-    return attend(*project(x), bias=alibi_bias(len(x), slope=0.5))
-
-
-def _causal_mask(x: Array, project: Heads) -> AttentionTrace:
-    return attend(*project(x), mask=grid(causal, len(x), len(x)))
-
-
 ORDER_FROM: dict[str, Callable[[Array, Heads], AttentionTrace]] = {
-    "Nothing": _nothing,
-    "Sinusoids": _sinusoids,
+    "Nothing": lambda x, project: attend(*project(x)),
+    "Sinusoids": lambda x, project: attend(*project(x + sinusoidal(*x.shape))),
     "Rotary": _rotary,
-    "ALiBi": _alibi,
-    "Causal mask": _causal_mask,
+    "ALiBi": lambda x, project: attend(*project(x), bias=alibi_bias(len(x), slope=0.5)),
+    "Causal mask": lambda x, project: attend(*project(x), mask=grid(causal, len(x), len(x))),
 }
 
 
 @dataclass(frozen=True, eq=False)
 class Shuffled:
-    """One untrained head that reads the same tokens in two orders.
+    """One untrained head that reads the same tokens in two orders."""
 
-    order            [n]  position j of the new order has the token of position order[j]
-    tokens           in the old order
-    shuffled_tokens  in the new order
-    before, after    the traces of both orders
-    difference       max |after.output[j] - before.output[order[j]]|: how much the output of a token depends on the order
-    """
-
-    order: NDArray[np.integer]
-    tokens: tuple[str, ...]
-    shuffled_tokens: tuple[str, ...]
+    order: NDArray[np.integer]  # [n] position j of the new order has the token of position order[j]
+    tokens: tuple[str, ...]  # in the old order
+    shuffled_tokens: tuple[str, ...]  # in the new order
     before: AttentionTrace
     after: AttentionTrace
-    difference: float
+    difference: float  # max |after.output[j] - before.output[order[j]]|: how much a token's output depends on the order
 
     @property
     def largest_weight(self) -> float:
@@ -305,14 +267,12 @@ def shuffle(text: str, order_from: str = "Nothing", *, seed: int = 0, d_model: i
 
 @dataclass(frozen=True, eq=False)
 class Rotary:
-    """The rotation of a layer's queries and keys.
+    """The rotation of a layer's queries and keys."""
 
-    frequencies  [bands]     radians per token
-    pairs        [bands, 2]  the two dimensions of each band: in Llama i and i + d_k/2, in Cohere 2i and 2i + 1
-    """
-
-    frequencies: Array
-    pairs: NDArray[np.integer]
+    frequencies: Array  # [bands] radians per token
+    pairs: NDArray[
+        np.integer
+    ]  # [bands, 2] the dimensions of each band: in Llama i and i + d_k/2, in Cohere 2i and 2i + 1
 
     @property
     def wavelengths(self) -> Array:
@@ -343,31 +303,35 @@ def rotary_of(capture: Capture, layer: int, kind: Kind | None = None) -> Rotary 
 
 @dataclass(frozen=True, eq=False)
 class Bands:
-    """The raw score of one query and one key, band by band.
+    """The raw score of one query and one key, band by band."""
 
-    parts          [bands]  the part of q · k of each band
-    unrotated      the part of dimensions outside all bands (in models that rotate only some dimensions)
-    at_distance_0  [bands]  the parts with the key at the query's own position: the content alone
-    wavelengths    [bands]  in tokens
-    distance       query position - key position
-    """
+    products: NDArray[np.complexfloating]  # [bands] q · conj(k) of each band as complex numbers
+    unrotated: float  # the part of dimensions outside all bands (in models that rotate only some dimensions)
+    wavelengths: Array  # [bands] in tokens
+    distance: int  # query position - key position
 
-    parts: Array
-    unrotated: float
-    at_distance_0: Array
-    wavelengths: Array
-    distance: int
-    _products: NDArray[np.complexfloating]
+    @property
+    def parts(self) -> Array:
+        """The part of q · k of each band: [bands]."""
+        return self.products.real
 
     @property
     def score(self) -> float:
         """q · k: the sum of all parts."""
         return float(self.parts.sum()) + self.unrotated
 
+    @property
+    def at_distance_0(self) -> Array:
+        """The parts with the key at the query's own position, the content alone: [bands]."""
+        return self._parts_at([0])[0]
+
     def score_at(self, distances: ArrayLike) -> Array:
         """q · k of the same two vectors at other distances: [distances]."""
+        return self._parts_at(distances).sum(axis=1) + self.unrotated
+
+    def _parts_at(self, distances: ArrayLike) -> Array:
         turns = np.outer(np.asarray(distances) - self.distance, 2 * np.pi / self.wavelengths)
-        return (self._products * np.exp(1j * turns)).real.sum(axis=1) + self.unrotated
+        return (self.products * np.exp(1j * turns)).real
 
     def by_distance(self, farthest: int) -> tuple[NDArray[np.integer], Array]:
         """(distances 0 to `farthest` on the key's side of the query, the score at each)."""
@@ -384,14 +348,7 @@ def bands(query: Array, key: Array, distance: int, rotary: Rotary) -> Bands:
     wide_query, wide_key = query.astype(np.float64), key.astype(np.float64)
     products = (wide_query[first] + 1j * wide_query[second]) * (wide_key[first] - 1j * wide_key[second])
     rest = np.setdiff1d(np.arange(query.size), rotary.pairs)
-    return Bands(
-        parts=products.real,
-        unrotated=float(wide_query[rest] @ wide_key[rest]),
-        at_distance_0=(products * np.exp(-1j * distance * rotary.frequencies)).real,
-        wavelengths=rotary.wavelengths,
-        distance=distance,
-        _products=products,
-    )
+    return Bands(products, float(wide_query[rest] @ wide_key[rest]), rotary.wavelengths, distance)
 
 
 def learned_positions(model: Model) -> Array | None:
