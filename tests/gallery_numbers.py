@@ -11,6 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from core.attention.masks import causal, grid
+from core.attention.matrix_files import read_matrix
 from core.attention.sources import toy_sentence
 from core.attention.trace import Array, AttentionTrace, attend
 from core.capturing.capture import Capture, capture
@@ -223,7 +224,11 @@ def crossing(_: Passes) -> tuple[int, int]:
 
 def own_matrices(_: Passes) -> tuple[float]:
     """The weight of the first query on the first key."""
-    return (float(attend(views.QUERY, views.KEY, views.VALUE).weights[0, 0]),)
+    return (float(typed_matrices().weights[0, 0]),)
+
+
+def typed_matrices() -> AttentionTrace:
+    return attend(*(read_matrix(text, field="query") for text in (views.QUERY, views.KEY, views.VALUE)))
 
 
 MEASURE: dict[str, Callable[[Passes], tuple[float, ...]]] = {

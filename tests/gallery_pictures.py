@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from PIL import Image, ImageColor, ImageDraw, ImageFont
 from plotly.colors import get_colorscale
 
-from core import attend, head_metrics
+from core import head_metrics
 from core.attention.trace import AttentionTrace
 from core.figures.palette import ABOVE, BELOW, DIVERGING, INK, PIN, SEQUENTIAL, SERIES
 from core.heads.examples import KNOWS_PARIS, LANGUAGE_MODEL, PRONOUN_HEAD, SENTENCE_MODEL, TIRED, WIDE
@@ -306,7 +306,7 @@ def crossing(draw: ImageDraw.ImageDraw, _: Passes) -> None:
 
 
 def own_matrices(draw: ImageDraw.ImageDraw, _: Passes) -> None:
-    trace = attend(views.QUERY, views.KEY, views.VALUE)
+    trace = gallery_numbers.typed_matrices()
     place = heat(draw, WHOLE, weights(trace), frame=(0, 0))
     for (row, column), share in np.ndenumerate(trace.weights):
         x0, y0, x1, y1 = place(row, column)

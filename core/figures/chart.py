@@ -6,6 +6,7 @@ Whoever draws a figure knows what its numbers stand for, and says so once, here.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
@@ -16,8 +17,7 @@ from .values import Values, farthest, farthest_of_all
 LISTED = 10  # rows of a table
 
 
-@dataclass(frozen=True)
-class Strongest:
+class Strongest(NamedTuple):
     """The strongest values of a figure: rows of text under headings, and a sentence that says what is left out."""
 
     headings: list[str]
@@ -47,21 +47,21 @@ class Chart:
 
     def strongest(self, count: int = LISTED) -> Strongest | None:
         """The `count` numbers farthest from 0; of matrices that cannot be compared, one of each. None without numbers."""
-        known = [one for one in self.values if len(one.comparable)]
+        known = [group for group in self.values if len(group.comparable)]
         if not known:
             return None
         first = known[0]
-        alike = [one for one in known if one.headings == first.headings]
+        alike = [group for group in known if group.headings == first.headings]
         are_matrices = first.kind == "matrix"
         chosen = (
-            [(one, index) for one in alike for index in farthest(one.comparable, 1)]
+            [(group, index) for group in alike for index in farthest(group.comparable, 1)]
             if are_matrices
             else farthest_of_all(alike, count)
         )
         part = ["part"] * (len(alike) > 1)
-        value = first.value if len({one.value for one in alike}) == 1 else "value"
-        rows = [[one.part] * len(part) + [*one.names(index), one.number(index)] for one, index in chosen]
-        all_numbers = sum(int(np.isfinite(one.comparable).sum()) for one in alike)
+        value = first.value if len({group.value for group in alike}) == 1 else "value"
+        rows = [[group.part] * len(part) + [*group.names(index), group.number(index)] for group, index in chosen]
+        all_numbers = sum(int(np.isfinite(group.comparable).sum()) for group in alike)
         if are_matrices:
             left_out = "The number farthest from 0 in each matrix."
         elif len(rows) == all_numbers:

@@ -32,9 +32,10 @@ def _cells(values: Sequence[Values]) -> str:
 
 
 def _strongest_cells(values: Sequence[Values]) -> str:
-    numbers = np.concatenate([one.comparable for one in values])
+    numbers = np.concatenate([group.comparable for group in values])
     best = [
-        (f"{one.part}, " if len(values) > 1 else "") + one.named(index) for one, index in farthest_of_all(values, NAMED)
+        (f"{group.part}, " if len(values) > 1 else "") + group.named(index)
+        for group, index in farthest_of_all(values, NAMED)
     ]
     if not best:
         return "No numbers" if len(numbers) else ""
@@ -49,13 +50,11 @@ def _strongest_cells(values: Sequence[Values]) -> str:
 
 def _extremes(values: Sequence[Values]) -> str:
     """The largest and the smallest number of each group."""
-    sentences = []
-    for one in values:
-        opening = f"{one.part}: " if len(values) > 1 else f"{one.opening}. " if one.opening else ""
-        extremes = _extremes_of(one)
-        extremes = extremes if opening.endswith(": ") else extremes[0].upper() + extremes[1:]
-        sentences.append(opening + with_aside(extremes, one.closing))
-    return " ".join(sentences)
+    sentences = [with_aside(_extremes_of(group), group.closing) for group in values]
+    if len(values) > 1:
+        return " ".join(f"{group.part}: {sentence}" for group, sentence in zip(values, sentences, strict=True))
+    opening = f"{values[0].opening}. " if values[0].opening else ""
+    return opening + sentences[0][0].upper() + sentences[0][1:]
 
 
 def _extremes_of(values: Values) -> str:
@@ -88,9 +87,9 @@ def _steps(values: Sequence[Values]) -> str:
 
 def _lines(values: Sequence[Values]) -> str:
     """Where each curve begins and ends, and where it is highest."""
-    return " ".join(
-        f"{one.part}: {_course(one)}." if len(values) > 1 else f"{_course(one).capitalize()}." for one in values
-    )
+    if len(values) > 1:
+        return " ".join(f"{curve.part}: {_course(curve)}." for curve in values)
+    return f"{_course(values[0]).capitalize()}."
 
 
 def _course(line: Values) -> str:
@@ -109,9 +108,8 @@ def _course(line: Values) -> str:
 
 def _matrices(values: Sequence[Values]) -> str:
     """Matrices that cannot be compared: the strongest number of each."""
-    strongest = [
-        f"{one.part} {next((one.named(index) for index in farthest(one.comparable, 1)), one.closing)}" for one in values
-    ]
+    best = [[group.named(index) for index in farthest(group.comparable, 1)] for group in values]
+    strongest = (" ".join([group.part, *(named or [group.closing])]) for group, named in zip(values, best, strict=True))
     return f"Strongest: {'; '.join(strongest)}."
 
 

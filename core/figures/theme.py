@@ -38,8 +38,7 @@ def thick(width: float) -> float:
 
 def template() -> str | go.layout.Template:
     """Return the template of a figure: its name at a desk, else a template with larger letters."""
-    smallest = smallest_letters.get()
-    return _template(smallest) if smallest else TEMPLATE
+    return _template(smallest) if (smallest := smallest_letters.get()) else TEMPLATE
 
 
 def plain_layout(height: int) -> dict[str, Any]:

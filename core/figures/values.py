@@ -15,36 +15,21 @@ Names = tuple[str, ...]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Values:
-    """Numbers of one kind in a figure, and the names of what they stand for. All names are plain text, never markup.
+    """Numbers of one kind in a figure, and the names of what they stand for. All names are plain text, never markup."""
 
-    kind      decides how they are described, see `descriptions`
-    numbers   [rows] or [rows, columns] floats, NaN where there is none
-    part      the name of this part of the figure; "" where there is only one
-    headings  what rows are, and columns if there are any: ("query", "key")
-    value     what the numbers are: "weight"
-    rows      the name of each row; none where `x` names the rows
-    columns   the name of each column
-    x         [rows] the place of each number of a curve on the horizontal axis
-    is_mask   whether they say which pairs are masked: then none is stronger than another
-    opening   said before the numbers: the size of a matrix
-    closing   said after them: how many cells are masked
-    prefix    written before each number: "10^" where the numbers are exponents
-    block     how many rows and columns one number stands for, in a matrix that was pooled
-    """
-
-    kind: Kind
-    numbers: NDArray[np.floating]
-    headings: Names
-    part: str = ""
-    value: str = "value"
-    rows: Sequence[str] = ()
-    columns: Sequence[str] = ()
-    x: NDArray[np.floating] | None = None
-    is_mask: bool = False
-    opening: str = ""
-    closing: str = ""
-    prefix: str = ""
-    block: tuple[int, int] = (1, 1)
+    kind: Kind  # decides how they are described, see `descriptions`
+    numbers: NDArray[np.floating]  # [rows] or [rows, columns] floats, NaN where there is none
+    headings: Names  # what rows are, and columns if there are any: ("query", "key")
+    part: str = ""  # the name of this part of the figure; "" where there is only one
+    value: str = "value"  # what the numbers are: "weight"
+    rows: Sequence[str] = ()  # the name of each row; none where `x` names the rows
+    columns: Sequence[str] = ()  # the name of each column
+    x: NDArray[np.floating] | None = None  # [rows] the place of each number of a curve on the horizontal axis
+    is_mask: bool = False  # whether they say which pairs are masked: then none is stronger than another
+    opening: str = ""  # the words before the numbers: the size of a matrix
+    closing: str = ""  # the words after them: how many cells are masked
+    prefix: str = ""  # written before each number: "10^" where the numbers are exponents
+    block: tuple[int, int] = (1, 1)  # how many rows and columns one number stands for, in a matrix that was pooled
 
     @property
     def comparable(self) -> NDArray[np.floating]:
@@ -134,10 +119,10 @@ def farthest(numbers: NDArray[np.floating], count: int) -> list[int]:
 
 def farthest_of_all(values: Sequence[Values], count: int) -> list[tuple[Values, int]]:
     """The `count` numbers farthest from 0 among several values: each as its values and its index in them."""
-    starts = np.cumsum([0, *(len(one.comparable) for one in values)])
-    indices = farthest(np.concatenate([one.comparable for one in values]), count)
+    starts = np.cumsum([0, *(len(group.comparable) for group in values)])
+    indices = farthest(np.concatenate([group.comparable for group in values]), count)
     which = np.searchsorted(starts, indices, side="right") - 1
-    return [(values[one], int(index - starts[one])) for one, index in zip(which, indices, strict=True)]
+    return [(values[group], int(index - starts[group])) for group, index in zip(which, indices, strict=True)]
 
 
 def written(number: float) -> str:

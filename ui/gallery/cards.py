@@ -32,10 +32,8 @@ STYLE = (
 
 def show_ways_in() -> None:
     """Show a link to each main page."""
-    with (
-        st.container(horizontal=True, gap="medium"),
-        suppress(StreamlitPageNotFoundError),
-    ):  # a page that runs by itself
+    # A page that runs by itself knows no other pages.
+    with st.container(horizontal=True, gap="medium"), suppress(StreamlitPageNotFoundError):
         for page, words, icon in WAYS_IN:
             st.page_link(page, label=words, icon=icon)
 

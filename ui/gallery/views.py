@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.heads.examples import FRANCE, KNOWS_PARIS, LANGUAGE_MODEL, PRONOUN_HEAD, SENTENCE_MODEL, TIRED, WIDE
+from core.heads.examples import FRANCE, KNOWS_PARIS, LANGUAGE_MODEL, PRONOUN_HEAD, SENTENCE_MODEL, TIRED, WIDE, OneHead
 from core.lessons.self_and_cross import ALIGNING_HEAD, DATE, DATES_MODEL
 from ui import state
 
@@ -14,14 +14,14 @@ PICTURES = Path(__file__).parent / "pictures"
 
 REPEATED = "seven green doors and a cold river seven green doors and a cold river"
 
-# The head of each view as (layer, head), and its pair as (query, key)
+# The head of each view, and its pair as (query, key)
 IT_AT_ANIMAL = (10, 2)
-INDUCTION_HEAD, GREEN_AT_DOORS = (18, 6), (8, 2)
-BACK, AHEAD = (0, 2), (1, 8)
-PATCHED = (5, 9)
-UNSCALED, WAS_AT_ANIMAL = (13, 8), (9, 1)
+INDUCTION_HEAD, GREEN_AT_DOORS = OneHead(18, 6), (8, 2)
+BACK, AHEAD = OneHead(0, 2), OneHead(1, 8)
+PATCHED = OneHead(5, 9)
+UNSCALED, WAS_AT_ANIMAL = OneHead(13, 8), (9, 1)
 SHARED_LAYER = 13
-TURNED = (13, 8)
+TURNED = OneHead(13, 8)
 
 SCORES, TEMPERATURE = (1.0, 0.5, 2.5, -0.1), 0.2
 ORDER, SHUFFLE = "the dog bites the man", 29
@@ -31,31 +31,21 @@ FAR, WIDTH = 64, 576
 NEW, IS_AT_FRANCE = 6, (4, 3)
 EIGHT_AT_SEVEN = (3, 20)  # the row of 8 writes 7
 READ, WRITTEN = "Le chat est sur le tapis.", "The cat is on"
-QUERY, KEY, VALUE = [[1, 0], [0, 1]], [[1, 0], [0, 1], [1, 1]], [[1], [2], [3]]
+QUERY, KEY, VALUE = "1 0\n0 1", "1 0\n0 1\n1 1", "1\n2\n3"
 
 
 @dataclass(frozen=True)
 class Card:
-    """A card of the gallery, which leads to a view.
+    """A card of the gallery, which leads to a view."""
 
-    word      its short name, which its picture has too
-    title     its heading
-    claim     its number with its unit, with as many digits as all machines agree on
-    sentence  a description of what there is to see
-    where     the head or experiment in which the number is measured
-    page      the page of the view, by its name in addresses
-    address   the address of the view, with every choice that the number depends on
-    alt       a description of the picture for people who cannot see it
-    """
-
-    word: str
+    word: str  # its short name, which its picture has too
     title: str
-    claim: str
-    sentence: str
-    where: str
-    page: str
-    address: Mapping[str, str]
-    alt: str
+    claim: str  # its number with its unit, with as many digits as all machines agree on
+    sentence: str  # what there is to see
+    where: str  # the head or experiment in which the number is measured
+    page: str  # the page of the view, by its name in addresses
+    address: Mapping[str, str]  # the address of the view, with every choice that the number depends on
+    alt: str  # the picture in words, for people who cannot see it
 
     @property
     def picture(self) -> Path:
@@ -71,14 +61,6 @@ def _head(model: str, text: str, place: tuple[int, int], cell: tuple[int, int] |
 def _by(metric: str) -> dict[str, str]:
     """Return the address of all heads by a metric, measured on the text."""
     return {state.METRIC: metric, state.MEASURED_ON: "text"}
-
-
-def _matrix(rows: list[list[int]]) -> str:
-    return "\n".join(" ".join(map(str, row)) for row in rows)
-
-
-def _name(place: tuple[int, int]) -> str:
-    return f"{place[0]}.{place[1]}"
 
 
 CARDS = (
@@ -97,7 +79,7 @@ CARDS = (
         title="What came next last time?",
         claim="75% on “doors”",
         sentence="The text repeats. At the second “green”, an induction head looks at what followed the first “green”.",
-        where=f"Head {_name(INDUCTION_HEAD)} of {LANGUAGE_MODEL}",
+        where=f"Head {INDUCTION_HEAD} of {LANGUAGE_MODEL}",
         page="heads",
         address=_head(LANGUAGE_MODEL, REPEATED, INDUCTION_HEAD, GREEN_AT_DOORS) | _by("induction"),
         alt="Attention weights with a bright stripe, one place after each word's first occurrence.",
@@ -107,7 +89,7 @@ CARDS = (
         title="One step back",
         claim="100% one token back",
         sentence="This head looks at the previous token: the bright line runs just below the diagonal.",
-        where=f"Head {_name(BACK)} of {SENTENCE_MODEL}",
+        where=f"Head {BACK} of {SENTENCE_MODEL}",
         page="heads",
         address=_head(SENTENCE_MODEL, TIRED, BACK) | _by("previous"),
         alt="Attention weights: a bright line one place below the diagonal.",
@@ -148,7 +130,7 @@ CARDS = (
         title="Reading a date, digit by digit",
         claim="98.2% on its own digit",
         sentence="A model rewrites a date. While it writes the year, each row looks at the digit that it copies.",
-        where=f"Head {_name(ALIGNING_HEAD)} of {DATES_MODEL}, cross-attention",
+        where=f"Head {OneHead(*ALIGNING_HEAD)} of {DATES_MODEL}, cross-attention",
         page="heads",
         address=_head(DATES_MODEL, DATE, ALIGNING_HEAD, EIGHT_AT_SEVEN)
         | {state.KIND: "cross", state.TARGET_AS: "generated"},
@@ -159,7 +141,7 @@ CARDS = (
         title="Patching a pronoun",
         claim="18% of the way",
         sentence="“It” is the tired animal, or the wide street. In turn, each head takes its output from the other sentence.",
-        where=f"Head {_name(PATCHED)} of {SENTENCE_MODEL}, patched",
+        where=f"Head {PATCHED} of {SENTENCE_MODEL}, patched",
         page="what_if",
         address=_head(SENTENCE_MODEL, TIRED, PATCHED) | {state.VIEW: "patch", state.SOURCE_TEXT: WIDE},
         alt="A grid of all heads, coloured by how far each one, patched, moves the sentence vector.",
@@ -181,7 +163,7 @@ CARDS = (
         title="Two heads side by side",
         claim="0.64 of 0.69 nats apart",
         sentence="One head looks one step back, the other one step ahead. Their rows have almost nothing in common.",
-        where=f"Heads {_name(BACK)} and {_name(AHEAD)} of {SENTENCE_MODEL}",
+        where=f"Heads {BACK} and {AHEAD} of {SENTENCE_MODEL}",
         page="what_if",
         address=_head(SENTENCE_MODEL, TIRED, BACK)
         | {state.VIEW: "compare", state.COMPARE_WITH: "head"}
@@ -193,7 +175,7 @@ CARDS = (
         title="What 1/√d_k is for",
         claim="60% → 100%",
         sentence="Switch off scaling in a real head, and every row looks at a single token.",
-        where=f"Head {_name(UNSCALED)} of {LANGUAGE_MODEL}, from “was”",
+        where=f"Head {UNSCALED} of {LANGUAGE_MODEL}, from “was”",
         page="step_by_step",
         address=_head(LANGUAGE_MODEL, TIRED, UNSCALED, WAS_AT_ANIMAL) | {state.SCALING: "false"},
         alt="The same head's weights twice: spread over several tokens with scaling, on one a row without it.",
@@ -213,7 +195,7 @@ CARDS = (
         title="A rotary score in bands",
         claim="50.6 in 32 bands",
         sentence="A score is a sum over bands: slow bands compare content, fast bands distinguish near from far.",
-        where=f"Head {_name(TURNED)} of {LANGUAGE_MODEL}, “didn” at “animal”",
+        where=f"Head {TURNED} of {LANGUAGE_MODEL}, “didn” at “animal”",
         page="word_order",
         address=_head(LANGUAGE_MODEL, TIRED, TURNED) | {state.PART: "model"},
         alt="Bars, one for each band from fast to slow: what it adds to the score.",
@@ -235,10 +217,7 @@ CARDS = (
         sentence="Divide four scores by a low temperature, and softmax gives all the weight to one of them.",
         where=f"Temperature {TEMPERATURE:g}",
         page="softmax",
-        address={
-            state.SCORES: ", ".join(map(str, SCORES)),
-            state.TEMPERATURE: f"{TEMPERATURE:g}",
-        },
+        address={state.SCORES: ", ".join(map(str, SCORES)), state.TEMPERATURE: f"{TEMPERATURE:g}"},
         alt="Four weights at temperature 1, and at 0.2, where one of them is nearly all.",
     ),
     Card(
@@ -298,12 +277,7 @@ CARDS = (
         sentence="Cross-attention: queries come from the text that is written, keys from the text that is read.",
         where="An untrained block of a decoder",
         page="self_and_cross",
-        address={
-            state.PART: "three",
-            state.BLOCK: "cross",
-            state.READ: READ,
-            state.WRITTEN: WRITTEN,
-        },
+        address={state.PART: "three", state.BLOCK: "cross", state.READ: READ, state.WRITTEN: WRITTEN},
         alt="Attention weights, four rows by seven columns.",
     ),
     Card(
@@ -313,14 +287,8 @@ CARDS = (
         sentence="Type Q, K and V, or upload them, and see every product on the way to the output.",
         where="Matrices small enough to follow by hand",
         page="step_by_step",
-        address={
-            state.SOURCE: "own",
-            state.OWN["query"]: _matrix(QUERY),
-            state.OWN["key"]: _matrix(KEY),
-            state.OWN["value"]: _matrix(VALUE),
-            state.QUERY: "0",
-            state.KEY: "0",
-        },
+        address={state.SOURCE: "own", state.OWN["query"]: QUERY, state.OWN["key"]: KEY, state.OWN["value"]: VALUE}
+        | {state.QUERY: "0", state.KEY: "0"},
         alt="Small matrices with their numbers printed.",
     ),
 )

@@ -52,7 +52,7 @@ def small_pictures(
     One colour range for all, 0 to 1, that grows with the square root of the weight, so that a weight of 0.01 is still seen.
     """
     layers, heads, rows, columns = weights.shape
-    shown = _levels(weights)
+    shown = np.where(np.isnan(weights), MASKED, _level(np.nan_to_num(weights))).round().astype(np.uint8)
     if left_out is not None:
         shown[left_out] = MASKED
     framed = np.pad(shown, ((0, 0), (0, 0), (0, 1), (0, 1)), constant_values=GAP)
@@ -92,10 +92,6 @@ def _largest_weights(weights: NDArray[np.floating], left_out: NDArray[np.bool_] 
     is_drawn = largest >= 0 if left_out is None else (largest >= 0) & ~left_out
     opening = f"{layers} by {heads} heads, by their largest weight"
     return head_values(np.where(is_drawn, largest, np.nan), "largest weight", opening=opening)
-
-
-def _levels(weights: NDArray[np.floating]) -> NDArray[np.uint8]:
-    return np.where(np.isnan(weights), MASKED, _level(np.nan_to_num(weights))).round().astype(np.uint8)
 
 
 def _level(weight: ArrayLike) -> NDArray[np.floating]:

@@ -24,22 +24,16 @@ SINGLE, MARK = 2, 4  # letters at most of what stands for a single character, an
 
 @dataclass(frozen=True)
 class Axis:
-    """One side of a matrix.
+    """One side of a matrix."""
 
-    name     what a row or a column is: "query", "key", "dimension"
-    tokens   a text for each row or column; None: numbers
-    pinned   the marked row or column, or None
-    notes    a remark for each drawn row or column, shown when pointing at it, or None
-    start    number of the first row or column, where the matrix is a part of a larger one
-    gaps     missing rows or columns, counted from the first: hatched, unlike any number or masked pair
-    """
-
-    name: str
-    tokens: Sequence[str] | None = None
-    pinned: int | None = None
-    notes: Sequence[str] | None = None
-    start: int = 0
-    gaps: Sequence[int] = ()
+    name: str  # what a row or a column is: "query", "key", "dimension"
+    tokens: Sequence[str] | None = None  # a text for each row or column; None: numbers
+    pinned: int | None = None  # the marked row or column
+    notes: Sequence[str] | None = None  # a remark for each drawn row or column, shown when pointing at it
+    start: int = 0  # number of the first row or column, where the matrix is a part of a larger one
+    gaps: Sequence[
+        int
+    ] = ()  # missing rows or columns, counted from the first: hatched, unlike a number or a masked pair
 
 
 def margins_for(shape: tuple[int, int], rows: Axis, columns: Axis, size: int, *, titled: bool) -> dict[str, float]:
@@ -104,27 +98,21 @@ def _texts(count: int, axis: Axis) -> list[str]:
 
 
 def names_of(count: int, axis: Axis, block: int, written: Callable[[str], str] = short) -> list[str]:
-    """The name of each drawn row or column: "it (10)", of a block "it (10) … was (12)".
-
-    written  how a token is written: as plain text, or escaped for Plotly
-    """
+    """The name of each drawn row or column, with its token as `written`: "it (10)", of a block "it (10) … was (12)"."""
     if axis.tokens is None:
         return in_blocks(_texts(count, axis), block)
     return in_blocks([f"{written(token)} ({place})" for place, token in enumerate(axis.tokens, axis.start)], block)
 
 
 def columns_axis(count: int, columns: Axis, size: int, room: float, *, max_labels: int) -> dict[str, Any]:
-    """The axis below the columns, with the labels that there is room for.
-
-    room  pixels for all columns
-    """
+    """The axis below the columns, with the labels that fit into these pixels for all columns."""
     slant = _angle_of(count, columns)
     axis = _shown(count, columns, size, _fitting_across(room, count, columns, size, max_labels=max_labels))
     return axis | {"tickangle": slant} if slant else _upright(axis, room / count, size)
 
 
 def rows_axis(count: int, rows: Axis, size: int, room: float) -> dict[str, Any]:
-    """The axis beside the rows, from the top down, with the labels that there is room for."""
+    """The axis beside the rows, from the top down, with the labels that fit into these pixels for all rows."""
     max_labels = MAX_NUMBERS if rows.tokens is None else _fitting_down(room, size)
     return _shown(count, rows, size, max_labels) | {"range": [count - 0.5, -0.5]}
 
@@ -144,14 +132,11 @@ def _shown(count: int, axis: Axis, size: int, max_labels: int) -> dict[str, Any]
     }
 
 
-def _upright(axis: dict[str, Any], column: float, size: int) -> dict[str, Any]:
-    """An axis whose labels stand upright, without marks such as </s> that would lie on the labels beside them.
-
-    column  how many pixels wide one is
-    """
+def _upright(axis: dict[str, Any], column_width: float, size: int) -> dict[str, Any]:
+    """An axis whose labels stand upright, without marks such as </s> that would lie on the labels beside them."""
     kept: list[tuple[int, str]] = []
     for place, text in zip(axis["tickvals"], axis["ticktext"], strict=True):
-        if kept and _overlap(kept[-1], (place, text), column, size):
+        if kept and _overlap(kept[-1], (place, text), column_width, size):
             _, before = kept[-1]
             if "<b>" in before or ("<b>" not in text and _letters(text) > _letters(before)):
                 continue
@@ -161,9 +146,9 @@ def _upright(axis: dict[str, Any], column: float, size: int) -> dict[str, Any]:
     return axis | {"tickvals": places, "ticktext": texts, "tickangle": 0}
 
 
-def _overlap(one: tuple[int, str], other: tuple[int, str], column: float, size: int) -> bool:
-    needed = (_letters(one[1]) + _letters(other[1]) + 0.5) / 2 * size * LETTER
-    return needed > (other[0] - one[0]) * column
+def _overlap(left: tuple[int, str], right: tuple[int, str], column_width: float, size: int) -> bool:
+    needed = (_letters(left[1]) + _letters(right[1]) + 0.5) / 2 * size * LETTER
+    return needed > (right[0] - left[0]) * column_width
 
 
 def _letters(label: str) -> float:

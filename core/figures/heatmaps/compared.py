@@ -19,18 +19,12 @@ Part = Literal["first", "second", "difference"]
 
 @dataclass(frozen=True)
 class Side:
-    """One side of all three heatmaps.
+    """One side of all three heatmaps."""
 
-    tokens  for each heatmap a text for each place of the common axis, or of its drawn window
-    gaps    for each heatmap the places that its text lacks; for the difference those that either text lacks
-    pinned  the marked place, or None
-    start   number of the first place
-    """
-
-    tokens: Mapping[Part, Sequence[str]]
-    gaps: Mapping[Part, list[int]]
-    pinned: int | None
-    start: int = 0
+    tokens: Mapping[Part, Sequence[str]]  # a text for each place of the common axis, or of its drawn window
+    gaps: Mapping[Part, list[int]]  # the places that its text lacks; for the difference those that either text lacks
+    pinned: int | None  # the marked place
+    start: int = 0  # number of the first place
 
 
 def compared_heatmaps(
@@ -80,7 +74,7 @@ def strongest_colours(pictures: dict[Part, Pooled]) -> tuple[float, float]:
 
 
 def _notes(divergence: NDArray[np.floating], block: int) -> list[str]:
-    parts = [divergence[at : at + block] for at in range(0, len(divergence), block)]
+    parts = np.split(divergence, range(block, len(divergence), block))
     return [
         "" if np.isnan(part).all() else f"<br>divergence {np.nanmax(part):.3f} nats{' at most' if block > 1 else ''}"
         for part in parts

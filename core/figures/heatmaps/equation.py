@@ -30,16 +30,11 @@ PAPER = {"xref": "paper", "yref": "paper", "xanchor": "center"}
 
 
 class _Term(NamedTuple):
-    """One matrix of the equation.
+    """One matrix of the equation."""
 
-    name      above the small picture
-    operator  what stands between this matrix and the one before
-    room      pixels for it, in a line WIDTH wide
-    """
-
-    name: str
-    operator: str = ""
-    room: int = 0
+    name: str  # above the small picture
+    operator: str = ""  # what stands between this matrix and the one before
+    room: int = 0  # pixels for it, in a line WIDTH wide
 
 
 TERMS = {

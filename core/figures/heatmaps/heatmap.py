@@ -31,25 +31,16 @@ PERMISSIONS = [[0, FORBIDDEN], [1, ALLOWED]]  # the colours of a mask
 
 
 class Options(TypedDict, total=False):
-    """How a heatmap is drawn; `pooled_heatmap` has the defaults.
+    """How a heatmap is drawn; `pooled_heatmap` has the defaults."""
 
-    scale      "signed": two colours that meet at 0; "share": one colour from 0 up; "permission": 1 allowed, 0 forbidden
-    limit      the number with the strongest colour, so that heatmaps can be compared; None: the largest number
-    forbidden_name  name of masked cells in the legend
-    gap_name   name of the `gaps` of rows and columns in the legend
-    width      approximate width on a narrow screen in pixels, which decides how many columns have labels
-    compact    fewer labels and no printed numbers
-    printed    maximum number of columns with printed numbers
-    """
-
-    scale: Scale
-    limit: float | None
-    forbidden_name: str
-    gap_name: str
+    scale: Scale  # "signed": two colours that meet at 0; "share": one from 0 up; "permission": 1 allowed, 0 forbidden
+    limit: float | None  # the number with the strongest colour, to compare heatmaps; None: the largest number
+    forbidden_name: str  # name of masked cells in the legend
+    gap_name: str  # name of the `gaps` of rows and columns in the legend
     height: int
-    width: int
-    compact: bool
-    printed: int
+    width: int  # approximate width on a narrow screen in pixels, which decides how many columns have labels
+    compact: bool  # fewer labels and no printed numbers
+    printed: int  # maximum number of columns with printed numbers
 
 
 def heatmap(
@@ -202,9 +193,9 @@ def _named_cells(drawn: Pooled) -> dict[str, Any]:
     return {"x": drawn.columns, "y": drawn.rows, "xaxis": "x2", "yaxis": "y2"}
 
 
-def _pointing(rows: Axis, columns: Axis, told: str) -> str:
-    """What pointing at a cell shows: the names of its row and of its column, and what is told about it."""
-    return f"{rows.name} <b>%{{y}}</b><br>{columns.name} <b>%{{x}}</b><br>{told}<extra></extra>"
+def _pointing(rows: Axis, columns: Axis, text: str) -> str:
+    """What pointing at a cell shows: the names of its row and of its column, and this text."""
+    return f"{rows.name} <b>%{{y}}</b><br>{columns.name} <b>%{{x}}</b><br>{text}<extra></extra>"
 
 
 def _numbers(
@@ -219,7 +210,7 @@ def _numbers(
 ) -> go.Heatmap:
     """The cells in their colours."""
     also, numbers = hover or ("", None)
-    told = f"{name} <b>%{{z:.6g}}</b>" + (f"<br>{also} <b>%{{customdata:.6g}}</b>" if hover else "")
+    text = f"{name} <b>%{{z:.6g}}</b>" + (f"<br>{also} <b>%{{customdata:.6g}}</b>" if hover else "")
     return go.Heatmap(
         z=drawn.values,
         **_named_cells(drawn),
@@ -227,15 +218,12 @@ def _numbers(
         **colours,
         colorbar=_colour_bar(colours["zmin"], colours["zmax"], narrow=narrow),
         customdata=numbers,
-        hovertemplate=_pointing(rows, columns, told if drawn.exact else f"{told}<br>{strongest_of(drawn)} cells"),
+        hovertemplate=_pointing(rows, columns, text if drawn.exact else f"{text}<br>{strongest_of(drawn)} cells"),
     )
 
 
 def _printed(values: NDArray[np.floating], colours: dict[str, Any], room: float) -> list[go.Scatter]:
-    """The printed numbers of all cells, black or white on their colours; none where they would be too small to read.
-
-    room  pixels for all columns
-    """
+    """The printed numbers of all cells, black or white on their colours; none where they would be too small to read."""
     lowest, highest = colours["zmin"], colours["zmax"]
     longest = len("−0.12" if lowest else "0.12")
     size = min(letters(13), int(room / values.shape[1] / (LETTER * longest)))
@@ -251,26 +239,24 @@ def _printed(values: NDArray[np.floating], colours: dict[str, Any], room: float)
 def printed_in(cells: NDArray[np.bool_], texts: Sequence[str], font: dict[str, Any]) -> go.Scatter:
     """Texts in some cells of an exact heatmap: those where `cells` [rows, columns] is True, row by row."""
     rows, columns = np.nonzero(cells)
-    axes = {"xaxis": "x2", "yaxis": "y2"}
-    quiet = {"showlegend": False, "hoverinfo": "skip"}
-    return go.Scatter(x=columns, y=rows, **axes, mode="text", text=texts, textfont=font, **quiet)
+    look = {"mode": "text", "textfont": font, "showlegend": False, "hoverinfo": "skip"}
+    return go.Scatter(x=columns, y=rows, xaxis="x2", yaxis="y2", text=texts, **look)
 
 
 def _masked(
     drawn: Pooled, rows: Axis, columns: Axis, forbidden_name: str, *, is_mask: bool, on_grey: bool
 ) -> list[go.Heatmap | go.Scatter]:
-    """The grey cells of masked pairs and their legend; empty where no pair is masked. A pooled cell is grey only if its whole
-    block is."""
+    """The grey cells of masked pairs and their legend, if any. A pooled cell is grey only if its whole block is."""
     allowed = drawn.allowed
     legend = [] if allowed.all() else [legend_entry(forbidden_name, FORBIDDEN)]
     if is_mask:
         legend.append(legend_entry("may attend", ALLOWED))
     if on_grey or not legend:
         return [*legend]
-    told = f"{forbidden_name}: may not attend" if forbidden_name == "masked" else forbidden_name
-    words = np.where(allowed, "may attend", told) if is_mask and drawn.exact else None
+    pointing = f"{forbidden_name}: may not attend" if forbidden_name == "masked" else forbidden_name
+    texts = np.where(allowed, "may attend", pointing) if is_mask and drawn.exact else None
     if is_mask:
-        told = "may attend: <b>%{z}</b>" if words is None else "%{text}"
+        pointing = "may attend: <b>%{z}</b>" if texts is None else "%{text}"
     cells = go.Heatmap(
         z=allowed.astype(np.uint8) if is_mask else np.where(allowed, np.nan, 0.0).astype(np.float32),
         **_named_cells(drawn),
@@ -278,8 +264,8 @@ def _masked(
         zmax=1,
         colorscale=PERMISSIONS,
         showscale=False,
-        text=words,
-        hovertemplate=_pointing(rows, columns, told),
+        text=texts,
+        hovertemplate=_pointing(rows, columns, pointing),
     )
     return [cells, *legend]
 

@@ -56,8 +56,8 @@ def side_by_side(
     """
     line_height = enlarged(line_height)
     first = matrices[0]
-    row_names, column_names = in_blocks(axis_labels(rows), first.row_block), axis_labels(columns)
-    column_names = in_blocks(column_names, first.column_block)
+    row_names = in_blocks(axis_labels(rows), first.row_block)
+    column_names = in_blocks(axis_labels(columns), first.column_block)
     fits = (line_height - enlarged(ABOVE) - BETWEEN) / len(rows) >= enlarged(ROW_LABEL, 11)
     layout = _layout(matrices, signed=scale == "signed", height=-(-len(matrices) // across) * line_height)
     traces: list[go.Heatmap | go.Scatter] = []

@@ -32,10 +32,10 @@ def stage_heatmap(
     """
     drawn = stages[stage.key]
     start_row, start_column = drawn.start
-    query, key = (None, None) if pin is None else pin
+    query, key = pin or (None, None)
     queries = Axis("query", query_tokens, query, start=start_row)
     keys = Axis("key", key_tokens, key, start=start_row if stage.rows == "key" else start_column)
-    beside = None if stage.beside is None else BY_KEY[stage.beside]
+    beside = stage.beside
     return pooled_heatmap(
         drawn,
         queries if stage.rows == "query" else keys,
@@ -43,7 +43,7 @@ def stage_heatmap(
         name=stage.noun,
         scale=stage.scale,
         limit=limit,
-        hover=None if beside is None else (beside.noun, stages[beside.key].values),
+        hover=None if beside is None else (BY_KEY[beside].noun, stages[beside].values),
         height=height,
         width=width,
     )
@@ -53,4 +53,4 @@ def colour_limit(stage: Stage, *drawn: Pooled) -> float | None:
     """Return the colour range that suits all of these pictures of a stage: the largest number, None for permissions."""
     if stage.scale == "permission":
         return None
-    return largest(np.concatenate([one.values.ravel() for one in drawn]))
+    return largest(np.concatenate([pooled.values.ravel() for pooled in drawn]))

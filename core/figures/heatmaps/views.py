@@ -37,9 +37,9 @@ def view_heatmap(
     """
     notes = None
     if removed is not None:
-        parts = [removed[at : at + cells.row_block] for at in range(0, len(removed), cells.row_block)]
-        notes = [f"<br>left out {part.mean():.1%}" for part in parts]
-    query, key = (None, None) if pin is None else pin
+        blocks = np.split(removed, range(cells.row_block, len(removed), cells.row_block))
+        notes = [f"<br>left out {block.mean():.1%}" for block in blocks]
+    query, key = pin or (None, None)
     chart = pooled_heatmap(
         replace(cells, values=cells.values.astype(np.float32)),
         Axis("query", query_tokens, query, notes, cells.start[0]),

@@ -42,7 +42,6 @@ def bar_trace(
     colour       of all bars, or one for each
     printed      format of the numbers on the bars; None: no numbers
     hover        format of a number when pointing at its bar
-    horizontal   whether the bars lie
     names_group  whether pointing at a bar also names its group
     """
     places, length = list(range(len(names))), "x" if horizontal else "y"

@@ -38,7 +38,7 @@ def head_map(
     """
     traces = []
     numbers, counts = np.unique(cluster, return_counts=True)
-    for number, colour, mark in zip(numbers, cycle(SERIES), cycle(MARKS), strict=False):
+    for number, colour, mark in zip(map(int, numbers), cycle(SERIES), cycle(MARKS), strict=False):
         inside = np.flatnonzero(cluster == number).tolist()
         name = "<br>".join(html.escape(line, quote=False) for line in wrap(words[number], LINE))
         traces.append(
@@ -66,6 +66,6 @@ def head_map(
     places = [[*head, *map(float, place)] for head, *place in zip(heads, x, y, strict=True)]
     layout["meta"] = {"map": {"rows": "layer", "columns": "head", "places": places}}
     # Where a point lies means nothing by itself; how many heads a cluster has does.
-    names = [" ".join(words[number].split()) for number in numbers]
+    names = [" ".join(words[int(number)].split()) for number in numbers]
     values = bar_values(names, {"": counts}, heading="cluster", value="heads")
     return Chart(go.Figure(traces, layout), values)

@@ -45,18 +45,19 @@ def lines(
 
     powers_of_ten  the vertical axis holds exponents of 10, and its numbers are written as 10⁻³
     """
+    width = thick(1.2)
     traces = [
         go.Scatter(
-            x=np.asarray(one.x),
-            y=np.asarray(one.y),
-            name=one.name,
-            mode="markers+lines" if one.kind == "measured" else "lines",
-            line={"color": colour, "width": thick(2), "dash": "dash" if one.kind == "theory" else "solid"},
+            x=np.asarray(curve.x),
+            y=np.asarray(curve.y),
+            name=curve.name,
+            mode="markers+lines" if curve.kind == "measured" else "lines",
+            line={"color": colour, "width": thick(2), "dash": "dash" if curve.kind == "theory" else "solid"},
             marker={"size": enlarged(8), "color": colour},
-            error_y={"array": one.error, "color": colour, "thickness": thick(1.2)} if one.error is not None else None,
+            error_y=None if curve.error is None else {"array": curve.error, "color": colour, "thickness": width},
             hovertemplate="%{y:.5g}",
         )
-        for one, colour in zip(series, cycle(SERIES), strict=False)
+        for curve, colour in zip(series, cycle(SERIES), strict=False)
     ]
     layout = plain_layout(height) | {"hovermode": "x unified", "showlegend": len(series) > 1}
     layout["xaxis"] |= {"title": {"text": x}, "type": "log" if log_x else "linear"}
@@ -66,14 +67,14 @@ def lines(
     values = tuple(
         Values(
             kind="line",
-            part=one.name,
+            part=curve.name,
             headings=(x.partition(" (")[0],),  # without its unit
-            value=y or one.name,
-            numbers=floats(one.y),
-            x=floats(one.x),
+            value=y or curve.name,
+            numbers=floats(curve.y),
+            x=floats(curve.x),
             prefix="10^" if powers_of_ten else "",
         )
-        for one in series
+        for curve in series
     )
     return Chart(go.Figure(traces, layout), values)
 

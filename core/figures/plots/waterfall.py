@@ -84,9 +84,9 @@ def _values(cell: Ledger, steps: list[tuple[str, float, str]]) -> tuple[Values, 
 def passed_on(cell: Ledger) -> Chart:
     """Draw the value vector of the key, and the part of it that reaches the output of the query."""
     groups, size = {"value": cell.value, "weight × value": cell.contribution}, cell.value.size
-    told = "%{fullData.name}, dimension %{x}: <b>%{y:.5g}</b><extra></extra>"
+    pointing = "%{fullData.name}, dimension %{x}: <b>%{y:.5g}</b><extra></extra>"
     traces = [
-        go.Bar(x=list(range(size)), y=numbers, name=name, marker={"color": colour}, hovertemplate=told)
+        go.Bar(x=list(range(size)), y=numbers, name=name, marker={"color": colour}, hovertemplate=pointing)
         for (name, numbers), colour in zip(groups.items(), (GRID, ABOVE), strict=True)
     ]
     layout = _quiet(150) | {"barmode": "overlay", "showlegend": True, "legend": {"itemclick": False}}
