@@ -34,3 +34,8 @@ def check_index(index: int, count: int, name: str, *, field: str | None = None) 
 def shortened(text: str, longest: int = 80) -> str:
     """Shorten a text that somebody typed to what a message can hold."""
     return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error message, in at most 300 characters and without a full stop; else the error's name."""
+    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)[:300].rstrip(". ")

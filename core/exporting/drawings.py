@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from ..errors import InputError
 from ..figures import theme
 from ..figures.chart import Chart
 from . import kept_values
-from .kept_heads import broken
+from .fields import Fields, broken
 from .kept_values import MAX_CHARACTERS
 from .pictures import GROUNDS, portrait
 from .tables import tables_of
@@ -24,6 +23,7 @@ from .tables import tables_of
 MAX_JSON = 4 * 2**20  # bytes of one figure
 MAX_NODES = 200_000  # values; a packed array counts as one
 MAX_TRACES = 500  # of a figure, and as many values
+MAX_SIZE = 4_000  # pixels of a figure's width or height
 KINDS = ("heatmap", "bar", "scatter", "waterfall")
 # The only images that a figure may contain: pixels within the file.
 _PIXELS = re.compile(r"data:image/png;base64,[A-Za-z0-9+/=]*")
@@ -45,15 +45,13 @@ def written(chart: Chart) -> dict[str, Any]:
     }
 
 
-def read(drawn: Mapping[str, Any]) -> Chart:
+def read(drawn: Fields) -> Chart:
     """Read a chart that `written` has made. Older files have no values; their charts have no table.
 
     Raises InputError for anything that this program does not draw.
     """
-    values = drawn.get("values", [])
-    if not isinstance(values, list) or len(values) > MAX_TRACES or not all(isinstance(one, dict) for one in values):
-        raise _broken("has values that cannot be read")
-    chart = Chart(_figure(drawn.get("figure")), tuple(map(kept_values.read, values)))
+    values = tuple(map(kept_values.read, drawn.parts("values", MAX_TRACES)))
+    chart = Chart(_figure(drawn.values.get("figure")), values)
     _try(chart)
     return chart
 
@@ -69,10 +67,13 @@ def _figure(drawn: object) -> go.Figure:
     if unknown := next((key for key in layout if not _LAYOUT.fullmatch(key)), None):
         raise _broken(f"sets {unknown[:30]!r}, which no picture of Headlight sets")
     budget = [MAX_NODES]
-    checked = {"data": _checked(data, budget, 0), "layout": _checked(layout, budget, 0)}
-    _refuse_size(checked["layout"])
+    data, layout = _checked(data, budget, 0), _checked(layout, budget, 0)
+    for side in ("width", "height"):
+        size = layout.get(side)
+        if size is not None and not (isinstance(size, int | float) and 10 <= size <= MAX_SIZE):
+            raise _broken(f"has a {side} of {str(size)[:20]}")
     try:
-        figure = go.Figure(checked)
+        figure = go.Figure({"data": data, "layout": layout})
     except (ValueError, TypeError):  # Plotly's message may be as long as the file
         raise _broken("is none that Plotly draws") from None
     figure.update_layout(template=theme.TEMPLATE)
@@ -133,10 +134,3 @@ def _source(value: Any) -> str:
     if not isinstance(value, str) or len(value) > MAX_JSON or not _PIXELS.fullmatch(value):
         raise _broken("refers to an external image")
     return value
-
-
-def _refuse_size(layout: dict[str, Any]) -> None:
-    for side in ("width", "height"):
-        size = layout.get(side)
-        if size is not None and not (isinstance(size, int | float) and 10 <= size <= 4_000):
-            raise _broken(f"has a {side} of {str(size)[:20]}")

@@ -10,7 +10,6 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import safetensors.numpy
@@ -21,7 +20,8 @@ from ..errors import InputError
 from ..figures.chart import Chart
 from . import drawings
 from .about import About
-from .kept_heads import KeptHead, broken, text_in
+from .fields import Fields, broken
+from .kept_heads import KeptHead
 
 ENDING = "headlight"
 FORMAT, VERSION = "headlight exhibit", 1
@@ -113,33 +113,37 @@ def read(data: bytes) -> Exhibit:
     """Read the exhibit in a file. Raises InputError for a file that is no exhibit or is damaged."""
     arrays = _arrays(data)
     content = _content(arrays)
-    version = content.get("version")
-    if content.get("format") != FORMAT or not isinstance(version, int) or isinstance(version, bool) or version < 1:
+    version = content.values.get("version")
+    if (
+        content.values.get("format") != FORMAT
+        or not isinstance(version, int)
+        or isinstance(version, bool)
+        or version < 1
+    ):
         raise broken("it does not say which exhibit it is")
     if version > VERSION:
         raise InputError(
             f"This exhibit has version {version}; this Headlight reads {VERSION}. Update Headlight to open it.",
             field="file",
         )
-    heads = _listed(content, "heads", MAX_HEADS)
-    pictures = _listed(content, "pictures", MAX_PICTURES)
-    uploads = _listed(content, "uploads", 5)
+    heads = {}
+    for number, head in enumerate(content.parts("heads", MAX_HEADS)):
+        prefix = f"head{number}."
+        parts = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+        heads[head.text("name")] = KeptHead.from_parts(Fields(head.values, parts))
     return Exhibit(
         page=_matching(content, "page", _PAGE),
-        title=text_in(content, "title"),
-        address=_address(content.get("address")),
-        about=_about(content.get("about")),
-        heads={
-            text_in(head, "name"): KeptHead.from_parts(head, _with_prefix(arrays, f"head{number}."))
-            for number, head in enumerate(heads)
-        },
+        title=content.text("title"),
+        address=_address(content.values.get("address")),
+        about=_about(content.values.get("about")),
+        heads=heads,
         drawings=tuple(
-            Drawing(text_in(picture, "title"), text_in(picture, "alt", 5_000), drawings.read(picture))
-            for picture in pictures
+            Drawing(picture.text("title"), picture.text("alt", 5_000), drawings.read(picture))
+            for picture in content.parts("pictures", MAX_PICTURES)
         ),
         uploads={
-            _matching(upload, "field", _NAME): Upload(text_in(upload, "name"), _bytes(arrays, f"upload{number}"))
-            for number, upload in enumerate(uploads)
+            _matching(upload, "field", _NAME): Upload(upload.text("name"), _bytes(arrays, f"upload{number}"))
+            for number, upload in enumerate(content.parts("uploads", 5))
         },
     )
 
@@ -160,7 +164,7 @@ def _arrays(data: bytes) -> dict[str, NDArray]:
     return arrays
 
 
-def _content(arrays: Mapping[str, NDArray]) -> dict[str, Any]:
+def _content(arrays: Mapping[str, NDArray]) -> Fields:
     """The text in JSON, read."""
     text = _bytes(arrays, _IN_FILE)
     if _lists(text) > MAX_LISTS:
@@ -171,7 +175,7 @@ def _content(arrays: Mapping[str, NDArray]) -> dict[str, Any]:
         raise broken("its description cannot be read") from None
     if not isinstance(content, dict):
         raise broken("its description cannot be read")
-    return content
+    return Fields(content)
 
 
 def _lists(text: bytes) -> int:
@@ -190,19 +194,8 @@ def _bytes(arrays: Mapping[str, NDArray], name: str) -> bytes:
     return array.tobytes()
 
 
-def _with_prefix(arrays: Mapping[str, NDArray], prefix: str) -> dict[str, NDArray]:
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-
-
-def _listed(content: Mapping[str, Any], name: str, most: int) -> list[dict[str, Any]]:
-    entries = content.get(name, [])
-    if not isinstance(entries, list) or len(entries) > most or not all(isinstance(entry, dict) for entry in entries):
-        raise broken(f"its {name} are not a list of at most {most}")
-    return entries
-
-
-def _matching(content: Mapping[str, Any], name: str, pattern: re.Pattern[str]) -> str:
-    text = text_in(content, name)
+def _matching(fields: Fields, name: str, pattern: re.Pattern[str]) -> str:
+    text = fields.text(name)
     if not pattern.fullmatch(text):
         raise broken(f"its {name} is not a valid name")
     return text
@@ -211,15 +204,13 @@ def _matching(content: Mapping[str, Any], name: str, pattern: re.Pattern[str]) -
 def _address(content: object) -> dict[str, tuple[str, ...]]:
     if not isinstance(content, dict) or len(content) > MAX_LINES or not all(map(_NAME.fullmatch, content)):
         raise broken("its address cannot be read")
-    address = {}
-    for name, values in content.items():
-        if not isinstance(values, list) or len(values) > MAX_LINES:
-            raise broken("its address cannot be read")
-        address[name] = tuple(text_in({name: value}, name, MAX_WORDS) for value in values)
+    address = {name: Fields(content).texts(name, MAX_WORDS) for name in content}
+    if any(len(values) > MAX_LINES for values in address.values()):
+        raise broken("its address cannot be read")
     return address
 
 
 def _about(content: object) -> dict[str, str]:
     if not isinstance(content, dict) or len(content) > MAX_LINES:
         raise broken("it does not say where it comes from")
-    return {text_in({"name": name}, "name", 100): text_in(content, name, MAX_WORDS) for name in content}
+    return {Fields({"name": name}).text("name", 100): Fields(content).text(name, MAX_WORDS) for name in content}

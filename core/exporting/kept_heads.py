@@ -1,10 +1,9 @@
-"""Heads with their inputs, apart from a pass: they can be written to a file, and their stages are the same to the last bit,
-whether the model is there or not."""
+"""Heads with their inputs, apart from a pass: they can be written to a file, and their stages are the same to the last bit."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
@@ -20,8 +19,7 @@ from ..capturing.certifying import Certificate, certified_head
 from ..errors import InputError
 from ..models.devices import DTYPES
 from ..models.modules import Kind
-
-Arrays = Mapping[str, NDArray]
+from .fields import Fields, broken
 
 
 class Origin(NamedTuple):
@@ -68,7 +66,8 @@ class KeptHead:
         """Every stage, small enough to draw, and for a head of a model the comparison with its output; else None."""
         if self.origin is None or self.output is None:
             return self.head.overview(), None
-        return certified_head(self.head, self.output, self.origin, describe(whole_mask(self.head)))
+        mask = np.concatenate([self.head.permissions(rows)[0] for rows in self.head.blocks()])
+        return certified_head(self.head, self.output, self.origin, describe(mask))
 
     def same_as(self, other: KeptHead) -> bool:
         """Whether both have the same inputs and the same output of their models, to the last bit."""
@@ -91,8 +90,10 @@ class KeptHead:
                 f"{queries:,} × {keys:,}.",
                 field="file",
             )
-        mask, bias = whole_mask(head), whole_bias(head)
-        values: dict[str, Any] = {
+        mask, of_mask = _mask_parts(np.concatenate([head.permissions(rows)[0] for rows in head.blocks()]))
+        bias, of_bias = _bias_parts(np.concatenate([head.permissions(rows)[1] for rows in head.blocks()]))
+        weighing, of_edits = _instead_parts(head)
+        values = {
             "says": self.says,
             "scale": head.scale,
             "softcap": head.softcap,
@@ -100,65 +101,54 @@ class KeptHead:
             "origin": None if self.origin is None else self.origin._asdict(),
             "query_tokens": list(self.query_tokens),
             "key_tokens": list(self.key_tokens),
+            "mask": mask,
+            "bias": bias,
+            "weighing": weighing,
         }
         arrays = {"query": head.query, "key": head.key, "value": head.value}
         arrays |= {} if self.output is None else {"model_output": self.output}
-        values["mask"], of_mask = _mask_parts(mask)
-        values["bias"], of_bias = _bias_parts(bias)
-        values["weighing"], of_edits = _instead_parts(head)
         arrays |= of_mask | of_bias | of_edits
         return values, {name: np.ascontiguousarray(array) for name, array in arrays.items()}
 
     @classmethod
-    def from_parts(cls, values: Mapping[str, Any], arrays: Arrays) -> KeptHead:
+    def from_parts(cls, fields: Fields) -> KeptHead:
         """Make a head from its parts, which are not trusted. Raises InputError for parts that `parts` does not give."""
-        fields = _Fields(values, arrays)
         query, key, value = (fields.matrix(name) for name in ("query", "key", "value"))
         shape = query.shape[0], key.shape[0]
         if shape[0] * max(shape[1], value.shape[1]) > MAX_SCORES:
             raise broken(f"its head has {shape[0]:,} queries and {shape[1]:,} keys")
-        checked = attend(
-            query,
-            key,
-            value,
-            scale=fields.number("scale"),
-            softcap=fields.number_or_none("softcap"),
-            sinks=fields.number_or_none("sinks"),
+        softcap, sinks = (
+            None if fields.values.get(name) is None else fields.number(name) for name in ("softcap", "sinks")
         )
+        checked = attend(query, key, value, scale=fields.number("scale"), softcap=softcap, sinks=sinks)
         if checked.query.dtype != query.dtype:
             raise broken("its matrices differ in precision")
-        permissions = _permissions(fields, shape)
-        head = Head.of(checked, permissions, _edited(fields, shape, checked.value.shape[1]))
-        origin = fields.origin()
-        output = None if "model_output" not in arrays else fields.matrix("model_output", (shape[0], value.shape[1]))
+        query_tokens, key_tokens = fields.texts("query_tokens"), fields.texts("key_tokens")
+        if (len(query_tokens), len(key_tokens)) != shape:
+            raise broken("its tokens do not fit its numbers")
+        origin = None if fields.values.get("origin") is None else _origin(fields.values["origin"])
+        output = (
+            None if "model_output" not in fields.arrays else fields.matrix("model_output", (shape[0], value.shape[1]))
+        )
         if (origin is None) != (output is None):
             raise broken("it names a model without the model's output, or has an output without a model")
         return cls(
-            head=head,
-            query_tokens=fields.tokens("query_tokens", shape[0]),
-            key_tokens=fields.tokens("key_tokens", shape[1]),
+            head=Head.of(checked, _permissions(fields, shape), _edited(fields, shape, value.shape[1])),
+            query_tokens=query_tokens,
+            key_tokens=key_tokens,
             says=fields.text("says"),
             origin=origin,
             output=output,
         )
 
 
-def broken(why: str) -> InputError:
-    """The error for a file that cannot be opened, with the reason."""
-    return InputError(
-        f"This file cannot be opened: {why}. It is damaged, or was not written by Headlight. Export it again.",
-        field="file",
-    )
-
-
-def whole_mask(head: Head) -> NDArray[np.bool_]:
-    """[queries, keys], True where a query may attend to a key."""
-    return np.concatenate([head.permissions(rows)[0] for rows in head.blocks()])
-
-
-def whole_bias(head: Head) -> Array:
-    """[queries, keys], the bias of each pair."""
-    return np.concatenate([head.permissions(rows)[1] for rows in head.blocks()])
+def _origin(values: object) -> Origin:
+    fields = Fields(values if isinstance(values, dict) else {})
+    layer, head = fields.number("layer"), fields.number("head")
+    if not layer.is_integer() or not head.is_integer() or min(layer, head) < 0:
+        raise broken("its layer or its head is not a whole number from 0")
+    kind, dtype = fields.word("kind", get_args(Kind)), fields.word("dtype", tuple(DTYPES))
+    return Origin(fields.text("name"), fields.text("revision"), dtype, kind, int(layer), int(head))
 
 
 # --- masks and biases in their shortest form
@@ -179,14 +169,13 @@ def _bias_parts(bias: Array) -> tuple[str, dict[str, NDArray]]:
     if (bias == bias[0]).all():
         return "row", {"bias": bias[:1]}
     diagonals = np.concatenate([bias[::-1, 0], bias[0, 1:]])[None]  # by the distance key - query, rising
-    if np.array_equal(bias, diagonals[0][_distances(queries, keys)]):
+    if np.array_equal(bias, diagonals[0][_distances(range(queries), queries, keys)]):
         return "distance", {"bias": diagonals}
     return "whole", {"bias": bias}
 
 
-def _distances(queries: int, keys: int, rows: range | None = None) -> NDArray[np.integer]:
+def _distances(rows: range, queries: int, keys: int) -> NDArray[np.integer]:
     """[rows, keys], the index of each pair's distance in `diagonals`."""
-    rows = range(queries) if rows is None else rows
     return np.arange(keys) - np.arange(rows.start, rows.stop)[:, None] + queries - 1
 
 
@@ -195,141 +184,56 @@ def _instead_parts(head: Head) -> tuple[str, dict[str, NDArray]]:
     edits = [head.edited(rows) for rows in head.blocks()]
     arrays: dict[str, NDArray] = {}
     for name in ("weights", "output"):
-        blocks = [getattr(edit, name) for edit in edits]
-        if blocks[0] is not None:
-            whole = np.concatenate(blocks)
-            replaced = np.flatnonzero(~np.isnan(whole).any(axis=1))
+        if getattr(edits[0], name) is None:
+            continue
+        whole = np.concatenate([getattr(edit, name) for edit in edits])
+        replaced = np.flatnonzero(~np.isnan(whole).any(axis=1))
+        if replaced.size:
             arrays |= {f"instead_{name}": whole[replaced], f"instead_{name}_rows": replaced.astype(np.int64)[None]}
-    return edits[0].weighing, {name: array for name, array in arrays.items() if array.size}
+    return edits[0].weighing, arrays
 
 
-def _permissions(fields: _Fields, shape: tuple[int, int]) -> Callable[[range], tuple[NDArray[np.bool_], Array]]:
+def _permissions(fields: Fields, shape: tuple[int, int]) -> Callable[[range], tuple[NDArray[np.bool_], Array]]:
     queries, keys = shape
-    kind_of_mask, kind_of_bias = (fields.word(name, words) for name, words in (("mask", MASKS), ("bias", BIASES)))
-    bits = fields.matrix("mask", (queries, -(-keys // 8)), np.uint8) if kind_of_mask == "bits" else None
+    mask_form = fields.word("mask", ("none", "causal", "bits"))
+    bias_form = fields.word("bias", ("none", "row", "distance", "whole"))
+    bits = fields.matrix("mask", (queries, -(-keys // 8)), np.uint8) if mask_form == "bits" else None
     dtype = fields.arrays["query"].dtype
     shapes = {"row": (1, keys), "distance": (1, queries + keys - 1), "whole": shape}
-    stored = None if kind_of_bias == "none" else fields.matrix("bias", shapes[kind_of_bias])
+    stored = np.zeros((1, 1), dtype) if bias_form == "none" else fields.matrix("bias", shapes[bias_form])
 
     def permissions(rows: range) -> tuple[NDArray[np.bool_], Array]:
         part, size = slice(rows.start, rows.stop), (len(rows), keys)
         if bits is not None:
             mask = np.unpackbits(bits[part], axis=1, count=keys).astype(np.bool_)
         else:
-            predicate = causal if kind_of_mask == "causal" else everything
+            predicate = causal if mask_form == "causal" else everything
             mask = np.broadcast_to(predicate(np.arange(rows.start, rows.stop)[:, None], np.arange(keys)), size)
-        if stored is None:
-            bias = np.broadcast_to(dtype.type(0), size)
-        elif kind_of_bias == "row":
-            bias = np.broadcast_to(stored, size)
-        else:
-            bias = stored[part] if kind_of_bias == "whole" else stored[0][_distances(queries, keys, rows)]
-        return mask, bias
+        if bias_form == "distance":
+            return mask, stored[0][_distances(rows, queries, keys)]
+        return mask, stored[part] if bias_form == "whole" else np.broadcast_to(stored, size)
 
     return permissions
 
 
-MASKS, BIASES = ("none", "causal", "bits"), ("none", "row", "distance", "whole")
-
-
-def _edited(fields: _Fields, shape: tuple[int, int], d_v: int) -> Callable[[range], Instead]:
+def _edited(fields: Fields, shape: tuple[int, int], d_v: int) -> Callable[[range], Instead]:
     weighing = fields.word("weighing", tuple(WEIGHINGS))
     replacements = {}
     for name, width in (("weights", shape[1]), ("output", d_v)):
         if f"instead_{name}" in fields.arrays:
             replaced = fields.matrix(f"instead_{name}_rows", dtype=np.int64)[0]
-            values = fields.matrix(f"instead_{name}", (len(replaced), width))
             if not (np.diff(replaced) > 0).all() or replaced[0] < 0 or replaced[-1] >= shape[0]:
                 raise broken("it replaces rows that are not there")
-            replacements[name] = replaced, values
+            replacements[name] = replaced, fields.matrix(f"instead_{name}", (len(replaced), width))
     if weighing == "softmax" and not replacements:
         return unedited
 
     def edited(rows: range) -> Instead:
         parts = {}
         for name, (replaced, values) in replacements.items():
-            part = np.full((len(rows), values.shape[1]), np.nan, dtype=values.dtype)
+            parts[name] = np.full((len(rows), values.shape[1]), np.nan, dtype=values.dtype)
             wanted = (replaced >= rows.start) & (replaced < rows.stop)
-            part[replaced[wanted] - rows.start] = values[wanted]
-            parts[name] = part
+            parts[name][replaced[wanted] - rows.start] = values[wanted]
         return Instead(weighing, **parts)
 
     return edited
-
-
-# --- fields of a file, which anybody may have written
-
-
-@dataclass(frozen=True)
-class _Fields:
-    """The values and arrays of one head, each checked when it is read."""
-
-    values: Mapping[str, Any]
-    arrays: Arrays = field(default_factory=dict)
-
-    def matrix(self, name: str, shape: tuple[int, int] | None = None, dtype: type | None = None) -> NDArray:
-        array = self.arrays.get(name)
-        if array is None or array.ndim != 2 or 0 in array.shape or (shape is not None and array.shape != shape):
-            raise broken(f"its {name.replace('_', ' ')} does not fit the shape of the rest")
-        if array.dtype != dtype if dtype is not None else array.dtype.kind != "f":
-            raise broken(f"its {name.replace('_', ' ')} holds {array.dtype}")
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
-            raise broken(f"its {name.replace('_', ' ')} holds numbers that are not finite")
-        return array
-
-    def number_or_none(self, name: str) -> float | None:
-        return None if self.values.get(name) is None else self.number(name)
-
-    def number(self, name: str) -> float:
-        value = self.values.get(name)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e30:
-            raise broken(f"its {name} is not a number")
-        return float(value)
-
-    def text(self, name: str) -> str:
-        return text_in(self.values, name)
-
-    def word(self, name: str, words: tuple[str, ...]) -> Any:
-        if self.values.get(name) not in words:
-            raise broken(f"its {name} is not one of {', '.join(words)}")
-        return self.values[name]
-
-    def tokens(self, name: str, count: int) -> tuple[str, ...]:
-        tokens = self.values.get(name)
-        if not isinstance(tokens, list) or len(tokens) != count or not all(map(_is_token, tokens)):
-            raise broken("its tokens do not fit its numbers")
-        return tuple(tokens)
-
-    def origin(self) -> Origin | None:
-        values = self.values.get("origin")
-        if values is None:
-            return None
-        origin = _Fields(values if isinstance(values, dict) else {})
-        layer, head = origin.number("layer"), origin.number("head")
-        if not layer.is_integer() or not head.is_integer() or min(layer, head) < 0:
-            raise broken("its layer or its head is not a whole number from 0")
-        kind, dtype = origin.word("kind", get_args(Kind)), origin.word("dtype", tuple(DTYPES))
-        return Origin(origin.text("name"), origin.text("revision"), dtype, kind, int(layer), int(head))
-
-
-MAX_TEXT = 1_000  # characters of a token, a name or a sentence
-
-
-def text_in(values: Mapping[str, Any], name: str, longest: int = MAX_TEXT) -> str:
-    """A text in a file. Raises InputError if it is too long or contains half of a character."""
-    value = values.get(name)
-    if not isinstance(value, str) or len(value) > longest or not _is_text(value):
-        raise broken(f"its {name} is not a text of at most {longest:,} characters")
-    return value
-
-
-def _is_token(value: object) -> bool:
-    return isinstance(value, str) and len(value) <= MAX_TEXT and _is_text(value)
-
-
-def _is_text(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:  # half of a pair of surrogates
-        return False
-    return True

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..figures.descriptions import KINDS
-from ..figures.values import Names, Values, floats
-from .kept_heads import broken, text_in
+from ..figures.values import Values, floats
+from .fields import Fields, broken
 
 MAX_CHARACTERS = 2_000  # of a name
 _TEXTS = ("part", "value", "opening", "closing", "prefix")
@@ -35,27 +35,27 @@ def written(values: Values) -> dict[str, Any]:
     }
 
 
-def read(told: Mapping[str, Any]) -> Values:
+def read(fields: Fields) -> Values:
     """The values that were written so. Raises InputError where they are damaged, or numbers and names do not fit."""
-    if told.get("kind") not in KINDS:
+    if fields.values.get("kind") not in KINDS:
         raise broken("what a picture in it shows cannot be read")
-    rows, columns, headings = (_names(told.get(name)) for name in ("rows", "columns", "headings"))
-    numbers = _numbers(told.get("numbers"))
-    x = None if told.get("x") is None else _numbers(told["x"])
-    places = rows if x is None else x
-    expected = (len(places), len(columns)) if columns else (len(places),)
+    rows, columns, headings = (fields.texts(name, MAX_CHARACTERS) for name in ("rows", "columns", "headings"))
+    numbers = _numbers(fields.values.get("numbers"))
+    x = None if fields.values.get("x") is None else _numbers(fields.values["x"])
+    length = len(rows if x is None else x)
+    expected = (length, len(columns)) if columns else (length,)
     if numbers.shape != expected or len(headings) != len(expected) or (x is not None and x.ndim != 1):
         raise broken("the numbers of a picture in it do not fit their names")
     return Values(
-        kind=told["kind"],
+        kind=fields.values["kind"],
         numbers=numbers,
         headings=headings,
         rows=rows,
         columns=columns,
         x=x,
-        is_mask=told.get("is_mask") is True,
-        block=_block(told.get("block")),
-        **{name: text_in(told, name, MAX_CHARACTERS) for name in _TEXTS},
+        is_mask=fields.values.get("is_mask") is True,
+        block=_block(fields.values.get("block")),
+        **{name: fields.text(name, MAX_CHARACTERS) for name in _TEXTS},
     )
 
 
@@ -84,14 +84,8 @@ def _numbers(packed: object) -> NDArray[np.floating]:
     return numbers
 
 
-def _names(told: object) -> Names:
-    if not isinstance(told, list):
-        raise broken("what a picture in it shows cannot be read")
-    return tuple(text_in({"name": name}, "name", MAX_CHARACTERS) for name in told)
-
-
-def _block(told: object) -> tuple[int, int]:
-    match told:
+def _block(block: object) -> tuple[int, int]:
+    match block:
         case [int(rows), int(columns)] if 0 < rows <= 2**20 and 0 < columns <= 2**20:
             return rows, columns
     raise broken("what a picture in it shows cannot be read")

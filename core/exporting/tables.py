@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..attention.head import Head
 from ..attention.matrix_files import MAX_SCORES
-from ..attention.stages import BY_KEY
+from ..attention.stages import BY_KEY, INPUTS
 from ..errors import InputError
 from ..figures.chart import Chart
 from ..figures.values import Values
@@ -69,36 +69,24 @@ class Table:
 
 def stage_table(head: Head, stage: str, query_tokens: Sequence[str], key_tokens: Sequence[str]) -> Table:
     """One stage of a head with all its numbers. Raises InputError for more than 4,096 × 4,096 numbers."""
-    kind = BY_KEY[stage]
-    refuse_many(head.shape[0] * head.shape[1])
-    if kind.rows == "key" or stage == "query":  # inputs
-        values = getattr(head, stage)
-        missing = np.zeros(values.shape, dtype=np.bool_)
-    else:
-        parts = []
-        for rows in head.blocks():
-            trace = head.trace(rows)
-            block = kind.values(trace)
-            parts.append((block, ~trace.mask if _hides(stage) else np.zeros(block.shape, dtype=np.bool_)))
-        values, missing = (np.concatenate(part) for part in zip(*parts, strict=True))
-    rows = Side(kind.rows, tuple(query_tokens if kind.rows == "query" else key_tokens))
-    columns = Side("key", tuple(key_tokens)) if kind.columns == "key" else Side("dimension")
-    return Table(key=stage, name=kind.name, values=values, missing=missing, rows=rows, columns=columns)
-
-
-def _hides(stage: str) -> bool:
-    """Whether masked pairs have no number in this stage; in the mask itself they are 0."""
-    return BY_KEY[stage].after_mask and stage != "mask"
-
-
-def refuse_many(cells: int) -> None:
-    """Raise InputError for more cells than a stage of the longest text on the pages has."""
+    kind, cells = BY_KEY[stage], head.shape[0] * head.shape[1]
     if cells > MAX_NPZ_CELLS:
         raise InputError(
             f"That would be {cells:,} numbers; at most {MAX_NPZ_CELLS:,} can be taken away at once. "
             f"Take a window of them, or a shorter text.",
             field="file",
         )
+    if kind in INPUTS:
+        values = getattr(head, stage)
+    else:
+        values = np.concatenate([kind.values(head.trace(rows)) for rows in head.blocks()])
+    if kind.after_mask and stage != "mask":  # in the mask itself, masked pairs are 0
+        missing = np.concatenate([~head.permissions(rows)[0] for rows in head.blocks()])
+    else:
+        missing = np.zeros(values.shape, dtype=np.bool_)
+    rows = Side(kind.rows, tuple(query_tokens if kind.rows == "query" else key_tokens))
+    columns = Side("key", tuple(key_tokens)) if kind.columns == "key" else Side("dimension")
+    return Table(key=stage, name=kind.name, values=values, missing=missing, rows=rows, columns=columns)
 
 
 # --- files
@@ -117,7 +105,7 @@ def to_csv(tables: Sequence[Table], about: About) -> str:
         raise InputError(
             f"{cells:,} cells are too many for CSV, which may have {MAX_CSV_CELLS:,}. NPZ holds them.", field="file"
         )
-    notes = [f"# {name}: {_one_line(text)}" for name, text in about.items()]
+    notes = [f"# {name}: {text if text.isprintable() else json.dumps(text)}" for name, text in about.items()]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([f"# lines before the table: {len(notes) + 1}"])
@@ -135,10 +123,6 @@ def to_csv(tables: Sequence[Table], about: About) -> str:
     return out.getvalue()
 
 
-def _one_line(text: str) -> str:
-    return text if text.isprintable() else json.dumps(text, ensure_ascii=True)
-
-
 def to_npz(tables: Sequence[Table], about: About) -> bytes:
     """Write tables as NPZ, without pickles.
 
@@ -148,14 +132,14 @@ def to_npz(tables: Sequence[Table], about: About) -> bytes:
     arrays: dict[str, NDArray] = {"about": np.array(json.dumps(dict(about), ensure_ascii=False))}
     for table in tables:
         rows, columns = table.values.shape
-        values = table.values
+        values, key = table.values, table.key
         if values.dtype.kind == "f" and table.missing.any():
             values = np.where(table.missing, values.dtype.type(np.nan), values)
-        arrays[f"{table.key}.values"], arrays[f"{table.key}.missing"] = values, table.missing
+        arrays |= {f"{key}.values": values, f"{key}.missing": table.missing}
         for name, side, count in (("row", table.rows, rows), ("column", table.columns, columns)):
-            arrays[f"{table.key}.{name}s"] = np.array(side.texts(count), dtype=np.str_)
-            arrays[f"{table.key}.{name}_is"] = np.array(side.name)
-            arrays[f"{table.key}.{name}_numbers"] = np.arange(count) + (side.start or 0)
+            arrays[f"{key}.{name}s"] = np.array(side.texts(count), dtype=np.str_)
+            arrays[f"{key}.{name}_is"] = np.array(side.name)
+            arrays[f"{key}.{name}_numbers"] = np.arange(count) + (side.start or 0)
     file = io.BytesIO()
     np.savez_compressed(file, allow_pickle=False, **arrays)
     return file.getvalue()
@@ -174,18 +158,12 @@ def tables_of(chart: Chart) -> tuple[Table, ...]:
 
 def _as_drawn(values: Values, key: str) -> Table:
     """Cells with the names of both sides; or points, a row each, whose names or places stand before their number."""
-    rows = None if values.x is not None else values.rows
-    numbers = values.numbers
+    numbers, labels = values.numbers, None if values.x is not None else values.rows
     if numbers.ndim == 1:
         numbers = np.stack([numbers] if values.x is None else [values.x, numbers], axis=1)
-        sides = Side("point", rows), Side("axis", (*values.headings, values.value)[-numbers.shape[1] :], start=None)
+        rows = Side("point", labels)
+        columns = Side("axis", (*values.headings, values.value)[-numbers.shape[1] :], start=None)
     else:
-        sides = Side(values.headings[0], rows), Side(values.headings[1], values.columns)
-    return Table(
-        key=key,
-        name=values.part or values.value,
-        values=numbers,
-        missing=~np.isfinite(numbers),
-        rows=sides[0],
-        columns=sides[1],
-    )
+        rows, columns = Side(values.headings[0], labels), Side(values.headings[1], values.columns)
+    missing = ~np.isfinite(numbers)
+    return Table(key=key, name=values.part or values.value, values=numbers, missing=missing, rows=rows, columns=columns)

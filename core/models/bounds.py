@@ -6,6 +6,7 @@ announce a billion layers or a vocabulary larger than the memory.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from torch.nn.modules.module import (
     register_module_parameter_registration_hook,
 )
 
-from .sizes import tensors_in
+from .sizes import ModelSize
 
 # All files that transformers reads besides the weights.
 SMALL_FILES = ("*.json", "*.txt", "*.model", "*.spm", "*.jinja")
@@ -43,9 +44,7 @@ MAX_PARTS = 100_000
 def forbidden_file(folder: Path) -> str | None:
     """Say why a file in the folder must not be opened: it (or what it links to) is no regular file, or it is too large.
 
-    None if all files may be opened.
-
-    Raises OSError if the folder cannot be listed.
+    None if all files may be opened. Raises OSError if the folder cannot be listed.
     """
     templates = folder / "additional_chat_templates"
     for path in [*folder.iterdir(), *(templates.iterdir() if templates.is_dir() else ())]:
@@ -81,32 +80,21 @@ def forbidden_length(config: dict) -> str | None:
 
 
 @contextmanager
-def as_large_as(weights: list[Path]) -> Iterator[None]:
-    """Raise ValueError as soon as a network that is built within this context is far larger than these safetensors.
+def as_large_as(size: ModelSize | None) -> Iterator[None]:
+    """Raise ValueError as soon as a network that is built within this context is far larger than its files.
 
     transformers first builds a network without memory, on torch's meta device, and then fills weights that no file holds
     with random numbers.
+
+    size  of the files; None for a network that stays on the meta device, which may have as many parts as any model
     """
-    tensors, numbers = _counted(weights)
-    why = f"where its weights hold {tensors:,} parts and {numbers:,} numbers"
-    with _at_most(_PARTS_A_TENSOR * tensors + _SPARE_PARTS, _NUMBERS_A_NUMBER * numbers + _SPARE_NUMBERS, why):
-        yield
-
-
-@contextmanager
-def as_large_as_any() -> Iterator[None]:
-    """Raise ValueError as soon as a network that is built within this context has more parts than any model.
-
-    For networks that stay on the meta device, where their numbers take no memory.
-    """
-    with _at_most(MAX_PARTS, None, "which no model has"):
-        yield
-
-
-@contextmanager
-def _at_most(max_parts: int, max_numbers: int | None, why: str) -> Iterator[None]:
-    builder = get_ident()
-    parts = made = 0
+    max_parts, max_numbers, why = MAX_PARTS, math.inf, ", which no model has"
+    if size is not None:
+        numbers = size.numbers + 4 * size.others  # whole numbers are packed weights, of two bits each at the least
+        max_parts = _PARTS_A_TENSOR * size.tensors + _SPARE_PARTS
+        max_numbers = _NUMBERS_A_NUMBER * numbers + _SPARE_NUMBERS
+        why = f" or {max_numbers:,} numbers, where its weights hold {size.tensors:,} parts and {numbers:,} numbers"
+    builder, parts, made = get_ident(), 0, 0
 
     def count(_module: nn.Module, _name: str, tensor: Tensor | None) -> None:
         nonlocal parts, made
@@ -114,9 +102,8 @@ def _at_most(max_parts: int, max_numbers: int | None, why: str) -> Iterator[None
             return
         parts += 1
         made += tensor.numel()
-        if parts > max_parts or (max_numbers is not None and made > max_numbers):
-            or_numbers = "" if max_numbers is None else f" or {max_numbers:,} numbers"
-            raise ValueError(f"its config.json announces a network of more than {parts - 1:,} parts{or_numbers}, {why}")
+        if parts > max_parts or made > max_numbers:
+            raise ValueError(f"its config.json announces a network of more than {parts - 1:,} parts{why}")
 
     hooks = [register_module_parameter_registration_hook(count), register_module_buffer_registration_hook(count)]
     try:
@@ -124,14 +111,3 @@ def _at_most(max_parts: int, max_numbers: int | None, why: str) -> Iterator[None
     finally:
         for hook in hooks:
             hook.remove()
-
-
-def _counted(weights: list[Path]) -> tuple[int, int]:
-    """(number of tensors, number of numbers) in these files. Reads their headers only."""
-    tensors = numbers = 0
-    for kind, count in tensors_in(weights):
-        # Integers are packed weights, of two bits each at the least.
-        packed = int(kind[1:]) // 2 if kind[0] in "IU" else 1
-        tensors += 1
-        numbers += count * packed
-    return tensors, numbers

@@ -18,8 +18,8 @@ import shutil
 import sys
 import tempfile
 import textwrap
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -40,11 +40,17 @@ from ..errors import InputError
 # Called with what is being done, in words, and the share that is done: from 0 to 1, or None if that is unknown.
 Report = Callable[[str, float | None], None]
 
+
+def silent(_words: str, _share: float | None) -> None:
+    """Report nothing."""
+
+
 # The version of the conversion. Increase it whenever the same GGUF file gives other files than before: older folders are then
 # ignored.
 CONVERSION = 1
 
 MANIFEST = "manifest.json"
+_WRITERS = ("gguf", "safetensors", "tokenizers", "torch", "transformers")  # packages whose versions stand in it
 
 # The shares of a conversion's time after which the weights are read and after which they are written, measured with SmolLM2.
 _READ, _WRITTEN = 0.5, 0.8
@@ -91,7 +97,7 @@ _PARTS = {
 
 @dataclass(frozen=True)
 class Conversion:
-    """A converted model: its folder, the sha256 of its GGUF file, and the quantisation of that file, such as "Q4_1"."""
+    """A converted model: its folder, and its GGUF file's sha256 and quantisation, such as "Q4_1"."""
 
     folder: Path
     sha256: str
@@ -117,7 +123,7 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def converted(gguf: Path, report: Report | None = None, before: Callable[[], None] | None = None) -> Conversion:
+def converted(gguf: Path, report: Report = silent, before: Callable[[], object] = lambda: None) -> Conversion:
     """Convert a GGUF file, unless the cache contains its conversion, and return the conversion.
 
     Takes about 2 s and 0.5 GB of disk for a model of 135M parameters, once. Several processes may ask at the same time:
@@ -128,13 +134,11 @@ def converted(gguf: Path, report: Report | None = None, before: Callable[[], Non
 
     Raises InputError (field "model") if the file cannot be read as a language model or the cache folder cannot be written.
     """
-    report = report or (lambda _words, _done: None)
     sha256 = file_sha256(gguf)
     folder = cache_folder() / f"{gguf.stem}-{sha256[:12]}-v{CONVERSION}"
     manifest = _manifest(folder, sha256)
     if manifest is None:
-        if before is not None:
-            before()
+        before()
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
             with _alone(folder, report):
@@ -156,35 +160,27 @@ def _manifest(folder: Path, sha256: str) -> dict | None:
     """
     try:
         manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
-        sound = {"sha256", "quantisation"} <= manifest.keys() and manifest["sha256"] == sha256
-        sound = sound and all(
-            (folder / name).stat().st_size == file["bytes"] for name, file in manifest["files"].items()
-        )
+        is_sound = "quantisation" in manifest and manifest["sha256"] == sha256
+        whole = [(folder / name).stat().st_size == file["bytes"] for name, file in manifest["files"].items()]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    return manifest if sound else None
+    return manifest if is_sound and all(whole) else None
 
 
-@contextmanager
-def _alone(folder: Path, report: Report) -> Iterator[None]:
+def _alone(folder: Path, report: Report) -> AbstractContextManager:
     """Hold the lock on this folder, as one process at a time can. The system releases the lock of a process that dies."""
     lock = FileLock(folder.with_name(f"{folder.name}.lock"))
     try:
-        lock.acquire(timeout=0)
+        return lock.acquire(timeout=0)
     except Timeout:
         report("Waiting for another Headlight that is converting the same weights", None)
-        lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
+        return lock.acquire()
 
 
 def _convert(gguf: Path, sha256: str, folder: Path, report: Report) -> dict:
     """Fill a folder beside the final one, rename it, and return its manifest. Called under the lock only."""
     unfinished = f"{folder.name}.part-"
-    for left in folder.parent.iterdir():
-        # Under the lock: these were left by a conversion that was killed, or were damaged later.
+    for left in folder.parent.iterdir():  # by a conversion that was killed, or damaged later
         if left == folder or left.name.startswith(unfinished):
             shutil.rmtree(left)
     part = Path(tempfile.mkdtemp(prefix=unfinished, dir=folder.parent))
@@ -202,9 +198,7 @@ def _convert(gguf: Path, sha256: str, folder: Path, report: Report) -> dict:
             "sha256": sha256,
             "quantisation": quantisation,
             "conversion": CONVERSION,
-            "versions": {
-                name: version(name) for name in ("gguf", "safetensors", "tokenizers", "torch", "transformers")
-            },
+            "versions": {name: version(name) for name in _WRITERS},
             "files": {file.name: {"bytes": file.stat().st_size, "sha256": file_sha256(file)} for file in written},
         }
         (part / MANIFEST).write_text(json.dumps(manifest, indent=2), "utf-8")
@@ -269,18 +263,16 @@ def _weights(gguf: Path, heads: int, key_heads: int, on_share: Callable[[float],
     """
     header = GgufHeader.from_file(str(gguf))
     content = np.asarray(np.memmap(gguf, np.uint8, "r"))
-    everything, done = sum(tensor.nbytes for tensor in header.tensors), 0
+    total, done = sum(tensor.nbytes for tensor in header.tensors), 0
     weights = {}
     for tensor in header.tensors:
-        on_share(done / everything)
+        on_share(done / total)
         done += tensor.nbytes
         start = header.data_start + tensor.offset
         rows = content[start : start + tensor.nbytes].reshape(tensor.shape[0], -1)
         values = dequantize(rows, GGMLQuantizationType(tensor.ggml_type)).reshape(tensor.shape)
-        if tensor.name.endswith("attn_q.weight"):
-            values = _halves(values, heads)
-        elif tensor.name.endswith("attn_k.weight"):
-            values = _halves(values, key_heads)
+        if tensor.name.endswith(("attn_q.weight", "attn_k.weight")):
+            values = _halves(values, heads if "attn_q" in tensor.name else key_heads)
         # Copies only what is still the mapped file, which must not be written to.
         weights[_name(tensor.name)] = torch.from_numpy(np.require(values, requirements=["C", "W"]))
     return weights

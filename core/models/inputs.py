@@ -12,7 +12,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
 
-from ..errors import InputError, check_index, shortened
+from ..errors import InputError, check_index, first_line, shortened
 from .calls import came_from_a_call, heard_by
 from .chat_templates import written_message
 from .images import MAX_PIXELS, pixel_values
@@ -59,11 +59,11 @@ def text_inputs(
     if (given := read_by(type(model.network))) != "texts":
         raise InputError(f"{model.name} reads {given}, not texts. Choose another model.", field="model")
     limit = token_limit(model, max_tokens)
-    return (
-        _encode(model, text, pair, limit, truncate)
-        if input_ids is None
-        else _from_ids(model, input_ids, limit, truncate)
-    )
+    if input_ids is None:
+        return _encode(model, text, pair, limit, truncate)
+    ids = torch.as_tensor(input_ids).reshape(1, -1)
+    _check_numbers(ids[0].numpy(force=True), known_tokens(model.network), "input_ids")
+    return {"input_ids": ids[:, : _length(ids.shape[1], limit, truncate, "input_ids")].long()}
 
 
 def all_inputs(
@@ -107,7 +107,8 @@ def _one_token(model: Model, text: str, before: str) -> int:
     if model.tokenizer is None:
         raise InputError(f"{model.name} came without a tokenizer: it knows no texts.", field="replace_tokens")
     ids: list[int] = []
-    for spelled in ([f" {text}"] if before.startswith(" ") and not text.startswith(" ") else []) + [text]:
+    has_lost_its_blank = before.startswith(" ") and not text.startswith(" ")
+    for spelled in [f" {text}", text] if has_lost_its_blank else [text]:
         with tokenizing(model.name, replace_tokens=text):
             ids = model.tokenizer(spelled, add_special_tokens=False)["input_ids"]
         if len(ids) == 1:
@@ -129,12 +130,11 @@ def require_same_length(model: Model, ids: Sequence[int], other: Sequence[int], 
     if len(ids) == len(other):
         return
     longer = "The text" if len(ids) > len(other) else "The other text"
-    pairs = enumerate(zip(ids, other, strict=False))
-    position = next((position for position, (own, others) in pairs if own != others), None)
+    position = next((place for place, pair in enumerate(zip(ids, other, strict=False)) if pair[0] != pair[1]), None)
     differ = ""
     if position is not None:
-        own, others = (token_texts(model.tokenizer, text)[position] for text in (ids, other))
-        differ = f" They first differ at token {position}: “{own}” and “{others}”."
+        pair = token_texts(model.tokenizer, (ids[position], other[position]))
+        differ = " They first differ at token {}: “{}” and “{}”.".format(position, *pair)
     raise InputError(
         f"Patching needs two texts of as many tokens. The text has {len(ids):,}, the other one {len(other):,}. {longer} is "
         f"longer.{differ} Replace words by others of as many tokens.",
@@ -159,13 +159,15 @@ def target_ids(
     _check_known(model, decoder, [start])
     if target is None or len(target) == 0:
         return (start,)
-    written = _written(model, target) if isinstance(target, str) else _numbers(target, known_tokens(decoder))
-    if limit is not None and len(written) + 1 > limit:
-        if not truncate:
-            raise TooLongError(len(written) + 1, limit, "target")
-        written = written[: limit - 1]
-    _check_known(model, decoder, written)
-    return (start, *written)
+    if isinstance(target, str):
+        written = _written(model, target)
+    else:
+        numbers = np.asarray(target)
+        _check_numbers(numbers, known_tokens(decoder), "target")
+        written = tuple(numbers.tolist())
+    ids = (start, *written)[: _length(len(written) + 1, limit, truncate, "target")]
+    _check_known(model, decoder, ids)
+    return ids
 
 
 def _start_token(network: PreTrainedModel) -> int:
@@ -199,41 +201,33 @@ def _written(model: Model, target: str) -> tuple[int, ...]:
         )
     with tokenizing(model.name, target=target):
         ids = tuple(tokenizer(text_target=target, add_special_tokens=False, verbose=False)["input_ids"])
-    if tokenizer.unk_token_id in ids:
-        pieces = dict.fromkeys(piece for piece in _unknown_pieces(tokenizer, target) if piece != tokenizer.unk_token)
-        if pieces:
-            raise _unknown(model, list(pieces))
-    return ids
-
-
-def _unknown_pieces(tokenizer: PreTrainedTokenizerBase, target: str) -> list[str]:
-    """The pieces of a target that its tokenizer has no token for; whole words if the tokenizer gives no positions."""
-
-    def encoded(text: str) -> BatchEncoding:
-        return tokenizer(text_target=text, add_special_tokens=False, return_offsets_mapping=bool(tokenizer.is_fast))
-
-    if not tokenizer.is_fast:
-        return [word for word in target.split() if tokenizer.unk_token_id in encoded(word)["input_ids"]]
-    whole = encoded(target)
-    spans = zip(whole["input_ids"], whole["offset_mapping"], strict=True)
-    return [target[slice(*span)] for token, span in spans if token == tokenizer.unk_token_id]
-
-
-def _unknown(model: Model, pieces: Sequence[str]) -> InputError:
-    """The error for a target with these unknown pieces."""
-    further = f" and {len(pieces) - MAX_UNKNOWN} more" if len(pieces) > MAX_UNKNOWN else ""
-    named = ", ".join(f"“{shortened(piece)}”" for piece in pieces[:MAX_UNKNOWN])
-    return InputError(
+    unknown = tokenizer.unk_token_id in ids and [*dict.fromkeys(_unknown_pieces(tokenizer, target))]
+    if not unknown:
+        return ids
+    further = f" and {len(unknown) - MAX_UNKNOWN} more" if len(unknown) > MAX_UNKNOWN else ""
+    named = ", ".join(f"“{shortened(piece)}”" for piece in unknown[:MAX_UNKNOWN])
+    raise InputError(
         f"{model.name} has no token for {named}{further}. Write the target without, or give token numbers.",
         field="target",
     )
 
 
-def _numbers(target: TokenNumbers, known: int | None) -> tuple[int, ...]:
-    """Token numbers as a tuple. known: how many tokens the model has; None if that is unknown."""
-    array = np.asarray(target)
-    _check_numbers(array, known, "target")
-    return tuple(array.tolist())
+def _unknown_pieces(tokenizer: PreTrainedTokenizerBase, target: str) -> list[str]:
+    """The pieces of a target that its tokenizer has no token for; whole words if the tokenizer gives no positions.
+
+    A target may name the tokenizer's own token for what is unknown.
+    """
+
+    def encoded(text: str) -> BatchEncoding:
+        return tokenizer(text_target=text, add_special_tokens=False, return_offsets_mapping=bool(tokenizer.is_fast))
+
+    if tokenizer.is_fast:
+        whole = encoded(target)
+        spans = zip(whole["input_ids"], whole["offset_mapping"], strict=True)
+        pieces = [target[slice(*span)] for token, span in spans if token == tokenizer.unk_token_id]
+    else:
+        pieces = [word for word in target.split() if tokenizer.unk_token_id in encoded(word)["input_ids"]]
+    return [piece for piece in pieces if piece != tokenizer.unk_token]
 
 
 def _check_numbers(ids: NDArray, known: int | None, field: str) -> None:
@@ -246,12 +240,11 @@ def _check_numbers(ids: NDArray, known: int | None, field: str) -> None:
 
 def read_token_numbers(text: str) -> tuple[int, ...]:
     """Read typed token numbers: "5, 17 8" -> (5, 17, 8), "" -> (). Raises InputError (field "target")."""
-    parts = [part for part in re.split(r"[\s,]+", text) if part]
-    for part in parts:
-        if re.fullmatch(r"[0-9]{1,9}", part) is None:
-            raise InputError(
-                f"“{part[:40]}” is no token number. Write whole numbers with commas or blanks between.", field="target"
-            )
+    parts = text.replace(",", " ").split()
+    if wrong := next((part for part in parts if re.fullmatch(r"[0-9]{1,9}", part) is None), None):
+        raise InputError(
+            f"“{wrong[:40]}” is no token number. Write whole numbers with commas or blanks between.", field="target"
+        )
     return tuple(map(int, parts))
 
 
@@ -275,7 +268,7 @@ def image_size(model: Model) -> tuple[int, int]:
             f"Choose another model.",
             field="model",
         )
-    height, width = _pair(config.image_size)
+    height, width = _height_and_width(config.image_size)
     if height * width > MAX_PIXELS:
         raise InputError(
             f"{model.name} wants images of {height:,} × {width:,} pixels; at most {MAX_PIXELS // 1_000_000} million are "
@@ -293,12 +286,11 @@ def patch_grid(model: Model, tokens: int) -> tuple[int, int] | None:
     patch = getattr(model.network.config, "patch_size", None)
     if patch is None:
         return None
-    (height, width), (patch_height, patch_width) = image_size(model), _pair(patch)
-    rows, columns = height // patch_height, width // patch_width
+    rows, columns = (size // part for size, part in zip(image_size(model), _height_and_width(patch), strict=True))
     return (rows, columns) if rows * columns <= tokens else None
 
 
-def _pair(size: int | list[int] | tuple[int, int]) -> tuple[int, int]:
+def _height_and_width(size: int | list[int] | tuple[int, int]) -> tuple[int, int]:
     height, width = (size, size) if isinstance(size, int) else size
     return height, width
 
@@ -349,8 +341,7 @@ def cannot_read(network: PreTrainedModel) -> Exception | None:
 
 def cannot_in_words(problem: Exception) -> str:
     """Describe a model that fails with this error, as the end of a sentence."""
-    words = str(problem).strip() or type(problem).__name__
-    return f"cannot read a text alone: transformers says “{words.splitlines()[0][:300].rstrip('. ')}”"
+    return f"cannot read a text alone: transformers says “{first_line(problem)}”"
 
 
 def _reading_device(network: PreTrainedModel) -> torch.device:
@@ -362,6 +353,15 @@ def _reading_device(network: PreTrainedModel) -> torch.device:
 def token_limit(model: Model, max_tokens: int | None) -> int | None:
     """The number of tokens that can be read: the model's own limit or `max_tokens`, whichever is less; None for no limit."""
     return min((limit for limit in (model.max_tokens, max_tokens) if limit is not None), default=None)
+
+
+def _length(count: int, limit: int | None, truncate: bool, field: str) -> int:
+    """The number of tokens that are read of so many. Raises TooLongError if these are too many and are not to be cut."""
+    if limit is None or count <= limit:
+        return count
+    if not truncate:
+        raise TooLongError(count, limit, field)
+    return limit
 
 
 def _encode(
@@ -376,9 +376,7 @@ def _encode(
     with tokenizing(model.name, text=text, pair=pair or ""):
         encoded = model.tokenizer(text, pair or None, return_tensors="pt", verbose=False)
     count = encoded["input_ids"].shape[1]
-    if limit is not None and count > limit:
-        if not truncate:
-            raise TooLongError(count, limit, "text")
+    if _length(count, limit, truncate, "text") < count:
         encoded = model.tokenizer(
             text, pair or None, return_tensors="pt", truncation=True, max_length=limit, verbose=False
         )
@@ -414,13 +412,3 @@ def _check_known(model: Model, network: PreTrainedModel, ids: Sequence[int]) -> 
             f"its folder, or choose another model.",
             field="model",
         )
-
-
-def _from_ids(model: Model, input_ids: TokenNumbers, limit: int | None, truncate: bool) -> dict[str, torch.Tensor]:
-    ids = torch.as_tensor(input_ids).reshape(1, -1)
-    _check_numbers(ids[0].numpy(force=True), known_tokens(model.network), "input_ids")
-    if limit is not None and ids.shape[1] > limit:
-        if not truncate:
-            raise TooLongError(ids.shape[1], limit, "input_ids")
-        ids = ids[:, :limit]
-    return {"input_ids": ids.long()}

@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Collection, Mapping
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -34,11 +34,11 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from ..errors import InputError
-from .bounds import SMALL_FILES, as_large_as, as_large_as_any, forbidden_file, forbidden_length
+from ..errors import InputError, first_line
+from .bounds import SMALL_FILES, as_large_as, forbidden_file, forbidden_length
 from .calls import IMPLEMENTATION
 from .catalogue import CATALOGUE, CatalogueEntry
-from .conversion import Report, converted, file_sha256
+from .conversion import Report, converted, file_sha256, silent
 from .devices import ON_DISK, checked_device, checked_device_map, checked_dtype
 from .images import ImageSettings, image_settings
 from .inputs import cannot_in_words, cannot_read
@@ -100,7 +100,7 @@ def load_model(
     if device_map is not None:
         checked_map, devices = checked_device_map(device_map, dtype)
     name = _checked_name(name_or_path_or_network)
-    report = report or _silent
+    report = report or silent
 
     def fits(size: ModelSize) -> None:
         if ON_DISK not in devices:  # the disk has room for any model
@@ -109,20 +109,19 @@ def load_model(
     source = _locate(name, look_in, report, fits)
     config = _config(source)
     files = _weight_files(source)
-    size = _size_of_files(source, files)
+    with source.refusing("has weights that cannot be read"):
+        size = size_of_files(files)
     fits(size)
     report(f"Reading {source.name}", None)
-    whole = _network(source, config, files, number, checked_map)
-    tower = text_tower(whole)
-    network: Any = _asked_for_attention(tower or whole)
-    return Model(
+    model = _in_memory(_network(source, config, size, number, checked_map), tokenizer or _tokenizer(source))
+    if device_map is None:
+        model.network.to(devices[0])  # type: ignore[arg-type]
+    return replace(
+        model,
         name=source.name,
-        network=network if device_map is not None else network.to(devices[0]),
-        tokenizer=tokenizer or _tokenizer(source),
         revision=source.revision or _sha256(files),
         image_settings=_image_settings(source),
         size=size,
-        tower_of=None if tower is None else type(whole).__name__,
     )
 
 
@@ -132,8 +131,7 @@ def load_outline(name_or_path: str | os.PathLike[str]) -> Model:
     Its network is on torch's meta device, takes no memory and computes nothing. Raises InputError as `load_model` does.
     """
     source = _locate(_checked_name(name_or_path), weights=False)
-    config = _config(source)
-    network = _built(source, config)
+    network = _built(source, _config(source))
     return replace(_in_memory(network, _tokenizer(source)), name=source.name, revision=source.revision or "")
 
 
@@ -143,12 +141,13 @@ def model_size(name_or_path: str | os.PathLike[str]) -> ModelSize:
     For a Hugging Face id whose files are not on this computer, the hub is asked. Raises InputError (field "model").
     """
     name = _checked_name(name_or_path)
-    entry = _entry(name)
+    entry = _ENTRIES.get(name)
     if entry is not None and (path := _path(entry)).is_file():
         return size_of_gguf(path)
     source = _locate(name, weights=False)
     try:
-        return _size_of_files(source, _weight_files(source))
+        with source.refusing("has weights that cannot be read"):
+            return size_of_files(_weight_files(source))
     except InputError:
         if source.revision is None or (size := _size_on_hub(source)) is None:
             raise
@@ -169,9 +168,9 @@ def model_revision(name_or_path: str | os.PathLike[str]) -> str:
 
 @dataclass(frozen=True)
 class _Source:
-    """The files of a model.
+    """The files of a model, and the errors about them.
 
-    given     the name as it was typed, for errors
+    given     the name as it was typed
     revision  the model's revision; None: the hash of the weights
     """
 
@@ -179,6 +178,27 @@ class _Source:
     name: str
     folder: Path
     revision: str | None = None
+
+    def has(self, *patterns: str) -> bool:
+        return any(path for pattern in patterns for path in self.folder.glob(pattern))
+
+    def refuse(self, why: str, error: Exception | None = None) -> NoReturn:
+        raise InputError(f"{self.given} {why}. {_CHOICES}", field="model") from error
+
+    @contextmanager
+    def refusing(self, why: str) -> Iterator[None]:
+        """Refuse the model, with this reason and the error's own words, if anything fails within this context.
+
+        Configurations, tokenizers and architectures fail in their own ways: by odd values, missing packages, quantisations.
+        """
+        try:
+            yield
+        except InputError:
+            raise
+        except SafetensorError as error:
+            self.refuse(f"has damaged or incomplete weights ({error}). Copy or download them again", error)
+        except Exception as error:
+            self.refuse(f"{why}: {first_line(error)}", error)
 
 
 def _checked_name(name: object) -> str:
@@ -195,25 +215,18 @@ def _checked_name(name: object) -> str:
     return text
 
 
+_ENTRIES = {entry.name: entry for entry in CATALOGUE}
 _CHOICES = (
-    f"Without a network there are {', '.join(entry.name for entry in CATALOGUE)}, and any folder with a config.json and "
+    f"Without a network there are {', '.join(_ENTRIES)}, and any folder with a config.json and "
     f"safetensors; with one, any Hugging Face id such as openai-community/gpt2."
 )
-
-
-def _silent(_words: str, _share: float | None) -> None:
-    """Report nothing."""
-
-
-def _any_size(_size: ModelSize) -> None:
-    """Accept a model of any size."""
 
 
 def _locate(
     name: str,
     look_in: Collection[Place] = PLACES,
-    report: Report = _silent,
-    fits: Fits = _any_size,
+    report: Report = silent,
+    fits: Fits = lambda _any_size: None,
     *,
     weights: bool = True,
 ) -> _Source:
@@ -221,11 +234,9 @@ def _locate(
 
     weights  whether to download the weights of a model on the hub
     """
-    entry = _entry(name)
-    if entry is not None:
+    if (entry := _ENTRIES.get(name)) is not None:
         return _installed(entry, report, fits)
-    folder = _folder(name) if "folder" in look_in else None
-    if folder is not None:
+    if "folder" in look_in and (folder := _folder(name)) is not None:
         return folder
     if "hub" not in look_in:
         raise InputError(f"{name!r} is not here. {_CHOICES}", field="model")
@@ -247,10 +258,6 @@ def _folder(name: str) -> _Source | None:
     if name.startswith((".", "/", "~")) or "\\" in name or name.count("/") > 1:
         raise InputError(f"There is no folder {name!r}. {_CHOICES}", field="model")
     return None
-
-
-def _entry(name: str) -> CatalogueEntry | None:
-    return next((entry for entry in CATALOGUE if entry.name == name), None)
 
 
 def _path(entry: CatalogueEntry) -> Path:
@@ -284,7 +291,7 @@ def _from_hub(name: str, report: Report, fits: Fits, weights: bool) -> _Source:
         _config(source)  # refuses what cannot be read
         if not weights:
             return source
-        if not _has(source, *_WEIGHTS) and (size := _size_on_hub(source)) is not None:
+        if not source.has(*_WEIGHTS) and (size := _size_on_hub(source)) is not None:
             fits(size)
         report(f"Downloading the weights of {name}", None)
         snapshot_download(name, revision=source.revision, allow_patterns=_WEIGHTS)
@@ -313,8 +320,8 @@ def _hub_says(name: str, error: Exception) -> str:
     # What the operating system refuses has a number; the hub's own errors are OSErrors without one.
     if isinstance(error, OSError) and error.errno is not None:
         advice = "Make room there or make it writable, or set the environment variable HF_HOME to another folder."
-        return f"{name} cannot be kept in {constants.HF_HUB_CACHE}: {_first_line(error)}. {advice}"
-    reason = _first_line(error.__cause__ or error)
+        return f"{name} cannot be kept in {constants.HF_HUB_CACHE}: {first_line(error)}. {advice}"
+    reason = first_line(error.__cause__ or error)
     return f"{name} is not on this computer, and the Hugging Face hub could not be reached to look for it: {reason}."
 
 
@@ -324,36 +331,29 @@ def _hub_says(name: str, error: Exception) -> str:
 def _config(source: _Source) -> PreTrainedConfig:
     """The configuration of a model that can be read. Raises InputError for any other."""
     path = source.folder / "config.json"
-    try:
-        forbidden = forbidden_file(source.folder) if path.exists() else None
-    except OSError as error:
-        _refuse(source, f"is a folder that cannot be read: {_first_line(error)}", error)
+    with source.refusing("is a folder that cannot be read"):
+        there = path.exists()
+        forbidden = forbidden_file(source.folder) if there else None
     if forbidden is not None:
-        _refuse(source, forbidden)
+        source.refuse(forbidden)
     if (source.folder / "adapter_config.json").is_file():
-        _refuse(
-            source, "is an adapter for another model. Merge it into that model (peft: merge_and_unload) and save it"
-        )
-    try:
-        read = json.loads(path.read_text("utf-8"))
-        model_type = read.get("model_type")
-    except FileNotFoundError as error:
-        _refuse(source, "has no config.json, so it is not a model in the Hugging Face layout", error)
-    except (OSError, ValueError, AttributeError, RecursionError) as error:
-        _refuse(source, f"has a config.json that cannot be read: {_first_line(error)}", error)
+        source.refuse("is an adapter for another model. Merge it into that model (peft: merge_and_unload) and save it")
+    if not there:
+        source.refuse("has no config.json, so it is not a model in the Hugging Face layout")
+    with source.refusing("has a config.json that cannot be read"):
+        settings = json.loads(path.read_text("utf-8"))
+        model_type = settings.get("model_type")
     if not isinstance(model_type, str) or model_type not in CONFIG_MAPPING:
-        if "auto_map" in read:
-            _refuse(source, f"needs Python code of its own for its model type {model_type!r}; such code is never run")
-        _refuse(source, f"has the model type {model_type!r}, unknown to transformers {transformers.__version__}")
-    if (forbidden := forbidden_length(read)) is not None:
-        _refuse(source, forbidden)
-    try:
+        if "auto_map" in settings:
+            source.refuse(f"needs Python code of its own for its model type {model_type!r}; such code is never run")
+        source.refuse(f"has the model type {model_type!r}, unknown to transformers {transformers.__version__}")
+    if (forbidden := forbidden_length(settings)) is not None:
+        source.refuse(forbidden)
+    with source.refusing("has a config.json that transformers does not accept"):
         config = AutoConfig.from_pretrained(source.folder, local_files_only=True, trust_remote_code=False)
-    except Exception as error:  # every configuration class checks its values in its own way
-        _refuse(source, f"has a config.json that transformers does not accept: {_first_line(error)}", error)
     # transformers would read that file, and `revision` would name another.
     if other := getattr(config, "transformers_weights", None):
-        _refuse(source, f"names {other!r} as its weights. Rename that file to model.safetensors and remove the name")
+        source.refuse(f"names {other!r} as its weights. Rename that file to model.safetensors and remove the name")
     _refuse_unreadable(source, config)
     return config
 
@@ -369,21 +369,18 @@ def _refuse_unreadable(source: _Source, config: PreTrainedConfig) -> None:
         return
     if given != "texts" and not hasattr(kind, "get_text_features"):
         beside = ", not texts" if given != "images" else " together with texts, and neither alone"
-        _refuse(source, f"is a {kind.__name__}, which reads {given}{beside}")
+        source.refuse(f"is a {kind.__name__}, which reads {given}{beside}")
     whole = _built(source, config)
     problem = cannot_read(text_tower(whole) or whole)
     if problem is not None:
-        _refuse(source, f"is a {kind.__name__}, which {cannot_in_words(problem)}", problem)
+        source.refuse(f"is a {kind.__name__}, which {cannot_in_words(problem)}", problem)
 
 
 def _built(source: _Source, config: PreTrainedConfig) -> PreTrainedModel:
     """Build the network on torch's meta device, where it takes no memory and computes nothing."""
     kind: Any = _class_for(source, config)
-    try:
-        with _BUILDING, as_large_as_any(), torch.device("meta"):
-            return kind(deepcopy(config)).eval()
-    except Exception as error:  # as in _network
-        _refuse(source, f"could not be built as {kind.__name__}: {_first_line(error)}", error)
+    with source.refusing(f"could not be built as {kind.__name__}"), _BUILDING, as_large_as(None), torch.device("meta"):
+        return kind(deepcopy(config)).eval()
 
 
 def _weight_files(source: _Source) -> list[Path]:
@@ -392,68 +389,47 @@ def _weight_files(source: _Source) -> list[Path]:
     if single.is_file():
         return [single]
     if not index.is_file():
-        if _has(source, "*.bin", "*.pt", "*.pth", "*.ckpt"):
-            _refuse(source, "has pickled weights only, which are never opened because they can run code")
-        _refuse(source, "has no weights: no model.safetensors and no model.safetensors.index.json")
-    try:
+        if source.has("*.bin", "*.pt", "*.pth", "*.ckpt"):
+            source.refuse("has pickled weights only, which are never opened because they can run code")
+        source.refuse("has no weights: no model.safetensors and no model.safetensors.index.json")
+    with source.refusing("has a model.safetensors.index.json that cannot be read"):
         names = sorted(set(json.loads(index.read_text("utf-8"))["weight_map"].values()))
         # transformers opens whatever the index names, pickles and files outside the folder included.
         odd = [name for name in names if Path(name).name != name or not name.endswith(".safetensors")]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        _refuse(source, f"has a model.safetensors.index.json that cannot be read: {_first_line(error)}", error)
     if odd:
-        _refuse(source, f"has an index that names {odd[0]!r}, where only safetensors files beside it are read")
+        source.refuse(f"has an index that names {odd[0]!r}, where only safetensors files beside it are read")
     lacking = [name for name in names if not (source.folder / name).is_file()]
     if lacking or not names:
         first = ", ".join(lacking[:3])
-        _refuse(source, f"lacks {len(lacking)} of the {len(names)} weight files that its index names: {first}")
+        source.refuse(f"lacks {len(lacking)} of the {len(names)} weight files that its index names: {first}")
     return [source.folder / name for name in names]
 
 
-def _size_of_files(source: _Source, files: list[Path]) -> ModelSize:
-    try:
-        return size_of_files(files)
-    except SafetensorError as error:
-        _refuse(source, f"has damaged or incomplete weights ({error}). Copy or download them again", error)
-
-
 def _network(
-    source: _Source, config: PreTrainedConfig, files: list[Path], dtype: torch.dtype, device_map: Any
+    source: _Source, config: PreTrainedConfig, size: ModelSize, dtype: torch.dtype, device_map: Any
 ) -> PreTrainedModel:
     kind = _class_for(source, config)
-    try:
-        with _BUILDING, as_large_as(files):
-            loaded: Any = kind.from_pretrained(
-                source.folder,
-                config=config,
-                dtype=dtype,
-                device_map=device_map,
-                attn_implementation=IMPLEMENTATION if kind._can_set_attn_implementation() else "eager",
-                use_safetensors=True,
-                local_files_only=True,
-                trust_remote_code=False,
-                ignore_mismatched_sizes=True,
-                output_loading_info=True,
-            )
-    except SafetensorError as error:
-        _refuse(source, f"has damaged or incomplete weights ({error}). Copy or download them again", error)
-    except Exception as error:  # architectures fail in their own ways: packages that are missing, quantisations ...
-        _refuse(source, f"could not be loaded as {kind.__name__}: {_first_line(error)}", error)
+    with source.refusing(f"could not be loaded as {kind.__name__}"), _BUILDING, as_large_as(size):
+        loaded: Any = kind.from_pretrained(
+            source.folder,
+            config=config,
+            dtype=dtype,
+            device_map=device_map,
+            attn_implementation=IMPLEMENTATION if kind._can_set_attn_implementation() else "eager",
+            use_safetensors=True,
+            local_files_only=True,
+            trust_remote_code=False,
+            ignore_mismatched_sizes=True,
+            output_loading_info=True,
+        )
     network, loading = loaded
     # transformers fills what it did not find with random numbers. No attention runs through a pooler; the rest matters.
     absent = sorted(key for key in loading["missing_keys"] if ".pooler." not in f".{key}")
     if absent:
-        _refuse(source, f"has no weights for {len(absent)} parts of {kind.__name__}, such as {absent[0]}")
+        source.refuse(f"has no weights for {len(absent)} parts of {kind.__name__}, such as {absent[0]}")
     if loading["mismatched_keys"]:
-        key, found, wanted = min(loading["mismatched_keys"])
-        _refuse(source, f"has weights of other shapes than its config.json: {key} is {list(found)}, not {list(wanted)}")
-    return network
-
-
-def _asked_for_attention(network: PreTrainedModel) -> PreTrainedModel:
-    """The network, switched to its own eager code if its attention cannot be captured."""
-    if not _routes_attention(network):
-        network.set_attn_implementation("eager")
+        key, stored, wanted = min(loading["mismatched_keys"])
+        source.refuse(f"has weights of other shapes than its config.json: {key} is {list(stored)}, not {list(wanted)}")
     return network
 
 
@@ -473,37 +449,34 @@ def _class_for(source: _Source, config: PreTrainedConfig) -> type[PreTrainedMode
     with suppress(ValueError):  # for some models transformers names a class that it does not have
         bare = MODEL_MAPPING.get(type(config), None)
     if bare is None:
-        _refuse(source, f"is a {config.model_type}, for which transformers has no model without a task")
+        source.refuse(f"is a {config.model_type}, for which transformers has no model without a task")
     return bare[0] if isinstance(bare, tuple) else bare
 
 
 def _tokenizer(source: _Source) -> PreTrainedTokenizerBase | None:
-    if not _has(source, *_TOKENIZER_FILES):
+    if not source.has(*_TOKENIZER_FILES):
         return None
-    try:
+    with source.refusing("has a tokenizer that cannot be loaded"):
         return AutoTokenizer.from_pretrained(source.folder, local_files_only=True, trust_remote_code=False)
-    except Exception as error:  # as above
-        _refuse(source, f"has a tokenizer that cannot be loaded: {_first_line(error)}", error)
 
 
 def _image_settings(source: _Source) -> ImageSettings:
     path = source.folder / "preprocessor_config.json"
     if not path.is_file():
         return ImageSettings()
-    try:
+    with source.refusing("has a preprocessor_config.json that cannot be used"):
         return image_settings(json.loads(path.read_text("utf-8")))
-    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
-        _refuse(source, f"has a preprocessor_config.json that cannot be used: {_first_line(error)}", error)
 
 
 def _in_memory(whole: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None) -> Model:
     tower = text_tower(whole)
     network = tower or whole
     network.eval()
-    if _routes_attention(network) and type(network)._can_set_attn_implementation():
+    asking = list(filter(asks_the_registry, network.modules()))
+    if asking and type(network)._can_set_attn_implementation():
         network.set_attn_implementation(IMPLEMENTATION)
         # In an encoder-decoder made of two models, the modules have configurations of which the network has copies.
-        for module in filter(asks_the_registry, network.modules()):
+        for module in asking:
             getattr(module, "config", network.config)._attn_implementation = IMPLEMENTATION
     else:
         # set_attn_implementation would not change such networks. Falcon in its other implementation, when asked for its
@@ -513,29 +486,8 @@ def _in_memory(whole: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None
     return Model(type(network).__name__, network, tokenizer, "in memory", tower_of=tower_of)
 
 
-# --- small questions
-
-
-def _has(source: _Source, *patterns: str) -> bool:
-    return any(path for pattern in patterns for path in source.folder.glob(pattern))
-
-
-def _routes_attention(network: PreTrainedModel) -> bool:
-    """Whether any module computes attention where it can be captured."""
-    return any(asks_the_registry(module) for module in network.modules())
-
-
 def _sha256(files: list[Path]) -> str:
     if len(files) == 1:
         return f"sha256 {file_sha256(files[0])}"
     lines = "".join(f"{file_sha256(file)}  {file.name}\n" for file in files)
     return f"sha256 {hashlib.sha256(lines.encode()).hexdigest()}"
-
-
-def _first_line(error: BaseException) -> str:
-    """The first line of an error message, in at most 300 characters."""
-    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)[:300].rstrip(". ")
-
-
-def _refuse(source: _Source, why: str, error: Exception | None = None) -> NoReturn:
-    raise InputError(f"{source.given} {why}. {_CHOICES}", field="model") from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import psutil
@@ -33,11 +33,13 @@ class ModelSize:
     numbers     real numbers, which are converted to the chosen dtype
     others      bytes of everything else, which stays as it is
     converting  bytes that are needed for a moment while a GGUF file is converted, once
+    tensors     number of tensors; 0 if only their sums are known
     """
 
     numbers: int
     others: int = 0
     converting: int = 0
+    tensors: int = field(default=0, compare=False)
 
     def needed(self, dtype: str) -> int:
         """Bytes of all weights in this dtype. Loading needs no more: files are mapped, and their pages can be freed."""
@@ -47,18 +49,14 @@ class ModelSize:
 Fits = Callable[[ModelSize], None]  # raises InputError for a model that does not fit
 
 
-def tensors_in(files: Iterable[Path]) -> Iterator[tuple[str, int]]:
-    """(dtype as safetensors names it, count of numbers) of each tensor in safetensors files, from their headers."""
+def size_of_files(files: Iterable[Path]) -> ModelSize:
+    """The size of a model in safetensors files, from their headers."""
+    tensors: list[tuple[str, int]] = []
     for path in files:
         with safe_open(path, framework="np") as file:  # torch would map all of it, as memory of its own
-            for name in file.keys():  # noqa: SIM118 - a file is no dictionary
-                tensor = file.get_slice(name)
-                yield tensor.get_dtype(), math.prod(tensor.get_shape())
-
-
-def size_of_files(files: Iterable[Path]) -> ModelSize:
-    """The size of a model in safetensors files."""
-    return _size(tensors_in(files))
+            slices = [file.get_slice(name) for name in file.keys()]  # noqa: SIM118 - a file is no dictionary
+            tensors += [(tensor.get_dtype(), math.prod(tensor.get_shape())) for tensor in slices]
+    return replace(_size(tensors), tensors=len(tensors))
 
 
 def size_on_hub(metadata: SafetensorsRepoMetadata) -> ModelSize:
@@ -73,12 +71,13 @@ def size_of_gguf(path: Path) -> ModelSize:
 
 
 def _size(tensors: Iterable[tuple[str, int]]) -> ModelSize:
+    """The size of tensors, each given by its dtype, as safetensors names it, and its count of numbers."""
     numbers = others = 0
     for dtype, count in tensors:
         if "F" in dtype:  # F32, BF16, F8_E4M3 ...
             numbers += count
         else:  # whole numbers I64, U8 ..., and BOOL
-            others += count * int(dtype.lstrip("IU") or 8) // 8 if dtype[0] in "IU" else count
+            others += count * int(dtype[1:]) // 8 if dtype[0] in "IU" else count
     return ModelSize(numbers, others)
 
 

@@ -5,6 +5,7 @@ None of them needs a network.
 
 from __future__ import annotations
 
+import html
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from ..models import model as models
 from ..models.projections import HeadWeights
 from ..units import bytes_in_words
 from .figures import stage_figure
-from .tables import shaded, table, text, token
+from .tables import Html, shaded, table, token
 
 TABLE_CELLS = 24  # rows and columns of a matrix as a table
 MAX_TOKENS = 40  # first tokens of a text that are shown
@@ -56,20 +57,19 @@ def head_weights(of: HeadWeights) -> Bundle:
     matrices = {"W_Q": of.W_Q, "W_K": of.W_K, "W_V": of.W_V, "W_O": of.W_O}
     drawn = [small(matrix if name != "W_O" else matrix.T) for name, matrix in matrices.items()]
     names = [f"{name}{'ᵀ' if name == 'W_O' else ''}, norm {_norm(matrix)}" for name, matrix in matrices.items()]
-    d_model, d_head = map(range, of.W_Q.shape)
-    axes = [str(place) for place in d_model], [str(place) for place in d_head]
+    axes = [[str(place) for place in places] for places in map(range, of.W_Q.shape)]
     chart = side_by_side(drawn, names, *axes, across=4, scale="signed", line_height=320)
     rows = [
-        (text(name), text("{} × {}".format(*matrix.shape)), _norm(matrix), text(number(float(np.abs(matrix).max()))))
+        (name, "{} × {}".format(*matrix.shape), _norm(matrix), number(float(np.abs(matrix).max())))
         for name, matrix in matrices.items()
     ]
     words = f"{of.W_Q.shape[0]} → {of.W_Q.shape[1]} → {of.W_O.shape[1]} dimensions, key head {of.key_head}"
-    return _picture(chart.figure, words, table(("", "shape", "norm", "largest"), rows))
+    return _picture(chart.figure, words, table(rows, ("", "shape", "norm", "largest")))
 
 
 def ledger(of: Ledger) -> Bundle:
-    rows = [(text(step), text(words)) for step, words in lines(of, has_bias=bool(of.bias))]
-    return {"text/html": table((text(f"query {of.query} → key {of.key}"), ""), rows)}
+    rows = lines(of, has_bias=bool(of.bias))
+    return {"text/html": table(rows, (f"query {of.query} → key {of.key}", ""))}
 
 
 def certificate(of: certifying.Certificate) -> Bundle:
@@ -84,40 +84,38 @@ def certificate(of: certifying.Certificate) -> Bundle:
         ("scale", number(of.scale)),
         ("mask", of.mask),
     ]
-    return {"text/html": table((), [(text(name), text(value)) for name, value in rows])}
+    return {"text/html": table(rows)}
 
 
 def capture(of: captures.Capture) -> Bundle:
-    rows = [(text("model"), text(of.model.label)), *_texts(of)]
-    rows += [(text(kind), text(f"{of.layers(kind)} layers × {of.heads(kind)} heads")) for kind in of.kinds]
+    rows: list[tuple[str, object]] = [("model", of.model.label), *_texts(of)]
+    rows += [(kind, f"{of.layers(kind)} layers × {of.heads(kind)} heads") for kind in of.kinds]
     if of.edits:
-        rows.append((text("edits"), text(of.edits)))
+        rows.append(("edits", of.edits))
     if of.logits is not None:
-        following = " ".join(f"{token(word)} {share:.1%}" for word, share in of.next_tokens(NEXT))
-        rows.append((text("next token"), following))
-    return {"text/html": table((), rows)}
+        rows.append(
+            ("next token", Html(" ".join(f"{token(word)} {share:.1%}" for word, share in of.next_tokens(NEXT))))
+        )
+    return {"text/html": table(rows)}
 
 
 def weights_only(of: exposed.WeightsOnly) -> Bundle:
-    heads = text(f"{of.layers()} layers × {of.heads()} heads, only their weights")
-    rows = [(text("model"), text(of.model.label)), _text(of.tokens()[0], "tokens"), (text(of.kinds[0]), heads)]
-    return {"text/html": table((), rows)}
+    heads = f"{of.layers()} layers × {of.heads()} heads, only their weights"
+    return {"text/html": table([("model", of.model.label), _text(of.tokens()[0], "tokens"), (of.kinds[0], heads)])}
 
 
 def model(of: models.Model) -> Bundle:
     calls = of.attention_calls
+    texts = f"texts of up to {of.max_tokens:,} tokens" if of.max_tokens else "texts"
     rows = [
         ("model", of.name),
         ("network", f"{type(of.network).__name__}, {sum(p.numel() for p in of.network.parameters()):,} parameters"),
         ("revision", of.revision),
         ("precision", f"{of.dtype}, {bytes_in_words(of.nbytes)} on {', '.join(of.devices)}"),
         ("attention", "only its weights" if calls is None else f"{calls} layers"),
-        (
-            "reads",
-            "images" if of.reads_images else f"texts of up to {of.max_tokens:,} tokens" if of.max_tokens else "texts",
-        ),
+        ("reads", "images" if of.reads_images else texts),
     ]
-    return {"text/html": table((), [(text(name), text(value)) for name, value in rows])}
+    return {"text/html": table(rows)}
 
 
 def _norm(matrix: NDArray[np.floating]) -> str:
@@ -125,23 +123,23 @@ def _norm(matrix: NDArray[np.floating]) -> str:
     return number(float(np.linalg.norm(matrix)))
 
 
-def _texts(of: captures.Capture) -> list[tuple[str, str]]:
+def _texts(of: captures.Capture) -> list[tuple[str, object]]:
     """The rows of the text or image, and of a decoder's text."""
     if of.grid is not None:
-        return [(text("read"), text("{} × {} patches".format(*of.grid)))]
+        return [("read", "{} × {} patches".format(*of.grid))]
     read = _text(of.tokens(of.kinds[0])[0], "tokens")
     return [read, _text(of.tokens("decoder")[0], "written")] if "decoder" in of.calls else [read]
 
 
-def _text(tokens: tuple[str, ...], what: str) -> tuple[str, str]:
+def _text(tokens: tuple[str, ...], what: str) -> tuple[str, Html]:
     further = f" … {len(tokens) - MAX_TOKENS:,} more" if len(tokens) > MAX_TOKENS else ""
-    return text(f"{len(tokens):,} {what}"), " ".join(map(token, tokens[:MAX_TOKENS])) + further
+    return f"{len(tokens):,} {what}", Html(" ".join(map(token, tokens[:MAX_TOKENS])) + further)
 
 
 def _picture(figure: go.Figure, words: str, instead: str) -> Bundle:
     """The figure with a line above it, and the same line above a table for programs that cannot draw the figure."""
     layout: Any = figure.layout
-    title = {"text": text(words), "font": {"size": 13}, "x": 0.01, "y": 1, "yanchor": "top", "pad": {"t": 8}}
+    title = {"text": html.escape(words), "font": {"size": 13}, "x": 0.01, "y": 1, "yanchor": "top", "pad": {"t": 8}}
     figure.update_layout(title=title, margin_t=(layout.margin.t or 0) + TITLE, height=layout.height + TITLE)
     drawn = plotly.io.renderers["plotly_mimetype"].to_mimebundle(figure.to_dict())
-    return {**drawn, "text/html": f"<div>{text(words)}</div>{instead}"}
+    return {**drawn, "text/html": f"<div>{html.escape(words)}</div>{instead}"}

@@ -1,7 +1,6 @@
 """The registration of displays in IPython: each class with the function of `bundles` that makes its picture or table.
 
-Classes are registered by name, so that their modules are loaded only when there is something to show, and need not know how
-they are shown.
+Classes are registered by name, so that their modules are loaded only when there is something to show.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ..attention.head import Head
 from ..attention.stages import BY_KEY
@@ -64,17 +64,15 @@ def heads_figure(values: pd.DataFrame | ArrayLike, name: str, *, head: tuple[int
 
     With numbers below 0 the scale has two colours that meet at 0. Raises InputError for a column that does not exist.
     """
-    grid = _grid(values, name) if isinstance(values, pd.DataFrame) else np.asarray(values, dtype=np.float64)
+    if isinstance(values, pd.DataFrame):
+        if missing := [column for column in ("layer", "head", name) if column not in values]:
+            there = ", ".join(map(str, values.columns))
+            raise InputError(f"The table has no column {missing[0]!r}, only: {there}.", field="name")
+        values = values.pivot(index="layer", columns="head", values=name)
+    grid = np.asarray(values, dtype=np.float64)
     if head is None:
-        place = np.unravel_index(np.nan_to_num(np.abs(grid)).argmax(), grid.shape)
-        head = int(place[0]), int(place[1])
+        layer, number = np.unravel_index(np.nan_to_num(np.abs(grid)).argmax(), grid.shape)
+        head = int(layer), int(number)
     signed = bool((np.nan_to_num(grid) < 0).any())
     height = max(400, min(LEGIBLE * len(grid), 900))
     return all_heads.metric_grid(grid, name, signed=signed, chosen=head, left_out=None, height=height).figure
-
-
-def _grid(table: pd.DataFrame, column: str) -> NDArray[np.float64]:
-    if missing := [name for name in ("layer", "head", column) if name not in table]:
-        there = ", ".join(map(str, table.columns))
-        raise InputError(f"The table has no column {missing[0]!r}, only: {there}.", field="name")
-    return table.pivot(index="layer", columns="head", values=column).to_numpy(dtype=np.float64)

@@ -1,0 +1,86 @@
+"""The fields of a file, which anybody may have written: each is checked when it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InputError
+
+MAX_TEXT = 1_000  # characters of a token, a name or a sentence
+
+
+def broken(why: str) -> InputError:
+    """The error for a file that cannot be opened, with the reason."""
+    return InputError(
+        f"This file cannot be opened: {why}. It is damaged, or was not written by Headlight. Export it again.",
+        field="file",
+    )
+
+
+@dataclass(frozen=True)
+class Fields:
+    """The values and arrays of a part of a file. Its methods raise InputError for a field that is lacking or unusable."""
+
+    values: Mapping[str, Any]
+    arrays: Mapping[str, NDArray] = field(default_factory=dict)
+
+    def text(self, name: str, longest: int = MAX_TEXT) -> str:
+        value = self.values.get(name)
+        if not _is_text(value, longest):
+            raise broken(f"its {name} is not a text of at most {longest:,} characters")
+        return value
+
+    def texts(self, name: str, longest: int = MAX_TEXT) -> tuple[str, ...]:
+        values = self.values.get(name)
+        if not isinstance(values, list) or not all(_is_text(value, longest) for value in values):
+            raise broken(f"its {name} is not a list of texts of at most {longest:,} characters")
+        return tuple(values)
+
+    def word(self, name: str, words: tuple[str, ...]) -> Any:
+        if self.values.get(name) not in words:
+            raise broken(f"its {name} is not one of {', '.join(words)}")
+        return self.values[name]
+
+    def number(self, name: str) -> float:
+        value = self.values.get(name)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e30:
+            raise broken(f"its {name} is not a number")
+        return float(value)
+
+    def parts(self, name: str, most: int) -> list[Fields]:
+        """A list of at most so many parts, each with fields of its own; empty if the file has no such list."""
+        entries = self.values.get(name, [])
+        if (
+            not isinstance(entries, list)
+            or len(entries) > most
+            or not all(isinstance(entry, dict) for entry in entries)
+        ):
+            raise broken(f"its {name} are not a list of at most {most}")
+        return [Fields(entry) for entry in entries]
+
+    def matrix(self, name: str, shape: tuple[int, int] | None = None, dtype: type | None = None) -> NDArray:
+        """An array of two dimensions. dtype: None for any of floats"""
+        array = self.arrays.get(name)
+        if array is None or array.ndim != 2 or 0 in array.shape or (shape is not None and array.shape != shape):
+            raise broken(f"its {name.replace('_', ' ')} does not fit the shape of the rest")
+        if array.dtype != dtype if dtype is not None else array.dtype.kind != "f":
+            raise broken(f"its {name.replace('_', ' ')} holds {array.dtype}")
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise broken(f"its {name.replace('_', ' ')} holds numbers that are not finite")
+        return array
+
+
+def _is_text(value: object, longest: int) -> bool:
+    """Whether this is a text of at most so many characters, without halves of surrogate pairs."""
+    if not isinstance(value, str) or len(value) > longest:
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
