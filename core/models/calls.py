@@ -96,28 +96,12 @@ def came_from_a_call(error: BaseException) -> bool:
 
 
 # Arguments of an attention call that change nothing about its scores, or that the mask already contains.
-_WITHOUT_EFFECT = {
-    "cache_position",
-    "cu_seq_lens_k",
-    "cu_seq_lens_q",
-    "deterministic",
-    "head_mask",
-    "layer_idx",
-    "logits_to_keep",
-    "max_length_k",
-    "max_length_q",
-    "num_items_in_batch",
-    "output_attentions",
-    "output_hidden_states",
-    "output_router_logits",
-    "past_key_values",
-    "position_embeddings",
-    "position_ids",
-    "return_dict",
-    "seq_idx",
-    "use_cache",
-    "window_size",
-}
+_WITHOUT_EFFECT = (
+    {"cache_position", "layer_idx", "past_key_values", "position_embeddings", "position_ids", "use_cache"}
+    | {"cu_seq_lens_k", "cu_seq_lens_q", "max_length_k", "max_length_q", "num_items_in_batch", "seq_idx"}
+    | {"logits_to_keep", "output_attentions", "output_hidden_states", "output_router_logits", "return_dict"}
+    | {"deterministic", "head_mask", "window_size"}
+)
 
 
 def _attention(
@@ -154,7 +138,9 @@ def _attention(
         options = {"dropout": dropout, "scaling": scale, "is_causal": is_causal, "position_bias": position_bias}
         output, _ = sdpa_attention_forward(*inputs, attention_mask, **options)
     else:
-        mask = _causal_mask(query, key) if causal_without_mask else attention_mask
+        mask = attention_mask
+        if causal_without_mask:
+            mask = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device).tril()[None, None]
         output = _eager(*inputs, mask, scaling=scale, dropout=dropout, softcap=softcap, s_aux=s_aux)
     if listener is None:
         return output, None
@@ -170,11 +156,6 @@ def _attention(
         sliding_window=sliding_window,
     )
     return listener(call).output, None
-
-
-def _causal_mask(query: Tensor, key: Tensor) -> Tensor:
-    """[1, 1, queries, keys] bool, True where a key is not after its query."""
-    return torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device).tril()[None, None]
 
 
 def _eager(

@@ -18,7 +18,7 @@ import shutil
 import sys
 import tempfile
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 import torch
 from filelock import FileLock, Timeout
-from gguf import GGMLQuantizationType, LlamaFileType, dequantize
+from gguf import MODEL_ARCH, GGMLQuantizationType, LlamaFileType, dequantize, get_tensor_name_map
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence
@@ -76,22 +76,6 @@ _SETTINGS = {
     "tokenizer.ggml.eos_token_id": "eos_token_id",
     "tokenizer.ggml.unknown_token_id": "unk_token_id",
     "tokenizer.ggml.padding_token_id": "pad_token_id",
-}
-
-# The names of a GGUF file's tensors, and their names in transformers.
-_PARTS = {
-    "attn_norm": "input_layernorm",
-    "attn_q": "self_attn.q_proj",
-    "attn_k": "self_attn.k_proj",
-    "attn_v": "self_attn.v_proj",
-    "attn_output": "self_attn.o_proj",
-    "ffn_norm": "post_attention_layernorm",
-    "ffn_gate": "mlp.gate_proj",
-    "ffn_up": "mlp.up_proj",
-    "ffn_down": "mlp.down_proj",
-    "token_embd": "model.embed_tokens",
-    "output_norm": "model.norm",
-    "output": "lm_head",
 }
 
 
@@ -243,46 +227,39 @@ def _read(gguf: Path, on_share: Callable[[float], None]) -> tuple[LlamaForCausal
 def _network(gguf: Path, metadata: dict[str, Any], on_share: Callable[[float], None]) -> LlamaForCausalLM:
     """Build the network that the metadata describes, with the weights of the file."""
     settings = {ours: metadata[theirs] for theirs, ours in _SETTINGS.items() if theirs in metadata}
-    heads, key_heads = metadata["llama.attention.head_count"], metadata["llama.attention.head_count_kv"]
-    weights = _weights(gguf, heads, key_heads, on_share)
-    tied = "lm_head.weight" not in weights
-    if tied:
-        weights["lm_head.weight"] = weights["model.embed_tokens.weight"]
+    # transformers reads the header: gguf.GGUFReader first makes an array of each of 98,052 tokens and merges, which takes
+    # longer than all the rest.
+    header = GgufHeader.from_file(str(gguf))
+    tied = all(tensor.name != "output.weight" for tensor in header.tensors)
     with torch.device("meta"):  # takes no memory: the numbers are replaced at once
         network = LlamaForCausalLM(LlamaConfig(tie_word_embeddings=tied, **settings))
+    stored = get_tensor_name_map(MODEL_ARCH.LLAMA, settings["num_hidden_layers"])
+    names = {stored.get_name(name, [".weight"]): name for name in network.state_dict()}
+    heads = {"attn_q": settings["num_attention_heads"], "attn_k": settings["num_key_value_heads"]}
+    weights = {names.get(name, name): weight for name, weight in _weights(gguf, header, heads, on_share)}
+    if tied:
+        weights["lm_head.weight"] = weights["model.embed_tokens.weight"]
     # Raises an error if a weight is missing, left over or of another shape.
     network.load_state_dict(weights, assign=True)
     return network
 
 
-def _weights(gguf: Path, heads: int, key_heads: int, on_share: Callable[[float], None]) -> dict[str, torch.Tensor]:
-    """Read every tensor of the file in float32, by its name in transformers.
-
-    The header is read by transformers: gguf.GGUFReader first makes an array of each of 98,052 tokens and merges, which takes
-    longer than all the rest.
-    """
-    header = GgufHeader.from_file(str(gguf))
+def _weights(
+    gguf: Path, header: GgufHeader, heads: dict[str, int], on_share: Callable[[float], None]
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """(name, values in float32) of every tensor. heads: number of heads of attn_q and attn_k, whose rows are reordered."""
     content = np.asarray(np.memmap(gguf, np.uint8, "r"))
     total, done = sum(tensor.nbytes for tensor in header.tensors), 0
-    weights = {}
     for tensor in header.tensors:
         on_share(done / total)
         done += tensor.nbytes
         start = header.data_start + tensor.offset
         rows = content[start : start + tensor.nbytes].reshape(tensor.shape[0], -1)
         values = dequantize(rows, GGMLQuantizationType(tensor.ggml_type)).reshape(tensor.shape)
-        if tensor.name.endswith(("attn_q.weight", "attn_k.weight")):
-            values = _halves(values, heads if "attn_q" in tensor.name else key_heads)
+        if (part := tensor.name.split(".")[-2]) in heads:
+            values = _halves(values, heads[part])
         # Copies only what is still the mapped file, which must not be written to.
-        weights[_name(tensor.name)] = torch.from_numpy(np.require(values, requirements=["C", "W"]))
-    return weights
-
-
-def _name(theirs: str) -> str:
-    """A tensor's name in transformers: blk.3.attn_q.weight -> model.layers.3.self_attn.q_proj.weight. Unknown names stay."""
-    block, _, part = theirs.removesuffix(".weight").rpartition(".")
-    layer = f"model.layers.{block.removeprefix('blk.')}." if block else ""
-    return f"{layer}{_PARTS.get(part, part)}.weight"
+        yield tensor.name, torch.from_numpy(np.require(values, requirements=["C", "W"]))
 
 
 def _halves(weight: NDArray[np.float32], heads: int) -> NDArray[np.float32]:

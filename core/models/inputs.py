@@ -107,8 +107,8 @@ def _one_token(model: Model, text: str, before: str) -> int:
     if model.tokenizer is None:
         raise InputError(f"{model.name} came without a tokenizer: it knows no texts.", field="replace_tokens")
     ids: list[int] = []
-    has_lost_its_blank = before.startswith(" ") and not text.startswith(" ")
-    for spelled in [f" {text}", text] if has_lost_its_blank else [text]:
+    wants_blank = before.startswith(" ") and not text.startswith(" ")
+    for spelled in [f" {text}", text] if wants_blank else [text]:
         with tokenizing(model.name, replace_tokens=text):
             ids = model.tokenizer(spelled, add_special_tokens=False)["input_ids"]
         if len(ids) == 1:
@@ -268,7 +268,7 @@ def image_size(model: Model) -> tuple[int, int]:
             f"Choose another model.",
             field="model",
         )
-    height, width = _height_and_width(config.image_size)
+    height, width = np.broadcast_to(config.image_size, 2).tolist()
     if height * width > MAX_PIXELS:
         raise InputError(
             f"{model.name} wants images of {height:,} × {width:,} pixels; at most {MAX_PIXELS // 1_000_000} million are "
@@ -286,13 +286,8 @@ def patch_grid(model: Model, tokens: int) -> tuple[int, int] | None:
     patch = getattr(model.network.config, "patch_size", None)
     if patch is None:
         return None
-    rows, columns = (size // part for size, part in zip(image_size(model), _height_and_width(patch), strict=True))
+    rows, columns = (np.array(image_size(model)) // patch).tolist()
     return (rows, columns) if rows * columns <= tokens else None
-
-
-def _height_and_width(size: int | list[int] | tuple[int, int]) -> tuple[int, int]:
-    height, width = (size, size) if isinstance(size, int) else size
-    return height, width
 
 
 def run(model: Model, inputs: dict[str, torch.Tensor], **options: object) -> Any:
@@ -318,16 +313,16 @@ def run(model: Model, inputs: dict[str, torch.Tensor], **options: object) -> Any
         raise
     except Exception as error:  # each architecture reports a missing input in its own way
         may_lack = "input_ids" in read and not came_from_a_call(error)
-        problem = cannot_read(model.network) if may_lack else None
-        if problem is None:
+        why = cannot_read(model.network) if may_lack else None
+        if why is None:
             raise
-        raise InputError(f"{model.name} {cannot_in_words(problem)}. Choose another model.", field="model") from error
+        raise InputError(f"{model.name} {why}. Choose another model.", field="model") from error
 
 
-def cannot_read(network: PreTrainedModel) -> Exception | None:
-    """The error of a network that is to read a text of one token.
+def cannot_read(network: PreTrainedModel) -> str | None:
+    """Why a network cannot read a text of one token, as the end of a sentence.
 
-    None if there is no error, and if the error may be due to missing weights: a network on torch's meta device has none.
+    None if it can, and if the error may be due to missing weights: a network on torch's meta device has none.
     """
     ids = torch.zeros((1, 1), dtype=torch.long, device=_reading_device(network))
     is_both = getattr(network.config, "is_encoder_decoder", False)
@@ -335,13 +330,9 @@ def cannot_read(network: PreTrainedModel) -> Exception | None:
         with heard_by(None), torch.inference_mode():
             network(input_ids=ids, **{"decoder_input_ids": ids} if is_both else {})
     except Exception as error:  # as in `run`
-        return None if ids.is_meta and isinstance(error, RuntimeError) else error
+        if not (ids.is_meta and isinstance(error, RuntimeError)):
+            return f"cannot read a text alone: transformers says “{first_line(error)}”"
     return None
-
-
-def cannot_in_words(problem: Exception) -> str:
-    """Describe a model that fails with this error, as the end of a sentence."""
-    return f"cannot read a text alone: transformers says “{first_line(problem)}”"
 
 
 def _reading_device(network: PreTrainedModel) -> torch.device:

@@ -41,7 +41,7 @@ from .catalogue import CATALOGUE, CatalogueEntry
 from .conversion import Report, converted, file_sha256, silent
 from .devices import ON_DISK, checked_device, checked_device_map, checked_dtype
 from .images import ImageSettings, image_settings
-from .inputs import cannot_in_words, cannot_read
+from .inputs import cannot_read
 from .model import Model, read_by, reads_images_alone, reads_texts_alone
 from .modules import asks_the_registry, text_tower
 from .sizes import Fits, ModelSize, require_room, size_of_files, size_of_gguf, size_on_hub
@@ -371,9 +371,8 @@ def _refuse_unreadable(source: _Source, config: PreTrainedConfig) -> None:
         beside = ", not texts" if given != "images" else " together with texts, and neither alone"
         source.refuse(f"is a {kind.__name__}, which reads {given}{beside}")
     whole = _built(source, config)
-    problem = cannot_read(text_tower(whole) or whole)
-    if problem is not None:
-        source.refuse(f"is a {kind.__name__}, which {cannot_in_words(problem)}", problem)
+    if (why := cannot_read(text_tower(whole) or whole)) is not None:
+        source.refuse(f"is a {kind.__name__}, which {why}")
 
 
 def _built(source: _Source, config: PreTrainedConfig) -> PreTrainedModel:

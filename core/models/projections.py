@@ -7,7 +7,7 @@ add up) raises an error.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -33,16 +33,6 @@ _SEPARATE = (
     ("q_lin", "k_lin", "v_lin"),
 )
 _OUTPUTS = ("o_proj", "out_proj", "dense", "o", "out_lin", "Wo")
-# Name of a fused projection: its layout, the name of the output projection, its class. With another output name or class the
-# layout differs: CodeGen has qkv_proj with out_proj, GPTBigCode has c_attn as a Linear.
-_FUSED = {
-    "c_attn": ("stacked", "c_proj", Conv1D),
-    "Wqkv": ("stacked", "Wo", nn.Linear),
-    "qkv_proj": ("stacked", "o_proj", nn.Linear),
-    "query_key_value": ("grouped", "dense", nn.Linear),
-}
-_QUERIES = {*(names[0] for names in _SEPARATE), *_FUSED}
-
 _HEAD_SIZES = ("head_dim", "attention_head_size", "head_size")
 _HEAD_COUNTS = ("num_attention_heads", "num_heads", "n_heads", "n_head")
 
@@ -120,11 +110,16 @@ def head_weights(model: Model, layer: int, head: int, kind: Kind | None = None) 
     attention = network.get_submodule(layers[kind][layer])
     parent = network.get_submodule(layers[kind][layer].rpartition(".")[0])
     try:
-        projections = _projections(attention, parent)
+        queries, keys, values, output = _projections(attention, parent)
     except _NotUnderstood as reason:
         raise _unsupported(network, attention, str(reason)) from None
-    check_index(head, projections.heads, "head")
-    return projections.of_head(head)
+    check_index(head, len(queries), "head")
+    key_head = head // (len(queries) // len(keys))
+    read = queries[head], keys[key_head], values[key_head]
+    W_Q, W_K, W_V = (_read_only(projection.weight) for projection in read)
+    b_Q, b_K, b_V = (_read_only(projection.bias) for projection in read)
+    W_O = _read_only(output.weight.split(len(b_Q))[head])
+    return HeadWeights(W_Q, W_K, W_V, W_O, b_Q, b_K, b_V, _read_only(output.bias), key_head)
 
 
 class _NotUnderstood(Exception):
@@ -137,58 +132,36 @@ class _Affine(NamedTuple):
     weight: Tensor
     bias: Tensor
 
-    def slot(self, index: int, size: int) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
-        """The weight and bias of outputs index * size to (index + 1) * size - 1."""
-        outputs = slice(index * size, (index + 1) * size)
-        return _read_only(self.weight[:, outputs]), _read_only(self.bias[outputs])
+    def split(self, size: int) -> list[_Affine]:
+        """A map for each `size` outputs."""
+        return list(map(_Affine, self.weight.split(size, dim=1), self.bias.split(size)))
 
 
-class _Projections(NamedTuple):
-    """The projections of one layer. In fused layouts query, key and value are the same affine map."""
+_Parts = tuple[list[_Affine], list[_Affine], list[_Affine]]
 
-    layout: str
-    query: _Affine
-    key: _Affine
-    value: _Affine
-    output: _Affine
-    head_size: int
 
-    @property
-    def heads(self) -> int:
-        return len(self.output.weight) // self.head_size
+def _stacked(slots: list[_Affine], heads: int) -> _Parts:
+    """All queries, all keys, all values."""
+    key_heads = (len(slots) - heads) // 2
+    return slots[:heads], slots[heads : heads + key_heads], slots[heads + key_heads :]
 
-    @property
-    def key_heads(self) -> int:
-        slots = len(self.key.bias) // self.head_size
-        return slots if self.layout == "separate" else (slots - self.heads) // 2
 
-    def adds_up(self) -> bool:
-        """Whether every shape fits the number and size of the heads."""
-        heads, key_heads = self.heads, self.key_heads
-        if key_heads < 1 or heads % key_heads:
-            return False
-        slots = (heads, key_heads, key_heads) if self.layout == "separate" else (heads + 2 * key_heads,) * 3
-        return (
-            [len(affine.bias) for affine in (self.query, self.key, self.value)] == [n * self.head_size for n in slots]
-            and len(self.output.bias) == len(self.query.weight)
-            and len(self.key.weight) == len(self.value.weight)
-        )
+def _grouped(slots: list[_Affine], heads: int) -> _Parts:
+    """For each key head its queries, the key, the value."""
+    group = heads // max(1, (len(slots) - heads) // 2)
+    queries = [slot for place, slot in enumerate(slots) if place % (group + 2) < group]
+    return queries, slots[group :: group + 2], slots[group + 1 :: group + 2]
 
-    def of_head(self, head: int) -> HeadWeights:
-        group = self.heads // self.key_heads
-        key_head = head // group
-        query_slot, key_slot, value_slot = {
-            "separate": (head, key_head, key_head),
-            # all queries, all keys, all values
-            "stacked": (head, self.heads + key_head, self.heads + self.key_heads + key_head),
-            # for each key head its queries, the key, the value
-            "grouped": (head + 2 * key_head, (group + 2) * key_head + group, (group + 2) * key_head + group + 1),
-        }[self.layout]
-        W_Q, b_Q = self.query.slot(query_slot, self.head_size)
-        W_K, b_K = self.key.slot(key_slot, self.head_size)
-        W_V, b_V = self.value.slot(value_slot, self.head_size)
-        W_O = _read_only(self.output.weight[head * self.head_size : (head + 1) * self.head_size])
-        return HeadWeights(W_Q, W_K, W_V, W_O, b_Q, b_K, b_V, _read_only(self.output.bias), key_head)
+
+# Name of a fused projection: its layout, the name of the output projection, its class. With another output name or class the
+# layout differs: CodeGen has qkv_proj with out_proj, GPTBigCode has c_attn as a Linear.
+_FUSED = {
+    "c_attn": (_stacked, "c_proj", Conv1D),
+    "Wqkv": (_stacked, "Wo", nn.Linear),
+    "qkv_proj": (_stacked, "o_proj", nn.Linear),
+    "query_key_value": (_grouped, "dense", nn.Linear),
+}
+_QUERIES = {*(names[0] for names in _SEPARATE), *_FUSED}
 
 
 def _layers(network: PreTrainedModel) -> dict[Kind, list[str]]:
@@ -214,23 +187,35 @@ def _albert_passes(names: list[str], passes: int, groups: int) -> list[str]:
     return [name for group in chosen for name in names[group * size : (group + 1) * size]]
 
 
-def _projections(attention: nn.Module, parent: nn.Module) -> _Projections:
-    """The projections of an attention module. Raises _NotUnderstood."""
-    layout, inputs, output = _find(attention, parent)
-    _refuse_further_parts(attention, [*inputs, output])
-    query, key, value, out = (_affine(layer) for layer in (*inputs, output))
-    projections = _Projections(layout, query, key, value, out, _head_size(attention, len(out.weight)))
-    if not projections.adds_up():
-        widths = ", ".join(f"{len(part.weight)} to {len(part.bias)}" for part in (query, key, value, out))
+def _projections(attention: nn.Module, parent: nn.Module) -> tuple[*_Parts, _Affine]:
+    """(queries by head, keys and values by key head, the output of all heads). Raises _NotUnderstood."""
+    layout, modules = _find(attention, parent)
+    _refuse_further_parts(attention, modules)
+    *maps, output = map(_affine, modules)
+    size = _head_size(attention, len(output.weight))
+    heads = len(output.weight) // size
+    split = [whole.split(size) for whole in maps]
+    parts = queries, keys, values = split if layout is None else layout(split[0], heads)
+    adds_up = (
+        (len(queries), len(values)) == (heads, len(keys))
+        and len(keys) > 0
+        and heads % len(keys) == 0
+        and all(len(part.bias) == size for of_heads in parts for part in of_heads)
+        and len(output.bias) == len(maps[0].weight)
+        and len(maps[1].weight) == len(maps[2].weight)
+    )
+    if not adds_up:
+        widths = ", ".join(f"{len(part.weight)} to {len(part.bias)}" for part in (*maps, output))
         raise _NotUnderstood(
-            f"with heads of size {projections.head_size} the widths of its query, key, value and output projections "
-            f"({widths}) do not add up"
+            f"with heads of size {size} the widths of its query, key, value and output projections ({widths}) do not add up"
         )
-    return projections
+    return queries, keys, values, output
 
 
-def _find(attention: nn.Module, parent: nn.Module) -> tuple[str, list[nn.Module], nn.Module]:
-    """(layout, the modules that project query, key and value, the module that projects the output)."""
+def _find(
+    attention: nn.Module, parent: nn.Module
+) -> tuple[Callable[[list[_Affine], int], _Parts] | None, list[nn.Module]]:
+    """(layout, None if separate; the modules that project query, key, value and output)."""
     children = dict(attention.named_children())
     for names in _SEPARATE:
         if all(name in children for name in names):
@@ -238,10 +223,10 @@ def _find(attention: nn.Module, parent: nn.Module) -> tuple[str, list[nn.Module]
             beside = getattr(getattr(parent, "output", None), "dense", None)
             output = next((children[name] for name in _OUTPUTS if name in children), beside)
             if output is not None:
-                return "separate", [children[name] for name in names], output
+                return None, [*(children[name] for name in names), output]
     for name, (layout, output, kind) in _FUSED.items():
         if output in children and isinstance(children.get(name), kind):
-            return layout, [children[name]] * 3, children[output]
+            return layout, [*[children[name]] * 3, children[output]]
     raise _NotUnderstood("these are not query, key, value and output projections by any known name")
 
 

@@ -156,19 +156,18 @@ def _parted(before: _Unit, unit: _Unit) -> bool:
 
 
 def _units(tokenizer: PreTrainedTokenizerBase | None, ids: Sequence[int]) -> list[_Unit]:
-    texts = _with_blanks(tokenizer, ids)
     special = special_ids(tokenizer)
     units: list[_Unit] = []
-    start, held = 0, b""
-    for position, (token, text) in enumerate(zip(ids, texts, strict=True)):
+    held, start = b"", 0
+    for position, (token, text) in enumerate(zip(ids, _with_blanks(tokenizer, ids), strict=True)):
         is_special = int(token) in special
         data = text.encode() if is_special else _bytes(text)
-        if position > start and (is_special or not _continues(held, data)):
-            units.append(_Unit(start, position, held.decode(errors="replace"), int(ids[start]) in special))
-            start, held = position, b""
-        held += data
-    if len(texts):
-        units.append(_Unit(start, len(texts), held.decode(errors="replace"), int(ids[start]) in special))
+        if units and not is_special and _continues(held, data):
+            held += data
+            units.pop()
+        else:
+            held, start = data, position
+        units.append(_Unit(start, position + 1, held.decode(errors="replace"), is_special))
     return units
 
 
