@@ -9,8 +9,9 @@ from random import Random
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from .dates import Written, draw
+from .dates import KNOWN, Written, draw, split
 
+BATCH = 128  # texts
 SORTED_TOGETHER = 16  # batches: texts of like length need little padding
 
 
@@ -28,25 +29,22 @@ class Batch:
 
     @property
     def inputs(self) -> dict[str, torch.Tensor]:
-        """What the network is called with."""
-        names = ("input_ids", "attention_mask", "decoder_input_ids")
-        return {name: getattr(self, name) for name in names}
+        """The arguments of the network."""
+        return {name: getattr(self, name) for name in ("input_ids", "attention_mask", "decoder_input_ids")}
 
 
 def batch_of(tokenizer: PreTrainedTokenizerBase, written: Sequence[Written]) -> Batch:
-    read = tokenizer([one.text for one in written], padding=True, return_tensors="pt")
-    wanted = tokenizer([one.answer for one in written], return_tensors="pt")["input_ids"]
+    read = tokenizer([date.text for date in written], padding=True, return_tensors="pt")
+    wanted = tokenizer([date.answer for date in written], return_tensors="pt")["input_ids"]
     start = torch.tensor([[tokenizer.bos_token_id]] * len(written))
     return Batch(read["input_ids"], read["attention_mask"], torch.cat([start, wanted[:, :-1]], dim=1), wanted)
 
 
-def endless(
-    tokenizer: PreTrainedTokenizerBase, random: Random, dates: Sequence, forms: Sequence[str], size: int
-) -> Iterator[Batch]:
-    """Batches of dates that are drawn as they are needed."""
+def batches(tokenizer: PreTrainedTokenizerBase, seed: int) -> Iterator[Batch]:
+    """Batches to train with, without end: dates that are not held out, in known forms, drawn as they are needed."""
+    random, (dates, _) = Random(seed), split()
     while True:
-        drawn = [draw(random, dates, forms) for _ in range(SORTED_TOGETHER * size)]
-        parts = in_parts(drawn, size)
+        parts = in_parts([draw(random, dates, KNOWN) for _ in range(SORTED_TOGETHER * BATCH)], BATCH)
         random.shuffle(parts)
         for part in parts:
             yield batch_of(tokenizer, part)
@@ -54,5 +52,5 @@ def endless(
 
 def in_parts(written: Sequence[Written], size: int) -> list[list[Written]]:
     """Parts of this size at most, from the shortest texts to the longest."""
-    by_length = sorted(written, key=lambda one: len(one.text))
+    by_length = sorted(written, key=lambda date: len(date.text))
     return [by_length[start : start + size] for start in range(0, len(by_length), size)]

@@ -10,8 +10,9 @@ import numpy as np
 import torch
 import transformers
 
+from .batches import BATCH
 from .dates import FIRST, HELD_OUT, KNOWN, LAST, SPLIT_SEED, TWO_DIGIT_YEARS, Written, split, write
-from .learning import BATCH, LEARNING_RATE
+from .learning import LEARNING_RATE
 from .measuring import Alignment
 
 

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from itertools import islice
-from random import Random
 
 import torch
 from torch.nn.functional import cross_entropy
 from tqdm import tqdm
-from transformers import BartForConditionalGeneration, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from transformers import BartForConditionalGeneration, PreTrainedTokenizerFast
 
-from .batches import Batch, endless
-from .dates import KNOWN, split
+from .batches import batches
 from .network import make_network, make_tokenizer
 
-BATCH = 128
 LEARNING_RATE = 2e-3
 WARM_UP = 200
 
@@ -41,12 +37,6 @@ def train(steps: int, seed: int) -> tuple[BartForConditionalGeneration, PreTrain
             losses.append(loss.item())
             bar.set_postfix(loss=f"{sum(losses[-100:]) / len(losses[-100:]):.4f}", refresh=False)
     return network.eval(), tokenizer, losses
-
-
-def batches(tokenizer: PreTrainedTokenizerBase, seed: int) -> Iterator[Batch]:
-    """What is learned from, without end: dates that are not held out, in known forms."""
-    dates, _ = split()
-    return endless(tokenizer, Random(seed), dates, KNOWN, BATCH)
 
 
 def _rate(step: int, steps: int) -> float:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields
 from typing import Any, get_args, get_origin, get_type_hints
 
 from ..models.model import Model
+from ..models.texts import half_of_a_pair
 from .tally import Tally
-from .texts import half_of_a_pair
 
 FORMAT = 1  # raised when a file means something else than before
 METADATA = b"headlight"

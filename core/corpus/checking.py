@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 
 from ..heads.metrics import NAMES
 from ..models.modules import Kind
+from ..models.texts import half_of_a_pair
 from .about import METADATA, About
 from .columns import HEAD, KEYS, MAP, SLACK, Unfit, belongs, columns_of, file_of
 from .passages import CLASSES
 from .settings import distance_ranges
 from .tally import LISTED
-from .texts import half_of_a_pair
 
 MOST_HEADS = 100_000  # of a model
 Head = tuple[int, int]  # layer, head

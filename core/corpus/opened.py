@@ -23,11 +23,12 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 from ..heads.metrics import NAMES
+from ..models.texts import half_of_a_pair
 from .about import FORMAT, METADATA, About
 from .checking import File, RunIndex, check_about, index_of, require_once, require_order, same_for_all, words_of_map
 from .columns import MAP, MAP_METADATA, NEEDED, Unfit, columns_of, file_of
 from .passages import CLASSES
-from .texts import first_line, half_of_a_pair, shown
+from .texts import first_line, shown
 
 QUANTILES = 50  # the parts of a sample, of each of which one query is shown
 

@@ -23,9 +23,10 @@ from pyarrow import fs
 from pyarrow.parquet import ParquetFile
 
 from ..errors import InputError
+from ..models.texts import half_of_a_pair
 from .lines import Held, blocks, lines_of
 from .settings import RunSettings
-from .texts import Place, Problem, Relation, Text, first_line, half_of_a_pair
+from .texts import Place, Problem, Relation, Text, first_line
 from .walking import Pattern, files_below
 
 MAX_CHARACTERS = 64_000_000  # of one text; a longer one has to be split

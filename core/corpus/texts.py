@@ -58,12 +58,3 @@ def shown(text: str, most: int = WORDS) -> str:
     cut = text if len(text) <= most else f"{text[: most - 1]}…"
     escaped = cut if cut.isprintable() else "".join(one if one.isprintable() else repr(one)[1:-1] for one in cut)
     return escaped if len(escaped) <= most else f"{escaped[: most - 1]}…"
-
-
-def half_of_a_pair(text: str) -> int | None:
-    """The place of the first half of a surrogate pair in a text, which UTF-8 cannot encode; None where there is none."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        return error.start
-    return None

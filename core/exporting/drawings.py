@@ -114,7 +114,7 @@ def _checked(value: Any, budget: list[int], depth: int) -> Any:
         if any(not re.fullmatch(r"\w{1,30}", key) for key in value):
             raise _broken("has settings that Headlight does not know")
         return {
-            key: _source(entry) if key == "source" else _checked(entry, budget, depth + 1)
+            key: _pixels(entry) if key == "source" else _checked(entry, budget, depth + 1)
             for key, entry in value.items()
         }
     if isinstance(value, list):
@@ -130,7 +130,7 @@ def _checked(value: Any, budget: list[int], depth: int) -> Any:
     return value
 
 
-def _source(value: Any) -> str:
+def _pixels(value: Any) -> str:
     if not isinstance(value, str) or len(value) > MAX_JSON or not _PIXELS.fullmatch(value):
         raise _broken("refers to an external image")
     return value

@@ -56,11 +56,8 @@ class Exhibit:
     """One view of one page.
 
     page      the page's name in addresses; "" for the start page
-    title     the page's title
-    address   the values in the page's address, by name
     about     where its numbers come from, in words
     heads     the heads that it shows, the chosen one first, by their names on the page
-    drawings  its pictures, as they were drawn
     uploads   the uploaded files, by the key of their field
     """
 
@@ -132,7 +129,7 @@ def read(data: bytes) -> Exhibit:
         parts = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
         heads[head.text("name")] = KeptHead.from_parts(Fields(head.values, parts))
     return Exhibit(
-        page=_matching(content, "page", _PAGE),
+        page=content.name("page", _PAGE),
         title=content.text("title"),
         address=_address(content.values.get("address")),
         about=_about(content.values.get("about")),
@@ -142,7 +139,7 @@ def read(data: bytes) -> Exhibit:
             for picture in content.parts("pictures", MAX_PICTURES)
         ),
         uploads={
-            _matching(upload, "field", _NAME): Upload(upload.text("name"), _bytes(arrays, f"upload{number}"))
+            upload.name("field", _NAME): Upload(upload.text("name"), _bytes(arrays, f"upload{number}"))
             for number, upload in enumerate(content.parts("uploads", 5))
         },
     )
@@ -192,13 +189,6 @@ def _bytes(arrays: Mapping[str, NDArray], name: str) -> bytes:
     if array is None or array.dtype != np.uint8 or array.ndim != 1 or (name == _IN_FILE and len(array) > MAX_JSON):
         raise broken(f"it has no {name}")
     return array.tobytes()
-
-
-def _matching(fields: Fields, name: str, pattern: re.Pattern[str]) -> str:
-    text = fields.text(name)
-    if not pattern.fullmatch(text):
-        raise broken(f"its {name} is not a valid name")
-    return text
 
 
 def _address(content: object) -> dict[str, tuple[str, ...]]:

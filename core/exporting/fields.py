@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
+from ..models.texts import half_of_a_pair
 
 MAX_TEXT = 1_000  # characters of a token, a name or a sentence
 
@@ -34,6 +36,12 @@ class Fields:
         if not _is_text(value, longest):
             raise broken(f"its {name} is not a text of at most {longest:,} characters")
         return value
+
+    def name(self, name: str, pattern: re.Pattern[str]) -> str:
+        text = self.text(name)
+        if not pattern.fullmatch(text):
+            raise broken(f"its {name} is not a valid name")
+        return text
 
     def texts(self, name: str, longest: int = MAX_TEXT) -> tuple[str, ...]:
         values = self.values.get(name)
@@ -75,12 +83,5 @@ class Fields:
         return array
 
 
-def _is_text(value: object, longest: int) -> bool:
-    """Whether this is a text of at most so many characters, without halves of surrogate pairs."""
-    if not isinstance(value, str) or len(value) > longest:
-        return False
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+def _is_text(value: object, longest: int) -> TypeGuard[str]:
+    return isinstance(value, str) and len(value) <= longest and half_of_a_pair(value) is None

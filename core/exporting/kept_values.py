@@ -22,17 +22,8 @@ _DTYPES = ("f4", "f8", "i1", "u1", "i2", "u2", "i4", "u4")
 
 def written(values: Values) -> dict[str, Any]:
     """The values for JSON."""
-    return {
-        "kind": values.kind,
-        "headings": list(values.headings),
-        "rows": list(values.rows),
-        "columns": list(values.columns),
-        "numbers": _packed(values.numbers),
-        "x": None if values.x is None else _packed(values.x),
-        "is_mask": values.is_mask,
-        "block": list(values.block),
-        **{name: getattr(values, name) for name in _TEXTS},
-    }
+    packed = {"numbers": _packed(values.numbers), "x": None if values.x is None else _packed(values.x)}
+    return vars(values) | {"rows": list(values.rows), "columns": list(values.columns)} | packed
 
 
 def read(fields: Fields) -> Values:

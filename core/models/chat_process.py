@@ -120,8 +120,7 @@ def limit(seconds: int, nbytes: int) -> None:
         import resource
     except ImportError:  # Windows
         return
-    limits = {resource.RLIMIT_CPU: seconds, resource.RLIMIT_AS: nbytes, resource.RLIMIT_CORE: 0}
-    for kind, most in limits.items():
+    for kind, most in ((resource.RLIMIT_CPU, seconds), (resource.RLIMIT_AS, nbytes), (resource.RLIMIT_CORE, 0)):
         with suppress(ValueError, OSError):  # macOS knows no limit of memory
             resource.setrlimit(kind, (most, most))
 

@@ -67,41 +67,29 @@ def _template(name: str, tokenizer: PreTrainedTokenizerBase) -> str:
 
 
 def _answer(name: str, request: dict[str, Any]) -> dict[str, str]:
-    """Return the answer of the process."""
+    no_process = _error(f"The chat template of {name} is run in a process of its own, and this system starts none")
     if getattr(sys, "frozen", False) or not sys.executable:  # Python is part of another program
-        raise _no_process(name)
-    command = [sys.executable, "-I", "-S", str(_PROGRAM), *_folders()]
+        raise no_process
+    # With -I and -S Python searches no folders of packages by itself.
+    folders = [str(Path(spec.origin).parent.parent) for spec in map(find_spec, _NEEDED) if spec and spec.origin]
+    command = [sys.executable, "-I", "-S", str(_PROGRAM), *folders]
     try:
         ended = subprocess.run(command, input=json.dumps(request).encode(), capture_output=True, timeout=PATIENCE)
     except subprocess.TimeoutExpired:
         raise _failed(name, f"it did not end within {PATIENCE:.0f} seconds") from None
     except OSError:
-        raise _no_process(name) from None
+        raise no_process from None
     try:
         return json.loads(ended.stdout)
     except ValueError:
-        raise _failed(name, _why(ended.returncode)) from None
-
-
-def _folders() -> list[str]:
-    """The folders of the packages that the process needs: with -I and -S Python searches none by itself."""
-    specs = map(find_spec, _NEEDED)
-    return [str(Path(spec.origin).parent.parent) for spec in specs if spec is not None and spec.origin is not None]
-
-
-def _why(ended: int) -> str:
-    """Say why a process ended before it answered."""
-    if -ended in [getattr(signal, name, None) for name in ("SIGXCPU", "SIGKILL")]:
-        return f"it takes more than {SECONDS} seconds of processor time, or too much memory"
-    return "it breaks the process that runs it"
+        limits = [getattr(signal, limit, None) for limit in ("SIGXCPU", "SIGKILL")]
+        by_limit = f"it takes more than {SECONDS} seconds of processor time, or too much memory"
+        why = by_limit if -ended.returncode in limits else "it breaks the process that runs it"
+        raise _failed(name, why) from None
 
 
 def _failed(name: str, why: str) -> InputError:
     return _error(f"The chat template of {name} fails: {why.rstrip('. ')}")
-
-
-def _no_process(name: str) -> InputError:
-    return _error(f"The chat template of {name} is run in a process of its own, and this system starts none")
 
 
 def _error(what: str) -> InputError:

@@ -144,26 +144,25 @@ def read_by(kind: type[PreTrainedModel]) -> str:
     """The main input of models of this class, in words: "texts", "images", "audio" ..."""
     if kind.main_input_name == "input_ids":
         return "texts"
-    known = kind.input_modalities
-    others = [modality for modality in ((known,) if isinstance(known, str) else known) if modality != "text"]
+    others = [modality for modality in _modalities(kind) if modality != "text"]
     return {"image": "images"}.get(others[0], others[0]) if others else kind.main_input_name.replace("_", " ")
 
 
 def reads_images_alone(kind: type[PreTrainedModel]) -> bool:
     """Whether models of this class read images and nothing else."""
-    return read_by(kind) == "images" and _modalities(kind) == {"image"}
+    return read_by(kind) == "images" and set(_modalities(kind)) == {"image"}
 
 
 def reads_texts_alone(kind: type[PreTrainedModel]) -> bool:
     """Whether models of this class read texts and, as far as the class says, nothing else."""
     parameters = inspect.signature(kind.forward).parameters.values()
     needed = {p.name for p in parameters if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD}
-    return read_by(kind) == "texts" and _modalities(kind) == {"text"} and needed <= {"self", "input_ids"}
+    return read_by(kind) == "texts" and set(_modalities(kind)) == {"text"} and needed <= {"self", "input_ids"}
 
 
-def _modalities(kind: type[PreTrainedModel]) -> set[str]:
+def _modalities(kind: type[PreTrainedModel]) -> Sequence[str]:
     known = kind.input_modalities
-    return {known} if isinstance(known, str) else set(known)
+    return (known,) if isinstance(known, str) else known
 
 
 def _positions_before_the_first(network: PreTrainedModel) -> int:

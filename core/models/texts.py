@@ -21,7 +21,11 @@ def tokenizing(name: str, **texts: str) -> Iterator[None]:
     fails (field "model"): its regular expressions come with the model.
     """
     for field, text in texts.items():
-        _check(text, field)
+        if len(text) > MAX_CHARACTERS:
+            why = f"The text has {len(text):,} characters; at most {MAX_CHARACTERS:,} are read. Shorten it."
+            raise InputError(why, field=field)
+        if (half := half_of_a_pair(text)) is not None:
+            raise InputError(f"Character {half + 1:,} of the text is half of a character. Remove it.", field=field)
     try:
         yield
     except BaseException as error:
@@ -34,14 +38,10 @@ def tokenizing(name: str, **texts: str) -> Iterator[None]:
         ) from None
 
 
-def _check(text: str, field: str) -> None:
-    if len(text) > MAX_CHARACTERS:
-        raise InputError(
-            f"The text has {len(text):,} characters; at most {MAX_CHARACTERS:,} are read. Shorten it.", field=field
-        )
+def half_of_a_pair(text: str) -> int | None:
+    """The place of the first half of a surrogate pair in a text, which UTF-8 cannot encode; None where there is none."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise InputError(
-            f"Character {error.start + 1:,} of the text is half of a character. Remove it.", field=field
-        ) from None
+        return error.start
+    return None

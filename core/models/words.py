@@ -37,6 +37,8 @@ from transformers import PreTrainedTokenizerBase
 from ..errors import InputError
 from .tokens import token_texts, vocabulary
 
+Starts = Sequence[int] | NDArray[np.integer]
+
 GOES_ON = "##"
 ENDS = "</w>"
 BLANKS = ("Ġ", "▁")
@@ -83,7 +85,7 @@ def word_starts(tokenizer: PreTrainedTokenizerBase | None, ids: Sequence[int]) -
     return np.array([0, *starts][: len(units)], np.intp)
 
 
-def word_texts(tokens: Sequence[str], starts: Sequence[int] | NDArray[np.integer]) -> tuple[str, ...]:
+def word_texts(tokens: Sequence[str], starts: Starts) -> tuple[str, ...]:
     """The text of each word, from the texts of its tokens: "un", "##believ", "##able" -> "unbelievable".
 
     Leading blanks stay; the bytes of a split character become that character. Raises InputError (field "starts") for starts
@@ -93,42 +95,26 @@ def word_texts(tokens: Sequence[str], starts: Sequence[int] | NDArray[np.integer
     return tuple(_joined(tokens[start:end]) for start, end in pairwise([*starts, len(tokens)]))
 
 
-def merge(
-    weights: NDArray[np.number],
-    query_starts: Sequence[int] | NDArray[np.integer],
-    key_starts: Sequence[int] | NDArray[np.integer],
-) -> NDArray[np.floating]:
-    """Attention between words: to a word, the sum over its tokens; from a word, the mean over its tokens.
+def merge_keys(weights: NDArray[np.number], starts: Starts) -> NDArray[np.floating]:
+    """Sum weights [..., queries, keys] over the keys of each word: [..., queries, key words], at least in float32.
 
-    weights       [..., queries, keys], finite
-    query_starts  [query words] where the words of the queries begin, from `word_starts`
-    key_starts    [key words] where the words of the keys begin
-    returns       [..., query words, key words]; the sum of a row is the mean of the sums of the word's rows, so 1 stays 1
+    starts  where the words of the keys begin, from `word_starts`
 
-    Clark et al. 2019, https://arxiv.org/abs/1906.04341, section 4.1. Raises InputError for starts that do not fit the weights.
-    """
-    return merge_queries(merge_keys(weights, key_starts), query_starts)
-
-
-def merge_keys(weights: NDArray[np.number], key_starts: Sequence[int] | NDArray[np.integer]) -> NDArray[np.floating]:
-    """Sum weights [..., queries, keys] over the keys of each word: [..., queries, key words].
-
-    Rows are independent, so a long text can be merged in blocks of rows; `merge_queries` then merges all rows. The result has
-    the precision of the weights, at least float32.
+    Attention to a word is the sum over its tokens, attention from a word the mean over its tokens (`merge_queries`): Clark et
+    al. 2019, https://arxiv.org/abs/1906.04341, section 4.1. Rows are independent, so a long text can be merged in blocks of
+    rows. Raises InputError for starts that do not fit the weights.
     """
     weights = np.asarray(weights)
     summed = np.result_type(weights, np.float32)
-    return np.add.reduceat(weights, _checked(key_starts, weights.shape[-1], "key_starts"), axis=-1, dtype=summed)
+    return np.add.reduceat(weights, _checked(starts, weights.shape[-1], "key_starts"), axis=-1, dtype=summed)
 
 
-def merge_queries(
-    weights: NDArray[np.number], query_starts: Sequence[int] | NDArray[np.integer]
-) -> NDArray[np.floating]:
-    """Average weights [..., queries, keys] over the queries of each word: [..., query words, keys]."""
+def merge_queries(weights: NDArray[np.number], starts: Starts) -> NDArray[np.floating]:
+    """Average weights [..., queries, keys] over the queries of each word: [..., query words, keys]. See `merge_keys`."""
     weights = np.asarray(weights)
-    starts = _checked(query_starts, weights.shape[-2], "query_starts")
-    summed = np.add.reduceat(weights, starts, axis=-2, dtype=np.result_type(weights, np.float32))
-    lengths = np.diff(starts, append=weights.shape[-2])
+    rows = _checked(starts, weights.shape[-2], "query_starts")
+    summed = np.add.reduceat(weights, rows, axis=-2, dtype=np.result_type(weights, np.float32))
+    lengths = np.diff(rows, append=weights.shape[-2])
     return summed / lengths[:, None].astype(summed.dtype)
 
 
@@ -232,7 +218,7 @@ def _joined(tokens: Sequence[str]) -> str:
         return "".join(pieces)
 
 
-def _checked(starts: Sequence[int] | NDArray[np.integer], length: int, field: str) -> NDArray[np.intp]:
+def _checked(starts: Starts, length: int, field: str) -> NDArray[np.intp]:
     """Starts as an array. Raises InputError for wrong ones: reduceat would accept them and add up other cells."""
     array = np.asarray(starts, np.intp)
     inside = array.ndim == 1 and array.size and array[0] == 0 and array[-1] < length and (np.diff(array) > 0).all()

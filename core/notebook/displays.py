@@ -5,7 +5,7 @@ Classes are registered by name, so that their modules are loaded only when there
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -31,11 +31,8 @@ def register(ipython: Any, package: str) -> None:
         return
     formatter = ipython.display_formatter.mimebundle_formatter
     for (module, name), function in SHOWN.items():
-        formatter.for_type_by_name(f"{package}.{module}", name, _showing(function))
+        formatter.for_type_by_name(f"{package}.{module}", name, partial(_show, function))
 
 
-def _showing(function: str) -> Callable[..., dict[str, Any]]:
-    def show(value: Any, **_: Any) -> dict[str, Any]:
-        return getattr(import_module(".bundles", __package__), function)(value)
-
-    return show
+def _show(function: str, value: Any, **_: Any) -> dict[str, Any]:
+    return getattr(import_module(".bundles", __package__), function)(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from plotly.colors import sample_colorscale
@@ -39,10 +40,12 @@ def shaded(cells: Pooled, *, signed: bool) -> str:
     """A matrix as a table with the colours of its figure, for programs that cannot draw the figure. Masked cells are grey."""
     limit = float(np.nanmax(np.abs(cells.values), initial=0)) or 1.0
     shares = np.nan_to_num((cells.values / limit + 1) / 2 if signed else cells.values / limit)
-    colours = sample_colorscale(DIVERGING if signed else SEQUENTIAL, np.clip(shares, 0, 1).ravel())
+    colours: Any = sample_colorscale(DIVERGING if signed else SEQUENTIAL, np.clip(shares, 0, 1).ravel())
     height, width = cells.values.shape
     is_printed = cells.exact and width <= PRINTED
-    drawn = [_cell(*cell, is_printed) for cell in zip(cells.values.ravel(), colours, text_on(colours), strict=True)]
+    drawn = [
+        _cell(*cell, is_printed) for cell in zip(cells.values.ravel().tolist(), colours, text_on(colours), strict=True)
+    ]
     rows = [
         [f"<th>{_places(cells.block(row, 0)[0])}</th>", *drawn[row * width : (row + 1) * width]]
         for row in range(height)

@@ -7,8 +7,9 @@ from itertools import islice
 
 import torch
 
+from training.batches import BATCH, batches
 from training.dates import split
-from training.learning import BATCH, batches, train
+from training.learning import train
 from training.network import make_tokenizer
 
 

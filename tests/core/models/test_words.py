@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerFast
 
 from core.errors import InputError
 from core.models.tokens import token_texts
-from core.models.words import merge, merge_keys, merge_queries, token_classes, word_starts, word_texts
+from core.models.words import merge_keys, merge_queries, token_classes, word_starts, word_texts
 from tests.conftest import TEXTS
 
 ORDINARY = (
@@ -242,6 +242,10 @@ def membership(starts, length):
     return (
         np.array([np.searchsorted(starts, np.arange(length), side="right") - 1 == w for w in range(len(starts))]) + 0.0
     )
+
+
+def merge(weights, query_starts, key_starts):
+    return merge_queries(merge_keys(weights, key_starts), query_starts)
 
 
 @given(to_merge())
