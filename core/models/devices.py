@@ -13,8 +13,6 @@ from ..errors import InputError
 # Dtypes of weights, with the bytes of one number.
 DTYPES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2}
 
-USUAL = ("float32", "cpu")  # the dtype and the device that a label leaves out
-
 # The strategies by which accelerate spreads a model over several devices.
 SPREADS = ("auto", "balanced", "balanced_low_0", "sequential")
 ON_DISK = "disk"
@@ -96,6 +94,5 @@ def at_hand(module: nn.Module, name: str) -> Tensor:
 
 def called(name: str, dtype: str, device: str) -> str:
     """A model's name with its dtype and device unless these are float32 and cpu: "all-MiniLM-L6-v2 in bfloat16 on cuda"."""
-    usual_dtype, usual_device = USUAL
-    name += f" in {dtype}" if dtype != usual_dtype else ""
-    return name + (f" on {device}" if device != usual_device else "")
+    in_dtype = "" if dtype == "float32" else f" in {dtype}"
+    return name + in_dtype + ("" if device == "cpu" else f" on {device}")

@@ -107,13 +107,13 @@ def load_model(
             require_room(size, name, dtype, devices)
 
     source = _locate(name, look_in, report, fits)
-    config = _config(source)
+    kind, config = _architecture(source)
     files = _weight_files(source)
     with source.refusing("has weights that cannot be read"):
         size = size_of_files(files)
     fits(size)
     report(f"Reading {source.name}", None)
-    model = _in_memory(_network(source, config, size, number, checked_map), tokenizer or _tokenizer(source))
+    model = _in_memory(_network(source, kind, config, size, number, checked_map), tokenizer or _tokenizer(source))
     if device_map is None:
         model.network.to(devices[0])  # type: ignore[arg-type]
     return replace(
@@ -131,7 +131,7 @@ def load_outline(name_or_path: str | os.PathLike[str]) -> Model:
     Its network is on torch's meta device, takes no memory and computes nothing. Raises InputError as `load_model` does.
     """
     source = _locate(_checked_name(name_or_path), weights=False)
-    network = _built(source, _config(source))
+    network = _built(source, *_architecture(source))
     return replace(_in_memory(network, _tokenizer(source)), name=source.name, revision=source.revision or "")
 
 
@@ -288,7 +288,7 @@ def _from_hub(name: str, report: Report, fits: Fits, weights: bool) -> _Source:
         report(f"Asking the Hugging Face hub for {name}", None)
         folder = Path(snapshot_download(name, allow_patterns=list(SMALL_FILES), ignore_patterns=_SUBFOLDERS))
         source = _Source(name, name, folder, revision=folder.name)
-        _config(source)  # refuses what cannot be read
+        _architecture(source)  # refuses what cannot be read
         if not weights:
             return source
         if not source.has(*_WEIGHTS) and (size := _size_on_hub(source)) is not None:
@@ -328,8 +328,8 @@ def _hub_says(name: str, error: Exception) -> str:
 # --- from a folder to a network and a tokenizer
 
 
-def _config(source: _Source) -> PreTrainedConfig:
-    """The configuration of a model that can be read. Raises InputError for any other."""
+def _architecture(source: _Source) -> tuple[type[PreTrainedModel], PreTrainedConfig]:
+    """The class and the configuration of a model that can be read. Raises InputError for any other."""
     path = source.folder / "config.json"
     with source.refusing("is a folder that cannot be read"):
         there = path.exists()
@@ -354,30 +354,29 @@ def _config(source: _Source) -> PreTrainedConfig:
     # transformers would read that file, and `revision` would name another.
     if other := getattr(config, "transformers_weights", None):
         source.refuse(f"names {other!r} as its weights. Rename that file to model.safetensors and remove the name")
-    _refuse_unreadable(source, config)
-    return config
+    kind = _class_for(source, config)
+    _refuse_unreadable(source, kind, config)
+    return kind, config
 
 
-def _refuse_unreadable(source: _Source, config: PreTrainedConfig) -> None:
+def _refuse_unreadable(source: _Source, kind: type[PreTrainedModel], config: PreTrainedConfig) -> None:
     """Raise InputError for a model that reads neither texts nor images, or texts only together with something else.
 
     If the class of a model does not say so, it is tried with one token, without its weights.
     """
-    kind = _class_for(source, config)
     given = read_by(kind)
     if reads_texts_alone(kind) or reads_images_alone(kind):
         return
     if given != "texts" and not hasattr(kind, "get_text_features"):
         beside = ", not texts" if given != "images" else " together with texts, and neither alone"
         source.refuse(f"is a {kind.__name__}, which reads {given}{beside}")
-    whole = _built(source, config)
+    whole = _built(source, kind, config)
     if (why := cannot_read(text_tower(whole) or whole)) is not None:
         source.refuse(f"is a {kind.__name__}, which {why}")
 
 
-def _built(source: _Source, config: PreTrainedConfig) -> PreTrainedModel:
+def _built(source: _Source, kind: Any, config: PreTrainedConfig) -> PreTrainedModel:
     """Build the network on torch's meta device, where it takes no memory and computes nothing."""
-    kind: Any = _class_for(source, config)
     with source.refusing(f"could not be built as {kind.__name__}"), _BUILDING, as_large_as(None), torch.device("meta"):
         return kind(deepcopy(config)).eval()
 
@@ -405,11 +404,10 @@ def _weight_files(source: _Source) -> list[Path]:
 
 
 def _network(
-    source: _Source, config: PreTrainedConfig, size: ModelSize, dtype: torch.dtype, device_map: Any
+    source: _Source, kind: Any, config: PreTrainedConfig, size: ModelSize, dtype: torch.dtype, device_map: Any
 ) -> PreTrainedModel:
-    kind = _class_for(source, config)
     with source.refusing(f"could not be loaded as {kind.__name__}"), _BUILDING, as_large_as(size):
-        loaded: Any = kind.from_pretrained(
+        network, loading = kind.from_pretrained(
             source.folder,
             config=config,
             dtype=dtype,
@@ -421,7 +419,6 @@ def _network(
             ignore_mismatched_sizes=True,
             output_loading_info=True,
         )
-    network, loading = loaded
     # transformers fills what it did not find with random numbers. No attention runs through a pooler; the rest matters.
     absent = sorted(key for key in loading["missing_keys"] if ".pooler." not in f".{key}")
     if absent:

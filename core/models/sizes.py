@@ -102,13 +102,10 @@ def _left_in_group(folder: Path) -> Iterator[int]:
         yield max(0, most - now + files)
 
 
-def require_room(
-    size: ModelSize, name: str, dtype: str, devices: Sequence[str] = ("cpu",), *, budget: int | None = None
-) -> None:
+def require_room(size: ModelSize, name: str, dtype: str, devices: Sequence[str] = ("cpu",)) -> None:
     """Raise InputError (field "model") for a model that does not fit into the free memory; the message gives both sizes.
 
     devices  where its weights go. All weights pass through the CPU's memory
-    budget   maximum number of bytes, if that is less than what is free
     """
     needed = size.needed(dtype)
     places = {" and ".join(devices): sum(map(free_bytes, devices))}
@@ -116,12 +113,10 @@ def require_room(
         places["cpu"] = free_bytes("cpu")
     for place, free in places.items():
         wanted = max(needed, size.converting) if place == "cpu" else needed
-        room = free if budget is None else min(free, budget)
-        if wanted > room:
-            there = "are allowed" if budget is not None and budget < free else f"are free on {place}"
+        if wanted > free:
             raise InputError(
-                f"{name} needs {bytes_in_words(wanted)} of memory in {dtype}, and {bytes_in_words(room)} {there}. "
-                f"{_smaller(size, dtype, room)}",
+                f"{name} needs {bytes_in_words(wanted)} of memory in {dtype}, and {bytes_in_words(free)} are free on "
+                f"{place}. {_smaller(size, dtype, free)}",
                 field="model",
             )
 

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from core.errors import InputError
-from core.models import loading, sizes
+from core.models import sizes
 from core.models.loading import load_model, model_size
 from core.models.model import Model
 from core.models.sizes import ModelSize, free_bytes, require_room, size_of_files
@@ -84,14 +84,16 @@ def test_a_smaller_dtype_is_named_where_that_would_fit() -> None:
     assert "bfloat16 or" not in str(raised.value)
 
 
-def test_a_budget_may_be_less_than_what_is_free() -> None:
+def test_what_is_free_is_what_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     size = ModelSize(numbers=10**6)
-    require_room(size, "a model", "float32", budget=4 * 10**6)
-    with pytest.raises(InputError, match=r"needs 4 MB of memory in float32, and 3 MB are allowed"):
-        require_room(size, "a model", "float32", budget=3 * 10**6)
-    require_room(size, "a model", "bfloat16", budget=3 * 10**6)
-    with pytest.raises(InputError, match="are free"):  # a budget makes no room
-        require_room(ModelSize(numbers=10**13), "a model", "float32", budget=10**15)
+    monkeypatch.setattr(sizes, "free_bytes", lambda _device: 4 * 10**6)
+    require_room(size, "a model", "float32")
+    monkeypatch.setattr(sizes, "free_bytes", lambda _device: 3 * 10**6)
+    with pytest.raises(InputError, match=r"needs 4 MB of memory in float32, and 3 MB are free on cpu"):
+        require_room(size, "a model", "float32")
+    require_room(size, "a model", "bfloat16")
+    with pytest.raises(InputError, match=r"needs 8 MB of memory in float64, and 6 MB are free on cpu and cuda"):
+        require_room(size, "a model", "float64", ("cpu", "cuda"))
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -113,7 +115,7 @@ def test_a_container_may_use_less_than_its_machine_has(version: int, tmp_path: P
 
 def test_a_conversion_that_does_not_fit_is_not_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADLIGHT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(loading, "require_room", lambda *given: require_room(*given, budget=10**8))
-    with pytest.raises(InputError, match=r"needs 538 MB of memory in bfloat16, and 100 MB are allowed"):
+    monkeypatch.setattr(sizes, "free_bytes", lambda _device: 10**8)
+    with pytest.raises(InputError, match=r"needs 538 MB of memory in bfloat16, and 100 MB are free on cpu"):
         load_model("SmolLM2-135M-Instruct", dtype="bfloat16")
     assert not (tmp_path / "cache").exists()
