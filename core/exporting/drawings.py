@@ -46,10 +46,7 @@ def written(chart: Chart) -> dict[str, Any]:
 
 
 def read(drawn: Fields) -> Chart:
-    """Read a chart that `written` has made. Older files have no values; their charts have no table.
-
-    Raises InputError for anything that this program does not draw.
-    """
+    """Read a chart that `written` has made; of an older file, without values. Raises InputError for any other."""
     values = tuple(map(kept_values.read, drawn.parts("values", MAX_TRACES)))
     chart = Chart(_figure(drawn.values.get("figure")), values)
     _try(chart)
@@ -101,10 +98,7 @@ def _try(chart: Chart) -> None:
 
 
 def _checked(value: Any, budget: list[int], depth: int) -> Any:
-    """The value with harmless texts. Raises InputError for values that this program does not write.
-
-    budget  [number of further values that are allowed]
-    """
+    """The value with harmless texts. budget: [number of further values that are allowed]"""
     budget[0] -= 1
     if budget[0] < 0 or depth > 12:
         raise _broken("is too large")

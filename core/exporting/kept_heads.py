@@ -79,10 +79,8 @@ class KeptHead:
     # --- as plain values and arrays
 
     def parts(self) -> tuple[dict[str, Any], dict[str, NDArray]]:
-        """(values for JSON, arrays) from which `from_parts` makes the head again.
-
-        Raises InputError for a head of more pairs than the pages show.
-        """
+        """(values for JSON, arrays), from which `from_parts` makes the head again. Raises InputError for a head of more pairs
+        than the pages show."""
         head, (queries, keys) = self.head, self.head.shape
         if queries * keys > MAX_SCORES:
             raise InputError(

@@ -100,10 +100,7 @@ def _write_all_labels(axis: Any, twin: Any, room: float) -> None:
 
 
 def to_html(figure: go.Figure, title: str, about: About) -> str:
-    """An HTML page with the figure and the notes about it, which needs no network.
-
-    It contains plotly.js, and its security policy forbids it to load anything.
-    """
+    """An HTML page with the figure and the notes about it. It contains plotly.js, and its policy forbids to load anything."""
     drawn = plotly.io.to_html(figure, full_html=False, include_plotlyjs=True, config={"displaylogo": False})
     rows = "\n".join(
         f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>" for name, text in about.items()

@@ -96,9 +96,7 @@ def to_csv(tables: Sequence[Table], about: About) -> str:
     """Write tables as CSV, one below the other, after lines about them that begin with #.
 
     The first line gives the number of these lines, for `pandas.read_csv(file, skiprows=...)`. Numbers have enough digits to be
-    read back exactly in their own precision; the cells of masked pairs are empty.
-
-    Raises InputError for more than MAX_CSV_CELLS cells.
+    read back exactly in their own precision; the cells of masked pairs are empty. Raises InputError for too many cells.
     """
     cells = sum(table.values.size for table in tables)
     if cells > MAX_CSV_CELLS:

@@ -42,10 +42,8 @@ MAX_PARTS = 100_000
 
 
 def forbidden_file(folder: Path) -> str | None:
-    """Say why a file in the folder must not be opened: it (or what it links to) is no regular file, or it is too large.
-
-    None if all files may be opened. Raises OSError if the folder cannot be listed.
-    """
+    """Say why a file in the folder must not be opened: it (or what it links to) is no regular file, or it is too large; None
+    if all may be opened. Raises OSError if the folder cannot be listed."""
     templates = folder / "additional_chat_templates"
     for path in [*folder.iterdir(), *(templates.iterdir() if templates.is_dir() else ())]:
         try:
@@ -83,8 +81,7 @@ def forbidden_length(config: dict) -> str | None:
 def as_large_as(size: ModelSize | None) -> Iterator[None]:
     """Raise ValueError as soon as a network that is built within this context is far larger than its files.
 
-    transformers first builds a network without memory, on torch's meta device, and then fills weights that no file holds
-    with random numbers.
+    transformers first builds a network without memory, on torch's meta device, and then fills weights that no file holds.
 
     size  of the files; None for a network that stays on the meta device, which may have as many parts as any model
     """

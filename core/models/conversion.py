@@ -138,10 +138,8 @@ def converted(gguf: Path, report: Report = silent, before: Callable[[], object] 
 
 
 def _manifest(folder: Path, sha256: str) -> dict | None:
-    """The folder's manifest, or None unless all files that it lists exist in their full size.
-
-    Only sizes are compared: hashing half a gigabyte would double the time of every start. The hashes can be checked by hand.
-    """
+    """The folder's manifest; None unless all files that it lists exist in their full size (hashing them would double the time
+    of every start)."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
         is_sound = "quantisation" in manifest and manifest["sha256"] == sha256
@@ -194,10 +192,8 @@ def _convert(gguf: Path, sha256: str, folder: Path, report: Report) -> dict:
 
 
 def _read(gguf: Path, on_share: Callable[[float], None]) -> tuple[LlamaForCausalLM, TokenizersBackend, str]:
-    """Read (network with its weights as float32, tokenizer, name of the quantisation) from a GGUF file.
-
-    float32 holds every dequantised value exactly: float16 changes a quarter of the weights, bfloat16 most of them.
-    """
+    """Read (network, tokenizer, name of the quantisation) from a GGUF file. The weights are in float32, which holds every
+    dequantised value exactly: float16 changes a quarter of them, bfloat16 most."""
     try:
         metadata, _ = read_gguf_metadata(str(gguf))
         if (architecture := metadata["general.architecture"]) != "llama":
@@ -263,11 +259,8 @@ def _weights(
 
 
 def _halves(weight: NDArray[np.float32], heads: int) -> NDArray[np.float32]:
-    """Reorder the rows of W_Q or W_K of all heads, [heads x d_head, d_model], from llama.cpp's order to transformers'.
-
-    Rotary embedding rotates pairs of rows. In llama.cpp a pair are neighbours; in transformers it is row i of a head's first
-    half and row i of its second half.
-    """
+    """Reorder the rows of W_Q or W_K of all heads, [heads x d_head, d_model]. The pairs that rotary embedding rotates are
+    neighbours in llama.cpp; in transformers they are row i of a head's first half and row i of its second half."""
     return weight.reshape(heads, -1, 2, weight.shape[1]).swapaxes(1, 2).reshape(weight.shape)
 
 

@@ -35,11 +35,8 @@ def checked_dtype(name: str) -> torch.dtype:
 
 
 def checked_device(name: str, dtype: str = "float32") -> str:
-    """The device by its short name.
-
-    Raises InputError (field "device") if this machine has no such device, and (field "dtype") if it cannot compute in this
-    dtype.
-    """
+    """The device by its short name. Raises InputError (field "device") if this machine has no such device, and (field "dtype")
+    if the device cannot compute in this dtype."""
     known, wanted = devices(), short(name)
     if wanted not in known:
         family = str(wanted).partition(":")[0]

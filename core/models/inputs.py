@@ -123,10 +123,7 @@ def _one_token(model: Model, text: str, before: str) -> int:
 
 
 def require_same_length(model: Model, ids: Sequence[int], other: Sequence[int], *, field: str) -> None:
-    """Raise InputError for texts with different numbers of tokens; it names both numbers and the first difference.
-
-    Heads are patched token by token, so each token needs a counterpart.
-    """
+    """Raise InputError for texts with different numbers of tokens: heads are patched token by token."""
     if len(ids) == len(other):
         return
     longer = "The text" if len(ids) > len(other) else "The other text"
@@ -178,10 +175,8 @@ def _start_token(network: PreTrainedModel) -> int:
 
 
 def chat_ids(model: Model, message: str) -> tuple[int, ...]:
-    """The tokens of a conversation in the model's chat template: this message, then the beginning of the answer.
-
-    Raises InputError (field "chat") for a model without a chat template, and as `written_message` does.
-    """
+    """The tokens of a conversation in the model's chat template: this message, then the beginning of the answer. Raises
+    InputError (field "chat") for a model without a chat template, and as `written_message` does."""
     if model.tokenizer is None or not model.chats:
         raise InputError(f"{model.name} has no chat template. Let it continue the text as it is.", field="chat")
     if not message.strip():
@@ -213,10 +208,7 @@ def _written(model: Model, target: str) -> tuple[int, ...]:
 
 
 def _unknown_pieces(tokenizer: PreTrainedTokenizerBase, target: str) -> list[str]:
-    """The pieces of a target that its tokenizer has no token for; whole words if the tokenizer gives no positions.
-
-    A target may name the tokenizer's own token for what is unknown.
-    """
+    """The pieces of a target that its tokenizer has no token for; whole words if the tokenizer gives no positions."""
 
     def encoded(text: str) -> BatchEncoding:
         return tokenizer(text_target=text, add_special_tokens=False, return_offsets_mapping=bool(tokenizer.is_fast))
@@ -227,7 +219,7 @@ def _unknown_pieces(tokenizer: PreTrainedTokenizerBase, target: str) -> list[str
         pieces = [target[slice(*span)] for token, span in spans if token == tokenizer.unk_token_id]
     else:
         pieces = [word for word in target.split() if tokenizer.unk_token_id in encoded(word)["input_ids"]]
-    return [piece for piece in pieces if piece != tokenizer.unk_token]
+    return [piece for piece in pieces if piece != tokenizer.unk_token]  # which a target may name
 
 
 def _check_numbers(ids: NDArray, known: int | None, field: str) -> None:
@@ -249,10 +241,7 @@ def read_token_numbers(text: str) -> tuple[int, ...]:
 
 
 def image_inputs(model: Model, image: ArrayLike) -> dict[str, torch.Tensor]:
-    """The inputs of an image: `pixel_values` [1, 3, height, width].
-
-    Raises InputError (field "image") if the model reads texts.
-    """
+    """The inputs of an image: `pixel_values` [1, 3, height, width]. Raises InputError (field "image") for a model of texts."""
     if not model.reads_images:
         raise InputError(f"{model.name} reads texts, not images. Give it a text.", field="image")
     pixels = pixel_values(image, image_size(model), model.image_settings)
@@ -279,10 +268,8 @@ def image_size(model: Model) -> tuple[int, int]:
 
 
 def patch_grid(model: Model, tokens: int) -> tuple[int, int] | None:
-    """(rows, columns) of the patches that the model cuts an image into.
-
-    None if its configuration does not say, or if these would be more than the tokens that the model made of the image.
-    """
+    """(rows, columns) of the patches that the model cuts an image into; None if its configuration does not say, or if these
+    would be more than the tokens that the model made of the image."""
     patch = getattr(model.network.config, "patch_size", None)
     if patch is None:
         return None
@@ -320,10 +307,8 @@ def run(model: Model, inputs: dict[str, torch.Tensor], **options: object) -> Any
 
 
 def cannot_read(network: PreTrainedModel) -> str | None:
-    """Why a network cannot read a text of one token, as the end of a sentence.
-
-    None if it can, and if the error may be due to missing weights: a network on torch's meta device has none.
-    """
+    """Why a network cannot read a text of one token, as the end of a sentence; None if it can, and if the error may be due to
+    missing weights (on torch's meta device)."""
     ids = torch.zeros((1, 1), dtype=torch.long, device=_reading_device(network))
     is_both = getattr(network.config, "is_encoder_decoder", False)
     try:

@@ -126,20 +126,16 @@ def load_model(
 
 
 def load_outline(name_or_path: str | os.PathLike[str]) -> Model:
-    """Load a model without its weights: its configuration and its tokenizer.
-
-    Its network is on torch's meta device, takes no memory and computes nothing. Raises InputError as `load_model` does.
-    """
+    """Load a model without its weights: its network is on torch's meta device, takes no memory and computes nothing. Raises
+    InputError as `load_model` does."""
     source = _locate(_checked_name(name_or_path), weights=False)
     network = _built(source, *_architecture(source))
     return replace(_in_memory(network, _tokenizer(source)), name=source.name, revision=source.revision or "")
 
 
 def model_size(name_or_path: str | os.PathLike[str]) -> ModelSize:
-    """The memory that a model needs, which `load_model` checks. Reads the headers of its files and no weights.
-
-    For a Hugging Face id whose files are not on this computer, the hub is asked. Raises InputError (field "model").
-    """
+    """The memory that a model needs, by the headers of its files, or by the hub if these are not on this computer. Raises
+    InputError (field "model")."""
     name = _checked_name(name_or_path)
     entry = _ENTRIES.get(name)
     if entry is not None and (path := _path(entry)).is_file():
@@ -155,10 +151,7 @@ def model_size(name_or_path: str | os.PathLike[str]) -> ModelSize:
 
 
 def model_revision(name_or_path: str | os.PathLike[str]) -> str:
-    """The `Model.revision` that `load_model` would give. Reads the weights of a folder once.
-
-    Raises InputError (field "model").
-    """
+    """The `Model.revision` that `load_model` would give. Reads the weights of a folder. Raises InputError (field "model")."""
     source = _locate(_checked_name(name_or_path), weights=False)
     return source.revision or _sha256(_weight_files(source))
 
@@ -187,10 +180,7 @@ class _Source:
 
     @contextmanager
     def refusing(self, why: str) -> Iterator[None]:
-        """Refuse the model, with this reason and the error's own words, if anything fails within this context.
-
-        Configurations, tokenizers and architectures fail in their own ways: by odd values, missing packages, quantisations.
-        """
+        """Refuse the model if anything fails within this context; architectures and tokenizers fail in ways of their own."""
         try:
             yield
         except InputError:
@@ -230,10 +220,8 @@ def _locate(
     *,
     weights: bool = True,
 ) -> _Source:
-    """Find a model: in the catalogue, as a folder, on the hub. `fits` is called before large files are made or downloaded.
-
-    weights  whether to download the weights of a model on the hub
-    """
+    """Find a model: in the catalogue, as a folder, on the hub. `fits` is called before large files are made or downloaded;
+    `weights` says whether to download the weights."""
     if (entry := _ENTRIES.get(name)) is not None:
         return _installed(entry, report, fits)
     if "folder" in look_in and (folder := _folder(name)) is not None:
@@ -360,10 +348,8 @@ def _architecture(source: _Source) -> tuple[type[PreTrainedModel], PreTrainedCon
 
 
 def _refuse_unreadable(source: _Source, kind: type[PreTrainedModel], config: PreTrainedConfig) -> None:
-    """Raise InputError for a model that reads neither texts nor images, or texts only together with something else.
-
-    If the class of a model does not say so, it is tried with one token, without its weights.
-    """
+    """Raise InputError for a model that reads neither texts nor images, or texts only together with something else. If its
+    class does not say so, it is tried with one token, without its weights."""
     given = read_by(kind)
     if reads_texts_alone(kind) or reads_images_alone(kind):
         return
@@ -430,10 +416,8 @@ def _network(
 
 
 def _class_for(source: _Source, config: PreTrainedConfig) -> type[PreTrainedModel]:
-    """The class that the configuration names, if it predicts the next token or has no task's head; else the bare model.
-
-    So T5ForConditionalGeneration and T5EncoderModel stay, and BertForSequenceClassification becomes BertModel.
-    """
+    """The class that the configuration names, if it predicts the next token or has no task's head; else the bare model: T5's
+    ForConditionalGeneration and EncoderModel stay, BertForSequenceClassification becomes BertModel."""
     names = config.architectures if isinstance(config.architectures, list) else []
     for name in map(str, names):
         kind = getattr(transformers, name, None)

@@ -109,10 +109,8 @@ class Model:
 
     @property
     def max_tokens(self) -> int | None:
-        """Maximum number of tokens that it can read (with rotary positions: was trained to read), special tokens included.
-
-        None if there is no such number: relative positions as in T5, recurrent models.
-        """
+        """Maximum number of tokens that it can read (with rotary positions: was trained to read), special tokens included; None
+        if there is no such number: relative positions as in T5, recurrent models."""
         config = self.text_config
         limit = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None)
         if limit is not None and limit > 0:
@@ -127,10 +125,8 @@ class Model:
 
     @property
     def attention_calls(self) -> int | None:
-        """Number of attention calls in one pass over a text: of encoder, decoder and cross-attention together.
-
-        None if attention is not computed through transformers' registry.
-        """
+        """Number of attention calls in one pass over a text: of encoder, decoder and cross-attention together; None if these do
+        not go through transformers' registry."""
         if not self.captures:
             return None
         config = self.text_config

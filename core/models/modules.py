@@ -31,10 +31,8 @@ def kind_of(name: str, is_encoder_decoder: bool) -> Kind:
 
 
 def attention_modules(network: PreTrainedModel) -> dict[str, torch.nn.Module]:
-    """The modules that compute attention through transformers' registry, by name.
-
-    In a model that also reads images or sounds, only those that read the text.
-    """
+    """The modules that compute attention through transformers' registry, by name; in a model that also reads images or sounds,
+    only those that read the text."""
     modules: dict[str, torch.nn.Module] = {
         name: module for name, module in network.named_modules() if asks_the_registry(module)
     }

@@ -1,7 +1,4 @@
-"""The display of each class in a notebook: a table, or a Plotly figure with a table for programs that cannot draw it.
-
-None of them needs a network.
-"""
+"""The display of each class in a notebook: a table, or a Plotly figure with a table for programs that cannot draw it."""
 
 from __future__ import annotations
 

@@ -23,10 +23,7 @@ SHOWN = {
 
 
 def register(ipython: Any, package: str) -> None:
-    """Register the displays of these classes of the package.
-
-    ipython  `IPython.get_ipython()`; if it is None (IPython is imported but not running), nothing is done
-    """
+    """Register the displays. ipython: `IPython.get_ipython()`, None if IPython is imported but not running"""
     if ipython is None:
         return
     formatter = ipython.display_formatter.mimebundle_formatter
