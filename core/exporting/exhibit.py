@@ -108,15 +108,9 @@ def write(exhibit: Exhibit) -> bytes:
 
 def read(data: bytes) -> Exhibit:
     """Read the exhibit in a file. Raises InputError for a file that is no exhibit or is damaged."""
-    arrays = _arrays(data)
-    content = _content(arrays)
+    content = _content(data)
     version = content.values.get("version")
-    if (
-        content.values.get("format") != FORMAT
-        or not isinstance(version, int)
-        or isinstance(version, bool)
-        or version < 1
-    ):
+    if content.values.get("format") != FORMAT or type(version) is not int or version < 1:
         raise broken("it does not say which exhibit it is")
     if version > VERSION:
         raise InputError(
@@ -126,8 +120,8 @@ def read(data: bytes) -> Exhibit:
     heads = {}
     for number, head in enumerate(content.parts("heads", MAX_HEADS)):
         prefix = f"head{number}."
-        parts = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-        heads[head.text("name")] = KeptHead.from_parts(Fields(head.values, parts))
+        arrays = {name.removeprefix(prefix): array for name, array in content.arrays.items() if name.startswith(prefix)}
+        heads[head.text("name")] = KeptHead.from_parts(Fields(head.values, arrays))
     return Exhibit(
         page=content.name("page", _PAGE),
         title=content.text("title"),
@@ -139,13 +133,14 @@ def read(data: bytes) -> Exhibit:
             for picture in content.parts("pictures", MAX_PICTURES)
         ),
         uploads={
-            upload.name("field", _NAME): Upload(upload.text("name"), _bytes(arrays, f"upload{number}"))
+            upload.name("field", _NAME): Upload(upload.text("name"), _bytes(content.arrays, f"upload{number}"))
             for number, upload in enumerate(content.parts("uploads", 5))
         },
     )
 
 
-def _arrays(data: bytes) -> dict[str, NDArray]:
+def _content(data: bytes) -> Fields:
+    """The text in JSON, read, with the arrays beside it."""
     if not data:
         raise broken("it is empty")
     if len(data) > MAX_BYTES:
@@ -158,21 +153,16 @@ def _arrays(data: bytes) -> dict[str, NDArray]:
         raise broken("it is no exhibit, or a part of it is missing") from None
     if len(arrays) > MAX_ARRAYS:
         raise broken(f"it holds {len(arrays):,} arrays")
-    return arrays
-
-
-def _content(arrays: Mapping[str, NDArray]) -> Fields:
-    """The text in JSON, read."""
     text = _bytes(arrays, _IN_FILE)
     if _lists(text) > MAX_LISTS:
         raise broken("its description is too large")
     try:
         content = json.loads(text.decode(), parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
-        raise broken("its description cannot be read") from None
+        content = None
     if not isinstance(content, dict):
         raise broken("its description cannot be read")
-    return Fields(content)
+    return Fields(content, arrays)
 
 
 def _lists(text: bytes) -> int:

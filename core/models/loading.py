@@ -42,7 +42,7 @@ from .conversion import Report, converted, file_sha256, silent
 from .devices import ON_DISK, checked_device, checked_device_map, checked_dtype
 from .images import ImageSettings, image_settings
 from .inputs import cannot_read
-from .model import Model, read_by, reads_images_alone, reads_texts_alone
+from .model import Model, read_by, reads_alone
 from .modules import asks_the_registry, text_tower
 from .sizes import Fits, ModelSize, require_room, size_of_files, size_of_gguf, size_on_hub
 
@@ -351,7 +351,7 @@ def _refuse_unreadable(source: _Source, kind: type[PreTrainedModel], config: Pre
     """Raise InputError for a model that reads neither texts nor images, or texts only together with something else. If its
     class does not say so, it is tried with one token, without its weights."""
     given = read_by(kind)
-    if reads_texts_alone(kind) or reads_images_alone(kind):
+    if reads_alone(kind):
         return
     if given != "texts" and not hasattr(kind, "get_text_features"):
         beside = ", not texts" if given != "images" else " together with texts, and neither alone"

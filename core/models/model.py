@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import torch
@@ -77,7 +78,7 @@ class Model:
     @property
     def reads_images(self) -> bool:
         """Whether it reads one image and nothing else, as vision transformers do."""
-        return reads_images_alone(type(self.network)) and not self.is_encoder_decoder
+        return reads_alone(type(self.network)) == "images" and not self.is_encoder_decoder
 
     @property
     def is_encoder_decoder(self) -> bool:
@@ -144,16 +145,16 @@ def read_by(kind: type[PreTrainedModel]) -> str:
     return {"image": "images"}.get(others[0], others[0]) if others else kind.main_input_name.replace("_", " ")
 
 
-def reads_images_alone(kind: type[PreTrainedModel]) -> bool:
-    """Whether models of this class read images and nothing else."""
-    return read_by(kind) == "images" and set(_modalities(kind)) == {"image"}
-
-
-def reads_texts_alone(kind: type[PreTrainedModel]) -> bool:
-    """Whether models of this class read texts and, as far as the class says, nothing else."""
+@cache
+def reads_alone(kind: type[PreTrainedModel]) -> str | None:
+    """What models of this class read, "texts" or "images", if they read nothing else as far as the class says; or None."""
+    given, modalities = read_by(kind), set(_modalities(kind))
     parameters = inspect.signature(kind.forward).parameters.values()
     needed = {p.name for p in parameters if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD}
-    return read_by(kind) == "texts" and set(_modalities(kind)) == {"text"} and needed <= {"self", "input_ids"}
+    is_all = (
+        modalities == {"image"} if given == "images" else modalities == {"text"} and needed <= {"self", "input_ids"}
+    )
+    return given if is_all and given in ("texts", "images") else None
 
 
 def _modalities(kind: type[PreTrainedModel]) -> Sequence[str]:
