@@ -11,7 +11,7 @@ from core.attention.rowwise import around
 from core.attention.strongest import strongest_cell
 from core.errors import InputError
 from core.heads.views import HeadView, ViewMatrix
-from core.models.words import merge, word_starts, word_texts
+from core.models.words import merge_keys, merge_queries, word_starts, word_texts
 from tests.conftest import TEXTS
 from tests.core.tiny_models import tiny
 
@@ -114,7 +114,7 @@ def test_words(taken, most):
     trace = trace_of(taken)
     starts = word_starts(taken.model.tokenizer, taken.input_ids)
     assert 5 < len(starts) < len(taken.input_ids)
-    merged = merge(trace.weights, starts, starts)
+    merged = merge_queries(merge_keys(trace.weights, starts), starts)
     allowed = np.logical_or.reduceat(np.logical_or.reduceat(trace.mask, starts, axis=0), starts, axis=1)
     expected = pool(merged, most, allowed)
     one = viewed(taken, HEAD, by_word=True)
@@ -184,7 +184,7 @@ def test_left_out_and_removed_in_words(minilm):
     one = viewed(taken, (2, 5), left_out=SPECIAL, by_word=True)
     np.testing.assert_array_equal(np.flatnonzero(one.hidden), [0, len(one.hidden) - 1])
     seen = whole(one)
-    removed = merge(trace.weights[:, [0, -1]].sum(axis=1, keepdims=True), starts, [0])[:, 0]
+    removed = merge_queries(trace.weights[:, [0, -1]].sum(axis=1, keepdims=True), starts)[:, 0]
     np.testing.assert_allclose(seen.row_numbers["removed"], removed, atol=1e-6)
     np.testing.assert_allclose(
         np.nansum(seen.matrices["view"].values, axis=1) + seen.row_numbers["removed"], 1, atol=1e-5
