@@ -34,8 +34,8 @@ from core.corpus.settings import RunSettings
 from core.corpus.tally import Tally
 from core.corpus.texts import Place, Text
 from core.corpus.workers import heads_of, take
+from core.models.inputs import all_inputs
 from core.models.inputs import run as plain_pass
-from core.models.inputs import text_inputs
 
 WORKER = "ray::MapWorker"
 ENCODER, DECODER = "all-MiniLM-L6-v2", "SmolLM2-135M-Instruct"
@@ -56,7 +56,7 @@ def throughput() -> None:
         for number, passage in enumerate(islice(found, passages)):
             if number % SHARD == 0:
                 tally = Tally(settings, heads)  # as a worker does
-            inputs = text_inputs(model, passage.text)
+            inputs = all_inputs(model, passage.text)
             tokens += inputs["input_ids"].shape[1]
             started = time.perf_counter()
             plain_pass(model, inputs)

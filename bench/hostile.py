@@ -43,7 +43,7 @@ from bench.sessions import Left, Visitor, key_of
 from check import find_browser
 from core import load_model
 from core.models.catalogue import CATALOGUE
-from core.models.inputs import chat_ids, text_inputs
+from core.models.inputs import all_inputs, chat_ids
 from core.models.words import token_classes, word_starts
 from tests.browser.driver import BROWSER_ARGUMENTS, App, Server
 from tests.core.corpus.damages import damages
@@ -314,7 +314,7 @@ def _parsers_of_models() -> dict[str, Parser]:
             word_starts(model.tokenizer, ids)
             token_classes(model.tokenizer, ids)
 
-        found[f"tokens of {entry.name}"] = Parser(lambda long, model=model: text_inputs(model, long, max_tokens=256))
+        found[f"tokens of {entry.name}"] = Parser(lambda long, model=model: all_inputs(model, long, max_tokens=256))
         found[f"words of {entry.name}"] = Parser(into_words)
         if model.chats:
             found[f"messages to {entry.name}"] = Parser(lambda long, model=model: chat_ids(model, long))

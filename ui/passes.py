@@ -17,7 +17,7 @@ from core.capturing.weights_only import WeightsOnly, attention_weights
 from core.exporting.kept_heads import KeptHead
 from core.heads.quantities import Taken
 from core.models.images import read_image
-from core.models.inputs import all_inputs, text_inputs
+from core.models.inputs import all_inputs
 from ui.cache import OnProgress, Store, cached
 from ui.calls import call
 from ui.memory import MEMORY
@@ -38,7 +38,7 @@ def limits_of(request: TextRequest) -> dict[str, Any]:
     check_characters(request.text, request.pair, target, edits.mean_over, edits.patch_from)
     for other in (edits.mean_over, edits.patch_from):
         if other:  # edits read it as well
-            text_inputs(load(request.model), other, max_tokens=longest_text())
+            all_inputs(load(request.model), other, max_tokens=longest_text())
     return {"max_tokens": longest_text(request.keep), "truncate": request.keep is not None}
 
 

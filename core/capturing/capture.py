@@ -28,7 +28,6 @@ from ..models.inputs import (
     patch_grid,
     replaced_tokens,
     require_same_length,
-    text_inputs,
 )
 from ..models.model import Model
 from ..models.modules import Kind
@@ -350,7 +349,7 @@ def _outputs_over(
 def _other_inputs(model: Model, text: str | None, field: str) -> dict[str, torch.Tensor]:
     """The inputs of another text, whose errors get the field of that text."""
     try:
-        return text_inputs(model, text)
+        return all_inputs(model, text)
     except InputError as error:
         error.field = field
         raise

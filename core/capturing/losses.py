@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 from ..models.calls import Call, wide
-from ..models.inputs import TokenNumbers, text_inputs
+from ..models.inputs import TokenNumbers, all_inputs
 from ..models.model import Model
 from .capture import edited_pass
 from .edits import Edits
@@ -34,7 +34,7 @@ def pass_with_losses(
             f"{model.name} does not predict the tokens of a text from those before. Choose another model.",
             field="model",
         )
-    inputs = text_inputs(model, input_ids=input_ids)
+    inputs = all_inputs(model, input_ids=input_ids)
     tokens = inputs["input_ids"].shape[1]
     if not 1 <= start < tokens:
         raise InputError(f"There is no token {start} to predict: they run from 1 to {tokens - 1}.", field="start")

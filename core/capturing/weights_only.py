@@ -21,7 +21,7 @@ from torch import Tensor
 from ..attention.trace import frozen
 from ..errors import InputError, check_index
 from ..models.calls import wide
-from ..models.inputs import TokenNumbers, run, target_ids, text_inputs
+from ..models.inputs import TokenNumbers, all_inputs, run, target_ids
 from ..models.model import Model
 from ..models.modules import Kind
 from ..models.tokens import token_texts
@@ -165,7 +165,7 @@ def attention_weights(
         )
     bytes_a_pair = sum(layer.shape[0] * layer.element_size() for layer in _on_two_tokens(model))
     max_tokens = min(max_tokens, isqrt(MAX_BYTES // bytes_a_pair))
-    inputs = text_inputs(model, text, input_ids=input_ids, max_tokens=max_tokens, truncate=truncate)
+    inputs = all_inputs(model, text, input_ids=input_ids, max_tokens=max_tokens, truncate=truncate)
     return WeightsOnly(model, tuple(inputs["input_ids"][0].tolist()), _run(model, inputs))
 
 

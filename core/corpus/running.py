@@ -29,7 +29,7 @@ from ray.data import ActorPoolStrategy, DataContext, Dataset
 from ray.exceptions import RayError
 
 from ..errors import InputError
-from ..models.inputs import text_inputs
+from ..models.inputs import all_inputs
 from ..models.loading import load_outline, model_revision, model_size
 from ..models.model import Model
 from ..models.sizes import free_bytes
@@ -195,7 +195,7 @@ def _tallied(
 def _tables(tally: Tally, model: Model) -> Iterator[tuple[str, pa.Table]]:
     """All tables of a finished run, `LAST` last."""
     tokens_of = {
-        number: token_texts(model.tokenizer, text_inputs(model, passage.text)["input_ids"][0].tolist())
+        number: token_texts(model.tokenizer, all_inputs(model, passage.text)["input_ids"][0].tolist())
         for number, passage in tally.shown_passages.items()
     }
     made: dict[str, pa.Table] = {}

@@ -39,33 +39,6 @@ class TooLongError(InputError):
         self.limit = limit
 
 
-def text_inputs(
-    model: Model,
-    text: str | None = None,
-    *,
-    pair: str | None = None,
-    input_ids: TokenNumbers | None = None,
-    max_tokens: int | None = None,
-    truncate: bool = False,
-) -> dict[str, torch.Tensor]:
-    """The inputs of a text: `input_ids` [1, tokens], and `token_type_ids` if the tokenizer makes them.
-
-    The arguments are those of `capture`. A pair of texts also gives `sides` [1, tokens] (see `Capture`) if the tokenizer
-    tells the two texts apart.
-    """
-    if model.reads_images:
-        field = "text" if input_ids is None else "input_ids"
-        raise InputError(f"{model.name} reads images, not texts. Give it an image.", field=field)
-    if (given := read_by(type(model.network))) != "texts":
-        raise InputError(f"{model.name} reads {given}, not texts. Choose another model.", field="model")
-    limit = token_limit(model, max_tokens)
-    if input_ids is None:
-        return _encode(model, text, pair, limit, truncate)
-    ids = torch.as_tensor(input_ids).reshape(1, -1)
-    _check_numbers(ids[0].numpy(force=True), known_tokens(model.network), "input_ids")
-    return {"input_ids": ids[:, : _length(ids.shape[1], limit, truncate, "input_ids")].long()}
-
-
 def all_inputs(
     model: Model,
     text: str | None = None,
@@ -76,8 +49,23 @@ def all_inputs(
     max_tokens: int | None = None,
     truncate: bool = False,
 ) -> dict[str, torch.Tensor]:
-    """`text_inputs`, and for encoder-decoder models also the decoder's text: `decoder_input_ids` [1, tokens]."""
-    inputs = text_inputs(model, text, pair=pair, input_ids=input_ids, max_tokens=max_tokens, truncate=truncate)
+    """The inputs of a text: `input_ids` [1, tokens], and `token_type_ids` if the tokenizer makes them.
+
+    The arguments are those of `capture`. A pair of texts also gives `sides` [1, tokens] (see `Capture`) if the tokenizer
+    tells the two texts apart, and an encoder-decoder model `decoder_input_ids` [1, tokens].
+    """
+    if model.reads_images:
+        field = "text" if input_ids is None else "input_ids"
+        raise InputError(f"{model.name} reads images, not texts. Give it an image.", field=field)
+    if (given := read_by(type(model.network))) != "texts":
+        raise InputError(f"{model.name} reads {given}, not texts. Choose another model.", field="model")
+    limit = token_limit(model, max_tokens)
+    if input_ids is None:
+        inputs = _encode(model, text, pair, limit, truncate)
+    else:
+        ids = torch.as_tensor(input_ids).reshape(1, -1)
+        _check_numbers(ids[0].numpy(force=True), known_tokens(model.network), "input_ids")
+        inputs = {"input_ids": ids[:, : _length(ids.shape[1], limit, truncate, "input_ids")].long()}
     if model.is_encoder_decoder:
         inputs["decoder_input_ids"] = torch.tensor([target_ids(model, target, max_tokens, truncate)])
     return inputs

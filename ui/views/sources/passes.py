@@ -13,7 +13,7 @@ from streamlit.delta_generator import DeltaGenerator
 from core import Capture, InputError, Model
 from core.capturing.weights_only import WeightsOnly
 from core.models.catalogue import CATALOGUE
-from core.models.inputs import TooLongError, target_ids, text_inputs
+from core.models.inputs import TooLongError, all_inputs, target_ids
 from ui import models, passes, state
 from ui.calls import uploaded
 from ui.controls.fields import number_picker, text_area, text_line, tick
@@ -257,6 +257,6 @@ def _count(request: TextRequest, model: Model, max_tokens: int | None) -> tuple[
     limit, cut = models.longest_text(request.keep or max_tokens), request.keep is not None
     target = request.target if isinstance(request.target, str) else None
     models.check_characters(request.text, request.pair, target)
-    inputs = text_inputs(model, request.text, pair=request.pair, max_tokens=limit, truncate=cut)
+    inputs = all_inputs(model, request.text, pair=request.pair, max_tokens=limit, truncate=cut)
     written = len(target_ids(model, passes.target_of(request), limit, cut)) if model.is_encoder_decoder else 1
     return inputs["input_ids"].shape[1], written
