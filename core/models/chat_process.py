@@ -33,19 +33,11 @@ class Refused(TemplateError):
     """The template called raise_exception."""
 
 
-class TooLong(Exception):
-    """The template writes a longer text than is read."""
-
-
 # --- the names that a template can use
 
 
 def raise_exception(message: object) -> NoReturn:
     raise Refused(str(message))
-
-
-def strftime_now(form: str) -> str:
-    return datetime.now().strftime(form)
 
 
 def tojson(
@@ -106,8 +98,8 @@ class Generation(Extension):
 def environment() -> ImmutableSandboxedEnvironment:
     made = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols])
     made.filters["tojson"] = tojson
-    made.globals |= {"raise_exception": raise_exception, "strftime_now": strftime_now}
-    made.globals |= {"dict": Dict(), "namespace": OpenNamespace}
+    made.globals |= {"dict": Dict(), "namespace": OpenNamespace, "raise_exception": raise_exception}
+    made.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
     return made
 
 
@@ -126,14 +118,13 @@ def limit(seconds: int, nbytes: int) -> None:
 
 
 def written(template: str, seen: dict[str, Any], most: int) -> str:
-    """Fill in a template. Raises TooLong beyond `most` characters, UnicodeError for half of a character, and whatever the
-    template raises."""
+    """Fill in a template. Raises ValueError beyond `most` characters and for half of one, and whatever the template raises."""
     parts, count = [], 0
     for part in environment().from_string(template).generate(seen):
         parts.append(part)
         count += len(part)
         if count > most:
-            raise TooLong(f"it writes more than {most:,} characters")
+            raise ValueError(f"it writes more than {most:,} characters")
     text = "".join(parts)
     text.encode()
     return text

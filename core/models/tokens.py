@@ -8,12 +8,14 @@ number a multiple of 64; such a token shows its number: "‹token 49153›".
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import groupby
 from types import MappingProxyType
 
 from transformers import PreTrainedTokenizerBase
 from transformers.convert_slow_tokenizer import bytes_to_unicode
+
+_BYTE_OF = {letter: byte for byte, letter in bytes_to_unicode().items()}
 
 
 def token_texts(tokenizer: PreTrainedTokenizerBase | None, ids: Sequence[int]) -> tuple[str, ...]:
@@ -21,7 +23,9 @@ def token_texts(tokenizer: PreTrainedTokenizerBase | None, ids: Sequence[int]) -
     if tokenizer is None:
         return tuple(str(token) for token in ids)
     special = set(tokenizer.all_special_ids)
-    byte_level = _is_byte_level(tokenizer)
+    byte_level = all(
+        letter in vocabulary(tokenizer) for letter in "Ġ!¡Ċ"
+    )  # a piece for every byte, in GPT-2's alphabet
 
     def text(token: int) -> str:
         piece = _piece(tokenizer, token)
@@ -54,11 +58,6 @@ def _piece(tokenizer: PreTrainedTokenizerBase, token: int) -> str | None:
         return None
 
 
-def _is_byte_level(tokenizer: PreTrainedTokenizerBase) -> bool:
-    """Whether the vocabulary is byte-level: it contains a piece for every single byte, in GPT-2's alphabet."""
-    return all(letter in vocabulary(tokenizer) for letter in "Ġ!¡Ċ")
-
-
 @lru_cache(maxsize=4)
 def vocabulary(tokenizer: PreTrainedTokenizerBase) -> Mapping[str, int]:
     """Every piece of the vocabulary with its number; cached, because the tokenizer needs milliseconds to list them."""
@@ -66,16 +65,11 @@ def vocabulary(tokenizer: PreTrainedTokenizerBase) -> Mapping[str, int]:
 
 
 def _bytes_as_text(piece: str) -> str:
-    byte_of = _byte_of_letter()
-    if any(letter not in byte_of for letter in piece):
-        return piece  # a token that was added as plain text
-    data = bytes(byte_of[letter] for letter in piece)
     try:
-        return data.decode("utf-8")
+        data = bytes(_BYTE_OF[letter] for letter in piece)
+    except KeyError:
+        return piece  # a token that was added as plain text
+    try:
+        return data.decode()
     except UnicodeDecodeError:
-        return "‹" + data.hex(" ").upper() + "›"
-
-
-@cache
-def _byte_of_letter() -> dict[str, int]:
-    return {letter: byte for byte, letter in bytes_to_unicode().items()}
+        return f"‹{data.hex(' ').upper()}›"

@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 from tokenizers.models import WordPiece
 from transformers import PreTrainedTokenizerBase
 
+from ..attention.trace import frozen
 from ..errors import InputError
 from .tokens import token_texts, vocabulary
 
@@ -48,7 +49,7 @@ ASCII_SYMBOLS = "$+<=>^`|~"
 _BYTES = re.compile(r"‹([0-9A-F]{2}(?: [0-9A-F]{2})*)›|<0x([0-9A-F]{2})>")
 
 # The characters that BERT's tokenizer treats as Chinese: four blocks of CJK ideographs.
-_IDEOGRAPHS = ((0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2FA1F), (0xF900, 0xFAFF))
+_IDEOGRAPH = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002fa1f]")
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,16 +71,11 @@ def token_classes(tokenizer: PreTrainedTokenizerBase | None, ids: Sequence[int])
     for unit in _units(tokenizer, ids):
         special[unit.start : unit.end] = unit.special
         punctuation[unit.start : unit.end] = not unit.special and _is_punctuation(unit.text)
-    special.setflags(write=False)
-    punctuation.setflags(write=False)
-    return TokenClasses(special, punctuation)
+    return TokenClasses(frozen(special), frozen(punctuation))
 
 
 def word_starts(tokenizer: PreTrainedTokenizerBase | None, ids: Sequence[int]) -> NDArray[np.intp]:
-    """The positions at which words begin, rising from 0: [words]. Without a tokenizer: every position.
-
-    The module's docstring says what a word is.
-    """
+    """The positions at which words begin, rising from 0: [words]. Without a tokenizer: every position."""
     units = _units(tokenizer, ids)
     starts = [unit.start for before, unit in pairwise(units) if _parted(before, unit)]
     return np.array([0, *starts][: len(units)], np.intp)
@@ -137,8 +133,7 @@ def _parted(before: _Unit, unit: _Unit) -> bool:
         return unit.special or unit.text[:1].isspace()
     if any(part.special or _is_punctuation(part.text) for part in (before, unit)):
         return True
-    first, last = unit.text[:1], before.text[-1:]
-    return first.isspace() or last.isspace() or _is_ideograph(first) or _is_ideograph(last)
+    return any(letter.isspace() or _IDEOGRAPH.match(letter) for letter in (before.text[-1:], unit.text[:1]))
 
 
 def _units(tokenizer: PreTrainedTokenizerBase | None, ids: Sequence[int]) -> list[_Unit]:
@@ -203,10 +198,6 @@ def _continues(held: bytes, data: bytes) -> bool:
 def _is_punctuation(text: str) -> bool:
     shown = text.strip()
     return bool(shown) and all(unicodedata.category(letter)[0] == "P" or letter in ASCII_SYMBOLS for letter in shown)
-
-
-def _is_ideograph(letter: str) -> bool:
-    return bool(letter) and any(first <= ord(letter) <= last for first, last in _IDEOGRAPHS)
 
 
 def _joined(tokens: Sequence[str]) -> str:
