@@ -14,7 +14,6 @@ from pathlib import Path
 from random import Random
 
 import numpy as np
-import torch
 
 from .card import Run, card
 from .dates import HELD_OUT, KNOWN, Written, draw, split
@@ -32,34 +31,32 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=OUT, help="the folder to write")
     parser.add_argument("--steps", type=int, default=STEPS, help=f"of training, {STEPS:,} unless told")
     parser.add_argument("--seed", type=int, default=0)
-    told = parser.parse_args()
-    say(f"training with seed {told.seed}")
+    options = parser.parse_args()
+    say(f"training with seed {options.seed}")
     started = time.monotonic()
-    network, tokenizer, losses = train(told.steps, told.seed)
+    network, tokenizer, losses = train(options.steps, options.seed)
     minutes = (time.monotonic() - started) / 60
-    for step in range(0, told.steps, max(1, told.steps // 20)):
+    for step in range(0, options.steps, max(1, options.steps // 20)):
         say(f"step {step:5,}: mean loss of 100 steps {np.mean(losses[step : step + 100]):.5f}")
     say(f"trained in {minutes:.1f} minutes; measuring")
-    network.save_pretrained(told.out)
-    tokenizer.save_pretrained(told.out)
-    # safetensors lets its owner alone read it; in a container somebody else does.
-    (told.out / "model.safetensors").chmod(0o644)
+    network.save_pretrained(options.out)
+    tokenizer.save_pretrained(options.out)
+    weights = options.out / "model.safetensors"
+    weights.chmod(0o644)  # safetensors lets its owner alone read it; in a container somebody else does
     known, held_out = held_out_dates(KNOWN), held_out_dates(HELD_OUT)
     run = Run(
-        seed=told.seed,
-        steps=told.steps,
+        seed=options.seed,
         losses=losses,
         minutes=minutes,
-        threads=torch.get_num_threads(),
         numbers=network.num_parameters(),
-        sha256=hashlib.sha256((told.out / "model.safetensors").read_bytes()).hexdigest(),
+        sha256=hashlib.sha256(weights.read_bytes()).hexdigest(),
         known=(known, right(network, tokenizer, known)),
         held_out=(held_out, right(network, tokenizer, held_out)),
         alignment=alignment(network, tokenizer, known),
     )
-    (told.out / "README.md").write_text(card(run), encoding="utf-8")
+    (options.out / "README.md").write_text(card(run), encoding="utf-8")
     say(f"right: {np.mean(run.known[1]):.2%} in known forms, {np.mean(run.held_out[1]):.2%} in forms held out")
-    say(f"wrote {told.out}, sha256 {run.sha256}")
+    say(f"wrote {options.out}, sha256 {run.sha256}")
 
 
 def held_out_dates(forms: tuple[str, ...], each: int = A_FORM) -> list[Written]:

@@ -20,15 +20,14 @@ from .measuring import Alignment
 class Run:
     """A training and what was measured after it.
 
-    minutes  the training alone, on `threads` threads
+    losses   of each step
+    minutes  the training alone
     known, held_out  dates that were held out, in known forms and in those held out, and whether each answer was right
     """
 
     seed: int
-    steps: int
     losses: Sequence[float]
     minutes: float
-    threads: int
     numbers: int
     sha256: str
     known: tuple[Sequence[Written], Sequence[bool]]
@@ -62,9 +61,9 @@ A small encoder-decoder that turns written dates into ISO dates, by characters: 
 
 ## Training
 
-`python -m training --seed {run.seed} --steps {run.steps}` in the repository makes it anew: {run.steps:,} steps of {BATCH} dates, AdamW with a
+`python -m training --seed {run.seed} --steps {len(run.losses)}` in the repository makes it anew: {len(run.losses):,} steps of {BATCH} dates, AdamW with a
 learning rate of {LEARNING_RATE} at most, next-character cross-entropy and nothing else: no loss told the attention where to look.
-It took {run.minutes:.0f} minutes on a machine of two cores, of which torch was given {run.threads} and others had their share.
+It took {run.minutes:.0f} minutes on a machine of two cores, of which torch was given {torch.get_num_threads()} and others had their share.
 Mean loss of the first 100 steps {np.mean(run.losses[:100]):.4f}, of the last 100 {np.mean(run.losses[-100:]):.5f}.
 PyTorch {torch.__version__.partition("+")[0]}, transformers {transformers.__version__}, Python {platform.python_version()}.
 
@@ -105,7 +104,7 @@ def _by_form(title: str, forms: Sequence[str], written: Sequence[Written], right
     rows = [f"| {title} | for example | dates | right |", "| --- | --- | --- | --- |"]
     _, dates = split()
     for form in forms:
-        of_form = [good for one, good in zip(written, right, strict=True) if one.form == form]
+        of_form = [good for date, good in zip(written, right, strict=True) if date.form == form]
         example = write(next(day for day in dates if day.year in TWO_DIGIT_YEARS), form).text
         rows.append(f"| `{form}` | {example} | {len(of_form):,} | {np.mean(of_form):.1%} |")
     return "\n".join(rows)

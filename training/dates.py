@@ -110,16 +110,12 @@ def write(when: date, form: str, random: Random | None = None) -> Written:
         pieces = _stray(pieces, random)
         case = random.choices((str, str.lower, str.upper, str.title), (6, 2, 1, 1))[0]
         pieces = [(case(text), places) for text, places in pieces]
-    starts: dict[int, int] = {}
-    stops: dict[int, int] = {}
-    end = 0
+    spans: dict[int, tuple[int, int]] = {}
+    written = ""
     for text, places in pieces:
-        for place in places:
-            starts.setdefault(place, end)
-            stops[place] = end + len(text)
-        end += len(text)
-    spans = tuple((starts[place], stops[place]) if place in starts else None for place in range(10))
-    return Written("".join(text for text, _ in pieces), when.isoformat(), form, spans)
+        start, written = len(written), written + text
+        spans |= {place: (spans.get(place, (start,))[0], len(written)) for place in places}
+    return Written(written, when.isoformat(), form, tuple(map(spans.get, range(10))))
 
 
 def _pieces(when: date, form: str) -> list[Piece]:
@@ -153,9 +149,9 @@ def _stray(pieces: list[Piece], random: Random) -> list[Piece]:
 def _number(number: int, places: tuple[int, ...], digits: int = 1) -> list[Piece]:
     """A day or month in digits: each digit to its place; a single one is where both come from."""
     text = f"{number:0{digits}d}"
-    return (
-        [(text, places)] if len(text) == 1 else [(letter, (place,)) for letter, place in zip(text, places, strict=True)]
-    )
+    if len(text) == 1:
+        return [(text, places)]
+    return [(letter, (place,)) for letter, place in zip(text, places, strict=True)]
 
 
 def _ordinal(day: int) -> list[Piece]:

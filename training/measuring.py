@@ -27,10 +27,10 @@ def right(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, written:
     answers: dict[str, str] = {}
     generate: Any = network.generate
     for part in in_parts(written, TOGETHER):
-        texts = [one.text for one in part]
+        texts = [date.text for date in part]
         generated = generate(**tokenizer(texts, padding=True, return_tensors="pt"))
         answers |= zip(texts, tokenizer.batch_decode(generated, skip_special_tokens=True), strict=True)
-    return [answers[one.text] == one.answer for one in written]
+    return [answers[date.text] == date.answer for date in written]
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,9 +76,9 @@ def alignment(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, writ
 def _true(written: Sequence[Written], keys: int) -> torch.Tensor:
     """[texts, digits, keys]: 1 where a digit comes from, else 0."""
     true = torch.zeros(len(written), len(DIGITS), keys)
-    for text, one in enumerate(written):
+    for text, date in enumerate(written):
         for digit, place in enumerate(DIGITS):
-            span = one.spans[place]
+            span = date.spans[place]
             assert span is not None
             true[text, digit, slice(*span)] = 1
     return true

@@ -52,17 +52,15 @@ class Side:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Table:
-    """Numbers [rows, columns] with the names of both sides.
+    """Numbers [rows, columns] with the names of both sides; NaN for cells without a number, such as masked pairs.
 
-    key      its name in an NPZ file: a short word
-    name     its name for people
-    missing  [rows, columns] bool, True for cells without a number, such as masked pairs, whatever `values` holds there
+    key   its name in an NPZ file: a short word
+    name  its name for people
     """
 
     key: str
     name: str
     values: NDArray
-    missing: NDArray[np.bool_]
     rows: Side
     columns: Side
 
@@ -76,17 +74,16 @@ def stage_table(head: Head, stage: str, query_tokens: Sequence[str], key_tokens:
             f"Take a window of them, or a shorter text.",
             field="file",
         )
-    if kind in INPUTS:
-        values = getattr(head, stage)
-    else:
-        values = np.concatenate([kind.values(head.trace(rows)) for rows in head.blocks()])
-    if kind.after_mask and stage != "mask":  # in the mask itself, masked pairs are 0
-        missing = np.concatenate([~head.permissions(rows)[0] for rows in head.blocks()])
-    else:
-        missing = np.zeros(values.shape, dtype=np.bool_)
+    hides = kind.after_mask and stage != "mask"  # in the mask itself, masked pairs are 0
+
+    def block(rows: range) -> NDArray:
+        trace = head.trace(rows)
+        return np.where(trace.mask, kind.values(trace), np.nan) if hides else kind.values(trace)
+
+    values = getattr(head, stage) if kind in INPUTS else np.concatenate(list(map(block, head.blocks())))
     rows = Side(kind.rows, tuple(query_tokens if kind.rows == "query" else key_tokens))
     columns = Side("key", tuple(key_tokens)) if kind.columns == "key" else Side("dimension")
-    return Table(key=stage, name=kind.name, values=values, missing=missing, rows=rows, columns=columns)
+    return Table(key=stage, name=kind.name, values=values, rows=rows, columns=columns)
 
 
 # --- files
@@ -115,8 +112,8 @@ def to_csv(tables: Sequence[Table], about: About) -> str:
         writer.writerow([f"{table.rows.name} \\ {table.columns.name}", *table.columns.named(columns)])
         is_bool = table.values.dtype == np.bool_
         numbers = table.values.astype(np.uint8) if is_bool else table.values  # 1 and 0 for True and False
-        for name, values, missing in zip(table.rows.named(rows), numbers, table.missing, strict=True):
-            written = np.where(missing, "", values.astype(str)).tolist() if columns else []
+        for name, values in zip(table.rows.named(rows), numbers, strict=True):
+            written = np.where(np.isnan(values), "", values.astype(str)).tolist() if columns else []
             writer.writerow([name, *written])
     return out.getvalue()
 
@@ -125,15 +122,13 @@ def to_npz(tables: Sequence[Table], about: About) -> bytes:
     """Write tables as NPZ, without pickles.
 
     Each table gives `<key>.values` and `<key>.missing`, the texts of its rows (`.rows`), their numbers (`.row_numbers`), what a
-    row is (`.row_is`), and the same for its columns; `about` is a text in JSON. Missing floats are also NaN in `.values`.
+    row is (`.row_is`), and the same for its columns; `about` is a text in JSON.
     """
     arrays: dict[str, NDArray] = {"about": np.array(json.dumps(dict(about), ensure_ascii=False))}
     for table in tables:
         rows, columns = table.values.shape
-        values, key = table.values, table.key
-        if values.dtype.kind == "f" and table.missing.any():
-            values = np.where(table.missing, values.dtype.type(np.nan), values)
-        arrays |= {f"{key}.values": values, f"{key}.missing": table.missing}
+        key = table.key
+        arrays |= {f"{key}.values": table.values, f"{key}.missing": np.isnan(table.values)}
         for name, side, count in (("row", table.rows, rows), ("column", table.columns, columns)):
             arrays[f"{key}.{name}s"] = np.array(side.texts(count), dtype=np.str_)
             arrays[f"{key}.{name}_is"] = np.array(side.name)
@@ -163,5 +158,5 @@ def _as_drawn(values: Values, key: str) -> Table:
         columns = Side("axis", (*values.headings, values.value)[-numbers.shape[1] :], start=None)
     else:
         rows, columns = Side(values.headings[0], labels), Side(values.headings[1], values.columns)
-    missing = ~np.isfinite(numbers)
-    return Table(key=key, name=values.part or values.value, values=numbers, missing=missing, rows=rows, columns=columns)
+    drawn = np.where(np.isfinite(numbers), numbers, np.nan)
+    return Table(key=key, name=values.part or values.value, values=drawn, rows=rows, columns=columns)

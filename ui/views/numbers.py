@@ -111,7 +111,7 @@ def of_table(
 
 def table_of(key: str, name: str, values: NDArray[np.floating], rows: Side, columns: Side) -> Table:
     """Return a table; NaN stands for a number that is missing."""
-    return Table(key=key, name=name, values=values, missing=np.isnan(values), rows=rows, columns=columns)
+    return Table(key=key, name=name, values=values, rows=rows, columns=columns)
 
 
 def kept(scene: Scene) -> KeptHead:

@@ -88,13 +88,13 @@ def test_heads_stay_apart_in_csv():
     rows = Side("head", ("head 1.1", "head 1.10"), start=None)
     columns = Side("metric", ("entropy",), start=None)
     values = np.array([[0.1], [np.nan]])
-    table = Table(key="m", name="m", values=values, missing=np.isnan(values), rows=rows, columns=columns)
+    table = Table(key="m", name="m", values=values, rows=rows, columns=columns)
     assert read_csv(to_csv([table], {}))[1][1:] == [["head 1.1", "0.1"], ["head 1.10", ""]]
 
 
 def test_too_many_cells_are_refused_in_words():
     values = np.zeros((2, MAX_CSV_CELLS))
-    table = Table(key="m", name="m", values=values, missing=values > 0, rows=Side("row"), columns=Side("column"))
+    table = Table(key="m", name="m", values=values, rows=Side("row"), columns=Side("column"))
     with pytest.raises(InputError, match="2,097,152 cells are too many for CSV"):
         to_csv([table], {})
 
@@ -104,12 +104,15 @@ def test_what_a_figure_draws_can_be_taken_from_it():
     hidden = np.array([[False, True], [False, False]])
     figure = heatmap(values, Axis("query", ["<b>", "$"]), Axis("key", ["a", "b"]), name="weight", forbidden=hidden)
     (table,) = tables_of(figure)
-    assert np.array_equal(table.missing, hidden)
+    assert np.array_equal(np.isnan(table.values), hidden)
     assert np.array_equal(table.values[~hidden], values[~hidden])
     assert table.rows.texts(2) == ["<b> (0)", "$ (1)"]
     (table,) = tables_of(bars(["one", "<b>", "one"], {"b": [1.5, np.nan, 2.5]}, y="share"))
     assert table.rows.texts(3) == ["one", "<b>", "one"]
-    assert (table.values[[0, 2]].tolist(), table.missing.tolist()) == ([[1.5], [2.5]], [[False], [True], [False]])
+    assert (table.values[[0, 2]].tolist(), np.isnan(table.values).tolist()) == (
+        [[1.5], [2.5]],
+        [[False], [True], [False]],
+    )
     places = np.array([1234.5, 98765.25])
     (table,) = tables_of(lines([Series("here", places, [0.25, -1.0])], x="distance", y="score"))
     assert table.columns.named(2) == ["distance", "score"]
