@@ -24,15 +24,7 @@ from huggingface_hub import HfApi, constants, snapshot_download
 from huggingface_hub.errors import GatedRepoError, HFValidationError, RepositoryNotFoundError
 from huggingface_hub.utils import validate_repo_id
 from safetensors import SafetensorError
-from transformers import (
-    CONFIG_MAPPING,
-    MODEL_MAPPING,
-    AutoConfig,
-    AutoTokenizer,
-    PreTrainedConfig,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
+from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from ..errors import InputError, first_line
 from .bounds import SMALL_FILES, as_large_as, forbidden_file, forbidden_length
@@ -331,14 +323,14 @@ def _architecture(source: _Source) -> tuple[type[PreTrainedModel], PreTrainedCon
     with source.refusing("has a config.json that cannot be read"):
         settings = json.loads(path.read_text("utf-8"))
         model_type = settings.get("model_type")
-    if not isinstance(model_type, str) or model_type not in CONFIG_MAPPING:
+    if not isinstance(model_type, str) or model_type not in transformers.CONFIG_MAPPING:
         if "auto_map" in settings:
             source.refuse(f"needs Python code of its own for its model type {model_type!r}; such code is never run")
         source.refuse(f"has the model type {model_type!r}, unknown to transformers {transformers.__version__}")
     if (forbidden := forbidden_length(settings)) is not None:
         source.refuse(forbidden)
     with source.refusing("has a config.json that transformers does not accept"):
-        config = AutoConfig.from_pretrained(source.folder, local_files_only=True, trust_remote_code=False)
+        config = transformers.AutoConfig.from_pretrained(source.folder, local_files_only=True, trust_remote_code=False)
     # transformers would read that file, and `revision` would name another.
     if other := getattr(config, "transformers_weights", None):
         source.refuse(f"names {other!r} as its weights. Rename that file to model.safetensors and remove the name")
@@ -427,7 +419,7 @@ def _class_for(source: _Source, config: PreTrainedConfig) -> type[PreTrainedMode
             return kind
     bare: Any = None
     with suppress(ValueError):  # for some models transformers names a class that it does not have
-        bare = MODEL_MAPPING.get(type(config), None)
+        bare = transformers.MODEL_MAPPING.get(type(config), None)
     if bare is None:
         source.refuse(f"is a {config.model_type}, for which transformers has no model without a task")
     return bare[0] if isinstance(bare, tuple) else bare
@@ -437,7 +429,7 @@ def _tokenizer(source: _Source) -> PreTrainedTokenizerBase | None:
     if not source.has(*_TOKENIZER_FILES):
         return None
     with source.refusing("has a tokenizer that cannot be loaded"):
-        return AutoTokenizer.from_pretrained(source.folder, local_files_only=True, trust_remote_code=False)
+        return transformers.AutoTokenizer.from_pretrained(source.folder, local_files_only=True, trust_remote_code=False)
 
 
 def _image_settings(source: _Source) -> ImageSettings:

@@ -252,13 +252,11 @@ def _affine(layer: nn.Module) -> _Affine:
 
 
 def _head_size(attention: nn.Module, width: int) -> int:
-    for name in _HEAD_SIZES:
-        if hasattr(attention, name):
-            return getattr(attention, name)
-    for name in _HEAD_COUNTS:
-        if hasattr(attention, name):
-            return width // getattr(attention, name)
-    raise _NotUnderstood("it does not say how large its heads are")
+    sizes = [getattr(attention, name) for name in _HEAD_SIZES if hasattr(attention, name)]
+    sizes += [width // getattr(attention, name) for name in _HEAD_COUNTS if hasattr(attention, name)]
+    if not sizes:
+        raise _NotUnderstood("it does not say how large its heads are")
+    return sizes[0]
 
 
 def _read_only(tensor: Tensor) -> NDArray[np.floating]:
