@@ -18,7 +18,7 @@ from core.capturing.edits import Edits
 from core.corpus import passages
 from core.corpus.texts import Place, Text
 from core.errors import InputError
-from core.exporting import exhibit, kept_values
+from core.exporting import drawings, exhibit
 from core.exporting.pictures import GROUNDS, portrait
 from core.figures import labels
 from core.heads import patterns
@@ -61,7 +61,7 @@ def _npy(text: str) -> bytes:
 
 def _picture(text: str) -> dict[str, Any]:
     """A picture of an exhibit with as much text as it may have wherever a name stands."""
-    name = text[: kept_values.MAX_CHARACTERS]
+    name = text[: drawings.MAX_CHARACTERS]
     values = {"kind": "bars", "headings": [name], "rows": [name, name], "columns": [], "numbers": NUMBERS}
     values |= {"block": [1, 1], **dict.fromkeys(("part", "value", "opening", "closing", "prefix"), name)}
     return {"title": text[:999], "alt": text[:4_999], "figure": FIGURE, "values": [values]}

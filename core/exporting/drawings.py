@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 import plotly.io
+from numpy.typing import NDArray
 
 from ..errors import InputError
-from ..figures import theme
+from ..figures import descriptions, theme
 from ..figures.chart import Chart
-from . import kept_values
+from ..figures.values import Values, floats
 from .fields import Fields, broken
-from .kept_values import MAX_CHARACTERS
 from .pictures import GROUNDS, portrait
 from .tables import tables_of
 
 MAX_JSON = 4 * 2**20  # bytes of one figure
 MAX_NODES = 200_000  # values; a packed array counts as one
 MAX_TRACES = 500  # of a figure, and as many values
+MAX_CHARACTERS = 2_000  # of a text
 MAX_SIZE = 4_000  # pixels of a figure's width or height
 KINDS = ("heatmap", "bar", "scatter", "waterfall")
 # The only images that a figure may contain: pixels within the file.
@@ -34,6 +37,10 @@ _LAYOUT = re.compile(
 # Anything that looks like a tag, except the markup that this program writes for Plotly; it is shown as it is.
 _TAG = re.compile(r"<(?!/?(?:b|i|br|sub|sup|extra)>)")
 
+_TEXTS = ("part", "value", "opening", "closing", "prefix")
+_PACKED = {"dtype", "bdata", "shape"}
+_DTYPES = ("f4", "f8", "i1", "u1", "i2", "u2", "i4", "u4")
+
 
 def written(chart: Chart) -> dict[str, Any]:
     """The figure and the values of a chart for JSON, without the template, which all figures share."""
@@ -41,13 +48,13 @@ def written(chart: Chart) -> dict[str, Any]:
     made["layout"].pop("template", None)
     return {
         "figure": {"data": made["data"], "layout": made["layout"]},
-        "values": [kept_values.written(values) for values in chart.values],
+        "values": [_written_values(values) for values in chart.values],
     }
 
 
 def read(drawn: Fields) -> Chart:
     """Read a chart that `written` has made; of an older file, without values. Raises InputError for any other."""
-    values = tuple(map(kept_values.read, drawn.parts("values", MAX_TRACES)))
+    values = tuple(map(_read_values, drawn.parts("values", MAX_TRACES)))
     chart = Chart(_figure(drawn.values.get("figure")), values)
     _try(chart)
     return chart
@@ -104,7 +111,7 @@ def _checked(value: Any, budget: list[int], depth: int) -> Any:
         raise _broken("is too large")
     if isinstance(value, dict):
         if value.keys() & {"bdata", "dtype"}:
-            return kept_values.unpacked(value)
+            return _unpacked(value)
         if any(not re.fullmatch(r"\w{1,30}", key) for key in value):
             raise _broken("has settings that Headlight does not know")
         return {
@@ -128,3 +135,66 @@ def _pixels(value: Any) -> str:
     if not isinstance(value, str) or len(value) > MAX_JSON or not _PIXELS.fullmatch(value):
         raise _broken("refers to an external image")
     return value
+
+
+# --- the numbers that a chart draws
+
+
+def _written_values(values: Values) -> dict[str, Any]:
+    packed = {"numbers": _packed(values.numbers), "x": None if values.x is None else _packed(values.x)}
+    return vars(values) | {"rows": list(values.rows), "columns": list(values.columns)} | packed
+
+
+def _read_values(fields: Fields) -> Values:
+    if fields.values.get("kind") not in descriptions.KINDS:
+        raise broken("what a picture in it shows cannot be read")
+    rows, columns, headings = (fields.texts(name, MAX_CHARACTERS) for name in ("rows", "columns", "headings"))
+    numbers = _numbers(fields.values.get("numbers"))
+    x = None if fields.values.get("x") is None else _numbers(fields.values["x"])
+    length = len(rows if x is None else x)
+    expected = (length, len(columns)) if columns else (length,)
+    if numbers.shape != expected or len(headings) != len(expected) or (x is not None and x.ndim != 1):
+        raise broken("the numbers of a picture in it do not fit their names")
+    return Values(
+        kind=fields.values["kind"],
+        numbers=numbers,
+        headings=headings,
+        rows=rows,
+        columns=columns,
+        x=x,
+        is_mask=fields.values.get("is_mask") is True,
+        block=_block(fields.values.get("block")),
+        **{name: fields.text(name, MAX_CHARACTERS) for name in _TEXTS},
+    )
+
+
+def _unpacked(value: Mapping[str, Any]) -> NDArray:
+    """A table as Plotly packs it. Plotly itself would find out in the browser that it does not fit."""
+    packed, dtype, shape = value.get("bdata"), value.get("dtype"), str(value.get("shape", ""))
+    if not value.keys() <= _PACKED or dtype not in _DTYPES or not isinstance(packed, str):
+        raise _broken("has numbers that cannot be read")
+    try:
+        flat = np.frombuffer(base64.b64decode(packed, validate=True), dtype=f"<{dtype}")
+        return flat.reshape([int(side) for side in shape.split(",")]) if shape else flat
+    except ValueError:
+        raise _broken("has numbers that cannot be read") from None
+
+
+def _packed(numbers: NDArray[np.floating]) -> dict[str, str]:
+    little = np.ascontiguousarray(numbers).astype(numbers.dtype.newbyteorder("<"))
+    data = base64.b64encode(little.tobytes()).decode()
+    return {"dtype": f"f{numbers.itemsize}", "bdata": data, "shape": ", ".join(map(str, numbers.shape))}
+
+
+def _numbers(packed: object) -> NDArray[np.floating]:
+    numbers = floats(_unpacked(packed)) if isinstance(packed, dict) else np.zeros(())
+    if numbers.ndim not in (1, 2):
+        raise _broken("has numbers that cannot be read")
+    return numbers
+
+
+def _block(block: object) -> tuple[int, int]:
+    match block:
+        case [int(rows), int(columns)] if 0 < rows <= 2**20 and 0 < columns <= 2**20:
+            return rows, columns
+    raise broken("what a picture in it shows cannot be read")
