@@ -114,7 +114,9 @@ def write(when: date, form: str, random: Random | None = None) -> Written:
     written = ""
     for text, places in pieces:
         start, written = len(written), written + text
-        spans |= {place: (spans.get(place, (start,))[0], len(written)) for place in places}
+        for place in places:
+            first, _ = spans.get(place, (start, start))
+            spans[place] = first, len(written)
     return Written(written, when.isoformat(), form, tuple(map(spans.get, range(10))))
 
 

@@ -184,7 +184,7 @@ def _written(model: Model, target: str) -> tuple[int, ...]:
         )
     with tokenizing(model.name, target=target):
         ids = tuple(tokenizer(text_target=target, add_special_tokens=False, verbose=False)["input_ids"])
-    unknown = tokenizer.unk_token_id in ids and [*dict.fromkeys(_unknown_pieces(tokenizer, target))]
+    unknown = list(dict.fromkeys(_unknown_pieces(tokenizer, target))) if tokenizer.unk_token_id in ids else []
     if not unknown:
         return ids
     further = f" and {len(unknown) - MAX_UNKNOWN} more" if len(unknown) > MAX_UNKNOWN else ""

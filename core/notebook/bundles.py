@@ -20,6 +20,7 @@ from ..capturing import certifying
 from ..capturing import weights_only as exposed
 from ..figures.heatmaps.heatmap import Axis, heatmap
 from ..figures.heatmaps.side_by_side import side_by_side, small
+from ..figures.values import numbered
 from ..heads.comparing import Comparison
 from ..models import model as models
 from ..models.projections import HeadWeights
@@ -54,8 +55,7 @@ def head_weights(of: HeadWeights) -> Bundle:
     matrices = {"W_Q": of.W_Q, "W_K": of.W_K, "W_V": of.W_V, "W_O": of.W_O}
     drawn = [small(matrix if name != "W_O" else matrix.T) for name, matrix in matrices.items()]
     names = [f"{name}{'ᵀ' if name == 'W_O' else ''}, norm {_norm(matrix)}" for name, matrix in matrices.items()]
-    axes = [[str(place) for place in places] for places in map(range, of.W_Q.shape)]
-    chart = side_by_side(drawn, names, *axes, across=4, scale="signed", line_height=320)
+    chart = side_by_side(drawn, names, *map(numbered, of.W_Q.shape), across=4, scale="signed", line_height=320)
     rows = [
         (name, "{} × {}".format(*matrix.shape), _norm(matrix), number(float(np.abs(matrix).max())))
         for name, matrix in matrices.items()
