@@ -1,6 +1,6 @@
 """The tables of a finished run: the columns of each, their types, the values that they can have, and which values fit together.
 
-Runs are written by it (`core.corpus.storing`) and checked against it (`core.corpus.checking`): a file may have been cut off,
+`core.corpus.storing` writes runs by it, and `core.corpus.checking` checks them against it: a file may have been cut off,
 changed, or written by something else.
 """
 
@@ -34,8 +34,8 @@ class Unfit(ValueError):
 class Column:
     """A column of a table: its type, and the values that it, or a list in it, can have.
 
-    low, high  the range of its numbers, or how its end follows from what was run
-    among      the texts that there are; None: any
+    low, high  the range of its numbers; the upper end may follow from what was run
+    among      the texts that it can have; None: any
     lacks      whether a number may be NaN
     with_rows  whether it is read on demand only, and not when a run is opened
     """
@@ -54,22 +54,22 @@ class Column:
             return False
         if pa.types.is_string(flat.type):
             return self.among is None or set(flat.unique().to_pylist()) <= {*self.among}
-        numbers = flat.to_numpy(zero_copy_only=False)
-        high = self.high if isinstance(self.high, int | float) else self.high(about)
+        numbers, high = flat.to_numpy(zero_copy_only=False), self.high(about) if callable(self.high) else self.high
         fitting = (numbers >= self.low) & (numbers <= high) & np.isfinite(numbers)
         return bool((fitting | np.isnan(numbers) if self.lacks else fitting).all())
 
 
-_NUMBER, _COUNT = Column(pa.int64()), Column(pa.int64(), 0)
-_TEXT, _ANY = Column(pa.string()), Column(pa.string(), with_rows=True)
+_ID, _NUMBER, _COUNT = Column(pa.uint64()), Column(pa.int64()), Column(pa.int64(), 0)
+_REAL, _REAL_OR_NAN = Column(pa.float64()), Column(pa.float64(), lacks=True)
+_SHARE, _SHARE_OR_NAN = (Column(pa.float64(), -SLACK, 1 + SLACK, lacks=lacks) for lacks in (False, True))
+_WORD, _TEXT = Column(pa.string()), Column(pa.string(), with_rows=True)
+_CLASS = Column(pa.string(), among=CLASSES)
 HEAD = {
     "layer": Column(pa.int64(), 0, lambda about: about.layers - 1),
     "head": Column(pa.int64(), 0, lambda about: about.heads - 1),
 }
-_SHARE, _PERHAPS = (Column(pa.float64(), -SLACK, 1 + SLACK, lacks=lacks) for lacks in (False, True))
-_KIND = Column(pa.string(), among=CLASSES)
 _QUERY = {
-    "passage": Column(pa.uint64()),
+    "passage": _ID,
     "query": Column(pa.int32(), 0, lambda about: about.passage_tokens - 1),
     "weights": Column(pa.list_(pa.float32()), -SLACK, 1 + SLACK, with_rows=True),
 }
@@ -77,43 +77,23 @@ _QUERY = {
 # The columns of each table, in their order.
 COLUMNS: dict[str, dict[str, Column]] = {
     "metrics": HEAD
-    | {
-        "metric": _TEXT,
-        "count": _COUNT,
-        "mean": Column(pa.float64(), lacks=True),
-        "spread": Column(pa.float64(), lacks=True),
-        "high": Column(pa.float64(), 0),
-        "histogram": Column(pa.list_(pa.int64()), 0, with_rows=True),
-    },
+    | {"metric": _WORD, "count": _COUNT, "mean": _REAL_OR_NAN, "spread": _REAL_OR_NAN, "high": Column(pa.float64(), 0)}
+    | {"histogram": Column(pa.list_(pa.int64()), 0, with_rows=True)},
     "classes": HEAD
-    | {"query_class": _KIND, "key_class": _KIND, "queries": _COUNT, "attention": _PERHAPS, "chance": _PERHAPS},
-    "distances": HEAD | {"first": _NUMBER, "last": _NUMBER, "attention": _PERHAPS, "chance": _PERHAPS},
+    | {"query_class": _CLASS, "key_class": _CLASS, "queries": _COUNT}
+    | {"attention": _SHARE_OR_NAN, "chance": _SHARE_OR_NAN},
+    "distances": HEAD | {"first": _NUMBER, "last": _NUMBER, "attention": _SHARE_OR_NAN, "chance": _SHARE_OR_NAN},
     "relations": HEAD
-    | {
-        "relation": _TEXT,
-        "direction": Column(pa.string(), among=DIRECTIONS),
-        "count": Column(pa.int64(), 1),
-        "attention": _SHARE,
-        "baseline": _SHARE,
-    },
-    "strongest": HEAD | {"metric": _TEXT, "score": Column(pa.float32())} | _QUERY,
+    | {"relation": _WORD, "direction": Column(pa.string(), among=DIRECTIONS), "count": Column(pa.int64(), 1)}
+    | {"attention": _SHARE, "baseline": _SHARE},
+    "strongest": HEAD | {"metric": _WORD, "score": Column(pa.float32())} | _QUERY,
     "sample": HEAD | _QUERY,  # and the metrics, before the weights
-    "passages": {
-        "passage": Column(pa.uint64()),
-        "file": _ANY,
-        "row": _COUNT,
-        "start": _COUNT,
-        "text": _ANY,
-        "tokens": Column(pa.list_(pa.string()), with_rows=True),
-    },
-    "problems": {"file": _ANY, "row": _COUNT, "why": _ANY},
+    "passages": {"passage": _ID, "file": _TEXT, "row": _COUNT, "start": _COUNT, "text": _TEXT}
+    | {"tokens": Column(pa.list_(pa.string()), with_rows=True)},
+    "problems": {"file": _TEXT, "row": _COUNT, "why": _TEXT},
     MAP: HEAD
-    | {
-        "x": Column(pa.float64()),
-        "y": Column(pa.float64()),
-        "cluster": _COUNT,
-        "alike": Column(pa.list_(pa.int64()), 0, lambda about: about.wanted - 1),
-    },
+    | {"x": _REAL, "y": _REAL, "cluster": _COUNT}
+    | {"alike": Column(pa.list_(pa.int64()), 0, lambda about: about.wanted - 1)},
 }
 NEEDED = tuple(name for name in COLUMNS if name != MAP)  # the tables that every run has
 
@@ -130,14 +110,9 @@ def file_of(table: str) -> str:
     return f"{table}.parquet"
 
 
-def schema_of(name: str, metrics: Iterable[str] = (), *, is_annotated: bool = True) -> pa.Schema:
-    """The schema by which a table is written.
-
-    metrics       those that were measured, which are columns of `sample`
-    is_annotated  whether any text is: without one, `relations` has no rows and no columns but these of the heads
-    """
-    columns = HEAD if name == "relations" and not is_annotated else COLUMNS[name]
-    types = {column: known.type for column, known in columns.items()}
+def schema_of(name: str, metrics: Iterable[str] = ()) -> pa.Schema:
+    """The schema by which a table is written. metrics: those that were measured, which are columns of `sample`"""
+    types = {column: known.type for column, known in COLUMNS[name].items()}
     if name == "sample":
         weights = types.pop("weights")
         types |= dict.fromkeys(metrics, pa.float32()) | {"weights": weights}
@@ -187,22 +162,18 @@ def _metrics_fit(of: dict[str, NDArray], about: About) -> bool:
 
 def _histograms_fit(of: dict[str, NDArray], _about: About) -> bool:
     """Return whether each query lies in one of the parts, and their mean is where they lie."""
-    rows = zip(of["histogram"], of["count"], of["mean"], of["high"], strict=True)
-    return all(_histogram_fits(*row) for row in rows)
-
-
-def _histogram_fits(histogram: NDArray[np.int64], count: int, mean: float, high: float) -> bool:
-    if len(histogram) != BINS or histogram.sum() != count:
+    if any(len(row) != BINS for row in of["histogram"]):
         return False
-    middles = (np.arange(BINS) + 0.5) / BINS * high
-    return not count or bool(abs(histogram @ middles / count - mean) <= SLACK * high)
+    histogram = np.array([*of["histogram"]], np.int64).reshape(-1, BINS)
+    middles = histogram @ (np.arange(BINS) + 0.5) / BINS * of["high"] / np.maximum(of["count"], 1)
+    is_near = np.abs(middles - of["mean"]) <= SLACK * of["high"]
+    return bool(((histogram.sum(axis=1) == of["count"]) & (is_near | (of["count"] == 0))).all())
 
 
 def _classes_fit(of: dict[str, NDArray], about: About) -> bool:
     """Return whether shares are known where there is any query; those of even attention only where the mask is exposed."""
-    nothing = of["queries"] == 0
-    shares = [of["attention"], *([of["chance"]] if about.captures else [])]
-    return all(bool((np.isnan(one) == nothing).all()) for one in shares)
+    known = ("attention", "chance") if about.captures else ("attention",)
+    return all(bool((np.isnan(of[name]) == (of["queries"] == 0)).all()) for name in known)
 
 
 def _distances_fit(of: dict[str, NDArray], about: About) -> bool:

@@ -1,6 +1,6 @@
 """Parts: the tally of some passages as one file, so that a long run can be stopped, continued and merged.
 
-A file appears whole or not at all. Its name follows from the passages in it, so that the same part measured twice is one file.
+A file appears whole or not at all. Its name follows from its passages, so that a part measured twice is one file.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import Any
 from uuid import uuid4
 from zipfile import BadZipFile
@@ -20,13 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pyarrow import fs
 
-from .kept import Sample, Strongest
-from .passages import Passage
+from .kept import rows_of
 from .relations import Relations
 from .settings import RunSettings
 from .sums import ExactSum
 from .tally import COUNTS, SUMS, ModelHeads, Tally
-from .texts import Place, Problem, Relation
+from .texts import Passage, Place, Problem, Relation
 
 ENDING = ".npz"
 
@@ -35,10 +34,10 @@ def save(tally: Tally, system: fs.FileSystem, folder: str) -> str:
     """Write a tally into a folder; return the file's name. Raises OSError where there is no room."""
     ids = np.array(sorted(tally.ids), np.uint64)
     name = hashlib.blake2b(ids.tobytes(), digest_size=12).hexdigest() + ENDING
-    held = io.BytesIO()
+    buffer = io.BytesIO()
     arrays: dict[str, Any] = _arrays(tally)
-    np.savez(held, ids=ids, **arrays)
-    put(held.getbuffer(), system, f"{folder}/{name}")
+    np.savez(buffer, ids=ids, **arrays)
+    put(buffer.getbuffer(), system, f"{folder}/{name}")
     return name
 
 
@@ -50,10 +49,22 @@ def put(data: bytes | memoryview, system: fs.FileSystem, path: str) -> None:
     system.move(unfinished, path)
 
 
-def load(system: fs.FileSystem, folder: str, name: str) -> Tally:
-    """Read a tally. Raises OSError, and ValueError for a file that holds none."""
+def load(system: fs.FileSystem, folder: str, name: str, *others: str) -> Tally:
+    """Read one tally, or several and add them up. Raises OSError, and ValueError for a file that holds none."""
     with _opened(system, folder, name) as arrays:
-        return _tally(dict(arrays))
+        tally = _tally(dict(arrays))
+    for other in others:
+        tally.merge(load(system, folder, other))
+    return tally
+
+
+def merged(system: fs.FileSystem, folder: str, names: Sequence[str]) -> str:
+    """Merge files into one, then delete them; return the name of the merged file."""
+    made = save(load(system, folder, *names), system, folder)
+    for name in names:
+        if name != made:
+            system.delete_file(f"{folder}/{name}")
+    return made
 
 
 def passages_in(system: fs.FileSystem, folder: str, name: str) -> NDArray[np.uint64]:
@@ -73,20 +84,8 @@ def _opened(system: fs.FileSystem, folder: str, name: str) -> Iterator[Mapping[s
 
 def names_in(system: fs.FileSystem, folder: str) -> list[str]:
     """The files of the parts in a folder, sorted."""
-    found = system.get_file_info(fs.FileSelector(folder, allow_not_found=True))
-    return sorted(info.base_name for info in found if info.base_name.endswith(ENDING))
-
-
-def merged(system: fs.FileSystem, folder: str, names: Sequence[str]) -> str:
-    """Merge files into one, then delete them; return the name of the merged file."""
-    whole = load(system, folder, names[0])
-    for name in names[1:]:
-        whole.merge(load(system, folder, name))
-    made = save(whole, system, folder)
-    for name in names:
-        if name != made:
-            system.delete_file(f"{folder}/{name}")
-    return made
+    files = system.get_file_info(fs.FileSelector(folder, allow_not_found=True))
+    return sorted(file.base_name for file in files if file.base_name.endswith(ENDING))
 
 
 # --- from and to arrays
@@ -94,14 +93,15 @@ def merged(system: fs.FileSystem, folder: str, names: Sequence[str]) -> str:
 
 def _arrays(tally: Tally) -> dict[str, NDArray]:
     arrays = {name: getattr(tally, name) for name in COUNTS}
-    for name in SUMS:
-        arrays |= _of_sum(name, getattr(tally, name))
-    for table, rows in (("strongest", tally.strongest.rows), ("sample", tally.sample)):
-        arrays |= {f"{table}.{column.name}": getattr(rows, column.name) for column in fields(rows)}
     relations = tally.relations
-    arrays |= _of_sum("relations.by_offset", relations.by_offset) | {"relations.pairs": relations.pairs}
-    for number, name in enumerate(sorted(relations.attention)):
-        arrays |= _of_sum(f"relations.{number}", relations.attention[name])
+    sums = {name: getattr(tally, name) for name in SUMS} | {"relations.by_offset": relations.by_offset}
+    sums |= {
+        f"relations.{number}": relations.attention[name] for number, name in enumerate(sorted(relations.attention))
+    }
+    for name, total in sums.items():
+        arrays |= {f"{name}.whole": total.whole, f"{name}.part": total.part}
+    for table, rows in (("strongest", tally.strongest.rows), ("sample", tally.sample)):
+        arrays |= {f"{table}.{name}": rows[name] for name in rows.dtype.names or ()}
     rest = {
         "settings": asdict(tally.settings),
         "heads": asdict(tally.heads),
@@ -112,23 +112,20 @@ def _arrays(tally: Tally) -> dict[str, NDArray]:
         "relations": sorted(relations.attention),
         "offsets": [[*key, number] for key, number in sorted(relations.offsets.items())],
     }
-    return arrays | {"rest": np.frombuffer(json.dumps(rest).encode(), np.uint8)}
+    return arrays | {"relations.pairs": relations.pairs, "rest": np.frombuffer(json.dumps(rest).encode(), np.uint8)}
 
 
 def _tally(arrays: dict[str, NDArray]) -> Tally:
     rest: dict[str, Any] = json.loads(arrays["rest"].tobytes())
-    heads = ModelHeads(
-        **rest["heads"] | {"measured": tuple((layer, head) for layer, head in rest["heads"]["measured"])}
-    )
-    tally = Tally(RunSettings.read(rest["settings"]), heads)
+    measured = tuple((layer, head) for layer, head in rest["heads"]["measured"])
+    tally = Tally(RunSettings.read(rest["settings"]), ModelHeads(**rest["heads"] | {"measured": measured}))
     for name in COUNTS:
         setattr(tally, name, arrays[name])
     for name in SUMS:
         setattr(tally, name, _sum(name, arrays))
-    tally.strongest.add(Strongest(*(arrays[f"strongest.{column.name}"] for column in fields(Strongest))))
-    tally.sample = Sample(*(arrays[f"sample.{column.name}"] for column in fields(Sample)))
+    tally.strongest.extend(_rows("strongest", tally.strongest.rows.dtype, arrays))
+    tally.sample = _rows("sample", tally.sample.dtype, arrays)
     tally.relations = Relations(
-        len(heads.measured),
         _sum("relations.by_offset", arrays),
         arrays["relations.pairs"],
         {name: _sum(f"relations.{number}", arrays) for number, name in enumerate(rest["relations"])},
@@ -142,6 +139,14 @@ def _tally(arrays: dict[str, NDArray]) -> Tally:
     return tally
 
 
+def _rows(table: str, dtype: np.dtype, arrays: dict[str, NDArray]) -> NDArray[np.void]:
+    return rows_of(dtype, **{name: arrays[f"{table}.{name}"] for name in dtype.names or ()})
+
+
+def _sum(name: str, arrays: dict[str, NDArray]) -> ExactSum:
+    return ExactSum(arrays[f"{name}.whole"], arrays[f"{name}.part"])
+
+
 def read_passage(written: dict[str, Any]) -> Passage:
     """A passage from the JSON form of `dataclasses.asdict`."""
     words = tuple((start, end) for start, end in written["words"])
@@ -152,11 +157,3 @@ def read_passage(written: dict[str, Any]) -> Passage:
 def read_problem(written: dict[str, Any]) -> Problem:
     """A problem from the JSON form of `dataclasses.asdict`."""
     return Problem(Place(**written["place"]), written["why"])
-
-
-def _of_sum(name: str, total: ExactSum) -> dict[str, NDArray]:
-    return {f"{name}.whole": total.whole, f"{name}.part": total.part}
-
-
-def _sum(name: str, arrays: dict[str, NDArray]) -> ExactSum:
-    return ExactSum(arrays[f"{name}.whole"], arrays[f"{name}.part"])

@@ -19,8 +19,8 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from ..errors import InputError
-from .passages import Passage
 from .sums import ExactSum
+from .texts import Passage
 
 FARTHEST = 64  # words to either side that are told apart; those beyond count as if they stood there
 DIRECTIONS = ("to the head", "to the dependent")
@@ -28,7 +28,7 @@ DIRECTIONS = ("to the head", "to the dependent")
 
 @dataclass(eq=False)
 class Relations:
-    """Attention between the words of annotated passages, added up. H heads; directions as in DIRECTIONS.
+    """Attention between the words of annotated passages, added up, of H heads.
 
     attention  relation -> sums of the attention along it: [H, 2]
     offsets    (relation, key word - query word in the direction of the head) -> how many there are
@@ -36,7 +36,6 @@ class Relations:
     pairs      how many pairs these are: [2 FARTHEST + 1]
     """
 
-    heads: int
     by_offset: ExactSum
     pairs: NDArray[np.int64]
     attention: dict[str, ExactSum] = field(default_factory=dict)
@@ -45,51 +44,50 @@ class Relations:
     @classmethod
     def empty(cls, heads: int) -> Relations:
         span = 2 * FARTHEST + 1
-        return cls(heads, ExactSum.zeros(heads, span), np.zeros(span, np.int64))
+        return cls(ExactSum.zeros(heads, span), np.zeros(span, np.int64))
 
-    def add(self, passage: Passage, tokens: WordTokens, attention: NDArray[np.float64]) -> None:
-        """Add an annotated passage: attention [H, words, words]. Words without tokens are left out."""
-        there = tokens.there
+    def add(self, passage: Passage, there: NDArray[np.bool_], attention: NDArray[np.float64]) -> None:
+        """Add an annotated passage: attention [H, words, words]. there: [words] those that have tokens; others are left out"""
         offset = _near(np.subtract.outer(np.arange(len(there)), np.arange(len(there))).T) + FARTHEST
         both = np.logical_and.outer(there, there) & ~np.eye(len(there), dtype=bool)
-        sums = np.zeros((len(self.pairs), self.heads))
+        heads = len(attention)
+        sums = np.zeros((len(self.pairs), heads))
         np.add.at(sums, offset[both], attention[:, both].T)
         self.by_offset.add(sums.T)
         np.add.at(self.pairs, offset[both], 1)
-        found: dict[str, NDArray] = {}
+        sums_of: dict[str, NDArray] = {}
         for relation in passage.relations:
-            one, other = relation.dependent, relation.head
-            if one != other and there[one] and there[other]:
-                along = found.setdefault(relation.name, np.zeros((self.heads, 2)))
-                along += np.stack([attention[:, one, other], attention[:, other, one]], axis=1)
-                self.offsets[relation.name, int(_near(other - one))] += 1
-        for name, along in found.items():
-            self.attention.setdefault(name, ExactSum.zeros(self.heads, 2)).add(along)
+            word, head = relation.dependent, relation.head
+            if word != head and there[word] and there[head]:
+                along = sums_of.setdefault(relation.name, np.zeros((heads, 2)))
+                along += np.stack([attention[:, word, head], attention[:, head, word]], axis=1)
+                self.offsets[relation.name, int(_near(head - word))] += 1
+        for name, along in sums_of.items():
+            self.attention.setdefault(name, ExactSum.zeros(heads, 2)).add(along)
 
     def merge(self, other: Relations) -> None:
         self.by_offset.merge(other.by_offset)
         self.pairs += other.pairs
         self.offsets += other.offsets
         for name, along in other.attention.items():
-            self.attention.setdefault(name, ExactSum.zeros(self.heads, 2)).merge(along)
+            self.attention.setdefault(name, ExactSum.zeros(*along.whole.shape)).merge(along)
 
     def table(self) -> pd.DataFrame:
-        """A row for each relation, direction and place of a head: its mean attention along the relation, and its baseline.
+        """A row for each relation, direction and head: place (of the head), relation, direction, count, attention, baseline.
 
-        Columns: place, relation, direction, count, attention, baseline; the last two in [0, 1]. Without relations only place.
+        Without relations there is only the column place.
         """
         with np.errstate(invalid="ignore"):
             usual = self.by_offset.values / self.pairs  # NaN where no two words have that distance
         tables = []
-        for name in sorted(self.attention):
+        for name, along in sorted(self.attention.items()):
             of = {offset: number for (relation, offset), number in self.offsets.items() if relation == name}
             count = sum(of.values())
             for way, sign in enumerate((1, -1)):
-                numbers = np.array([*of.values()])
-                baseline = usual[:, [sign * offset + FARTHEST for offset in of]] @ numbers / count
-                columns: dict[str, Any] = {"place": np.arange(self.heads), "relation": name}
+                baseline = usual[:, [sign * offset + FARTHEST for offset in of]] @ np.array([*of.values()]) / count
+                columns: dict[str, Any] = {"place": np.arange(len(usual)), "relation": name}
                 columns |= {"direction": DIRECTIONS[way], "count": count}
-                columns |= {"attention": self.attention[name].values[:, way] / count, "baseline": baseline}
+                columns |= {"attention": along.values[:, way] / count, "baseline": baseline}
                 tables.append(pd.DataFrame(columns))
         return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame({"place": np.empty(0, np.int64)})
 
@@ -98,37 +96,20 @@ def _near(offset: Any) -> Any:
     return np.clip(offset, -FARTHEST, FARTHEST)
 
 
-@dataclass(frozen=True, eq=False)
-class WordTokens:
-    """The tokens that make up each word of a passage, as two matrices.
+def tokens_of_words(tokenizer: PreTrainedTokenizerBase | None, passage: Passage, tokens: int) -> Tensor:
+    """[tokens, words] 1 where a token belongs to a word of the passage.
 
-    sums   [tokens, words] 1 where a token belongs to a word
-    means  [words, tokens] its transpose, each word's row divided by the number of its tokens
+    Raises InputError for a tokenizer that does not say where in a text its tokens stand.
     """
-
-    sums: Tensor
-    means: Tensor
-
-    @property
-    def there(self) -> NDArray[np.bool_]:
-        """[words] Whether each word has any token."""
-        return self.sums.any(dim=0).numpy(force=True)
-
-    @classmethod
-    def of(cls, tokenizer: PreTrainedTokenizerBase | None, passage: Passage, tokens: int) -> WordTokens:
-        """Raise InputError for a tokenizer that does not say where in a text its tokens stand."""
-        if tokenizer is None or not tokenizer.is_fast:
-            raise InputError(
-                "The tokenizer of this model does not tell where in a text its tokens stand, so that annotated words "
-                "cannot be found again. Choose another model.",
-                field="model",
-            )
-        sums = torch.zeros(tokens, len(passage.words))
-        word_at = {place: word for word, span in enumerate(passage.words) for place in range(*span)}
-        places = tokenizer(passage.text, return_offsets_mapping=True, verbose=False)["offset_mapping"]
-        for token, (start, end) in enumerate(places):
-            # Some count the blank before a word to its first token.
-            word = next((word_at[place] for place in range(start, end) if place in word_at), None)
-            if word is not None:
-                sums[token, word] = 1
-        return cls(sums, (sums / sums.sum(dim=0).clamp_min(1)).T)
+    if tokenizer is None or not tokenizer.is_fast:
+        why = "The tokenizer of this model does not tell where in a text its tokens stand, so that annotated words cannot be"
+        raise InputError(f"{why} found again. Choose another model.", field="model")
+    belongs = torch.zeros(tokens, len(passage.words))
+    word_at = {place: word for word, span in enumerate(passage.words) for place in range(*span)}
+    places = tokenizer(passage.text, return_offsets_mapping=True, verbose=False)["offset_mapping"]
+    for token, (start, end) in enumerate(places):
+        # Some count the blank before a word to its first token.
+        word = next((word_at[place] for place in range(start, end) if place in word_at), None)
+        if word is not None:
+            belongs[token, word] = 1
+    return belongs

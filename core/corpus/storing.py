@@ -19,6 +19,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from pyarrow import fs
 from .about import METADATA, About
 from .columns import LAST, schema_of
 from .passages import CLASSES
+from .settings import distance_ranges
 from .sums import mean_and_spread
 from .tally import BINS, Tally
 
@@ -42,27 +44,25 @@ def tables(tally: Tally, tokens_of: dict[int, tuple[str, ...]]) -> Iterator[tupl
 
     tokens_of  the tokens of `tally.shown_passages` as texts, by their ids
     """
-    for name, columns in _columns(tally, tokens_of):
-        schema = schema_of(name, tally.settings.metrics, is_annotated=bool(tally.relations.attention))
-        yield name, pa.table(columns, schema=schema)
-
-
-def _columns(tally: Tally, tokens_of: dict[int, tuple[str, ...]]) -> Iterator[tuple[str, dict[str, Any]]]:
-    yield "classes", _classes(tally)
-    yield "distances", _distances(tally)
-    yield "relations", _relations(tally)
-    yield "strongest", _strongest(tally)
-    yield "sample", _sample(tally)
-    yield "passages", _passages(tally, tokens_of)
-    yield "problems", _problems(tally)
-    yield LAST, _metrics(tally)
+    made = {
+        "classes": _classes,
+        "distances": _distances,
+        "relations": _relations,
+        "strongest": _strongest,
+        "sample": _sample,
+        "passages": partial(_passages, tokens_of=tokens_of),
+        "problems": _problems,
+        LAST: _metrics,
+    }
+    for name, columns_of in made.items():
+        columns = columns_of(tally)
+        # Without annotated texts, `relations` has no rows and no columns but those of the heads.
+        fields = [field for field in schema_of(name, tally.settings.metrics) if field.name in columns]
+        yield name, pa.table(columns, schema=pa.schema(fields))
 
 
 def write(table: pa.Table, system: fs.FileSystem, path: str, about: About) -> None:
-    """Write a table in small groups of rows, so that one head can be read without the others.
-
-    The table's own metadata is kept.
-    """
+    """Write a table, and its metadata, in small groups of rows, so that one head can be read without the others."""
     metadata = {**(table.schema.metadata or {}), METADATA: json.dumps(asdict(about)).encode()}
     pq.write_table(
         table.replace_schema_metadata(metadata),
@@ -77,15 +77,15 @@ def write(table: pa.Table, system: fs.FileSystem, path: str, about: About) -> No
 # --- the columns of each table
 
 
-def _places(tally: Tally) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The layer and the number within it of each measured head: two of [heads]."""
-    layer, head = np.array(tally.heads.measured).reshape(-1, 2).T
-    return layer, head
+def _heads(tally: Tally, places: NDArray[np.integer]) -> dict[str, NDArray[np.int64]]:
+    """The columns layer and head, from the places of heads in the arrays of the tally."""
+    measured = np.array(tally.heads.measured).reshape(-1, 2)[places]
+    return {"layer": measured[:, 0], "head": measured[:, 1]}
 
 
 def _each_head(tally: Tally, rows: int) -> dict[str, NDArray[np.int64]]:
     """The columns layer and head of a table with this many rows for each head."""
-    return {name: np.repeat(numbers, rows) for name, numbers in zip(("layer", "head"), _places(tally), strict=True)}
+    return _heads(tally, np.repeat(np.arange(len(tally.heads.measured)), rows))
 
 
 def _metrics(tally: Tally) -> dict[str, Any]:
@@ -99,13 +99,6 @@ def _metrics(tally: Tally) -> dict[str, Any]:
         "high": np.tile(tally.settings.highs, heads),
         "histogram": _lists(np.moveaxis(tally.histogram, 1, 0).reshape(-1, BINS)),
     }
-
-
-def _lists(rows: NDArray) -> pa.Array:
-    """[rows, length] as a column of lists."""
-    length = rows.shape[1]
-    offsets = np.arange(0, rows.size + 1, length, dtype=np.int32)
-    return pa.ListArray.from_arrays(offsets, rows.ravel())
 
 
 def _classes(tally: Tally) -> dict[str, Any]:
@@ -122,13 +115,8 @@ def _classes(tally: Tally) -> dict[str, Any]:
     }
 
 
-def _known(chance: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The sums, or NaN where the model does not expose its mask: what even attention would give is never 0 in all places."""
-    return chance if chance.any() else np.full_like(chance, np.nan)
-
-
 def _distances(tally: Tally) -> dict[str, Any]:
-    ranges, heads = tally.settings.distances, len(tally.heads.measured)
+    ranges, heads = distance_ranges(tally.settings.passage_tokens), len(tally.heads.measured)
     queries = tally.queries.sum(axis=1)[:, None]
     with np.errstate(invalid="ignore"):
         attention, chance = tally.by_distance.values / queries, _known(tally.distance_chance.values) / queries
@@ -140,40 +128,40 @@ def _distances(tally: Tally) -> dict[str, Any]:
     }
 
 
+def _known(chance: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The sums, or NaN where the model does not expose its mask: what even attention would give is never 0 in all places."""
+    return chance if chance.any() else np.full_like(chance, np.nan)
+
+
 def _relations(tally: Tally) -> dict[str, Any]:
-    layer, head = _places(tally)
     table = tally.relations.table().sort_values("place", kind="stable")
-    place = table.pop("place").to_numpy()
-    return {"layer": layer[place], "head": head[place]} | {name: table[name].to_numpy() for name in table}
+    return _heads(tally, table.pop("place").to_numpy()) | {name: table[name].to_numpy() for name in table}
 
 
 def _strongest(tally: Tally) -> dict[str, Any]:
-    (layer, head), rows = _places(tally), tally.strongest.rows
-    return {
-        "layer": layer[rows.head],
-        "head": head[rows.head],
-        "metric": [tally.settings.examples_of[number] for number in rows.metric],
-        "score": rows.score,
-        "passage": rows.passage,
-        "query": rows.query,
-        "weights": _weights(rows.weights),
+    rows = tally.strongest.rows
+    return _heads(tally, rows["head"]) | {
+        "metric": [tally.settings.examples_of[number] for number in rows["metric"]],
+        "score": rows["score"],
+        "passage": rows["passage"],
+        "query": rows["query"],
+        "weights": _lists(rows["weights"]),
     }
 
 
 def _sample(tally: Tally) -> dict[str, Any]:
-    rows = tally.sample
-    queries, metrics, heads = rows.values.shape
-    by_head = np.moveaxis(rows.values, 2, 0).reshape(heads * queries, metrics)
-    return _each_head(tally, queries) | {
-        "passage": np.tile(rows.passage, heads),
-        "query": np.tile(rows.query, heads),
-        **dict(zip(tally.settings.metrics, by_head.T, strict=True)),
-        "weights": _weights(np.moveaxis(rows.weights, 1, 0).reshape(heads * queries, rows.weights.shape[-1])),
+    rows, heads = tally.sample, len(tally.heads.measured)
+    values = rows["values"].transpose(1, 2, 0).reshape(len(tally.settings.metrics), -1)
+    return _each_head(tally, len(rows)) | {
+        "passage": np.tile(rows["passage"], heads),
+        "query": np.tile(rows["query"], heads),
+        **dict(zip(tally.settings.metrics, values, strict=True)),
+        "weights": _lists(np.moveaxis(rows["weights"], 1, 0).reshape(-1, tally.settings.passage_tokens)),
     }
 
 
-def _weights(rows: NDArray[np.float32]) -> pa.Array:
-    """[rows, tokens], NaN after the last key, as a column of lists that end with that key."""
+def _lists(rows: NDArray) -> pa.Array:
+    """[rows, length], NaN after the end of a row, as a column of lists that end there."""
     there = np.isfinite(rows)
     offsets = np.concatenate([[0], there.sum(axis=1).cumsum()]).astype(np.int32)
     return pa.ListArray.from_arrays(offsets, rows[there])

@@ -1,8 +1,4 @@
-"""Sums that are the same to the last bit in whatever order their parts are added.
-
-Floating point rounds after each addition, so that shards of a corpus that are added in another order give another last digit.
-Whole numbers do not: every number is truncated to a multiple of 2^-62 once, and from then on nothing is rounded.
-"""
+"""Sums that are the same to the last bit in whatever order their parts are added: those of whole numbers."""
 
 from __future__ import annotations
 
@@ -52,11 +48,7 @@ class ExactSum:
 
     def exact(self) -> NDArray[np.object_]:
         """The sums as fractions, not rounded at all."""
-        return np.vectorize(_fraction, otypes=[object])(self.whole, self.part)
-
-
-def _fraction(whole: int, part: int) -> Fraction:
-    return int(whole) + Fraction(int(part), 1 << _BITS)
+        return self.whole.astype(object) + self.part.astype(object) * Fraction(1, 1 << _BITS)
 
 
 def mean_and_spread(
@@ -66,17 +58,8 @@ def mean_and_spread(
 
     A variance is the difference of two large numbers: it is taken before anything is rounded.
     """
-
-    def mean(number: int, total: Fraction) -> float:
-        return float(total / int(number)) if number else np.nan
-
-    def spread(number: int, total: Fraction, squares: Fraction) -> float:
-        if not number:
-            return np.nan
-        return float(max(squares / int(number) - (total / int(number)) ** 2, Fraction(0))) ** 0.5
-
-    exact = total.exact()
-    return (
-        np.vectorize(mean, otypes=[np.float64])(count, exact),
-        np.vectorize(spread, otypes=[np.float64])(count, exact, squares.exact()),
-    )
+    number = np.maximum(count, 1).astype(object)
+    mean = total.exact() / number
+    variance = np.maximum(squares.exact() / number - mean**2, 0)
+    spread = np.array([float(exact) ** 0.5 for exact in variance.flat]).reshape(count.shape)
+    return np.where(count, mean.astype(np.float64), np.nan), np.where(count, spread, np.nan)

@@ -1,15 +1,13 @@
 """The tally of the heads of a model over a corpus: bounded in size, and the same in whatever order passages are added.
 
-Counts are whole numbers and sums are exact (`core.corpus.sums`), so that tallies of parts of a corpus, merged in any order, are
-the tally of the whole to the last bit.
+Counts are whole numbers and sums are exact: merged tallies of parts are the tally of the whole to the last bit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from math import ceil, log2
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -20,12 +18,12 @@ from torch.nn.functional import one_hot
 from ..heads.metrics import NAMES, measure_block
 from ..heads.quantities import Block, Taken, text_of
 from ..models.modules import Kind
-from .kept import Sample, Strongest, StrongestSoFar, draws
-from .passages import CLASSES, Passage, classes_of
-from .relations import Relations, WordTokens
-from .settings import RunSettings
+from .kept import StrongestSoFar, draws, first_drawn, rows_of, sample_dtype
+from .passages import CLASSES, classes_of
+from .relations import Relations, tokens_of_words
+from .settings import RunSettings, distance_ranges
 from .sums import ExactSum
-from .texts import Problem
+from .texts import Passage, Problem
 
 BINS = 512  # of the distribution of a metric over its range
 LISTED = 1000  # problems that are kept; all are counted
@@ -42,7 +40,6 @@ class ModelHeads:
     kind      of attention
     measured  (layer, head) of each, in the order of all arrays
     layers, per_layer   how many layers the model has, and how many heads each layer has
-    revision  of the model, as in `core.models.model.Model`
     """
 
     kind: Kind
@@ -70,23 +67,27 @@ class Tally:
 
     def __init__(self, settings: RunSettings, heads: ModelHeads) -> None:
         self.settings, self.heads = settings, heads
-        shape = len(settings.metrics), len(heads.measured)
-        pairs = shape[1], len(CLASSES), len(CLASSES)
-        ranges = shape[1], len(settings.distances)
-        self.counts = np.zeros(shape, np.int64)
-        self.totals, self.squares = ExactSum.zeros(*shape), ExactSum.zeros(*shape)
-        self.histogram = np.zeros((*shape, BINS), np.int64)
-        self.attention, self.chance = ExactSum.zeros(*pairs), ExactSum.zeros(*pairs)
-        self.queries = np.zeros(pairs[:2], np.int64)
-        self.by_distance, self.distance_chance = ExactSum.zeros(*ranges), ExactSum.zeros(*ranges)
-        self.relations = Relations.empty(shape[1])
-        kept = shape[1], len(settings.examples_of), settings.strongest
-        self.strongest = StrongestSoFar(*kept, settings.passage_tokens)
-        self.sample = Sample.empty(*shape, settings.passage_tokens)
+        metrics, count, classes = len(settings.metrics), len(heads.measured), len(CLASSES)
+        ranges, most, tokens = (
+            len(distance_ranges(settings.passage_tokens)),
+            settings.strongest,
+            settings.passage_tokens,
+        )
+        self.counts = np.zeros((metrics, count), np.int64)
+        self.totals, self.squares = ExactSum.zeros(metrics, count), ExactSum.zeros(metrics, count)
+        self.histogram = np.zeros((metrics, count, BINS), np.int64)
+        self.attention, self.chance = (ExactSum.zeros(count, classes, classes) for _ in range(2))
+        self.queries = np.zeros((count, classes), np.int64)
+        self.by_distance, self.distance_chance = (ExactSum.zeros(count, ranges) for _ in range(2))
+        self.relations = Relations.empty(count)
+        self.strongest = StrongestSoFar(count, len(settings.examples_of), most, tokens)
+        self.sample = np.empty(0, sample_dtype(metrics, count, tokens))
         self.passages: dict[int, Passage] = {}
         self.ids: set[int] = set()
         self.problems: list[Problem] = []
         self.tokens_read = self.problem_count = 0
+        self._metrics = [NAMES.index(name) for name in settings.metrics]  # places among all that there are
+        self._examples_of = [settings.metrics.index(name) for name in settings.examples_of]
 
     # --- adding
 
@@ -95,89 +96,72 @@ class Tally:
         sums = _PassageSums(self, passage, taken)
         with torch.inference_mode():
             for layer, blocks in enumerate(taken.in_rows(self.heads.kind)):
-                places, heads = self._of_layer(layer)
-                if len(places):
+                wanted = [(place, head) for place, (at, head) in enumerate(self.heads.measured) if at == layer]
+                if wanted:
+                    places, heads = np.array(wanted).T
                     for rows in blocks:
-                        self._add_block(sums, places, heads, Block(rows, sums.text, sums.queries))
+                        self._add_block(sums, places, heads.tolist(), Block(rows, sums.text, sums.queries))
         self._add_numbers(sums.values)
-        self.attention.add(sums.attention)
-        self.chance.add(sums.chance)
-        self.by_distance.add(sums.by_distance)
-        self.distance_chance.add(sums.distance_chance)
+        for name, numbers in sums.attention.items():
+            getattr(self, name).add(numbers)
         self.queries += sums.attending
         if sums.words is not None:
-            self.relations.add(passage, sums.words, sums.between_words)
-        number = np.full(len(sums.sampled), passage.id, np.uint64)
-        drawn = Sample(
-            sums.draw[sums.sampled],
-            number,
-            sums.sampled.astype(np.int32),
-            np.moveaxis(sums.values[:, :, sums.sampled], 2, 0),
-            sums.sampled_weights,
+            self.relations.add(passage, sums.words.any(dim=0).numpy(), sums.between_words)
+        self._add_sample(
+            rows_of(
+                self.sample.dtype,
+                draw=sums.draw[sums.sampled],
+                passage=passage.id,
+                query=sums.sampled,
+                values=np.moveaxis(sums.values[:, :, sums.sampled], 2, 0),
+                weights=sums.sampled_weights,
+            )
         )
-        self.sample = Sample.joined([self.sample, drawn]).first(self.settings.sample) if len(number) else self.sample
         self.passages[passage.id] = passage
         self.ids.add(passage.id)
         self.tokens_read += sums.queries
 
-    def _of_layer(self, layer: int) -> tuple[NDArray[np.int64], list[int]]:
-        """(places in our arrays, numbers within the layer) of those of its heads that are wanted."""
-        found = [(place, head) for place, (at, head) in enumerate(self.heads.measured) if at == layer]
-        return np.array([place for place, _ in found], np.int64), [head for _, head in found]
-
     def _add_block(self, sums: _PassageSums, places: NDArray[np.int64], heads: list[int], block: Block) -> None:
         rows = slice(block.rows.start, block.rows.stop)
-        keys = block.weights.shape[2]
         weights = block.weights[heads]
-        attending = (block.choices > 0)[heads]
         values = measure_block(block)[self._metrics][:, heads].float().numpy(force=True)
         sums.values[:, places, rows] = values
-        of_query, of_key = sums.classes[rows], sums.classes[:keys]
-        ranges = _ranges(self.settings.passage_tokens, rows.start, rows.stop, keys)
-        sums.attention[places] += _between(weights, of_query, of_key)
-        sums.by_distance[places] += _along(weights, ranges)
-        sums.attending[places] += (attending.to(of_query.dtype) @ of_query).long().numpy(force=True)
-        if sums.text.mask:
-            even = block.rows.allowed / block.choices[:1, :, None].clamp_min(1)
-            even = even[heads] if len(even) > 1 else even
-            sums.chance[places] += _between(even, of_query, of_key)
-            sums.distance_chance[places] += _along(even, ranges)
-        if sums.words is not None:
-            onto = weights @ sums.words.sums[:keys].to(weights.dtype)
-            sums.between_words[places] += (
-                (sums.words.means[:, rows].to(weights.dtype) @ onto).double().numpy(force=True)
-            )
+        self._add_attention(sums, places, heads, block, weights)
         sampled = (sums.sampled >= rows.start) & (sums.sampled < rows.stop)
         if sampled.any():
             chosen = weights[:, sums.sampled[sampled] - rows.start]
             sums.sampled_weights[np.ix_(np.flatnonzero(sampled), places)] = sums.whole_rows(chosen).swapaxes(0, 1)
-        self._add_strongest(sums, places, weights, values, rows)
-
-    def _add_strongest(
-        self, sums: _PassageSums, places: NDArray[np.int64], weights: Tensor, values: NDArray[np.float32], rows: slice
-    ) -> None:
         scores, draw = values[self._examples_of], sums.draw[rows]
         metric, head, query = self.strongest.candidates(places, scores, draw)
         self.strongest.add(
-            Strongest(
-                places[head].astype(np.int32),
-                metric.astype(np.int16),
-                scores[metric, head, query],
-                draw[query],
-                np.full(len(query), sums.passage, np.uint64),
-                (query + rows.start).astype(np.int32),
-                sums.whole_rows(weights[head, query]),
-            )
+            head=places[head],
+            metric=metric,
+            score=scores[metric, head, query],
+            draw=draw[query],
+            passage=sums.passage,
+            query=query + rows.start,
+            weights=sums.whole_rows(weights[head, query]),
         )
 
-    @cached_property
-    def _metrics(self) -> list[int]:
-        """Places of the measured metrics among all that there are."""
-        return [NAMES.index(name) for name in self.settings.metrics]
-
-    @cached_property
-    def _examples_of(self) -> list[int]:
-        return [self.settings.metrics.index(name) for name in self.settings.examples_of]
+    def _add_attention(
+        self, sums: _PassageSums, places: NDArray[np.int64], heads: list[int], block: Block, weights: Tensor
+    ) -> None:
+        rows, keys = slice(block.rows.start, block.rows.stop), weights.shape[2]
+        of_query, of_key = sums.classes[rows], sums.classes[:keys]
+        ranges = _ranges(self.settings.passage_tokens, rows.start, rows.stop, keys)
+        sums.attention["attention"][places] += _between(weights, of_query, of_key)
+        sums.attention["by_distance"][places] += _along(weights, ranges)
+        attending = (block.choices > 0)[heads]
+        sums.attending[places] += (attending.to(of_query.dtype) @ of_query).long().numpy(force=True)
+        if sums.text.mask:
+            even = block.rows.allowed / block.choices[:1, :, None].clamp_min(1)
+            even = even[heads] if len(even) > 1 else even
+            sums.attention["chance"][places] += _between(even, of_query, of_key)
+            sums.attention["distance_chance"][places] += _along(even, ranges)
+        if sums.words is not None:
+            onto = weights @ sums.words[:keys].to(weights.dtype)
+            mean = (sums.words / sums.words.sum(dim=0).clamp_min(1))[rows].T.to(weights.dtype)
+            sums.between_words[places] += (mean @ onto).double().numpy(force=True)
 
     def _add_numbers(self, values: NDArray[np.float32]) -> None:
         """values: [M, H, queries]"""
@@ -189,6 +173,10 @@ class Tally:
         part = np.clip(numbers / self.settings.highs[:, None, None] * BINS, 0, BINS - 1).astype(np.int64)
         first = np.arange(part[..., 0].size).reshape(part.shape[:2])[..., None] * BINS
         np.add.at(self.histogram.reshape(-1), (first + part)[there], 1)
+
+    def _add_sample(self, rows: NDArray[np.void]) -> None:
+        if len(rows):
+            self.sample = first_drawn(np.concatenate([self.sample, rows]), self.settings.sample)
 
     def fail(self, passage: Passage, why: str) -> None:
         """Count a passage that could not be read, and list it."""
@@ -214,32 +202,32 @@ class Tally:
             numbers = getattr(self, name)
             numbers += getattr(other, name)
         self.relations.merge(other.relations)
-        self.strongest.add(other.strongest.rows)
-        self.sample = Sample.joined([self.sample, other.sample]).first(self.settings.sample)
+        self.strongest.extend(other.strongest.rows)
+        self._add_sample(other.sample)
         self.passages |= other.passages
         self.passages = self.shown_passages
         self.ids |= other.ids
         self.tokens_read += other.tokens_read
-        self.problem_count += other.problem_count
-        self.problems = first_of([*self.problems, *other.problems])
+        self.note(other.problems, other.problem_count)
 
     @property
     def shown_passages(self) -> dict[int, Passage]:
         """The passages that contain a kept query, by their ids."""
-        wanted = {*self.strongest.rows.passage.tolist(), *self.sample.passage.tolist()}
+        wanted = {*self.strongest.rows["passage"].tolist(), *self.sample["passage"].tolist()}
         return {number: passage for number, passage in sorted(self.passages.items()) if number in wanted}
 
 
 def tally_bytes(settings: RunSettings, heads: int) -> int:
     """About how much memory a tally of this many heads takes, and how large it is as a file."""
-    counted = 8 * (BINS + 6) * len(settings.metrics) + 32 * len(CLASSES) ** 2 + 32 * len(settings.distances)
+    ranges = len(distance_ranges(settings.passage_tokens))
+    counted = 8 * (BINS + 6) * len(settings.metrics) + 32 * len(CLASSES) ** 2 + 32 * ranges
     kept = settings.strongest * len(settings.examples_of) + settings.sample
     return heads * (counted + (4 * settings.passage_tokens + 40) * kept)
 
 
 def first_of(problems: Iterable[Problem]) -> list[Problem]:
     """As many as are kept, by where they stand."""
-    return sorted(problems, key=lambda one: (one.place.file, one.place.row, one.why))[:LISTED]
+    return sorted(problems, key=lambda problem: (problem.place.file, problem.place.row, problem.why))[:LISTED]
 
 
 # --- one passage
@@ -248,32 +236,32 @@ def first_of(problems: Iterable[Problem]) -> list[Problem]:
 class _PassageSums:
     """The sums over one passage, filled layer by layer, before they are added to the tally. Shapes as in `Tally`.
 
-    classes   [tokens, C] 1 for the class of each token
-    draw      [queries] as `draws` gives it
-    sampled   [sampled] queries that may become part of the sample
-    values    [M, H, queries] NaN where a metric has nothing to measure
+    classes    [tokens, C] 1 for the class of each token
+    draw       [queries] as `draws` gives it
+    sampled    [sampled] queries that may become part of the sample
+    values     [M, H, queries] NaN where a metric has nothing to measure
+    attention  the sums of attention, by their names in the tally
+    words      [tokens, words] as `tokens_of_words` gives it; None for a passage that is not annotated
     """
 
     def __init__(self, tally: Tally, passage: Passage, taken: Taken) -> None:
         settings, kind, tokenizer = tally.settings, tally.heads.kind, taken.model.tokenizer
-        heads, count, ranges = len(tally.heads.measured), len(CLASSES), len(settings.distances)
+        heads, count = len(tally.heads.measured), len(CLASSES)
         self.passage, self.text = passage.id, text_of(taken, kind)
         self.queries, self.keys = taken.shape(kind)
         self.classes = one_hot(torch.from_numpy(classes_of(tokenizer, taken.input_ids)), count).float()
         self.draw = draws(passage.id, self.queries)
-        self.sampled = np.sort(self._may_be_sampled(tally))
+        if 0 < len(tally.sample) == settings.sample:
+            self.sampled = np.flatnonzero(self.draw < tally.sample["draw"][-1])
+        else:
+            self.sampled = np.sort(np.argsort(self.draw)[: settings.sample])
         self.sampled_weights = np.full((len(self.sampled), heads, settings.passage_tokens), np.nan, np.float32)
         self.values = np.full((len(settings.metrics), heads, self.queries), np.nan, np.float32)
-        self.attention, self.chance = np.zeros((2, heads, count, count))
+        names = ("attention", "chance", "by_distance", "distance_chance")
+        self.attention = {name: np.zeros(getattr(tally, name).whole.shape) for name in names}
         self.attending = np.zeros((heads, count), np.int64)
-        self.by_distance, self.distance_chance = np.zeros((2, heads, ranges))
-        self.words = WordTokens.of(tokenizer, passage, self.keys) if passage.relations else None
+        self.words = tokens_of_words(tokenizer, passage, self.keys) if passage.relations else None
         self.between_words = np.zeros((heads, len(passage.words), len(passage.words)))
-
-    def _may_be_sampled(self, tally: Tally) -> NDArray[np.int64]:
-        drawn, most = tally.sample.draw, tally.settings.sample
-        is_full = 0 < len(drawn) == most
-        return np.flatnonzero(self.draw < drawn[-1]) if is_full else np.argsort(self.draw)[:most]
 
     def whole_rows(self, weights: Tensor) -> NDArray[np.float32]:
         """Rows of weights [..., keys of a block] as they are kept: [..., tokens].
@@ -301,7 +289,6 @@ def _along(weights: Tensor, ranges: Tensor) -> NDArray[np.float64]:
 @lru_cache(maxsize=16)
 def _ranges(tokens: int, start: int, stop: int, keys: int) -> Tensor:
     """[queries × keys, D] 1 for the range that key - query lies in, of the queries from `start` to `stop`."""
-    steps = ceil(log2(max(tokens, 2)))
-    offset = torch.arange(keys) - torch.arange(start, stop)[:, None]
-    step = offset.abs().clamp_min(1).float().log2().ceil().long() + 1
-    return one_hot((torch.where(offset == 0, 0, step) * offset.sign() + steps + 1).flatten(), 2 * steps + 3).float()
+    last = distance_ranges(tokens)[:, 1]
+    offset = np.arange(keys) - np.arange(start, stop)[:, None]
+    return one_hot(torch.from_numpy(np.searchsorted(last, offset).ravel()), len(last)).float()

@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from core.corpus.kept import Sample, Strongest, StrongestSoFar, draws
+from core.corpus.kept import StrongestSoFar, draws, first_drawn, rows_of, sample_dtype
 from tests.core.corpus.plain import splitmix
 
 HEADS, METRICS, MOST, TOKENS = 3, 2, 4, 5
@@ -39,15 +39,13 @@ def collected(given, most=MOST):
         draw = draws(passage, scores.shape[2])
         metric, head, query = kept.candidates(heads, scores, draw)
         kept.add(
-            Strongest(
-                heads[head].astype(np.int32),
-                metric.astype(np.int16),
-                scores[metric, head, query],
-                draw[query],
-                np.full(len(query), passage, np.uint64),
-                query.astype(np.int32),
-                np.full((len(query), TOKENS), passage, np.float32),
-            )
+            head=heads[head],
+            metric=metric,
+            score=scores[metric, head, query],
+            draw=draw[query],
+            passage=passage,
+            query=query,
+            weights=np.full((len(query), TOKENS), passage, np.float32),
         )
     return kept
 
@@ -68,8 +66,7 @@ def sorted_out(given, most=MOST):
 
 
 def as_tuples(rows):
-    columns = (rows.head, rows.metric, rows.score, rows.draw, rows.passage, rows.query)
-    return [*zip(*(column.tolist() for column in columns), strict=True)]
+    return rows[["head", "metric", "score", "draw", "passage", "query"]].tolist()
 
 
 @pytest.mark.parametrize("levels", [2, 3, 1000])
@@ -87,9 +84,9 @@ def test_the_strongest_whatever_the_order(levels, seed):
         random.Random(order).shuffle(given)
         rows = collected(given).rows
         assert as_tuples(rows) == expected
-        np.testing.assert_array_equal(rows.weights[:, 0], rows.passage)
+        np.testing.assert_array_equal(rows["weights"][:, 0], rows["passage"])
         kept = collected(given[:9])
-        kept.add(collected(given[9:]).rows)
+        kept.extend(collected(given[9:]).rows)
         assert as_tuples(kept.rows) == expected
 
 
@@ -108,7 +105,7 @@ def test_memory_is_bounded():
     kept = StrongestSoFar(HEADS, METRICS, MOST, TOKENS)
     for passage in range(200):
         rows = collected([found_in(passage, np.full((METRICS, HEADS, 5), passage + 1.0))]).rows
-        kept.add(rows)
+        kept.extend(rows)
         assert sum(map(len, kept._held)) <= 1.25 * HEADS * METRICS * MOST + len(rows)
 
 
@@ -116,18 +113,19 @@ def test_a_sample_keeps_the_smallest_draws():
     chance = np.random.default_rng(0)
     draw = chance.integers(0, 2**63, 40).astype(np.uint64)
     number = np.arange(40)
-    whole = Sample(
-        draw,
-        number.astype(np.uint64),
-        number.astype(np.int32),
-        np.broadcast_to(number[:, None, None], (40, METRICS, HEADS)).astype(np.float32),
-        np.broadcast_to(number[:, None, None], (40, HEADS, TOKENS)).astype(np.float32),
+    whole = rows_of(
+        sample_dtype(METRICS, HEADS, TOKENS),
+        draw=draw,
+        passage=number,
+        query=number,
+        values=np.broadcast_to(number[:, None, None], (40, METRICS, HEADS)),
+        weights=np.broadcast_to(number[:, None, None], (40, HEADS, TOKENS)),
     )
     expected = np.argsort(draw)[:7]
     for seed in range(3):
         order = np.random.default_rng(seed).permutation(40)
-        parts = [whole.take(order[start::3]).first(7) for start in range(3)]
-        found = Sample.joined(parts).first(7)
-        for column in (found.passage, found.query, found.values[:, 1, 2], found.weights[:, 1, 3]):
+        parts = [first_drawn(whole[order[start::3]], 7) for start in range(3)]
+        found = first_drawn(np.concatenate(parts), 7)
+        for column in (found["passage"], found["query"], found["values"][:, 1, 2], found["weights"][:, 1, 3]):
             assert column.tolist() == expected.tolist()
-    assert len(Sample.joined([Sample.empty(METRICS, HEADS, TOKENS), whole]).first(50)) == 40
+    assert len(first_drawn(whole, 50)) == 40

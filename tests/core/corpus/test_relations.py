@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from core import InputError, load_model
-from core.corpus.passages import Passage
-from core.corpus.relations import DIRECTIONS, FARTHEST, Relations, WordTokens
-from core.corpus.texts import Place, Relation
+from core.corpus.relations import DIRECTIONS, FARTHEST, Relations, tokens_of_words
+from core.corpus.texts import Passage, Place, Relation
 from tests.core.corpus.plain import empty_tally, queries_of, reader, settings_of, tallied
 from tests.core.tiny_models import tiny
 
@@ -95,7 +94,7 @@ def test_a_head_that_looks_at_the_word_before_has_no_more_than_its_baseline():
         verb = 1 + row % 3
         subject[verb, 0] = 1
         passage = annotated(row, ["a", "b", "c", "d"], [(0, verb, "nsubj")])
-        relations.add(passage, all_there(passage), np.stack([before, subject]))
+        relations.add(passage, np.ones(4, bool), np.stack([before, subject]))
     table = relations.table().set_index(["direction", "place"])
     assert table.loc[("to the dependent", 0), "attention"] == pytest.approx(
         table.loc[("to the dependent", 0), "baseline"]
@@ -104,16 +103,12 @@ def test_a_head_that_looks_at_the_word_before_has_no_more_than_its_baseline():
     assert table.loc[("to the dependent", 1), "baseline"] < 0.7
 
 
-def all_there(passage):
-    return WordTokens.of(load_model(tiny("BERT"), tokenizer=reader()).tokenizer, passage, len(passage.words) + 2)
-
-
 def test_words_far_apart_count_as_if_they_were_nearer():
     relations, words = Relations.empty(1), FARTHEST + 11
     passage = annotated(1, ["a"] * words, [(0, words - 1, "x"), (0, FARTHEST, "y")])
     attention = np.zeros((1, words, words))
     attention[0, 0, words - 1] = 1
-    relations.add(passage, all_there(passage), attention)
+    relations.add(passage, np.ones(words, bool), attention)
     table = relations.table().set_index(["relation", "direction"])
     ahead = sum(words - offset for offset in range(FARTHEST, words))
     assert table.loc[("x", "to the head"), "baseline"] == table.loc[("y", "to the head"), "baseline"] == 1 / ahead
@@ -123,7 +118,7 @@ def test_words_far_apart_count_as_if_they_were_nearer():
 
 def test_words_without_tokens_and_words_that_are_their_own_head_are_left_out(bert):
     passage = annotated(1, ["cat", " ", "saw"], [(0, 2, "nsubj"), (1, 2, "dep"), (2, 2, "self")])
-    assert WordTokens.of(bert.tokenizer, passage, 4).there.tolist() == [True, False, True]
+    assert tokens_of_words(bert.tokenizer, passage, 4).any(dim=0).tolist() == [True, False, True]
     table = tallied(bert, [passage], settings_of(bert)).relations.table()
     assert set(table["relation"]) == {"nsubj"}
     assert np.isfinite(table["baseline"]).all()
@@ -137,10 +132,9 @@ def test_a_blank_before_a_word_belongs_to_its_token(smollm):
     """Byte-level tokenizers may count it to the token; the word is found all the same."""
     passage = annotated(1, ["The", "animal", "unbelievably"], [(0, 1, "det")])
     tokens = len(smollm.tokenizer(passage.text)["input_ids"])
-    words = WordTokens.of(smollm.tokenizer, passage, tokens)
-    assert words.sums.sum(dim=1).tolist() == [1] * tokens
-    assert words.sums.sum(dim=0).tolist() == [1, 1, tokens - 2]
-    np.testing.assert_allclose(words.means.sum(dim=1), 1)
+    words = tokens_of_words(smollm.tokenizer, passage, tokens)
+    assert words.sum(dim=1).tolist() == [1] * tokens
+    assert words.sum(dim=0).tolist() == [1, 1, tokens - 2]
 
 
 def test_a_tokenizer_that_knows_no_places():
@@ -148,6 +142,6 @@ def test_a_tokenizer_that_knows_no_places():
         is_fast = False
 
     with pytest.raises(InputError, match="Choose another model"):
-        WordTokens.of(Slow(), SENTENCES[0], 9)
+        tokens_of_words(Slow(), SENTENCES[0], 9)
     with pytest.raises(InputError, match="Choose another model"):
-        WordTokens.of(None, SENTENCES[0], 9)
+        tokens_of_words(None, SENTENCES[0], 9)

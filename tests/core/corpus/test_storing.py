@@ -10,12 +10,13 @@ from pyarrow import fs
 
 from core import load_model
 from core.corpus.about import METADATA, About
-from core.corpus.passages import CLASSES, Passage
+from core.corpus.passages import CLASSES
 from core.corpus.profiles import map_of
+from core.corpus.settings import distance_ranges
 from core.corpus.storing import tables, write
 from core.corpus.sums import mean_and_spread
 from core.corpus.tally import BINS
-from core.corpus.texts import Place, Problem, Relation
+from core.corpus.texts import Passage, Place, Problem, Relation
 from core.heads.metrics import NAMES
 from tests.core.corpus.plain import empty_tally, passages, reader, settings_of, tallied
 from tests.core.tiny_models import tiny
@@ -105,7 +106,10 @@ def test_classes_and_distances(tally, read):
             else:
                 assert np.isnan(row["attention"])
     distances = read["distances"].to_pandas()
-    assert distances[["first", "last"]].drop_duplicates().to_numpy().tolist() == tally.settings.distances.tolist()
+    assert (
+        distances[["first", "last"]].drop_duplicates().to_numpy().tolist()
+        == distance_ranges(tally.settings.passage_tokens).tolist()
+    )
     for column in ("attention", "chance"):
         of_all = distances.groupby(["layer", "head"])[column].sum()
         np.testing.assert_allclose(of_all, 1, atol=1e-5)
@@ -122,12 +126,12 @@ def test_kept_queries(tally, read):
             assert len(weights) >= words + 2
             assert sum(weights) == pytest.approx(1, abs=1e-5)
         if rows is not None:
-            assert columns(table, "score")[0] == rows.score.tolist()
-            assert columns(table, "metric")[0] == [tally.settings.examples_of[number] for number in rows.metric]
+            assert columns(table, "score")[0] == rows["score"].tolist()
+            assert columns(table, "metric")[0] == [tally.settings.examples_of[number] for number in rows["metric"]]
     frame = read["sample"].to_pandas()
     sample = frame[(frame.layer == 0) & (frame["head"] == 3)]
-    np.testing.assert_array_equal(sample[list(NAMES)].to_numpy(), tally.sample.values[:, :, 3])
-    assert sample["query"].tolist() == tally.sample.query.tolist()
+    np.testing.assert_array_equal(sample[list(NAMES)].to_numpy(), tally.sample["values"][:, :, 3])
+    assert sample["query"].tolist() == tally.sample["query"].tolist()
     assert len(frame) == 8 * len(tally.sample)
 
 

@@ -9,7 +9,7 @@ from pyarrow import fs
 from core import load_model
 from core.capturing.rows import row_blocks
 from core.corpus.passages import CLASSES
-from core.corpus.settings import RunSettings
+from core.corpus.settings import RunSettings, distance_ranges
 from core.corpus.storing import tables, write
 from core.corpus.sums import mean_and_spread
 from core.corpus.tally import BINS, LISTED, SUMS, first_of
@@ -102,7 +102,7 @@ def test_attention_between_classes(plain):
 
 
 def test_attention_by_distance(plain):
-    ranges = plain.tally.settings.distances
+    ranges = distance_ranges(plain.tally.settings.passage_tokens)
     assert ranges[:, 0].tolist() == sorted(-last for last in ranges[:, 1])
     assert ranges[1:, 0].tolist() == (ranges[:-1, 1] + 1).tolist()  # none is missing, none twice
     assert (ranges[0, 0], ranges[-1, 1]) == (-64, 64)
@@ -126,13 +126,13 @@ def test_the_strongest_queries(plain):
         for head in range(len(plain.tally.heads.measured)):
             numbers = plain.numbers[NAMES.index(name), head]
             order = [one for one in np.argsort(-numbers) if numbers[one] > 1e-9][: settings.strongest]
-            mine = rows.take(np.flatnonzero((rows.head == head) & (rows.metric == metric)))
-            found = [at[one] for one in zip(mine.passage.tolist(), mine.query.tolist(), strict=True)]
+            mine = rows[(rows["head"] == head) & (rows["metric"] == metric)]
+            found = [at[one] for one in zip(mine["passage"].tolist(), mine["query"].tolist(), strict=True)]
             assert len(set(found)) == len(found) == len(order), (name, head)
-            assert (np.diff(mine.score) <= 0).all()
-            np.testing.assert_allclose(mine.score, numbers[order], atol=NEAR, err_msg=name)
-            np.testing.assert_allclose(mine.score, numbers[found], atol=NEAR, err_msg=name)
-            for one, weights in zip(found, mine.weights, strict=True):
+            assert (np.diff(mine["score"]) <= 0).all()
+            np.testing.assert_allclose(mine["score"], numbers[order], atol=NEAR, err_msg=name)
+            np.testing.assert_allclose(mine["score"], numbers[found], atol=NEAR, err_msg=name)
+            for one, weights in zip(found, mine["weights"], strict=True):
                 assert_row(weights, plain.queries[one].weights[head])
 
 
@@ -146,11 +146,11 @@ def test_the_sample(plain):
     """Exactly those queries with the smallest draws, of all texts, with every metric and weight of every head."""
     sample = plain.tally.sample
     drawn = sorted(plain.queries, key=lambda query: query.draw)[: plain.tally.settings.sample]
-    assert sample.draw.tolist() == [query.draw for query in drawn]
-    assert sample.passage.tolist() == [query.passage.id for query in drawn]
-    assert sample.query.tolist() == [query.place for query in drawn]
+    assert sample["draw"].tolist() == [query.draw for query in drawn]
+    assert sample["passage"].tolist() == [query.passage.id for query in drawn]
+    assert sample["query"].tolist() == [query.place for query in drawn]
     assert len({query.passage.id for query in drawn}) > 5
-    for query, values, weights in zip(drawn, sample.values, sample.weights, strict=True):
+    for query, values, weights in zip(drawn, sample["values"], sample["weights"], strict=True):
         for metric in usable(plain):
             np.testing.assert_allclose(values[metric], query.numbers[NAMES[metric]], atol=NEAR, err_msg=NAMES[metric])
         for head, row in enumerate(weights):
@@ -247,13 +247,13 @@ def test_a_text_in_many_blocks(name):
     for name in SUMS:
         one, other = getattr(parts, name), getattr(whole, name)
         np.testing.assert_allclose(one.values, other.values, rtol=1e-5, atol=1e-4, err_msg=name)
-    np.testing.assert_array_equal(parts.sample.query, whole.sample.query)
-    np.testing.assert_allclose(parts.sample.weights, whole.sample.weights, atol=1e-6)
-    np.testing.assert_allclose(parts.sample.values, whole.sample.values, atol=NEAR)
+    np.testing.assert_array_equal(parts.sample["query"], whole.sample["query"])
+    np.testing.assert_allclose(parts.sample["weights"], whole.sample["weights"], atol=1e-6)
+    np.testing.assert_allclose(parts.sample["values"], whole.sample["values"], atol=NEAR)
     mine, its = parts.strongest.rows, whole.strongest.rows
-    np.testing.assert_allclose(mine.score, its.score, atol=NEAR)
-    assert (np.isfinite(mine.weights).sum(axis=1) == np.isfinite(its.weights).sum(axis=1)).mean() > 0.95
-    np.testing.assert_allclose(np.nansum(mine.weights, axis=1), 1, atol=1e-5)
+    np.testing.assert_allclose(mine["score"], its["score"], atol=NEAR)
+    assert (np.isfinite(mine["weights"]).sum(axis=1) == np.isfinite(its["weights"]).sum(axis=1)).mean() > 0.95
+    np.testing.assert_allclose(np.nansum(mine["weights"], axis=1), 1, atol=1e-5)
 
 
 def test_some_heads_alone_are_what_they_are_among_all(bert):
@@ -262,7 +262,7 @@ def test_some_heads_alone_are_what_they_are_among_all(bert):
     places = [every.heads.index(head) for head in some.heads]
     np.testing.assert_array_equal(part.histogram, whole.histogram[:, places])
     np.testing.assert_array_equal(part.totals.values, whole.totals.values[:, places])
-    np.testing.assert_array_equal(part.sample.weights, whole.sample.weights[:, places])
+    np.testing.assert_array_equal(part.sample["weights"], whole.sample["weights"][:, places])
     # A product of other heads may round otherwise.
     np.testing.assert_allclose(part.attention.values, whole.attention.values[places], rtol=1e-6, atol=1e-9)
 
@@ -295,7 +295,7 @@ def test_all_problems_are_counted_and_some_are_listed():
 def test_only_passages_that_are_shown_are_kept(bert):
     one, other = (tallied(bert, part, settings_of(bert, strongest=1, sample=1)) for part in (TEXTS[::2], TEXTS[1::2]))
     one.merge(other)
-    wanted = {*one.strongest.rows.passage.tolist(), *one.sample.passage.tolist()}
+    wanted = {*one.strongest.rows["passage"].tolist(), *one.sample["passage"].tolist()}
     assert set(one.passages) == wanted
     assert [*one.shown_passages] == sorted(wanted)
 
@@ -312,7 +312,7 @@ def test_a_real_model(minilm):
     for place, name in enumerate(("entropy", "previous", "largest", "distance")):
         expected = np.nanmean([each[place] for each in found], axis=0)
         np.testing.assert_allclose(mean[NAMES.index(name)], expected, atol=5e-5, err_msg=name)
-    assert sorted(query.draw for query in queries)[:10] == tally.sample.draw.tolist()
+    assert sorted(query.draw for query in queries)[:10] == tally.sample["draw"].tolist()
 
 
 def test_of_many_problems_the_first_are_listed_and_all_are_counted(bert):
