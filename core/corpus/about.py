@@ -12,24 +12,25 @@ from .tally import Tally
 
 FORMAT = 1  # raised when a file means something else than before
 METADATA = b"headlight"
+NOT_JSON = (
+    ValueError,
+    LookupError,
+    TypeError,
+    RecursionError,
+)  # what reading JSON raises that somebody else has written
 
 
 @dataclass(frozen=True)
 class About:
-    """The record of a finished run. Its JSON form is the metadata of every file.
+    """The record of a finished run. Its JSON form is the metadata of every file. Settings are those of `RunSettings`.
 
-    model, revision, dtype, device   as in `core.models.model.Model`
-    captures    whether the model exposes which pairs are masked; where not, every `chance` is missing
-    kind        of attention
+    captures  whether the model exposes which pairs are masked; where not, every `chance` is missing
+    kind      of attention
     layers, heads, wanted   how many layers the model has, heads in each of them, and heads that were measured
-    data, column, by        what was read
-    files, passages, tokens how much of it
-    corpus      a hash of all passages: of where they stand and of their texts
-    unread      how many texts, or parts of them, could not be read
-    limit       the maximum number of tokens that was asked for (`RunSettings.tokens`); None: all
-    passage_tokens, strongest, sample, examples_of   as in `RunSettings`
-    versions    of headlight, Python, torch, transformers, numpy, ray
-    seconds     from start to end, of the last start
+    corpus    a hash of all passages: of where they stand and of their texts
+    unread    how many texts, or parts of them, could not be read
+    limit     `RunSettings.tokens`
+    seconds   from start to end, of the last start
     """
 
     model: str
@@ -59,37 +60,24 @@ class About:
     format: int = FORMAT
 
     @classmethod
-    def of(
-        cls, tally: Tally, model: Model, *, data: str, files: int, corpus: str, versions: dict[str, str], seconds: float
-    ) -> About:
-        """The record of a run from its tally and its model, which may come without its weights; other arguments as the
-        fields."""
+    def of(cls, tally: Tally, model: Model, **others: Any) -> About:
+        """The record of a run. model: may come without its weights; others: data, files, corpus, versions and seconds"""
         settings, heads = tally.settings, tally.heads
+        same = ("column", "by", "dtype", "device", "passage_tokens", "strongest", "sample", "examples_of")
         return cls(
             model=model.name,
             revision=heads.revision,
-            dtype=settings.dtype,
-            device=settings.device,
             captures=model.captures,
             kind=heads.kind,
             layers=heads.layers,
             heads=heads.per_layer,
             wanted=len(heads.measured),
-            data=data,
-            column=settings.column,
-            by=settings.by,
-            files=files,
             passages=len(tally.ids),
             tokens=tally.tokens_read,
-            corpus=corpus,
             unread=tally.problem_count,
             limit=settings.tokens,
-            passage_tokens=settings.passage_tokens,
-            strongest=settings.strongest,
-            sample=settings.sample,
-            examples_of=settings.examples_of,
-            versions=versions,
-            seconds=seconds,
+            **{name: getattr(settings, name) for name in same},
+            **others,
         )
 
     @classmethod
@@ -98,20 +86,20 @@ class About:
         written = json.loads(metadata)
         values: dict[str, Any] = {field.name: written[field.name] for field in fields(cls)}
         for name, kind in get_type_hints(cls).items():
-            if not _is(values[name], kind):
+            if not has_type(values[name], kind):
                 raise TypeError(f"{name} is {values[name]!r}")
         values["examples_of"] = tuple(values["examples_of"])
         return cls(**values)
 
 
-def _is(value: Any, kind: Any) -> bool:
-    """Whether a value from JSON has the type of a field: numbers finite and not negative, texts without half characters."""
+def has_type(value: Any, kind: Any) -> bool:
+    """Whether a value from JSON is of a type: numbers finite and not negative, texts without half characters."""
     if get_origin(kind) is tuple:
-        return isinstance(value, list) and all(_is(one, str) for one in value)
+        return isinstance(value, list) and all(has_type(item, str) for item in value)
     if get_origin(kind) is dict:
-        return isinstance(value, dict) and all(_is(one, str) for pair in value.items() for one in pair)
+        return isinstance(value, dict) and all(has_type(word, str) for item in value.items() for word in item)
     if get_args(kind):
-        return any(_is(value, one) for one in get_args(kind))
+        return any(has_type(value, each) for each in get_args(kind))
     if kind is str:
         return isinstance(value, str) and half_of_a_pair(value) is None
     if kind in (int, float) and isinstance(value, kind | int) and not isinstance(value, bool):

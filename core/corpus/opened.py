@@ -1,7 +1,7 @@
-"""A finished run, read again: only what is asked for, whatever the size of its files.
+"""A finished run, read again: only what is asked for, whatever the size of its files (`core.corpus.storing`).
 
-Its files are those of `core.corpus.storing`. Opening checks them once (`core.corpus.checking`) and keeps one number for each
-head and metric, and which rows belong to which head; everything else is read on demand, from the groups of rows that have it.
+Opening checks them (`core.corpus.checking`), and keeps the means and which rows belong to which head. Everything else is read
+when it is asked for.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
@@ -23,13 +23,17 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 from ..heads.metrics import NAMES
+from ..models.modules import Kind
 from ..models.texts import half_of_a_pair
-from .about import FORMAT, METADATA, About
-from .checking import File, RunIndex, check_about, index_of, require_once, require_order, same_for_all, words_of_map
-from .columns import MAP, MAP_METADATA, NEEDED, Unfit, columns_of, file_of
+from .about import FORMAT, METADATA, NOT_JSON, About
+from .checking import File, Head, HeadRows, index_of, require_once, same_for_all
+from .columns import COLUMNS, MAP, NEEDED, Unfit, columns_of, file_of
+from .head_map import HeadMap
 from .passages import CLASSES
 from .texts import first_line, shown
 
+_refusal = partial(InputError, field="run")
+MOST_HEADS = 100_000  # of a model
 QUANTILES = 50  # the parts of a sample, of each of which one query is shown
 
 
@@ -90,40 +94,15 @@ class Example:
 
 
 @dataclass(frozen=True, eq=False)
-class DrawnMap:
-    """All heads of a run on a plane, near each other where they behave alike, in the order of `Run.heads`.
-
-    x, y     [heads]
-    cluster  [heads] the number of each head's cluster
-    words    the name of each cluster, by its number: what its heads have in common
-    alike    for each head the places of the heads that behave most alike, the nearest first
-    trustworthiness  how far neighbours on the map are neighbours by their profiles, from 0 to 1; None where not known
-    """
-
-    x: NDArray[np.float64]
-    y: NDArray[np.float64]
-    cluster: NDArray[np.int64]
-    words: tuple[str, ...]
-    alike: tuple[tuple[int, ...], ...]
-    trustworthiness: float | None
-
-
-@dataclass(frozen=True, eq=False)
 class HeadSample:
-    """The queries that were drawn at random, with one head's metrics and weights.
-
-    values   [queries] a column for each metric, NaN where there is nothing to measure
-    """
+    """The queries that were drawn at random, a row each: passage, query, one head's weights, and its metrics or NaN."""
 
     run: Run
-    values: pd.DataFrame
-    passages: NDArray[np.uint64]
-    queries: NDArray[np.int32]
-    weights: tuple[NDArray[np.float32], ...]
+    rows: pd.DataFrame
 
     def ordered(self, metric: str, low: float = 0.0, high: float = 1.0) -> NDArray[np.intp]:
         """The places of the queries, those with the largest value of a metric first; only those between two quantiles."""
-        values = self.values[metric].to_numpy()
+        values = self.rows[metric].to_numpy()
         known = np.flatnonzero(np.isfinite(values))
         rising = known[np.argsort(values[known], kind="stable")]
         middle = (np.arange(len(rising)) + 0.5) / max(len(rising), 1)
@@ -131,15 +110,7 @@ class HeadSample:
 
     def examples(self, places: Iterable[int], metric: str) -> list[Example]:
         """The queries at these places, with the metric as their score. Raises InputError where the passages cannot be read."""
-        places = [int(place) for place in places]
-        passages = self.run.passages(self.passages[place] for place in places)
-        found = []
-        for place in places:
-            values = {str(name): float(value) for name, value in self.values.iloc[place].items() if np.isfinite(value)}
-            passage = passages[int(self.passages[place])]
-            query, weights = int(self.queries[place]), self.weights[place]
-            found.append(self.run._example(values[metric], values, query, weights, passage))
-        return found
+        return self.run._examples(self.rows.iloc[[*places]], metric)
 
 
 def spread_over_quantiles(places: NDArray[np.intp], bins: int = QUANTILES) -> NDArray[np.intp]:
@@ -157,25 +128,25 @@ class Run:
     (field "run") where a file cannot be read or does not hold what a run does, and KeyError for a head or metric that is not
     there.
 
-    index  what was read when it was opened
+    metrics  a row for each head and metric: layer, head, metric, count, mean, spread, high
+    rows     the rows of each head, by table
+    ids      [passages] of the passages, sorted
+    places   [passages] the row of `passages` in which each of these is
     """
 
     folder: Path
     about: About
-    index: RunIndex
-
-    @property
-    def metrics(self) -> pd.DataFrame:
-        """A row for each head and metric: layer, head, metric, count, mean, spread, high."""
-        return self.index.metrics
+    metrics: pd.DataFrame
+    rows: dict[str, HeadRows]
+    ids: NDArray[np.uint64]
+    places: NDArray[np.int64]
 
     # --- all heads
 
     @cached_property
-    def heads(self) -> tuple[tuple[int, int], ...]:
+    def heads(self) -> tuple[Head, ...]:
         """(layer, head) of each head that was measured, in order."""
-        pairs = set(zip(self.metrics["layer"].tolist(), self.metrics["head"].tolist(), strict=True))
-        return tuple(sorted(pairs))
+        return tuple(sorted(self.rows["metrics"]))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -199,27 +170,21 @@ class Run:
         return wide.reindex(columns=list(NAMES)).reset_index().rename_axis(columns=None)
 
     @cached_property
-    def map(self) -> DrawnMap | None:
+    def map(self) -> HeadMap | None:
         """The map of the heads; None for a run without one."""
         if not (self.folder / file_of(MAP)).is_file():
             return None
-        with _readable(self.folder), File(self.folder, MAP, self.about) as file:
-            rows = file.read().to_pandas()
-            same_for_all(MAP, rows, (), set(self.heads))
-            rows = rows.set_index(["layer", "head"]).loc[list(self.heads)]
-            numbers = [rows[name].to_numpy() for name in ("x", "y", "cluster")]
-            words, trust = words_of_map(file.metadata.get(MAP_METADATA), numbers[-1])
-            alike = tuple(tuple(one.tolist()) for one in rows["alike"])
-            if len(set(map(len, alike))) > 1 or any(place in others for place, others in enumerate(alike)):
-                raise Unfit(f"{MAP}.parquet has not as many heads like it for every head")
-            return DrawnMap(*numbers, words=words, alike=alike, trustworthiness=trust)
+        with self._open(MAP) as file:
+            rows = file.read()
+            same_for_all(MAP, rows.to_pandas(), (), set(self.heads))
+            return HeadMap.read(rows, file.metadata)
 
     @cached_property
     def problems(self) -> pd.DataFrame:
         """The texts that could not be read: file, row, why. At most a thousand; `about.unread` counts all."""
-        with _readable(self.folder), File(self.folder, "problems", self.about) as file:
-            found = file.read().to_pandas()
-        return found.assign(why=found["why"].map(shown))  # earlier versions did not cut it
+        with self._open("problems") as file:
+            rows = file.read().to_pandas()
+        return rows.assign(why=rows["why"].map(shown))  # earlier versions did not cut it
 
     # --- one head
 
@@ -227,15 +192,14 @@ class Run:
         rows = self._of_head("metrics", layer, head, metric=metric).to_pylist()
         if not rows:
             raise KeyError((layer, head, metric))
-        one = rows[0]
-        histogram = np.array(one["histogram"], np.int64)
-        return Distribution(one["count"], one["mean"], one["spread"], one["high"], histogram)
+        numbers = {name: rows[0][name] for name in ("count", "mean", "spread", "high")}
+        return Distribution(**numbers, histogram=np.array(rows[0]["histogram"], np.int64))
 
     def classes(self, layer: int, head: int) -> pd.DataFrame:
         """A row for each class of query and class of key, in the order of CLASSES: queries, attention, chance."""
-        found = self._of_head("classes", layer, head).to_pandas()
+        rows = self._of_head("classes", layer, head).to_pandas()
         order = pd.MultiIndex.from_product([CLASSES, CLASSES], names=["query_class", "key_class"])
-        return found.set_index(["query_class", "key_class"])[["queries", "attention", "chance"]].reindex(order)
+        return rows.set_index(["query_class", "key_class"])[["queries", "attention", "chance"]].reindex(order)
 
     def distances(self, layer: int, head: int) -> pd.DataFrame:
         """A row for each range of key - query: first, last (both included), attention, chance."""
@@ -246,31 +210,22 @@ class Run:
 
         Those that the head follows most beyond its baseline come first. No rows where no text is annotated.
         """
-        found = self._of_head("relations", layer, head).to_pandas().drop(columns=["layer", "head"])
-        if found.empty:
-            return found
-        return found.iloc[np.argsort(found["baseline"] - found["attention"], kind="stable")].reset_index(drop=True)
+        rows = self._of_head("relations", layer, head).to_pandas().drop(columns=["layer", "head"])
+        if rows.empty:
+            return rows
+        return rows.iloc[np.argsort(rows["baseline"] - rows["attention"], kind="stable")].reset_index(drop=True)
 
     def strongest(self, layer: int, head: int, metric: str, first: int = 0, last: int | None = None) -> list[Example]:
         """The queries where a metric is largest, from rank `first` (the largest has rank 0) up to but not including `last`.
 
         Empty for a metric whose strongest queries were not kept: see `about.examples_of`.
         """
-        rows = self._of_head("strongest", layer, head, metric=metric)
+        rows = self._of_head("strongest", layer, head, metric=metric).to_pandas()
         with _readable(self.folder):
-            require_order(rows, self.about)
-        rows = rows.slice(first, None if last is None else max(last - first, 0)).to_pylist()
-        passages = self.passages(row["passage"] for row in rows)
-        return [
-            self._example(
-                row["score"],
-                {metric: row["score"]},
-                row["query"],
-                np.array(row["weights"], np.float32),
-                passages[row["passage"]],
-            )
-            for row in rows
-        ]
+            require_once("strongest", rows)
+            if len(rows) > self.about.strongest or (rows["score"].diff() > 0).any():
+                raise Unfit("strongest.parquet has queries that are not the strongest, or not in their order")
+        return self._examples(rows.iloc[first:last].rename(columns={"score": metric}).drop(columns="metric"), metric)
 
     def count_strongest(self, layer: int, head: int, metric: str) -> int:
         """The number of queries that `strongest` has."""
@@ -278,59 +233,64 @@ class Run:
 
     def sample(self, layer: int, head: int) -> HeadSample:
         """The queries that were drawn at random, with this head's metrics and weights."""
-        rows = self._of_head("sample", layer, head)
+        rows = self._of_head("sample", layer, head).to_pandas()
         with _readable(self.folder):
             require_once("sample", rows)
-        values = rows.select([name for name in NAMES if name in rows.column_names]).to_pandas()
-        weights = tuple(np.array(one, np.float32) for one in rows["weights"].to_pylist())
-        return HeadSample(self, values, rows["passage"].to_numpy(), rows["query"].to_numpy(), weights)
+        return HeadSample(self, rows)
 
     # --- reading
 
     def passages(self, wanted: Iterable[int]) -> dict[int, dict[str, Any]]:
         """The passages with these ids: id -> tokens, text, file, row, start."""
-        numbers = np.unique(np.fromiter(map(int, wanted), np.uint64))
-        found: dict[int, dict[str, Any]] = {}
-        with _readable(self.folder), File(self.folder, "passages", self.about) as file:
-            if not np.isin(numbers, self.index.ids).all():
+        ids = np.unique(np.fromiter(map(int, wanted), np.uint64))
+        passages: dict[int, dict[str, Any]] = {}
+        with self._open("passages") as file:
+            if not np.isin(ids, self.ids).all():
                 raise Unfit("passages.parquet lacks one in which a query stands")
-            places = self.index.places[np.searchsorted(self.index.ids, numbers)]
+            places = self.places[np.searchsorted(self.ids, ids)]
             begins = np.cumsum([0, *file.group_lengths])
             places = places[places < begins[-1]]
             for group in np.unique(np.searchsorted(begins, places, "right") - 1).tolist():
                 inside = places[(places >= begins[group]) & (places < begins[group + 1])] - begins[group]
                 for row in file.read(groups=[group]).take(inside).to_pylist():
                     number = row.pop("passage")
-                    found[number] = row | {"tokens": tuple(row["tokens"])}
-            if not found.keys() >= set(numbers.tolist()):
+                    passages[number] = row | {"tokens": tuple(row["tokens"])}
+            if not passages.keys() >= set(ids.tolist()):
                 raise Unfit("passages.parquet has changed since the run was opened")
-        return found
+        return passages
 
-    def _example(
-        self, score: float, values: dict[str, float], query: int, weights: NDArray[np.float32], passage: dict[str, Any]
-    ) -> Example:
-        with _readable(self.folder):
-            if not query < len(passage["tokens"]) == len(weights):
-                raise Unfit("a query has other keys than its passage has tokens")
-        return Example(score, values, query, weights, **passage)
+    def _examples(self, rows: pd.DataFrame, metric: str) -> list[Example]:
+        """An example for each row: passage, query, weights, and metrics, of which one is the score."""
+        passages = self.passages(rows["passage"])
+        examples = []
+        for row in rows.to_dict("records"):
+            passage = passages[row["passage"]]
+            with _readable(self.folder):
+                if not row["query"] < len(passage["tokens"]) == len(row["weights"]):
+                    raise Unfit("a query has other keys than its passage has tokens")
+            metrics = {str(name): row[name] for name in row if name not in COLUMNS["sample"]}
+            values = {name: value for name, value in metrics.items() if np.isfinite(value)}
+            examples.append(Example(values[metric], values, row["query"], row["weights"], **passage))
+        return examples
 
     def _of_head(self, name: str, layer: int, head: int, columns: Sequence[str] | None = None, **more: str) -> pa.Table:
         """The rows of a head; only the groups of rows that have any are read."""
         if (layer, head) not in self.heads:
             raise KeyError((layer, head))
-        there = self.index.rows[name]
-        with _readable(self.folder), File(self.folder, name, self.about) as file:
-            found = _only(file.read(columns, there.groups.get((layer, head), [])), layer=layer, head=head)
-            if len(found) != there.counts.get((layer, head), 0):
+        counts = self.rows[name].get((layer, head), {})
+        with self._open(name) as file:
+            rows = file.read(columns, [*counts])
+            rows = rows.filter((pc.field("layer") == layer) & (pc.field("head") == head))
+            if len(rows) != sum(counts.values()):
                 raise Unfit(f"{name}.parquet has changed since the run was opened")
-            return _only(found, **more)
+            for column, value in more.items():
+                rows = rows.filter(pc.field(column) == value)
+        return rows
 
-
-def _only(table: pa.Table, **wanted: int | str) -> pa.Table:
-    """The rows in which columns have these values."""
-    for name, value in wanted.items():
-        table = table.filter(pc.field(name) == value)
-    return table
+    @contextmanager
+    def _open(self, name: str) -> Iterator[File]:
+        with _readable(self.folder), File(self.folder, name, self.about) as file:
+            yield file
 
 
 # --- opening
@@ -354,7 +314,7 @@ def open_run(folder: str | Path) -> Run:
     folder = Path(folder)
     about = _about(folder)
     with _readable(folder):
-        run = Run(folder, about, index_of(folder, about))
+        run = Run(folder, about, *index_of(folder, about))
     _ = run.map  # which is small, and kept
     return run
 
@@ -362,8 +322,8 @@ def open_run(folder: str | Path) -> Run:
 def runs_in(folder: str | Path) -> list[ListedRun]:
     """The runs in a folder, each in a folder of its own, by name; none where there is no such folder."""
     with _readable(Path(folder)):
-        inside = [one for one in Path(folder).glob("[!.]*") if _is_folder(one)] if Path(folder).is_dir() else []
-    return [_listed(one) for one in sorted(inside, key=lambda one: (one.name.casefold(), one.name))]
+        paths = [path for path in Path(folder).glob("[!.]*") if _is_folder(path)] if Path(folder).is_dir() else []
+    return [_listed(path) for path in sorted(paths, key=lambda path: (path.name.casefold(), path.name))]
 
 
 def _is_folder(path: Path) -> bool:
@@ -386,41 +346,40 @@ def _about(folder: Path) -> About:
     """The record of the run in a folder, which has all files with the columns that are needed. Raises InputError."""
     with _readable(folder):
         if not folder.is_dir():
-            raise InputError(f"There is no folder {str(folder)!r}. Give the folder of a finished run.", field="run")
-        there = {name for name in NEEDED if (folder / file_of(name)).is_file()}
-        if not there:
-            raise InputError(
-                f"{folder.name!r} is no finished run: it has no metrics.parquet. `python -m core.corpus run` makes one.",
-                field="run",
+            raise _refusal(f"There is no folder {str(folder)!r}. Give the folder of a finished run.")
+        missing = [file_of(name) for name in NEEDED if not (folder / file_of(name)).is_file()]
+        if len(missing) == len(NEEDED):
+            raise _refusal(
+                f"{folder.name!r} is no finished run: it has no metrics.parquet. `python -m core.corpus run` makes one."
             )
-        if missing := [file_of(name) for name in NEEDED if name not in there]:
-            raise InputError(
+        if missing:
+            raise _refusal(
                 f"{folder.name!r} is not complete: it has no {', '.join(missing)}. Start the run again, it goes on where it "
-                "stopped.",
-                field="run",
+                "stopped."
             )
         schemas = {name: pq.read_schema(folder / file_of(name)) for name in NEEDED}
         metadata = [(schema.metadata or {}).get(METADATA) for schema in schemas.values()]
-        about = _read_about(folder, metadata[0])
+        about = _read_about(folder, metadata[0] or b"")
         if any(other != metadata[0] for other in metadata):
             raise Unfit("it mixes files of several runs")
-        check_about(about)
+        is_known = about.kind in get_args(Kind) and about.passage_tokens > 0
+        if not is_known or not 1 <= about.wanted <= MOST_HEADS or not 1 <= about.layers * about.heads <= MOST_HEADS:
+            raise Unfit("its files say of it what is so of no run")
         for name, schema in schemas.items():
             columns_of(name, schema, about)
     return about
 
 
-def _read_about(folder: Path, metadata: bytes | None) -> About:
+def _read_about(folder: Path, metadata: bytes) -> About:
     try:
-        format_ = json.loads(metadata or b"")["format"]
-        if format_ == FORMAT:
-            return About.read(metadata or b"")
-    except (ValueError, KeyError, TypeError, RecursionError):
+        version = json.loads(metadata)["format"]
+        if version == FORMAT:
+            return About.read(metadata)
+    except NOT_JSON:
         raise Unfit("its files do not say what was run") from None
-    raise InputError(
-        f"{folder.name!r} was written by another version of Headlight (format {shown(repr(format_), 20)}; this one reads "
-        f"{FORMAT}). Run it again, or open it with that version.",
-        field="run",
+    raise _refusal(
+        f"{folder.name!r} was written by another version of Headlight (format {shown(repr(version), 20)}; this one reads "
+        f"{FORMAT}). Run it again, or open it with that version."
     )
 
 
@@ -430,6 +389,5 @@ def _readable(folder: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, pa.ArrowException, Unfit) as error:
-        raise InputError(
-            f"{folder.name!r} cannot be read: {first_line(error)}. Run it again, into another folder.", field="run"
-        ) from error
+        why = f"{folder.name!r} cannot be read: {first_line(error)}. Run it again, into another folder."
+        raise _refusal(why) from error

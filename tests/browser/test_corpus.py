@@ -103,7 +103,7 @@ def test_a_click_on_the_map_opens_the_nearest_head(visit, run):
             const { xaxis, yaxis } = chart._fullLayout, box = chart.getBoundingClientRect();
             return [box.left + xaxis._offset + xaxis.l2p(x), box.top + yaxis._offset + yaxis.l2p(y)];
         }""",
-        [state.picture(GRID), float(run.map.x[27]), float(run.map.y[27])],
+        [state.picture(GRID), float(run.map.heads["x"][27]), float(run.map.heads["y"][27])],
     )
     app.page.mouse.click(place[0] + 2, place[1] - 2)
     heading(app, *run.heads[27])

@@ -218,8 +218,7 @@ def all_that_is_shown(folder: Path) -> str:
     layer, head = run.heads[-1]
     told: list[Any] = [run.about, run.heads, run.names, run.problems.values.tolist(), run.table.values.tolist()]
     if run.map is not None:
-        told += [run.map.x.tolist(), run.map.y.tolist(), run.map.cluster.tolist(), run.map.words, run.map.alike]
-        told += [run.map.trustworthiness]
+        told += [run.map.heads.to_dict("list"), run.map.clusters, run.map.trustworthiness]
     told += [table.values.tolist() for table in (run.classes(layer, head), run.distances(layer, head))]
     told += [run.relations(layer, head).values.tolist()]
     names = [name for name in ("previous", "entropy", "sink") if name in run.names]

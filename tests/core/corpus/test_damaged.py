@@ -147,7 +147,7 @@ READING = {
     "metrics": lambda run: run.distribution(1, 3, "previous"),
     "sample": lambda run: run.sample(1, 3),
     "strongest": lambda run: run.strongest(1, 3, "previous"),
-    "passages": lambda run: run.passages(run.index.ids),
+    "passages": lambda run: run.passages(run.ids),
 }
 
 
@@ -186,7 +186,7 @@ def test_a_run_that_has_measured_nothing_opens(tmp_path):
         write(table, fs.LocalFileSystem(), str(tmp_path / f"{name}.parquet"), said)
     run = open_run(tmp_path)
     assert (run.names, run.about.unread, len(run.problems)) == ((), 1_500, 1_000)
-    assert len(run.sample(0, 0).queries) == 0
+    assert len(run.sample(0, 0).rows) == 0
 
 
 def test_problems_of_earlier_versions_are_cut(copy):

@@ -127,7 +127,7 @@ def test_the_sample_is_ordered_and_cut(run, passes):
 def test_every_head_has_all_of_its_rows(run):
     """Wherever groups of rows begin and end."""
     for layer, head in run.heads:
-        assert len(run.sample(layer, head).queries) == SAMPLE, (layer, head)
+        assert len(run.sample(layer, head).rows) == SAMPLE, (layer, head)
         assert len(run.classes(layer, head).dropna(subset="queries")) == len(CLASSES) ** 2, (layer, head)
 
 
@@ -138,10 +138,10 @@ def test_spread_over_quantiles():
 
 def test_the_map_names_clusters_and_heads_that_are_alike(run, copy):
     assert run.map is not None
-    assert run.map.words == CLUSTERS
-    assert run.map.alike[0] == (1, 2, 3)
+    assert run.map.clusters == CLUSTERS
+    assert run.map.heads["alike"][0] == [1, 2, 3]
     assert run.map.trustworthiness == 0.9
-    assert len(run.map.x) == len(run.heads)
+    assert len(run.map.heads) == len(run.heads)
     (copy / f"{MAP}.parquet").unlink()
     assert open_run(copy).map is None
 

@@ -13,8 +13,9 @@ import pytest
 from sklearn.manifold import trustworthiness
 
 from core.corpus.columns import MAP_METADATA
+from core.corpus.head_map import ALIKE, HeadMap
 from core.corpus.passages import CLASSES
-from core.corpus.profiles import ALIKE, HeadMap, map_of
+from core.corpus.profiles import map_of
 from core.heads.metrics import METRICS
 
 RANGES = [(-64, -5), (-4, -2), (-1, -1), (0, 0), (1, 1), (2, 64)]

@@ -6,6 +6,7 @@ from typing import cast
 
 import numpy as np
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from core import InputError
 from core.corpus.opened import Example, Run, spread_over_quantiles
@@ -30,112 +31,80 @@ TOLD = 1, 40  # examples while presenting, and tokens of each
 
 def show_examples(run: Run, layer: int, head: int, metric: Metric) -> None:
     has_strongest = metric.name in run.about.examples_of
-    kept = {word: name for word, name in KEPT.items() if word != "strongest" or has_strongest}
+    offered = {word: name for word, name in KEPT.items() if word != "strongest" or has_strongest}
     st.subheader(f"Examples by {metric.label.lower()}", anchor=False)
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
-        chosen = menu("Examples", state.KEPT, kept, look="buttons", label_visibility="collapsed")
-        low, high = _quantiles() if chosen == "spread" else (0.0, 1.0)
+        kept = menu("Examples", state.KEPT, offered, look="buttons", label_visibility="collapsed")
+        low, high = _quantiles() if kept == "spread" else (0.0, 1.0)
         pages = st.container(width="content")
     try:
-        if chosen == "strongest":
+        if kept == "strongest":
             count = run.count_strongest(layer, head, metric.name)
-            with pages:
-                first = _batch(count)
+            first = _first(count, pages)
             examples = run.strongest(layer, head, metric.name, first, first + BATCH)
             result_of(run.strongest, layer, head, metric.name, first, first + BATCH)
         else:
             sample = call(run.sample, layer, head)
             places = call(spread_over_quantiles, call(sample.ordered, metric.name, low, high))
             count = len(places)
-            with pages:
-                first = _batch(count)
+            first = _first(count, pages)
             examples = sample.examples(places[first : first + BATCH], metric.name)
             result_of(sample.examples, places, metric.name)
     except InputError as error:
         show_error(error)
         return
-    _say_which(run, metric, chosen, count, first, len(examples))
+    if not count:
+        words = "There are no such queries. Widen the quantiles, or choose another metric."
+        st.info(words, icon=":material/filter_alt:")
+        return
+    ranks = f"{first + 1} to {first + len(examples)} of"
+    words = f"{ranks} the {count} queries of the corpus where this head has most of it."
+    if kept == "spread":
+        words = (
+            f"{ranks} {count}, most first: one from each of as many equal parts of {run.about.sample} queries drawn at "
+            "random, the same for all heads."
+        )
+    st.caption(words if has_strongest else f"{words} Of this metric the run kept no strongest queries.")
     _show(run, layer, head, metric, examples, first)
 
 
 def _quantiles() -> tuple[float, float]:
-    low, high = part_of(
-        "Quantiles of the sample, in %",
-        state.QUANTILES,
-        0,
-        100,
-        width=360,
-        help="0 to 25: the quarter of the queries that have least of it; 50 is the median.",
-    )
+    words = "0 to 25: the quarter of the queries that have least of it; 50 is the median."
+    low, high = part_of("Quantiles of the sample, in %", state.QUANTILES, 0, 100, width=360, help=words)
     return low / 100, high / 100
 
 
-def _batch(count: int) -> int:
+def _first(count: int, pages: DeltaGenerator) -> int:
     """The rank of the first example that is shown."""
     batches = max(-(-count // BATCH), 1)
     if batches == 1 or presenting.is_on():
         return 0
-    return BATCH * (page_of(state.BATCH, batches, "Which ten examples") - 1)
-
-
-def _say_which(run: Run, metric: Metric, kept: str, count: int, first: int, here: int) -> None:
-    if not count:
-        st.info(
-            "There are no such queries. Widen the quantiles, or choose another metric.", icon=":material/filter_alt:"
-        )
-        return
-    ranks = f"{first + 1} to {first + here}"
-    if kept == "strongest":
-        words = f"{ranks} of the {count} queries of the corpus where this head has most of it."
-    else:
-        words = (
-            f"{ranks} of {count}, most first: one from each of as many equal parts of {run.about.sample} queries drawn at "
-            "random, the same for all heads."
-        )
-    if metric.name not in run.about.examples_of:
-        words += " Of this metric the run kept no strongest queries."
-    st.caption(words)
+    with pages:
+        return BATCH * (page_of(state.BATCH, batches, "Which ten examples") - 1)
 
 
 def _show(run: Run, layer: int, head: int, metric: Metric, examples: list[Example], first: int) -> None:
-    limit = max((float(np.max(example.weights, initial=0)) for example in examples), default=1.0)
-    opens = _opens(run)
-    if examples:
-        with presenting.told():
-            shade_legend(limit, key=state.SHADES)
-    for number, example in enumerate(examples[: TOLD[0] if presenting.is_on() else None]):
+    limit = max(float(np.max(example.weights, initial=0)) for example in examples)
+    about, opens, presents = run.about, _opens(run), presenting.is_on()
+    model = ModelChoice(about.model, about.dtype, about.device if about.device in devices() else "cpu")
+    with presenting.told():
+        shade_legend(limit, key=state.SHADES)
+    for number, example in enumerate(examples[: TOLD[0] if presents else None]):
         with presenting.told():
             score = with_unit(example.score, metric)
             with st.container(horizontal=True, vertical_alignment="center"):
                 st.markdown(f"**{first + number + 1}. {metric.label} {score}**", width="content")
                 st.caption(f"{plain(example.file)}, row {example.row}", width="content")
-                if opens and not presenting.is_on():
-                    of = HeadRequest(TextRequest(_model(run), example.text), cast(Kind, run.about.kind), layer, head)
+                if opens and not presents:
+                    of = HeadRequest(TextRequest(model, example.text), cast(Kind, about.kind), layer, head)
                     link_to_text(of, (example.query, int(np.argmax(example.weights))))
-            start, tokens = _around(example)
-            shaded_text(
-                tokens,
-                example.weights[start : start + len(tokens)],
-                example.query - start,
-                start=start,
-                limit=limit,
-                key=state.example(number),
-            )
-    if examples and not opens:
-        st.caption(f"This host does not load {plain(run.about.model)}: examples cannot be opened live.")
-
-
-def _around(example: Example) -> tuple[int, tuple[str, ...]]:
-    """The part of a long passage that is shown: where it starts, and its tokens."""
-    most = TOLD[1] if presenting.is_on() else TOKENS
-    start = max(0, min(example.query - most // 2, len(example.tokens) - most))
-    return start, example.tokens[start : start + most]
-
-
-def _model(run: Run) -> ModelChoice:
-    """The model as it ran, on a device that this machine has."""
-    about = run.about
-    return ModelChoice(about.model, about.dtype, about.device if about.device in devices() else "cpu")
+            # The part of a long passage that is around the query.
+            most = TOLD[1] if presents else TOKENS
+            start = max(0, min(example.query - most // 2, len(example.tokens) - most))
+            tokens, weights = example.tokens[start : start + most], example.weights[start : start + most]
+            shaded_text(tokens, weights, example.query - start, start=start, limit=limit, key=state.example(number))
+    if not opens:
+        st.caption(f"This host does not load {plain(about.model)}: examples cannot be opened live.")
 
 
 def _opens(run: Run) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pandas as pd
 import streamlit as st
@@ -33,19 +35,19 @@ def show_corpus_head(run: Run, layer: int, head: int, metric: Metric) -> None:
     _show_distribution(run, layer, head, metric)
     relations = run.relations(layer, head)
     looks = {word: name for word, name in LOOKS.items() if word != "relation" or len(relations)}
+    is_share, exposes_mask = True, run.about.captures
     with st.container(horizontal=True, vertical_alignment="bottom"):
         by = menu("What it looks at", state.LOOKS_BY, looks, look="buttons")
-        against = "share"
-        if by == "kind" and run.about.captures:
-            against = menu("Shown", state.AGAINST, AGAINST, look="buttons", label_visibility="collapsed")
+        if by == "kind" and exposes_mask:
+            is_share = menu("Shown", state.AGAINST, AGAINST, look="buttons", label_visibility="collapsed") == "share"
     with presenting.aside():
         if by == "kind":
-            _show_classes(run, layer, head, against)
+            _show_classes(run, layer, head, is_share)
         elif by == "distance":
             _show_distances(run, layer, head)
         else:
             _show_relations(relations)
-    if not run.about.captures and by != "relation":
+    if not exposes_mask and by != "relation":
         st.caption(
             "This model exposes its weights only, not which pairs are masked: what chance would give is not known."
         )
@@ -58,18 +60,17 @@ def _show_distribution(run: Run, layer: int, head: int, metric: Metric) -> None:
         return
     result_of(found.quantile, 0.5)
     quartiles = [found.quantile(share) for share in QUARTERS]
-    unit = f" ({metric.unit})" if metric.unit else ""
     chart = distribution_bars(
         found.histogram,
         found.high,
-        label=f"{metric.label}{unit}",
+        label=f"{metric.label} ({metric.unit})" if metric.unit else metric.label,
         mean=found.mean,
         quartiles=quartiles,
         means=run.means(metric.name),
         chosen=(layer, head),
     )
     counts = found.histogram[:, None].astype(float)
-    ends = tuple(f"{low:.6g} to {high:.6g}" for low, high in zip(found.edges, found.edges[1:], strict=False))
+    ends = [f"{low:.6g} to {high:.6g}" for low, high in pairwise(found.edges)]
     show_chart(
         chart,
         "distribution",
@@ -93,15 +94,14 @@ def with_unit(number: float, metric: Metric) -> str:
     return f"{number:.3g} {metric.unit}" if metric.unit else f"{number:.1%}"
 
 
-def _show_classes(run: Run, layer: int, head: int, against: str) -> None:
+def _show_classes(run: Run, layer: int, head: int, is_share: bool) -> None:
     """Show the mean attention from queries of each kind to keys of each kind."""
-    table = result(call(run.classes, layer=layer, head=head))
+    table, shape = result(call(run.classes, layer=layer, head=head)), (len(CLASSES), len(CLASSES))
     attention, chance, queries = (
-        table[name].to_numpy(float).reshape(len(CLASSES), len(CLASSES)) for name in ("attention", "chance", "queries")
+        table[name].to_numpy(float).reshape(shape) for name in ("attention", "chance", "queries")
     )
-    there = np.nan_to_num(queries[:, 0]) > 0
-    names = tuple(name for name, is_there in zip(CLASSES, there, strict=True) if is_there)
-    is_share = against == "share"
+    there = np.flatnonzero(queries[:, 0] > 0)
+    names = [CLASSES[place] for place in there]
     values = (attention if is_share else attention - chance)[np.ix_(there, there)]
     chart = heatmap(
         values,
@@ -114,45 +114,40 @@ def _show_classes(run: Run, layer: int, head: int, against: str) -> None:
         width=presenting.width(620, 0.5),
     )
     title = "Attention by kind of token" if is_share else "Attention by kind of token, beyond chance"
-    show_heatmap(
-        chart,
-        "looks",
-        "What a query of each kind gives to keys of each kind, on average over the corpus.",
-        title=title,
-        numbers=of_table("classes", title, values, ("from", names), ("to", names)),
-    )
+    alt = "What a query of each kind gives to keys of each kind, on average over the corpus."
+    numbers = of_table("classes", title, values, ("from", names), ("to", names))
+    show_heatmap(chart, "looks", alt, title=title, numbers=numbers)
     beyond = "" if is_share else " Chance: the same, had each query attended evenly to all that it may attend to."
     st.caption(f"Each row is the mean over all tokens of a kind as queries; what it gives to each kind of key.{beyond}")
 
 
 def _show_distances(run: Run, layer: int, head: int) -> None:
     table = result(call(run.distances, layer=layer, head=head))
-    there = (table["attention"].fillna(0) > 0) | (table["chance"].fillna(0) > 0)
-    table = table[there]
-    names = tuple(_range(int(first), int(last)) for first, last in zip(table["first"], table["last"], strict=True))
-    groups = {name: np.asarray(table[name], float) for name in ("attention", "chance")[: 1 + run.about.captures]}
+    table = table.loc[(table["attention"] > 0) | (table["chance"] > 0)]
+    ranges = table[["first", "last"]].to_numpy()
+    names = [_signed(first) if first == last else f"{_signed(first)} to {_signed(last)}" for first, last in ranges]
+    shares = ["attention", "chance"][: 1 + run.about.captures]
+    values = table[shares].to_numpy(float)
     chart = bars(
-        names, groups, y="share of attention", x="tokens before (−) and after the query", printed=False, height=HEIGHT
+        names,
+        dict(zip(shares, values.T, strict=True)),
+        y="share of attention",
+        x="tokens before (−) and after the query",
+        printed=False,
+        height=HEIGHT,
     )
-    ends = [
-        _signed(int(last if last > 0 else first)) for first, last in zip(table["first"], table["last"], strict=True)
-    ]
+    ends = [_signed(last if last > 0 else first) for first, last in ranges]
     chart.figure.update_layout(
         yaxis_tickformat=".0%", xaxis_ticktext=ends, xaxis_tickangle=0, xaxis_tickfont_size=letters(12)
     )
-    values = np.stack([*groups.values()], axis=1)
     show_chart(
         chart,
         "looks",
         "How much attention goes to keys at each distance, on average over the corpus, beside what even attention would give.",
         title="Attention by distance",
-        numbers=of_table("distances", "Distances", values, ("distance", names), ("number", [*groups])),
+        numbers=of_table("distances", "Distances", values, ("distance", names), ("number", shares)),
     )
     st.caption("0 is the token itself; 8 stands for 5 to 8 tokens, 16 for 9 to 16, and so on.")
-
-
-def _range(first: int, last: int) -> str:
-    return _signed(first) if first == last else f"{_signed(first)} to {_signed(last)}"
 
 
 def _signed(place: int) -> str:
@@ -166,8 +161,6 @@ def _show_relations(relations: pd.DataFrame) -> None:
         "Attention from a word along a grammatical relation, beside the baseline: what this head gives at the same distances "
         "anyway. Those first that it follows most beyond that."
     )
-    along = [f"{one} {way}" for one, way in zip(relations["relation"], relations["direction"], strict=True)]
-    values = relations[[*shares]].to_numpy(float)
-    shown.now().lists["Relations"] = of_table(
-        "relations", "Relations", values, ("relation", along), ("number", [*shares])
-    )
+    along, values = relations["relation"] + " " + relations["direction"], relations[[*shares]].to_numpy(float)
+    numbers = of_table("relations", "Relations", values, ("relation", [*along]), ("number", [*shares]))
+    shown.now().lists["Relations"] = numbers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from core.corpus.opened import ListedRun, Run, open_run, runs_in
@@ -10,7 +11,7 @@ from ui import settings
 from ui.cache import Store, cached
 from ui.calls import made_by
 
-Files = tuple[tuple[str | int, ...], ...]  # for each file of a folder, the facts that change with its contents
+Facts = tuple[tuple[str, int, int], ...]
 
 
 def corpora() -> Path | None:
@@ -19,30 +20,31 @@ def corpora() -> Path | None:
     return settings.ROOT / named if named else None  # a whole path stays as it is
 
 
+def _facts(folder: Path) -> Facts | None:
+    """For each file in a folder what changes with its contents: name, time, size; None for a folder that cannot be read."""
+    with suppress(OSError):
+        return tuple(sorted((file.name, file.stat().st_mtime_ns, file.stat().st_size) for file in os.scandir(folder)))
+    return None
+
+
 def listed_runs(folder: Path) -> list[ListedRun]:
     """The runs in a folder, as its files are now. Raises InputError for a folder that cannot be read."""
-    try:
-        files = tuple(sorted((file.name, file.stat().st_mtime_ns) for file in os.scandir(folder)))
-    except OSError:  # no folder, or no permission: `runs_in` says which
-        return runs_in(folder)
-    return _listed(str(folder), files)
+    facts = _facts(folder)
+    return runs_in(folder) if facts is None else _listed(str(folder), facts)
 
 
 @cached(Store(2))
-def _listed(folder: str, _files: Files) -> list[ListedRun]:
-    return runs_in(Path(folder))
+def _listed(folder: str, _facts: Facts) -> list[ListedRun]:
+    return runs_in(folder)
 
 
 def corpus_run(name: str) -> Run:
     """The run of this name, as its files are now. Raises InputError as `open_run` does."""
     folder = (corpora() or Path()) / name
-    try:
-        files = tuple(sorted((file.name, file.stat().st_mtime_ns, file.stat().st_size) for file in os.scandir(folder)))
-    except OSError:  # gone, or a link that leads nowhere: `open_run` says so
-        return open_run(folder)
-    return _opened(str(folder), files)
+    facts = _facts(folder)
+    return open_run(folder) if facts is None else _opened(str(folder), facts)
 
 
 @cached(Store(4))  # each holds a few numbers per head, and the places of its passages
-def _opened(folder: str, _files: Files) -> Run:
-    return made_by(open_run(Path(folder)), open_run, f"corpora/{Path(folder).name}")
+def _opened(folder: str, _facts: Facts) -> Run:
+    return made_by(open_run(folder), open_run, f"corpora/{Path(folder).name}")

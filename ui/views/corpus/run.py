@@ -37,53 +37,42 @@ def show_corpus() -> None:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         run = _choose_run(listed)
         places = [st.container(width=92), st.container(width=92), st.container(width=540)]
-    _show_broken(listed)
-    if run is not None:
-        with places[2]:
-            _show_summary(run)
-        try:
-            _show_problems(run)
-            _show(run, places)
-        except InputError as error:  # rows that are read on demand are checked only then
-            show_error(error)
+    if broken := [folder.problem for folder in listed if folder.problem]:
+        with st.expander(f"{_counted(len(broken), 'folder')} beside the runs cannot be opened"):
+            for problem in broken:
+                st.markdown(plain(problem))
+    if run is None:
+        return
+    try:
+        _show_reading(run, places[2])
+        _show(run, places)
+    except InputError as error:  # rows that are read on demand are checked only then
+        show_error(error)
 
 
 def _choose_run(listed: list[ListedRun]) -> Run | None:
     """The chosen run; None after a message on how to make one, or on what is wrong with it."""
-    there = {one.name: one.name for one in listed if one.about is not None}
+    there = {folder.name: folder.name for folder in listed if folder.about is not None}
     if not there:
         with st.container():
-            st.info(
-                "There is no finished run yet. These two lines make two small ones in about five minutes:",
-                icon=":material/library_books:",
-            )
+            words = "There is no finished run yet. These two lines make two small ones in about five minutes:"
+            st.info(words, icon=":material/library_books:")
             st.code(COMMAND, language=None)
         return None
-    name = menu("Run", state.RUN, there, width=280)
     try:
-        return results.corpus_run(name)
+        return results.corpus_run(menu("Run", state.RUN, there, width=280))
     except InputError as error:
         show_error(error)
         return None
 
 
-def _show_broken(listed: list[ListedRun]) -> None:
-    if broken := [one for one in listed if one.about is None]:
-        with st.expander(f"{_counted(len(broken), 'folder')} beside the runs cannot be opened"):
-            for one in broken:
-                st.markdown(plain(one.problem or ""))
-
-
-def _show_summary(run: Run) -> None:
-    about = run.about
-    st.markdown(
+def _show_reading(run: Run, place: DeltaGenerator) -> None:
+    """Show what the run has read, and what it could not read."""
+    about, unread = run.about, run.about.unread
+    place.markdown(
         f"**{plain(about.model)}** has read **{about.tokens:,} tokens** in {_counted(about.passages, 'passage')} of "
         f"{_counted(about.files, 'file')}: {plain(PurePath(about.data).name)}"
     )
-
-
-def _show_problems(run: Run) -> None:
-    unread = run.about.unread
     if unread:
         with st.expander(f"{_counted(unread, 'text')} could not be read"):
             st.dataframe(run.problems, hide_index=True)
@@ -101,16 +90,20 @@ def _show(run: Run, places: list[DeltaGenerator]) -> None:
         return
     offered = {metric.name: metric for metric in METRICS if metric.name in run.names}
     opening = _opening(run)
-    layer, head = _choose_head(run, opening, places)
+    means = run.means(opening)
+    best = np.unravel_index(int(np.nanargmax(means)), means.shape)
+    with places[0]:
+        layer = number_picker("Layer", state.LAYER, run.about.layers, int(best[0]))
+    with places[1]:
+        head = number_picker("Head", state.HEAD, run.about.heads, int(best[1]))
     presenting.title(f"Layer {layer}, head {head} of {plain(run.about.model)}, over {run.about.tokens:,} tokens")
     every, one = st.columns([5, 7], gap="medium")
     with every:
         metric = show_corpus_heads(run, layer, head, offered, opening)
     _describe(run, layer, head, metric)
     if (layer, head) not in run.heads:
-        one.info(
-            f"This run did not look at head {layer}.{head}, but at {len(run.heads)} others. Choose one in the grid."
-        )
+        others = len(run.heads)
+        one.info(f"This run did not look at head {layer}.{head}, but at {others} others. Choose one in the grid.")
         return
     with one:
         show_corpus_head(run, layer, head, metric)
@@ -125,24 +118,11 @@ def _opening(run: Run) -> str:
     return telling if telling in run.names else run.names[0]
 
 
-def _choose_head(run: Run, opening: str, places: list[DeltaGenerator]) -> tuple[int, int]:
-    """The chosen head; at first the one with the largest mean of the metric that the page opens with."""
-    means = run.means(opening)
-    best = np.unravel_index(int(np.nanargmax(means)), means.shape)
-    with places[0]:
-        layer = number_picker("Layer", state.LAYER, run.about.layers, int(best[0]))
-    with places[1]:
-        head = number_picker("Head", state.HEAD, run.about.heads, int(best[1]))
-    return layer, head
-
-
 def _describe(run: Run, layer: int, head: int, metric: Metric) -> None:
     """Describe what the page shows for its files and links."""
     about = run.about
     shown.now().about = {
-        "model": about.model,
-        "revision": about.revision,
-        "dtype": about.dtype,
+        **{name: getattr(about, name) for name in ("model", "revision", "dtype")},
         "attention": about.kind,
         "layer": str(layer),
         "head": str(head),
