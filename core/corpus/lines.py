@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import IO, Any
+from typing import IO, Any, AnyStr, Generic
 
 BLOCK = 2**13  # bytes that are read at once: a packed file that ends in the middle loses at most these
 
 
-class Held:
-    """Bytes that are collected in pieces. Once there are more than `most`, they are only counted.
+class Held(Generic[AnyStr]):
+    """A text or bytes that are collected in pieces, at first none. Once there are more than `most`, they are only counted."""
 
-    length  of all pieces together
-    """
+    def __init__(self, most: int, nothing: AnyStr) -> None:
+        self._most, self._nothing = most, nothing
+        self._pieces: list[AnyStr] = []
+        self.length = 0
 
-    def __init__(self, most: int) -> None:
-        self._most, self._pieces, self.length = most, [], 0
-
-    def add(self, piece: bytes) -> None:
+    def add(self, piece: AnyStr) -> None:
         self.length += len(piece)
         if self.is_too_long:
             self._pieces.clear()
@@ -28,11 +27,11 @@ class Held:
     def is_too_long(self) -> bool:
         return self.length > self._most
 
-    def taken(self) -> bytes | int:
-        """All bytes, or their number if there were too many; nothing is held afterwards."""
-        found = self.length if self.is_too_long else b"".join(self._pieces)
+    def pop(self) -> AnyStr | int:
+        """All pieces together, or their length if there were too many; nothing is held afterwards."""
+        whole = self.length if self.is_too_long else self._nothing.join(self._pieces)  # type: ignore[arg-type]
         self._pieces, self.length = [], 0
-        return found
+        return whole
 
 
 def blocks(stream: IO[bytes] | Any) -> Iterator[bytes]:
@@ -48,12 +47,12 @@ def blocks(stream: IO[bytes] | Any) -> Iterator[bytes]:
 
 def lines_of(stream: IO[bytes] | Any, most: int) -> Iterator[bytes | int]:
     r"""Each line with its \n; for a line of more than `most` bytes, how many it has."""
-    held = Held(most)
+    held = Held(most, b"")
     for block in blocks(stream):
         *ended, rest = block.split(b"\n")
         for piece in ended:
             held.add(piece + b"\n")
-            yield held.taken()
+            yield held.pop()
         held.add(rest)
     if held.length:
-        yield held.taken()
+        yield held.pop()

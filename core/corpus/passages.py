@@ -1,12 +1,10 @@
-"""Passages: texts cut into pieces that a model reads at once. Each can be read again alone, with the same tokens."""
+"""Cutting texts into passages that a model reads at once. Each can be read again alone, with the same tokens."""
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,74 +14,43 @@ from ..errors import InputError
 from ..models.model import Model
 from ..models.tokens import token_texts
 from ..models.words import GOES_ON, token_classes, word_starts
-from .texts import Place, Problem, Relation, Text
+from .texts import Passage, Problem
 
 # The classes of tokens; each token has the first that fits.
 CLASSES = ("special", "punctuation", "number", "blank", "word", "word part")
+_LETTER = re.compile(r"\S")
 
 
-@dataclass(frozen=True)
-class Passage:
-    """A piece of a text.
-
-    start      where in the text it begins, in characters
-    words, relations  of an annotated one: see `Text`
-    """
-
-    place: Place
-    start: int
-    text: str
-    words: tuple[tuple[int, int], ...] = ()
-    relations: tuple[Relation, ...] = ()
-
-    @property
-    def id(self) -> int:
-        """64 bits that follow only from where the passage stands: passages are drawn at random in the order of their ids."""
-        place = f"{self.place.file}\0{self.place.row}\0{self.start}"
-        return int.from_bytes(hashlib.blake2b(place.encode(), digest_size=8).digest(), "little")
-
-
-def cut(text: Text, count: Callable[[str], int], most: int) -> Iterator[Passage | Problem]:
+def cut(text: Passage, count: Callable[[str], int], most: int) -> Iterator[Passage | Problem]:
     """Cut a text into passages of at most `most` tokens, between words where possible, without blanks at their ends.
 
     count  the number of tokens of a text for the model, special ones included; an InputError of it becomes a problem of the
            text
     """
+    end = 0
     try:
-        yield from _pieces(text, count, most)
+        if text.words:  # a sentence whose words are known by their places stays whole
+            tokens = count(text.text)
+            too_long = Problem(text.place, f"The sentence has {tokens:,} tokens; at most {most:,} are read.")
+            yield text if tokens <= most else too_long
+            return
+        while letter := _LETTER.search(text.text, end):
+            start = letter.start()
+            end = _reach(text.text, start, count, most)
+            if end == start:
+                yield Problem(text.place, f"Not one character at {start:,} fits into {most:,} tokens.")
+                return
+            yield Passage(text.place, start, text.text[start:end].rstrip())
     except InputError as error:
         yield Problem(text.place, str(error))
-
-
-def _pieces(text: Text, count: Callable[[str], int], most: int) -> Iterator[Passage | Problem]:
-    if text.words:  # a sentence whose words are known by their places stays whole
-        if (tokens := count(text.text)) > most:
-            yield Problem(text.place, f"The sentence has {tokens:,} tokens; at most {most:,} are read.")
-        else:
-            yield Passage(text.place, 0, text.text, text.words, text.relations)
-        return
-    start = 0
-    while (start := _after_blanks(text.text, start)) < len(text.text):
-        end = _reach(text.text, start, count, most)
-        if end == start:
-            yield Problem(text.place, f"Not one character at {start:,} fits into {most:,} tokens.")
-            return
-        yield Passage(text.place, start, text.text[start:end].rstrip())
-        start = end
-
-
-def _after_blanks(text: str, start: int) -> int:
-    found = re.compile(r"\S").search(text, start)
-    return len(text) if found is None else found.start()
 
 
 def _reach(text: str, start: int, count: Callable[[str], int], most: int) -> int:
     """The end of the longest passage from `start` on: after a word, or within a word that is too long by itself."""
     window = text[start : start + 16 * most]
     ends = [word.end() for word in re.finditer(r"\S+", window)]
-    fitting = _most_that_fit(lambda words: count(window[: ends[words - 1]]), len(ends), most)
-    if fitting:
-        return start + ends[fitting - 1]
+    if words := _most_that_fit(lambda words: count(window[: ends[words - 1]]), len(ends), most):
+        return start + ends[words - 1]
     return start + _most_that_fit(lambda letters: count(window[:letters]), min(len(window), ends[0]), most)
 
 

@@ -6,6 +6,7 @@ reported, and the rows after it are read; of a file that ends in the middle, eve
 
 from __future__ import annotations
 
+import codecs
 import csv
 import json
 import os
@@ -13,8 +14,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import count, groupby
 from pathlib import PurePosixPath
+from typing import Any, TypeVar
 
 import conllu
 import pyarrow as pa
@@ -26,7 +29,7 @@ from ..errors import InputError
 from ..models.texts import half_of_a_pair
 from .lines import Held, blocks, lines_of
 from .settings import RunSettings
-from .texts import Place, Problem, Relation, Text, first_line
+from .texts import Passage, Place, Problem, Relation, first_line
 from .walking import Pattern, files_below
 
 MAX_CHARACTERS = 64_000_000  # of one text; a longer one has to be split
@@ -34,6 +37,7 @@ LONGEST_LINE = 4 * MAX_CHARACTERS  # the number of bytes that such a text may ha
 LONGEST_SENTENCE = 1_000_000  # characters of CoNLL-U, which takes a hundred times as much memory while it is read
 NAMED = 60  # the maximum number of characters of a column's name in a problem
 COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -60,8 +64,7 @@ def find_files(data: str, on_progress: Callable[[int], None] = lambda _entries: 
     Raises InputError (field "data") where there are none, and for a name that is not UTF-8.
     """
     require_address(data, "data")
-    start = re.search(r"[*?]", data)
-    folder, pattern = (data, "**") if start is None else _split(data, start.start())
+    folder, pattern = _split(data)
     try:
         system, root = open_folder(folder)
         info = system.get_file_info(root)
@@ -79,8 +82,9 @@ def find_files(data: str, on_progress: Callable[[int], None] = lambda _entries: 
     if not known:
         others = f", only {len(inside)} of others, such as {min(inside)!r}" if inside else ""
         raise InputError(f"{data!r} names no file of a format that can be read{others}. {_FORMATS}", field="data")
-    for name in known:
-        _require_utf8(name, folder)
+    if other := next((name for name in known if half_of_a_pair(name) is not None), None):
+        why = f"The name of {other!r} in {folder!r} is not UTF-8: examples could not tell where they stand."
+        raise InputError(f"{why} Rename it, or choose others by a pattern.", field="data")
     return Files(folder, tuple(known), tuple(inside[name]() for name in known))
 
 
@@ -92,13 +96,12 @@ def require_address(address: str, field: str) -> None:
         raise InputError(f"{address!r} is no name: it is not UTF-8, or has a NUL in it. Give another.", field=field)
 
 
-def _require_utf8(name: str, folder: str) -> None:
-    if half_of_a_pair(name) is not None:
-        raise InputError(
-            f"The name of {name!r} in {folder!r} is not UTF-8: examples could not tell where they stand. Rename it, or choose "
-            "others by a pattern.",
-            field="data",
-        )
+def _split(data: str) -> tuple[str, str]:
+    """The folder before the first wildcard, and the pattern below it."""
+    if (wildcard := re.search(r"[*?]", data)) is None:
+        return data, "**"
+    cut = data.rfind("/", 0, wildcard.start())
+    return (data[:cut] or "/", data[cut + 1 :]) if cut >= 0 else (".", data)
 
 
 def _below(
@@ -106,11 +109,11 @@ def _below(
 ) -> dict[str, Callable[[], int]]:
     """The files below a folder that match a pattern: name -> a function that gives its size in bytes."""
     if isinstance(system, fs.LocalFileSystem):
-        found = files_below(root, pattern, on_progress)
-        return {name: lambda path=path: _size(path) for name, path in found.items()}
-    infos = [one for one in system.get_file_info(fs.FileSelector(root, recursive=True)) if one.type == fs.FileType.File]
-    named = [(str(PurePosixPath(one.path).relative_to(PurePosixPath(root))), one.size or 0) for one in infos]
-    return {name: lambda size=size: size for name, size in named if pattern.fits(name)}
+        return {name: partial(_size, path) for name, path in files_below(root, pattern, on_progress).items()}
+    entries = system.get_file_info(fs.FileSelector(root, recursive=True))
+    files = [entry for entry in entries if entry.type == fs.FileType.File]
+    named = {str(PurePosixPath(file.path).relative_to(PurePosixPath(root))): file.size or 0 for file in files}
+    return {name: lambda size=size: size for name, size in named.items() if pattern.fits(name)}
 
 
 def _size(path: str) -> int:
@@ -119,17 +122,16 @@ def _size(path: str) -> int:
     return 0
 
 
+def is_uri(address: str) -> bool:
+    """Return whether this is an address such as s3://bucket/folder, and not a local path."""
+    return re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", address) is not None
+
+
 def open_folder(folder: str) -> tuple[fs.FileSystem, str]:
     """The file system of a folder, and the folder's path in it. Raises OSError or ArrowException."""
-    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", folder):
+    if is_uri(folder):
         return fs.FileSystem.from_uri(folder)
     return fs.LocalFileSystem(), str(PurePosixPath(fs.LocalFileSystem().normalize_path(folder or ".")))
-
-
-def _split(data: str, star: int) -> tuple[str, str]:
-    """Split a pattern into the folder before its first wildcard and the rest."""
-    cut = data.rfind("/", 0, star)
-    return (data[:cut] or "/", data[cut + 1 :]) if cut >= 0 else (".", data)
 
 
 def _format(name: str) -> str | None:
@@ -141,36 +143,6 @@ def _format(name: str) -> str | None:
 # --- the texts of a file
 
 
-def read_texts(files: Files, name: str, settings: RunSettings) -> Iterator[Text | Problem]:
-    """The texts of one file in their order; those that could not be read are problems in their places."""
-    row = 0
-    try:
-        system, root = open_folder(files.folder)
-        path = f"{root}/{name}"
-        read = READERS[_format(name) or ""]
-        for row, found in read(system, path, settings):
-            place = Place(name, row)
-            if isinstance(found, str):
-                if found.strip():
-                    yield _checked(place, found)
-            elif isinstance(found, _Sentence):
-                if found.words:  # and not remarks alone
-                    yield Text(place, found.text, found.words, found.relations)
-            else:
-                yield Problem(place, found.why)
-    except (OSError, ValueError, EOFError, pa.ArrowException, csv.Error) as error:
-        after = f" after row {row:,}" if row else ""
-        yield Problem(Place(name, 0), f"The file cannot be read{after}: {first_line(error)}.")
-
-
-def _checked(place: Place, text: str) -> Text | Problem:
-    if len(text) > MAX_CHARACTERS:
-        return Problem(place, _too_long(f"{len(text):,}", MAX_CHARACTERS).why)
-    if (half := half_of_a_pair(text)) is not None:
-        return Problem(place, f"The text has half of a surrogate pair at character {half:,}.")
-    return Text(place, text)
-
-
 @dataclass(frozen=True)
 class _Fault:
     """A row that could not be read."""
@@ -178,22 +150,49 @@ class _Fault:
     why: str
 
 
+Annotated = tuple[str, tuple[tuple[int, int], ...], tuple[Relation, ...]]  # a sentence, its words and their relations
+Row = tuple[int, str | Annotated | _Fault]
+Reader = Callable[[fs.FileSystem, str, RunSettings], Iterable[Row]]
+
+
+def read_texts(folder: str, name: str, settings: RunSettings) -> Iterator[Passage | Problem]:
+    """The texts of a file in a folder, in their order; those that could not be read are problems in their places."""
+    row = 0
+    try:
+        system, root = open_folder(folder)
+        for row, text in READERS[_format(name) or ""](system, f"{root}/{name}", settings):
+            place = Place(name, row)
+            if isinstance(text, _Fault):
+                yield Problem(place, text.why)
+            elif isinstance(text, tuple):
+                if text[1]:  # words, and not remarks alone
+                    yield Passage(place, 0, *text)
+            elif text.strip():
+                yield _checked(place, text)
+    except (OSError, ValueError, EOFError, pa.ArrowException, csv.Error) as error:
+        after = f" after row {row:,}" if row else ""
+        yield Problem(Place(name, 0), f"The file cannot be read{after}: {first_line(error)}.")
+
+
+def _checked(place: Place, text: str) -> Passage | Problem:
+    if len(text) > MAX_CHARACTERS:
+        return Problem(place, _too_long(f"{len(text):,}", MAX_CHARACTERS).why)
+    if (half := half_of_a_pair(text)) is not None:
+        return Problem(place, f"The text has half of a surrogate pair at character {half:,}.")
+    return Passage(place, 0, text)
+
+
 def _too_long(number: str, most: int) -> _Fault:
     advice = "Split it, or read plain text by paragraph or line."
     return _Fault(f"The text has {number} characters; at most {most:,} are read. {advice}")
 
 
-@dataclass
-class _Sentence:
-    """A sentence of CoNLL-U."""
-
-    text: str = ""
-    words: tuple[tuple[int, int], ...] = ()
-    relations: tuple[Relation, ...] = ()
-
-
-Found = tuple[int, "str | _Sentence | _Fault"]
-Reader = Callable[[fs.FileSystem, str, RunSettings], Iterable[Found]]
+def _attempt(what: str, read: Callable[..., Item], *given: Any) -> Item | _Fault:
+    """What `read` returns, or a fault that says what is wrong and quotes the error."""
+    try:
+        return read(*given)
+    except (ValueError, LookupError, RecursionError, ParseException) as error:
+        return _Fault(f"{what}: {first_line(error)}.")
 
 
 def _lines(system: fs.FileSystem, path: str) -> Iterator[str | _Fault]:
@@ -206,10 +205,7 @@ def _bytes_of_lines(system: fs.FileSystem, path: str) -> Iterator[bytes | int]:
     """The lines as `lines_of` gives them, without the byte order mark with which some files begin."""
     with system.open_input_stream(path) as stream:
         for number, line in enumerate(lines_of(stream, LONGEST_LINE)):
-            yield line if number or isinstance(line, int) else line.removeprefix(_MARK)
-
-
-_MARK = b"\xef\xbb\xbf"
+            yield line if number or isinstance(line, int) else line.removeprefix(codecs.BOM_UTF8)
 
 
 def _endless(number: int, length: int) -> _Fault:
@@ -217,13 +213,10 @@ def _endless(number: int, length: int) -> _Fault:
 
 
 def _decoded(number: int, line: bytes) -> str | _Fault:
-    try:
-        return line.decode()
-    except UnicodeDecodeError as error:
-        return _Fault(f"Line {number:,} is no UTF-8: {first_line(error)}.")
+    return _attempt(f"Line {number:,} is no UTF-8", line.decode)
 
 
-def _plain(system: fs.FileSystem, path: str, settings: RunSettings) -> Iterator[Found]:
+def _plain(system: fs.FileSystem, path: str, settings: RunSettings) -> Iterator[Row]:
     if settings.by == "line":
         yield from enumerate(_lines(system, path), start=1)
     elif settings.by == "paragraph":
@@ -233,67 +226,59 @@ def _plain(system: fs.FileSystem, path: str, settings: RunSettings) -> Iterator[
 
 
 def _document(system: fs.FileSystem, path: str) -> str | _Fault:
-    held = Held(LONGEST_LINE)
+    held = Held(LONGEST_LINE, b"")
     with system.open_input_stream(path) as stream:
         for block in blocks(stream):
             held.add(block)
             if held.is_too_long:
                 break
-    whole = held.taken()
+    whole = held.pop()
     if isinstance(whole, int):
         return _too_long(f"more than {MAX_CHARACTERS:,}", MAX_CHARACTERS)
     try:
-        return whole.removeprefix(_MARK).decode()
+        return whole.removeprefix(codecs.BOM_UTF8).decode()
     except UnicodeDecodeError:
         decoded = (_decoded(number, line) for number, line in enumerate(whole.split(b"\n"), start=1))
-        return next(one for one in decoded if isinstance(one, _Fault))
+        return next(line for line in decoded if isinstance(line, _Fault))
 
 
 def _paragraphs(lines: Iterable[str | _Fault], most: int) -> Iterator[str | _Fault]:
     """Paragraphs, with empty lines between; a fault for one of more than `most` characters."""
-    for is_text, held in groupby(lines, key=lambda line: isinstance(line, _Fault) or bool(line.strip())):
+    for is_text, paragraph in groupby(lines, key=lambda line: isinstance(line, _Fault) or bool(line.strip())):
         if is_text:
-            yield _joined(held, most)
+            yield _joined(paragraph, most)
 
 
 def _joined(lines: Iterable[str | _Fault], most: int) -> str | _Fault:
     """The lines as one text, or the fault of the first line that cannot be read."""
-    held, length, unread = [], 0, None
+    held, fault = Held(most, ""), None
     for line in lines:
         if isinstance(line, _Fault):
-            unread = unread or line
+            fault = fault or line
         else:
-            length += len(line)
-            held.append(line)
-        if unread or length > most:
-            held.clear()
-    if unread is None and length > most:
-        return _too_long(f"{length:,}", most)
-    return unread or "".join(held)
+            held.add(line)
+    text = held.pop()
+    return fault or (_too_long(f"{text:,}", most) if isinstance(text, int) else text)
 
 
-def _json_lines(system: fs.FileSystem, path: str, settings: RunSettings) -> Iterator[Found]:
+def _json_lines(system: fs.FileSystem, path: str, settings: RunSettings) -> Iterator[Row]:
     for row, line in enumerate(_lines(system, path), start=1):
         if isinstance(line, _Fault):
             yield row, line
         elif line.strip():
-            yield row, _field(line, settings.column)
+            yield row, _text_in(_attempt("The line is no JSON", json.loads, line), settings.column)
 
 
-def _field(line: str, column: str) -> str | _Fault:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        return _Fault(f"The line is no JSON: {first_line(error)}.")
+def _text_in(record: object, column: str) -> str | _Fault:
+    if isinstance(record, _Fault):
+        return record
     if not isinstance(record, dict):
         return _Fault(f"The line is no JSON object but {type(record).__name__}.")
-    return _text_in(record, column)
+    return _text(record[column], column) if column in record else _Fault(_no_column(column, list(record)))
 
 
-def _text_in(record: dict, column: str) -> str | _Fault:
-    if column not in record:
-        return _Fault(_no_column(column, list(record)))
-    return record[column] if isinstance(record[column], str) else _Fault(_no_text(column))
+def _text(value: object, column: str) -> str | _Fault:
+    return value if isinstance(value, str | _Fault) else _Fault(f"{_named(column)} holds no text.")
 
 
 def _no_column(column: str, there: list) -> str:
@@ -301,15 +286,11 @@ def _no_column(column: str, there: list) -> str:
     return f"There is no column {_named(column)}, only {', '.join(names)}."
 
 
-def _no_text(column: str) -> str:
-    return f"{_named(column)} holds no text."
-
-
 def _named(column: str) -> str:
     return repr(column if len(column) <= NAMED else f"{column[:NAMED]}…")
 
 
-def _csv(system: fs.FileSystem, path: str, settings: RunSettings) -> Iterator[Found]:
+def _csv(system: fs.FileSystem, path: str, settings: RunSettings) -> Iterator[Row]:
     """Quotes that do not end take in the rest of the file, which is a problem of the file."""
     csv.field_size_limit(MAX_CHARACTERS)
     lines = _LinesOfCsv(_bytes_of_lines(system, path))
@@ -319,14 +300,14 @@ def _csv(system: fs.FileSystem, path: str, settings: RunSettings) -> Iterator[Fo
     for row in count(1):
         lines.begin()
         try:
-            found = _text_in(next(records), settings.column)
+            text = _text_in(next(records), settings.column)
         except StopIteration:
             return
         except csv.Error as error:
             if lines.is_over:
                 raise
-            found = _Fault(f"The record is no CSV: {first_line(error)}.")
-        yield row, lines.fault or found
+            text = _Fault(f"The record is no CSV: {first_line(error)}.")
+        yield row, lines.fault or text
 
 
 class _LinesOfCsv:
@@ -336,8 +317,8 @@ class _LinesOfCsv:
     is_over  whether there are no more lines
     """
 
-    def __init__(self, found: Iterator[bytes | int]) -> None:
-        self._found = enumerate(found, start=1)
+    def __init__(self, lines: Iterator[bytes | int]) -> None:
+        self._lines = enumerate(lines, start=1)
         self.is_over = False
         self.begin()
 
@@ -350,7 +331,7 @@ class _LinesOfCsv:
         return self
 
     def __next__(self) -> str:
-        number, line = next(self._found, (0, None))
+        number, line = next(self._lines, (0, None))
         if line is None:
             self.is_over = True
             raise StopIteration
@@ -365,43 +346,28 @@ class _LinesOfCsv:
         return line.decode(errors="replace")
 
 
-def _parquet(system: fs.FileSystem, path: str, settings: RunSettings) -> Iterator[Found]:
+def _parquet(system: fs.FileSystem, path: str, settings: RunSettings) -> Iterator[Row]:
     with system.open_input_file(path) as opened:
-        file = ParquetFile(opened)
-        if settings.column not in file.schema_arrow.names:
-            raise ValueError(_no_column(settings.column, file.schema_arrow.names))
-        row = 0
-        for batch in file.iter_batches(batch_size=256, columns=[settings.column]):
-            for value in batch.column(0):
-                row += 1
-                yield row, _value(value, settings.column)
-
-
-def _value(value: pa.Scalar, column: str) -> str | _Fault:
-    try:
-        text = value.as_py()
-    except UnicodeDecodeError as error:
-        return _Fault(f"The text is no UTF-8: {first_line(error)}.")
-    return text if isinstance(text, str) else _Fault(_no_text(column))
+        file, column = ParquetFile(opened), settings.column
+        if column not in file.schema_arrow.names:
+            raise ValueError(_no_column(column, file.schema_arrow.names))
+        batches = file.iter_batches(batch_size=256, columns=[column])
+        values = (value for batch in batches for value in batch.column(0))
+        for row, value in enumerate(values, start=1):
+            yield row, _text(_attempt("The text is no UTF-8", value.as_py), column)
 
 
 # --- CoNLL-U
 
 
-def _conllu(system: fs.FileSystem, path: str, _settings: RunSettings) -> Iterator[Found]:
+def _conllu(system: fs.FileSystem, path: str, _settings: RunSettings) -> Iterator[Row]:
     """https://universaldependencies.org/format.html: a word a line, ten columns, sentences parted by empty lines."""
     for row, block in enumerate(_paragraphs(_lines(system, path), LONGEST_SENTENCE), start=1):
-        yield row, block if isinstance(block, _Fault) else _sentence_in(block)
+        is_text = isinstance(block, str)
+        yield row, _attempt("The sentence is no CoNLL-U", _sentence, block) if is_text else block
 
 
-def _sentence_in(block: str) -> _Sentence | _Fault:
-    try:
-        return _sentence(block)
-    except (ParseException, LookupError, ValueError) as error:
-        return _Fault(f"The sentence is no CoNLL-U: {first_line(error)}.")
-
-
-def _sentence(block: str) -> _Sentence:
+def _sentence(block: str) -> Annotated:
     words, position_of, heads, pieces, length = [], {}, [], [], 0
     for token in conllu.parse(block)[0]:
         if not isinstance(token["id"], int):
@@ -418,18 +384,13 @@ def _sentence(block: str) -> _Sentence:
         for number, head, relation in heads
         if head
     )
-    return _Sentence("".join(pieces).rstrip(), tuple(words), relations)
+    return "".join(pieces).rstrip(), tuple(words), relations
 
 
 READERS: dict[str, Reader] = {
-    ".txt": _plain,
-    ".md": _plain,
-    ".text": _plain,
-    ".jsonl": _json_lines,
-    ".ndjson": _json_lines,
-    ".json": _json_lines,
-    ".csv": _csv,
-    ".tsv": _csv,
+    **dict.fromkeys((".txt", ".md", ".text"), _plain),
+    **dict.fromkeys((".jsonl", ".ndjson", ".json"), _json_lines),
+    **dict.fromkeys((".csv", ".tsv"), _csv),
     ".parquet": _parquet,
     ".conllu": _conllu,
 }

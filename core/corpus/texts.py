@@ -1,9 +1,12 @@
-"""A text of a corpus, how it is found in a file, where it stands, and what could not be read."""
+"""Passages of a corpus: where they stand, what they say, and what could not be read."""
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import Literal
+
+from ..errors import shortened
 
 By = Literal["document", "paragraph", "line"]  # what one text is in a file of plain text
 WORDS = 300  # the maximum number of characters of a problem's reason, which may quote what somebody else has written
@@ -28,13 +31,23 @@ class Relation:
 
 
 @dataclass(frozen=True)
-class Text:
-    """A text; an annotated one with its words, (start, end) in characters, and the relations between them."""
+class Passage:
+    """A text, or a piece of one that a model reads at once.
+
+    start      where in the text it begins, in characters
+    words, relations  of an annotated text: (start, end) of each word in characters, and how they depend on each other
+    """
 
     place: Place
+    start: int
     text: str
     words: tuple[tuple[int, int], ...] = ()
     relations: tuple[Relation, ...] = ()
+
+    @property
+    def id(self) -> int:
+        """64 bits that follow only from where the passage stands: passages are drawn at random in the order of their ids."""
+        return text_hash(f"{self.place.file}\0{self.place.row}\0{self.start}")
 
 
 @dataclass(frozen=True)
@@ -48,6 +61,11 @@ class Problem:
         object.__setattr__(self, "why", shown(self.why))
 
 
+def text_hash(text: str) -> int:
+    """64 bits."""
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+
+
 def first_line(error: BaseException) -> str:
     """The first line of an error's message that is not empty, as `shown`, without its full stop; else the error's name."""
     return shown(next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)).rstrip(". ")
@@ -55,6 +73,5 @@ def first_line(error: BaseException) -> str:
 
 def shown(text: str, most: int = WORDS) -> str:
     """At most this many characters of a text. Characters that cannot be seen or written are escaped as Python does it."""
-    cut = text if len(text) <= most else f"{text[: most - 1]}…"
-    escaped = cut if cut.isprintable() else "".join(one if one.isprintable() else repr(one)[1:-1] for one in cut)
-    return escaped if len(escaped) <= most else f"{escaped[: most - 1]}…"
+    cut = shortened(text, most)
+    return shortened("".join(char if char.isprintable() else repr(char)[1:-1] for char in cut), most)

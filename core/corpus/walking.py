@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator
+from functools import reduce
 from typing import NamedTuple
 
 TOLD = 10_000  # entries between two calls of `on_progress`
@@ -22,8 +23,12 @@ class Pattern:
 
     def step(self, at: State, name: str) -> State:
         """The state of a path after a further name; empty where nothing below it can match."""
-        after = {place for place in at if place < len(self._parts) and self._parts[place] is None}
-        after |= {place + 1 for place in at if self._is(place, name)}
+        after = set()
+        for place in at - {len(self._parts)}:
+            if (part := self._parts[place]) is None:
+                after.add(place)
+            elif part.fullmatch(name):
+                after.add(place + 1)
         return self._with_none(after)
 
     def ends(self, at: State) -> bool:
@@ -31,19 +36,12 @@ class Pattern:
         return len(self._parts) in at
 
     def fits(self, path: str) -> bool:
-        at = self.begin
-        for name in path.split("/"):
-            at = self.step(at, name)
-        return self.ends(at)
-
-    def _is(self, place: int, name: str) -> bool:
-        part = self._parts[place] if place < len(self._parts) else None
-        return part is not None and part.fullmatch(name) is not None
+        return self.ends(reduce(self.step, path.split("/"), self.begin))
 
     def _with_none(self, at: set[int]) -> State:
         """The state with all further numbers that follow because ** may stand for no folder."""
-        for place in range(min(at, default=len(self._parts)), len(self._parts)):
-            if place in at and self._parts[place] is None:
+        for place, part in enumerate(self._parts):
+            if place in at and part is None:
                 at.add(place + 1)
         return frozenset(at)
 
@@ -60,9 +58,7 @@ class _Entry(NamedTuple):
     at: State
 
 
-def files_below(
-    folder: str, pattern: Pattern, on_progress: Callable[[int], None] = lambda _entries: None
-) -> dict[str, str]:
+def files_below(folder: str, pattern: Pattern, on_progress: Callable[[int], None]) -> dict[str, str]:
     """The files that a pattern matches: name -> real path.
 
     Links are followed, and each file is listed once: under its name without links where it has one, so that a link that is
@@ -74,18 +70,18 @@ def files_below(
     """
     walk = _Walk(pattern, on_progress)
     walk.enter(_Entry("", os.path.realpath(folder), pattern.begin))
-    while links := sorted(walk.links, key=lambda one: (one.name.count("/"), one.name)):
+    while links := sorted(walk.links, key=lambda link: (link.name.count("/"), link.name)):
         walk.links = []
         for link in links:
             walk.follow(link)
-    return {name: path for path, name in walk.found.items()}
+    return {name: path for path, name in walk.names.items()}
 
 
 class _Walk:
-    """A walk through folders. found: real path -> name; links: those that have not been followed yet"""
+    """A walk through folders. names: by real path; links: those that have not been followed yet"""
 
     def __init__(self, pattern: Pattern, on_progress: Callable[[int], None]) -> None:
-        self.found: dict[str, str] = {}
+        self.names: dict[str, str] = {}
         self.links: list[_Entry] = []
         self._pattern, self._on_progress = pattern, on_progress
         # A folder is entered once for each state of the pattern: no circle of links is walked twice.
@@ -96,38 +92,35 @@ class _Walk:
         """Collect the files and the links of a folder and of all folders in it."""
         waiting = [folder]
         while waiting:
-            one = waiting.pop()
-            if (one.path, one.at) not in self._entered:
-                self._entered.add((one.path, one.at))
-                waiting += self._folders_in(one)
+            folder = waiting.pop()
+            if (folder.path, folder.at) not in self._entered:
+                self._entered.add((folder.path, folder.at))
+                waiting += self._folders_in(folder)
 
     def _folders_in(self, folder: _Entry) -> Iterator[_Entry]:
         with os.scandir(folder.path) as inside:
-            for one in inside:
-                self._count()
-                if at := self._pattern.step(folder.at, one.name):
-                    entry = _Entry(f"{folder.name}/{one.name}" if folder.name else one.name, one.path, at)
-                    if one.is_symlink():
+            for item in inside:
+                self._entries += 1
+                if self._entries % TOLD == 0:
+                    self._on_progress(self._entries)
+                if at := self._pattern.step(folder.at, item.name):
+                    entry = _Entry(f"{folder.name}/{item.name}" if folder.name else item.name, item.path, at)
+                    if item.is_symlink():
                         self.links.append(entry)
-                    elif one.is_dir(follow_symlinks=False):
+                    elif item.is_dir(follow_symlinks=False):
                         yield entry
-                    elif one.is_file(follow_symlinks=False):
-                        self._take(entry)
+                    elif item.is_file(follow_symlinks=False):
+                        self._add(entry)
 
     def follow(self, link: _Entry) -> None:
         there = link._replace(path=os.path.realpath(link.path))
         if os.path.isdir(there.path):
             self.enter(there)
         elif os.path.isfile(there.path):
-            self._take(there)
+            self._add(there)
         elif not os.path.exists(there.path):
-            self._take(link)
+            self._add(link)
 
-    def _take(self, file: _Entry) -> None:
+    def _add(self, file: _Entry) -> None:
         if self._pattern.ends(file.at):
-            self.found.setdefault(file.path, file.name)
-
-    def _count(self) -> None:
-        self._entries += 1
-        if self._entries % TOLD == 0:
-            self._on_progress(self._entries)
+            self.names.setdefault(file.path, file.name)

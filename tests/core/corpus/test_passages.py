@@ -10,8 +10,8 @@ from tokenizers.pre_tokenizers import Whitespace
 from transformers import PreTrainedTokenizerFast
 
 from core import InputError, load_model
-from core.corpus.passages import CLASSES, Passage, classes_of, counter, cut, faults_of_a_text
-from core.corpus.texts import Place, Problem, Text
+from core.corpus.passages import CLASSES, classes_of, counter, cut, faults_of_a_text
+from core.corpus.texts import Passage, Place, Problem
 from tests.core.corpus.plain import reader
 from tests.core.tiny_models import tiny
 
@@ -19,7 +19,7 @@ PLACE = Place("a.txt", 3)
 
 
 def pieces(text, most, count):
-    return [*cut(Text(PLACE, text), count, most)]
+    return [*cut(Passage(PLACE, 0, text), count, most)]
 
 
 def check(text, found, most, count):
@@ -84,7 +84,7 @@ def test_of_blanks_alone_there_is_nothing():
 
 
 def test_a_sentence_with_words_stays_whole():
-    text = Text(PLACE, "the cat", ((0, 3), (4, 7)))
+    text = Passage(PLACE, 0, "the cat", ((0, 3), (4, 7)))
     assert [*cut(text, len, 7)] == [Passage(PLACE, 0, "the cat", text.words)]
     (problem,) = cut(text, len, 6)
     assert problem == Problem(PLACE, "The sentence has 7 tokens; at most 6 are read.")

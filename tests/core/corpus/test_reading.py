@@ -14,19 +14,19 @@ import pytest
 
 from core import InputError
 from core.corpus import reading as reading_module
-from core.corpus.reading import READERS, Files, find_files, read_texts
+from core.corpus.reading import READERS, find_files, read_texts
 from core.corpus.settings import RunSettings
-from core.corpus.texts import Place, Problem, Relation, Text
+from core.corpus.texts import Passage, Place, Problem, Relation
 
 TEXTS = ["The cat saw.", "Ein Café in 東京 😀", 'two\nlines, "quoted"', "last"]
 
 
 def read(folder, name, column="text", by="document"):
-    return [*read_texts(Files(str(folder), (name,), (0,)), name, RunSettings(column=column, by=by))]
+    return [*read_texts(str(folder), name, RunSettings(column=column, by=by))]
 
 
 def texts_of(found):
-    assert all(isinstance(one, Text) for one in found), found
+    assert all(isinstance(one, Passage) for one in found), found
     return [(one.place.row, one.text) for one in found]
 
 
@@ -158,7 +158,7 @@ def test_annotated_sentences(tmp_path, packing):
 def test_a_sentence_that_is_none_does_not_hide_the_next(tmp_path, line):
     put(tmp_path, "a.conllu", f"{line}\n\n1\tdog\t_\t_\t_\t_\t0\troot\t_\t_\n")
     *before, last = read(tmp_path, "a.conllu")
-    assert last == Text(Place("a.conllu", 2), "dog", ((0, 3),))
+    assert last == Passage(Place("a.conllu", 2), 0, "dog", ((0, 3),))
     assert all(isinstance(one, Problem) or one.text == "cat" for one in before)
     assert len(before) == ("cat\t" in line or ("#" not in line and "-" not in line))
 
@@ -464,7 +464,7 @@ def test_files_are_found_below_where_one_stands(tree, monkeypatch):
     for data, expected in (("in", ("c.TXT", "deep/d.csv")), ("*.txt", ("b.txt",)), ("b.txt", ("b.txt",)), (".", None)):
         found = find_files(data)
         assert found.names == (expected or ("a.jsonl.gz", "b.txt", "in/c.TXT", "in/deep/d.csv"))
-        assert len([*read_texts(found, found.names[0], RunSettings())]) == 1
+        assert len([*read_texts(found.folder, found.names[0], RunSettings())]) == 1
 
 
 def test_an_address_of_the_file_system(tree):
@@ -519,7 +519,7 @@ def test_a_link_that_leads_nowhere_is_told_when_it_is_read(tmp_path):
     (tmp_path / "c.png").symlink_to(tmp_path / "gone.png")
     files = find_files(str(tmp_path))
     assert (files.names, files.bytes) == (("a.txt", "b.txt"), (3, 0))
-    (problem,) = read_texts(files, "b.txt", RunSettings())
+    (problem,) = read_texts(files.folder, "b.txt", RunSettings())
     assert problem.place == Place("b.txt", 0)
 
 
