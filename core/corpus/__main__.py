@@ -30,15 +30,16 @@ from .texts import By
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    arguments = _parser().parse_args(words)
+    options = vars(_parser().parse_args(words))
     try:
-        if arguments.command == "example":
-            example(arguments.out, on_progress=_Line())
+        if options.pop("command") == "example":
+            example(**options, on_progress=_Line())
         else:
-            options = {name: value for name, value in vars(arguments).items() if name != "command"}
             about = run(**options, on_progress=_Line())
+            unread = f"{about.unread:,} texts or parts of them could not be read: see problems.parquet."
             print(
-                f"\n{about.tokens:,} tokens in {about.passages:,} passages, {about.seconds:,.0f} s. {_unread(about.unread)}"
+                f"\n{about.tokens:,} tokens in {about.passages:,} passages, {about.seconds:,.0f} s. "
+                f"{unread if about.unread else 'All texts were read.'}"
             )
     except InputError as error:
         print(f"\n{error.field}: {error}", file=sys.stderr)
@@ -49,22 +50,9 @@ def main(words: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _unread(count: int) -> str:
-    return (
-        f"{count:,} texts or parts of them could not be read: see problems.parquet."
-        if count
-        else "All texts were read."
-    )
-
-
-def _head(text: str) -> tuple[int, int]:
-    layer, _, head = text.partition(".")
-    return int(layer), int(head)
-
-
 def _heads(text: str) -> list[tuple[int, int]]:
     try:
-        return [_head(name) for name in text.split(",")]
+        return [(int(layer), int(head)) for layer, _, head in (name.partition(".") for name in text.split(","))]
     except ValueError:
         raise argparse.ArgumentTypeError(
             f"{text!r} are no heads; write layer.head with commas between: 0.3,5.1"
@@ -76,26 +64,20 @@ def _names(text: str) -> list[str]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m core.corpus", description="What each head does over a whole corpus."
-    )
+    description = "What each head does over a whole corpus."
+    parser = argparse.ArgumentParser(prog="python -m core.corpus", description=description)
     commands = parser.add_subparsers(dest="command", required=True)
     two = commands.add_parser("example", help="two small runs of the bundled models, for the page Corpus")
     two.add_argument("--out", default="corpora", help="the folder for them (default: %(default)s)")
     own = commands.add_parser("run", help="a run over texts of your own; the same command goes on with a stopped run")
-    _add_arguments_of_run(own)
-    return parser
-
-
-def _add_arguments_of_run(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--model", required=True, help="a name, a folder or a Hugging Face id")
-    parser.add_argument("--data", required=True, help="a file, a folder or a pattern; local, s3://, gs:// or hdfs://")
-    parser.add_argument("--out", required=True, help="the folder of the run, such as corpora/my-run")
+    own.add_argument("--model", required=True, help="a name, a folder or a Hugging Face id")
+    own.add_argument("--data", required=True, help="a file, a folder or a pattern; local, s3://, gs:// or hdfs://")
+    own.add_argument("--out", required=True, help="the folder of the run, such as corpora/my-run")
 
     def setting(flag: str, words: str, **others: Any) -> None:
         default = getattr(RunSettings, flag.removeprefix("--").replace("-", "_"))
         shown = "" if default is None or isinstance(default, tuple) else " (default: %(default)s)"
-        parser.add_argument(flag, default=default, help=f"{words}{shown}", **others)
+        own.add_argument(flag, default=default, help=f"{words}{shown}", **others)
 
     setting("--column", "where the texts of JSONL, CSV and Parquet are")
     setting("--by", "what a text is in a file of plain text", choices=get_args(By))
@@ -107,14 +89,11 @@ def _add_arguments_of_run(parser: argparse.ArgumentParser) -> None:
     setting("--examples-of", "metrics whose strongest examples are kept, with commas between", type=_names)
     setting("--dtype", "of the weights")
     setting("--device", "cpu or cuda")
-    parser.add_argument(
-        "--address", help='of a Ray cluster: "auto", "ray://host:10001"; without it, Ray in this machine'
-    )
-    parser.add_argument(
-        "--workers", type=int, help="how many hold the model; without it, as many as there are processors"
-    )
-    parser.add_argument("--cpus", type=float, default=1, help="processors of each worker (default: %(default)s)")
-    parser.add_argument("--gpus", type=float, default=0, help="GPUs of each worker, such as 0.5 (default: %(default)s)")
+    own.add_argument("--address", help='of a Ray cluster: "auto", "ray://host:10001"; without it, Ray in this machine')
+    own.add_argument("--workers", type=int, help="how many hold the model; without it, as many as there are processors")
+    own.add_argument("--cpus", type=float, default=1, help="processors of each worker (default: %(default)s)")
+    own.add_argument("--gpus", type=float, default=0, help="GPUs of each worker, such as 0.5 (default: %(default)s)")
+    return parser
 
 
 class _Line:
@@ -124,18 +103,14 @@ class _Line:
         self._doing, self._when = "", 0.0
 
     def __call__(self, progress: Progress) -> None:
-        now = time.monotonic()
-        if not sys.stderr.isatty() and progress.doing == self._doing and now - self._when < 15:
+        now, is_terminal = time.monotonic(), sys.stderr.isatty()
+        if not is_terminal and progress.doing == self._doing and now - self._when < 15:
             return
         self._doing, self._when = progress.doing, now
         of = f": {progress.tokens:,} of {progress.of:,} tokens" if progress.of else ""
         left = "" if progress.left is None else f", about {seconds_in_words(progress.left)} left"
-        print(
-            f"\r\033[K{progress.doing}{of}{left}" if sys.stderr.isatty() else f"{progress.doing}{of}{left}",
-            end="" if sys.stderr.isatty() else "\n",
-            file=sys.stderr,
-            flush=True,
-        )
+        start, end = ("\r\033[K", "") if is_terminal else ("", "\n")
+        print(f"{start}{progress.doing}{of}{left}", end=end, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

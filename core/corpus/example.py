@@ -22,19 +22,15 @@ LEAST = 200  # the minimum number of characters of a docstring
 
 
 def example(out: str, *, on_progress: Callable[[Progress], None] = lambda _progress: None) -> None:
-    """Run both models, each into a folder of its name in `out`, beside the texts; a finished run is left as it is.
-
-    Raises InputError as `run` does.
-    """
+    """Run both models, each into a folder of its name in `out`; a finished run stays. Raises InputError as `run` does."""
     require_address(out, "out")
     corpus = Path(out, "python-documentation.jsonl")
     try:
         corpus.parent.mkdir(parents=True, exist_ok=True)
         corpus.write_text("".join(json.dumps({"text": text}) + "\n" for text in documentation()), "utf-8")
     except OSError as error:
-        raise InputError(
-            f"{out!r} cannot be written to: {error.strerror}. Choose another folder.", field="out"
-        ) from error
+        why = f"{out!r} cannot be written to: {error.strerror}. Choose another folder."
+        raise InputError(why, field="out") from error
     for model, tokens in TOKENS.items():
         if not Path(out, model, file_of(LAST)).is_file():
             run(model, str(corpus), str(Path(out, model)), tokens=tokens, on_progress=on_progress)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import socket
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -24,19 +24,17 @@ from ..units import bytes_in_words
 from . import parts
 from .about import About
 from .columns import LAST, file_of
-from .reading import open_folder, require_address
+from .reading import is_uri, open_folder, require_address
 from .storing import write
 from .texts import shown
 
 PARTS, JOB, RUNNING = "parts", "job.json", "running.lock"
+_refusal = partial(InputError, field="out")
 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A run in progress.
-
-    address  of the folder, absolute where it is local
-    """
+    """The folder of a run in progress. address: absolute where it is local"""
 
     address: str
     system: fs.FileSystem
@@ -46,24 +44,21 @@ class RunFolder:
     def of(cls, out: str) -> RunFolder:
         """Make the folder. Raises InputError (field "out") where that is not possible, or a finished run is in it."""
         require_address(out, "out")
-        address = out if re.match(r"\w[\w+.-]*://", out) else str(Path(out).expanduser().absolute())
+        address = out if is_uri(out) else str(Path(out).expanduser().absolute())
         try:
             system, path = open_folder(address)
             folder = cls(address, system, path)
             if folder._has(file_of(LAST)):
-                raise InputError(
-                    f"There is a finished run in {out!r}. Choose another folder, or delete it.", field="out"
-                )
+                raise _refusal(f"There is a finished run in {out!r}. Choose another folder, or delete it.")
             system.create_dir(f"{path}/{PARTS}", recursive=True)
             parts.put(b"", system, f"{path}/{PARTS}/writable")
             system.delete_file(f"{path}/{PARTS}/writable")
         except (OSError, pa.ArrowException) as error:
-            raise InputError(f"{out!r} cannot be written to: {error}. Choose another folder.", field="out") from error
+            raise _refusal(f"{out!r} cannot be written to: {error}. Choose another folder.") from error
         return folder
 
     @property
     def parts(self) -> str:
-        """The folder of the parts, as a path in the file system, and as an address for other machines."""
         return f"{self.path}/{PARTS}"
 
     @property
@@ -77,55 +72,46 @@ class RunFolder:
         Raises InputError (field "out") where another run holds it, with which one that is. On object storage, and on file
         systems without locks, nothing is locked.
         """
-        if not isinstance(self.system, fs.LocalFileSystem):
-            yield
-            return
         file = Path(self.path, RUNNING)
         lock = FileLock(file, fallback_to_soft=False)
         try:
-            lock.acquire(blocking=False)
+            if isinstance(self.system, fs.LocalFileSystem):
+                lock.acquire(blocking=False)
         except Timeout:
-            raise InputError(
-                f"Another run is at work in {self.address!r}: {_holder(file)}. Wait until it has ended, or choose another "
-                f"folder.",
-                field="out",
-            ) from None
-        except OSError:  # no locks there
-            yield
-            return
+            why = f"Another run is at work in {self.address!r}: {_holder(file)}."
+            raise _refusal(f"{why} Wait until it has ended, or choose another folder.") from None
+        except OSError:
+            pass  # no locks there
         try:
             with suppress(OSError):
                 now = datetime.now().astimezone().isoformat(" ", "seconds")
-                file.write_text(f"process {os.getpid()} on {socket.gethostname()}, since {now}", "utf-8")
+                if lock.is_locked:
+                    file.write_text(f"process {os.getpid()} on {socket.gethostname()}, since {now}", "utf-8")
             yield
         finally:
             with suppress(OSError):
-                file.unlink()  # before it is let go: whoever opened it meanwhile sees that it is none
+                if lock.is_locked:
+                    file.unlink()  # before it is let go: whoever opened it meanwhile sees that it is none
             lock.release()
 
     def begin(self, job: str, bytes_needed: int) -> None:
-        """Write down what is run here. Raises InputError (field "out") where another run has been begun, or there is no room.
-
-        job  the text of job.json
-        """
+        """Write job.json. Raises InputError (field "out") where another run has been begun, or there is no room."""
         with self.in_words():
             if not self._has(JOB):
                 parts.put(job.encode(), self.system, f"{self.path}/{JOB}")
             with self.system.open_input_stream(f"{self.path}/{JOB}") as stream:
                 begun = stream.read().decode(errors="replace")
         if begun != job:
-            raise InputError(
+            raise _refusal(
                 f"In {self.address!r} another run has been begun, with {_differences(begun, job)}. Go on with that one, or "
-                f"choose another folder.",
-                field="out",
+                f"choose another folder."
             )
         if isinstance(self.system, fs.LocalFileSystem):
             free = shutil.disk_usage(self.path).free
             if free < bytes_needed:
-                raise InputError(
+                raise _refusal(
                     f"{self.address!r} needs about {bytes_in_words(bytes_needed)} of room, and {bytes_in_words(free)} are "
-                    f"free. Make room, or keep fewer examples.",
-                    field="out",
+                    f"free. Make room, or keep fewer examples."
                 )
 
     def left(self, wanted: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -134,23 +120,21 @@ class RunFolder:
         Deletes parts that an earlier start has left behind between two steps: of parts with passages in common all but the
         largest, and those of which only half is there. Raises InputError (field "out").
         """
-        done = np.empty(0, np.uint64)
+        held, done = [], np.empty(0, np.uint64)
         with self.in_words():
-            for ids, name in sorted(self._held(), key=lambda one: (-len(one[0]), one[1])):
+            for name in parts.names_in(self.system, self.parts):
+                try:
+                    held.append((parts.passages_in(self.system, self.parts, name), name))
+                except FileNotFoundError:
+                    continue  # a cluster may still be putting parts together for a driver that has died
+                except ValueError:
+                    self.system.delete_file(f"{self.parts}/{name}")
+            for ids, name in sorted(held, key=lambda part: (-len(part[0]), part[1])):
                 if np.isin(ids, done).any() or not np.isin(ids, wanted).all():
                     self.system.delete_file(f"{self.parts}/{name}")
                 else:
                     done = np.union1d(done, ids)
         return np.setdiff1d(wanted, done)
-
-    def _held(self) -> Iterator[tuple[NDArray[np.uint64], str]]:
-        for name in parts.names_in(self.system, self.parts):
-            try:
-                yield parts.passages_in(self.system, self.parts, name), name
-            except FileNotFoundError:
-                continue  # a cluster may still be putting parts together for a driver that has died
-            except ValueError:
-                self.system.delete_file(f"{self.parts}/{name}")
 
     @contextmanager
     def in_words(self) -> Iterator[None]:
@@ -159,10 +143,9 @@ class RunFolder:
             yield
         except (OSError, ValueError, pa.ArrowException) as error:
             why = str(error).strip().splitlines()[-1:] or [type(error).__name__]  # the last line, where a worker met it
-            raise InputError(
+            raise _refusal(
                 f"{self.address!r} cannot be used: {why[0][:300].rstrip('. ')}. What has been measured stays: start again, it "
-                f"goes on. A file in it that is named here can be deleted; what it held is measured anew.",
-                field="out",
+                f"goes on. A file in it that is named here can be deleted; what it held is measured anew."
             ) from error
 
     def finish(self, tables: Iterable[tuple[str, pa.Table]], about: About) -> None:
@@ -176,10 +159,9 @@ class RunFolder:
                 write(table, self.system, unfinished, about)
                 self.system.move(unfinished, f"{self.path}/{file_of(name)}")
         except (OSError, pa.ArrowException) as error:
-            raise InputError(
+            raise _refusal(
                 f"The tables could not be written to {self.address!r}: {error}. Make room and start again: nothing has to be "
-                f"measured anew.",
-                field="out",
+                f"measured anew."
             ) from error
         self.system.delete_dir(self.parts)
         self.system.delete_file(f"{self.path}/{JOB}")

@@ -1,8 +1,9 @@
-"""The settings of a run: what is read, measured and kept, whichever machines it runs on."""
+"""What decides the result of a run: its settings, and the job, which adds the model, the texts and the versions."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from math import ceil, log2
 from typing import Any, get_args
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from ..errors import InputError
 from ..heads.metrics import METRICS, NAMES
 from ..models.devices import DTYPES
+from ..versions import versions
 from .texts import By
 
 # The metrics whose strongest queries are kept unless others are named: those that speak of something in the text.
@@ -24,16 +26,14 @@ LEAST = {"passage_tokens": 8, "strongest": 1, "sample": 1}
 class RunSettings:
     """How a model reads a corpus, what is measured of its heads, and how much of that is kept.
 
-    column      the column of JSONL, CSV and Parquet that holds the texts
-    by          what one text is in a file of plain text
-    heads       (layer, head) of those that are measured, sorted; None: all
-    tokens      read passages drawn at random that have at most this many tokens together; None: all passages
+    column     the column of JSONL, CSV and Parquet that holds the texts
+    by         what one text is in a file of plain text
+    heads      (layer, head) of those that are measured, sorted; None: all
+    tokens     read passages drawn at random that have at most this many tokens together; None: all passages
     passage_tokens  the maximum number of tokens of a passage, special ones included
-    strongest   how many queries are kept of each head and metric of `examples_of`: those where it is largest
-    sample      how many queries drawn at random are kept, the same for every head
-    examples_of names of metrics
-    dtype, device   of the model, as for `load_model`
-    metrics     names of those that are measured, in the order of all arrays; whatever `core.heads.metrics` has
+    strongest  how many queries are kept of each head and metric of `examples_of`: those where it is largest
+    sample     how many queries drawn at random are kept, the same for every head
+    metrics    names of those that are measured, in the order of all arrays; whatever `core.heads.metrics` has
     """
 
     column: str = "text"
@@ -51,12 +51,9 @@ class RunSettings:
     @classmethod
     def read(cls, written: dict[str, Any]) -> RunSettings:
         """Settings from the JSON form of `dataclasses.asdict`."""
-        values: dict[str, Any] = dict(written)
-        for name in ("examples_of", "metrics"):
-            values[name] = tuple(values[name])
-        if values["heads"] is not None:
-            values["heads"] = tuple((layer, head) for layer, head in values["heads"])
-        return cls(**values)
+        heads = None if written["heads"] is None else tuple((layer, head) for layer, head in written["heads"])
+        tuples: dict[str, Any] = {name: tuple(written[name]) for name in ("examples_of", "metrics")}
+        return cls(**{**written, **tuples, "heads": heads})
 
     def validate(self) -> None:
         """Raise InputError, with the setting as its field, for a value that no run can have."""
@@ -64,17 +61,14 @@ class RunSettings:
             if getattr(self, name) < least:
                 raise InputError(f"{name} is {getattr(self, name)}; it has to be at least {least}.", field=name)
         if self.tokens is not None and self.tokens < self.passage_tokens:
-            raise InputError(
-                f"{self.tokens} tokens are less than one passage has ({self.passage_tokens}). Ask for more.",
-                field="tokens",
-            )
+            why = f"{self.tokens} tokens are less than one passage has ({self.passage_tokens}). Ask for more."
+            raise InputError(why, field="tokens")
         self.require_metrics()
         if self.by not in get_args(By):
             raise InputError(f"by is {self.by!r}. Choose one of {', '.join(get_args(By))}.", field="by")
         if self.heads == ():
-            raise InputError(
-                "There are no heads to measure. Name some, or leave this out to measure all.", field="heads"
-            )
+            why = "There are no heads to measure. Name some, or leave this out to measure all."
+            raise InputError(why, field="heads")
         if self.dtype not in DTYPES:
             raise InputError(f"{self.dtype!r} is not a dtype. Choose one of {', '.join(DTYPES)}.", field="dtype")
 
@@ -85,15 +79,36 @@ class RunSettings:
                 raise InputError(f"There is no metric {unknown[0]!r}. There are: {', '.join(known)}.", field=name)
 
     @cached_property
-    def distances(self) -> NDArray[np.int64]:
-        """[ranges, 2]: see `distance_ranges`."""
-        return distance_ranges(self.passage_tokens)
-
-    @cached_property
     def highs(self) -> NDArray[np.float64]:
         """[metrics] the upper end of the range of each metric, whose lower end is 0."""
         highs = metric_highs(self.passage_tokens)
         return np.array([highs[name] for name in self.metrics])
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run as it was begun. A stopped run goes on only where all of this is the same.
+
+    model     a name, or an absolute path
+    folder    of the texts
+    versions  as `versions_that_count` gives them
+    """
+
+    model: str
+    revision: str
+    folder: str
+    versions: dict[str, str]
+    settings: RunSettings
+
+    def json(self, corpus: str) -> str:
+        """The text of job.json. corpus: a hash of all passages"""
+        facts = asdict(self)
+        return json.dumps(facts.pop("settings") | facts | {"corpus": corpus}, sort_keys=True, indent=1)
+
+
+def versions_that_count() -> dict[str, str]:
+    """The versions of what computes, on this machine. That of Python changes no number."""
+    return {name: version for name, version in versions("torch", "transformers", "numpy").items() if name != "Python"}
 
 
 def distance_ranges(passage_tokens: int) -> NDArray[np.int64]:

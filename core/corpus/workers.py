@@ -5,10 +5,12 @@ Everything travels as numbers and JSON, since a row of Ray Data is a row of an A
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from functools import lru_cache
+from itertools import islice, product
 from typing import Any
 
 import numpy as np
@@ -23,69 +25,68 @@ from ..heads.quantities import Taken
 from ..models.loading import load_model, load_outline
 from ..models.model import Model
 from . import parts
-from .job import Job, passages_of, text_hash, versions_that_count
-from .passages import Passage, faults_of_a_text
-from .reading import Files, open_folder
-from .settings import RunSettings
+from .passages import counter, cut, faults_of_a_text
+from .reading import open_folder, read_texts
+from .settings import Job, RunSettings, versions_that_count
 from .tally import ModelHeads, Tally
-from .texts import Problem
+from .texts import Passage, Problem, text_hash
 
-COUNTED = 4096  # passages whose numbers are handed on together
+COUNTED = 4096  # passages and problems that are handed on together
+# What is known of each passage before it is measured; the hash is that of its text.
+CENSUS = np.dtype([("id", np.uint64), ("tokens", np.uint64), ("hash", np.uint64)])
 Row = dict[str, Any]
 
 # A model is loaded once a process, whichever of the steps below asks for it.
 _outline = lru_cache(maxsize=1)(load_outline)
 
 
-def count_passages(row: Row, job: Job, files: Files) -> Iterator[Row]:
-    """The passages of some files (names as JSON in "item"): their ids, tokens and hashes as bytes, and problems."""
+def passages_of(names: Sequence[str], job: Job, model: Model) -> Iterator[Passage | Problem]:
+    """The passages of some files, in their order. model: may come without its weights (`load_outline`)"""
+    count = counter(model)
+    for name in names:
+        for text in read_texts(job.folder, name, job.settings):
+            if isinstance(text, Problem):
+                yield text
+            else:
+                yield from cut(text, count, job.settings.passage_tokens)
+
+
+def count_passages(row: Row, job: Job) -> Iterator[Row]:
+    """The passages of some files (names as JSON in "item"): their rows of the census as bytes, and problems."""
     model = _outline(job.model)
-    numbers: list[tuple[int, int, int]] = []
-    problems: list[Problem] = []
-    for passage in passages_of(files, tuple(json.loads(row["item"])), job, model):
-        if isinstance(passage, Problem):
-            problems.append(passage)
-        else:
-            numbers.append((passage.id, _tokens(model, passage.text), text_hash(passage.text)))
-        if len(numbers) + len(problems) == COUNTED:
-            yield _counted(numbers, problems)
-            numbers, problems = [], []
-    yield _counted(numbers, problems)
+    count = counter(model)
+    counted = (
+        each if isinstance(each, Problem) else (each.id, count(each.text), text_hash(each.text))
+        for each in passages_of(json.loads(row["item"]), job, model)
+    )
+    while batch := list(islice(counted, COUNTED)):
+        rows = [each for each in batch if not isinstance(each, Problem)]
+        problems = [asdict(each) for each in batch if isinstance(each, Problem)]
+        yield {"census": np.array(rows, CENSUS).tobytes(), "problems": json.dumps(problems)}
 
 
-def _tokens(model: Model, text: str) -> int:
-    return len(model.tokenizer(text, verbose=False)["input_ids"]) if model.tokenizer else 0
+def limited(census: NDArray[np.void], most: int | None) -> NDArray[np.void]:
+    """The first passages of a sorted census, at most this many tokens (None: all). Ids are as good as random draws."""
+    stop = None if most is None else int(np.searchsorted(census["tokens"].cumsum(), most, side="right"))
+    return census[:stop]
 
 
-def _counted(numbers: list[tuple[int, int, int]], problems: list[Problem]) -> Row:
-    array = np.array(numbers, np.uint64).reshape(-1, 3)
-    return {"numbers": array.tobytes(), "problems": json.dumps([asdict(problem) for problem in problems])}
+def corpus_hash(census: NDArray[np.void]) -> str:
+    """A hash of all passages: where they stand and what they say."""
+    return hashlib.blake2b(np.stack([census["id"], census["hash"]]).tobytes(), digest_size=16).hexdigest()
 
 
-def read_shards(row: Row, job: Job, files: Files, wanted: NDArray[np.uint64], most: int) -> Iterator[Row]:
-    """The wanted passages of some files, `most` of them in each row, as JSON in "shard".
+def read_shards(row: Row, job: Job, wanted: NDArray[np.uint64], most: int) -> Iterator[Row]:
+    """The wanted passages of some files, by their sorted ids: `most` of them in each row, as JSON in "shard"."""
 
-    wanted  [passages] ids, sorted
-    """
-    held: list[Passage] = []
-    for passage in passages_of(files, tuple(json.loads(row["item"])), job, _outline(job.model)):
-        if isinstance(passage, Passage):
-            place = int(np.searchsorted(wanted, np.uint64(passage.id)))
-            if place < len(wanted) and int(wanted[place]) == passage.id:
-                held.append(passage)
-        if len(held) == most:
-            yield {"shard": json.dumps([asdict(passage) for passage in held])}
-            held = []
-    if held:
-        yield {"shard": json.dumps([asdict(passage) for passage in held])}
+    def is_wanted(passage: Passage) -> bool:
+        place = int(np.searchsorted(wanted, np.uint64(passage.id)))
+        return place < len(wanted) and int(wanted[place]) == passage.id
 
-
-@dataclass(frozen=True)
-class Failure:
-    """The reason why a worker cannot work: an InputError in a form that travels."""
-
-    message: str
-    field: str
+    every = passages_of(json.loads(row["item"]), job, _outline(job.model))
+    passages = (passage for passage in every if isinstance(passage, Passage) and is_wanted(passage))
+    while shard := list(islice(passages, most)):
+        yield {"shard": json.dumps([asdict(passage) for passage in shard])}
 
 
 class Measurer:
@@ -99,73 +100,62 @@ class Measurer:
         self._job, self._failure = job, None
         try:
             self._system, self._folder = open_folder(folder)
-            self._check_folder()
-            self._check_versions()
+            self._check_machine()
             job.settings.require_metrics()
             self._model = load_model(job.model, dtype=job.settings.dtype, device=job.settings.device)
             self._check_weights()
             self._heads = heads_of(job.settings, self._model)
         except InputError as error:
-            self._failure = Failure(str(error), error.field)
+            self._failure = _failed(str(error), error.field)
         except OSError as error:
-            self._failure = Failure(f"A worker cannot use {folder!r}: {error}.", "out")
+            self._failure = _failed(f"A worker cannot use {folder!r}: {error}.", "out")
 
-    def _check_folder(self) -> None:
-        if self._system.get_file_info(self._folder).type != fs.FileType.Directory:
-            raise InputError(
-                f"A worker does not see the folder {self._folder!r}. It has to be one that all machines share, or an "
-                f"address of object storage.",
-                field="out",
-            )
-
-    def _check_versions(self) -> None:
+    def _check_machine(self) -> None:
         """Other versions on another machine give other last bits, or do not load the model."""
+        if self._system.get_file_info(self._folder).type != fs.FileType.Directory:
+            why = f"A worker does not see the folder {self._folder!r}."
+            advice = "It has to be one that all machines share, or an address of object storage."
+            raise InputError(f"{why} {advice}", field="out")
         wanted, here = self._job.versions, versions_that_count()
         if other := next((name for name in wanted if wanted[name] != here.get(name)), None):
-            raise InputError(
-                f"A worker has {other} {here.get(other)}, and the run was started with {wanted[other]}. All machines need the "
-                f"same versions.",
-                field="address",
-            )
+            why = f"A worker has {other} {here.get(other)}, and the run was started with {wanted[other]}."
+            raise InputError(f"{why} All machines need the same versions.", field="address")
 
     def _check_weights(self) -> None:
         """The same name or folder may stand for other weights on another machine."""
         if self._model.revision != self._job.revision:
-            raise InputError(
-                f"A worker has other weights of {self._model.name} ({self._model.revision}) than where the run was started "
-                f"({self._job.revision}). All machines need the same.",
-                field="model",
-            )
+            other = f"other weights of {self._model.name} ({self._model.revision})"
+            why = f"A worker has {other} than where the run was started ({self._job.revision}). All machines need the same."
+            raise InputError(why, field="model")
 
     def __call__(self, rows: Row) -> Row:
-        """A batch of one row, {"shard": [JSON]}, to {"failed", "tokens"}."""
+        """A batch of one row, {"shard": [JSON]}, to {"failed", "tokens"}; failed: the arguments of an InputError as JSON."""
         if self._failure is not None:
-            return {"failed": [json.dumps(asdict(self._failure))], "tokens": [0]}
-        tally = Tally(self._job.settings, self._heads)
+            return self._failure
+        tally, most = Tally(self._job.settings, self._heads), self._job.settings.passage_tokens
         for written in json.loads(rows["shard"][0]):
             passage = parts.read_passage(written)
             try:
-                tally.add(passage, self._take(passage.text))
+                with faults_of_a_text(self._model.name, lambda: take(self._model, "a", most)):
+                    taken = take(self._model, passage.text, most)
+                tally.add(passage, taken)
             except InputError as error:
                 tally.fail(passage, str(error))
         try:
             parts.save(tally, self._system, self._folder)
         except OSError as error:
-            failed = Failure(f"A result could not be written: {error}. Make room and start again: it goes on.", "out")
-            return {"failed": [json.dumps(asdict(failed))], "tokens": [0]}
+            return _failed(f"A result could not be written: {error}. Make room and start again: it goes on.", "out")
         return {"failed": [""], "tokens": [tally.tokens_read]}
 
-    def _take(self, text: str) -> Taken:
-        most = self._job.settings.passage_tokens
-        with faults_of_a_text(self._model.name, lambda: take(self._model, "a", most)):
-            return take(self._model, text, most)
+
+def _failed(message: str, field: str) -> Row:
+    return {"failed": [json.dumps({"message": message, "field": field})], "tokens": [0]}
 
 
 def take(model: Model, text: str, most: int) -> Taken:
     """One pass over a text of at most `most` tokens: all that the model exposes."""
-    if model.captures:
-        return capture(model, text, max_tokens=most)
-    return attention_weights(model, text, max_tokens=most)
+    read = capture if model.captures else attention_weights
+    return read(model, text, max_tokens=most)
 
 
 def heads_of(settings: RunSettings, model: Model) -> ModelHeads:
@@ -173,12 +163,10 @@ def heads_of(settings: RunSettings, model: Model) -> ModelHeads:
     taken = take(model, "a", settings.passage_tokens)
     kind = taken.kinds[0]
     layers, heads = taken.layers(kind), taken.heads(kind)
-    every = tuple((layer, head) for layer in range(layers) for head in range(heads))
+    every = tuple(product(range(layers), range(heads)))
     measured = every if settings.heads is None else settings.heads
     if lacking := [place for place in measured if place not in every]:
         layer, head = lacking[0]
-        raise InputError(
-            f"{model.name} has no head {layer}.{head}: layers run from 0 to {layers - 1}, heads from 0 to {heads - 1}.",
-            field="heads",
-        )
+        ranges = f"layers run from 0 to {layers - 1}, heads from 0 to {heads - 1}"
+        raise InputError(f"{model.name} has no head {layer}.{head}: {ranges}.", field="heads")
     return ModelHeads(kind, measured, layers, heads, model.revision)

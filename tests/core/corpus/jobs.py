@@ -2,8 +2,7 @@
 
 from dataclasses import fields
 
-from core.corpus.job import Job, versions_that_count
-from core.corpus.settings import RunSettings
+from core.corpus.settings import Job, RunSettings, versions_that_count
 from core.models.loading import model_revision
 
 

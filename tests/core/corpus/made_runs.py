@@ -14,11 +14,10 @@ from core.capturing.weights_only import attention_weights
 from core.corpus.about import About
 from core.corpus.columns import MAP, MAP_METADATA
 from core.corpus.opened import open_run
-from core.corpus.passages import Passage
 from core.corpus.settings import RunSettings
 from core.corpus.storing import tables, write
 from core.corpus.tally import ModelHeads, Tally
-from core.corpus.texts import Place, Problem, Relation
+from core.corpus.texts import Passage, Place, Problem, Relation
 from core.models.tokens import token_texts
 
 FILE = "sentences <b>.txt"

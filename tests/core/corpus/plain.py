@@ -18,10 +18,9 @@ from tokenizers.processors import TemplateProcessing
 
 from core import capture
 from core.capturing.weights_only import attention_weights
-from core.corpus.passages import Passage
 from core.corpus.settings import RunSettings
 from core.corpus.tally import ModelHeads, Tally
-from core.corpus.texts import Place
+from core.corpus.texts import Passage, Place
 from tests.core.tiny_models import eager
 
 WORDS = ["the", "cat", "saw", "dog", "barks", "and", "old", "tree", "house", "river", "moon", "walk"]

@@ -16,14 +16,12 @@ from core.corpus import running
 from core.corpus.__main__ import main
 from core.corpus.about import About
 from core.corpus.folder import JOB, PARTS, RunFolder
-from core.corpus.job import passages_of
-from core.corpus.passages import Passage
 from core.corpus.reading import find_files
 from core.corpus.running import Pool, run
 from core.corpus.storing import tables
 from core.corpus.tally import Tally
-from core.corpus.texts import Problem
-from core.corpus.workers import heads_of, take
+from core.corpus.texts import Passage, Problem
+from core.corpus.workers import heads_of, passages_of, take
 from core.models.loading import load_model
 from core.models.tokens import token_texts
 from tests.core.corpus.jobs import job_of
@@ -85,7 +83,7 @@ def plain_loop(model_folder, data):
     job = job_of(model_folder, data, column="body", **SMALL | {"passage_tokens": READS})
     model, files = load_model(model_folder), find_files(data)
     tally = Tally(job.settings, heads_of(job.settings, model))
-    every = list(passages_of(files, files.names, job, model))
+    every = list(passages_of(files.names, job, model))
     tally.note([found for found in every if isinstance(found, Problem)])
     for found in sorted((found for found in every if isinstance(found, Passage)), key=lambda one: one.id):
         taken = take(model, found.text, job.settings.passage_tokens)

@@ -12,8 +12,7 @@ from core import InputError, load_model
 from core.corpus import parts, settings
 from core.corpus.columns import schema_of
 from core.corpus.folder import RunFolder
-from core.corpus.job import Job
-from core.corpus.settings import RunSettings
+from core.corpus.settings import Job, RunSettings
 from core.corpus.storing import tables
 from core.corpus.workers import Measurer
 from core.heads.metrics import METRICS, NAMES, Metric
@@ -107,11 +106,9 @@ def test_metrics_are_counted_by_their_names(bert, tmp_path):
     places = [NAMES.index(name) for name in some.settings.metrics]
     assert (some.histogram == every.histogram[places]).all()
     assert (some.totals.values == every.totals.values[places]).all()
-    np.testing.assert_array_equal(some.sample.weights, every.sample.weights)
-    score = every.settings.examples_of.index("entropy")
-    assert (
-        some.strongest.rows.score.tolist() == every.strongest.rows.score[every.strongest.rows.metric == score].tolist()
-    )
+    np.testing.assert_array_equal(some.sample["weights"], every.sample["weights"])
+    score, of_all = every.settings.examples_of.index("entropy"), every.strongest.rows
+    assert some.strongest.rows["score"].tolist() == of_all["score"][of_all["metric"] == score].tolist()
     written = dict(tables(some, dict.fromkeys(some.shown_passages, ())))
     assert written["metrics"]["metric"].to_pylist()[:3] == ["distance", "next", "entropy"]
     assert written["sample"].schema == schema_of("sample", some.settings.metrics)

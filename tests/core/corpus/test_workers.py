@@ -9,10 +9,9 @@ from pyarrow import fs
 
 from core import __version__
 from core.corpus import parts, workers
-from core.corpus.job import Census
 from core.corpus.reading import find_files
 from core.corpus.tally import ModelHeads
-from core.corpus.workers import Measurer, count_passages, read_shards
+from core.corpus.workers import CENSUS, Measurer, count_passages, limited, read_shards
 from core.models.loading import load_model
 from tests.core.corpus.jobs import job_of
 from tests.core.corpus.plain import reader
@@ -48,25 +47,25 @@ def models(tmp_path_factory):
 
 
 def counted(job, files):
-    rows = list(count_passages({"item": json.dumps(files.names)}, job, files))
-    return Census.of(*np.concatenate([np.frombuffer(row["numbers"], np.uint64).reshape(-1, 3) for row in rows]).T)
+    rows = list(count_passages({"item": json.dumps(files.names)}, job))
+    return np.sort(np.concatenate([np.frombuffer(row["census"], CENSUS) for row in rows]), order="id")
 
 
 def shards_of(job, files, wanted, most):
-    return list(read_shards({"item": json.dumps(files.names)}, job, files, wanted, most))
+    return list(read_shards({"item": json.dumps(files.names)}, job, wanted, most))
 
 
 def test_weights_alone_some_heads_a_limit_and_annotated_texts(models, trees, tmp_path):
     job = job_of(str(models / "gptj"), trees, heads=((1, 2),), **SMALL)
     files = find_files(trees)
     census = counted(job, files)
-    assert census.total == 30 * TOKENS
-    wanted = census.limited(60)
-    assert len(wanted.ids) == 60 // TOKENS
-    assert (wanted.ids == np.sort(census.ids)[:10]).all()
+    assert census["tokens"].sum() == 30 * TOKENS
+    wanted = limited(census, 60)
+    assert len(wanted) == 60 // TOKENS
+    assert (wanted["id"] == np.sort(census["id"])[:10]).all()
 
     measurer = Measurer(job, str(tmp_path), 1)
-    for shard in shards_of(job, files, wanted.ids, 4):
+    for shard in shards_of(job, files, wanted["id"], 4):
         assert measurer({"shard": [shard["shard"]]})["failed"] == [""]
     system = fs.LocalFileSystem()
     names = parts.names_in(system, str(tmp_path))
@@ -75,19 +74,19 @@ def test_weights_alone_some_heads_a_limit_and_annotated_texts(models, trees, tmp
     assert parts.names_in(system, str(tmp_path)) == [whole]
     assert parts.merged(system, str(tmp_path), [whole]) == whole  # put together twice it is still there
     found = parts.load(system, str(tmp_path), whole)
-    assert found.ids == set(wanted.ids.tolist())
-    assert found.tokens_read == wanted.total
+    assert found.ids == set(wanted["id"].tolist())
+    assert found.tokens_read == wanted["tokens"].sum()
     assert found.settings == job.settings
     assert found.heads == ModelHeads("self", ((1, 2),), 2, 4, load_model(job.model).revision)
     assert (found.chance.values == 0).all()  # which pairs are masked is not exposed
     table = found.relations.table()
     assert set(table["relation"]) == {"det", "nsubj"}
-    assert set(table["count"]) == {len(wanted.ids)}
+    assert set(table["count"]) == {len(wanted)}
 
 
 def test_a_part_is_the_same_after_it_was_written_and_read(models, trees, tmp_path):
     job, files = job_of(str(models / "bert"), trees, **SMALL), find_files(trees)
-    (shard,) = shards_of(job, files, counted(job, files).ids, 100)
+    (shard,) = shards_of(job, files, counted(job, files)["id"], 100)
     Measurer(job, str(tmp_path), 1)({"shard": [shard["shard"]]})
     system = fs.LocalFileSystem()
     (name,) = parts.names_in(system, str(tmp_path))
@@ -105,11 +104,11 @@ def test_many_passages_are_told_in_several_rows(models, tmp_path, monkeypatch):
     (tmp_path / "a.conllu").write_text(7 * SENTENCE + "no columns\n\n" + 4 * SENTENCE)
     job, files = job_of(str(models / "bert"), str(tmp_path), **SMALL), find_files(str(tmp_path))
     monkeypatch.setattr(workers, "COUNTED", 5)
-    rows = list(count_passages({"item": json.dumps(files.names)}, job, files))
-    numbers = [np.frombuffer(row["numbers"], np.uint64).reshape(-1, 3) for row in rows]
+    rows = list(count_passages({"item": json.dumps(files.names)}, job))
+    numbers = [np.frombuffer(row["census"], CENSUS) for row in rows]
     assert [len(one) for one in numbers] == [5, 4, 2]
     assert [len(json.loads(row["problems"])) for row in rows] == [0, 1, 0]
-    assert len(np.unique(np.concatenate(numbers)[:, 0])) == 11
+    assert len(np.unique(np.concatenate(numbers)["id"])) == 11
 
 
 def test_a_worker_computes_with_as_many_threads_as_it_is_told(models, trees, tmp_path):
@@ -147,7 +146,7 @@ def test_a_worker_that_cannot_write_what_it_found_says_so(models, trees, tmp_pat
     folder.mkdir()
     measurer = Measurer(job, str(folder), 1)
     folder.rmdir()
-    (shard,) = shards_of(job, files, counted(job, files).ids, 100)
+    (shard,) = shards_of(job, files, counted(job, files)["id"], 100)
     failed = json.loads(measurer({"shard": [shard["shard"]]})["failed"][0])
     assert failed["field"] == "out"
     assert "could not be written" in failed["message"]
@@ -155,7 +154,7 @@ def test_a_worker_that_cannot_write_what_it_found_says_so(models, trees, tmp_pat
 
 def test_a_passage_that_cannot_be_read_is_counted_and_listed(models, trees, tmp_path):
     job, files = job_of(str(models / "bert"), trees, **SMALL), find_files(trees)
-    shards = shards_of(job, files, counted(job, files).ids, 100)
+    shards = shards_of(job, files, counted(job, files)["id"], 100)
     passages = json.loads(shards[0]["shard"])
     passages[3]["text"] = 40 * "the "  # longer than the worker reads
     Measurer(job, str(tmp_path), 1)({"shard": [json.dumps(passages)]})
@@ -170,7 +169,7 @@ def test_a_passage_that_cannot_be_read_is_counted_and_listed(models, trees, tmp_
 def test_a_passage_on_which_the_model_fails_is_counted_and_listed(models, trees, tmp_path, monkeypatch):
     """And ends nothing, as long as the model reads others."""
     job, files = job_of(str(models / "bert"), trees, **SMALL), find_files(trees)
-    (shard,) = shards_of(job, files, counted(job, files).ids, 100)
+    (shard,) = shards_of(job, files, counted(job, files)["id"], 100)
     passages = json.loads(shard["shard"])
     passages[3]["text"] = "the old moon"
     measurer, read = Measurer(job, str(tmp_path), 1), workers.take
@@ -197,6 +196,6 @@ def test_a_passage_on_which_the_model_fails_is_counted_and_listed(models, trees,
 def test_a_line_that_no_tokenizer_takes_ends_no_counting(models, tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "the cat"}\n{"text": "\\ud800"}\n{"text": "the dog"}\n')
     job, files = job_of(str(models / "bert"), str(tmp_path), **SMALL), find_files(str(tmp_path))
-    (row,) = count_passages({"item": json.dumps(files.names)}, job, files)
-    assert len(np.frombuffer(row["numbers"], np.uint64)) == 2 * 3
+    (row,) = count_passages({"item": json.dumps(files.names)}, job)
+    assert len(np.frombuffer(row["census"], CENSUS)) == 2
     assert [problem["place"] for problem in json.loads(row["problems"])] == [{"file": "a.jsonl", "row": 2}]
