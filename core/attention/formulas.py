@@ -19,15 +19,9 @@ def formula(stage_key: str, head: Head, overview: Overview, cell: Ledger) -> str
     overview, cell  `head.overview()` and `head.explain(query, key)` of the same head
     """
     queries, keys = head.shape
-    pairs = f"{queries * keys:,}".replace(",", "{,}")
-    forbidden = f"{overview.row_numbers['forbidden'].sum():,}".replace(",", "{,}")
     match stage_key:
-        case "query":
-            return _matrix("Q", head.query)
-        case "key":
-            return _matrix("K", head.key)
-        case "value":
-            return _matrix("V", head.value)
+        case "query" | "key" | "value":
+            return _matrix(stage_key[0].upper(), getattr(head, stage_key))
         case "raw":
             return (
                 rf"S = Q K^\top,\quad q_{{{cell.query}}} \cdot k_{{{cell.key}}}"
@@ -38,6 +32,8 @@ def formula(stage_key: str, head: Head, overview: Overview, cell: Ledger) -> str
             return rf"S \times {scale},\quad {raw} \times {_latex(cell.scale)} = {scaled}"
         case "mask":
             here = "0" if cell.allowed else _INFINITY
+            counts = overview.row_numbers["forbidden"].sum(), queries * keys
+            forbidden, pairs = (f"{count:,}".replace(",", "{,}") for count in counts)
             return (
                 rf"M_{{ij}} = 0 \text{{ or }} {_INFINITY}\ ({forbidden} \text{{ of }} {pairs} \text{{ pairs}}),"
                 rf"\quad M_{{{cell.query},{cell.key}}} = {here}"
@@ -60,14 +56,12 @@ def added(head: Head) -> tuple[str, ...]:
 
 
 def _masked(head: Head, cell: Ledger) -> str:
-    parts = [_latex(cell.capped)]
-    if cell.bias:
-        parts.append(rf"({_latex(cell.bias)})")
-    parts.append("0" if cell.allowed else f"({_INFINITY})")
+    bias = [rf"({_latex(cell.bias)})"] if cell.bias else []
+    parts = [_latex(cell.capped), *bias, "0" if cell.allowed else f"({_INFINITY})"]
     names = added(head)
     cap = r"\text{softcap}" if "cap" in names else ""
-    bias = " + B" if "B" in names else ""
-    return rf"{cap}(S \times {_latex(head.scale)}){bias} + M,\quad {' + '.join(parts)} = {_latex(cell.masked)}"
+    plus = " + B" if "B" in names else ""
+    return rf"{cap}(S \times {_latex(head.scale)}){plus} + M,\quad {' + '.join(parts)} = {_latex(cell.masked)}"
 
 
 def _weights(head: Head, cell: Ledger) -> str:

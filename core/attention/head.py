@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .ledger import Ledger, OutputSum, explain, refuse_outside, sum_of
 from .masks import Predicate
-from .pooling import Entries, Pooled, block_size, pool
+from .pooling import Entries, Pooled, ceil_divide, pool
 from .rowwise import MAX_CELLS, Band, Overview, RowwiseMatrix, row_ranges, sweep
 from .stages import BY_KEY, INPUTS, STAGES, Stage
 from .strongest import strongest_of
@@ -54,17 +54,14 @@ class Head:
 
     @classmethod
     def of(cls, trace: AttentionTrace, permissions: Permissions | None = None, edited: Edited | None = None) -> Head:
-        """The head of a trace; with other permissions and another edit than the trace's own if they are given."""
+        """The head of a trace, with the trace's own permissions and edit unless others are given."""
 
         def own(rows: range) -> tuple[NDArray[np.bool_], Array]:
             part = trace.rows(rows)
             return part.mask, part.bias
 
-        def own_edit(rows: range) -> Instead:
-            return trace.rows(rows).instead
-
         inputs = (trace.query, trace.key, trace.value, trace.scale, trace.softcap, trace.sinks)
-        return cls(*inputs, permissions or own, edited or own_edit)
+        return cls(*inputs, permissions or own, edited or (lambda rows: trace.rows(rows).instead))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -74,39 +71,23 @@ class Head:
     def trace(self, rows: range) -> AttentionTrace:
         """The trace of these queries alone. Raises InputError for rows that are not there."""
         query = self.query[part_of(rows, self.shape[0], "queries")]
-        mask, bias = self.permissions(rows)
-        return AttentionTrace(
-            query,
-            self.key,
-            self.value,
-            self.scale,
-            frozen(mask),
-            frozen(bias),
-            self.softcap,
-            self.sinks,
-            self.edited(rows),
-        )
+        mask, bias = map(frozen, self.permissions(rows))
+        more = self.softcap, self.sinks, self.edited(rows)
+        return AttentionTrace(query, self.key, self.value, self.scale, mask, bias, *more)
 
     def changed(self, *, scale: float | None = None, mask: Predicate | ArrayLike | None = None) -> Head:
-        """Return the head with another scale, another mask, or both; None keeps its own.
+        """The head with another scale, another mask, or both; None keeps its own.
 
         mask  a predicate, asked for a few rows at a time, or [queries, keys] bool
 
         Raises InputError as `attend` does.
         """
-        checked = attend(
-            self.query,
-            self.key,
-            self.value,
-            scale=self.scale if scale is None else scale,
-            mask=None if callable(mask) else mask,
-            softcap=self.softcap,
-            sinks=self.sinks,
-        )
-        before, keys = self.permissions, np.arange(self.shape[1])
+        options = {"scale": self.scale if scale is None else scale, "softcap": self.softcap, "sinks": self.sinks}
+        checked = attend(self.query, self.key, self.value, mask=None if callable(mask) else mask, **options)
+        keys = np.arange(self.shape[1])
 
         def permissions(rows: range) -> tuple[NDArray[np.bool_], Array]:
-            allowed, bias = before(rows)
+            allowed, bias = self.permissions(rows)
             if callable(mask):
                 allowed = np.broadcast_to(mask(np.arange(rows.start, rows.stop)[:, None], keys), allowed.shape)
             elif mask is not None:
@@ -120,18 +101,17 @@ class Head:
     ) -> Overview:
         """Every stage in at most `max_cells` rows and columns, from one sweep over the rows.
 
-        watch  called with the rows and the trace of each band, from the first to the last, for what else is to be known of
-               all rows
+        watch  called with the rows and the trace of each band, from the first to the last
 
-        Its matrices are the stages by their keys, forbidden pairs told apart in stages after the mask. Its row numbers are
-        "output" [queries, d_v] and "forbidden" [queries], how many keys a query may not attend to.
+        Its matrices are the stages by their keys. Its row numbers are "output" [queries, d_v] and "forbidden" [queries], how
+        many keys a query may not attend to.
         """
         poolings, row_numbers = sweep(self._bands(max_cells, watch), self.shape, max_cells)
         stages = {key: pooling.pooled() for key, pooling in poolings.items()}
         # A product of the number farthest from 0 is the product farthest from 0.
         stages["scaled"] = poolings["raw"].pooled(times=self.scale)
         stages["mask"] = replace(stages["masked"], values=np.where(stages["masked"].allowed, 1.0, np.nan))
-        stages |= {key: pool(getattr(self, key), max_cells) for key in ("query", "key", "value")}
+        stages |= {stage.key: pool(getattr(self, stage.key), max_cells) for stage in INPUTS}
         stages["output"] = pool(row_numbers["output"], max_cells)
         return Overview({stage.key: stages[stage.key] for stage in STAGES}, row_numbers)
 
@@ -144,12 +124,12 @@ class Head:
         return self.stages(stage_key).window(rows, columns).matrices[stage_key]
 
     def explain(self, query: int, key: int) -> Ledger:
-        """`core.attention.ledger.explain` of one cell. Raises InputError for positions that are not there."""
+        """The arithmetic of one cell, as in `core.attention.ledger.explain`, with its errors."""
         refuse_outside(self.shape, query, key)
         return replace(explain(self.trace(range(query, query + 1)), 0, key), query=query)
 
     def sum_of(self, query: int, most: int = 8) -> OutputSum:
-        """`core.attention.ledger.sum_of` one query. Raises InputError for a position that is not there."""
+        """The output of one query as a sum, as in `core.attention.ledger.sum_of`, with its errors."""
         refuse_outside(self.shape, query)
         return replace(sum_of(self.trace(range(query, query + 1)), 0, most), query=query)
 
@@ -165,7 +145,7 @@ class Head:
 
     def _bands(self, max_cells: int, watch: Callable[[range, AttentionTrace], None] | None) -> Iterator[Band]:
         """The stages from which the others follow once they are pooled."""
-        for rows in self.blocks(block_size(self.shape[0], max_cells)):
+        for rows in self.blocks(ceil_divide(self.shape[0], max_cells)):
             trace = self.trace(rows)
             yield _swept(rows, trace)
             if watch is not None:
@@ -187,42 +167,30 @@ def _swept(rows: range, trace: AttentionTrace) -> Band:
 
 @dataclass(frozen=True, eq=False)
 class HeadStages(RowwiseMatrix):
-    """Stages of a head as matrices of one shape. The first is the main one.
-
-    Rows are queries, or keys of the stages "key" and "value"; columns are keys or dimensions, as each stage says.
-    """
+    """Stages of a head as matrices of one shape, with rows and columns as each stage names them."""
 
     head: Head
     stages: tuple[Stage, ...]
 
     @property
-    def main(self) -> str:
-        return self.stages[0].key
-
-    @property
     def shape(self) -> tuple[int, int]:
         stage, (queries, keys) = self.stages[0], self.head.shape
-        if self._is_input:
+        if stage in INPUTS:
             return getattr(self.head, stage.key).shape
         return queries, keys if stage.columns == "key" else self.head.value.shape[1]
 
     @property
     def names(self) -> tuple[str, str]:
-        return "rows" if self._is_input else "queries", "columns"
+        return "rows" if self.stages[0] in INPUTS else "queries", "columns"
 
     def band(self, rows: range) -> Band:
-        if self._is_input:
-            inputs = {stage.key: getattr(self.head, stage.key)[rows.start : rows.stop] for stage in self.stages}
-            return Band(rows.start, {key: Entries.of(values) for key, values in inputs.items()})
+        if self.stages[0] in INPUTS:
+            part = slice(rows.start, rows.stop)
+            return Band(rows.start, {each.key: Entries.of(getattr(self.head, each.key)[part]) for each in self.stages})
         trace = self.head.trace(rows)
-        return Band(rows.start, {stage.key: _entries(stage, trace) for stage in self.stages})
-
-    @property
-    def _is_input(self) -> bool:
-        return self.stages[0] in INPUTS
-
-
-def _entries(stage: Stage, trace: AttentionTrace) -> Entries:
-    values = stage.values(trace)
-    values = values.astype(float) if stage.scale == "permission" else values
-    return Entries.of(values, trace.mask if stage.after_mask else None)
+        matrices = {}
+        for stage in self.stages:
+            values = stage.values(trace)
+            values = values.astype(float) if stage.scale == "permission" else values
+            matrices[stage.key] = Entries.of(values, trace.mask if stage.after_mask else None)
+        return Band(rows.start, matrices)

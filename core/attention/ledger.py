@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from ..errors import InputError
 from .stages import number
 from .strongest import strongest_cell
-from .trace import Array, AttentionTrace
+from .trace import Array, AttentionTrace, biased
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -19,9 +18,7 @@ class Ledger:
     """One cell of a trace, recomputed from its inputs in float64.
 
     products      [d_k]: query × key, dimension by dimension; their sum is `raw`
-    raw           q · k
     scaled        raw × scale
-    softcap       the model's soft cap, or None
     capped        after the soft cap; equal to `scaled` without one
     masked        capped + bias, or -inf where the pair is forbidden
     row_maximum   the largest masked score of this query (of a sink too), 0 where the query may attend to nothing
@@ -62,17 +59,12 @@ def lines(cell: Ledger, *, has_bias: bool) -> list[tuple[str, str]]:
 
     has_bias  whether to give the bias, also if it is 0 in this cell
     """
-    steps = [
-        (f"q · k, sum of {len(cell.products)} products", number(cell.raw)),
-        ("× scale", f"× {number(cell.scale)} = {number(cell.scaled)}"),
-    ]
-    if cell.softcap is not None:
-        steps.append((f"soft cap {cell.softcap:g}", number(cell.capped)))
-    if has_bias:
-        steps.append(("+ bias", number(cell.bias)))
     lengths = (number(float(np.linalg.norm(vector))) for vector in (cell.value, cell.contribution))
     return [
-        *steps,
+        (f"q · k, sum of {len(cell.products)} products", number(cell.raw)),
+        ("× scale", f"× {number(cell.scale)} = {number(cell.scaled)}"),
+        *([] if cell.softcap is None else [(f"soft cap {cell.softcap:g}", number(cell.capped))]),
+        *([("+ bias", number(cell.bias))] if has_bias else []),
         ("+ mask", f"{'+ 0' if cell.allowed else '+ (−∞)'} = {number(cell.masked)}"),
         ("− row maximum", f"− ({number(cell.row_maximum)}) = {number(cell.shifted)}"),
         ("e to that power", number(cell.exponential)),
@@ -90,15 +82,15 @@ def explain(trace: AttentionTrace, query: int, key: int) -> Ledger:
     refuse_outside(trace.shape, query, key)
     if trace.instead.weighing != "softmax" or trace.instead.weights is not None:
         raise InputError("These weights are not the softmax of the scores: an edit has set them.", field="edits")
-    q = trace.query[query].astype(np.float64)
+    q, value = trace.query[query].astype(np.float64), trace.value[key].astype(np.float64)
     products = q * trace.key[key].astype(np.float64)
     raw = math.fsum(products)
     scaled = raw * trace.scale
-    bias = float(trace.bias[query, key])
-    allowed = bool(trace.mask[query, key])
-    masked = _cap(scaled, trace.softcap) + bias if allowed else -math.inf
+    capped = float(biased(np.float64(scaled), softcap=trace.softcap))
+    bias, allowed = float(trace.bias[query, key]), bool(trace.mask[query, key])
+    masked = capped + bias if allowed else -math.inf
 
-    row = _cap(trace.key.astype(np.float64) @ q * trace.scale, trace.softcap) + trace.bias[query]
+    row = biased(trace.key.astype(np.float64) @ q * trace.scale, trace.bias[query], trace.softcap)
     row = np.where(trace.mask[query], row, -np.inf)
     row[key] = masked
     scores = row if trace.sinks is None else np.append(row, trace.sinks)
@@ -106,8 +98,6 @@ def explain(trace: AttentionTrace, query: int, key: int) -> Ledger:
     row_sum = math.fsum(np.exp(scores - row_maximum))
     exponential = math.exp(masked - row_maximum)
     weight = exponential / row_sum if row_sum else 0.0
-
-    value = trace.value[key].astype(np.float64)
     return Ledger(
         query=query,
         key=key,
@@ -116,7 +106,7 @@ def explain(trace: AttentionTrace, query: int, key: int) -> Ledger:
         scale=trace.scale,
         scaled=scaled,
         softcap=trace.softcap,
-        capped=float(_cap(scaled, trace.softcap)),
+        capped=capped,
         bias=bias,
         allowed=allowed,
         masked=masked,
@@ -170,25 +160,13 @@ def sum_of(trace: AttentionTrace, query: int, most: int = 8) -> OutputSum:
     shown, others = order[:most], order[most:]
     rest = weights[others] @ exact.value[others]
     terms = weights[shown, None] * exact.value[shown]
-    return OutputSum(
-        query=query,
-        keys=tuple(shown.tolist()),
-        weights=weights[shown],
-        terms=terms,
-        rest_count=len(others),
-        rest_weight=float(weights[others].sum()),
-        rest_term=rest,
-        total=terms.sum(axis=0) + rest,
-    )
+    total, rest_weight = terms.sum(axis=0) + rest, float(weights[others].sum())
+    return OutputSum(query, tuple(shown.tolist()), weights[shown], terms, len(others), rest_weight, rest, total)
 
 
 def strongest_pair(trace: AttentionTrace) -> tuple[int, int]:
     """Find a (query, key) worth looking at first, by the weights of a trace: see `strongest_cell`."""
     return strongest_cell(trace.weights)
-
-
-def _cap(score: Array | float, softcap: float | None) -> Any:
-    return score if softcap is None else softcap * np.tanh(score / softcap)
 
 
 def refuse_outside(shape: tuple[int, int], query: int, key: int = 0) -> None:

@@ -4,9 +4,8 @@ import io
 import math
 import re
 import zipfile
-from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,29 +15,20 @@ from ..errors import InputError, shortened
 MAX_CELLS = 512 * 1024
 MAX_TEXT_BYTES = 16 * 2**20  # MAX_CELLS numbers at full precision, 24 characters each, and their separators
 MAX_FILE_BYTES = 32 * 2**20  # query, key, value, mask and bias of MAX_CELLS float64 each
-MAX_HEADER_BYTES = (
-    1_000  # of an NPY file, which takes 118 for a matrix; NumPy takes the square of it to refuse a bad one
-)
+# The header of an NPY file takes 118 bytes for a matrix. NumPy takes the square of this number to refuse a bad one.
+MAX_HEADER_BYTES = 1_000
 MAX_SCORES = 4_096 * 4_096  # those of the longest text on the pages: 128 MB of float64 a stage, and a trace keeps four
 
-NPZ_NAMES = {
-    "query": "query",
+NPZ_NAMES = {name: name for name in ("query", "key", "value", "mask", "bias")} | {
     "q": "query",
-    "key": "key",
     "k": "key",
-    "value": "value",
     "v": "value",
-    "mask": "mask",
-    "bias": "bias",
 }
 
 _NPY_MAGIC = b"\x93NUMPY"
 _ZIP_MAGIC = b"PK\x03\x04"
 _PICKLE_MAGICS = tuple(b"\x80" + bytes([protocol]) for protocol in range(2, 6))
 _NO_PICKLES = "Pickled files are never opened, because opening one can run any program."
-
-_NUMBER_KINDS = "iuf"
-_MASK_KINDS = "biuf"
 
 # float() alone would also take 1_000 and digits of every script.
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
@@ -50,16 +40,39 @@ _ROW = re.compile(r"^.*\S.*$", re.MULTILINE)
 _SEPARATING_TAB = re.compile(r"\S[^\S\t\n]*+\t[^\S\n]*+\S")
 
 
-@dataclass(frozen=True)
-class _Input:
-    """The field and the file that a message has to name."""
+class _Source(NamedTuple):
+    """The field and the file that messages name, and whether it holds a mask."""
 
     field: str
-    name: str = ""
+    name: str
+    is_mask: bool = False
 
     def error(self, problem: str) -> InputError:
         file = f" ({_shorten(self.name, 60)})" if self.name else ""
         return InputError(f"{self.field.capitalize()}{file}: {problem}", field=self.field)
+
+    def check_size(self, size: int, largest: int, unit: str = "bytes") -> None:
+        if size > largest:
+            raise self.error(f"there are {size:,} {unit} to read; at most {largest:,} can be read. Give less.")
+
+    def check_cells(self, height: int, width: int) -> None:
+        if height < 1 or width < 1:
+            raise self.error(f"the matrix is empty: {height} rows, {width} columns. Give at least one number.")
+        if height * width > MAX_CELLS:
+            raise self.error(
+                f"{height:,} × {width:,} (rows × columns) are {height * width:,} cells; at most {MAX_CELLS:,} can be read, "
+                "such as 512 × 1,024. Give fewer rows or columns."
+            )
+
+    def check_each(self, array: NDArray[np.float64], is_allowed: NDArray[np.bool_], allowed: str) -> None:
+        if not is_allowed.all():
+            row, column = np.argwhere(~is_allowed)[0]
+            number = float(array[row, column])
+            raise self.error(f"row {row + 1}, column {column + 1} (counted from 1) is {number}. {allowed}")
+
+    @property
+    def only_finite(self) -> str:
+        return f"Only finite numbers can be used.{' Forbid a pair with the mask instead.' * (self.field == 'bias')}"
 
 
 def read_matrix(data: str | bytes, *, field: str, name: str = "") -> NDArray[np.float64]:
@@ -76,7 +89,7 @@ def read_matrix(data: str | bytes, *, field: str, name: str = "") -> NDArray[np.
     Raises InputError for everything else: no numbers, rows of different lengths, a cell that is no finite number, more
     than MAX_CELLS cells, another encoding, another dtype or rank, pickles, damaged files. Nothing is ever unpickled.
     """
-    return _read(data, _Input(field, name), _NUMBER_KINDS)
+    return _read(data, _Source(field, name))
 
 
 def read_mask(data: str | bytes, *, field: str = "mask", name: str = "") -> NDArray[np.bool_]:
@@ -85,8 +98,7 @@ def read_mask(data: str | bytes, *, field: str = "mask", name: str = "") -> NDAr
     From the same text and files as `read_matrix`, holding only 0 and 1; an NPY file may also hold bools.
     Raises InputError for anything else.
     """
-    source = _Input(field, name)
-    return _as_mask(_read(data, source, _MASK_KINDS), source)
+    return _read(data, _Source(field, name, is_mask=True))
 
 
 def read_npz(data: bytes, *, name: str = "") -> dict[str, np.ndarray]:
@@ -99,23 +111,21 @@ def read_npz(data: bytes, *, name: str = "") -> dict[str, np.ndarray]:
 
     Raises InputError with field "file" if the archive is at fault, otherwise with the array's name.
     """
-    source = _Input("file", name)
-    _check_size(len(data), MAX_FILE_BYTES, source)
+    source = _Source("file", name)
+    source.check_size(len(data), MAX_FILE_BYTES)
     try:
         archive = zipfile.ZipFile(io.BytesIO(data))
     except Exception:
         # What a damaged archive raises is no closed list: BadZipFile, ValueError, NotImplementedError ...
         raise source.error("this is not an NPZ file, or it is damaged. Make one with np.savez.") from None
     with archive:
-        members = _npz_members(archive, source)
         arrays = {}
-        for field, member in members.items():
-            part = _Input(field, name)
+        for field, member in _npz_members(archive, source).items():
+            part = _Source(field, name, is_mask=field == "mask")
             content = _unpack(archive, member, part)
             if not content.startswith(_NPY_MAGIC):
                 raise part.error(f"{_shorten(member.filename)} is not an NPY array. Make the file with np.savez.")
-            array = _read_npy(content, part, _MASK_KINDS if field == "mask" else _NUMBER_KINDS)
-            arrays[field] = _as_mask(array, part) if field == "mask" else array
+            arrays[field] = _read(content, part)
     return arrays
 
 
@@ -123,7 +133,7 @@ def check_scores(query: np.ndarray, key: np.ndarray, value: np.ndarray) -> None:
     """Raise InputError if these matrices, each small enough, make more than MAX_SCORES scores or outputs.
 
     A score for each query and key [queries, keys], and an output for each query and column of value [queries, d_v].
-    To be asked before `attend`, which has no limit.
+    `attend` itself has no limit.
     """
     queries, keys, columns = len(query), len(key), value.shape[1]
     scores = ("key", f"{keys:,} keys make {queries * keys:,} scores", queries * keys)
@@ -147,26 +157,33 @@ def to_csv(array: ArrayLike) -> str:
     return "\n".join(",".join(map(repr, row)) for row in rows)
 
 
-def _read(data: str | bytes, source: _Input, kinds: str) -> NDArray[np.float64]:
-    if isinstance(data, str):
-        return _read_text(data, source)
-    if data.startswith(_NPY_MAGIC):
-        return _read_npy(data, source, kinds)
+def _read(data: str | bytes, source: _Source) -> NDArray[Any]:
+    if isinstance(data, bytes) and data.startswith(_NPY_MAGIC):
+        array = _read_npy(data, source)
+    else:
+        array = _read_text(data if isinstance(data, str) else _decoded(data, source), source)
+    if not source.is_mask:
+        return array
+    source.check_each(array, (array == 0) | (array == 1), "A mask holds only 1 (may attend) and 0 (may not).")
+    return array == 1
+
+
+def _decoded(data: bytes, source: _Source) -> str:
     if data.startswith(_ZIP_MAGIC):
         raise source.error("this is a ZIP archive (NPZ, XLSX ...) and not one matrix. Give a CSV, text or NPY file.")
     if data.startswith(_PICKLE_MAGICS):
         raise source.error(f"this looks like a pickled file. {_NO_PICKLES} Save the numbers with np.save or as CSV.")
-    _check_size(len(data), MAX_TEXT_BYTES, source)
+    source.check_size(len(data), MAX_TEXT_BYTES)
     try:
-        return _read_text(data.decode("utf-8"), source)
+        return data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise source.error(
             f"byte {error.start + 1:,} is not UTF-8 text. Save the file as UTF-8 text, as CSV (UTF-8) or as NPY."
         ) from None
 
 
-def _read_text(text: str, source: _Input) -> NDArray[np.float64]:
-    _check_size(len(text), MAX_TEXT_BYTES, source, "characters")
+def _read_text(text: str, source: _Source) -> NDArray[np.float64]:
+    source.check_size(len(text), MAX_TEXT_BYTES, "characters")
     # Papers and web pages write the minus sign as its own character.
     text = text.removeprefix("\ufeff").replace("\N{MINUS SIGN}", "-")
     text = text.replace("\r\n", "\n").replace("\r", "\n")
@@ -175,7 +192,7 @@ def _read_text(text: str, source: _Input) -> NDArray[np.float64]:
     if height == 0:
         raise source.error("there are no numbers. Write one row a line, such as 0.5, -2, 1e-3.")
     width = _count_cells(next(_ROW.finditer(text)).group(), separator)
-    _check_cells(height, width, source)
+    source.check_cells(height, width)
     cells: list[str] = []
     ragged = None
     for row in _ROW.finditer(text):
@@ -221,7 +238,7 @@ def _numbers(cells: list[str]) -> list[float] | None:
     return numbers if all(map(math.isfinite, numbers)) else None
 
 
-def _bad_cell(cells: list[str], width: int, text: str, separator: str | None, source: _Input) -> InputError:
+def _bad_cell(cells: list[str], width: int, text: str, separator: str | None, source: _Source) -> InputError:
     place, cell = next((place, cell) for place, cell in enumerate(cells) if _numbers([cell]) is None)
     rows = [row.start() for row in islice(_ROW.finditer(text), place // width + 2)]
     header = place < width and len(rows) > 1 and not any(map(_NUMBER.fullmatch, cells[:width]))
@@ -229,7 +246,7 @@ def _bad_cell(cells: list[str], width: int, text: str, separator: str | None, so
     if cell == "":
         return source.error(f"{where} is empty. Write a number there, or remove the separator.")
     if _NOT_FINITE.fullmatch(cell):
-        return source.error(f"{where} is {_shorten(cell)}. {_only_finite(source)}")
+        return source.error(f"{where} is {_shorten(cell)}. {source.only_finite}")
     if _NUMBER.fullmatch(cell):
         return source.error(f"{where} is {_shorten(cell)}, too large for a float64, which ends at about 1.8e308.")
     advice = "If this is a header row, delete it." if header else "Write numbers such as 0.5, -2 or 1e-3."
@@ -239,27 +256,31 @@ def _bad_cell(cells: list[str], width: int, text: str, separator: str | None, so
     )
 
 
-def _read_npy(data: bytes, source: _Input, kinds: str) -> NDArray[np.float64]:
+def _read_npy(data: bytes, source: _Source) -> NDArray[np.float64]:
     stream = io.BytesIO(data)
     shape, fortran_order, dtype = _npy_header(stream, source)
-    _check_dtype(dtype, kinds, source)
-    height, width = _two_dimensions(shape, source)
-    _check_cells(height, width, source)
+    _check_dtype(dtype, source)
+    if len(shape) != 2:
+        dimensions = "1 dimension" if len(shape) == 1 else f"{len(shape)} dimensions"
+        one_row, one_of_many = "Save it as one row: array[None, :].", "Pick one matrix out of it, such as one head's."
+        advice = one_row if len(shape) < 2 else one_of_many
+        raise source.error(f"the array has {dimensions}, not 2 (rows, columns). {advice}")
+    source.check_cells(*shape)
     offset = stream.tell()
-    needed, found = height * width * dtype.itemsize, len(data) - offset
-    if needed != found:
+    needed, held = math.prod(shape) * dtype.itemsize, len(data) - offset
+    if needed != held:
         raise source.error(
-            f"the NPY file announces {needed:,} bytes of numbers but holds {found:,}. It is damaged: save it again."
+            f"the NPY file announces {needed:,} bytes of numbers but holds {held:,}. It is damaged: save it again."
         )
     # Taken from the bytes themselves, with no loader in between that could unpickle.
-    stored = np.frombuffer(data, dtype=dtype, offset=offset).reshape(height, width, order="F" if fortran_order else "C")
+    stored = np.frombuffer(data, dtype=dtype, offset=offset).reshape(shape, order="F" if fortran_order else "C")
     with np.errstate(all="ignore"):  # what float64 cannot hold becomes an infinity, which is refused just below
         array = np.array(stored, dtype=np.float64, order="C")
-    _check_finite(array, source)
+    source.check_each(array, np.isfinite(array), source.only_finite)
     return array
 
 
-def _npy_header(stream: io.BytesIO, source: _Input) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+def _npy_header(stream: io.BytesIO, source: _Source) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     try:
         read = readers[np.lib.format.read_magic(stream)]
@@ -273,69 +294,20 @@ def _npy_header(stream: io.BytesIO, source: _Input) -> tuple[tuple[int, ...], bo
         ) from None
 
 
-def _check_dtype(dtype: np.dtype[Any], kinds: str, source: _Input) -> None:
+def _check_dtype(dtype: np.dtype[Any], source: _Source) -> None:
     if dtype.hasobject:
         raise source.error(
             f"the NPY file holds Python objects, which are pickled. {_NO_PICKLES} Save array.astype(float) instead."
         )
-    if dtype.kind not in kinds:
-        allowed = "bools, integers or floats" if "b" in kinds else "integers or floats"
+    if dtype.kind not in ("biuf" if source.is_mask else "iuf"):
+        allowed = "bools, integers or floats" if source.is_mask else "integers or floats"
         raise source.error(f"the NPY file holds {_shorten(str(dtype))}; only {allowed} can be read. Convert it first.")
 
 
-def _two_dimensions(shape: tuple[int, ...], source: _Input) -> tuple[int, int]:
-    if len(shape) != 2:
-        dimensions = "1 dimension" if len(shape) == 1 else f"{len(shape)} dimensions"
-        one_row, one_of_many = "Save it as one row: array[None, :].", "Pick one matrix out of it, such as one head's."
-        advice = one_row if len(shape) < 2 else one_of_many
-        raise source.error(f"the array has {dimensions}, not 2 (rows, columns). {advice}")
-    return shape[0], shape[1]
-
-
-def _check_cells(height: int, width: int, source: _Input) -> None:
-    if height < 1 or width < 1:
-        raise source.error(f"the matrix is empty: {height} rows, {width} columns. Give at least one number.")
-    if height * width > MAX_CELLS:
-        raise source.error(
-            f"{height:,} × {width:,} (rows × columns) are {height * width:,} cells; at most {MAX_CELLS:,} can be read, "
-            "such as 512 × 1,024. Give fewer rows or columns."
-        )
-
-
-def _check_size(size: int, largest: int, source: _Input, unit: str = "bytes") -> None:
-    if size > largest:
-        raise source.error(f"there are {size:,} {unit} to read; at most {largest:,} can be read. Give less.")
-
-
-def _check_finite(array: NDArray[np.float64], source: _Input) -> None:
-    found = np.argwhere(~np.isfinite(array))
-    if len(found):
-        row, column = found[0]
-        raise source.error(
-            f"row {row + 1}, column {column + 1} (counted from 1) is {float(array[row, column])}. {_only_finite(source)}"
-        )
-
-
-def _only_finite(source: _Input) -> str:
-    forbid = " Forbid a pair with the mask instead." if source.field == "bias" else ""
-    return f"Only finite numbers can be used.{forbid}"
-
-
-def _as_mask(array: NDArray[np.float64], source: _Input) -> NDArray[np.bool_]:
-    found = np.argwhere((array != 0) & (array != 1))
-    if len(found):
-        row, column = found[0]
-        raise source.error(
-            f"row {row + 1}, column {column + 1} (counted from 1) is {float(array[row, column])}. "
-            "A mask holds only 1 (may attend) and 0 (may not)."
-        )
-    return array == 1
-
-
-def _npz_members(archive: zipfile.ZipFile, source: _Input) -> dict[str, zipfile.ZipInfo]:
+def _npz_members(archive: zipfile.ZipFile, source: _Source) -> dict[str, zipfile.ZipInfo]:
     """The member of each array, once the directory shows that the archive is no larger than allowed."""
     entries = archive.infolist()
-    _check_size(sum(entry.file_size for entry in entries), MAX_FILE_BYTES, source)
+    source.check_size(sum(entry.file_size for entry in entries), MAX_FILE_BYTES)
     members: dict[str, zipfile.ZipInfo] = {}
     for entry in entries:
         field = NPZ_NAMES.get(entry.filename.lower().removesuffix(".npy"))
@@ -356,7 +328,7 @@ def _npz_members(archive: zipfile.ZipFile, source: _Input) -> dict[str, zipfile.
     return members
 
 
-def _unpack(archive: zipfile.ZipFile, member: zipfile.ZipInfo, source: _Input) -> bytes:
+def _unpack(archive: zipfile.ZipFile, member: zipfile.ZipInfo, source: _Source) -> bytes:
     # NumPy writes no other kinds, and bzip2 and LZMA unpack a whole block whatever size is asked for.
     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or member.flag_bits & 1:
         raise source.error(

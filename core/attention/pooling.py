@@ -13,7 +13,7 @@ class Entries(NamedTuple):
     """Numbers of some rows of a matrix.
 
     values   [..., rows, columns] 0 where not known; columns left off at the end are neither known nor allowed
-    allowed  bool of that shape, or one that broadcasts to it: False where a pair is masked
+    allowed  bool, broadcasts to that shape: False where a pair is masked
     known    bool likewise: False where there is no number to show; None: wherever the pair is allowed
     """
 
@@ -29,12 +29,12 @@ class Entries(NamedTuple):
         return cls(np.where(known, values, 0), allowed, known)
 
     def across(self, columns: slice) -> Entries:
-        """Return all rows, in some of the columns only."""
+        """All rows, in some of the columns."""
         known = None if self.known is None else self.known[..., columns]
         return Entries(self.values[..., columns], self.allowed[..., columns], known)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False)
 class Pooled:
     """A matrix, or several of one shape, made small enough to draw; or an exact part of one.
 
@@ -68,11 +68,9 @@ class Pooled:
 
     def block(self, row: int, column: int) -> tuple[range, range]:
         """The rows and columns of the whole matrix that one cell stands for."""
+        axes = zip((row, column), (self.row_block, self.column_block), self.shape, self.start, strict=True)
         rows, columns = (
-            range(first + cell * block, first + min((cell + 1) * block, length))
-            for cell, block, length, first in zip(
-                (row, column), (self.row_block, self.column_block), self.shape, self.start, strict=True
-            )
+            range(first + cell * block, first + min((cell + 1) * block, length)) for cell, block, length, first in axes
         )
         return rows, columns
 
@@ -93,9 +91,9 @@ def pool(values: NDArray[np.floating], max_cells: int, allowed: NDArray[np.bool_
     return pooling.pooled()
 
 
-def block_size(length: int, max_cells: int) -> int:
-    """How many rows or columns of so many a cell stands for, where there may be at most `max_cells` cells."""
-    return -(-length // max_cells)
+def ceil_divide(length: int, by: int) -> int:
+    """length / by, rounded up: rows a cell stands for if at most `by` cells are drawn, or cells of `by` rows each."""
+    return -(-length // by)
 
 
 class Pooling:
@@ -108,7 +106,7 @@ class Pooling:
 
     def __init__(self, shape: tuple[int, int], max_cells: int, start: tuple[int, int] = (0, 0)) -> None:
         self._shape, self._start = shape, start
-        self._blocks = (block_size(shape[0], max_cells), block_size(shape[1], max_cells))
+        self._blocks = ceil_divide(shape[0], max_cells), ceil_divide(shape[1], max_cells)
         # Both ends of each cell, from which the number farthest from 0 follows once all rows are in. What is not known is 0,
         # and 0 is never farther from 0 than anything else.
         self._highest: NDArray[np.floating] | None = None
@@ -119,14 +117,11 @@ class Pooling:
         """Add some rows, from the `first` on."""
         values, allowed, known = entries
         if self._highest is None:
-            cells = tuple(-(-length // block) for length, block in zip(self._shape, self._blocks, strict=True))
+            cells = tuple(map(ceil_divide, self._shape, self._blocks))
             self._highest, self._lowest = (np.zeros((*values.shape[:-2], *cells), dtype=values.dtype) for _ in range(2))
             self._known, self._allowed = (np.zeros(self._highest.shape, dtype=np.bool_) for _ in range(2))
         top, above = divmod(first, self._blocks[0])
-        rows, columns = (
-            -(-length // block)
-            for length, block in zip((above + values.shape[-2], values.shape[-1]), self._blocks, strict=True)
-        )
+        rows, columns = map(ceil_divide, (above + values.shape[-2], values.shape[-1]), self._blocks)
         cells = (..., slice(top, top + rows), slice(0, columns))
         marks = self._over_blocks(np.logical_or, allowed, above)
         self._allowed[cells] |= marks
@@ -143,20 +138,14 @@ class Pooling:
         farthest = np.where(-lowest > highest, lowest, highest)
         # Plotly has no half precision; single and double are drawn as they are.
         farthest = farthest.astype(np.result_type(farthest, np.float32), copy=False)
-        return Pooled(
-            values=np.where(self._known, farthest, np.nan),
-            allowed=self._allowed,
-            shape=self._shape,
-            row_block=self._blocks[0],
-            column_block=self._blocks[1],
-            start=self._start,
-        )
+        values, (row_block, column_block) = np.where(self._known, farthest, np.nan), self._blocks
+        return Pooled(values, self._allowed, self._shape, row_block, column_block, self._start)
 
     def _over_blocks(self, over: np.ufunc, values: NDArray, above: int) -> NDArray:
         """A ufunc over blocks of rows and columns, the first of which begins `above` rows before the values.
 
-        Zeros fill up the first and the last, which changes no number farthest from 0. A reshaped array is reduced many times
-        faster than by `reduceat`, and over rows, which lie side by side in memory, faster than over columns.
+        Zeros fill up the first and the last block, which changes no number farthest from 0. A reshaped array is reduced many
+        times faster than by `reduceat`, and over rows, which lie side by side in memory, faster than over columns.
         """
         rows, columns = self._blocks
         if rows > 1:

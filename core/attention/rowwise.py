@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from .pooling import Entries, Pooled, Pooling, block_size
+from .pooling import Entries, Pooled, Pooling, ceil_divide
 from .strongest import strongest_of
 from .trace import frozen, part_of
 
@@ -48,11 +48,15 @@ class Overview:
     matrices: dict[str, Pooled]
     row_numbers: dict[str, NDArray]
 
+    @property
+    def first(self) -> Pooled:
+        return next(iter(self.matrices.values()))
+
 
 class RowwiseMatrix(ABC):
     """A matrix [rows, columns], or several of one shape that are computed together, from any few of its rows.
 
-    A subclass says its `shape`, computes a `band` of rows, and names the `main` matrix, by which the strongest cell is found.
+    A subclass has a `shape` and computes a `band` of rows. By the first matrix of a band the strongest cell is found.
     """
 
     cells: int | None = None  # numbers of a band in one matrix; None: CELLS
@@ -67,18 +71,13 @@ class RowwiseMatrix(ABC):
         """Compute some rows with all their columns."""
 
     @property
-    @abstractmethod
-    def main(self) -> str:
-        """Name of the matrix by which the strongest cell is found."""
-
-    @property
     def rows(self) -> range:
-        """The rows that an overview covers: all of them."""
+        """The rows that an overview covers."""
         return range(self.shape[0])
 
     @property
     def columns(self) -> range:
-        """The columns that an overview covers: all of them."""
+        """The columns that an overview covers."""
         return range(self.shape[1])
 
     @property
@@ -101,41 +100,36 @@ class RowwiseMatrix(ABC):
 
     def exact(self, rows: range, columns: range) -> NDArray[np.floating]:
         """The numbers of a window by which the strongest cell is found; NaN where there is none."""
-        return self.window(rows, columns).matrices[self.main].values
+        return self.window(rows, columns).first.values
 
     def strongest(self, overview: Overview) -> tuple[int, int]:
-        """The (row, column) worth looking at first, as in `strongest_cell`.
-
-        overview  of this matrix; where its cells stand for several, the largest number in the one that is chosen
-        """
-        return strongest_of(overview.matrices[self.main], self.exact)
+        """The (row, column) worth looking at first, as in `strongest_of`, from an overview of this matrix."""
+        return strongest_of(overview.first, self.exact)
 
     def _part(
         self, rows: range, columns: range, max_cells: int, on_progress: Callable[[int], None] | None = None
     ) -> Overview:
-        start, shape = (rows.start, columns.start), (len(rows), len(columns))
         across = slice(columns.start, columns.stop)
 
         def bands() -> Iterator[Band]:
-            for wanted in row_ranges(rows, self.shape[1], block_size(len(rows), max_cells), self.cells):
+            for wanted in row_ranges(rows, self.shape[1], ceil_divide(len(rows), max_cells), self.cells):
                 band = self.band(wanted)
                 matrices = {name: entries.across(across) for name, entries in band.matrices.items()}
                 yield Band(wanted.start - rows.start, matrices, band.row_numbers)
                 if on_progress is not None:
                     on_progress(wanted.stop - rows.start)
 
-        poolings, row_numbers = sweep(bands(), shape, max_cells, start)
+        start = rows.start, columns.start
+        poolings, row_numbers = sweep(bands(), (len(rows), len(columns)), max_cells, start)
         return Overview({name: pooling.pooled() for name, pooling in poolings.items()}, row_numbers)
 
 
 def sweep(
     bands: Iterable[Band], shape: tuple[int, int], max_cells: int, start: tuple[int, int] = (0, 0)
 ) -> tuple[dict[str, Pooling], dict[str, NDArray]]:
-    """Pool the matrices of bands that come from the first row to the last; gives them, and the numbers of all rows, by name.
+    """Pool the matrices of bands that come from the first row to the last, and join their row numbers; both by name.
 
-    shape      (rows, columns) of all that will come
-    max_cells  per side
-    start      positions of the first row and the first column in the whole matrix
+    shape, max_cells, start  as in `Pooling`
     """
     poolings: dict[str, Pooling] = {}
     row_numbers: dict[str, list[NDArray]] = {}
@@ -150,7 +144,7 @@ def sweep(
 
 def row_ranges(rows: range, columns: int, multiple: int = 1, cells: int | None = None) -> Iterator[range]:
     """Cut rows into ranges of about `cells` numbers (None: `CELLS`), each but the last a multiple of so many rows."""
-    size = max(1, (CELLS if cells is None else cells) // columns // multiple) * multiple
+    size = max(1, (cells or CELLS) // columns // multiple) * multiple
     for start in range(rows.start, rows.stop, size):
         yield range(start, min(start + size, rows.stop))
 

@@ -77,28 +77,18 @@ def random_matrices(
 
     Raises InputError with the argument's name as its field.
     """
-    for name, value, largest in (
-        ("queries", queries, MAX_RANDOM_ROWS),
-        ("keys", keys, MAX_RANDOM_ROWS),
-        ("d_k", d_k, MAX_WIDTH),
-        ("d_v", d_v, MAX_WIDTH),
-    ):
-        _check_whole(name, value, 1, largest)
-    _check_whole("seed", seed, 0, MAX_SEED)
+    _check_whole(1, MAX_RANDOM_ROWS, queries=queries, keys=keys)
+    _check_whole(1, MAX_WIDTH, d_k=d_k, d_v=d_v)
+    _check_whole(0, MAX_SEED, seed=seed)
     if distribution not in DISTRIBUTIONS:
         allowed = ", ".join(DISTRIBUTIONS)
         raise InputError(f"There is no distribution {distribution!r}. Choose one of: {allowed}.", field="distribution")
 
     words, draw = DISTRIBUTIONS[distribution]
-    for_query, for_key, for_value = _three_generators(seed)
-    return Matrices(
-        query=draw(for_query, (queries, d_k)),
-        key=draw(for_key, (keys, d_k)),
-        value=draw(for_value, (keys, d_v)),
-        query_tokens=numbered("q", queries),
-        key_tokens=numbered("k", keys),
-        origin=f"Random {words} numbers, seed {seed}.",
-    )
+    shapes = ((queries, d_k), (keys, d_k), (keys, d_v))
+    query, key, value = (draw(rng, shape) for rng, shape in zip(_three_generators(seed), shapes, strict=True))
+    names = numbered("q", queries), numbered("k", keys)
+    return Matrices(query, key, value, *names, origin=f"Random {words} numbers, seed {seed}.")
 
 
 def toy_sentence(text: str, *, d_model: int = 32, d_head: int = 8, seed: int = 0) -> Matrices:
@@ -117,17 +107,13 @@ def toy_sentence(text: str, *, d_model: int = 32, d_head: int = 8, seed: int = 0
 
     Raises InputError with the argument's name as its field.
     """
-    _check_whole("d_head", d_head, 1, MAX_WIDTH)
+    _check_whole(1, MAX_WIDTH, d_head=d_head)
     words, x = embed(text, d_model=d_model, seed=seed)
-    w_q, w_k, w_v = (rng.standard_normal((d_model, d_head)) / math.sqrt(d_model) for rng in _three_generators(seed))
-    return Matrices(
-        query=x @ w_q,
-        key=x @ w_k,
-        value=x @ w_v,
-        query_tokens=words,
-        key_tokens=words,
-        origin=f"Untrained: every word and projection is a random vector, seed {seed}.",
+    query, key, value = (
+        x @ (rng.standard_normal((d_model, d_head)) / math.sqrt(d_model)) for rng in _three_generators(seed)
     )
+    origin = f"Untrained: every word and projection is a random vector, seed {seed}."
+    return Matrices(query, key, value, words, words, origin)
 
 
 def embed(text: str, *, d_model: int = 32, seed: int = 0) -> tuple[tuple[str, ...], NDArray[np.float64]]:
@@ -135,8 +121,8 @@ def embed(text: str, *, d_model: int = 32, seed: int = 0) -> tuple[tuple[str, ..
 
     Arguments and errors as in `toy_sentence`.
     """
-    _check_whole("d_model", d_model, 1, MAX_WIDTH)
-    _check_whole("seed", seed, 0, MAX_SEED)
+    _check_whole(1, MAX_WIDTH, d_model=d_model)
+    _check_whole(0, MAX_SEED, seed=seed)
     words = _sentence_words(text)
     return words, np.stack([_word_vector(word, d_model, seed) for word in words])
 
@@ -216,10 +202,10 @@ def _three_generators(seed: int) -> list[np.random.Generator]:
     return [np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(3)]
 
 
-def _check_whole(name: str, value: int, smallest: int, largest: int) -> None:
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not whole or not smallest <= value <= largest:
-        raise InputError(
-            f"{name} is {value!r}; it must be a whole number from {smallest} to {largest:,}.",
-            field=name,
-        )
+def _check_whole(smallest: int, largest: int, **values: int) -> None:
+    """Raise InputError, with its name as the field, for the first value that is no whole number in this range."""
+    for name, value in values.items():
+        is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        if not is_whole or not smallest <= value <= largest:
+            message = f"{name} is {value!r}; it must be a whole number from {smallest} to {largest:,}."
+            raise InputError(message, field=name)

@@ -11,28 +11,26 @@ from numpy.typing import NDArray
 from .trace import AttentionTrace
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Stage:
     """One picture of the computation.
 
     key         the attribute of a trace that holds its array
-    name        how a person calls it
+    name        its name on the pages
     noun        what one number of it is called
-    sentence    what happens here, in one sentence
-    rows        what a row is: "query" or "key"
-    columns     what a column is: "key" or "dimension"
+    sentence    what happens here
     scale       "signed" numbers around 0, a "share" from 0 to 1, or a "permission" of 1 and 0
-    after_mask  whether a forbidden pair is told apart: Q, K, V and the scores before the mask exist for every pair
-    beside      the key of a stage whose number one wants to see beside this one, or None
+    after_mask  whether forbidden pairs are marked: Q, K, V and the scores before the mask exist for every pair
+    beside      the key of a stage whose number is shown beside this one, or None
     """
 
     key: str
     name: str
     noun: str
     sentence: str
-    rows: Literal["query", "key"]
-    columns: Literal["key", "dimension"]
-    scale: Literal["signed", "share", "permission"]
+    rows: Literal["query", "key"] = "query"
+    columns: Literal["key", "dimension"] = "key"
+    scale: Literal["signed", "share", "permission"] = "signed"
     after_mask: bool = False
     beside: str | None = None
 
@@ -49,98 +47,47 @@ def number(value: float) -> str:
 
 
 INPUTS = (
-    Stage(
-        key="query",
-        name="Query",
-        noun="query",
-        sentence="What each position looks for.",
-        rows="query",
-        columns="dimension",
-        scale="signed",
-    ),
-    Stage(
-        key="key",
-        name="Key",
-        noun="key",
-        sentence="What each position offers to be found by.",
-        rows="key",
-        columns="dimension",
-        scale="signed",
-    ),
-    Stage(
-        key="value",
-        name="Value",
-        noun="value",
-        sentence="What each position passes on when it is attended to.",
-        rows="key",
-        columns="dimension",
-        scale="signed",
-    ),
+    Stage("query", "Query", "query", "What each position looks for.", columns="dimension"),
+    Stage("key", "Key", "key", "What each position offers to be found by.", "key", "dimension"),
+    Stage("value", "Value", "value", "What each position passes on when it is attended to.", "key", "dimension"),
 )
 
-STEPS = (
+STAGES = (
+    *INPUTS,
     Stage(
-        key="raw",
-        name="Raw scores",
-        noun="raw score",
-        sentence="Every query meets every key: multiply dimension by dimension and add up.",
-        rows="query",
-        columns="key",
-        scale="signed",
+        "raw",
+        "Raw scores",
+        "raw score",
+        "Every query meets every key: multiply dimension by dimension and add up.",
         beside="weights",
     ),
     Stage(
-        key="scaled",
-        name="Scaled",
-        noun="scaled score",
-        sentence="The same scores, made smaller so that the softmax does not saturate.",
-        rows="query",
-        columns="key",
-        scale="signed",
+        "scaled",
+        "Scaled",
+        "scaled score",
+        "The same scores, made smaller so that the softmax does not saturate.",
         beside="weights",
     ),
+    Stage("mask", "Mask", "mask", "Which keys each query may look at.", scale="permission", after_mask=True),
     Stage(
-        key="mask",
-        name="Mask",
-        noun="mask",
-        sentence="Which keys each query may look at.",
-        rows="query",
-        columns="key",
-        scale="permission",
-        after_mask=True,
-    ),
-    Stage(
-        key="masked",
-        name="Masked",
-        noun="masked score",
-        sentence="Forbidden pairs are set to −∞, so that e to that power is exactly 0.",
-        rows="query",
-        columns="key",
-        scale="signed",
+        "masked",
+        "Masked",
+        "masked score",
+        "Forbidden pairs are set to −∞, so that e to that power is exactly 0.",
         after_mask=True,
         beside="weights",
     ),
     Stage(
-        key="weights",
-        name="Softmax",
-        noun="weight",
-        sentence="Each row becomes weights that add up to 1.",
-        rows="query",
-        columns="key",
+        "weights",
+        "Softmax",
+        "weight",
+        "Each row becomes weights that add up to 1.",
         scale="share",
         after_mask=True,
         beside="masked",
     ),
     Stage(
-        key="output",
-        name="Output",
-        noun="output",
-        sentence="Each query receives the values, averaged with its weights.",
-        rows="query",
-        columns="dimension",
-        scale="signed",
+        "output", "Output", "output", "Each query receives the values, averaged with its weights.", columns="dimension"
     ),
 )
-
-STAGES = INPUTS + STEPS
 BY_KEY = {stage.key: stage for stage in STAGES}

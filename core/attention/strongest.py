@@ -16,8 +16,8 @@ Numbers = Callable[[range, range], NDArray[np.floating]]  # exact numbers of som
 def strongest_cell(values: NDArray[np.floating]) -> tuple[int, int]:
     """Find a (row, column) worth looking at first: the largest number between two different positions away from both ends.
 
-    The ends are where special tokens stand and where many heads park their attention. Where almost nothing lies between them,
-    it is the largest number between two different positions, and else the largest of all. NaN is no number.
+    At the ends are special tokens, and many heads give their attention to them out of habit. If almost nothing lies between
+    the ends, it is the largest number between two different positions, and else the largest of all. NaN is no number.
     """
     values = np.where(np.isnan(values), -np.inf, values)
     rows, columns = values.shape
@@ -26,14 +26,16 @@ def strongest_cell(values: NDArray[np.floating]) -> tuple[int, int]:
         np.fill_diagonal(apart, -np.inf)
     inner = np.full_like(apart, -np.inf)
     inner[1:-1, 1:-1] = apart[1:-1, 1:-1]
-    cells = [(matrix, _largest(matrix)) for matrix in (inner, apart, values)]
     least = LEAST * max(values.max(), 0)
-    enough = (cell for matrix, cell in cells if matrix[cell] > -np.inf and (matrix[cell] >= least or least == 0))
-    return next(enough, cells[-1][1])
+    for matrix in (inner, apart):
+        cell = _largest(matrix)
+        if matrix[cell] > -np.inf and (matrix[cell] >= least or least == 0):
+            return cell
+    return _largest(values)
 
 
 def strongest_of(pooled: Pooled, exact: Numbers) -> tuple[int, int]:
-    """Find such a (row, column) of a matrix that was pooled: the largest number of what the chosen cell stands for."""
+    """`strongest_cell` of a matrix that was pooled: the largest number of what the chosen cell stands for."""
     cell = strongest_cell(pooled.values)
     return cell if pooled.exact else largest_in(*pooled.block(*cell), exact)
 

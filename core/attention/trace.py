@@ -75,24 +75,21 @@ def sigmoid(scores: Any, *, sinks: Any = None) -> Any:  # noqa: ARG001 - what ta
 WEIGHINGS = {"softmax": softmax, "hardmax": hardmax, "sigmoid": sigmoid}
 
 
-def put_in(place: Any, instead: Any) -> Any:
-    """The rows of `instead` [..., rows, columns], and those of `place` where they are NaN. NumPy arrays or torch tensors."""
-    xp = array_namespace(place)
-    return xp.where(xp.isnan(instead), place, xp.astype(instead, place.dtype))
+def put_in(own: Any, instead: Any) -> Any:
+    """The rows of `instead` [..., rows, columns], and those of `own` where they are NaN. NumPy arrays or torch tensors."""
+    xp = array_namespace(own)
+    return xp.where(xp.isnan(instead), own, xp.astype(instead, own.dtype))
 
 
 def biased(scaled: Any, bias: Any = None, softcap: float | None = None) -> Any:
-    """Scaled scores [..., queries, keys], capped where the model caps them, then plus bias, as in Gemma 2.
-
-    NumPy arrays or torch tensors.
-    """
+    """Scaled scores [..., keys], capped where the model caps them, then plus bias (Gemma 2). NumPy arrays or torch tensors."""
     if softcap is not None:
         scaled = softcap * array_namespace(scaled).tanh(scaled / softcap)
     return scaled if bias is None else scaled + bias
 
 
 def forbid(scores: Any, mask: Any) -> Any:
-    """Set scores to -inf where the mask is False; the result enters the softmax. NumPy arrays or torch tensors."""
+    """Set scores to -inf where the mask is False. NumPy arrays or torch tensors."""
     xp = array_namespace(scores)
     return xp.where(mask, scores, -xp.inf)
 
@@ -169,7 +166,7 @@ class AttentionTrace:
 
     @cached_property
     def masked(self) -> Array:
-        """The input of the softmax: scaled scores, capped where the model caps them, plus bias; -inf where forbidden."""
+        """The input of the softmax: [queries, keys], scaled scores with soft cap and bias; -inf where forbidden."""
         return frozen(forbid(biased(self.scaled, self.bias, self.softcap), self.mask))
 
     @cached_property
@@ -202,12 +199,11 @@ class AttentionTrace:
         part = part_of(rows, self.shape[0], "queries")
         if len(rows) == self.shape[0]:
             return self  # with the stages that it has worked out already
-        return replace(
-            self, query=self.query[part], mask=self.mask[part], bias=self.bias[part], instead=self.instead.rows(part)
-        )
+        inputs = {name: getattr(self, name)[part] for name in ("query", "mask", "bias")}
+        return replace(self, **inputs, instead=self.instead.rows(part))
 
     def changed(self, *, scale: float | None = None, mask: Predicate | ArrayLike | None = None) -> AttentionTrace:
-        """Return the head with another scale, another mask, or both; None keeps its own, and an edit stays.
+        """The head with another scale, another mask, or both; None keeps its own, and an edit stays.
 
         mask  a predicate, or [queries, keys] bool
 
@@ -215,16 +211,9 @@ class AttentionTrace:
         """
         if callable(mask):
             mask = np.broadcast_to(grid(mask, *self.shape), self.shape)
-        trace = attend(
-            self.query,
-            self.key,
-            self.value,
-            scale=self.scale if scale is None else scale,
-            mask=self.mask if mask is None else mask,
-            bias=self.bias,
-            softcap=self.softcap,
-            sinks=self.sinks,
-        )
+        scale, mask = self.scale if scale is None else scale, self.mask if mask is None else mask
+        options = {"scale": scale, "softcap": self.softcap, "sinks": self.sinks}
+        trace = attend(self.query, self.key, self.value, mask=mask, bias=self.bias, **options)
         return replace(trace, instead=self.instead)
 
 
@@ -321,7 +310,7 @@ def _mask(mask: ArrayLike, shape: tuple[int, int]) -> NDArray[np.bool_]:
 
 
 def _bias(bias: ArrayLike, shape: tuple[int, int], dtype: np.dtype) -> tuple[Array, NDArray[np.bool_]]:
-    """The finite part of the bias, and where it does not forbid."""
+    """(the finite part of the bias, where it does not forbid)."""
     added = np.array(bias, dtype=dtype)
     if added.shape != shape:
         raise InputError(f"The bias has the shape {added.shape}; these scores need {shape}.", field="bias")
@@ -340,17 +329,17 @@ def _number(number: float, name: str) -> float:
 
 def _refuse_overflow(trace: AttentionTrace, largest_bias: float) -> None:
     """Every score has to be finite in the inputs' precision, or the softmax would be inf - inf."""
+    limit = np.finfo(trace.query.dtype).max
     largest = float(np.abs(trace.query).max()) * float(np.abs(trace.key).max()) * trace.query.shape[1]
-    bound = largest * max(1.0, abs(trace.scale)) + largest_bias
-    if bound < float(np.finfo(trace.query.dtype).max):
+    if largest * max(1.0, abs(trace.scale)) + largest_bias < float(limit):
         return
     with np.errstate(over="ignore", invalid="ignore"):
         scores = trace.query @ trace.key.T
         finite = np.isfinite(scores).all() and np.isfinite(scores * trace.scale + trace.bias).all()
     if not finite:
         raise InputError(
-            f"Some scores are too large for {trace.query.dtype}: the products of query and key go beyond "
-            f"{np.finfo(trace.query.dtype).max:.3g}. Use smaller numbers.",
+            f"Some scores are too large for {trace.query.dtype}: the products of query and key go beyond {limit:.3g}. "
+            f"Use smaller numbers.",
             field="query",
         )
 

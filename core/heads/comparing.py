@@ -145,10 +145,6 @@ class HeadPair(RowwiseMatrix):
         """(rows, columns) of the common axes."""
         return len(self.queries), len(self.keys)
 
-    @property
-    def main(self) -> str:
-        return "first"
-
     def band(self, rows: range) -> Band:
         """Compute some rows with all their columns, in float64."""
         first, allowed = _on_axes(self.first, self.queries.positions[0][rows.start : rows.stop], self.keys.positions[0])

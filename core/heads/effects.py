@@ -7,8 +7,8 @@ than One?", https://arxiv.org/abs/1905.10650). These are the edits `mute_heads` 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Iterator, Mapping
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -16,13 +16,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..capturing.branching import Branches, LayerHead, batches
+from ..capturing.branching import LayerHead, batches
 from ..capturing.rows import output_without_keys
-from ..errors import InputError, check_index
+from ..errors import InputError
 from ..models.calls import Call
 from ..models.inputs import TokenNumbers, all_inputs
 from ..models.model import Model
 from ..models.modules import Kind
+from ..progress import OnProgress
+from .interventions import Interventions
 
 
 def head_effects(
@@ -34,7 +36,7 @@ def head_effects(
     target: str | TokenNumbers | None = None,
     input_ids: TokenNumbers | None = None,
     kind: Kind | None = None,
-    on_progress: Callable[[int], None] | None = None,
+    on_progress: OnProgress | None = None,
 ) -> pd.DataFrame:
     """Mute each head in turn and measure the effect on the answer: a row a head with the columns layer, head and effect.
 
@@ -48,56 +50,43 @@ def head_effects(
     text, pair, target and input_ids as in `capture`, and its errors; InputError with the field "token" for one that is not
     in the vocabulary, or any in a model that predicts none.
     """
-    inputs = all_inputs(model, text, pair=pair, target=target, input_ids=input_ids)
-    by_layer: dict[int, NDArray] = {}
-    for layer, effects in Effects(model, inputs, token, kind).of_heads():
-        by_layer[layer] = effects
-        if on_progress is not None:
-            on_progress(len(by_layer))
-    return table(by_layer, "effect")
+    effects = Effects(model, all_inputs(model, text, pair=pair, target=target, input_ids=input_ids), token, kind)
+    return effects.table("effect", effects.of_heads(), on_progress)
 
 
-def table(layers: Mapping[int, NDArray], name: str) -> pd.DataFrame:
-    """A row a head from the numbers of each layer's heads, in the order of the layers."""
-    rows = [(layer, head, number) for layer in sorted(layers) for head, number in enumerate(layers[layer])]
-    return pd.DataFrame(rows, columns=pd.Index(["layer", "head", name]))
-
-
-class Effects:
+class Effects(Interventions):
     """The effects of muting and hiding in one pass on its answer. Each effect is as in `head_effects`.
 
     token   the number of the next token whose log probability is the answer; None for a sentence vector
-    layers, heads  how many there are of the chosen kind of attention, and in each of its layers
     """
 
     def __init__(
         self, model: Model, inputs: Mapping[str, Tensor], token: int | None = None, kind: Kind | None = None
     ) -> None:
         """inputs: from `core.models.inputs.all_inputs`. The other arguments and the errors are those of `head_effects`."""
-        self._pass = Branches(model, inputs)
-        self.token = _checked(model, self._pass, token)
-        self._calls = self._pass.layers(kind)
-        self._kind = self._pass.kinds[self._calls[0]]
+        super().__init__(model, inputs, kind)
         self._inputs = inputs
-        self.heads = self._pass.heads(kind)
-        self.layers = len(self.heads)
+        self._kind = self._pass.kinds[self._calls[0]]
+        self.token = int(self._pass.answer.argmax()) if token is None and self._pass.predicts else token
+        if self.token is not None and not self._pass.predicts:
+            raise InputError(
+                f"{model.name} has no language-model head: it predicts no next token. Leave the token out to see the effect "
+                f"on the sentence vector.",
+                field="token",
+            )
+        if self.token is not None:
+            self._check_token(self.token)
 
     def of_heads(self) -> Iterator[tuple[int, NDArray[np.float64]]]:
-        """(layer, effects [heads]) of each head muted alone, from the last layer to the first.
-
-        The last comes at once, since only what is above a muted head has to be computed again; the first takes longest.
-        """
-        order = [(layer, head) for layer in reversed(range(self.layers)) for head in range(self.heads[layer])]
-        effects = self._muted([[layer_head] for layer_head in order], whole=max(self.heads))
-        for layer, group in groupby(zip(order, effects, strict=True), key=lambda measured: measured[0][0]):
-            yield layer, np.array([effect for _, effect in group])
+        """(layer, effects [heads]) of each head muted alone, from the last layer, which comes at once, to the first."""
+        return self._by_layer(self.layers, partial(self._measured, whole=max(self.heads)))
 
     def of_layers(self) -> Iterator[tuple[int, float]]:
         """(layer, effect) of all heads of a layer muted together, from the last layer to the first. The layer's attention then
         gives nothing but the bias of W_O."""
         order = list(reversed(range(self.layers)))
         muted = [[(layer, head) for head in range(self.heads[layer])] for layer in order]
-        return zip(order, self._muted(muted), strict=True)
+        return zip(order, self._measured(muted), strict=True)
 
     def of_keys(self) -> Iterator[tuple[int, float]]:
         """(position, effect) of each token hidden in all heads of all layers, from the first to the last.
@@ -107,26 +96,17 @@ class Effects:
         and from the decoder's look at the encoder, or, of kind "decoder", among what the decoder has written.
         """
         read = "decoder_input_ids" if self._kind == "decoder" else "input_ids"
-        where = {"self": ("self",), "decoder": ("decoder",)}.get(self._kind, ("encoder", "cross"))
+        where = (self._kind,) if self._kind in ("self", "decoder") else ("encoder", "cross")
         kinds = self._pass.kinds
         first = next(number for number, kind in enumerate(kinds) if kind in where)
         for keys in batches(list(range(self._inputs[read].shape[1])), self._pass.at_once):
 
             def blocked(number: int, call: Call, keys: list[int] = keys) -> Tensor:
-                if kinds[number] not in where:
-                    return call.output
-                return output_without_keys(call, keys)
+                return output_without_keys(call, keys) if kinds[number] in where else call.output
 
             yield from zip(keys, self._effects(self._pass.go_on(first, len(keys), blocked)), strict=True)
 
-    def of_muting(self, heads: Iterable[LayerHead]) -> float:
-        """The effect of these (layer, head) muted together. Raises InputError where there is no such head."""
-        muted = sorted(set(heads))
-        for layer, head in muted:
-            check_head(self.heads, layer, head)
-        return next(self._muted([muted])) if muted else 0.0
-
-    def _muted(self, variants: list[list[LayerHead]], whole: int = 1) -> Iterator[float]:
+    def _measured(self, variants: list[list[LayerHead]], whole: int = 1) -> Iterator[float]:
         """The effect of each of these sets of heads. whole: a batch holds a multiple of this number, if it can hold as many."""
         size = self._pass.at_once
         for together in batches(variants, size - size % whole if size > whole else size):
@@ -141,33 +121,3 @@ class Effects:
             return (1 - torch.cosine_similarity(answers.double(), plain.double(), dim=-1)).tolist()
         changed, before = (logits[:, self.token] - logits.logsumexp(dim=-1) for logits in (answers, plain))
         return (changed - before).tolist()
-
-
-def check_head(heads: Sequence[int], layer: int, head: int) -> None:
-    """Raises InputError unless the layer is there and has the head; heads: how many each layer has."""
-    check_index(layer, len(heads), "layer")
-    check_index(head, heads[layer], "head")
-
-
-def check_token(model: Model, logits: Tensor, token: int) -> None:
-    """Raises InputError for a token that is not among those whose logits [vocabulary] these are."""
-    if not 0 <= token < len(logits):
-        raise InputError(
-            f"There is no token {token:,}: the vocabulary of {model.name} has the numbers 0 to {len(logits) - 1:,}.",
-            field="token",
-        )
-
-
-def _checked(model: Model, plain: Branches, token: int | None) -> int | None:
-    if not plain.predicts:
-        if token is None:
-            return None
-        raise InputError(
-            f"{model.name} has no language-model head: it predicts no next token. Leave the token out to see the effect "
-            f"on the sentence vector.",
-            field="token",
-        )
-    if token is None:
-        return int(plain.answer.argmax())
-    check_token(model, plain.answer, token)
-    return token

@@ -8,9 +8,8 @@ https://arxiv.org/abs/2211.00593; Goldowsky-Dill et al. 2023, https://arxiv.org/
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
-from itertools import groupby
 
 import numpy as np
 import pandas as pd
@@ -25,7 +24,8 @@ from ..models.inputs import TokenNumbers, all_inputs, require_same_length
 from ..models.model import Model
 from ..models.modules import Kind
 from ..models.tokens import token_texts
-from .effects import check_head, check_token, table
+from ..progress import OnProgress
+from .interventions import Interventions
 
 
 def patch_effects(
@@ -37,7 +37,7 @@ def patch_effects(
     kind: Kind | None = None,
     through: LayerHead | None = None,
     answers: tuple[int, int] | None = None,
-    on_progress: Callable[[int], None] | None = None,
+    on_progress: OnProgress | None = None,
 ) -> pd.DataFrame:
     """Measure how far each head's output from the pass over `source` moves the answer to `text`: a row a head, with the columns
     layer, head and moved.
@@ -56,20 +56,14 @@ def patch_effects(
     `through` is not there; the errors of `capture`.
     """
     patching = Patching(model, text, source, target=target, kind=kind, answers=answers)
-    by_layer = {layer: np.full(heads, np.nan) for layer, heads in enumerate(patching.heads)}
-    for done, (layer, moved) in enumerate(patching.of_heads(through), start=1):
-        by_layer[layer] = moved
-        if on_progress is not None:
-            on_progress(done)
-    return table(by_layer, "moved")
+    return patching.table("moved", patching.of_heads(through), on_progress)
 
 
-class Patching:
+class Patching(Interventions):
     """Two passes, and the effects of heads of one in the other. Each number is as in `patch_effects`.
 
     answers  the numbers of the text's and the source's answer; None for sentence vectors
     probabilities  [pass, answer]: of both answers in the pass over the text, then over the source; None for sentence vectors
-    layers, heads  how many there are of the chosen kind of attention, and in each of its layers
     nbytes   the memory of both passes
     """
 
@@ -88,17 +82,15 @@ class Patching:
         limit = {"max_tokens": max_tokens, "truncate": truncate}
         read = [all_inputs(model, words, target=target, **limit) for words in (text, source)]
         require_same_length(model, *(inputs["input_ids"][0].tolist() for inputs in read), field="source")
-        self._pass, other = (Branches(model, inputs) for inputs in read)
+        super().__init__(model, read[0], kind)
+        other = Branches(model, read[1])
         self._sources = other.calls
         self.nbytes = self._pass.nbytes + other.nbytes
-        self._calls = self._pass.layers(kind)
-        self.heads = self._pass.heads(kind)
-        self.layers = len(self.heads)
         logits = torch.stack([self._pass.answer, other.answer]).double()
         self.answers: tuple[int, int] | None = None
         self.probabilities: NDArray[np.float64] | None = None
         if self._pass.predicts:
-            self.answers = _answers(model, logits, answers)
+            self.answers = self._both_answers(logits, answers)
             self.probabilities = logits.softmax(dim=-1)[:, list(self.answers)].numpy(force=True)
             # The logit difference is how far the logits lie along this line.
             self._line = torch.zeros_like(logits[0])
@@ -111,76 +103,57 @@ class Patching:
             raise InputError("Both texts lead to the same answer. Give two with different answers.", field="source")
 
     def of_heads(self, through: LayerHead | None = None) -> Iterator[tuple[int, NDArray[np.float64]]]:
-        """(layer, moved [heads]) of each head patched alone, from the last layer that counts to the first, since only what is
-        above a patched head has to be computed again."""
+        """(layer, moved [heads]) of each head patched alone, from the last layer that counts to the first."""
         if through is not None:
-            check_head(self.heads, *through)
-        reaching = self.layers if through is None else through[0]
-        order = [(layer, head) for layer in reversed(range(reaching)) for head in range(self.heads[layer])]
-        moved = self._patched([[sender] for sender in order]) if through is None else self._along(order, through)
-        for layer, group in groupby(zip(order, moved, strict=True), key=lambda measured: measured[0][0]):
-            yield layer, np.array([share for _, share in group])
+            self._check_head(*through)
+        return self._by_layer(self.layers if through is None else through[0], partial(self._measured, through=through))
 
-    def of_several(self, heads: Iterable[LayerHead]) -> float:
-        """How far these heads move the answer together. Raises InputError where there is no such head."""
-        chosen = sorted(set(heads))
-        for layer, head in chosen:
-            check_head(self.heads, layer, head)
-        return next(self._patched([chosen])) if chosen else 0.0
+    def _measured(self, variants: list[list[LayerHead]], through: LayerHead | None = None) -> Iterator[float]:
+        for heads in batches(variants, self._pass.at_once):
+            if through is None:
+                answers = self._pass.replacing(self._calls, heads, self._source)
+            else:
+                answers = self._through(heads, through)
+            if answers is not None:
+                yield from ((answers.double() @ self._line - self._start) / self._whole).tolist()
 
-    def _patched(self, variants: list[list[LayerHead]]) -> Iterator[float]:
-        for together in batches(variants, self._pass.at_once):
-            yield from self._moved(self._pass.replacing(self._calls, together, self._source))
+    def _through(self, senders: list[list[LayerHead]], receiver: LayerHead) -> Tensor | None:
+        """The answers if one head alone receives what each sender changes."""
+        last, head = self._calls[receiver[0]], receiver[1]
+        patched = heads_by_call(self._calls, senders)
+        received: list[Tensor] = []
 
-    def _along(self, senders: list[LayerHead], through: LayerHead) -> Iterator[float]:
-        receiver, head = self._calls[through[0]], through[1]
-        for together in batches([[sender] for sender in senders], self._pass.at_once):
-            patched = heads_by_call(self._calls, together)
-            received: list[Tensor] = []
+        def held(number: int, call: Call) -> Tensor:
+            """All heads as unpatched but the sender, until the receiver has answered to what arrives."""
+            if number == last:
+                received.append(call.output[:, :, head].clone())
+                raise PassOver
+            plain = self._pass.calls[number].output.expand_as(call.output)
+            return with_heads(plain, patched.get(number, ()), partial(self._source, number))
 
-            def held(
-                number: int,
-                call: Call,
-                patched: dict[int, list[tuple[int, int]]] = patched,
-                received: list[Tensor] = received,
-            ) -> Tensor:
-                """All heads as unpatched but the sender, until the receiver has answered to what arrives."""
-                if number == receiver:
-                    received.append(call.output[:, :, head].clone())
-                    raise PassOver
-                plain = self._pass.calls[number].output.expand_as(call.output)
-                return with_heads(plain, patched.get(number, ()), partial(self._source, number))
+        def only_received(number: int, call: Call) -> Tensor:
+            if number != last:
+                return call.output
+            output = call.output.clone()
+            output[:, :, head] = received[0]
+            return output
 
-            def only_received(number: int, call: Call, received: list[Tensor] = received) -> Tensor:
-                if number != receiver:
-                    return call.output
-                output = call.output.clone()
-                output[:, :, head] = received[0]
-                return output
-
-            self._pass.go_on(min(patched), len(together), held)
-            yield from self._moved(self._pass.go_on(receiver, len(together), only_received))
+        self._pass.go_on(min(patched), len(senders), held)
+        return self._pass.go_on(last, len(senders), only_received)
 
     def _source(self, number: int, head: int) -> Tensor:
         """[queries, d_v]: what a head of a call gives in the pass over the source."""
         return self._sources[number].output[0, :, head]
 
-    def _moved(self, answers: Tensor | None) -> list[float]:
-        return [] if answers is None else ((answers.double() @ self._line - self._start) / self._whole).tolist()
-
-
-def _answers(model: Model, logits: Tensor, wanted: tuple[int, int] | None) -> tuple[int, int]:
-    if wanted is not None:
-        for token in wanted:
-            check_token(model, logits[0], token)
-    one, other = wanted or (int(best) for best in logits.argmax(dim=-1))
-    if one == other:
-        name = token_texts(model.tokenizer, [one])[0]
-        advice = "Give texts with different answers"
-        if model.is_encoder_decoder:
-            advice = "Give a target that stops where the answers to the two texts begin to differ"
-        raise InputError(
-            f"Both texts have the same answer, “{name}”. {advice}, or say which two tokens to compare.",
-            field="source",
-        )
-    return one, other
+    def _both_answers(self, logits: Tensor, wanted: tuple[int, int] | None) -> tuple[int, int]:
+        for token in wanted or ():
+            self._check_token(token)
+        one, other = wanted or (int(best) for best in logits.argmax(dim=-1))
+        if one == other:
+            name = token_texts(self._model.tokenizer, [one])[0]
+            advice = "Give texts with different answers"
+            if self._model.is_encoder_decoder:
+                advice = "Give a target that stops where the answers to the two texts begin to differ"
+            message = f"Both texts have the same answer, “{name}”. {advice}, or say which two tokens to compare."
+            raise InputError(message, field="source")
+        return one, other

@@ -151,10 +151,6 @@ class ViewMatrix(RowwiseMatrix):
         values = ViewMatrix(self.capture, self.kind, plain).exact(self.rows, self.columns)
         return np.nan_to_num(values).sum(axis=1, dtype=np.float64)
 
-    @property
-    def main(self) -> str:
-        return "view"
-
     def band(self, rows: range) -> Band:
         part = self._in_units(rows)
         entries = Entries(np.where(part.known, part.values, 0), part.allowed, part.known)

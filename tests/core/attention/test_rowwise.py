@@ -31,10 +31,6 @@ class Held(RowwiseMatrix):
     def shape(self):
         return self.values.shape
 
-    @property
-    def main(self):
-        return "values"
-
     def band(self, rows):
         self.computed.extend(rows)
         part = self.values[rows.start : rows.stop]

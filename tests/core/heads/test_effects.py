@@ -214,8 +214,8 @@ def test_the_head_that_knows_the_capital(smollm):
     assert before == pytest.approx(0.772, abs=0.005)
     assert before * np.exp(strongest["effect"]) == pytest.approx(0.141, abs=0.005)
     asked = Effects(smollm, all_inputs(smollm, text))
-    assert asked.of_muting({(23, 4)}) == pytest.approx(strongest["effect"], abs=1e-4)
-    assert asked.of_muting(()) == 0
+    assert asked.of_several({(23, 4)}) == pytest.approx(strongest["effect"], abs=1e-4)
+    assert asked.of_several(()) == 0
 
 
 def test_it_tells_how_far_it_is_and_can_be_stopped():
@@ -240,6 +240,6 @@ def test_what_cannot_be_asked():
     asked = Effects(llama, all_inputs(llama, input_ids=IDS))
     for place, field in (((2, 0), "layer"), ((-1, 0), "layer"), ((0, 4), "head"), ((0, -1), "head")):
         with pytest.raises(InputError, match="they run from 0 to") as raised:
-            asked.of_muting([place])
+            asked.of_several([place])
         assert raised.value.field == field
     assert head_effects(llama, input_ids=IDS, token=3)["effect"].notna().all()
