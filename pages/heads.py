@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from core.heads.quantities import Taken
+from core.heads.quantities import Pass
 from ui.requests import KindRequest, TextRequest
 from ui.views.common.heading import show_heading
 from ui.views.heads.head_view import show_head
@@ -11,7 +11,7 @@ from ui.views.sources.heads import choose_place
 from ui.views.sources.passes import choose_text
 
 
-def show(request: TextRequest, taken: Taken, places: list) -> None:
+def show(request: TextRequest, taken: Pass, places: list) -> None:
     kind, layer, head = choose_place(request, taken, places)
     # No gaps: containers for progress stay empty above both pictures, and each would add a gap.
     grid_side, head_side = (column.container(gap=None) for column in st.columns([5, 7], gap="medium"))

@@ -19,7 +19,7 @@ def table() -> str:
         unit = f" {metric.unit}" if metric.unit else ""
         formula = metric.formula.replace("|", r"\vert ")
         lines.append(
-            f"| **{metric.label}** | `{metric.name}` | ${formula}$ | {metric.low} to {metric.high}{unit} | {metric.words} "
+            f"| **{metric.label}** | `{metric.name}` | ${formula}$ | 0 to {metric.high}{unit} | {metric.words} "
             f"| {metric.source} |"
         )
     return "\n".join(lines)

@@ -15,7 +15,7 @@ from core.capturing.estimates import Run, reading_operations
 from core.capturing.generating import Generating
 from core.capturing.weights_only import WeightsOnly, attention_weights
 from core.exporting.kept_heads import KeptHead
-from core.heads.quantities import Taken
+from core.heads.quantities import Pass
 from core.models.images import read_image
 from core.models.inputs import all_inputs
 from ui.cache import OnProgress, Store, cached
@@ -81,7 +81,7 @@ def weights_only(request: TextRequest) -> WeightsOnly:
     return call(attention_weights, load(request.model), request.text, **limits)
 
 
-def captured_or_weights(request: TextRequest) -> Taken:
+def captured_or_weights(request: TextRequest) -> Pass:
     """The pass, or the weights of a model that exposes nothing else."""
     network = load(request.model)
     return captured(request) if network.captures or network.reads_images else weights_only(request)

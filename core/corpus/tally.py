@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from ..heads.metrics import NAMES, measure_block
-from ..heads.quantities import Block, Taken, text_of
+from ..heads.quantities import Block, Pass, text_of
 from ..models.modules import Kind
 from .kept import StrongestSoFar, draws, first_drawn, rows_of, sample_dtype
 from .passages import CLASSES, classes_of
@@ -91,7 +91,7 @@ class Tally:
 
     # --- adding
 
-    def add(self, passage: Passage, taken: Taken) -> None:
+    def add(self, passage: Passage, taken: Pass) -> None:
         """Add what heads do in a passage that has been read."""
         sums = _PassageSums(self, passage, taken)
         with torch.inference_mode():
@@ -244,7 +244,7 @@ class _PassageSums:
     words      [tokens, words] as `tokens_of_words` gives it; None for a passage that is not annotated
     """
 
-    def __init__(self, tally: Tally, passage: Passage, taken: Taken) -> None:
+    def __init__(self, tally: Tally, passage: Passage, taken: Pass) -> None:
         settings, kind, tokenizer = tally.settings, tally.heads.kind, taken.model.tokenizer
         heads, count = len(tally.heads.measured), len(CLASSES)
         self.passage, self.text = passage.id, text_of(taken, kind)

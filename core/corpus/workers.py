@@ -21,7 +21,7 @@ from pyarrow import fs
 from ..capturing.capture import capture
 from ..capturing.weights_only import attention_weights
 from ..errors import InputError
-from ..heads.quantities import Taken
+from ..heads.quantities import Pass
 from ..models.loading import load_model, load_outline
 from ..models.model import Model
 from . import parts
@@ -152,7 +152,7 @@ def _failed(message: str, field: str) -> Row:
     return {"failed": [json.dumps({"message": message, "field": field})], "tokens": [0]}
 
 
-def take(model: Model, text: str, most: int) -> Taken:
+def take(model: Model, text: str, most: int) -> Pass:
     """One pass over a text of at most `most` tokens: all that the model exposes."""
     read = capture if model.captures else attention_weights
     return read(model, text, max_tokens=most)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain, zip_longest
 from typing import NamedTuple
 
 import numpy as np
@@ -19,9 +20,8 @@ NAMED = 6  # tokens of a text in a message
 class Labels(NamedTuple):
     """A text for each place of an axis that two texts share.
 
-    first   the token of the first text; where that has a gap, the second's
-    second  the token of the second text; where that has a gap, the first's
-    both    the token, or "he / she" where each text has one of its own
+    first, second  the token of this text; where it has a gap, the other's
+    both           the token, or "he / she" where each text has one of its own
     """
 
     first: tuple[str, ...]
@@ -33,9 +33,8 @@ class Labels(NamedTuple):
 class Alignment:
     """The places of a common axis, from the left to the right.
 
-    first   [places] position of the token in the first text, None where the first text has a gap
-    second  [places] the same of the second text
-    equal   [places] whether both have a token here, and the same one
+    first, second  [places] position of the token in this text, None where it has a gap
+    equal          [places] whether both have a token here, and the same one
 
     Every position of either text occurs once and in its order; no place is a gap in both. Make one with `align`.
     """
@@ -55,16 +54,14 @@ class Alignment:
     @cached_property
     def positions(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """`first` and `second` as arrays, `GAP` where there is none."""
-        first, second = (
-            np.array([GAP if position is None else position for position in side], dtype=np.intp)
-            for side in (self.first, self.second)
-        )
+        sides = self.first, self.second
+        first, second = (np.array([GAP if at is None else at for at in side], dtype=np.intp) for side in sides)
         return first, second
 
     @property
     def lengths(self) -> tuple[int, int]:
         """Numbers of tokens of the first and the second text."""
-        first, second = (int(np.count_nonzero(side != GAP)) for side in self.positions)
+        first, second = (len(self) - len(gaps) for gaps in self.gaps)
         return first, second
 
     @property
@@ -74,7 +71,7 @@ class Alignment:
         return first, second
 
     def labels(self, tokens: Sequence[str], others: Sequence[str]) -> Labels:
-        """The texts at the places of pictures of the first text, of the second, and of both."""
+        """The text at each place, for pictures of the first text, of the second, and of both."""
         one = [None if at is None else tokens[at] for at in self.first]
         two = [None if at is None else others[at] for at in self.second]
         return Labels(
@@ -103,11 +100,9 @@ def align(tokens: Sequence[str], others: Sequence[str], *, loosely: bool = False
     at, other_at = 0, 0
     for one, other in [*_common(ours, theirs), (len(ours), len(theirs))]:
         span, other_span = range(at, one), range(other_at, other)
-        if len(span) == len(other_span):
-            places += [(left, right, False) for left, right in zip(span, other_span, strict=True)]
-        else:
-            places += [(left, None, False) for left in span]
-            places += [(None, right, False) for right in other_span]
+        is_paired = len(span) == len(other_span)
+        gaps = chain(zip_longest(span, ()), zip_longest((), other_span))
+        places += [(*pair, False) for pair in (zip_longest(span, other_span) if is_paired else gaps)]
         places.append((one, other, True))
         at, other_at = one + 1, other + 1
     places.pop()  # both ends, where no token is

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -29,8 +30,8 @@ from ..attention.trace import Array
 from ..errors import InputError
 from .aligning import GAP, Alignment
 
-# Gives the weights and the mask of some query rows of a head, both [rows, keys].
-WeightRows = Callable[[range], tuple[Array, NDArray[np.bool_]]]
+# Gives the weights of some query rows of a head [rows, keys], and their mask, or True where no mask is known.
+RowsOfWeights = Callable[[range], tuple[Array, NDArray[np.bool_] | np.bool_]]
 
 
 class HasWeights(Protocol):
@@ -51,19 +52,15 @@ class Comparison(NamedTuple):
     divergence: Array
 
     def __repr__(self) -> str:
-        """One line, without numbers."""
-        return "<Comparison: {} × {} weights, rows {:.4g} nats apart on average>".format(
-            *self.difference.shape, self.mean
-        )
+        """The comparison in one line."""
+        return f"<Comparison: {_size(self.difference.shape)} weights, rows {self.mean:.4g} nats apart on average>"
 
     @property
     def mean(self) -> float:
-        """Mean divergence of the rows that both have; NaN if they have none."""
         return mean_divergence(self.divergence)
 
     @property
     def worst(self) -> tuple[int, float]:
-        """(row, divergence) where the two are farthest apart."""
         return worst_divergence(self.divergence)
 
 
@@ -77,9 +74,8 @@ def compare(
 
     Makes [rows, columns] arrays; for long texts there is `HeadPair`. Raises InputError where the shapes do not fit.
     """
-    pair = HeadPair(
-        _all_of(trace), _all_of(other), *_axes(trace.weights.shape, other.weights.shape, queries=queries, keys=keys)
-    )
+    axes = _axes(trace.weights.shape, other.weights.shape, queries=queries, keys=keys)
+    pair = HeadPair(_rows_of(trace), _rows_of(other), *axes)
     whole = pair.window(*map(range, pair.shape))
     return Comparison(whole.matrices["difference"].values, whole.row_numbers["divergence"])
 
@@ -128,8 +124,8 @@ class HeadPair(RowwiseMatrix):
     """
 
     cells = 2**16  # half a megabyte in float64
-    first: WeightRows
-    second: WeightRows
+    first: RowsOfWeights
+    second: RowsOfWeights
     queries: Alignment
     keys: Alignment
 
@@ -138,23 +134,30 @@ class HeadPair(RowwiseMatrix):
         cls, head: Head, other: Head, *, queries: Alignment | None = None, keys: Alignment | None = None
     ) -> HeadPair:
         """Pair two heads, from the same pass or from two. Raises InputError as `compare` does."""
-        return cls(_rows_of(head), _rows_of(other), *_axes(head.shape, other.shape, queries=queries, keys=keys))
+        weights_and_mask = attrgetter("weights", "mask")
+        first, second = (lambda rows, of=of: weights_and_mask(of.trace(rows)) for of in (head, other))
+        return cls(first, second, *_axes(head.shape, other.shape, queries=queries, keys=keys))
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(rows, columns) of the common axes."""
         return len(self.queries), len(self.keys)
 
     def band(self, rows: range) -> Band:
         """Compute some rows with all their columns, in float64."""
-        first, allowed = _on_axes(self.first, self.queries.positions[0][rows.start : rows.stop], self.keys.positions[0])
-        second, other = _on_axes(self.second, self.queries.positions[1][rows.start : rows.stop], self.keys.positions[1])
+        (first, allowed), (second, other) = (
+            _on_axes(weights, queries[rows.start : rows.stop], keys)
+            for weights, queries, keys in zip(
+                (self.first, self.second), self.queries.positions, self.keys.positions, strict=True
+            )
+        )
         matrices = {
             "first": Entries.of(first, allowed),
             "second": Entries.of(second, other),
             "difference": Entries.of(second - first, allowed | other),
         }
-        return Band(rows.start, matrices, {"divergence": _divergence(first, second)})
+        has_gap = np.isnan(first).all(axis=1) | np.isnan(second).all(axis=1)
+        apart = np.where(has_gap, np.nan, divergence(np.nan_to_num(first), np.nan_to_num(second)))
+        return Band(rows.start, matrices, {"divergence": apart})
 
     def strongest(self, overview: Overview) -> tuple[int, int]:
         """The (query, key) where the two are farthest apart; of two that are the same, as for one head.
@@ -179,13 +182,9 @@ def _differs(difference: Pooled) -> bool:
     return bool(np.nan_to_num(difference.values).any())
 
 
-def _divergence(first: Array, second: Array) -> Array:
-    """[rows] over all columns, whichever text they belong to; NaN where one text has no such row."""
-    gap = np.isnan(first).all(axis=1) | np.isnan(second).all(axis=1)
-    return np.where(gap, np.nan, divergence(np.nan_to_num(first), np.nan_to_num(second)))
-
-
-def _on_axes(weights: WeightRows, queries: NDArray[np.intp], keys: NDArray[np.intp]) -> tuple[Array, NDArray[np.bool_]]:
+def _on_axes(
+    weights: RowsOfWeights, queries: NDArray[np.intp], keys: NDArray[np.intp]
+) -> tuple[Array, NDArray[np.bool_]]:
     """The weights of one head at these places of the common axes, NaN at gaps; and its mask, which forbids no gap."""
     shape = len(queries), len(keys)
     values, allowed = np.full(shape, np.nan), np.ones(shape, dtype=np.bool_)
@@ -197,22 +196,8 @@ def _on_axes(weights: WeightRows, queries: NDArray[np.intp], keys: NDArray[np.in
     return values, allowed
 
 
-def _all_of(trace: HasWeights) -> WeightRows:
-    """Rows of weights that are held as a whole. Their mask is not known: no pair counts as masked."""
-
-    def rows(wanted: range) -> tuple[Array, NDArray[np.bool_]]:
-        part = trace.weights[wanted.start : wanted.stop]
-        return part, np.broadcast_to(np.True_, part.shape)
-
-    return rows
-
-
-def _rows_of(head: Head) -> WeightRows:
-    def rows(wanted: range) -> tuple[Array, NDArray[np.bool_]]:
-        trace = head.trace(wanted)
-        return trace.weights, trace.mask
-
-    return rows
+def _rows_of(trace: HasWeights) -> RowsOfWeights:
+    return lambda rows: (trace.weights[rows.start : rows.stop], np.True_)
 
 
 def _axes(
@@ -221,20 +206,18 @@ def _axes(
     """The alignments of rows and columns. Raises InputError where one is needed, or is not of these heads."""
     axes = []
     for axis, (name, given) in enumerate({"queries": queries, "keys": keys}.items()):
-        lengths = (shape[axis], other[axis])
-        if given is None and lengths[0] != lengths[1]:
+        first, second = shape[axis], other[axis]
+        if given is None and first != second:
             raise InputError(
                 f"The first head has {_size(shape)} weights and the second {_size(other)} (queries × keys): which {name} "
                 f"belong together? Give {name}=align(...) of their tokens.",
                 field=name,
             )
-        if given is not None and given.lengths != lengths:
-            raise InputError(
-                f"This alignment is of {given.lengths[0]} and {given.lengths[1]} tokens, but the heads have {lengths[0]} and "
-                f"{lengths[1]} {name}. Align the tokens of these heads.",
-                field=name,
-            )
-        axes.append(Alignment.same(lengths[0]) if given is None else given)
+        if given is not None and given.lengths != (first, second):
+            aligned = "This alignment is of {} and {} tokens".format(*given.lengths)
+            needed = f"the heads have {first} and {second} {name}. Align the tokens of these heads."
+            raise InputError(f"{aligned}, but {needed}", field=name)
+        axes.append(Alignment.same(first) if given is None else given)
     return axes[0], axes[1]
 
 

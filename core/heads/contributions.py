@@ -17,12 +17,10 @@ from ..models.projections import HeadWeights, head_weights
 class HeadContributions:
     """One layer's heads, in float64. A head's contribution is weights @ value @ W_O, with its own rows of W_O.
 
-    total       [queries, d_model] the sum of the contributions: what the attention block returns, less its bias b_O
-    bias        [d_model] b_O
-    lengths     [heads, queries] the Euclidean length of each contribution
-    along       [heads, queries] its length in the direction of the total, negative if it points away from it; the heads' add
-                up to the length of the total
-    difference  the largest |total - concatenation @ W_O|
+    total           [queries, d_model] the sum of the contributions: what the attention block returns, less its bias
+    bias            [d_model] b_O
+    lengths, along  [heads, queries], see `lengths`
+    difference      the largest |total - concatenation @ W_O|
     """
 
     total: Array
@@ -48,20 +46,14 @@ def add_up(outputs: Sequence[Array], weights: Sequence[HeadWeights]) -> HeadCont
     outputs = [output.astype(np.float64) for output in outputs]
     pieces = [matrices.W_O.astype(np.float64) for matrices in weights]
     contributions = np.stack([output @ piece for output, piece in zip(outputs, pieces, strict=True)])
-    total = contributions.sum(axis=0)
+    total, bias = contributions.sum(axis=0), weights[0].b_O.astype(np.float64)
     joined = np.concatenate(outputs, axis=1) @ np.concatenate(pieces, axis=0)
-    length, along = lengths(contributions)
-    return HeadContributions(
-        total, weights[0].b_O.astype(np.float64), length, along, float(np.abs(total - joined).max())
-    )
+    return HeadContributions(total, bias, *lengths(contributions), float(np.abs(total - joined).max()))
 
 
 def lengths(contributions: Array) -> tuple[Array, Array]:
-    """The size of each head's part in the sum of contributions [heads, queries, d_model], two ways, each [heads, queries].
-
-    The first is the Euclidean length of its contribution, 0 or more. The second is its length in the direction of the sum,
-    negative where it points away from it; over the heads these add up to the length of the sum.
-    """
+    """The length of each head's contribution [heads, queries, d_model], and its length in the direction of their sum, negative
+    where it points away from it: two of [heads, queries]. Over the heads the second add up to the length of the sum."""
     total = contributions.sum(axis=0)
     length = np.linalg.norm(total, axis=1, keepdims=True)
     direction = total / np.where(length == 0, 1, length)

@@ -6,15 +6,14 @@ A head that knows a fact, a head that another one needs (Olsson et al. 2022, ind
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-import torch
-from numpy.typing import NDArray
 
+from ..attention.trace import Array
 from ..capturing.capture import Capture, capture
 from ..capturing.edits import Edits
 from ..capturing.losses import pass_with_losses
@@ -24,15 +23,13 @@ from ..capturing.sampling import next_probabilities
 from ..errors import InputError
 from ..models.calls import Call
 from ..models.model import Model
-from .probing import RandomText, random_texts
+from ..progress import OnProgress, step_counter
+from .probing import SCORES, RandomText, mean_on_copies, random_texts
 
 LANGUAGE_MODEL, SENTENCE_MODEL = "SmolLM2-135M-Instruct", "all-MiniLM-L6-v2"
-OnProgress = Callable[[int], None]
 
 
 class OneHead(NamedTuple):
-    """A head by its layer and its number there, both from 0."""
-
     layer: int
     head: int
 
@@ -47,16 +44,16 @@ KNOWS_PARIS = OneHead(23, 4)
 
 
 @dataclass(frozen=True)
-class Said:
-    """What the model says next with some edits.
+class NextWord:
+    """What comes next with some edits.
 
-    asked     the probability of the word that is asked for, in [0, 1]
-    says      the most probable token, and its probability
+    paris        the probability of " Paris", in [0, 1]
+    says, share  the most probable token, and its probability
     """
 
     name: str
     edits: Edits
-    asked: float
+    paris: float
     says: str
     share: float
 
@@ -64,31 +61,33 @@ class Said:
 PARIS_STEPS = 4
 
 
-def knows_paris(model: Model, on_progress: OnProgress | None = None) -> tuple[Said, ...]:
-    """What follows "The capital of France is", as it is and with three edits; `asked` is the probability of " Paris".
+def knows_paris(model: Model, on_progress: OnProgress | None = None) -> tuple[NextWord, ...]:
+    """What follows "The capital of France is", as it is and with three edits.
 
     on_progress  called after each of the `PARIS_STEPS` edits with how many are done; what it raises reaches the caller
     """
-    head, found = KNOWS_PARIS, []
-    for name, edits in (
-        ("as it is", Edits()),
-        (f"head {head} muted", Edits(mute_heads={Place(*head)})),
-        (f"head {head} from the sentence about Italy", Edits(patch_heads={Place(*head)}, patch_from=ITALY)),
-        ("every scale doubled", Edits(scale_by=2.0)),
-    ):
-        taken = capture(model, FRANCE, edits=edits)
-        (says, share), *_ = taken.next_tokens(1)
-        found.append(Said(name, edits, _probability(taken, PARIS), says, share))
-        _tell(on_progress, len(found))
-    return tuple(found)
+    head, step = KNOWS_PARIS, step_counter(on_progress)
+    edits_by_name = {
+        "as it is": Edits(),
+        f"head {head} muted": Edits(mute_heads={head}),
+        f"head {head} from the sentence about Italy": Edits(patch_heads={head}, patch_from=ITALY),
+        "every scale doubled": Edits(scale_by=2.0),
+    }
+    rows = []
+    for name, edits in edits_by_name.items():
+        passed = capture(model, FRANCE, edits=edits)
+        ((says, share),) = passed.next_tokens(1)
+        rows.append(NextWord(name, edits, _probability(passed, PARIS), says, share))
+        step()
+    return tuple(rows)
 
 
-def _probability(taken: Capture, word: str) -> float:
-    """Return the probability that a word of one token comes next."""
-    if taken.logits is None or taken.model.tokenizer is None:
-        raise InputError(f"{taken.model.name} predicts no next word. Choose another model.", field="model")
-    (token,) = taken.model.tokenizer(word, add_special_tokens=False)["input_ids"]
-    return float(next_probabilities(taken.logits)[token])
+def _probability(passed: Capture, word: str) -> float:
+    """The probability that a word of one token comes next."""
+    if passed.logits is None or passed.model.tokenizer is None:
+        raise InputError(f"{passed.model.name} predicts no next word. Choose another model.", field="model")
+    (token,) = passed.model.tokenizer(word, add_special_tokens=False)["input_ids"]
+    return float(next_probabilities(passed.logits)[token])
 
 
 # --- what an induction head needs
@@ -98,10 +97,9 @@ SHOWN, RIVALS, CONTROLS = 5, 3, 5
 
 
 @dataclass(frozen=True)
-class Repeated:
+class Repetition:
     """How the model reads repeated random tokens with some heads muted.
 
-    muted   these heads
     scores  of each of `Induction.heads`, its mean weight on the token after the earlier copy, over the second half
     loss    the mean of -ln p over the second half but its first token, which cannot be predicted; in nats
     """
@@ -111,10 +109,6 @@ class Repeated:
     scores: tuple[float, ...]
     loss: float
 
-    @property
-    def edits(self) -> Edits:
-        return Edits(mute_heads=[Place(*head) for head in self.muted])
-
 
 @dataclass(frozen=True)
 class Induction:
@@ -123,33 +117,30 @@ class Induction:
     heads     the strongest induction heads of the probe, in layers after `cut`
     rivals    of the layers before the strongest induction head, those that look at the previous token most; `cut` is the first
     previous  how much each of the rivals does, in the probe
-    controls  heads of the layer of `cut`: of all others there, those whose own look at the previous token is nearest to the
-              median of that layer
-    plain, by_rival, by_control  the same texts without an edit, and with each of these heads muted
-    all_rivals, all_controls     with all of them muted at once
-    itself                       with the strongest induction head muted
-    shuffled, shuffled_cut       the loss, without an edit and with `cut`, where the second half is shuffled: what it costs
-                                 where there is nothing to be followed
+    controls  in the layer of `cut`, the other heads whose look at the previous token is nearest to the median there
+    plain     without an edit; by_rival, by_control: with each of these heads muted; all_rivals, all_controls: with all of them
+    itself    with the strongest induction head muted
+    shuffled, shuffled_cut  the loss without an edit and with `cut`, if the second half is shuffled: nothing can be followed
     """
 
     heads: tuple[OneHead, ...]
     rivals: tuple[OneHead, ...]
     previous: tuple[float, ...]
     controls: tuple[OneHead, ...]
-    plain: Repeated
-    by_rival: tuple[Repeated, ...]
-    all_rivals: Repeated
-    by_control: tuple[Repeated, ...]
-    all_controls: Repeated
-    itself: Repeated
+    plain: Repetition
+    by_rival: tuple[Repetition, ...]
+    all_rivals: Repetition
+    by_control: tuple[Repetition, ...]
+    all_controls: Repetition
+    itself: Repetition
     shuffled: float
     shuffled_cut: float
 
     @property
-    def cut(self) -> Repeated:
+    def cut(self) -> Repetition:
         return self.by_rival[0]
 
-    def costs(self, row: Repeated) -> float:
+    def costs(self, row: Repetition) -> float:
         """By how many nats a token the loss is higher than without an edit."""
         return row.loss - self.plain.loss
 
@@ -168,31 +159,28 @@ def needs_previous(
 
     Raises InputError for a model in which the probe found no induction head after a head that looks at the previous token.
     """
-    found = probed.query("is_induction")
-    strongest = _best(found, "induction", 1)
+    induction = probed.query("is_induction")
+    strongest = _best(induction, "induction", 1)
     rivals = _best(probed.query(f"layer < {strongest[0].layer}"), "previous", RIVALS) if strongest else ()
     if not rivals:
         raise InputError(f"The probe found no induction head in {model.name} that could be cut off.", field="model")
-    heads = _best(found.query(f"layer > {rivals[0].layer}"), "induction", SHOWN)
+    heads = _best(induction.query(f"layer > {rivals[0].layer}"), "induction", SHOWN)
     controls = _controls(probed, rivals[0])
-    texts, others = zip(*(random_texts(model, LENGTH, seed) for seed in seeds), strict=True)
-    done = 0
+    texts, shuffled = zip(*(random_texts(model, LENGTH, seed) for seed in seeds), strict=True)
+    step = step_counter(on_progress)
 
-    def foresee(text: RandomText, muted: tuple[OneHead, ...]) -> tuple[list[Call], float]:
-        nonlocal done
-        edits = Edits(mute_heads=[Place(*head) for head in muted])
-        calls, losses = pass_with_losses(model, text.ids, edits=edits, start=text.second + 1)
-        done += 1
-        _tell(on_progress, done)
+    def predict(text: RandomText, muted: tuple[OneHead, ...]) -> tuple[list[Call], float]:
+        calls, losses = pass_with_losses(model, text.ids, edits=Edits(mute_heads=muted), start=text.second + 1)
+        step()
         return calls, float(losses[: LENGTH - 1].mean())
 
-    def read(name: str, *muted: OneHead) -> Repeated:
+    def read(name: str, *muted: OneHead) -> Repetition:
         scores, losses = [], []
         for text in texts:
-            calls, loss = foresee(text, muted)
+            calls, loss = predict(text, muted)
             scores.append([_induction(calls[head.layer], head.head, text) for head in heads])
             losses.append(loss)
-        return Repeated(name, muted, tuple(np.mean(scores, axis=0).tolist()), float(np.mean(losses)))
+        return Repetition(name, muted, tuple(np.mean(scores, axis=0).tolist()), float(np.mean(losses)))
 
     previous = dict(zip(_heads_of(probed), probed["previous"].tolist(), strict=True))
     return Induction(
@@ -206,8 +194,8 @@ def needs_previous(
         by_control=tuple(read(f"{head} muted", head) for head in controls),
         all_controls=read("all five muted", *controls),
         itself=read(f"{strongest[0]} itself muted", strongest[0]),
-        shuffled=float(np.mean([foresee(text, ())[1] for text in others])),
-        shuffled_cut=float(np.mean([foresee(text, rivals[:1])[1] for text in others])),
+        shuffled=float(np.mean([predict(text, ())[1] for text in shuffled])),
+        shuffled_cut=float(np.mean([predict(text, rivals[:1])[1] for text in shuffled])),
     )
 
 
@@ -223,15 +211,13 @@ def _controls(probed: pd.DataFrame, cut: OneHead) -> tuple[OneHead, ...]:
 
 
 def _heads_of(rows: pd.DataFrame) -> tuple[OneHead, ...]:
-    pairs = zip(rows["layer"].tolist(), rows["head"].tolist(), strict=True)
-    return tuple(OneHead(int(layer), int(head)) for layer, head in pairs)
+    return tuple(map(OneHead, rows["layer"].tolist(), rows["head"].tolist()))
 
 
 def _induction(call: Call, head: int, text: RandomText) -> float:
     """The mean weight of the second half's queries on the token after their earlier copy."""
     blocks = row_blocks(call, head, rows=range(text.second, text.second + LENGTH))
-    weights = [rows.at(torch.arange(rows.start, rows.stop)[:, None] - LENGTH + 1) for rows in blocks]
-    return float(torch.cat(weights, dim=1).mean())
+    return float(mean_on_copies(blocks, LENGTH, SCORES["induction"])[0])
 
 
 # --- a pronoun between two sentences
@@ -243,11 +229,10 @@ PRONOUN, ANIMAL, STREET = "it", "animal", "street"
 
 
 @dataclass(frozen=True)
-class Moved:
+class Movement:
     """The sentence that ends in "tired" with some heads' outputs from the one that ends in "wide".
 
-    word      how far the last layer's vector of "it" has come towards its vector in the other sentence: 0 not at all, 1 all the
-              way, below 0 away from it. The part of its way along the straight line between both.
+    word      how far the last layer's vector of "it" has moved towards its vector in the other sentence, see `share_of_way`
     sentence  the same of the sentence's vector, the mean over its tokens
     animal, street  what `PRONOUN_HEAD` gives of the attention of "it" to these words, in [0, 1]
     """
@@ -269,20 +254,20 @@ class Pronoun:
     every_head  all heads of the model
     """
 
-    tired: Moved
-    wide: Moved
-    by_head: tuple[Moved, ...]
-    one_layer: Moved
-    every_head: Moved
+    tired: Movement
+    wide: Movement
+    by_head: tuple[Movement, ...]
+    one_layer: Movement
+    every_head: Movement
     heads: int
 
     @property
-    def known(self) -> Moved:
+    def known(self) -> Movement:
         """With the head patched that looks at "animal"."""
         return self.by_head[PRONOUN_HEAD.layer * self.heads + PRONOUN_HEAD.head]
 
     @property
-    def strongest(self) -> Moved:
+    def strongest(self) -> Movement:
         """With the head patched that moves "it" most."""
         return max(self.by_head, key=lambda moved: moved.word)
 
@@ -293,7 +278,7 @@ class Pronoun:
 
 
 def pronoun_steps(model: Model) -> int:
-    """How many passes `patch_pronoun` tells of."""
+    """The number of steps of `patch_pronoun`."""
     config = model.network.config
     return config.num_hidden_layers * config.num_attention_heads + 2
 
@@ -306,48 +291,40 @@ def patch_pronoun(model: Model, on_progress: OnProgress | None = None) -> Pronou
     one, other = capture(model, TIRED), capture(model, WIDE)
     tokens, _ = one.tokens()
     it, animal, street = (tokens.index(word) for word in (PRONOUN, ANIMAL, STREET))
-    done = 0
+    step = step_counter(on_progress)
 
-    def moved(name: str, taken: Capture) -> Moved:
-        nonlocal done
-        if taken.edits:
-            done += 1
-            _tell(on_progress, done)
-        (start, there, goal) = (_vectors(each) for each in (one, taken, other))
-        weights = taken.trace(*PRONOUN_HEAD, rows=range(it, it + 1)).weights[0]
-        word = share_of_way(there[it], start[it], goal[it])
-        sentence = share_of_way(there.mean(axis=0), start.mean(axis=0), goal.mean(axis=0))
-        return Moved(name, taken.edits, word, sentence, float(weights[animal]), float(weights[street]))
+    def movement(name: str, passed: Capture) -> Movement:
+        start, now, goal = (_vectors(each) for each in (one, passed, other))
+        weights = passed.trace(*PRONOUN_HEAD, rows=range(it, it + 1)).weights[0]
+        word = share_of_way(now[it], start[it], goal[it])
+        sentence = share_of_way(now.mean(axis=0), start.mean(axis=0), goal.mean(axis=0))
+        return Movement(name, passed.edits, word, sentence, float(weights[animal]), float(weights[street]))
 
-    def patched(name: str, place: Place) -> Moved:
-        return moved(name, capture(model, TIRED, edits=Edits(patch_heads={place}, patch_from=WIDE)))
+    def patched(name: str, place: Place) -> Movement:
+        passed = capture(model, TIRED, edits=Edits(patch_heads={place}, patch_from=WIDE))
+        step()
+        return movement(name, passed)
 
-    layers, heads = one.layers(), one.heads()
-    every = [OneHead(layer, head) for layer in range(layers) for head in range(heads)]
+    every = [OneHead(layer, head) for layer in range(one.layers()) for head in range(one.heads())]
     by_head = tuple(patched(f"head {head}", Place(*head)) for head in every)
     layer = every[int(np.argmax([each.word for each in by_head]))].layer
     return Pronoun(
-        moved("“… tired”", one),
-        moved("“… wide”", other),
+        movement("“… tired”", one),
+        movement("“… wide”", other),
         by_head,
         one_layer=patched(f"all heads of layer {layer}", Place(layer)),
         every_head=patched("all heads", EVERYWHERE),
-        heads=heads,
+        heads=one.heads(),
     )
 
 
-def share_of_way(place: NDArray[np.floating], start: NDArray[np.floating], goal: NDArray[np.floating]) -> float:
-    """(place - start) · (goal - start) / |goal - start|²: 0 at the start, 1 at the goal or beside it."""
+def share_of_way(now: Array, start: Array, goal: Array) -> float:
+    """(now - start) · (goal - start) / |goal - start|²: 0 at the start, 1 at the goal or beside it, below 0 away from it."""
     way = (goal - start).astype(np.float64)
-    return float((place - start) @ way / (way @ way))
+    return float((now - start) @ way / (way @ way))
 
 
-def _vectors(taken: Capture) -> NDArray[np.floating]:
-    if taken.vectors is None:
-        raise InputError(f"{taken.model.name} gives no vector for each token. Choose another model.", field="model")
-    return taken.vectors
-
-
-def _tell(on_progress: OnProgress | None, done: int) -> None:
-    if on_progress is not None:
-        on_progress(done)
+def _vectors(passed: Capture) -> Array:
+    if passed.vectors is None:
+        raise InputError(f"{passed.model.name} gives no vector for each token. Choose another model.", field="model")
+    return passed.vectors

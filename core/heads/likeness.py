@@ -1,15 +1,14 @@
 """Likeness of heads: the same head in two passes, one head and all others, two at random.
 
-All by the Jensen-Shannon divergence of rows of weights (`core.heads.comparing`), a head's being the mean over its rows: 0 for
-the same weights, ln 2 for heads that never look at the same key. Rows come all heads of a layer at once and a few at a time.
+The measure is the Jensen-Shannon divergence of rows of weights (`core.heads.comparing`), for a head the mean over its rows:
+0 for the same weights, ln 2 for heads that never look at the same key.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import count
 
 import numpy as np
 import pandas as pd
@@ -23,6 +22,7 @@ from ..capturing.rows import Rows, row_blocks
 from ..errors import InputError
 from ..models.calls import Call
 from ..models.modules import Kind
+from ..progress import OnProgress, step_counter
 from .comparing import divergence
 
 PAIRS = 64
@@ -32,11 +32,9 @@ STRETCHES = 16  # in so many stretches: every one of them is a piece of work of 
 
 @dataclass(frozen=True)
 class RandomPairs:
-    """The divergence of two random heads of a model on a text: the mean over their rows, for several pairs.
+    """The mean divergence of pairs of random heads on a text, in nats.
 
-    mean       over the pairs, in nats
     low, high  between them lie 90% of the pairs
-    pairs      how many pairs there were
     queries    how many rows each pair was compared on
     """
 
@@ -48,7 +46,7 @@ class RandomPairs:
 
 
 def head_changes(
-    before: Capture, after: Capture, kind: Kind | None = None, *, on_progress: Callable[[int], None] | None = None
+    before: Capture, after: Capture, kind: Kind | None = None, *, on_progress: OnProgress | None = None
 ) -> NDArray[np.float64]:
     """Measure the change of every head between two passes: [layers, heads], mean divergence of its rows in [0, ln 2].
 
@@ -60,24 +58,22 @@ def head_changes(
     return np.stack([_mean(blocks) for blocks in _side_by_side(before, after, kind, on_progress)])
 
 
-def weight_differences(
-    before: Capture, after: Capture, kind: Kind | None = None, *, on_progress: Callable[[int], None] | None = None
-) -> NDArray[np.float64]:
+def weight_differences(before: Capture, after: Capture, kind: Kind | None = None) -> NDArray[np.float64]:
     """The largest absolute difference of a weight in every head between two passes: [layers, heads] in [0, 1].
 
     Arguments and errors as in `head_changes`.
     """
-    found = []
+    differences = []
     with torch.inference_mode():
-        for blocks in _side_by_side(before, after, kind, on_progress):
+        for blocks in _side_by_side(before, after, kind, None):
             pairs = (_as_wide(one.weights, other.weights) for one, other in blocks)
             largest = [(one - other).abs().amax(dim=(1, 2)) for one, other in pairs]
-            found.append(torch.stack(largest).amax(dim=0).numpy(force=True))
-    return np.stack(found).astype(np.float64)
+            differences.append(torch.stack(largest).amax(dim=0).numpy(force=True))
+    return np.stack(differences).astype(np.float64)
 
 
 def _side_by_side(
-    before: Capture, after: Capture, kind: Kind | None, on_progress: Callable[[int], None] | None
+    before: Capture, after: Capture, kind: Kind | None, on_progress: OnProgress | None
 ) -> Iterator[Iterable[tuple[Rows, Rows]]]:
     """Blocks of rows in both passes, layer by layer."""
     _refuse_unlike(before, after, kind)
@@ -97,34 +93,32 @@ def heads_like(
     head: int,
     kind: Kind | None = None,
     *,
-    on_progress: Callable[[int], None] | None = None,
+    on_progress: OnProgress | None = None,
 ) -> pd.DataFrame:
-    """All other heads of a model, those first whose weights are most like this one's on the texts at hand.
+    """All other heads of a model with their mean divergence from this one, the nearest first: layer, head, divergence.
 
     captures     one or more passes of one model; each counts as much as another
     on_progress  called after every layer of every pass with how many are done; what it raises stops the work
 
-    Columns: layer, head, divergence: the mean over a text's rows, then over the texts. Raises InputError for no captures,
-    captures of different models, and a head that is not there.
+    Raises InputError for no captures, captures of different models, and a head that is not there.
     """
     if not captures:
         raise InputError("There is no text to compare heads on. Give at least one capture.", field="text")
     for other in captures[1:]:
         _refuse_unlike(captures[0], other, kind)
     captures[0].key_head(layer, head, kind)  # raises where there is none
-    steps, found = count(1), []
-    for taken in captures:
-        this = taken.layer_call(layer, kind)
+    step, by_capture = step_counter(on_progress), []
+    for passed in captures:
+        this = passed.layer_call(layer, kind)
         layers = []
-        for blocks in taken.in_rows(kind):
+        for blocks in passed.in_rows(kind):
             layers.append(_mean((_of_head(this, head, range(rows.start, rows.stop)), rows) for rows in blocks))
-            if on_progress is not None:
-                on_progress(next(steps))
-        found.append(np.stack(layers))
-    values = np.mean(found, axis=0)
-    places = np.column_stack(np.unravel_index(np.argsort(values, axis=None, kind="stable"), values.shape))
-    others = places[(places != (layer, head)).any(axis=1)]
-    return pd.DataFrame({"layer": others[:, 0], "head": others[:, 1], "divergence": values[tuple(others.T)]})
+            step()
+        by_capture.append(np.stack(layers))
+    mean = np.mean(by_capture, axis=0)
+    order = np.argsort(mean, axis=None, kind="stable")
+    layers, heads = np.unravel_index(order[order != np.ravel_multi_index((layer, head), mean.shape)], mean.shape)
+    return pd.DataFrame({"layer": layers, "head": heads, "divergence": mean[layers, heads]})
 
 
 def random_pairs_divergence(
@@ -133,9 +127,9 @@ def random_pairs_divergence(
     *,
     pairs: int = PAIRS,
     seed: int = 0,
-    on_progress: Callable[[int], None] | None = None,
+    on_progress: OnProgress | None = None,
 ) -> RandomPairs:
-    """Measure the divergence of two heads drawn at random on this text, beside which another divergence can be judged.
+    """Measure the divergence of two heads drawn at random on this text, to judge other divergences by.
 
     pairs        how many are drawn; of a small model with fewer, all
     on_progress  called after every pair with how many are done; what it raises stops the work
@@ -148,17 +142,16 @@ def random_pairs_divergence(
     if every < 2:
         raise InputError(f"{capture.model.name} has a single head: there are no two to compare.", field="model")
     drawn = random.Random(seed).sample(range(every * (every - 1)), min(pairs, every * (every - 1)))
-    stretches = _stretches(capture.shape(kind)[0])
-    found = []
-    for done, number in enumerate(drawn, start=1):
+    stretches, step = _stretches(capture.shape(kind)[0]), step_counter(on_progress)
+    means = []
+    for number in drawn:
         first, second = divmod(number, every - 1)
         second += second >= first  # never with itself
         calls = [(capture.layer_call(place // heads, kind), place % heads) for place in (first, second)]
-        found.append(_mean([_of_head(*call, rows) for call in calls] for rows in stretches).item())
-        if on_progress is not None:
-            on_progress(done)
-    low, high = np.quantile(found, (0.05, 0.95)).tolist()
-    return RandomPairs(float(np.mean(found)), low, high, len(found), sum(map(len, stretches)))
+        means.append(_mean([_of_head(*call, rows) for call in calls] for rows in stretches).item())
+        step()
+    low, high = np.quantile(means, (0.05, 0.95)).tolist()
+    return RandomPairs(float(np.mean(means)), low, high, len(means), sum(map(len, stretches)))
 
 
 def _mean(blocks: Iterable[Sequence[Rows] | tuple[Rows, Rows]]) -> NDArray[np.float64]:
@@ -179,7 +172,7 @@ def _as_wide(one: Tensor, other: Tensor) -> Iterator[Tensor]:
 
 
 def _of_head(call: Call, head: int, rows: range) -> Rows:
-    """These rows of one head, which are a single block where they are one of all heads."""
+    """Rows of one head that are a single block, as rows are that make up a block of all heads."""
     (block,) = row_blocks(call, head, rows=rows)
     return block
 
@@ -192,9 +185,9 @@ def _stretches(queries: int) -> list[range]:
 
 
 def _refuse_unlike(one: Capture, other: Capture, kind: Kind | None) -> None:
-    sizes = [(taken.layers(kind), taken.heads(kind)) for taken in (one, other)]
-    if sizes[0] != sizes[1]:
-        (layers, heads), (other_layers, other_heads) = sizes
+    layers, heads = one.layers(kind), one.heads(kind)
+    other_layers, other_heads = other.layers(kind), other.heads(kind)
+    if (layers, heads) != (other_layers, other_heads):
         raise InputError(
             f"{one.model.name} has {layers} layers of {heads} heads and {other.model.name} {other_layers} of {other_heads}: "
             f"heads of different models have no common places. Use two passes of one model.",

@@ -14,36 +14,34 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import pad
 
 from ..capturing.rows import Rows
 from ..capturing.weights_only import WeightRows
 from ..models.modules import Kind
-from .quantities import LOCAL, Block, Need, Taken, Text, text_of
+from ..progress import OnProgress
+from .quantities import LOCAL, Block, Need, Pass, Text, text_of
 
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """A number about a head: what it means, and how it is measured.
+    """A number about a head, at least 0: what it means, and how it is measured.
 
-    name     the column of `head_metrics`; its spread over the queries is in `<name>_spread`
-    label    what a page calls it
-    formula  in LaTeX; w_qk is the weight that query q gives to key k
-    low, high  its range; n is the number of keys. `high` is one of the formulas of `highest`
-    unit     "nats", "tokens", or "" for a share
-    words    one sentence
-    source   where it comes from
-    measure  its number for every query of a block: [heads, rows], NaN for a query that has nothing to measure
-    needs    what a text must have for the metric to mean anything; where that is missing it is NaN and not measured
-    likeness what a head is called that has much of it, as the end of "mostly ..."; None for those that describe no habit
+    name      the column of `head_metrics`; its spread over the queries is in `<name>_spread`
+    label     what a page calls it
+    formula   in LaTeX; w_qk is the weight that query q gives to key k
+    high      the upper end of its range: a key of `HIGHEST`, where n is the number of keys
+    unit      "nats", "tokens", or "" for a share
+    measure   its number for every query of a block: [heads, rows], NaN for a query that has nothing to measure
+    needs     what a text must have for the metric to mean anything; else it is NaN and not measured
+    likeness  the end of "mostly ..." for a head that has much of it; None for those that describe no habit
     """
 
     name: str
     label: str
     formula: str
-    low: str
-    high: str
+    high: str = "1"
     unit: str = ""
     words: str
     source: str
@@ -52,22 +50,15 @@ class Metric:
     likeness: str | None = None
 
     def __post_init__(self) -> None:
-        if self.high not in _HIGHEST:
-            raise ValueError(
-                f"The range of {self.name} ends with {self.high!r}, not with one of {', '.join(_HIGHEST)}."
-            )
+        if self.high not in HIGHEST:
+            raise ValueError(f"The range of {self.name} ends with {self.high!r}, not with one of {', '.join(HIGHEST)}.")
 
     def highest(self, keys: int) -> float:
         """The upper end of its range as a number, for so many keys."""
-        return _HIGHEST[self.high](keys)
+        return float(HIGHEST[self.high](keys))
 
 
-# How the upper end of a range, as a formula in the number of keys n, is worked out.
-_HIGHEST: dict[str, Callable[[int], float]] = {
-    "1": lambda _keys: 1.0,
-    "ln n": math.log,
-    "n - 1": lambda keys: float(keys - 1),
-}
+HIGHEST: dict[str, Callable[[int], float]] = {"1": lambda _: 1, "ln n": math.log, "n - 1": lambda keys: keys - 1}
 
 # Every menu and table offers these. Their labels stand in addresses: add, but do not rename.
 METRICS = (
@@ -75,7 +66,6 @@ METRICS = (
         name="entropy",
         label="Entropy",
         formula=r"-\sum_k w_{qk} \ln w_{qk}",
-        low="0",
         high="ln n",
         unit="nats",
         words="How spread out the attention is: 0 on a single token, ln n evenly on n.",
@@ -86,8 +76,6 @@ METRICS = (
         name="entropy_share",
         label="Entropy, share",
         formula=r"-\sum_k w_{qk} \ln w_{qk} \,/\, \ln n_q",
-        low="0",
-        high="1",
         words="Entropy divided by the largest that is possible for the keys a query may attend to (n_q).",
         source="Pielou 1966 (evenness), the same as normalised entropy",
         measure=lambda block: torch.where(
@@ -99,8 +87,6 @@ METRICS = (
         name="sink",
         label="First token",
         formula=r"w_{q0}",
-        low="0",
-        high="1",
         words="Share on the first token, where many heads put attention they have no use for.",
         source="Xiao et al. 2024 (attention sinks); Gu et al. 2025",
         likeness="the first token",
@@ -110,8 +96,6 @@ METRICS = (
         name="self",
         label="Itself",
         formula=r"w_{qq}",
-        low="0",
-        high="1",
         words="Share on the token itself: the diagonal.",
         source="Clark et al. 2019, section 3.1",
         likeness="the token itself",
@@ -122,8 +106,6 @@ METRICS = (
         name="previous",
         label="Previous token",
         formula=r"w_{q,q-1}",
-        low="0",
-        high="1",
         words="Share on the token just before.",
         source="Voita et al. 2019, section 5.1 (positional heads); Elhage et al. 2021",
         likeness="the previous token",
@@ -134,8 +116,6 @@ METRICS = (
         name="next",
         label="Next token",
         formula=r"w_{q,q+1}",
-        low="0",
-        high="1",
         words="Share on the token just after; always 0 where looking ahead is masked.",
         source="Voita et al. 2019, section 5.1",
         likeness="the next token",
@@ -146,8 +126,6 @@ METRICS = (
         name="special",
         label="Special tokens",
         formula=r"\sum_{k \in \text{special}} w_{qk}",
-        low="0",
-        high="1",
         words="Share on tokens that stand for no text, such as [CLS] and [SEP].",
         source="Clark et al. 2019, section 3.2",
         likeness="special tokens",
@@ -158,8 +136,6 @@ METRICS = (
         name="punctuation",
         label="Punctuation",
         formula=r"\sum_{k \in \text{punctuation}} w_{qk}",
-        low="0",
-        high="1",
         words="Share on commas, full stops and other punctuation.",
         source="Clark et al. 2019, section 3.2",
         likeness="punctuation",
@@ -170,8 +146,6 @@ METRICS = (
         name="duplicate",
         label="Duplicate token",
         formula=r"\sum_{k < q,\; t_k = t_q} w_{qk}",
-        low="0",
-        high="1",
         words="Share on earlier occurrences of the same token, over the queries that have one.",
         source="Wang et al. 2023 (duplicate token heads)",
         measure=lambda block: block.on_earlier[0],
@@ -181,8 +155,6 @@ METRICS = (
         name="induction",
         label="Induction",
         formula=r"\sum_{k < q,\; t_{k-1} = t_q} w_{qk}",
-        low="0",
-        high="1",
         words="Share on tokens that followed an earlier occurrence of the same token, over the queries that have one.",
         source="Olsson et al. 2022 (prefix matching); Elhage et al. 2021",
         measure=lambda block: block.on_earlier[1],
@@ -192,7 +164,6 @@ METRICS = (
         name="distance",
         label="Mean distance",
         formula=r"\sum_k w_{qk} \, |q - k| \,/\, \sum_k w_{qk}",
-        low="0",
         high="n - 1",
         unit="tokens",
         words="How far away the tokens are that it attends to, on average.",
@@ -204,8 +175,6 @@ METRICS = (
         name="largest",
         label="Largest weight",
         formula=r"\max_k w_{qk}",
-        low="0",
-        high="1",
         words="The weight of the token that gets most.",
         source="Voita et al. 2019, section 4 (confidence)",
         measure=lambda block: block.largest,
@@ -214,8 +183,6 @@ METRICS = (
         name="elsewhere",
         label="Largest elsewhere",
         formula=r"\max_{k \ne 0,\, k \ne q,\, k \notin \text{special}} w_{qk}",
-        low="0",
-        high="1",
         words="The largest weight on a token that is neither the first, nor the query itself, nor special.",
         source="defined here: what is left of the largest weight without the places where attention rests",
         measure=lambda block: block.elsewhere,
@@ -225,8 +192,6 @@ METRICS = (
         name="locality",
         label="Near tokens",
         formula=rf"\sum_{{|q - k| \le {LOCAL}}} w_{{qk}}",
-        low="0",
-        high="1",
         words=f"Share on tokens at most {LOCAL} positions away, itself included.",
         source="defined here; windows of this kind in Beltagy et al. 2020",
         likeness="tokens close by",
@@ -237,64 +202,47 @@ METRICS = (
 NAMES = tuple(metric.name for metric in METRICS)
 
 
-def head_metrics(
-    taken: Taken, kind: Kind | None = None, *, on_progress: Callable[[int], None] | None = None
-) -> pd.DataFrame:
-    """Every metric of every head on a text that has been read: a row a head.
+def head_metrics(passed: Pass, kind: Kind | None = None, *, on_progress: OnProgress | None = None) -> pd.DataFrame:
+    """Every metric of every head on a text: a row a head.
 
     Columns: layer, head; for each of `METRICS` its mean over the queries and `<name>_spread`, their standard deviation;
     and strongest_key, the position of the key that gets most of all queries together, and strongest_share, what it gets of
     a query on average. NaN where a metric has nothing to measure: no punctuation in the text, no repeated token, two
     different texts, a mask that is not known. Queries that may attend to nothing are left out.
 
-    taken  what `capture` gives, or `attention_weights`
-    kind   as in `Capture.trace`
     on_progress  called after every layer with how many are done; what it raises stops the measuring
     """
-    kind = taken.kinds[0] if kind is None else kind
-    text, (queries, _) = text_of(taken, kind), taken.shape(kind)
-    columns: dict[str, list[NDArray]] = {}
-    for layer, blocks in enumerate(taken.in_rows(kind, on_progress)):
+    kind = passed.kinds[0] if kind is None else kind
+    text, (queries, _) = text_of(passed, kind), passed.shape(kind)
+    layers = []
+    for blocks in passed.in_rows(kind, on_progress):
         with torch.inference_mode():
-            for name, values in _columns(layer, measure(blocks, text, queries)).items():
-                columns.setdefault(name, []).append(values)
-    return pd.DataFrame({name: np.concatenate(parts) for name, parts in columns.items()})
+            layers.append(_summary(*measure(blocks, text, queries)))
+    means, spreads, shares, keys = (torch.cat(parts, dim=-1).numpy(force=True) for parts in zip(*layers, strict=True))
+    columns = dict(zip(("layer", "head"), np.divmod(np.arange(len(keys)), passed.heads(kind)), strict=True))
+    for name, mean, spread in zip(NAMES, means, spreads, strict=True):
+        columns |= {name: mean, f"{name}_spread": spread}
+    return pd.DataFrame(columns | {"strongest_key": keys, "strongest_share": shares})
 
 
-@dataclass(frozen=True, eq=False)
-class Measured:
-    """Measurements of some heads.
+def measure(blocks: Iterable[Rows | WeightRows], text: Text, queries: int) -> tuple[Tensor, Tensor]:
+    """Measure all queries of some heads, from blocks of their rows in order. Returns
 
     values    [metrics, heads, queries] in the order of `METRICS`, NaN where there is nothing to measure
     received  [heads, keys] what each key gets of a query, on average over all that may attend to anything
     """
-
-    values: Tensor
-    received: Tensor
-
-
-def measure(blocks: Iterable[Rows | WeightRows], text: Text, queries: int) -> Measured:
-    """Every metric of some heads for every query, and what all queries together give to every key."""
-    values: Tensor | None = None
-    received = attending = torch.zeros(())
+    values, received, attending = [], torch.zeros(()), torch.zeros(())
     for rows in blocks:
         block = Block(rows, text, queries)
-        heads = block.weights.shape[0]
-        if values is None:
-            values = block.weights.new_full((len(METRICS), heads, queries), torch.nan)
-            received = torch.zeros(heads, len(text.special), dtype=torch.float64)
-            attending = torch.zeros(heads)
-        values[:, :, rows.start : rows.stop] = measure_block(block)
-        received[:, : block.weights.shape[2]] += block.weights.sum(dim=1)
-        attending += (block.choices > 0).sum(dim=1)
-    if values is None:
-        raise ValueError("There are no rows to measure.")
-    return Measured(values, received / attending[:, None])
+        values.append(measure_block(block))
+        sums = block.weights.sum(dim=1)
+        received = received + pad(sums.double(), (0, len(text.special) - sums.shape[1]))
+        attending = attending + (block.choices > 0).sum(dim=1)
+    return torch.cat(values, dim=2), received / attending[:, None]
 
 
 def measure_block(block: Block) -> Tensor:
-    """Every metric for every query of a block: [metrics, heads, rows] in the order of `METRICS`, NaN where there is nothing
-    to measure."""
+    """`values` of `measure` for the rows of one block."""
     values = block.weights.new_full((len(METRICS), *block.weights.shape[:2]), torch.nan)
     for into, metric in zip(values, METRICS, strict=True):
         if block.text.offers.issuperset(metric.needs):
@@ -302,20 +250,11 @@ def measure_block(block: Block) -> Tensor:
     return values.masked_fill_(block.choices == 0, torch.nan)
 
 
-def _columns(layer: int, measured: Measured) -> dict[str, NDArray]:
-    """The part of the table that one layer's heads fill."""
-    share, key = measured.received.max(dim=1)
-    heads = len(key)
-    columns: dict[str, NDArray] = {"layer": np.full(heads, layer), "head": np.arange(heads)}
-    for name, mean, spread in zip(NAMES, *_mean_and_spread(measured.values.double()), strict=True):
-        columns[name], columns[f"{name}_spread"] = mean.numpy(force=True), spread.numpy(force=True)
-    return columns | {"strongest_key": key.numpy(force=True), "strongest_share": share.numpy(force=True)}
-
-
-def _mean_and_spread(values: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation over the queries that are not NaN: [..., queries] -> two of [...]; NaN if there are none."""
+def _summary(values: Tensor, received: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """(mean, spread [metrics, heads] over the queries that are not NaN; strongest share, strongest key [heads])."""
+    values = values.double()
     mean = values.nanmean(dim=-1)
-    return mean, (values - mean[..., None]).square().nanmean(dim=-1).sqrt()
+    return mean, (values - mean[..., None]).square().nanmean(dim=-1).sqrt(), *received.max(dim=1)
 
 
 def most_telling(measured: pd.DataFrame, probed: pd.DataFrame | None = None) -> str:
@@ -329,20 +268,18 @@ def most_telling(measured: pd.DataFrame, probed: pd.DataFrame | None = None) -> 
     """
     if probed is not None and probed["is_induction"].to_numpy().any():
         return "induction"
-    habits = [
-        metric.name for metric in METRICS if metric.likeness is not None and metric.name not in ("sink", "special")
-    ]
+    habits = [metric.name for metric in METRICS if metric.likeness and metric.name not in ("sink", "special")]
     stands_out = (measured[habits].max() - measured[habits].median()).dropna()
     return "entropy" if stands_out.empty else str(stands_out.idxmax())
 
 
-def nameable_keys(taken: Taken, kind: Kind) -> list[str | None]:
-    """The key tokens after which a head can be called; None for those that a habit speaks of: the first token, special
+def nameable_keys(passed: Pass, kind: Kind) -> list[str | None]:
+    """The key tokens after which a head can be called; None for those that a habit names: the first token, special
     tokens, punctuation."""
-    text = text_of(taken, kind)
-    spoken_of = text.special | text.punctuation
-    spoken_of[0] = True
-    return [None if taken_up else token for token, taken_up in zip(taken.tokens(kind)[1], spoken_of, strict=True)]
+    text = text_of(passed, kind)
+    in_habits = text.special | text.punctuation
+    in_habits[0] = True
+    return [None if named else token for token, named in zip(passed.tokens(kind)[1], in_habits, strict=True)]
 
 
 def in_words(

@@ -17,12 +17,12 @@ def one_query(capture: Capture, query: int, kind: Kind | None = None) -> NDArray
 
     Raises InputError where there is no such query.
     """
-    queries, keys = capture.shape(kind)
-    part_of(range(query, query + 1), queries, "query")
-    found = np.zeros((capture.layers(kind), capture.heads(kind), keys), dtype=np.float32)
+    (queries, keys), rows = capture.shape(kind), range(query, query + 1)
+    part_of(rows, queries, "query")
+    weights = np.zeros((capture.layers(kind), capture.heads(kind), keys), dtype=np.float32)
     with torch.inference_mode():
-        for layer, call in enumerate(capture.each_layer(kind)):
-            for rows in row_blocks(call, rows=range(query, query + 1)):
-                weights = rows.weights[:, 0].numpy(force=True)
-                found[layer, : len(weights), : weights.shape[1]] = weights
-    return found
+        for of_layer, call in zip(weights, capture.each_layer(kind), strict=True):
+            (block,) = row_blocks(call, rows=rows)
+            of_heads = block.weights[:, 0].numpy(force=True)
+            of_layer[: len(of_heads), : of_heads.shape[1]] = of_heads
+    return weights

@@ -21,8 +21,7 @@ def pair_sides(capture: Capture) -> NDArray[np.int_]:
     sides = np.array(capture.sides, dtype=np.int_)
     if not (sides == 1).any():
         tokenizer = capture.model.tokenizer
-        tells = tokenizer is not None and tokenizer.is_fast
-        if tells:
+        if tokenizer is not None and tokenizer.is_fast:
             raise InputError("The second text is blank. Type at least one word.", field="pair")
         raise InputError(f"{capture.model.name} does not tell two texts apart. Choose another model.", field="model")
     return sides
@@ -30,17 +29,16 @@ def pair_sides(capture: Capture) -> NDArray[np.int_]:
 
 def pair_ranges(capture: Capture) -> tuple[range, range] | None:
     """The positions of the first and of the second text; None where there are not two that are known to follow each other."""
-    found = [np.flatnonzero(np.array(capture.sides) == side) for side in (0, 1)]
-    if not all(len(places) and places[-1] - places[0] == len(places) - 1 for places in found):
+    positions = [np.flatnonzero(np.array(capture.sides) == side) for side in (0, 1)]
+    if not all(len(places) and places[-1] - places[0] == len(places) - 1 for places in positions):
         return None
-    first, second = (range(int(places[0]), int(places[-1]) + 1) for places in found)
+    first, second = (range(int(places[0]), int(places[-1]) + 1) for places in positions)
     return first, second
 
 
 @dataclass(frozen=True)
 class Shares:
-    """Shares of the weight that the words of one text give: to that text, to the other, and to the special tokens around
-    them. The three add up to 1."""
+    """The weight of one text's words on that text, on the other, and on special tokens. The three add up to 1."""
 
     own: float
     other: float
@@ -48,26 +46,19 @@ class Shares:
 
 
 def pair_shares(weights: Array, sides: NDArray[np.int_]) -> tuple[Shares, Shares]:
-    """Shares of the weight of each text of a pair, averaged over its words.
+    """The shares of each text of a pair, averaged over its words.
 
-    weights   [n, n], one head's weights over both texts
-    sides     [n] of 0 (first text), 1 (second text) and -1 (special token)
+    weights  [n, n], one head's weights over both texts
+    sides    [n], as in `pair_sides`
     """
     given = _given(weights, sides)
-    first, second = (
-        Shares(
-            own=float(given[sides == side, side].mean()),
-            other=float(given[sides == side, 1 - side].mean()),
-            special=float(given[sides == side, -1].mean()),
-        )
-        for side in (0, 1)
-    )
+    by_side = (given[sides == side][:, [side, 1 - side, -1]].mean(axis=0).tolist() for side in (0, 1))
+    first, second = (Shares(*shares) for shares in by_side)
     return first, second
 
 
 def _given(weights: Array, sides: NDArray[np.int_]) -> Array:
-    """What each query gives to the first text, to the second and to special tokens: [..., queries, keys] to
-    [..., queries, 3]. Keys left off at the end get nothing."""
+    """[..., queries, 3] what each query gives to the first text, to the second and to special tokens."""
     belongs = sides[: weights.shape[-1], None] == np.array([0, 1, -1])
     return weights.astype(np.float64) @ belongs
 

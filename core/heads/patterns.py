@@ -6,7 +6,7 @@ A pattern is a predicate as in `core.attention.masks`: query and key positions i
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from ..capturing.rows import row_blocks
 from ..errors import InputError
 from ..models.calls import Call
 from ..models.modules import Kind
+from ..progress import OnProgress
 
 MAX_PAIRS = 200
 
@@ -36,14 +37,12 @@ def columns(keys: Iterable[int]) -> Predicate:
 def pairs(cells: Iterable[tuple[int, int]]) -> Predicate:
     """Single cells: from this query to that key."""
     chosen = set(cells)
-    queries = np.array([query for query, _ in chosen], dtype=np.int64)
-    keys = np.array([key for _, key in chosen], dtype=np.int64)
 
     def belongs(query: NDArray, key: NDArray) -> NDArray[np.bool_]:
-        found = np.zeros(np.broadcast_shapes(query.shape, key.shape), dtype=np.bool_)
-        for at, to in zip(queries, keys, strict=True):
-            found |= (query == at) & (key == to)
-        return found
+        grid = np.zeros(np.broadcast_shapes(query.shape, key.shape), dtype=np.bool_)
+        for at, to in chosen:
+            grid |= (query == at) & (key == to)
+        return grid
 
     return belongs
 
@@ -53,17 +52,16 @@ blocks = block  # keys of one's own block: as a mask, so as a pattern
 
 def read_pairs(text: str) -> tuple[tuple[int, int], ...]:
     """ "7-2, 9-2" -> ((7, 2), (9, 2)): from query 7 to key 2, from query 9 to key 2. Raises InputError."""
-    found = []
-    for part in filter(None, (part.strip() for part in text.split(","))):
+    cells = []
+    for part in _parts(text):
         match = re.fullmatch(r"(\d{1,9})\s*(?:-|>|->|→)\s*(\d{1,9})", part)
         if match is None:
-            raise InputError(
-                f"“{part[:40]}” is no pair. Write a query and a key with a hyphen between, such as 7-2.", field="pairs"
-            )
-        found.append((int(match[1]), int(match[2])))
-    if len(found) > MAX_PAIRS:
-        raise InputError(f"These are {len(found)} pairs; at most {MAX_PAIRS} can be searched for.", field="pairs")
-    return tuple(found)
+            message = f"“{part[:40]}” is no pair. Write a query and a key with a hyphen between, such as 7-2."
+            raise InputError(message, field="pairs")
+        cells.append((int(match[1]), int(match[2])))
+    if len(cells) > MAX_PAIRS:
+        raise InputError(f"These are {len(cells)} pairs; at most {MAX_PAIRS} can be searched for.", field="pairs")
+    return tuple(cells)
 
 
 def write_pairs(cells: Iterable[tuple[int, int]]) -> str:
@@ -73,15 +71,18 @@ def write_pairs(cells: Iterable[tuple[int, int]]) -> str:
 
 def read_keys(text: str) -> tuple[int, ...]:
     """ "0, 5" -> (0, 5). Raises InputError."""
-    parts = [part.strip() for part in text.split(",") if part.strip()]
-    for part in parts:
+    for part in _parts(text):
         if re.fullmatch(r"\d{1,9}", part) is None:
             raise InputError(f"“{part[:40]}” is no position. Write numbers with commas between.", field="keys")
-    return tuple(map(int, parts))
+    return tuple(map(int, _parts(text)))
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def match_heads(
-    capture: Capture, pattern: Predicate, kind: Kind | None = None, *, on_progress: Callable[[int], None] | None = None
+    capture: Capture, pattern: Predicate, kind: Kind | None = None, *, on_progress: OnProgress | None = None
 ) -> NDArray[np.float64]:
     """Measure the match of each head with a pattern: [layers, heads], at most 1.
 
@@ -106,8 +107,7 @@ def _match(call: Call, pattern: Predicate) -> NDArray[np.float64]:
     total = torch.zeros(call.query.shape[1], dtype=torch.float64)
     counted = torch.zeros_like(total)
     for rows in row_blocks(call):
-        keys = rows.allowed.shape[2]
-        belongs = pattern(np.arange(rows.start, rows.stop)[:, None], np.arange(keys)[None, :])
+        belongs = pattern(np.arange(rows.start, rows.stop)[:, None], np.arange(rows.allowed.shape[2])[None, :])
         inside = rows.allowed & torch.from_numpy(np.broadcast_to(belongs, rows.allowed.shape[1:]).copy())
         if not inside.any():
             continue

@@ -7,7 +7,7 @@ no grammar, so that a score says what the head does rather than what the text is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 
 from ..averages import mean_and_error
 from ..capturing.capture import Capture, capture
-from ..capturing.rows import row_blocks
+from ..capturing.rows import Rows, row_blocks
 from ..errors import InputError
 from ..models.inputs import known_tokens
 from ..models.model import Model
 from ..models.words import special_ids
+from ..progress import OnProgress, step_counter
 from .metrics import NAMES, head_metrics
 
 # What the probe adds to the metrics of a text: the shift from a token's copy to where the score looks.
@@ -35,7 +36,7 @@ def probe_heads(
     length: int = 50,
     seeds: Sequence[int] = (0, 1, 2, 3),
     *,
-    on_progress: Callable[[int], None] | None = None,
+    on_progress: OnProgress | None = None,
 ) -> pd.DataFrame:
     """Every metric of every head on `length` random tokens read twice: a row a head.
 
@@ -57,13 +58,14 @@ def probe_heads(
     limit = longest(model)
     if length > limit:
         raise InputError(f"{model.name} can read at most {limit} random tokens twice, not {length}.", field="length")
-    runs, nulls = [], []
-    for number, seed in enumerate(seeds):
+    runs, nulls, step = [], [], step_counter(on_progress)
+    for seed in seeds:
         repeated, shuffled = random_texts(model, length, seed)
-        runs.append(_measured(model, repeated, length))
-        _tell(on_progress, 2 * number + 1)
-        nulls.append(_scores(_read(model, shuffled), shuffled, length))
-        _tell(on_progress, 2 * number + 2)
+        passed = capture(model, input_ids=repeated.ids)
+        runs.append(head_metrics(passed).assign(**_scores(passed, repeated, length)))
+        step()
+        nulls.append(_scores(capture(model, input_ids=shuffled.ids), shuffled, length))
+        step()
     table = runs[0][["layer", "head"]].copy()
     for name in NAMES:
         table[name], table[f"{name}_error"] = mean_and_error([run[name] for run in runs])
@@ -135,28 +137,18 @@ def _frame(model: Model) -> tuple[list[int], list[int], NDArray[np.integer]]:
     return ids[: ordinary[0]], ids[ordinary[-1] + 1 :], usable
 
 
-def _read(model: Model, text: RandomText) -> Capture:
-    return capture(model, input_ids=text.ids)
-
-
-def _measured(model: Model, text: RandomText, length: int) -> pd.DataFrame:
-    read = _read(model, text)
-    return head_metrics(read).assign(**_scores(read, text, length))
-
-
-def _scores(read: Capture, text: RandomText, length: int) -> dict[str, NDArray[np.float64]]:
-    """The mean weight of the second half's queries on the place `length` before them, and on the one after that: by name,
-    [layers · heads]. By place, not by token, so that a shuffled half is asked for the very same cells."""
-    found: dict[str, list[NDArray]] = {name: [] for name in SCORES}
-    for call in read.each_layer():
+def _scores(passed: Capture, text: RandomText, length: int) -> dict[str, NDArray[np.float64]]:
+    """The mean weight of the second half's queries on the key `length` before them, and on the one after that: by name,
+    [layers · heads]. By position, not by token, so that the cells are the same in a shuffled half."""
+    scores: dict[str, list[NDArray]] = {name: [] for name in SCORES}
+    for call in passed.each_layer():
         blocks = list(row_blocks(call, rows=range(text.second, text.second + length)))
         for name, shift in SCORES.items():
-            places = [torch.arange(rows.start, rows.stop)[:, None] - length + shift for rows in blocks]
-            weights = [rows.at(keys)[..., 0] for rows, keys in zip(blocks, places, strict=True)]
-            found[name].append(torch.cat(weights, dim=1).mean(dim=1).numpy(force=True))
-    return {name: np.concatenate(parts).astype(np.float64) for name, parts in found.items()}
+            scores[name].append(mean_on_copies(blocks, length, shift))
+    return {name: np.concatenate(parts).astype(np.float64) for name, parts in scores.items()}
 
 
-def _tell(on_progress: Callable[[int], None] | None, done: int) -> None:
-    if on_progress is not None:
-        on_progress(done)
+def mean_on_copies(blocks: Iterable[Rows], length: int, shift: int) -> NDArray[np.floating]:
+    """[heads] the mean weight of these queries on the key that is `shift` after the one `length` before them."""
+    weights = [rows.at(torch.arange(rows.start, rows.stop)[:, None] - length + shift) for rows in blocks]
+    return torch.cat(weights, dim=1)[..., 0].mean(dim=1).numpy(force=True)

@@ -20,18 +20,16 @@ from ..models.words import token_classes
 LOCAL = 5  # tokens to either side that count as near
 
 Need = Literal["one text", "token numbers", "special tokens", "punctuation", "mask"]
-Taken = Capture | WeightsOnly  # one pass over a text, whatever the model exposes
+Pass = Capture | WeightsOnly  # one pass over a text, whatever the model exposes
 
 
 @dataclass(frozen=True, eq=False)
 class Text:
-    """Facts about the tokens that metrics need.
+    """What metrics need to know of the key tokens.
 
-    ids          [keys] token numbers, or None where there are none (images)
-    special      [keys] bool
-    punctuation  [keys] bool
-    same         whether queries and keys are the tokens of one text: between two, positions and occurrences mean nothing
-    mask         whether it is known which keys a query may attend to
+    ids   [keys] token numbers, or None where there are none (images)
+    same  whether queries and keys are the tokens of one text: between two, positions and occurrences mean nothing
+    mask  whether it is known which keys a query may attend to
     """
 
     ids: NDArray[np.integer] | None
@@ -43,14 +41,14 @@ class Text:
     @cached_property
     def offers(self) -> frozenset[Need]:
         """The needs of metrics that this text meets."""
-        there: dict[Need, bool] = {
+        is_met: dict[Need, bool] = {
             "one text": self.same,
             "token numbers": self.ids is not None,
             "special tokens": bool(self.special.any()),
             "punctuation": bool(self.punctuation.any()),
             "mask": self.mask,
         }
-        return frozenset(need for need, is_there in there.items() if is_there)
+        return frozenset(need for need in is_met if is_met[need])
 
     @cached_property
     def groups(self) -> Tensor:
@@ -64,15 +62,15 @@ class Text:
         return Occurrences(self.ids)
 
 
-def text_of(taken: Taken, kind: Kind) -> Text:
+def text_of(passed: Pass, kind: Kind) -> Text:
     """The key tokens of one kind of attention."""
-    ids = taken.target_ids if kind == "decoder" else taken.input_ids
-    _, keys = taken.shape(kind)
+    ids = passed.target_ids if kind == "decoder" else passed.input_ids
+    _, keys = passed.shape(kind)
     if len(ids) != keys:  # patches of an image have no token numbers
         nothing = np.zeros(keys, dtype=np.bool_)
         return Text(None, nothing, nothing, same=True)
-    classes = token_classes(taken.model.tokenizer, ids)
-    mask = taken.model.captures  # weights alone do not say it: a pair with a weight of 0 may or may not be forbidden
+    classes = token_classes(passed.model.tokenizer, ids)
+    mask = passed.model.captures  # weights alone do not say it: a pair with a weight of 0 may or may not be forbidden
     return Text(np.asarray(ids), classes.special, classes.punctuation, same=kind != "cross", mask=mask)
 
 
@@ -80,7 +78,7 @@ def text_of(taken: Taken, kind: Kind) -> Text:
 class Block:
     """Some query rows of some heads over the tokens of a text. Every quantity is [heads, rows] unless it says otherwise.
 
-    queries  how many the whole text has
+    queries  of the whole text
     """
 
     rows: Rows | WeightRows
@@ -124,16 +122,19 @@ class Block:
     def largest(self) -> Tensor:
         return self.weights.amax(-1)
 
-    @cached_property
+    @property
+    def _query(self) -> Tensor:
+        """[rows] positions."""
+        return torch.arange(self.rows.start, self.rows.stop)
+
+    @property
     def elsewhere(self) -> Tensor:
         """The largest weight on a key other than the first, the query itself and special tokens; NaN for queries that may
         attend to no such key."""
-        keys = self.weights.shape[2]
-        key = torch.arange(keys)
-        own = key == torch.arange(self.rows.start, self.rows.stop)[:, None]
-        others = ~own & (key > 0) & (self.text.groups[:keys, 1] == 0)
-        there = (self.rows.allowed & others).any(-1)
-        return torch.where(there, (self.weights * others).amax(-1), torch.nan)
+        key = torch.arange(self.weights.shape[2])
+        others = (key != self._query[:, None]) & (key > 0) & (self.text.groups[: len(key), 1] == 0)
+        may_attend = (self.rows.allowed & others).any(-1)
+        return torch.where(may_attend, (self.weights * others).amax(-1), torch.nan)
 
     @cached_property
     def entropy(self) -> Tensor:
@@ -155,15 +156,14 @@ class Block:
     def near(self) -> Tensor:
         """The weights from LOCAL positions before each query to LOCAL after it: [heads, rows, 2 LOCAL + 1], 0 outside the
         text."""
-        query = torch.arange(self.rows.start, self.rows.stop)
-        return self.rows.at(query[:, None] + torch.arange(-LOCAL, LOCAL + 1))
+        return self.rows.at(self._query[:, None] + torch.arange(-LOCAL, LOCAL + 1))
 
     def beside(self, step: int) -> Tensor:
         """The weight on the key `step` (at most LOCAL) after the query, NaN where the text has none."""
-        place = torch.arange(self.rows.start, self.rows.stop) + step
-        return torch.where((place >= 0) & (place < self.queries), self.near[..., LOCAL + step], torch.nan)
+        key = self._query + step
+        return torch.where((key >= 0) & (key < self.queries), self.near[..., LOCAL + step], torch.nan)
 
-    @cached_property
+    @property
     def distance(self) -> Tensor:
         """Σ w |q - k|."""
         weights, start = self.weights, self.rows.start
@@ -183,16 +183,11 @@ class Occurrences:
     """Earlier copies of each token in a text, found without comparing all pairs."""
 
     def __init__(self, ids: NDArray[np.integer]) -> None:
-        tokens = np.unique(ids, return_inverse=True)[1]
-        order = np.argsort(
-            tokens, kind="stable"
-        )  # the places of every token, one token after another, each from the left
-        starts = np.searchsorted(tokens[order], tokens)
-        self._order = torch.from_numpy(order)
-        self._first = torch.from_numpy(starts)  # [queries] where in `order` the places of the query's token begin
-        places = np.empty_like(order)
-        places[order] = np.arange(len(order))
-        self._count = torch.from_numpy(places - starts)  # [queries] how many copies came before
+        # The positions of each token from the left, one token after another; and where those of each query's token begin.
+        order = np.argsort(ids, kind="stable")
+        first = np.searchsorted(ids[order], ids)
+        self._order, self._first = torch.from_numpy(order), torch.from_numpy(first)
+        self._count = torch.from_numpy(np.argsort(order) - first)  # [queries] how many copies came before
 
     def shares(self, weights: Tensor, start: int) -> tuple[Tensor, Tensor]:
         """The weight [heads, rows] on earlier copies of each query's token, and on what followed them before the query.
@@ -209,8 +204,6 @@ class Occurrences:
 
 def _summed(weights: Tensor, row: Tensor, key: Tensor) -> Tensor:
     """The weights at these places summed by row: [heads, rows], NaN for rows without any."""
-    found = weights.new_full(weights.shape[:2], torch.nan)
-    if not len(row):
-        return found
-    found[:, row] = 0
-    return found.index_add_(1, row, weights[:, row, key])
+    sums = weights.new_full(weights.shape[:2], torch.nan)
+    sums[:, row] = 0
+    return sums.index_add_(1, row, weights[:, row, key])

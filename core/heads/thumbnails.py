@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -12,20 +12,21 @@ from ..attention.rowwise import Band, sweep
 from ..capturing.rows import Rows
 from ..capturing.weights_only import WeightRows
 from ..models.modules import Kind
-from .quantities import Taken
+from ..progress import OnProgress
+from .quantities import Pass
 
 SIDE = 24  # cells of a small picture, per side
 
 
 def thumbnails(
-    taken: Taken, kind: Kind | None = None, *, side: int = SIDE, on_progress: Callable[[int], None] | None = None
+    passed: Pass, kind: Kind | None = None, *, side: int = SIDE, on_progress: OnProgress | None = None
 ) -> Pooled:
     """The weights of every head of a pass in at most `side` by `side` cells: values [layers, heads, rows, columns] float32.
 
     on_progress: called after every layer with how many are done; what it raises stops the work.
     """
-    shape = taken.shape(kind)
-    layers = [sweep(_bands(blocks), shape, side)[0]["weights"].pooled() for blocks in taken.in_rows(kind, on_progress)]
+    shape = passed.shape(kind)
+    layers = [sweep(_bands(blocks), shape, side)[0]["weights"].pooled() for blocks in passed.in_rows(kind, on_progress)]
     return replace(
         layers[0],
         values=np.stack([layer.values for layer in layers]).astype(np.float32),

@@ -1,29 +1,28 @@
 """Other ways of looking at heads: weighted by what is passed on, without some tokens, word by word, several heads at once.
 
-Every view is computed from the exact stages, a few query rows at a time (`core.capturing.rows`), so that it costs the memory of
-the picture and not of the text.
-
-    weights  w_qk                        who is looked at
-    values   w_qk · |v_k|                how much arrives of what was found there
-    outputs  w_qk · |v_k W_O|            and of what leaves the head (Kobayashi et al. 2020, equation 5)
+weights  w_qk                        who is looked at
+values   w_qk · |v_k|                how much arrives of what was found there
+outputs  w_qk · |v_k W_O|            and of what leaves the head (Kobayashi et al. 2020, equation 5)
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import pad
 
 from ..attention.pooling import Entries
 from ..attention.rowwise import Band, Overview, RowwiseMatrix
 from ..attention.strongest import largest_in
 from ..attention.trace import Array
 from ..capturing.capture import Capture
-from ..capturing.rows import Rows, row_blocks
+from ..capturing.rows import row_blocks
 from ..errors import InputError
 from ..models.modules import Kind
 from ..models.projections import head_weights
@@ -40,7 +39,7 @@ SCORES = ("raw", "scaled", "masked")
 
 @dataclass(frozen=True, kw_only=True)
 class HeadView:
-    """A choice of what to show of which heads. Equal choices are the same view.
+    """A choice of what to show of which heads.
 
     heads        (layer, head) pairs; of several, the mean is shown
     quantity     see the module; "raw", "scaled" and "masked" are the scores before the softmax
@@ -60,7 +59,7 @@ class HeadView:
 
 @dataclass(frozen=True, eq=False)
 class ViewLabels:
-    """Names of the rows and columns of a view, and what one of them is."""
+    """Names of the rows and columns of a view."""
 
     queries: tuple[str, ...]
     keys: tuple[str, ...]
@@ -69,7 +68,7 @@ class ViewLabels:
 
 @dataclass(frozen=True, eq=False)
 class ViewMatrix(RowwiseMatrix):
-    """The numbers of a view of one kind of attention in a capture, computed when they are asked for.
+    """The numbers of a view of one kind of attention in a capture, computed from the exact stages a few rows at a time.
 
     Its matrix is "view", NaN where a pair is forbidden or left out. Its row numbers are "removed", the share of each query's
     attention that went to what is left out, before any renormalising.
@@ -89,9 +88,8 @@ class ViewMatrix(RowwiseMatrix):
         for layer, head in self.view.heads:
             self.capture.key_head(layer, head, self.kind)  # raises where there is none
         if self.view.by_word and self.view.quantity in SCORES:
-            raise InputError(
-                "Scores of several tokens have no common score; choose weights to see words.", field="quantity"
-            )
+            message = "Scores of several tokens have no common score; choose weights to see words."
+            raise InputError(message, field="quantity")
         if self.view.part != "all" and self.texts is None:
             raise InputError("It is not known which tokens belong to which of two texts.", field="pair")
 
@@ -99,8 +97,7 @@ class ViewMatrix(RowwiseMatrix):
     def hidden(self) -> NDArray[np.bool_]:
         """[keys] True for tokens that are left out as keys."""
         hidden = np.zeros(self.capture.shape(self.kind)[1], dtype=np.bool_)
-        if "first" in self.view.left_out:
-            hidden[0] = True
+        hidden[0] = "first" in self.view.left_out
         if "special" in self.view.left_out:
             hidden |= text_of(self.capture, self.kind).special
         return hidden
@@ -121,23 +118,19 @@ class ViewMatrix(RowwiseMatrix):
     @cached_property
     def texts(self) -> tuple[range, range] | None:
         """Positions of the first and the second of two texts among the rows and columns; None if they are not known."""
-        found = pair_ranges(self.capture) if self.kind == "self" else None
-        if found is None or self._starts is None:
-            return found
-        starts = self._starts[0]
-        first, second = (
-            range(int(np.searchsorted(starts, text.start)), int(np.searchsorted(starts, text.stop))) for text in found
-        )
+        texts = pair_ranges(self.capture) if self.kind == "self" else None
+        if texts is None or self._starts is None:
+            return texts
+        ends = np.searchsorted(self._starts[0], [(text.start, text.stop) for text in texts])
+        first, second = (range(*pair) for pair in ends.tolist())
         return first, second
 
     @property
     def rows(self) -> range:
-        """The rows of the chosen part of a pair of texts."""
         return self._part_of(0)
 
     @property
     def columns(self) -> range:
-        """The columns of the chosen part of a pair of texts."""
         return self._part_of(1)
 
     def _part_of(self, axis: int) -> range:
@@ -185,20 +178,25 @@ class ViewMatrix(RowwiseMatrix):
         """The mean over all heads, added up head by head, so that no more than two of them are held at once."""
         total = reduce(_sum, (self._of_head(layer, head, tokens) for layer, head in self.view.heads))
         heads = len(self.view.heads)
-        return _ViewRows(total.values / heads, total.known, total.allowed, total.removed / heads)
+        return total._replace(values=total.values / heads, removed=total.removed / heads)
 
     def _of_head(self, layer: int, head: int, tokens: range) -> _ViewRows:
-        quantity, hidden = self.view.quantity, self.hidden
+        hidden, are_scores = self.hidden, self.view.quantity in SCORES
         blocks = list(row_blocks(self.capture.layer_call(layer, self.kind), head, rows=tokens))
-        allowed = np.concatenate([_padded(rows.allowed[0].numpy(force=True), len(hidden)) for rows in blocks])
-        values = np.concatenate([_padded(_stage(rows, quantity), len(hidden)) for rows in blocks])
+        allowed = _joined((rows.allowed for rows in blocks), len(hidden))
+        if are_scores:
+            # Forbidden scores are told by `allowed`: a -inf could not be averaged over heads.
+            scores = (getattr(rows, self.view.quantity).masked_fill(~rows.allowed, 0) for rows in blocks)
+            values = _joined(scores, len(hidden))
+        else:
+            values = _joined((rows.weights for rows in blocks), len(hidden))
         removed = np.zeros(len(values))
         if hidden.any():
-            weights = values if quantity not in SCORES else _weights(blocks, len(hidden))
+            weights = _joined((rows.weights for rows in blocks), len(hidden)) if are_scores else values
             removed = weights[:, hidden].sum(axis=1, dtype=np.float64)
         if (layer, head) in self._sizes:
             values = values * self._sizes[layer, head]
-        if hidden.any() and quantity not in SCORES:
+        if hidden.any() and not are_scores:
             values = np.where(hidden, 0, values)
             if self.view.renormalise:
                 total = values.sum(axis=1, keepdims=True)
@@ -207,29 +205,19 @@ class ViewMatrix(RowwiseMatrix):
 
     @cached_property
     def _sizes(self) -> dict[tuple[int, int], Array]:
-        """[keys] the factor of each weight, by head; empty where weights are not multiplied."""
-        if self.view.quantity not in ("values", "outputs"):
-            return {}
-        return {at: self._lengths(*at) for at in self.view.heads}
-
-    def _lengths(self, layer: int, head: int) -> Array:
-        """[keys] length of the vector that each key passes on."""
-        key_head, _ = self.capture.key_head(layer, head, self.kind)
-        value = self.capture.layer_call(layer, self.kind).value[0, key_head].double().numpy(force=True)
-        if self.view.quantity == "outputs":
-            value = value @ head_weights(self.capture.model, layer, head, self.kind).W_O.astype(np.float64)
-        return np.linalg.norm(value, axis=1)
+        """[keys] the length of the vector that each key passes on, by head; empty where weights are not multiplied."""
+        sizes = {}
+        for layer, head in self.view.heads if self.view.quantity in ("values", "outputs") else ():
+            key_head, _ = self.capture.key_head(layer, head, self.kind)
+            value = self.capture.layer_call(layer, self.kind).value[0, key_head].double().numpy(force=True)
+            if self.view.quantity == "outputs":
+                value = value @ head_weights(self.capture.model, layer, head, self.kind).W_O.astype(np.float64)
+            sizes[layer, head] = np.linalg.norm(value, axis=1)
+        return sizes
 
 
-@dataclass(frozen=True, eq=False)
-class _ViewRows:
-    """Some rows of a view with all its columns.
-
-    values   0 where not known
-    known    neither forbidden nor left out
-    allowed  not forbidden
-    removed  of every query
-    """
+class _ViewRows(NamedTuple):
+    """Some rows of a view with all its columns: `known` is neither forbidden nor left out, `removed` of every query."""
 
     values: Array
     known: NDArray[np.bool_]
@@ -238,9 +226,8 @@ class _ViewRows:
 
 
 def _sum(one: _ViewRows, other: _ViewRows) -> _ViewRows:
-    return _ViewRows(
-        one.values + other.values, one.known | other.known, one.allowed | other.allowed, one.removed + other.removed
-    )
+    marks = one.known | other.known, one.allowed | other.allowed
+    return _ViewRows(one.values + other.values, *marks, one.removed + other.removed)
 
 
 def _by_word(part: _ViewRows, of_queries: NDArray[np.integer], of_keys: NDArray[np.integer]) -> _ViewRows:
@@ -253,18 +240,7 @@ def _by_word(part: _ViewRows, of_queries: NDArray[np.integer], of_keys: NDArray[
     return _ViewRows(values, known, allowed, merge_queries(part.removed[:, None], of_queries)[:, 0])
 
 
-def _stage(rows: Rows, quantity: Quantity) -> Array:
-    if quantity in SCORES:
-        # Forbidden scores are told by `allowed`: a -inf could not be averaged over heads.
-        return getattr(rows, quantity).masked_fill(~rows.allowed, 0)[0].numpy(force=True)
-    return rows.weights[0].numpy(force=True)
-
-
-def _weights(blocks: Sequence[Rows], keys: int) -> Array:
-    return np.concatenate([_padded(rows.weights[0].numpy(force=True), keys) for rows in blocks])
-
-
-def _padded(block: NDArray, keys: int) -> NDArray:
-    """Add the keys that a block leaves off because no row of it may attend to them."""
-    missing = keys - block.shape[1]
-    return np.pad(block, ((0, 0), (0, missing))) if missing else block
+def _joined(blocks: Iterable[Tensor], keys: int) -> NDArray:
+    """Blocks [1, rows, keys of the block] of one head under each other: [rows, keys]. A block leaves off the keys at the end
+    that none of its rows may attend to."""
+    return np.concatenate([pad(block[0], (0, keys - block.shape[2])).numpy(force=True) for block in blocks])

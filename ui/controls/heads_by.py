@@ -128,7 +128,7 @@ def _by_metric(metric: Metric, probes: bool) -> ByMetric:
     unit = f" {metric.unit}" if metric.unit else ""
     st.markdown(f"**{metric.label}** {metric.words}")
     st.latex(metric.formula)
-    st.markdown(f"From {metric.low} to {metric.high}{unit}. Source: {plain(metric.source)}.")
+    st.markdown(f"From 0 to {metric.high}{unit}. Source: {plain(metric.source)}.")
     if on == "random":
         return ByMetric(metric, on, ("on random tokens, read twice",))
     return ByMetric(metric, on, ("on this text",) if on != usual else ())

@@ -77,7 +77,6 @@ def test_a_metric_with_a_new_unit_has_a_range(monkeypatch):
         name="keys",
         label="Keys",
         formula="n",
-        low="0",
         high="n - 1",
         unit="keys",
         words="How many.",

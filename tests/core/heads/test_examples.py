@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import torch
 
-from core import Edits, capture
+from core import capture
 from core.errors import InputError
 from core.heads.examples import (
     FRANCE,
@@ -80,25 +80,25 @@ def test_the_head_that_knows_paris(smollm, twin):
         of_head(joined, 4)[:] = of_head(kept[0], 4)
         return joined
 
-    assert plain.asked == pytest.approx(probability(logits_of(twin, france)[-1], paris), abs=1e-4)
+    assert plain.paris == pytest.approx(probability(logits_of(twin, france)[-1], paris), abs=1e-4)
     with before_mixing(layer, mute):
-        assert muted.asked == pytest.approx(probability(logits_of(twin, france)[-1], paris), abs=1e-4)
+        assert muted.paris == pytest.approx(probability(logits_of(twin, france)[-1], paris), abs=1e-4)
     with before_mixing(layer, lambda joined: kept.append(joined.clone()) or joined):
         logits_of(twin, italy)
     with before_mixing(layer, patch):
         logits = logits_of(twin, france)[-1]
-    assert patched.asked == pytest.approx(probability(logits, paris), abs=1e-4)
+    assert patched.paris == pytest.approx(probability(logits, paris), abs=1e-4)
     assert patched.says == smollm.tokenizer.decode([logits.argmax()])
     assert patched.share == pytest.approx(probability(logits, logits.argmax()), abs=1e-4)
     scales = [layer.self_attn.scaling for layer in twin.model.layers]
     try:
         for layer in twin.model.layers:
             layer.self_attn.scaling *= 2
-        assert doubled.asked == pytest.approx(probability(logits_of(twin, france)[-1], paris), abs=1e-4)
+        assert doubled.paris == pytest.approx(probability(logits_of(twin, france)[-1], paris), abs=1e-4)
     finally:
         for layer, scale in zip(twin.model.layers, scales, strict=True):
             layer.self_attn.scaling = scale
-    assert plain.asked > muted.asked > patched.asked
+    assert plain.paris > muted.paris > patched.paris
     assert (plain.says, patched.says) == (" Paris", " Rome")
 
 
@@ -170,7 +170,7 @@ def test_what_muting_it_leads_to(one_seed):
     assert one_seed.itself.scores == one_seed.plain.scores
     assert one_seed.costs(one_seed.itself) > 1
     assert [row.muted for row in one_seed.by_control] == [(head,) for head in one_seed.controls]
-    assert one_seed.all_controls.edits == Edits(mute_heads=one_seed.controls)
+    assert one_seed.all_controls.muted == one_seed.controls
 
 
 def test_a_model_without_an_induction_head_is_refused(smollm):

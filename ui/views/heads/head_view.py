@@ -20,7 +20,7 @@ from core.figures.heatmaps.heatmap import WIDTH
 from core.figures.heatmaps.views import view_heatmap
 from core.heads.pairs import pair_ranges
 from core.heads.patterns import read_pairs, write_pairs
-from core.heads.quantities import Taken
+from core.heads.quantities import Pass
 from core.heads.views import SCORES, HeadView, LeftOut, PairPart, Quantity, ViewLabels, ViewMatrix
 from core.models.modules import Kind
 from core.notebook.figures import stage_figure
@@ -81,7 +81,7 @@ CONTROLS = 40  # the height of a row of them
 IN_TEXT = 192  # tokens of a long text that are shown as text
 
 
-def show_head(of: KindRequest, taken: Taken, layer: int, head: int, measured: pd.DataFrame | None) -> None:
+def show_head(of: KindRequest, taken: Pass, layer: int, head: int, measured: pd.DataFrame | None) -> None:
     pin.listen(partial(_clicked, taken, of.kind))  # before the pictures: whoever sees one may click at once
     above = st.container(gap="xsmall")
     with above:
@@ -160,7 +160,7 @@ def _overview(of: KindRequest, matrix: ViewMatrix) -> Overview | None:
         )
 
 
-def _title(of: KindRequest, taken: Taken, layer: int, head: int, measured: pd.DataFrame | None) -> DeltaGenerator:
+def _title(of: KindRequest, taken: Pass, layer: int, head: int, measured: pd.DataFrame | None) -> DeltaGenerator:
     """Show the name of the head and what it looks like; return the place for a link beside it."""
     label = layer_labels(taken, of.kind)[layer]
     in_model = f" (layer {label.number} of the model)" if label.number != layer else ""
@@ -370,7 +370,7 @@ def _say_cell(values: NDArray[np.floating], matrix: ViewMatrix, cell: tuple[int,
         st.markdown(words)
 
 
-def _clicked(taken: Taken, kind: Kind) -> None:
+def _clicked(taken: Pass, kind: Kind) -> None:
     """A click on the grid chooses a head; on the head it chooses a pair, or draws the pattern that is searched for."""
     if choose_clicked((taken.layers(kind), taken.heads(kind))):
         return

@@ -17,7 +17,7 @@ from core.figures.labels import visible
 from core.heads.metrics import METRICS, Metric, in_words, most_telling, nameable_keys
 from core.heads.patterns import blocks, columns, diagonal, pairs, read_keys, read_pairs
 from core.heads.probing import SCORES
-from core.heads.quantities import Taken, text_of
+from core.heads.quantities import Pass, text_of
 from core.notebook.figures import heads_figure
 from ui import presenting, shown, state
 from ui.calls import call, result, result_of
@@ -51,13 +51,13 @@ class Ranking:
     source: tuple[pd.DataFrame | NDArray, str]
 
 
-def measure(request: KindRequest, taken: Taken) -> pd.DataFrame | None:
+def measure(request: KindRequest, taken: Pass) -> pd.DataFrame | None:
     """The metrics of every head on this text; None while the computation waits for the visitor."""
     with st.container():  # keeps its place when there is nothing to show in it
         return run(results.metrics.task(request), "Measuring every head", taken.layers(request.kind))
 
 
-def show_grid(request: KindRequest, taken: Taken, chosen: tuple[int, int], measured: pd.DataFrame) -> None:
+def show_grid(request: KindRequest, taken: Pass, chosen: tuple[int, int], measured: pd.DataFrame) -> None:
     """The grid and the list of all heads; measured: their metrics on this text."""
     shown.now().lists["Metrics of all heads"] = of_heads(measured)
     with st.container(gap="xsmall"):
@@ -97,7 +97,7 @@ def show_grid(request: KindRequest, taken: Taken, chosen: tuple[int, int], measu
         _show_list(request, taken, ranking, measured, left_out)
 
 
-def _offered(request: KindRequest, taken: Taken, measured: pd.DataFrame) -> dict[str, Metric]:
+def _offered(request: KindRequest, taken: Pass, measured: pd.DataFrame) -> dict[str, Metric]:
     """The metrics that have a meaning for such heads, by name."""
     if taken.model.reads_images:  # which have no words
         return {metric.name: metric for metric in METRICS if np.isfinite(measured[metric.name]).any()}
@@ -106,11 +106,11 @@ def _offered(request: KindRequest, taken: Taken, measured: pd.DataFrame) -> dict
     return {metric.name: metric for metric in METRICS if missing.isdisjoint(metric.needs)}
 
 
-def _can_be_probed(request: KindRequest, taken: Taken) -> bool:
+def _can_be_probed(request: KindRequest, taken: Pass) -> bool:
     return taken.model.captures and not taken.model.reads_images and request.kind == "self"
 
 
-def _by_metric(request: KindRequest, taken: Taken, by: ByMetric, measured: pd.DataFrame) -> Ranking | None:
+def _by_metric(request: KindRequest, taken: Pass, by: ByMetric, measured: pd.DataFrame) -> Ranking | None:
     """A metric on this text or on the probe."""
     metric = by.metric
     shape = (taken.layers(request.kind), taken.heads(request.kind))
@@ -163,7 +163,7 @@ def known_probe(request: KindRequest) -> pd.DataFrame | None:
     return results.probe(model) if request.kind == "self" and results.probe.is_known(model) else None
 
 
-def looks_like(request: KindRequest, taken: Taken, measured: pd.DataFrame) -> list[str]:
+def looks_like(request: KindRequest, taken: Pass, measured: pd.DataFrame) -> list[str]:
     """Describe the heads of these rows of the metrics in words. Tokens in them are as others wrote them: data, not markup."""
     known = known_probe(request)
     probes = [None] * len(measured) if known is None else known.iloc[measured.index].to_dict("records")
@@ -171,7 +171,7 @@ def looks_like(request: KindRequest, taken: Taken, measured: pd.DataFrame) -> li
     return [in_words(row, probe, keys) for row, probe in zip(measured.to_dict("records"), probes, strict=True)]
 
 
-def _by_pattern(request: KindRequest, taken: Taken, by: ByPattern) -> Ranking | None:
+def _by_pattern(request: KindRequest, taken: Pass, by: ByPattern) -> Ranking | None:
     try:
         details, pattern = _read_pattern(by)
         matches = results.matches.task(request, by.pattern, details, predicate=pattern)
@@ -205,7 +205,7 @@ def _read_pattern(by: ByPattern) -> tuple[str, Predicate]:
 
 
 def _show_pictures(
-    request: KindRequest, taken: Taken, chosen: tuple[int, int], left_out: NDArray[np.bool_] | None
+    request: KindRequest, taken: Pass, chosen: tuple[int, int], left_out: NDArray[np.bool_] | None
 ) -> None:
     small = run(results.small_pictures.task(request), "Drawing every head", taken.layers(request.kind))
     if small is None:
@@ -225,7 +225,7 @@ def _show_pictures(
 
 def _show_list(
     request: KindRequest,
-    taken: Taken,
+    taken: Pass,
     ranking: Ranking,
     measured: pd.DataFrame,
     left_out: NDArray[np.bool_] | None,

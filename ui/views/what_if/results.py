@@ -18,8 +18,8 @@ from core.heads.examples import (
     LANGUAGE_MODEL,
     SENTENCE_MODEL,
     Induction,
+    NextWord,
     Pronoun,
-    Said,
     knows_paris,
     needs_previous,
     patch_pronoun,
@@ -148,7 +148,7 @@ INDUCTION_PASSES = 2 * len(PROBE_SEEDS) + INDUCTION_STEPS  # the probe's, which 
 
 
 @cached(Store(1))
-def paris(*, on_progress: OnProgress | None = None) -> tuple[Said, ...]:
+def paris(*, on_progress: OnProgress | None = None) -> tuple[NextWord, ...]:
     return call(knows_paris, load(LANGUAGE_MODEL), on_progress=on_progress)
 
 

@@ -19,10 +19,10 @@ from core.heads.examples import (
     SENTENCE_MODEL,
     TIRED,
     Induction,
+    NextWord,
     OneHead,
     Pronoun,
-    Repeated,
-    Said,
+    Repetition,
     pronoun_steps,
 )
 from ui import models, presenting, state
@@ -77,22 +77,22 @@ def _at(head: OneHead, text: str, model: str, changes: Sequence[str]) -> dict[st
 # --- the head that knows Paris
 
 
-def paris_words(found: tuple[Said, ...]) -> str:
+def paris_words(found: tuple[NextWord, ...]) -> str:
     plain, muted, patched, doubled = found
     return (
-        f"“{FRANCE}”: {LANGUAGE_MODEL} continues with {quoted(plain.says)}, probability **{plain.asked:.3f}**. Without "
-        f"head {KNOWS_PARIS} it falls to **{muted.asked:.3f}**. With the output of this head in the sentence about Italy, "
+        f"“{FRANCE}”: {LANGUAGE_MODEL} continues with {quoted(plain.says)}, probability **{plain.paris:.3f}**. Without "
+        f"head {KNOWS_PARIS} it falls to **{muted.paris:.3f}**. With the output of this head in the sentence about Italy, "
         f"the model says {quoted(patched.says)}. With every scale doubled, attention is sharper in all heads, and “Paris” "
-        f"keeps **{doubled.asked:.3f}**."
+        f"keeps **{doubled.paris:.3f}**."
     )
 
 
-def paris_table(found: tuple[Said, ...]) -> Table:
-    rows = [[said.name, *numbers(said.asked), quoted(said.says), *numbers(said.share)] for said in found]
+def paris_table(found: tuple[NextWord, ...]) -> Table:
+    rows = [[said.name, *numbers(said.paris), quoted(said.says), *numbers(said.share)] for said in found]
     return ["", "Paris", "most probable", "its probability"], rows
 
 
-def paris_opens(found: tuple[Said, ...]) -> dict[str, object]:
+def paris_opens(found: tuple[NextWord, ...]) -> dict[str, object]:
     _, muted, _, _ = found
     return _at(KNOWS_PARIS, FRANCE, LANGUAGE_MODEL, lines_of(muted.edits))
 
@@ -115,7 +115,7 @@ def nats(value: float) -> str:
 
 
 def induction_table(found: Induction) -> Table:
-    def row(one: Repeated, name: str | None = None) -> list[str]:
+    def row(one: Repetition, name: str | None = None) -> list[str]:
         return [name or one.name, *(f"{score:.2f}" for score in one.scores), *numbers([one.loss, found.costs(one)])]
 
     unseen = ["–"] * len(found.heads)

@@ -4,7 +4,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core import Edits
-from core.heads.examples import Induction, Moved, OneHead, Pronoun, Repeated
+from core.heads.examples import Induction, Movement, OneHead, Pronoun, Repetition
 from tests.keeping import keep
 from ui import models, state
 from ui.cache import Store
@@ -35,7 +35,7 @@ def shown(example: str | None = None) -> list[str]:
 
 
 def repeated(name, *muted, score=0.8, loss=2.0):
-    return Repeated(name, muted, (score, score / 2), loss)
+    return Repetition(name, muted, (score, score / 2), loss)
 
 
 def test_paris_is_measured_once(smollm):
@@ -81,7 +81,7 @@ def test_pronoun(minilm):
     keep(models.loaded, minilm, ModelChoice(minilm.name))
 
     def moved(name, word):
-        return Moved(name, Edits(), word, 0.1, 0.6, 0.05)
+        return Movement(name, Edits(), word, 0.1, 0.6, 0.05)
 
     by_head = tuple(moved(f"head {place // 12}.{place % 12}", place / 100) for place in range(72))
     found = Pronoun(
