@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import count
 
-OnProgress = Callable[[int], None]  # called with how many steps are done; what it raises ends the work
+# Called after each step, a layer of a pass or a whole pass, with how many are done. What it raises ends the work there.
+OnProgress = Callable[[int], None]
 
 
 def step_counter(on_progress: OnProgress | None) -> Callable[[], None]:

@@ -1,7 +1,6 @@
 """One head of a text of any length: the trace of any of its rows, and its stages as matrices that are computed row by row.
 
-A trace holds [queries, keys] arrays, and so grows with the square of the text; a head holds the inputs and makes the traces of
-a few rows at a time.
+A trace holds [queries, keys] arrays, which grow with the square of the text. A head makes traces of a few rows at a time.
 """
 
 from __future__ import annotations
@@ -49,7 +48,6 @@ class Head:
     edited: Edited = unedited
 
     def __repr__(self) -> str:
-        """One line, without numbers."""
         return "<Head: {:,} queries × {:,} keys>".format(*self.shape)
 
     @classmethod
@@ -120,7 +118,7 @@ class Head:
         return HeadStages(self, tuple(BY_KEY[key] for key in keys))
 
     def window(self, stage_key: str, rows: range, columns: range) -> Pooled:
-        """A part of one stage, every number of it exact. Raises InputError for what is not there."""
+        """A part of one stage, every number exact. Raises InputError for what is not there."""
         return self.stages(stage_key).window(rows, columns).matrices[stage_key]
 
     def explain(self, query: int, key: int) -> Ledger:

@@ -49,7 +49,6 @@ class Ledger:
     contribution: Array
 
     def __repr__(self) -> str:
-        """One line, from the score to the weight."""
         words = f"{self.raw:.4g} × {self.scale:.4g} = {self.scaled:.4g}, weight {self.weight:.4g}"
         return f"<Ledger of query {self.query}, key {self.key}: {words}>"
 
@@ -124,13 +123,11 @@ def explain(trace: AttentionTrace, query: int, key: int) -> Ledger:
 class OutputSum:
     """The output of one query as a sum over all keys that it may attend to: Σ weight × value, in float64.
 
-    keys         positions of the largest weights, the largest first
-    weights      [len(keys)] in [0, 1]
-    terms        [len(keys), d_v]: weight × value of these keys
-    rest_count   how many further keys the query may attend to
-    rest_weight  the sum of their weights
-    rest_term    [d_v]: the sum of their weight × value
-    total        [d_v]: the query's output, the sum of all terms and of rest_term; 0 where it may attend to nothing
+    keys     positions of the largest weights, the largest first
+    weights  [len(keys)] in [0, 1]
+    terms    [len(keys), d_v]: weight × value of these keys
+    rest_count, rest_weight, rest_term  how many other keys there are, the sum of their weights, and of their terms [d_v]
+    total    [d_v]: the query's output, the sum of all terms and of rest_term; 0 where it may attend to nothing
     """
 
     query: int
@@ -173,7 +170,5 @@ def refuse_outside(shape: tuple[int, int], query: int, key: int = 0) -> None:
     """Raise InputError unless (query, key) is a cell of a table of this shape."""
     queries, keys = shape
     if not (0 <= query < queries and 0 <= key < keys):
-        raise InputError(
-            f"There is no cell ({query}, {key}): queries run from 0 to {queries - 1}, keys from 0 to {keys - 1}.",
-            field="cell",
-        )
+        where = f"queries run from 0 to {queries - 1}, keys from 0 to {keys - 1}."
+        raise InputError(f"There is no cell ({query}, {key}): {where}", field="cell")

@@ -71,8 +71,7 @@ def either(*predicates: Predicate) -> Predicate:
 class NamedMask:
     """A mask as menus offer it.
 
-    name       what a person calls it
-    predicate  made of the mask's number and the number of keys; a mask without a number passes it over
+    predicate  from the mask's number, which some masks ignore, and the number of keys
     number     what the number is called: "window"; None where there is none
     words      what `describe` says of such a mask, {} for its number; empty where `describe` tells it apart by itself
     """
@@ -89,22 +88,19 @@ class NamedMask:
 
 # Every menu of masks offers these. The words before them stand in addresses: add, but do not change them.
 MASKS = {
-    "none": NamedMask("None", lambda _number, _keys: everything),
-    "causal": NamedMask("Causal", lambda _number, _keys: causal),
+    "none": NamedMask("None", lambda _n, _: everything),
+    "causal": NamedMask("Causal", lambda _n, _: causal),
     "causal-window": NamedMask(
-        "Causal window",
-        lambda window, _keys: both(causal, sliding_window(window)),
-        "window",
-        "causal, sliding window of {}",
+        "Causal window", lambda n, _: both(causal, sliding_window(n)), "window", "causal, sliding window of {}"
     ),
     "window": NamedMask(
-        "Sliding window", lambda window, _keys: sliding_window(window), "window", "sliding window of {} to each side"
+        "Sliding window", lambda n, _: sliding_window(n), "window", "sliding window of {} to each side"
     ),
     "prefix": NamedMask(
-        "Prefix", lambda length, _keys: either(causal, prefix(length)), "open keys", "causal with an open prefix of {}"
+        "Prefix", lambda n, _: either(causal, prefix(n)), "open keys", "causal with an open prefix of {}"
     ),
-    "blocks": NamedMask("Packed blocks", lambda size, _keys: block(size), "block size", "blocks of {}"),
-    "padding": NamedMask("Padding", lambda padded, keys: padding(np.arange(keys) < keys - padded), "padded keys"),
+    "blocks": NamedMask("Packed blocks", lambda n, _: block(n), "block size", "blocks of {}"),
+    "padding": NamedMask("Padding", lambda n, keys: padding(np.arange(keys) < keys - n), "padded keys"),
 }
 
 
@@ -120,7 +116,7 @@ def additive(mask: NDArray[np.bool_]) -> NDArray[np.float64]:
 
 def to_rows(mask: NDArray[np.bool_]) -> str:
     """A mask as one short line, for addresses: a row of 0 and 1 for each query, "/" between rows: "100/110/111"."""
-    return "/".join("".join("1" if allowed else "0" for allowed in row) for row in mask)
+    return "/".join("".join(map(str, row)) for row in mask.astype(int))
 
 
 def from_rows(text: str, queries: int, keys: int) -> NDArray[np.bool_]:
@@ -129,11 +125,9 @@ def from_rows(text: str, queries: int, keys: int) -> NDArray[np.bool_]:
     if set("".join(rows)) - {"0", "1"}:
         raise InputError("The mask may hold only 0 and 1, with a / between rows, such as 100/110/111.", field="mask")
     if len(rows) != queries or any(len(row) != keys for row in rows):
-        raise InputError(
-            f"The mask has {len(rows)} rows of {', '.join(sorted({str(len(row)) for row in rows}))}; it needs "
-            f"{queries} of {keys}: a row for each query, a digit for each key.",
-            field="mask",
-        )
+        size = f"{len(rows)} rows of {', '.join(sorted({str(len(row)) for row in rows}))}"
+        needed = f"{queries} of {keys}: a row for each query, a digit for each key."
+        raise InputError(f"The mask has {size}; it needs {needed}", field="mask")
     return np.array([[digit == "1" for digit in row] for row in rows])
 
 

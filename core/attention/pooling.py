@@ -23,7 +23,7 @@ class Entries(NamedTuple):
 
     @classmethod
     def of(cls, values: NDArray[np.floating], allowed: NDArray[np.bool_] | None = None) -> Entries:
-        """Numbers that may be infinite or NaN, which are then not known; allowed: None for every pair."""
+        """Numbers of which the infinite and NaN are not known; allowed: None for every pair."""
         allowed = np.broadcast_to(np.True_, values.shape) if allowed is None else allowed
         known = np.isfinite(values) & allowed
         return cls(np.where(known, values, 0), allowed, known)
@@ -82,10 +82,7 @@ class Pooled:
 
 
 def pool(values: NDArray[np.floating], max_cells: int, allowed: NDArray[np.bool_] | None = None) -> Pooled:
-    """Pool [rows, columns] so that neither side has more than `max_cells` cells.
-
-    Numbers that are infinite, NaN or of masked pairs are not known; allowed: None for every pair.
-    """
+    """Pool [rows, columns] so that neither side has more than `max_cells` cells. The arrays as in `Entries.of`."""
     pooling = Pooling((values.shape[0], values.shape[1]), max_cells)
     pooling.add(0, Entries.of(values, allowed))
     return pooling.pooled()
@@ -158,7 +155,6 @@ class Pooling:
 
 
 def _filled(values: NDArray, before: int, after: int, axis: int) -> NDArray:
-    """Add zeros before and after."""
     if not before and not after:
         return values
     around = [(0, 0)] * values.ndim

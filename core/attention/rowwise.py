@@ -1,18 +1,18 @@
 """Matrices that are never there as a whole: their rows are computed a few at a time, whatever the length of the text.
 
-A `RowwiseMatrix` gives a pooled overview, the exact numbers of any window, and the cell worth looking at first. A stage of a
-head, a view of heads and a pair of heads are such matrices.
+A stage of a head, a view of heads and a pair of heads are such matrices.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..progress import OnProgress
 from .pooling import Entries, Pooled, Pooling, ceil_divide
 from .strongest import strongest_of
 from .trace import frozen, part_of
@@ -25,10 +25,8 @@ MAX_CELLS = 256  # of an overview, per side
 
 @dataclass(frozen=True, eq=False)
 class Band:
-    """Some rows, one after another, of one or several matrices of one shape, with all columns.
+    """Some rows of one or several matrices of one shape, from the `first` on, with all columns.
 
-    first        position of the first of these rows
-    matrices     their numbers, by the name of the matrix
     row_numbers  [rows, ...] exact numbers of each row, by name
     """
 
@@ -41,7 +39,6 @@ class Band:
 class Overview:
     """Matrices small enough to draw: pooled as a whole, or an exact window of them.
 
-    matrices     by name
     row_numbers  [rows, ...] exact numbers of each row, by name, also where a pooled cell stands for several rows
     """
 
@@ -85,10 +82,10 @@ class RowwiseMatrix(ABC):
         """Names of both axes in errors."""
         return "rows", "columns"
 
-    def overview(self, max_cells: int = MAX_CELLS, on_progress: Callable[[int], None] | None = None) -> Overview:
+    def overview(self, max_cells: int = MAX_CELLS, on_progress: OnProgress | None = None) -> Overview:
         """Pool every matrix to at most `max_cells` rows and columns, each cell the number farthest from 0 among its own.
 
-        on_progress  called after each band with how many of the rows are done; what it raises stops the work
+        on_progress  called after each band with how many of the rows are done
         """
         return self._part(self.rows, self.columns, max_cells, on_progress)
 
@@ -106,9 +103,7 @@ class RowwiseMatrix(ABC):
         """The (row, column) worth looking at first, as in `strongest_of`, from an overview of this matrix."""
         return strongest_of(overview.first, self.exact)
 
-    def _part(
-        self, rows: range, columns: range, max_cells: int, on_progress: Callable[[int], None] | None = None
-    ) -> Overview:
+    def _part(self, rows: range, columns: range, max_cells: int, on_progress: OnProgress | None = None) -> Overview:
         across = slice(columns.start, columns.stop)
 
         def bands() -> Iterator[Band]:

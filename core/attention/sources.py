@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
+from .trace import frozen
 
 MAX_RANDOM_ROWS = 512
 MAX_WIDTH = 1024
@@ -23,16 +24,10 @@ MAX_WORD_CHARACTERS = 1_000  # putting accents in order (NFC) takes the square o
 
 @dataclass(frozen=True, eq=False)
 class Matrices:
-    """The inputs of one attention head, and where they come from. The arrays are kept as read-only float64 copies.
+    """The inputs of one attention head, a name for each row of query and of key, and where the numbers come from.
 
-    query         [queries, d_k]
-    key           [keys, d_k]
-    value         [keys, d_v]
-    query_tokens  one name a row of query
-    key_tokens    one name a row of key
-    origin        one plain sentence: where the numbers come from
-
-    Whether the three fit together is for `attend` to say; here only names and rows must match (ValueError).
+    query [queries, d_k], key [keys, d_k] and value [keys, d_v] are kept as read-only float64 copies. ValueError if names and
+    rows do not match; whether the matrices fit together is for `attend` to say.
     """
 
     query: NDArray[np.float64]
@@ -44,9 +39,7 @@ class Matrices:
 
     def __post_init__(self) -> None:
         for name in ("query", "key", "value"):
-            array = np.array(getattr(self, name), dtype=np.float64)
-            array.setflags(write=False)
-            object.__setattr__(self, name, array)
+            object.__setattr__(self, name, frozen(np.array(getattr(self, name), dtype=np.float64)))
         for name, tokens in (("query", self.query_tokens), ("key", self.key_tokens)):
             if len(tokens) != len(getattr(self, name)):
                 raise ValueError(f"{len(tokens)} {name} tokens for {len(getattr(self, name))} rows of {name}")
@@ -70,8 +63,8 @@ def random_matrices(
 ) -> Matrices:
     """Independent random numbers with mean 0 and variance 1, named q0, q1 ... and k0, k1 ...
 
-    queries, keys  1 to MAX_RANDOM_ROWS rows
-    d_k, d_v       1 to MAX_WIDTH columns
+    queries, keys  1 to MAX_RANDOM_ROWS
+    d_k, d_v       1 to MAX_WIDTH
     seed           0 to MAX_SEED; the same seed gives the same numbers, and more rows leave the first rows as they were
     distribution   "normal", "uniform" on [-√3, √3], or "sign" (-1 or 1 with equal chance)
 
@@ -167,26 +160,22 @@ def _character_kind(character: str) -> str:
 
 def _sentence_words(text: str) -> tuple[str, ...]:
     if len(text) > MAX_SENTENCE_CHARACTERS:
-        raise InputError(
-            f"The text has {len(text):,} characters; a toy sentence takes at most {MAX_SENTENCE_CHARACTERS:,} "
-            f"and {MAX_SENTENCE_WORDS} words. Shorten it.",
-            field="text",
-        )
+        limits = f"{MAX_SENTENCE_CHARACTERS:,} and {MAX_SENTENCE_WORDS} words"
+        raise _too_long(f"The text has {len(text):,} characters; a toy sentence takes at most {limits}")
     words = split_words(text)
     if not words:
         raise InputError("The text is blank. Type at least one word.", field="text")
     if (longest := max(map(len, words))) > MAX_WORD_CHARACTERS:
-        raise InputError(
-            f"One word of the text has {longest:,} characters; in a toy sentence at most {MAX_WORD_CHARACTERS:,}. Shorten it.",
-            field="text",
-        )
+        limit = f"in a toy sentence at most {MAX_WORD_CHARACTERS:,}"
+        raise _too_long(f"One word of the text has {longest:,} characters; {limit}")
     if len(words) > MAX_SENTENCE_WORDS:
-        raise InputError(
-            f"The text has {len(words):,} words and punctuation marks; a toy sentence takes at most "
-            f"{MAX_SENTENCE_WORDS}. Shorten it.",
-            field="text",
-        )
+        limit = f"a toy sentence takes at most {MAX_SENTENCE_WORDS}"
+        raise _too_long(f"The text has {len(words):,} words and punctuation marks; {limit}")
     return words
+
+
+def _too_long(problem: str) -> InputError:
+    return InputError(f"{problem}. Shorten it.", field="text")
 
 
 def _word_vector(word: str, d_model: int, seed: int) -> NDArray[np.float64]:

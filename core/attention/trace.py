@@ -98,9 +98,8 @@ def forbid(scores: Any, mask: Any) -> Any:
 class Instead:
     """Replacements that an edit puts in the place of stages.
 
-    weighing  how scores become weights
-    weights   [queries, keys] in the place of the weights, rows of NaN where these stay as they are; or None
-    output    [queries, d_v] in the place of the output, likewise
+    weights  [queries, keys], rows of NaN where the weights stay as they are; or None
+    output   [queries, d_v], likewise
     """
 
     weighing: Weighing = "softmax"
@@ -120,9 +119,7 @@ AS_IT_IS = Instead()
 class AttentionTrace:
     """One attention head at work: its inputs, and every stage that follows from them.
 
-    query   [queries, d_k]
-    key     [keys, d_k]
-    value   [keys, d_v]
+    query   [queries, d_k]      key  [keys, d_k]      value  [keys, d_v]
     scale   what the raw scores are multiplied by, usually 1/√d_k
     mask    [queries, keys] bool, True where a query may attend to a key
     bias    [queries, keys] finite, added to the scaled scores (ALiBi, T5)
@@ -144,7 +141,6 @@ class AttentionTrace:
     instead: Instead = AS_IT_IS
 
     def __repr__(self) -> str:
-        """One line, without numbers."""
         return f"<AttentionTrace: {self.in_words}>"
 
     @property
@@ -242,17 +238,10 @@ def attend(
     query, key, value = _matrix(query, "query"), _matrix(key, "key"), _matrix(value, "value")
     dtype = np.result_type(query, key, value)
     if query.shape[1] != key.shape[1]:
-        raise InputError(
-            f"Query is {_size(query)} and key is {_size(key)}: they need the same number of columns (d_k), "
-            f"because each score is a dot product of one row of each. Change one of them.",
-            field="key",
-        )
+        why = "columns (d_k), because each score is a dot product of one row of each"
+        raise _misfit("query", query, "key", key, why)
     if value.shape[0] != key.shape[0]:
-        raise InputError(
-            f"Key is {_size(key)} and value is {_size(value)}: they need the same number of rows, one for each position "
-            f"that can be attended to. Change one of them.",
-            field="value",
-        )
+        raise _misfit("key", key, "value", value, "rows, one for each position that can be attended to")
     shape = (query.shape[0], key.shape[0])
     allowed = np.broadcast_to(np.True_, shape) if mask is None else _mask(mask, shape)
     added = np.broadcast_to(dtype.type(0), shape)
@@ -282,22 +271,16 @@ def _matrix(array: ArrayLike, name: str) -> Array:
     except ValueError:
         raise InputError(f"The rows of {name} differ in length; every row needs as many numbers.", field=name) from None
     if matrix.ndim != 2 or 0 in matrix.shape:
-        raise InputError(
-            f"{name.capitalize()} has the shape {matrix.shape}; a matrix with at least one row and one column is needed.",
-            field=name,
-        )
-    if matrix.dtype.kind in "bui":
-        matrix = matrix.astype(np.float64)
-    if matrix.dtype.kind != "f":
-        raise InputError(f"{name.capitalize()} holds {matrix.dtype} values; real numbers are needed.", field=name)
-    if not np.isfinite(matrix).all():
+        problem = f"has the shape {matrix.shape}; a matrix with at least one row and one column is needed."
+    elif matrix.dtype.kind not in "buif":
+        problem = f"holds {matrix.dtype} values; real numbers are needed."
+    elif not np.isfinite(matrix).all():
         row, column = np.argwhere(~np.isfinite(matrix))[0]
-        raise InputError(
-            f"{name.capitalize()} has {matrix[row, column]} in row {row}, column {column} (counted from 0); "
-            f"every entry has to be a finite number.",
-            field=name,
-        )
-    return matrix
+        where = f"{matrix[row, column]} in row {row}, column {column} (counted from 0)"
+        problem = f"has {where}; every entry has to be a finite number."
+    else:
+        return matrix if matrix.dtype.kind == "f" else matrix.astype(np.float64)
+    raise InputError(f"{name.capitalize()} {problem}", field=name)
 
 
 def _mask(mask: ArrayLike, shape: tuple[int, int]) -> NDArray[np.bool_]:
@@ -357,5 +340,6 @@ def frozen(array: NDArray) -> NDArray:
     return array
 
 
-def _size(matrix: Array) -> str:
-    return f"{matrix.shape[0]} × {matrix.shape[1]}"
+def _misfit(first: str, one: Array, second: str, other: Array, what: str) -> InputError:
+    sizes = "{} is {} × {} and {} is {} × {}".format(first.capitalize(), *one.shape, second, *other.shape)
+    return InputError(f"{sizes}: they need the same number of {what}. Change one of them.", field=second)

@@ -45,7 +45,6 @@ def head_effects(
             last hidden state, from 0 (nothing changes) to 2
     token   a token's number; None: the most probable next token
     kind    which heads, as in `Capture.trace`; in an encoder-decoder model the decoder always gives the answer
-    on_progress  called after every layer with how many are done; what it raises ends the work there and reaches the caller
 
     text, pair, target and input_ids as in `capture`, and its errors; InputError with the field "token" for one that is not
     in the vocabulary, or any in a model that predicts none.

@@ -62,10 +62,7 @@ PARIS_STEPS = 4
 
 
 def knows_paris(model: Model, on_progress: OnProgress | None = None) -> tuple[NextWord, ...]:
-    """What follows "The capital of France is", as it is and with three edits.
-
-    on_progress  called after each of the `PARIS_STEPS` edits with how many are done; what it raises reaches the caller
-    """
+    """What follows "The capital of France is", as it is and with three edits, in `PARIS_STEPS` passes."""
     head, step = KNOWS_PARIS, step_counter(on_progress)
     edits_by_name = {
         "as it is": Edits(),
@@ -153,9 +150,8 @@ def needs_previous(
 ) -> Induction:
     """Mute what an induction head needs: the head that tells each token which one stood before it.
 
-    probed       what `probe_heads` found, by which all heads are chosen before anything is muted
-    on_progress  called after each of `INDUCTION_STEPS` passes with how many are done; what it raises reaches the caller
-    seeds        of the random texts; the probe's own
+    probed  what `probe_heads` found, by which all heads are chosen before anything is muted
+    seeds   of the random texts; the probe's own
 
     Raises InputError for a model in which the probe found no induction head after a head that looks at the previous token.
     """
@@ -278,16 +274,13 @@ class Pronoun:
 
 
 def pronoun_steps(model: Model) -> int:
-    """The number of steps of `patch_pronoun`."""
+    """The number of edits in `patch_pronoun`."""
     config = model.network.config
     return config.num_hidden_layers * config.num_attention_heads + 2
 
 
 def patch_pronoun(model: Model, on_progress: OnProgress | None = None) -> Pronoun:
-    """Put what single heads give in one sentence into another, and see how far "it" follows.
-
-    on_progress  called after each of `pronoun_steps` edits with how many are done; what it raises reaches the caller
-    """
+    """Put what single heads give in one sentence into another, and see how far "it" follows."""
     one, other = capture(model, TIRED), capture(model, WIDE)
     tokens, _ = one.tokens()
     it, animal, street = (tokens.index(word) for word in (PRONOUN, ANIMAL, STREET))

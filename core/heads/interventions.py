@@ -54,10 +54,7 @@ class Interventions(ABC):
     def table(
         self, name: str, by_layer: Iterable[tuple[int, NDArray[np.float64]]], on_progress: OnProgress | None
     ) -> pd.DataFrame:
-        """A row a head, with the columns layer, head and `name`; NaN for layers that do not come.
-
-        on_progress  called after every layer with how many are done
-        """
+        """A row a head, with the columns layer, head and `name`; NaN for layers that do not come."""
         numbers = [np.full(heads, np.nan) for heads in self.heads]
         step = step_counter(on_progress)
         for layer, of_heads in by_layer:

@@ -51,7 +51,6 @@ def head_changes(
     """Measure the change of every head between two passes: [layers, heads], mean divergence of its rows in [0, ln 2].
 
     before, after  over equally many tokens, such as without and with an edit
-    on_progress    called after every layer with how many are done; what it raises stops the work
 
     Exactly 0 for a head whose weights are the same. Raises InputError where the passes do not belong together.
     """
@@ -97,8 +96,7 @@ def heads_like(
 ) -> pd.DataFrame:
     """All other heads of a model with their mean divergence from this one, the nearest first: layer, head, divergence.
 
-    captures     one or more passes of one model; each counts as much as another
-    on_progress  called after every layer of every pass with how many are done; what it raises stops the work
+    captures  one or more passes of one model; each counts as much as another
 
     Raises InputError for no captures, captures of different models, and a head that is not there.
     """
@@ -129,10 +127,7 @@ def random_pairs_divergence(
     seed: int = 0,
     on_progress: OnProgress | None = None,
 ) -> RandomPairs:
-    """Measure the divergence of two heads drawn at random on this text, to judge other divergences by.
-
-    pairs        how many are drawn; of a small model with fewer, all
-    on_progress  called after every pair with how many are done; what it raises stops the work
+    """Measure the divergence of pairs of heads drawn at random on this text, to judge other divergences by.
 
     On a text of more than 256 queries, 256 of them in 16 stretches spread evenly over it. Raises InputError for a model with a
     single head.

@@ -209,8 +209,6 @@ def head_metrics(passed: Pass, kind: Kind | None = None, *, on_progress: OnProgr
     and strongest_key, the position of the key that gets most of all queries together, and strongest_share, what it gets of
     a query on average. NaN where a metric has nothing to measure: no punctuation in the text, no repeated token, two
     different texts, a mask that is not known. Queries that may attend to nothing are left out.
-
-    on_progress  called after every layer with how many are done; what it raises stops the measuring
     """
     kind = passed.kinds[0] if kind is None else kind
     text, (queries, _) = text_of(passed, kind), passed.shape(kind)
@@ -219,7 +217,8 @@ def head_metrics(passed: Pass, kind: Kind | None = None, *, on_progress: OnProgr
         with torch.inference_mode():
             layers.append(_summary(*measure(blocks, text, queries)))
     means, spreads, shares, keys = (torch.cat(parts, dim=-1).numpy(force=True) for parts in zip(*layers, strict=True))
-    columns = dict(zip(("layer", "head"), np.divmod(np.arange(len(keys)), passed.heads(kind)), strict=True))
+    heads = [len(key) for *_, key in layers]
+    columns = {"layer": np.repeat(np.arange(len(heads)), heads), "head": np.concatenate([*map(np.arange, heads)])}
     for name, mean, spread in zip(NAMES, means, spreads, strict=True):
         columns |= {name: mean, f"{name}_spread": spread}
     return pd.DataFrame(columns | {"strongest_key": keys, "strongest_share": shares})

@@ -50,7 +50,7 @@ def patch_effects(
              the unpatched pass. NaN for heads of its own layer and of later ones, from which no path leads there
     answers  the two tokens' numbers, of the text and of the source; None: the most probable next token of each
     target   what the decoder of an encoder-decoder model has written, in both passes; it is always the decoder that answers
-    kind, on_progress  as in `head_effects`; the layers are counted
+    kind     as in `head_effects`
 
     Raises InputError (field "source") for texts of different length, or with the same answer; (field "layer" or "head") if
     `through` is not there; the errors of `capture`.

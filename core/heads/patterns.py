@@ -93,8 +93,6 @@ def match_heads(
     so that 1 means all of the attention, 0 as much as even attention would put there, and less than 0 less than that
     (the correction of Cohen 1960). A head has the mean over the queries that have a choice: at least one allowed cell in the
     pattern and one outside. Raises InputError if no query has.
-
-    on_progress: called after every layer with how many are done; what it raises stops the search.
     """
     scores = np.stack([_match(call, pattern) for call in capture.each_layer(kind, on_progress)])
     if np.isnan(scores).all():

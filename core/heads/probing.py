@@ -49,8 +49,7 @@ def probe_heads(
         is_<name>          whether the head may be called by that name: in every seed its score is above every null score of
                            its own, their difference is more than 3 standard errors and at least 0.1
 
-    Each text is wrapped in the special tokens that the model's tokenizer adds.
-    on_progress: called after every pass with how many of the 2 · seeds are done; what it raises stops the probe.
+    Each text is wrapped in the special tokens that the model's tokenizer adds. There are 2 passes for each seed.
     Raises InputError if the model reads no text, knows too few tokens to choose from or cannot read 2 · length of them.
     """
     if length < 4 or not len(seeds):

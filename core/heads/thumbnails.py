@@ -21,10 +21,7 @@ SIDE = 24  # cells of a small picture, per side
 def thumbnails(
     passed: Pass, kind: Kind | None = None, *, side: int = SIDE, on_progress: OnProgress | None = None
 ) -> Pooled:
-    """The weights of every head of a pass in at most `side` by `side` cells: values [layers, heads, rows, columns] float32.
-
-    on_progress: called after every layer with how many are done; what it raises stops the work.
-    """
+    """The weights of every head of a pass in at most `side` by `side` cells: values [layers, heads, rows, columns] float32."""
     shape = passed.shape(kind)
     layers = [sweep(_bands(blocks), shape, side)[0]["weights"].pooled() for blocks in passed.in_rows(kind, on_progress)]
     return replace(
