@@ -19,11 +19,8 @@ MAX_FILE_BYTES = 32 * 2**20  # query, key, value, mask and bias of MAX_CELLS flo
 MAX_HEADER_BYTES = 1_000
 MAX_SCORES = 4_096 * 4_096  # those of the longest text on the pages: 128 MB of float64 a stage, and a trace keeps four
 
-NPZ_NAMES = {name: name for name in ("query", "key", "value", "mask", "bias")} | {
-    "q": "query",
-    "k": "key",
-    "v": "value",
-}
+INPUTS = ("query", "key", "value")
+NPZ_NAMES = {name: name for name in (*INPUTS, "mask", "bias")} | {name[0]: name for name in INPUTS}
 
 _NPY_MAGIC = b"\x93NUMPY"
 _ZIP_MAGIC = b"PK\x03\x04"
@@ -187,7 +184,8 @@ def _read_text(text: str, source: _Source) -> NDArray[np.float64]:
     # Papers and web pages write the minus sign as its own character.
     text = text.removeprefix("\ufeff").replace("\N{MINUS SIGN}", "-")
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    separator = _separator(text)
+    # One for the whole text: were "1,5;2,5" split at both, decimal commas would become four wrong numbers.
+    separator = next((mark for mark in ";," if mark in text), "\t" if _SEPARATING_TAB.search(text) else None)
     height = sum(1 for _ in _ROW.finditer(text))
     if height == 0:
         raise source.error("there are no numbers. Write one row a line, such as 0.5, -2, 1e-3.")
@@ -215,11 +213,6 @@ def _read_text(text: str, source: _Source) -> NDArray[np.float64]:
             f"{length:,}, not {width:,}. Make them equal."
         )
     return np.array(numbers).reshape(height, width)
-
-
-def _separator(text: str) -> str | None:
-    """One for the whole text: were "1,5;2,5" split at both, decimal commas would become four wrong numbers."""
-    return next((mark for mark in ";," if mark in text), "\t" if _SEPARATING_TAB.search(text) else None)
 
 
 def _count_cells(line: str, separator: str | None) -> int:
@@ -317,7 +310,7 @@ def _npz_members(archive: zipfile.ZipFile, source: _Source) -> dict[str, zipfile
             names = f"{_shorten(members[field].filename)} and {_shorten(entry.filename)}"
             raise source.error(f"two arrays could be the {field}: {names}. Keep one.")
         members[field] = entry
-    missing = [field for field in ("query", "key", "value") if field not in members]
+    missing = [field for field in INPUTS if field not in members]
     if missing:
         shown = ", ".join(_shorten(entry.filename) for entry in entries[:10]) or "nothing"
         more = f" and {len(entries) - 10:,} more" if len(entries) > 10 else ""
