@@ -129,7 +129,7 @@ METRICS = (
         words="Share on tokens that stand for no text, such as [CLS] and [SEP].",
         source="Clark et al. 2019, section 3.2",
         likeness="special tokens",
-        measure=lambda block: block.on_special,
+        measure=lambda block: block.sums.special,
         needs=("special tokens",),
     ),
     Metric(
@@ -139,7 +139,7 @@ METRICS = (
         words="Share on commas, full stops and other punctuation.",
         source="Clark et al. 2019, section 3.2",
         likeness="punctuation",
-        measure=lambda block: block.on_punctuation,
+        measure=lambda block: block.sums.punctuation,
         needs=("punctuation",),
     ),
     Metric(
@@ -168,7 +168,7 @@ METRICS = (
         unit="tokens",
         words="How far away the tokens are that it attends to, on average.",
         source="Vig and Belinkov 2019",
-        measure=lambda block: block.distance / block.total,
+        measure=lambda block: block.distance / block.sums.total,
         needs=("one text",),
     ),
     Metric(

@@ -84,8 +84,7 @@ def longest(model: Model) -> int:
 
 def stands_clear(scores: NDArray[np.floating], null: NDArray[np.floating]) -> NDArray[np.bool_]:
     """True for heads that score clearly above their null: [seeds, heads] twice -> [heads]. One seed makes nothing clear."""
-    excess = scores - null
-    mean, error = mean_and_error(excess)
+    mean, error = mean_and_error(scores - null)
     with np.errstate(invalid="ignore"):
         above = scores.min(axis=0) > null.max(axis=0)
         return above & (mean >= LEAST) & (mean > CLEAR * error)

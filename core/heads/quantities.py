@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -74,6 +74,15 @@ def text_of(passed: Pass, kind: Kind) -> Text:
     return Text(np.asarray(ids), classes.special, classes.punctuation, same=kind != "cross", mask=mask)
 
 
+class Sums(NamedTuple):
+    """Σ w over all keys (1, or less where a sink takes its share), special ones and punctuation; and Σ w k."""
+
+    total: Tensor
+    special: Tensor
+    punctuation: Tensor
+    positions: Tensor
+
+
 @dataclass(frozen=True, eq=False)
 class Block:
     """Some query rows of some heads over the tokens of a text. Every quantity is [heads, rows] unless it says otherwise.
@@ -96,27 +105,14 @@ class Block:
         return self.rows.allowed.sum(dim=-1).expand(self.weights.shape[:2])
 
     @cached_property
-    def _sums(self) -> tuple[Tensor, ...]:
-        """Σ w over all keys, the special ones and punctuation, and Σ w k, in one product of matrices."""
+    def sums(self) -> Sums:
+        """All sums in one product of matrices."""
         weights, start = self.weights, self.rows.start
         keys = weights.shape[2]
         # Positions are counted from the block's first row: small numbers where the weights of local heads are.
-        place = torch.arange(-start, keys - start, dtype=weights.dtype)
-        features = torch.cat([self.text.groups[:keys].to(weights.dtype), place[:, None]], dim=1)
-        return (weights @ features).unbind(-1)
-
-    @property
-    def total(self) -> Tensor:
-        """Σ w: 1, or less where a sink takes its share."""
-        return self._sums[0]
-
-    @property
-    def on_special(self) -> Tensor:
-        return self._sums[1]
-
-    @property
-    def on_punctuation(self) -> Tensor:
-        return self._sums[2]
+        positions = torch.arange(-start, keys - start, dtype=weights.dtype)
+        features = torch.cat([self.text.groups[:keys].to(weights.dtype), positions[:, None]], dim=1)
+        return Sums(*(weights @ features).unbind(-1))
 
     @cached_property
     def largest(self) -> Tensor:
@@ -143,7 +139,7 @@ class Block:
         tiny = torch.finfo(self.weights.dtype).tiny
         normaliser = self.rows.masked.amax(-1) - self.largest.clamp_min(tiny).log()
         weighted_scores = (self.weights * self.rows.scores).sum(-1)
-        return (normaliser * self.total - weighted_scores).clamp_min(0)  # which rounding may miss by 1e-6
+        return (normaliser * self.sums.total - weighted_scores).clamp_min(0)  # which rounding may miss by 1e-6
 
     def on_key(self, key: int) -> Tensor:
         """The weight on one key of the text, 0 where it is masked; NaN where the text is shorter."""
@@ -154,8 +150,7 @@ class Block:
 
     @cached_property
     def near(self) -> Tensor:
-        """The weights from LOCAL positions before each query to LOCAL after it: [heads, rows, 2 LOCAL + 1], 0 outside the
-        text."""
+        """The weights from LOCAL positions before each query to LOCAL after it: [heads, rows, 2 LOCAL + 1], 0 outside."""
         return self.rows.at(self._query[:, None] + torch.arange(-LOCAL, LOCAL + 1))
 
     def beside(self, step: int) -> Tensor:
@@ -171,7 +166,7 @@ class Block:
         later = torch.arange(weights.shape[2] - start, dtype=weights.dtype)
         # Σ w |q - k| = Σ w (q - k) + 2 Σ over k > q of w (k - q), which are few keys where looking ahead is masked.
         ahead = (weights[..., start:] * (later - query[:, None]).clamp_min(0)).sum(-1)
-        return query * self.total - self._sums[3] + 2 * ahead
+        return query * self.sums.total - self.sums.positions + 2 * ahead
 
     @cached_property
     def on_earlier(self) -> tuple[Tensor, Tensor]:
@@ -190,10 +185,8 @@ class Occurrences:
         self._count = torch.from_numpy(np.argsort(order) - first)  # [queries] how many copies came before
 
     def shares(self, weights: Tensor, start: int) -> tuple[Tensor, Tensor]:
-        """The weight [heads, rows] on earlier copies of each query's token, and on what followed them before the query.
-
-        NaN for queries that have none of these.
-        """
+        """The weight [heads, rows] on earlier copies of each query's token, and on what followed them before the query; NaN
+        for queries that have none of these."""
         count = self._count[start : start + weights.shape[1]]
         row = torch.repeat_interleave(torch.arange(len(count)), count)
         within = torch.arange(len(row)) - (count.cumsum(0) - count)[row]

@@ -7,7 +7,7 @@ outputs  w_qk · |v_k W_O|            and of what leaves the head (Kobayashi et 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Literal, NamedTuple
@@ -22,7 +22,7 @@ from ..attention.rowwise import Band, Overview, RowwiseMatrix
 from ..attention.strongest import largest_in
 from ..attention.trace import Array
 from ..capturing.capture import Capture
-from ..capturing.rows import row_blocks
+from ..capturing.rows import Rows, row_blocks
 from ..errors import InputError
 from ..models.modules import Kind
 from ..models.projections import head_weights
@@ -183,16 +183,20 @@ class ViewMatrix(RowwiseMatrix):
     def _of_head(self, layer: int, head: int, tokens: range) -> _ViewRows:
         hidden, are_scores = self.hidden, self.view.quantity in SCORES
         blocks = list(row_blocks(self.capture.layer_call(layer, self.kind), head, rows=tokens))
-        allowed = _joined((rows.allowed for rows in blocks), len(hidden))
-        if are_scores:
-            # Forbidden scores are told by `allowed`: a -inf could not be averaged over heads.
-            scores = (getattr(rows, self.view.quantity).masked_fill(~rows.allowed, 0) for rows in blocks)
-            values = _joined(scores, len(hidden))
+
+        def joined(read: Callable[[Rows], Tensor]) -> NDArray:
+            """[rows, keys], with the keys that blocks leave off because none of their rows may attend to them."""
+            parts = [read(rows)[0] for rows in blocks]
+            return np.concatenate([pad(part, (0, len(hidden) - part.shape[1])).numpy(force=True) for part in parts])
+
+        allowed = joined(lambda rows: rows.allowed)
+        if are_scores:  # 0 where forbidden: -inf could not be averaged over heads
+            values = joined(lambda rows: getattr(rows, self.view.quantity).masked_fill(~rows.allowed, 0))
         else:
-            values = _joined((rows.weights for rows in blocks), len(hidden))
+            values = joined(lambda rows: rows.weights)
         removed = np.zeros(len(values))
         if hidden.any():
-            weights = _joined((rows.weights for rows in blocks), len(hidden)) if are_scores else values
+            weights = joined(lambda rows: rows.weights) if are_scores else values
             removed = weights[:, hidden].sum(axis=1, dtype=np.float64)
         if (layer, head) in self._sizes:
             values = values * self._sizes[layer, head]
@@ -238,9 +242,3 @@ def _by_word(part: _ViewRows, of_queries: NDArray[np.integer], of_keys: NDArray[
     )
     values = merge_queries(merge_keys(part.values, of_keys), of_queries)
     return _ViewRows(values, known, allowed, merge_queries(part.removed[:, None], of_queries)[:, 0])
-
-
-def _joined(blocks: Iterable[Tensor], keys: int) -> NDArray:
-    """Blocks [1, rows, keys of the block] of one head under each other: [rows, keys]. A block leaves off the keys at the end
-    that none of its rows may attend to."""
-    return np.concatenate([pad(block[0], (0, keys - block.shape[2])).numpy(force=True) for block in blocks])
