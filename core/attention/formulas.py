@@ -14,10 +14,7 @@ _INFINITY = r"{-\infty}"  # in braces, or a narrow page breaks the line after th
 
 
 def formula(stage_key: str, head: Head, overview: Overview, cell: Ledger) -> str:
-    """The formula by which a stage follows from the one before, in general and for this cell.
-
-    overview, cell  `head.overview()` and `head.explain(query, key)` of the same head
-    """
+    """The formula by which a stage follows from the one before, in general and for this cell (`head.explain(query, key)`)."""
     queries, keys = head.shape
     match stage_key:
         case "query" | "key" | "value":

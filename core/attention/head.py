@@ -74,11 +74,9 @@ class Head:
         return AttentionTrace(query, self.key, self.value, self.scale, mask, bias, *more)
 
     def changed(self, *, scale: float | None = None, mask: Predicate | ArrayLike | None = None) -> Head:
-        """The head with another scale, another mask, or both; None keeps its own.
+        """The head with another scale, another mask, or both; None keeps its own. Errors as in `attend`.
 
         mask  a predicate, asked for a few rows at a time, or [queries, keys] bool
-
-        Raises InputError as `attend` does.
         """
         options = {"scale": self.scale if scale is None else scale, "softcap": self.softcap, "sinks": self.sinks}
         checked = attend(self.query, self.key, self.value, mask=None if callable(mask) else mask, **options)
@@ -99,10 +97,8 @@ class Head:
     ) -> Overview:
         """Every stage in at most `max_cells` rows and columns, from one sweep over the rows.
 
-        watch  called with the rows and the trace of each band, from the first to the last
-
         Its matrices are the stages by their keys. Its row numbers are "output" [queries, d_v] and "forbidden" [queries], how
-        many keys a query may not attend to.
+        many keys a query may not attend to. `watch` is called with the rows and the trace of each band.
         """
         poolings, row_numbers = sweep(self._bands(max_cells, watch), self.shape, max_cells)
         stages = {key: pooling.pooled() for key, pooling in poolings.items()}

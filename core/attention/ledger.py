@@ -54,10 +54,7 @@ class Ledger:
 
 
 def lines(cell: Ledger, *, has_bias: bool) -> list[tuple[str, str]]:
-    """The arithmetic of a cell line by line, from the products to the value: (step, numbers).
-
-    has_bias  whether to give the bias, also if it is 0 in this cell
-    """
+    """The arithmetic of a cell, from the products to the value: (step, numbers) a line. has_bias: give it also if it is 0."""
     lengths = (number(float(np.linalg.norm(vector))) for vector in (cell.value, cell.contribution))
     return [
         (f"q · k, sum of {len(cell.products)} products", number(cell.raw)),
@@ -74,10 +71,8 @@ def lines(cell: Ledger, *, has_bias: bool) -> list[tuple[str, str]]:
 
 
 def explain(trace: AttentionTrace, query: int, key: int) -> Ledger:
-    """Recompute the cell (query, key) step by step.
-
-    Raises InputError for positions outside the trace, and where an edit has put something else in the softmax's place.
-    """
+    """Recompute the cell (query, key) step by step. Raises InputError for positions outside the trace, and where an edit has
+    put something else in the softmax's place."""
     refuse_outside(trace.shape, query, key)
     if trace.instead.weighing != "softmax" or trace.instead.weights is not None:
         raise InputError("These weights are not the softmax of the scores: an edit has set them.", field="edits")
@@ -141,11 +136,8 @@ class OutputSum:
 
 
 def sum_of(trace: AttentionTrace, query: int, most: int = 8) -> OutputSum:
-    """The output of one query of a trace, with the terms of its `most` largest weights one by one.
-
-    Of equal weights the earlier key comes first. Raises InputError for a query outside the trace, and where an edit has put
-    something else in the output's place.
-    """
+    """The output of one query of a trace, with the terms of its `most` largest weights, of equal ones that of the earlier key
+    first. Raises InputError for a query outside the trace, and where an edit has put something else in the output's place."""
     refuse_outside(trace.shape, query)
     if trace.instead.output is not None:
         raise InputError("This output is not the sum over the keys: an edit has set it.", field="edits")

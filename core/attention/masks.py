@@ -132,10 +132,8 @@ def from_rows(text: str, queries: int, keys: int) -> NDArray[np.bool_]:
 
 
 def describe(mask: NDArray[np.bool_]) -> str:
-    """Name the kind of mask that an array [queries, keys] is: "none", "causal", "padding", ... or "custom".
-
-    Padding stands before the text, after it, or around it, so that the keys that remain are one block.
-    """
+    """Name the kind of mask that an array [queries, keys] is: "none", "causal", "padding", ... or "custom". Padding stands
+    before the text, after it, or around it, so that the keys that remain are one block."""
     queries, keys = mask.shape
     if mask.all():
         return "none"

@@ -90,23 +90,17 @@ def read_matrix(data: str | bytes, *, field: str, name: str = "") -> NDArray[np.
 
 
 def read_mask(data: str | bytes, *, field: str = "mask", name: str = "") -> NDArray[np.bool_]:
-    """A mask as bool [rows, columns], True where a query may attend to a key.
-
-    From the same text and files as `read_matrix`, holding only 0 and 1; an NPY file may also hold bools.
-    Raises InputError for anything else.
-    """
+    """A mask as bool [rows, columns], True where a query may attend to a key, from the same text and files as `read_matrix`,
+    holding only 0 and 1; an NPY file may also hold bools. Raises InputError for anything else."""
     return _read(data, _Source(field, name, is_mask=True))
 
 
 def read_npz(data: bytes, *, name: str = "") -> dict[str, np.ndarray]:
     """The arrays of an NPZ file (`np.savez`): query, key, value, and where present mask and bias.
 
-    The arrays may also be called q, k, v; capitals do not matter; arrays with other names are left alone.
-    query, key, value and bias arrive as finite float64, mask as bool with True where a query may attend; all have two
-    dimensions, at most MAX_CELLS cells each, and at most MAX_FILE_BYTES bytes in all once unpacked.
-    Whether their shapes fit together is for `attend` to say.
-
-    Raises InputError with field "file" if the archive is at fault, otherwise with the array's name.
+    The arrays may also be called q, k, v; capitals do not matter; arrays with other names are left alone. Each is as from
+    `read_matrix` or `read_mask`, all together have at most MAX_FILE_BYTES bytes once unpacked. Whether their shapes fit
+    together is for `attend` to say. Raises InputError with field "file" if the archive is at fault, else with the array's name.
     """
     source = _Source("file", name)
     source.check_size(len(data), MAX_FILE_BYTES)
@@ -127,9 +121,8 @@ def read_npz(data: bytes, *, name: str = "") -> dict[str, np.ndarray]:
 
 
 def check_scores(query: np.ndarray, key: np.ndarray, value: np.ndarray) -> None:
-    """Raise InputError if these matrices, each small enough, make more than MAX_SCORES scores or outputs.
+    """Raise InputError if these matrices make more than MAX_SCORES scores [queries, keys] or outputs [queries, d_v].
 
-    A score for each query and key [queries, keys], and an output for each query and column of value [queries, d_v].
     `attend` itself has no limit.
     """
     queries, keys, columns = len(query), len(key), value.shape[1]
@@ -145,10 +138,7 @@ def check_scores(query: np.ndarray, key: np.ndarray, value: np.ndarray) -> None:
 
 
 def to_csv(array: ArrayLike) -> str:
-    """Text for a finite matrix [rows, columns] from which `read_matrix` (for bools: `read_mask`) gets back the very same.
-
-    Commas between the numbers, one row a line, each number with as many digits as it takes to tell it from its neighbours.
-    """
+    """A finite matrix [rows, columns] as CSV, exactly as `read_matrix` (for bools: `read_mask`) reads it back."""
     numbers = np.asarray(array)
     rows = numbers.astype(int if numbers.dtype == bool else np.float64).tolist()
     return "\n".join(",".join(map(repr, row)) for row in rows)

@@ -96,9 +96,8 @@ def ceil_divide(length: int, by: int) -> int:
 class Pooling:
     """Pool a matrix whose rows come a few at a time, so that it never has to be there as a whole.
 
-    shape      of all that will come
+    shape      (rows, columns) of all that will come
     max_cells  per side
-    start      as in `Pooled`
     """
 
     def __init__(self, shape: tuple[int, int], max_cells: int, start: tuple[int, int] = (0, 0)) -> None:

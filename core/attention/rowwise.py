@@ -25,10 +25,7 @@ MAX_CELLS = 256  # of an overview, per side
 
 @dataclass(frozen=True, eq=False)
 class Band:
-    """Some rows of one or several matrices of one shape, from the `first` on, with all columns.
-
-    row_numbers  [rows, ...] exact numbers of each row, by name
-    """
+    """Some rows of one or several matrices of one shape, from the `first` on, and exact numbers [rows, ...]; by name."""
 
     first: int
     matrices: Mapping[str, Entries]
@@ -37,10 +34,7 @@ class Band:
 
 @dataclass(frozen=True, eq=False)
 class Overview:
-    """Matrices small enough to draw: pooled as a whole, or an exact window of them.
-
-    row_numbers  [rows, ...] exact numbers of each row, by name, also where a pooled cell stands for several rows
-    """
+    """Matrices small enough to draw, pooled as a whole or an exact window of them, and exact numbers [rows, ...]; by name."""
 
     matrices: dict[str, Pooled]
     row_numbers: dict[str, NDArray]
@@ -83,10 +77,7 @@ class RowwiseMatrix(ABC):
         return "rows", "columns"
 
     def overview(self, max_cells: int = MAX_CELLS, on_progress: OnProgress | None = None) -> Overview:
-        """Pool every matrix to at most `max_cells` rows and columns, each cell the number farthest from 0 among its own.
-
-        on_progress  called after each band with how many of the rows are done
-        """
+        """Pool every matrix to at most `max_cells` rows and columns. on_progress: called with how many of the rows are done."""
         return self._part(self.rows, self.columns, max_cells, on_progress)
 
     def window(self, rows: range, columns: range) -> Overview:
@@ -122,10 +113,7 @@ class RowwiseMatrix(ABC):
 def sweep(
     bands: Iterable[Band], shape: tuple[int, int], max_cells: int, start: tuple[int, int] = (0, 0)
 ) -> tuple[dict[str, Pooling], dict[str, NDArray]]:
-    """Pool the matrices of bands that come from the first row to the last, and join their row numbers; both by name.
-
-    shape, max_cells, start  as in `Pooling`
-    """
+    """Pool the matrices of bands that come from the first row to the last, and join their row numbers; both by name."""
     poolings: dict[str, Pooling] = {}
     row_numbers: dict[str, list[NDArray]] = {}
     for band in bands:

@@ -110,10 +110,7 @@ def toy_sentence(text: str, *, d_model: int = 32, d_head: int = 8, seed: int = 0
 
 
 def embed(text: str, *, d_model: int = 32, seed: int = 0) -> tuple[tuple[str, ...], NDArray[np.float64]]:
-    """The words of a sentence and their vectors x [n, d_model]: standard normal, equal words have equal rows.
-
-    Arguments and errors as in `toy_sentence`.
-    """
+    """The words of a sentence and their vectors x [n, d_model]. Arguments and errors as in `toy_sentence`."""
     _check_whole(1, MAX_WIDTH, d_model=d_model)
     _check_whole(0, MAX_SEED, seed=seed)
     words = _sentence_words(text)

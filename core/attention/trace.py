@@ -49,14 +49,11 @@ def hardmax(scores: Any, *, sinks: Any = None) -> Any:
 
     Shapes as in `softmax`. A sink that is higher than all scores takes the row's weight.
     """
-    xp = array_namespace(scores)
-    highest = xp.max(scores, axis=-1, keepdims=True)
-    is_highest = (scores == highest) & ~xp.isinf(highest)
+    highest = array_namespace(scores).max(scores, axis=-1, keepdims=True)
+    is_highest = scores == highest
     if sinks is not None:
         is_highest = is_highest & (highest >= sinks)
-    share = xp.astype(is_highest, scores.dtype)
-    total = xp.sum(share, axis=-1, keepdims=True)
-    return share / xp.where(total == 0, 1, total)
+    return softmax(forbid(scores, is_highest))
 
 
 def sigmoid(scores: Any, *, sinks: Any = None) -> Any:  # noqa: ARG001 - what takes no share needs no sink
@@ -188,10 +185,8 @@ class AttentionTrace:
         return np.logical_not(self.mask.any(axis=1))
 
     def rows(self, rows: range) -> AttentionTrace:
-        """The trace of these queries alone: what a query does depends on no other query. Its inputs are views of these.
-
-        Raises InputError for rows that are not there.
-        """
+        """The trace of these queries alone: what a query does depends on no other query. Its inputs are views of these. Raises
+        InputError for rows that are not there."""
         part = part_of(rows, self.shape[0], "queries")
         if len(rows) == self.shape[0]:
             return self  # with the stages that it has worked out already
@@ -199,12 +194,8 @@ class AttentionTrace:
         return replace(self, **inputs, instead=self.instead.rows(part))
 
     def changed(self, *, scale: float | None = None, mask: Predicate | ArrayLike | None = None) -> AttentionTrace:
-        """The head with another scale, another mask, or both; None keeps its own, and an edit stays.
-
-        mask  a predicate, or [queries, keys] bool
-
-        Raises InputError as `attend` does.
-        """
+        """The head with another scale, another mask (a predicate, or [queries, keys] bool), or both; None keeps its own, and an
+        edit stays. Errors as in `attend`."""
         if callable(mask):
             mask = np.broadcast_to(grid(mask, *self.shape), self.shape)
         scale, mask = self.scale if scale is None else scale, self.mask if mask is None else mask

@@ -32,10 +32,7 @@ class HeadContributions:
 
 def head_contributions(capture: Capture, layer: int, kind: Kind | None = None) -> HeadContributions:
     """The contributions of all heads of a layer, which are independent of each other and add up (Elhage et al. 2021, "A
-    Mathematical Framework for Transformer Circuits", https://transformer-circuits.pub/2021/framework).
-
-    Errors as in `Capture.trace` and `head_weights`.
-    """
+    Mathematical Framework for Transformer Circuits", https://transformer-circuits.pub/2021/framework)."""
     heads = range(capture.heads(kind))
     outputs = [capture.trace(layer, head, kind).output for head in heads]
     return add_up(outputs, [head_weights(capture.model, layer, head, kind) for head in heads])

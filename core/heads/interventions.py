@@ -21,10 +21,8 @@ Measured = Callable[[list[list[LayerHead]]], Iterator[float]]
 
 
 class Interventions(ABC):
-    """One pass, continued with other outputs of its heads.
-
-    layers, heads  how many there are of the chosen kind of attention, and in each of its layers
-    """
+    """One pass, continued with other outputs of its heads; `layers` is how many there are of the chosen kind of attention,
+    `heads` how many each layer has."""
 
     def __init__(self, model: Model, inputs: Mapping[str, Tensor], kind: Kind | None) -> None:
         self._model = model

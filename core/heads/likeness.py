@@ -32,11 +32,7 @@ STRETCHES = 16  # in so many stretches: every one of them is a piece of work of 
 
 @dataclass(frozen=True)
 class RandomPairs:
-    """The mean divergence of pairs of random heads on a text, in nats.
-
-    low, high  between them lie 90% of the pairs
-    queries    how many rows each pair was compared on
-    """
+    """The mean divergence of pairs of random heads over some queries of a text, in nats; 90% lie between low and high."""
 
     mean: float
     low: float
@@ -50,18 +46,13 @@ def head_changes(
 ) -> NDArray[np.float64]:
     """Measure the change of every head between two passes: [layers, heads], mean divergence of its rows in [0, ln 2].
 
-    before, after  over equally many tokens, such as without and with an edit
-
-    Exactly 0 for a head whose weights are the same. Raises InputError where the passes do not belong together.
+    Exactly 0 for a head whose weights are the same. Raises InputError unless both passes have equally many heads and tokens.
     """
     return np.stack([_mean(blocks) for blocks in _side_by_side(before, after, kind, on_progress)])
 
 
 def weight_differences(before: Capture, after: Capture, kind: Kind | None = None) -> NDArray[np.float64]:
-    """The largest absolute difference of a weight in every head between two passes: [layers, heads] in [0, 1].
-
-    Arguments and errors as in `head_changes`.
-    """
+    """The largest absolute difference of a weight in every head: [layers, heads] in [0, 1]. Errors as in `head_changes`."""
     differences = []
     with torch.inference_mode():
         for blocks in _side_by_side(before, after, kind, None):
@@ -96,9 +87,8 @@ def heads_like(
 ) -> pd.DataFrame:
     """All other heads of a model with their mean divergence from this one, the nearest first: layer, head, divergence.
 
-    captures  one or more passes of one model; each counts as much as another
-
-    Raises InputError for no captures, captures of different models, and a head that is not there.
+    Each capture counts as much as another. Raises InputError for no captures, captures of different models, and a head that is
+    not there.
     """
     if not captures:
         raise InputError("There is no text to compare heads on. Give at least one capture.", field="text")

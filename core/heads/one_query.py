@@ -13,10 +13,7 @@ from ..models.modules import Kind
 
 
 def one_query(capture: Capture, query: int, kind: Kind | None = None) -> NDArray[np.float32]:
-    """The weights of one query in every head: [layers, heads, keys], rows that sum to 1, less with a sink.
-
-    Raises InputError where there is no such query.
-    """
+    """The weights of one query in every head: [layers, heads, keys]. Raises InputError where there is no such query."""
     (queries, keys), rows = capture.shape(kind), range(query, query + 1)
     part_of(rows, queries, "query")
     weights = np.zeros((capture.layers(kind), capture.heads(kind), keys), dtype=np.float32)

@@ -14,10 +14,8 @@ from ..errors import InputError
 
 
 def pair_sides(capture: Capture) -> NDArray[np.int_]:
-    """The text that each token of a captured pair belongs to: [tokens] of 0 (first text), 1 (second text), -1 (special token).
-
-    Raises InputError (field "pair") where no second text was read, or the tokenizer does not tell the two apart.
-    """
+    """[tokens] the text that each belongs to: 0 (first text), 1 (second text), -1 (special token). Raises InputError if no
+    second text was read (field "pair"), or the tokenizer does not tell the two apart (field "model")."""
     sides = np.array(capture.sides, dtype=np.int_)
     if not (sides == 1).any():
         tokenizer = capture.model.tokenizer
@@ -46,11 +44,7 @@ class Shares:
 
 
 def pair_shares(weights: Array, sides: NDArray[np.int_]) -> tuple[Shares, Shares]:
-    """The shares of each text of a pair, averaged over its words.
-
-    weights  [n, n], one head's weights over both texts
-    sides    [n], as in `pair_sides`
-    """
+    """The shares of each text, averaged over its words, from a head's weights [n, n] and the `pair_sides` [n]."""
     given = _given(weights, sides)
     by_side = (given[sides == side][:, [side, 1 - side, -1]].mean(axis=0).tolist() for side in (0, 1))
     first, second = (Shares(*shares) for shares in by_side)

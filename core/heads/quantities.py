@@ -85,10 +85,7 @@ class Sums(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Some query rows of some heads over the tokens of a text. Every quantity is [heads, rows] unless it says otherwise.
-
-    queries  of the whole text
-    """
+    """Some query rows of some heads, of a text with `queries` in all. A quantity is [heads, rows] unless it says otherwise."""
 
     rows: Rows | WeightRows
     text: Text
