@@ -101,8 +101,10 @@ def align(tokens: Sequence[str], others: Sequence[str], *, loosely: bool = False
     for one, other in [*_common(ours, theirs), (len(ours), len(theirs))]:
         span, other_span = range(at, one), range(other_at, other)
         is_paired = len(span) == len(other_span)
-        gaps = chain(zip_longest(span, ()), zip_longest((), other_span))
-        places += [(*pair, False) for pair in (zip_longest(span, other_span) if is_paired else gaps)]
+        pairs = (
+            zip_longest(span, other_span) if is_paired else chain(zip_longest(span, ()), zip_longest((), other_span))
+        )
+        places += [(left, right, False) for left, right in pairs]
         places.append((one, other, True))
         at, other_at = one + 1, other + 1
     places.pop()  # both ends, where no token is

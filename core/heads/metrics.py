@@ -251,9 +251,9 @@ def measure_block(block: Block) -> Tensor:
 
 def _summary(values: Tensor, received: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """(mean, spread [metrics, heads] over the queries that are not NaN; strongest share, strongest key [heads])."""
-    values = values.double()
+    values, (share, key) = values.double(), received.max(dim=1)
     mean = values.nanmean(dim=-1)
-    return mean, (values - mean[..., None]).square().nanmean(dim=-1).sqrt(), *received.max(dim=1)
+    return mean, (values - mean[..., None]).square().nanmean(dim=-1).sqrt(), share, key
 
 
 def most_telling(measured: pd.DataFrame, probed: pd.DataFrame | None = None) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -23,7 +22,9 @@ def thumbnails(
 ) -> Pooled:
     """The weights of every head of a pass in at most `side` by `side` cells: values [layers, heads, rows, columns] float32."""
     shape = passed.shape(kind)
-    layers = [sweep(_bands(blocks), shape, side)[0]["weights"].pooled() for blocks in passed.in_rows(kind, on_progress)]
+    layers = [
+        sweep(map(_band, blocks), shape, side)[0]["weights"].pooled() for blocks in passed.in_rows(kind, on_progress)
+    ]
     return replace(
         layers[0],
         values=np.stack([layer.values for layer in layers]).astype(np.float32),
@@ -31,7 +32,5 @@ def thumbnails(
     )
 
 
-def _bands(blocks: Iterable[Rows | WeightRows]) -> Iterator[Band]:
-    for rows in blocks:
-        entries = Entries(rows.weights.numpy(force=True), rows.allowed.numpy(force=True))
-        yield Band(rows.start, {"weights": entries})
+def _band(rows: Rows | WeightRows) -> Band:
+    return Band(rows.start, {"weights": Entries(rows.weights.numpy(force=True), rows.allowed.numpy(force=True))})
