@@ -188,11 +188,11 @@ def _on_axes(
     """The weights of one head at these places of the common axes, NaN at gaps; and its mask, which forbids no gap."""
     shape = len(queries), len(keys)
     values, allowed = np.full(shape, np.nan), np.ones(shape, dtype=np.bool_)
-    there = queries[queries != GAP]
-    if len(there):
+    positions = queries[queries != GAP]
+    if len(positions):
         # All keys are on the axis and in their order, and so are the queries of a stretch of it.
-        place = np.ix_(queries != GAP, keys != GAP)
-        values[place], allowed[place] = weights(range(int(there[0]), int(there[-1]) + 1))
+        cells = np.ix_(queries != GAP, keys != GAP)
+        values[cells], allowed[cells] = weights(range(int(positions[0]), int(positions[-1]) + 1))
     return values, allowed
 
 
