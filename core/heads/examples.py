@@ -106,6 +106,10 @@ class Repetition:
     scores: tuple[float, ...]
     loss: float
 
+    @property
+    def edits(self) -> Edits:
+        return Edits(mute_heads=self.muted)
+
 
 @dataclass(frozen=True)
 class Induction:
