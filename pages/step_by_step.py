@@ -5,8 +5,8 @@ import streamlit as st
 from ui.controls.what_if import choose_change
 from ui.views.common.heading import show_heading
 from ui.views.head_links import link_to_changing
-from ui.views.sources.scenes import SOURCES, pick_source
-from ui.views.step_by_step.head_notes import show_next_tokens, show_notes
+from ui.views.sources.scenes import pick_source
+from ui.views.step_by_step.head_notes import show_key_sharing, show_layer_number, show_next_tokens
 from ui.views.step_by_step.projections import show_head_weights
 from ui.views.step_by_step.stage_view import show_stages
 from ui.views.step_by_step.tour import show_tour, show_tour_button
@@ -19,20 +19,22 @@ with st.container(horizontal=True, vertical_alignment="bottom", horizontal_align
     show_tour_button()
 with st.container(horizontal=True, vertical_alignment="center"):  # in two lines if there is no room for one
     with st.container(width="content"):
-        chosen = pick_source()
+        make_scene = pick_source()
     switches = st.container()
-scene, cell = SOURCES[chosen](), None
+scene, cell = make_scene(), None
 if scene is not None:
     with switches:
         change = choose_change(scene.head)
     changed = None if change is None else scene.changed(*change)
     real = scene.real
     if real is not None:
-        show_notes(real)
+        show_layer_number(real)
+        show_key_sharing(real)
     cell = show_stages(scene, changed)
     if real is not None:
         if change is not None:
             link_to_changing(real, change[0])
-        show_next_tokens(real.capture, of_original=changed is not None)
-        show_head_weights(real.capture, real.layer, real.head, real.kind)
+        if show_next_tokens.missing(real.capture.model) is None:
+            show_next_tokens(real, of_original=changed is not None)
+        show_head_weights(real)
 show_tour(scene, cell)

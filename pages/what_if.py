@@ -4,6 +4,7 @@ import streamlit as st
 
 from ui import state
 from ui.controls.fields import menu
+from ui.markdown import plain
 from ui.views.common.heading import show_heading
 from ui.views.sources.heads import choose_head
 from ui.views.sources.passes import choose_text
@@ -31,4 +32,8 @@ show = VIEWS[view][1]
 if show is None:
     show_examples()
 elif (passed := choose_text(more=True)) is not None:
-    show(choose_head(*passed))
+    real = choose_head(*passed)
+    if (words := show.missing(real.capture.model)) is None:
+        show(real)
+    else:
+        st.info(plain(words), icon=":material/visibility_off:")

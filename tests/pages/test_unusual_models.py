@@ -331,6 +331,21 @@ def test_nothing_about_words_is_offered_for_a_picture(vit, hybrid):
     assert not app.dataframe[0].value["looks like"].str.contains("text").any()
 
 
+@pytest.mark.parametrize("view", ["matter", "patch"])
+def test_views_of_texts_say_what_a_model_of_images_lacks(vit, view):
+    app = opened("what_if", vit, image=png(), view=view)
+    assert read(app.info) == f"{load_model(vit).name} reads images, not texts. Choose another model."
+    assert not app.get("plotly_chart")
+
+
+def test_a_head_of_an_image_is_changed_and_compared_with_heads_alone(vit):
+    app = opened("what_if", vit, image=png())
+    assert "The sentence vector" not in read(app.markdown)
+    compared = opened("what_if", vit, image=png(), view="compare")
+    (ways,) = [group for group in compared.get("button_group") if group.key == state.COMPARE_WITH]
+    assert ways.options == ["Another head"]
+
+
 @pytest.mark.parametrize("damaged", [b"no picture", png()[:60]])
 def test_a_damaged_picture_is_said_to_be_damaged(vit, damaged):
     (error,) = opened("heads", vit, image=damaged).error

@@ -31,14 +31,9 @@ def show_actions(page: str, paths: Sequence[str], *, can_present: bool, has_pict
     with st.container(key=state.ACTIONS, horizontal=True, vertical_alignment="center", width="content"):
         browser(page, paths, talking.storage())
         if can_present:
-            st.button(
-                "Present",
-                key=state.PRESENT_PAGE,
-                icon=":material/slideshow:",
-                type="tertiary",
-                help="Shows the page without controls, in large letters. Press Esc to leave, ? for the keys.",
-                on_click=presenting.enter,
-            )
+            words = "Shows the page without controls, in large letters. Press Esc to leave, ? for the keys."
+            pressed = {"key": state.PRESENT_PAGE, "help": words, "on_click": presenting.enter}
+            st.button("Present", icon=":material/slideshow:", type="tertiary", **pressed)
         if has_pictures:
             switch("Tables", state.TABLES, help="Shows a table of the strongest values below each picture.")
         return st.button("Share", key=state.SHARE, icon=":material/ios_share:", type="tertiary")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from urllib.parse import urlencode
 
 import streamlit as st
@@ -28,9 +29,8 @@ LONGEST = 400  # characters of a text
 
 def show_opening() -> None:
     """Show the field for a file, and the exhibit that is open."""
-    file = st.file_uploader(
-        "Exhibit", type=ENDING, key=state.EXHIBIT_FILE, on_change=_dropped, label_visibility="collapsed"
-    )
+    field = {"key": state.EXHIBIT_FILE, "on_change": _dropped, "label_visibility": "collapsed"}
+    file = st.file_uploader("Exhibit", type=ENDING, **field)
     if file is not None and st.session_state.pop(state.EXHIBIT_IS_NEW, False):
         try:
             st.session_state[state.EXHIBIT] = read(file.getvalue())
@@ -53,10 +53,10 @@ def _open_steps() -> None:
     """Go to Step by step, with the file as the source of its numbers, and with the address in the file."""
     exhibit: Exhibit = st.session_state[state.EXHIBIT]
     address = dict(exhibit.address) if exhibit.page == STEPS else {}
-    _leave(STEPS, {name: list(words) for name, words in address.items()} | {state.SOURCE: ["file"]})
+    _leave(STEPS, address | {state.SOURCE: ("file",)})
 
 
-def _leave(page: str, address: dict[str, list[str]]) -> None:
+def _leave(page: str, address: Mapping[str, Sequence[str]]) -> None:
     go_to(f"{page}?{urlencode(address, doseq=True)}")
     st.rerun()
 
@@ -78,17 +78,12 @@ def _show(exhibit: Exhibit) -> None:
                 st.markdown(f"**{plain(name)}**, computed again from the file")
                 show_certificate(certificate)
         with st.expander("Origin", expanded=not exhibit.drawings):
-            for name, text in exhibit.about.items():
-                st.caption(f"**{_in_one_line(name)}** {_in_one_line(text)}")
-
-
-def _in_one_line(text: str) -> str:
-    """Return a text in one line, shortened if it is long, and escaped for Markdown."""
-    return plain(visible(shortened(text, LONGEST)))
+            for note in exhibit.about.items():
+                name, text = (plain(visible(shortened(words, LONGEST))) for words in note)  # each in one line
+                st.caption(f"**{name}** {text}")
 
 
 def _show_ways_on(exhibit: Exhibit) -> None:
-    """Show buttons for the head step by step, for the live view, and for a comparison with the model."""
     kept = next(iter(exhibit.heads.values()), None)
     origin = None if kept is None else kept.origin
     with st.container(horizontal=True):
@@ -97,15 +92,13 @@ def _show_ways_on(exhibit: Exhibit) -> None:
         if exhibit.page in LIVE and st.button("Open live", key=state.OPEN_LIVE, icon=":material/play_arrow:"):
             if (upload := exhibit.uploads.get(state.IMAGE)) is not None:
                 st.session_state[state.SHOWN_IMAGE] = (upload.name, upload.data)
-            _leave(exhibit.page, {name: list(words) for name, words in exhibit.address.items()})
-        compares = origin is not None and st.button(
-            "Compare with the model", key=state.COMPARE_LIVE, icon=":material/compare:"
-        )
-    if origin is not None:
-        st.caption(
-            plain(f"“Open live” and “Compare with the model” need {origin.name}; the rest of this page does not.")
-        )
-    if compares and kept is not None and origin is not None:
+            _leave(exhibit.page, exhibit.address)
+        key, icon = state.COMPARE_LIVE, ":material/compare:"
+        compares = origin is not None and st.button("Compare with the model", key=key, icon=icon)
+    if kept is None or origin is None:
+        return
+    st.caption(plain(f"“Open live” and “Compare with the model” need {origin.name}; the rest of this page does not."))
+    if compares:
         _compare(exhibit, kept, origin)
 
 
@@ -120,18 +113,14 @@ def _compare(exhibit: Exhibit, kept: KeptHead, origin: Origin) -> None:
         return
     if live.same_as(kept):
         st.success("The model gives the same numbers, to the last bit.", icon=":material/verified:")
-    elif live.head.shape != kept.head.shape or live.key_tokens != kept.key_tokens:
-        st.warning("The model now reads different tokens from those in the file.", icon=":material/difference:")
-    else:
-        difference = max(
-            float(abs(now - before).max())
-            for now, before in ((live.head.query, kept.head.query), (live.head.key, kept.head.key))
-        )
+        return
+    now, before = live.head, kept.head
+    words = "The model now reads different tokens from those in the file."
+    if now.shape == before.shape and live.key_tokens == kept.key_tokens:
+        difference = max(float(abs(now.query - before.query).max()), float(abs(now.key - before.key).max()))
         revision = "" if live.origin == origin else " This is another revision or dtype of the model."
-        st.warning(
-            f"The model now gives different numbers: queries and keys differ by up to {difference:.2g}.{revision}",
-            icon=":material/difference:",
-        )
+        words = f"The model now gives different numbers: queries and keys differ by up to {difference:.2g}.{revision}"
+    st.warning(words, icon=":material/difference:")
 
 
 def _live(exhibit: Exhibit, kept: KeptHead, origin: Origin) -> KeptHead | None:
@@ -153,5 +142,5 @@ def _live(exhibit: Exhibit, kept: KeptHead, origin: Origin) -> KeptHead | None:
         keep=len(kept.key_tokens) if word(state.TRUNCATE) else None,
         image=None if image is None else image.data,
     )
-    passed = run_pass(request, model, None, False)
-    return None if passed is None else KeptHead.of(passed[1], origin.layer, origin.head, origin.kind)
+    capture = run_pass(request, model)
+    return None if capture is None else KeptHead.of(capture, origin.layer, origin.head, origin.kind)

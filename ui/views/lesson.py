@@ -48,11 +48,6 @@ def show_lesson(title: str, sentence: str, experiments: tuple[Experiment, ...]) 
         chosen.show(chosen)
     except InputError as error:
         show_error(error)
-    _lead_on(title)
-
-
-def _lead_on(title: str) -> None:
-    """Show a link to the next lesson."""
     if state.PAGE in st.session_state:  # a page that runs by itself knows no others
         page, next_title = after(title)
         st.page_link(page, label=f"Next: {next_title}", icon=":material/arrow_forward:")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import streamlit as st
 
@@ -101,18 +102,17 @@ def is_rehearsing() -> bool:
 
 def add_to_talk(shown: PageContents) -> None:
     """Show a button that adds the view, as it is now, to the end of the talk."""
-    if st.button("Add this view to the talk", key=state.ADD_TO_TALK, icon=":material/playlist_add:"):
-        title = shown.title if shown.of is None else f"{shown.title}: head {shown.of.layer}.{shown.of.head}"
-        try:
-            hold(held().with_view(view_of(title, shown.page, links.here())))
-        except InputError as error:
-            show_error(error)
-            return
-        st.toast(
-            f"View {len(held().views)} of the talk. Edit its title and notes on the page Talk.",
-            icon=":material/check:",
-        )
-        st.rerun()  # the whole page, which hands the talk to the browser
+    if not st.button("Add this view to the talk", key=state.ADD_TO_TALK, icon=":material/playlist_add:"):
+        return
+    title = shown.title if shown.of is None else f"{shown.title}: head {shown.of.layer}.{shown.of.head}"
+    try:
+        hold(held().with_view(view_of(title, shown.page, links.here())))
+    except InputError as error:
+        show_error(error)
+        return
+    words = f"View {len(held().views)} of the talk. Edit its title and notes on the page Talk."
+    st.toast(words, icon=":material/check:")
+    st.rerun()  # the whole page, which hands the talk to the browser
 
 
 # --- the page
@@ -130,42 +130,25 @@ def show_talk() -> None:
         for index in range(len(talk.views)):
             _show_view(talk, index)
         if not talk.views:
-            st.info(
-                "No views yet. Open a page, set it up as you want to show it, press Share, and add it to the talk.",
-                icon=":material/slideshow:",
-            )
+            words = "No views yet. Open a page, set it up as you want to show it, press Share, and add it to the talk."
+            st.info(words, icon=":material/slideshow:")
     _show_reading()
 
 
 def _show_buttons(talk: Talk) -> None:
-    """Show the buttons that start, prepare and save the talk."""
     empty = not talk.views
     with st.container(horizontal=True):
+        start = {"key": state.START_TALK, "icon": ":material/slideshow:", "on_click": _go, "args": (False,)}
+        st.button("Start", type="primary", disabled=empty, **start)
+        prepare = {"key": state.PREPARE_TALK, "icon": ":material/model_training:", "on_click": _go, "args": (True,)}
         st.button(
-            "Start", key=state.START_TALK, icon=":material/slideshow:", type="primary", disabled=empty, on_click=_go
+            "Prepare", help="Opens every view once, so that nothing has to load on stage.", disabled=empty, **prepare
         )
-        st.button(
-            "Prepare",
-            key=state.PREPARE_TALK,
-            icon=":material/model_training:",
-            disabled=empty,
-            on_click=_go,
-            kwargs={"rehearsing": True},
-            help="Opens every view once, so that nothing has to load on stage.",
-        )
-        st.download_button(
-            "Save",
-            to_file(talk),
-            "talk.json",
-            "application/json",
-            key=state.SAVE_TALK,
-            icon=":material/download:",
-            disabled=empty,
-        )
+        save = {"key": state.SAVE_TALK, "icon": ":material/download:", "disabled": empty}
+        st.download_button("Save", to_file(talk), "talk.json", "application/json", **save)
 
 
 def _show_messages() -> None:
-    """Show what is to be known of the talk, and of what the browser keeps of it."""
     for message in st.session_state.get(state.TALK_SAID, ()):
         st.warning(plain(message), icon=":material/info:")
     if (unread := st.session_state.get(state.TALK_UNREAD)) is not None:
@@ -179,10 +162,8 @@ def _show_messages() -> None:
             st.download_button("Save its file", text, "talk-as-kept.json", "application/json", key=state.SAVE_UNREAD)
             st.button("Delete it", key=state.FORGET_UNREAD, on_click=_forget_unread)
     if (why := st.session_state.get(state.TALK_LOST)) is not None:
-        st.warning(
-            f"This browser cannot store the talk ({plain(why)}). Save it to a file; a reload of the page loses it.",
-            icon=":material/save:",
-        )
+        words = f"This browser cannot store the talk ({plain(why)}). Save it to a file; a reload of the page loses it."
+        st.warning(words, icon=":material/save:")
 
 
 def _show_view(talk: Talk, index: int) -> None:
@@ -195,24 +176,13 @@ def _show_view(talk: Talk, index: int) -> None:
         changing = {"on_change": _edit, "args": (view.mark,)}
         st.text_input(f"View {index + 1}", view.title, key=_key("title", view.mark), width=300, **changing)
         st.text_area("Notes", view.notes, key=_key("notes", view.mark), height=68, width="stretch", **changing)
-        for name, icon, by in (("Up", "arrow_upward", -1), ("Down", "arrow_downward", 1)):
-            st.button(
-                "",
-                key=_key(name.lower(), view.mark),
-                icon=f":material/{icon}:",
-                help=name,
-                on_click=_move,
-                args=(view.mark, by),
-                disabled=not 0 <= index + by < len(talk.views),
-            )
-        st.button(
-            "",
-            key=_key("remove", view.mark),
-            icon=":material/delete:",
-            help="Remove",
-            on_click=_remove,
-            args=(view.mark,),
-        )
+        for name, icon, change, is_possible in (
+            ("Up", "arrow_upward", (Talk.moved, -1), index > 0),
+            ("Down", "arrow_downward", (Talk.moved, 1), index < len(talk.views) - 1),
+            ("Remove", "delete", (Talk.without,), True),
+        ):
+            pressed = {"on_click": _change_view, "args": (view.mark, *change), "disabled": not is_possible}
+            st.button("", key=_key(name.lower(), view.mark), icon=f":material/{icon}:", help=name, **pressed)
         st.caption(plain(f"/{view.link}"[:120]))
 
 
@@ -221,19 +191,13 @@ def _key(name: str, mark: str) -> str:
 
 
 def _edit(mark: str) -> None:
-    title, notes = (st.session_state.get(_key(name, mark)) for name in ("title", "notes"))
+    texts = {name: st.session_state.get(_key(name, mark)) for name in ("title", "notes")}
+    _change_view(mark, partial(Talk.changed, **texts))
+
+
+def _change_view(mark: str, change: Callable[..., Talk], *given: object) -> None:
     if (index := held().index(mark)) is not None:
-        _change(lambda: held().changed(index, title=title, notes=notes))
-
-
-def _move(mark: str, by: int) -> None:
-    if (index := held().index(mark)) is not None:
-        _change(lambda: held().moved(index, by))
-
-
-def _remove(mark: str) -> None:
-    if (index := held().index(mark)) is not None:
-        _change(lambda: held().without(index))
+        _change(lambda: change(held(), index, *given))
 
 
 def _show_reading() -> None:
@@ -243,16 +207,13 @@ def _show_reading() -> None:
         # link twice, or put it there again.
         row = {"key": state.NEW_VIEW, "horizontal": True, "vertical_alignment": "bottom"}
         with st.form(state.NEW_VIEW_FORM, border=False), st.container(**row):
-            st.text_input(
-                "Link of a view", key=_new_view(), placeholder="https://…/heads?layer=5&head=11", width="stretch"
-            )
+            example = "https://…/heads?layer=5&head=11"
+            st.text_input("Link of a view", key=_new_view(), placeholder=example, width="stretch")
             st.form_submit_button("Add", on_click=_add_link)
 
 
 def _read() -> None:
     file = st.session_state[state.TALK_FILE]
-    if file is None:
-        return
 
     def read() -> Talk:
         talk, remarks = from_file(file.getvalue())
@@ -260,15 +221,13 @@ def _read() -> None:
             _say(remark)
         return talk
 
-    _change(read)
-
-
-def _views_added() -> int:
-    return st.session_state.get(state.VIEWS_ADDED, 0)
+    if file is not None:
+        _change(read)
 
 
 def _new_view() -> str:
-    return state.button(state.NEW_VIEW, _views_added())
+    """The key of the field for a link: another one after each view that was added."""
+    return state.button(state.NEW_VIEW, st.session_state.setdefault(state.VIEWS_ADDED, 0))
 
 
 def _add_link() -> None:
@@ -276,17 +235,14 @@ def _add_link() -> None:
 
     def add() -> Talk:
         talk = held().with_view(view_at("", link))
-        st.session_state[state.VIEWS_ADDED] = (
-            _views_added() + 1
-        )  # a link that could not be added stays, to be corrected
+        st.session_state[state.VIEWS_ADDED] += 1  # a link that could not be added stays, to be corrected
         return talk
 
     if link.strip():
         _change(add)
 
 
-def _go(*, rehearsing: bool = False) -> None:
-    """Present the first view."""
+def _go(rehearsing: bool) -> None:
     st.session_state[state.REHEARSING] = rehearsing
     go_to(held().views[0].presented(0))
 
@@ -295,9 +251,7 @@ def _show_prepared(talk: Talk, troubled: list[int]) -> None:
     """Say that all views are prepared. troubled: the indices of those that showed a message."""
     if troubled:
         names = ", ".join(f"{index + 1} ({talk.views[index].title})" for index in troubled if index < len(talk.views))
-        st.warning(
-            plain(f"All views are prepared. Check these views, which show a message: {names}."),
-            icon=":material/warning:",
-        )
+        words = f"All views are prepared. Check these views, which show a message: {names}."
+        st.warning(plain(words), icon=":material/warning:")
     else:
         st.success(f"All {len(talk.views)} views are prepared.", icon=":material/check:")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 
@@ -18,46 +19,47 @@ from ui.requests import WritingRequest
 MAX_NEW_TOKENS = 200
 
 
+@dataclass(frozen=True, eq=False)
 class Writing:
     """A text that a model writes. It is kept as far as it is written; whoever wants more tokens continues from there.
 
     nbytes  bytes of the longest text that it may become
     """
 
-    def __init__(self, generating: Generating, *, nbytes: int) -> None:
-        self.generating = generating
-        self.nbytes = nbytes
-        self.lock = Lock()
+    generating: Generating
+    nbytes: int
+    lock: Lock = field(default_factory=Lock)
 
     def first(self, new_tokens: int) -> FirstTokens:
         return FirstTokens(self, new_tokens)
 
 
+@dataclass(frozen=True, eq=False)
 class FirstTokens:
-    """The first `total` tokens that a model writes, one a piece; fewer if it ends its text before."""
+    """The first `most` tokens that a model writes, one a piece; fewer if it ends its text before."""
 
-    def __init__(self, writing: Writing, new_tokens: int) -> None:
-        self._writing, self._most = writing, new_tokens
+    writing: Writing
+    most: int
 
     @property
     def done(self) -> int:
-        return min(self._writing.generating.done, self._most)
+        return min(self.writing.generating.done, self.most)
 
     @property
     def total(self) -> int:
-        return self._most if self._writing.generating.ended is None else self.done
+        return self.most if self.writing.generating.ended is None else self.done
 
     @property
     def share(self) -> float:
-        return self.done / self._most
+        return self.done / self.most
 
     def go_on(self) -> bool:
         """Have one more token written; False if there is none left. Sessions that want the same text take turns."""
-        with self._writing.lock:
-            return self.done < self._most and self._writing.generating.go_on()
+        with self.writing.lock:
+            return self.done < self.most and self.writing.generating.go_on()
 
     def so_far(self) -> Generation:
-        return self._writing.generating.so_far(self._most)
+        return self.writing.generating.so_far(self.most)
 
 
 @cached(MEMORY)
@@ -78,7 +80,7 @@ def written_after(request: WritingRequest) -> Writing:
     logits = 4 * MAX_NEW_TOKENS * network.network.config.get_text_config().vocab_size
     nbytes = 2 * kept_bytes(network, tokens, target_tokens=target) + logits
     MEMORY.check(nbytes)
-    return Writing(generating, nbytes=nbytes)
+    return Writing(generating, nbytes)
 
 
 @cached(Store(32))

@@ -14,30 +14,25 @@ def show_certificate(certificate: Certificate, *, of_original: bool = False, wha
     of_original  whether the view above shows something else, which the model never computed
     what         what the numbers were compared with
     """
-    cells = f"{certificate.cells:,} output numbers"
+    compared = f"{what}: {certificate.cells:,} output numbers, largest difference {certificate.difference:.1e}"
     if certificate.holds:
-        st.badge(
-            f"Agrees with {what}: {cells}, largest difference {certificate.difference:.1e}",
-            icon=":material/verified:",
-            color="green",
-        )
+        st.badge(f"Agrees with {compared}", icon=":material/verified:", color="green")
     else:
-        st.badge(
-            f"Does not agree with {what}: {cells}, largest difference {certificate.difference:.1e}, "
-            f"{certificate.rounding:,.0f} times what rounding explains",
-            icon=":material/error:",
-            color="red",
-        )
+        words = f"Does not agree with {compared}, {certificate.rounding:,.0f} times what rounding explains"
+        st.badge(words, icon=":material/error:", color="red")
     dtype = certificate.dtype
     if certificate.traced_in != dtype:
         dtype = f"model in {dtype}, traced in {certificate.traced_in}"
-    details = (
-        f"{certificate.model} · {certificate.revision} · {dtype} · scale {certificate.scale:.6g} · "
-        f"mask: {certificate.mask}"
-    )
-    left_out = f" · {certificate.left_out} rows with nothing to attend to left out" if certificate.left_out else ""
-    st.caption(plain(details + left_out))
+    details = [
+        certificate.model,
+        certificate.revision,
+        dtype,
+        f"scale {certificate.scale:.6g}",
+        f"mask: {certificate.mask}",
+    ]
+    if certificate.left_out:
+        details.append(f"{certificate.left_out} rows with nothing to attend to left out")
+    st.caption(plain(" · ".join(details)))
     if of_original:
-        st.caption(
-            "This speaks of the original, with the scale and mask above. The model never computed what is changed."
-        )
+        words = "This speaks of the original, with the scale and mask above. The model never computed what is changed."
+        st.caption(words)

@@ -43,8 +43,9 @@ def show_chart(
     height = "stretch" if fills and presenting.is_on() else "content"
     with _text_for_the_theme(chart.figure):
         st.plotly_chart(chart.figure, key=state.picture(name), theme=None, config=config, alt=words, height=height)
-    if st.session_state.get(state.TABLES) and not presenting.is_on():
-        _show_table(chart)
+    if st.session_state.get(state.TABLES) and not presenting.is_on() and (strongest := chart.strongest()) is not None:
+        table(list(map(plain, strongest.headings)), [list(map(plain, row)) for row in strongest.rows])
+        st.caption(plain(strongest.left_out))
 
 
 @contextmanager
@@ -60,22 +61,8 @@ def _text_for_the_theme(figure: go.Figure) -> Iterator[None]:
         figure.update_layout(font_color=None)
 
 
-def _show_table(chart: Chart) -> None:
-    strongest = chart.strongest()
-    if strongest is not None:
-        rows = [[plain(cell) for cell in row] for row in strongest.rows]
-        table([plain(heading) for heading in strongest.headings], rows)
-        st.caption(plain(strongest.left_out))
-
-
 def show_heatmap(
-    chart: Chart,
-    name: str,
-    alt: str,
-    compact: bool = False,
-    *,
-    title: str = "",
-    numbers: shown.Numbers | None = None,
+    chart: Chart, name: str, alt: str, compact: bool = False, *, title: str = "", numbers: shown.Numbers | None = None
 ) -> None:
     """Draw the heatmap, and say so where one drawn cell stands for several."""
     show_chart(chart, name, alt, title=title, numbers=numbers, tools=not compact)

@@ -21,7 +21,7 @@ from ui.controls.fields import menu, page_of, part_of
 from ui.markdown import plain, show_error
 from ui.requests import HeadRequest, ModelChoice, TextRequest
 from ui.views.corpus.head import with_unit
-from ui.views.head_links import link_to_text
+from ui.views.head_links import link_to_heads
 
 KEPT = {"strongest": "Strongest", "spread": "From a random sample"}
 BATCH = 10
@@ -97,7 +97,8 @@ def _show(run: Run, layer: int, head: int, metric: Metric, examples: list[Exampl
                 st.caption(f"{plain(example.file)}, row {example.row}", width="content")
                 if opens and not presents:
                     of = HeadRequest(TextRequest(model, example.text), cast(Kind, about.kind), layer, head)
-                    link_to_text(of, (example.query, int(np.argmax(example.weights))))
+                    cell = (example.query, int(np.argmax(example.weights)))
+                    link_to_heads(of, cell, "Open live", ":material/open_in_new:")
             # The part of a long passage that is around the query.
             most = TOLD[1] if presents else TOKENS
             start = max(0, min(example.query - most // 2, len(example.tokens) - most))

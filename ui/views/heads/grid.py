@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import partial
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,14 +11,18 @@ import streamlit as st
 from numpy.typing import NDArray
 
 from core.figures.heatmaps.all_heads import metric_grid
-from ui import state
+from ui import models, state
 from ui.components import pin
 from ui.components.arrows import arrow_keys
+from ui.growing import Growing
+from ui.progress import fill
 from ui.views.common.pictures import show_heatmap
 from ui.views.numbers import of_grid
+from ui.views.sources.heads import RealHead
 
 NAME = "atlas"  # of the picture
 HEIGHT = 400
+LISTED = 30  # of the strongest heads
 
 
 def show_grid_of_heads(
@@ -46,29 +50,24 @@ def show_grid_of_heads(
     left_out  [layers, heads] bool, True for heads that are drawn grey; None: none
     """
     title = title or f"All heads by {label}"
-    show_heatmap(
-        metric_grid(values, label, signed=signed, chosen=chosen, left_out=left_out, height=height),
-        name,
-        f"{alt or title}: a grid of layers by heads.",
-        title=title,
-        numbers=of_grid(values.astype(np.float64), numbers or label),
-    )
+    chart = metric_grid(values, label, signed=signed, chosen=chosen, left_out=left_out, height=height)
+    exact = of_grid(values.astype(np.float64), numbers or label)
+    show_heatmap(chart, name, f"{alt or title}: a grid of layers by heads.", title=title, numbers=exact)
 
 
 def walk_through_heads(chosen: tuple[int, int], shape: tuple[int, ...], name: str = NAME) -> None:
     """Let the arrow keys choose a head in the picture of that name, whose grid is of this shape (layers, heads)."""
-    layer, head = chosen
-    label = f"Choose a head with the arrow keys. Chosen: layer {layer}, head {head}."
+    label = "Choose a head with the arrow keys. Chosen: layer {}, head {}.".format(*chosen)
     arrow_keys(state.picture(name), label, chosen, shape, choose)
 
 
 def listen_for_heads(shape: tuple[int, ...]) -> None:
     """Put the click listener on the page, before its pictures: whoever sees one may click at once."""
-    pin.listen(partial(_clicked, shape))
 
+    def clicked() -> None:
+        choose_clicked(shape)
 
-def _clicked(shape: tuple[int, ...]) -> None:
-    choose_clicked(shape)
+    pin.listen(clicked)
 
 
 def choose_clicked(shape: tuple[int, ...]) -> bool:
@@ -79,29 +78,79 @@ def choose_clicked(shape: tuple[int, ...]) -> bool:
     return head is not None
 
 
-def show_list_of_heads(listed: pd.DataFrame, numbers: Iterable[str]) -> None:
-    """List heads, one a row. Marking a row chooses its head.
+def choose(layer: int, head: int) -> None:
+    """Choose a head for the pages, from the next run on."""
+    st.session_state[state.LAYER], st.session_state[state.HEAD] = layer, head
+
+
+def show_list_of_heads(
+    listed: pd.DataFrame,
+    numbers: Iterable[str],
+    key: str = state.RANKED,
+    on_choose: Callable[[int, int], None] = choose,
+    **dataframe: Any,
+) -> None:
+    """List heads, one a row. Marking a row calls on_choose(layer, head).
 
     listed   has the columns layer and head
     numbers  columns that are shown with three decimals
     """
+
+    def choose_row() -> None:
+        rows = st.session_state[key].selection.rows
+        if rows and rows[0] < len(listed):
+            on_choose(*(int(listed[name].iloc[rows[0]]) for name in ("layer", "head")))
+
     st.dataframe(
         listed,
-        key=state.RANKED,
+        key=key,
         hide_index=True,
-        height=300,
-        on_select=lambda: _choose_row(listed),
+        on_select=choose_row,
         selection_mode="single-row",
         column_config={name: st.column_config.NumberColumn(format="%.3f") for name in numbers},
+        **dataframe,
     )
 
 
-def _choose_row(listed: pd.DataFrame) -> None:
-    rows = st.session_state[state.RANKED].selection.rows
-    if rows and rows[0] < len(listed):
-        choose(*(int(listed[name].iloc[rows[0]]) for name in ("layer", "head")))
+# --- numbers that come layer by layer
 
 
-def choose(layer: int, head: int) -> None:
-    """Choose a head for the pages, from the next run on."""
-    st.session_state[state.LAYER], st.session_state[state.HEAD] = layer, head
+def fill_grid(
+    growing: Growing, job: Hashable, what: str, label: str, real: RealHead, *, signed: bool
+) -> NDArray[np.floating]:
+    """Draw the numbers of all heads as they come. Return those that are known in the end: [layers, heads], NaN elsewhere.
+
+    growing  [layers or fewer, heads or fewer]; heads beyond are never known
+    job      what is asked for
+    what     is said while they come
+    label    what the numbers are
+    """
+    listen_for_heads(real.grid)
+    beyond = [(0, whole - part) for whole, part in zip(real.grid, growing.values.shape, strict=True)]
+
+    def values() -> NDArray[np.floating]:
+        return np.pad(growing.values, beyond, constant_values=np.nan)
+
+    def draw(last: bool) -> None:
+        name = NAME if last else f"{NAME} {growing.done}"
+        show_grid_of_heads(values(), label, real.place, name=name, signed=signed)
+
+    fill(growing, job, what, draw, seconds=models.reading_seconds(real.capture))
+    with st.container():
+        if growing.done:
+            walk_through_heads(real.place, real.grid)
+        if growing.done < growing.total:
+            st.caption(f"{np.isfinite(growing.values).sum()} of {growing.values.size} heads are known.")
+    return values()
+
+
+def show_strongest(values: NDArray[np.floating], label: str) -> None:
+    """List the heads whose numbers [layers, heads] are farthest from 0. Marking a row chooses the head."""
+    heads = np.argwhere(np.isfinite(values))
+    if not len(heads):
+        return
+    order = np.argsort(-np.abs(values[tuple(heads.T)]), kind="stable")[:LISTED]
+    layers, numbers = heads[order].T
+    listed = pd.DataFrame({"layer": layers, "head": numbers, label: values[layers, numbers]})
+    show_list_of_heads(listed, (label,), height=300)
+    st.caption(f"The {len(listed)} strongest. Mark a row to choose its head.")

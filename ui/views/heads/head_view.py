@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from dataclasses import replace
+from typing import Literal, TypeVar
 
 import numpy as np
 import pandas as pd
 import streamlit as st
-from numpy.typing import NDArray
 from streamlit.delta_generator import DeltaGenerator
 
-from core import Capture, InputError
+from core import InputError
 from core.attention.rowwise import Overview, around
 from core.capturing.layers import layer_labels
+from core.capturing.weights_only import WeightsOnly
 from core.figures.chart import Chart
 from core.figures.heatmaps.borders import with_borders
 from core.figures.heatmaps.heatmap import WIDTH
 from core.figures.heatmaps.views import view_heatmap
 from core.heads.pairs import pair_ranges
 from core.heads.patterns import read_pairs, write_pairs
-from core.heads.quantities import Pass
-from core.heads.views import SCORES, HeadView, LeftOut, PairPart, Quantity, ViewLabels, ViewMatrix
-from core.models.modules import Kind
+from core.heads.views import SCORES, HeadView, LeftOut, PairPart, Quantity, ViewMatrix
 from core.notebook.figures import stage_figure
 from ui import links, passes, presenting, state
 from ui.calls import call, expression, result, result_of
@@ -34,7 +33,7 @@ from ui.controls.pinned import pinned_among
 from ui.links import Choice
 from ui.markdown import plain, quoted, show_error
 from ui.progress import run
-from ui.requests import HeadRequest, KindRequest
+from ui.requests import HeadRequest
 from ui.views.common.certificate import show_certificate
 from ui.views.common.magnified import show_magnified
 from ui.views.common.pictures import show_heatmap
@@ -42,73 +41,77 @@ from ui.views.head_links import link_to_steps, link_to_what_if
 from ui.views.heads import results
 from ui.views.heads.grid import choose_clicked
 from ui.views.heads.heads_grid import looks_like
-from ui.views.heads.patches import choose_patch, show_patches
+from ui.views.heads.patches import choose_clicked_patch, show_patches
+from ui.views.needs import TEXTS
 from ui.views.numbers import of_view
-from ui.views.sources.weights_only import show_weights
+from ui.views.sources.heads import AnyHead, ChosenHead, RealHead
+from ui.views.sources.weights_only import say_what_is_missing, show_weights
 from ui.views.step_by_step.head_notes import show_key_sharing
 
 LOOKS = {"heatmap": "Heatmap", "text": "Text", "lines": "Lines", "picture": "On the picture"}
 OF_TEXTS, OF_IMAGES = ("heatmap", "text", "lines"), ("heatmap", "picture")
-QUANTITIES: dict[str, Quantity] = {
-    "weights": "weights",
-    "value-weighted": "values",
-    "output-weighted": "outputs",
-    "raw": "raw",
-    "scaled": "scaled",
-    "masked": "masked",
+QUANTITIES: dict[str, tuple[Quantity, str]] = {
+    "weights": ("weights", "Weights"),
+    "value-weighted": ("values", "Weights × value"),
+    "output-weighted": ("outputs", "Weights × value × W_O"),
+    "raw": ("raw", "Raw scores"),
+    "scaled": ("scaled", "Scaled scores"),
+    "masked": ("masked", "Masked scores"),
 }
-NUMBERS = {
-    "weights": "Weights",
-    "value-weighted": "Weights × value",
-    "output-weighted": "Weights × value × W_O",
-    "raw": "Raw scores",
-    "scaled": "Scaled scores",
-    "masked": "Masked scores",
-}
-NAMES_OF = {quantity: NUMBERS[word] for word, quantity in QUANTITIES.items()}
+NAMES_OF = dict(QUANTITIES.values())
 WORDS_ABOUT = {
     "values": "weight times the length of the key's value vector: how much arrives of what is found there",
     "outputs": "weight times the length of value times W_O: how much the key adds to what the head writes "
     "(Kobayashi et al. 2020)",
 }
 LEFT_OUT: dict[LeftOut, str] = {"first": "First token", "special": "Special tokens"}
-PARTS: dict[str, PairPart] = {"both": "all", "there": "first to second", "back": "second to first"}
-PART_NAMES = {"both": "Both texts", "there": "First → second", "back": "Second → first"}
-DIRECTIONS = {"from": "what it attends to", "to": "what attends to it"}
+PARTS: dict[str, tuple[PairPart, str]] = {
+    "both": ("all", "Both texts"),
+    "there": ("first to second", "First → second"),
+    "back": ("second to first", "Second → first"),
+}
+DIRECTIONS: dict[Literal["from", "to"], str] = {"from": "what it attends to", "to": "what attends to it"}
 HEIGHT, LEAST_HEIGHT = 560, 400  # of the heatmap in pixels: short texts leave room for what is below
 PER_ROW, AXIS = 22, 80
 CONTROLS = 40  # the height of a row of them
 IN_TEXT = 192  # tokens of a long text that are shown as text
 
+Place = TypeVar("Place", int, tuple[int, int])
 
-def show_head(of: KindRequest, taken: Pass, layer: int, head: int, measured: pd.DataFrame | None) -> None:
-    pin.listen(partial(_clicked, taken, of.kind))  # before the pictures: whoever sees one may click at once
-    above = st.container(gap="xsmall")
-    with above:
-        link = _title(of, taken, layer, head, measured)
-    if isinstance(taken, Capture):
-        with above:
-            shown_as, view = _choose_view(of, taken, layer, head)
-        cell = _show_view(of, taken, shown_as, view)
-        with st.container():
-            show_key_sharing(taken, layer, head, of.kind)
-            show_certificate(passes.certificate(HeadRequest(of.text, of.kind, layer, head)))
-    else:
-        with above:
-            st.space(CONTROLS)  # there is nothing to choose, but the pictures begin at one height
-        cell = show_weights(taken, layer, head, in_column=True)
+
+def show_head(real: RealHead, measured: pd.DataFrame | None) -> None:
+    """Show a head whose queries and keys are known. measured: the metrics of all heads, if they are known"""
+    pin.listen(lambda: _clicked(real))  # before the pictures: whoever sees one may click at once
+    with st.container(gap="xsmall"):
+        link = _title(real, measured)
+        shown_as, view = _choose_view(real)
+    cell = _show_view(real, shown_as, view)
+    with st.container():
+        show_key_sharing(real)
+        show_certificate(passes.certificate(real.of))
     with link, st.container(horizontal=True):
-        chosen = HeadRequest(of.text, of.kind, layer, head)
-        link_to_steps(chosen, cell)
-        if isinstance(taken, Capture):
-            link_to_what_if(chosen)
+        link_to_steps(real.of, cell)
+        link_to_what_if(real.of)
 
 
-def _show_view(of: KindRequest, capture: Capture, shown_as: str, view: HeadView) -> tuple[int, int] | None:
+def show_exposed_head(head: ChosenHead[WeightsOnly], measured: pd.DataFrame | None) -> None:
+    """Show a head of which only the weights are known."""
+    pin.listen(lambda: None if choose_clicked(head.grid) else pin.pin_clicked())
+    with st.container(gap="xsmall"):
+        link = _title(head, measured)
+        st.space(CONTROLS)  # there is nothing to choose, but the pictures begin at one height
+    picture = st.container()
+    say_what_is_missing(head.capture)
+    cell = show_weights(head.capture, *head.place, picture, st.container(), 440)
+    with link, st.container(horizontal=True):
+        link_to_steps(head.of, cell)
+
+
+def _show_view(real: RealHead, shown_as: str, view: HeadView) -> tuple[int, int] | None:
     """Show the head as the view says. Return the chosen (query, key); None if it is not one of tokens."""
     try:
-        matrix = call(ViewMatrix, capture, of.kind, view)
-        whole = _overview(of, matrix)
+        matrix = call(ViewMatrix, real.capture, real.kind, view)
+        whole = _overview(real, matrix)
     except InputError as error:
         show_error(error)
         return None
@@ -118,18 +121,19 @@ def _show_view(of: KindRequest, capture: Capture, shown_as: str, view: HeadView)
     labels, size, exact = matrix.labels, matrix.shape, matrix.exact
     picture = st.container()
     with st.container():
-        cell = pinned_among(size, matrix.strongest(whole), exact)
+        cell = query, key = pinned_among(size, matrix.strongest(whole), exact)
+        # Before what shows the pins, or those of an address would be missing from the first run.
         if shown_as != "picture":
-            _list_pins(labels)
-        _record(of, matrix, cell)
-        _say_cell(exact(range(cell[0], cell[0] + 1), range(cell[1], cell[1] + 1)), matrix, cell)
+            places, placeholder = numbered(range(max(size))), "none: click one in the text"
+            menu_of_several(f"Pinned {labels.unit}s", state.PINNED_TOKENS, places, look="box", placeholder=placeholder)
+        _record(real, matrix, cell)
+        row = exact(range(query, query + 1), range(size[1]))[0]
+        _say_cell(float(row[key]), matrix, cell)
         if shown_as == "heatmap" and view.part == "all":
             show_magnified(matrix, cell, lambda window: _magnified(matrix, window, cell), unit=labels.unit)
     with picture:
         if shown_as == "picture":
-            show_patches(
-                of.text, capture, exact(range(cell[0], cell[0] + 1), range(size[1]))[0], cell[0], view.quantity
-            )
+            show_patches(real, row, query, view.quantity, _noun(view.quantity))
         elif shown_as == "heatmap":
             _heatmap(matrix, whole, cell)
         else:
@@ -138,89 +142,84 @@ def _show_view(of: KindRequest, capture: Capture, shown_as: str, view: HeadView)
     return None if view.by_word else cell
 
 
-def _record(of: KindRequest, matrix: ViewMatrix, cell: tuple[int, int]) -> None:
+def _record(real: RealHead, matrix: ViewMatrix, cell: tuple[int, int]) -> None:
     """Record what is shown for "As Python": the weights of one head as a picture, any other view as its numbers."""
-    layer, head = matrix.view.heads[0]
-    if matrix.view == HeadView(heads=((layer, head),)):
-        one = passes.head(HeadRequest(of.text, of.kind, layer, head))
-        result_of(stage_figure, one, "weights", tokens=expression(matrix.capture.tokens, of.kind), cell=cell)
+    place = matrix.view.heads[0]
+    if matrix.view == HeadView(heads=(place,)):
+        head = passes.head(HeadRequest(real.request, real.kind, *place))
+        result_of(stage_figure, head, "weights", tokens=expression(matrix.capture.tokens, real.kind), cell=cell)
     else:
         result(expression(matrix.overview).part(".matrices['view'].values"))
 
 
-def _overview(of: KindRequest, matrix: ViewMatrix) -> Overview | None:
+def _overview(real: RealHead, matrix: ViewMatrix) -> Overview | None:
     """The whole view; None while its computation waits for the visitor, as for the mean of very many heads."""
+    heads = len(matrix.view.heads)
+    task = results.overview.task(real.of_kind, matrix.view, matrix=matrix)
+    what = f"Taking the mean of {heads} heads" if heads > 1 else "Drawing the head"
     with st.container():  # keeps its place when there is nothing to show in it
-        heads = len(matrix.view.heads)
-        return run(
-            results.overview.task(of, matrix.view, matrix=matrix),
-            f"Taking the mean of {heads} heads" if heads > 1 else "Drawing the head",
-            matrix.shape[0],
-            unit=matrix.labels.unit,
-        )
+        return run(task, what, matrix.shape[0], unit=matrix.labels.unit)
 
 
-def _title(of: KindRequest, taken: Pass, layer: int, head: int, measured: pd.DataFrame | None) -> DeltaGenerator:
+def _title(head: AnyHead, measured: pd.DataFrame | None) -> DeltaGenerator:
     """Show the name of the head and what it looks like; return the place for a link beside it."""
-    label = layer_labels(taken, of.kind)[layer]
+    layer = head.layer
+    label = layer_labels(head.capture, head.kind)[layer]
     in_model = f" (layer {label.number} of the model)" if label.number != layer else ""
-    remarks = []
-    if measured is not None:
-        row = layer * taken.heads(of.kind) + head
-        remarks += looks_like(of, taken, measured.iloc[row : row + 1])
-    if label.words:
-        remarks.append(f"this layer: {label.words}")
-    presenting.title(f"Layer {layer}, head {head} of {plain(str(of.text.model))}")
+    row = layer * head.grid[1] + head.head
+    remarks = [] if measured is None else looks_like(head, measured.iloc[row : row + 1])
+    remarks += [f"this layer: {label.words}"] if label.words else []
+    presenting.title(f"Layer {layer}, head {head.head} of {plain(str(head.request.model))}")
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        st.subheader(f"Layer {layer}{in_model}, head {head}", anchor=False, width="content")
+        st.subheader(f"Layer {layer}{in_model}, head {head.head}", anchor=False, width="content")
         st.caption(plain(" · ".join(remarks)), width="stretch")
         return st.container(width="content")
 
 
-def _choose_view(of: KindRequest, capture: Capture, layer: int, head: int) -> tuple[str, HeadView]:
+def _choose_view(real: RealHead) -> tuple[str, HeadView]:
     """Show the controls above the picture; return how the head is shown, and the view."""
     row = st.container(horizontal=True, horizontal_alignment="distribute")
     with row:
-        looks_there = {word: LOOKS[word] for word in (OF_TEXTS if capture.grid is None else OF_IMAGES)}
-        shown_as = menu("Shown as", state.SHOWN_AS, looks_there, look="buttons", label_visibility="collapsed")
-    if pair_ranges(capture) is not None:
-        part = PARTS[menu("Of the pair", state.PART_OF_PAIR, PART_NAMES, look="buttons", label_visibility="collapsed")]
+        looks = {word: LOOKS[word] for word in (OF_TEXTS if real.capture.grid is None else OF_IMAGES)}
+        shown_as = menu("Shown as", state.SHOWN_AS, looks, look="buttons", label_visibility="collapsed")
+    names = {word: name for word, (_, name) in PARTS.items()}
+    if pair_ranges(real.capture) is not None:
+        part = menu("Of the pair", state.PART_OF_PAIR, names, look="buttons", label_visibility="collapsed")
     else:
-        part = PARTS[links.field(state.PART_OF_PAIR, Choice({"both": PART_NAMES["both"]}), "both", "Of the pair")]
+        part = links.field(state.PART_OF_PAIR, Choice({"both": names["both"]}), "both", "Of the pair")
     with row, st.popover("What is shown", icon=":material/tune:"):
-        quantity = QUANTITIES[menu("Numbers", state.QUANTITY, NUMBERS)]
-        offered = {word: name for word, name in LEFT_OUT.items() if word == "first" or not capture.model.reads_images}
-        left_out = menu_of_several("Leave out as keys", state.LEAVE_OUT, offered, disabled=quantity in SCORES)
-        renormalise = switch(
-            "What remains of a row sums to 1",
-            state.RENORMALISE,
-            disabled=not left_out or quantity in SCORES,
-        )
-        by_word = not capture.model.reads_images and switch(
-            "Words instead of tokens",
-            state.BY_WORD,
-            help="Summed over the tokens of a word as key, averaged over the tokens of a word as query: no attention is lost.",
-            disabled=quantity in SCORES,
-        )
-        every = [f"{at}.{one}" for at in range(capture.layers(of.kind)) for one in range(capture.heads(of.kind))]
-        several = menu_of_several(
-            "Mean of these heads",
-            state.MEAN_OF,
-            {name: name for name in every},
-            look="box",
-            placeholder="only the chosen head",
-        )
-    heads = tuple((int(at), int(one)) for at, _, one in (name.partition(".") for name in several)) or ((layer, head),)
-    are_scores = quantity in SCORES  # nothing is left out of them, and words have none
-    view = HeadView(
-        heads=heads,
-        quantity=quantity,
-        left_out=frozenset() if are_scores else frozenset(word for word in LEFT_OUT if word in left_out),
-        renormalise=bool(renormalise and left_out) and not are_scores,
-        by_word=bool(by_word) and not are_scores,
-        part=part,
+        view = _choose_numbers(real)
+    return shown_as, replace(view, part=PARTS[part][0])
+
+
+def _choose_numbers(real: RealHead) -> HeadView:
+    names = {word: name for word, (_, name) in QUANTITIES.items()}
+    quantity = QUANTITIES[menu("Numbers", state.QUANTITY, names)][0]
+    reads_texts = TEXTS.is_met(real.capture.model)
+    is_score = quantity in SCORES  # nothing is left out of scores, and words have none
+    offered: dict[LeftOut, str] = LEFT_OUT if reads_texts else {"first": LEFT_OUT["first"]}
+    left_out = menu_of_several("Leave out as keys", state.LEAVE_OUT, offered, disabled=is_score)
+    renormalise = switch("What remains of a row sums to 1", state.RENORMALISE, disabled=not left_out or is_score)
+    by_word = reads_texts and switch(
+        "Words instead of tokens",
+        state.BY_WORD,
+        help="Summed over the tokens of a word as key, averaged over the tokens of a word as query: no attention is lost.",
+        disabled=is_score,
     )
-    return shown_as, view
+    every = {f"{layer}.{head}": (layer, head) for layer, head in np.ndindex(real.grid)}
+    names, placeholder = {name: name for name in every}, "only the chosen head"
+    several = menu_of_several("Mean of these heads", state.MEAN_OF, names, look="box", placeholder=placeholder)
+    return HeadView(
+        heads=tuple(every[name] for name in several) or (real.place,),
+        quantity=quantity,
+        left_out=frozenset() if is_score else frozenset(left_out),
+        renormalise=bool(left_out) and renormalise and not is_score,
+        by_word=by_word and not is_score,
+    )
+
+
+def _noun(quantity: Quantity) -> str:
+    return "score" if quantity in SCORES else "weight" if quantity == "weights" else "size"
 
 
 def _chart(
@@ -234,7 +233,7 @@ def _chart(
         labels.queries[rows.start : rows.stop],
         labels.keys[columns.start : columns.stop],
         removed=overview.row_numbers["removed"] if matrix.hidden.any() else None,
-        name="score" if quantity in SCORES else "weight" if quantity == "weights" else "size",
+        name=_noun(quantity),
         signed=quantity in SCORES,
         pin=_inside(cell, overview),
         marked=[query - rows.start for query in marked if query in rows],
@@ -258,42 +257,33 @@ def _heatmap(matrix: ViewMatrix, whole: Overview, cell: tuple[int, int]) -> None
     if matrix.texts is not None and matrix.view.part == "all":
         border = [matrix.texts[1].start]
         with_borders(chart, rows=border, columns=border)
-    if (pinned := _inside(cell, whole)) is not None:
-        presenting.lit(chart.figure, *pinned)
-    show_heatmap(
-        chart,
-        "head",
-        f"Heatmap of queries by keys, a {labels.unit} each.",
-        title=NAMES_OF[matrix.view.quantity],
-        numbers=of_view(matrix),
-    )
+    presenting.lit(chart.figure, *(_inside(cell, whole) or (None, None)))
+    alt = f"Heatmap of queries by keys, a {labels.unit} each."
+    show_heatmap(chart, "head", alt, title=NAMES_OF[matrix.view.quantity], numbers=of_view(matrix))
 
 
 def _magnified(matrix: ViewMatrix, window: Overview, cell: tuple[int, int]) -> None:
-    show_heatmap(
-        _chart(matrix, window, cell, height=460),
-        "loupe",
-        "The same heatmap around the chosen pair, every number exact.",
-        title=f"{NAMES_OF[matrix.view.quantity]} near the chosen pair",
-    )
+    alt = "The same heatmap around the chosen pair, every number exact."
+    title = f"{NAMES_OF[matrix.view.quantity]} near the chosen pair"
+    show_heatmap(_chart(matrix, window, cell, height=460), "loupe", alt, title=title)
 
 
 def _text(matrix: ViewMatrix, cell: tuple[int, int], *, lines: bool) -> None:
     labels = matrix.labels
     direction = menu("Pointing at a token shows", state.DIRECTION, DIRECTIONS, look="buttons")
+    shaded_by = labels.queries if direction == "from" else labels.keys
     rows = _in_text(matrix.rows, cell[0])
     one_text = labels.queries == labels.keys and matrix.view.part == "all"
     columns = rows if one_text else _in_text(matrix.columns, cell[1])
-    looking_from = direction == "from"
     token_view(
         labels.queries[rows.start : rows.stop],
         labels.keys[columns.start : columns.stop],
         matrix.exact(rows, columns),
         rows_from=rows.start,
         columns_from=columns.start,
-        direction="from" if looking_from else "to",
+        direction=direction,
         lines=lines,
-        pinned=_pinned_tokens(len(labels.queries if looking_from else labels.keys)),
+        pinned=_pinned_tokens(len(shaded_by)),
         percent=matrix.view.quantity == "weights",
         on_token=_toggle_pin,
         key=state.TOKEN_VIEW,
@@ -311,23 +301,12 @@ def _in_text(seen: range, place: int) -> range:
     return range(seen.start + found.start, seen.start + found.stop)
 
 
-def _list_pins(labels: ViewLabels) -> None:
-    """Comes before what shows the pins, or those of an address would be missing from the first run."""
-    places = numbered(range(max(len(labels.queries), len(labels.keys))))
-    menu_of_several(
-        f"Pinned {labels.unit}s", state.PINNED_TOKENS, places, look="box", placeholder="none: click one in the text"
-    )
-
-
 def _pinned_tokens(count: int) -> list[int]:
     return [place for place in st.session_state.get(state.PINNED_TOKENS, []) if place < count]
 
 
 def _toggle_pin(place: int) -> None:
-    pinned = list(st.session_state.get(state.PINNED_TOKENS, []))
-    st.session_state[state.PINNED_TOKENS] = (
-        [other for other in pinned if other != place] if place in pinned else [*pinned, place]
-    )
+    st.session_state[state.PINNED_TOKENS] = _toggled(st.session_state.get(state.PINNED_TOKENS, []), place)
 
 
 def _remarks(matrix: ViewMatrix, whole: Overview) -> None:
@@ -355,9 +334,8 @@ def _remarks(matrix: ViewMatrix, whole: Overview) -> None:
         st.caption("Words: summed over a word's tokens as keys, averaged over them as queries.")
 
 
-def _say_cell(values: NDArray[np.floating], matrix: ViewMatrix, cell: tuple[int, int]) -> None:
+def _say_cell(value: float, matrix: ViewMatrix, cell: tuple[int, int]) -> None:
     query, key = quoted(matrix.labels.queries[cell[0]]), quoted(matrix.labels.keys[cell[1]])
-    value = float(values[0, 0])
     if np.isnan(value):
         words = f"{query} → {key}: masked or left out."
     elif matrix.view.quantity == "weights":
@@ -370,31 +348,26 @@ def _say_cell(values: NDArray[np.floating], matrix: ViewMatrix, cell: tuple[int,
         st.markdown(words)
 
 
-def _clicked(taken: Pass, kind: Kind) -> None:
+def _clicked(real: RealHead) -> None:
     """A click on the grid chooses a head; on the head it chooses a pair, or draws the pattern that is searched for."""
-    if choose_clicked((taken.layers(kind), taken.heads(kind))):
+    if choose_clicked(real.grid) or choose_clicked_patch(real.capture):
         return
-    if isinstance(taken, Capture) and (patch := _clicked_patch(taken)):
-        choose_patch(taken, *patch)
-    elif _is_drawing() and (pair := pin.clicked_in("query", "key", taken.shape(kind))):
+    searches = st.session_state.get(state.METRIC) == PATTERN
+    is_drawing = searches and st.session_state.get(state.LOOK_FOR) == "pairs"
+    if is_drawing and (pair := pin.clicked_in("query", "key", real.shape)):
         _toggle_pair(pair)
     else:
         pin.pin_clicked()
 
 
-def _clicked_patch(capture: Capture) -> tuple[int, int] | None:
-    return None if capture.grid is None else pin.clicked_in("patch_row", "patch_column", capture.grid)
-
-
-def _is_drawing() -> bool:
-    searches = st.session_state.get(state.METRIC) == PATTERN
-    return searches and st.session_state.get(state.LOOK_FOR) == "pairs"
-
-
 def _toggle_pair(pair: tuple[int, int]) -> None:
     try:
-        cells = list(read_pairs(st.session_state.get(state.PAIRS, "")))
+        cells = read_pairs(st.session_state.get(state.PAIRS, ""))
     except InputError:
         return  # said beside the field, whose text stays as it is
-    cells = [other for other in cells if other != pair] if pair in cells else [*cells, pair]
-    st.session_state[state.PAIRS] = write_pairs(cells)
+    st.session_state[state.PAIRS] = write_pairs(_toggled(list(cells), pair))
+
+
+def _toggled(chosen: list[Place], one: Place) -> list[Place]:
+    """The list without one of its places, or with one more."""
+    return [other for other in chosen if other != one] if one in chosen else [*chosen, one]

@@ -17,7 +17,7 @@ from core.figures.labels import visible
 from core.heads.metrics import METRICS, Metric, in_words, most_telling, nameable_keys
 from core.heads.patterns import blocks, columns, diagonal, pairs, read_keys, read_pairs
 from core.heads.probing import SCORES
-from core.heads.quantities import Pass, text_of
+from core.heads.quantities import text_of
 from core.notebook.figures import heads_figure
 from ui import presenting, shown, state
 from ui.calls import call, result, result_of
@@ -25,11 +25,12 @@ from ui.controls.fields import menu
 from ui.controls.heads_by import ByMetric, ByPattern, heads_by
 from ui.markdown import plain, show_error
 from ui.progress import run
-from ui.requests import KindRequest
 from ui.views.common.pictures import show_heatmap
 from ui.views.heads import results
 from ui.views.heads.grid import HEIGHT, NAME, show_grid_of_heads, show_list_of_heads, walk_through_heads
+from ui.views.needs import QUERIES_AND_KEYS, TEXTS, missing
 from ui.views.numbers import of_heads
+from ui.views.sources.heads import AnyHead
 
 ORDERS = {"highest": "Highest first", "lowest": "Lowest first"}
 
@@ -45,108 +46,99 @@ class Ranking:
 
     label: str
     values: NDArray[np.floating]
-    notes: dict[str, NDArray]
-    signed: bool
     caption: str
+    notes: dict[str, NDArray]
     source: tuple[pd.DataFrame | NDArray, str]
+    signed: bool = False
 
 
-def measure(request: KindRequest, taken: Pass) -> pd.DataFrame | None:
-    """The metrics of every head on this text; None while the computation waits for the visitor."""
+def measure(head: AnyHead) -> pd.DataFrame | None:
+    """Return the metrics of every head on this text; None while the computation waits for the visitor."""
     with st.container():  # keeps its place when there is nothing to show in it
-        return run(results.metrics.task(request), "Measuring every head", taken.layers(request.kind))
+        return run(results.metrics.task(head.of_kind), "Measuring every head", head.grid[0])
 
 
-def show_grid(request: KindRequest, taken: Pass, chosen: tuple[int, int], measured: pd.DataFrame) -> None:
-    """The grid and the list of all heads; measured: their metrics on this text."""
+def show_grid(head: AnyHead, measured: pd.DataFrame) -> None:
+    """Show the grid and the list of all heads, in which this one is chosen. measured: their metrics on this text"""
     shown.now().lists["Metrics of all heads"] = of_heads(measured)
     with st.container(gap="xsmall"):
         with st.container(horizontal=True, vertical_alignment="bottom"):
             st.subheader("All heads by", anchor=False, width="content")
+        model = head.capture.model
         wanted = heads_by(
-            _offered(request, taken, measured),
-            most_telling(measured, known_probe(request)),
-            patterns=taken.model.captures,  # a match is corrected for chance, which depends on the mask
-            one_text=text_of(taken, request.kind).same,
-            probes=_can_be_probed(request, taken),
-            deepest=taken.layers(request.kind) - 1,
+            _offered(head, measured),
+            most_telling(measured, known_probe(head)),
+            patterns=QUERIES_AND_KEYS.is_met(model),  # a match is corrected for chance, which depends on the mask
+            one_text=text_of(head.capture, head.kind).same,
+            probes=missing(model, QUERIES_AND_KEYS, TEXTS) is None and head.kind == "self",
+            deepest=head.grid[0] - 1,
         )
     with st.container():  # progress, and what is wrong: outside the popover, where it is seen
-        if isinstance(wanted.by, ByPattern):
-            ranking = _by_pattern(request, taken, wanted.by)
-        else:
-            ranking = _by_metric(request, taken, wanted.by, measured)
+        by = wanted.by
+        ranking = _by_pattern(head, by) if isinstance(by, ByPattern) else _by_metric(head, by, measured)
     if ranking is None:
         return
-    result_of(heads_figure, *ranking.source, head=chosen)
+    result_of(heads_figure, *ranking.source, head=head.place)
     left_out = wanted.bounds.left_out(ranking.values)
+    as_pictures = wanted.drawn_as == "pictures"
     if presenting.is_on():
         with presenting.told():
-            pictures = wanted.drawn_as == "pictures"
-            st.markdown("All heads" if pictures else f"All heads by **{plain(ranking.label.lower())}**")
+            st.markdown("All heads" if as_pictures else f"All heads by **{plain(ranking.label.lower())}**")
     with st.container():  # or what is below would move once the pictures are known, and the keys lose their focus
-        if wanted.drawn_as == "pictures":
-            _show_pictures(request, taken, chosen, left_out)
+        if as_pictures:
+            _show_pictures(head, left_out)
         else:
-            show_grid_of_heads(ranking.values, ranking.label, chosen, signed=ranking.signed, left_out=left_out)
+            show_grid_of_heads(ranking.values, ranking.label, head.place, signed=ranking.signed, left_out=left_out)
     with st.container():
-        walk_through_heads(chosen, ranking.values.shape)
+        walk_through_heads(head.place, head.grid)
         if remarks := (*wanted.by.remarks, *wanted.bounds.remarks):
             st.caption(f":material/tune: Shown here: {plain(', '.join(remarks))}.")
         st.caption(ranking.caption)
-        _show_list(request, taken, ranking, measured, left_out)
+        _show_list(head, ranking, measured, left_out)
 
 
-def _offered(request: KindRequest, taken: Pass, measured: pd.DataFrame) -> dict[str, Metric]:
+def _offered(head: AnyHead, measured: pd.DataFrame) -> dict[str, Metric]:
     """The metrics that have a meaning for such heads, by name."""
-    if taken.model.reads_images:  # which have no words
+    if not TEXTS.is_met(head.capture.model):
         return {metric.name: metric for metric in METRICS if np.isfinite(measured[metric.name]).any()}
-    there = text_of(taken, request.kind).offers
-    missing = {need for need in ("one text", "mask") if need not in there}
-    return {metric.name: metric for metric in METRICS if missing.isdisjoint(metric.needs)}
+    lacking = {"one text", "mask"} - text_of(head.capture, head.kind).offers
+    return {metric.name: metric for metric in METRICS if lacking.isdisjoint(metric.needs)}
 
 
-def _can_be_probed(request: KindRequest, taken: Pass) -> bool:
-    return taken.model.captures and not taken.model.reads_images and request.kind == "self"
-
-
-def _by_metric(request: KindRequest, taken: Pass, by: ByMetric, measured: pd.DataFrame) -> Ranking | None:
-    """A metric on this text or on the probe."""
+def _by_metric(head: AnyHead, by: ByMetric, measured: pd.DataFrame) -> Ranking | None:
     metric = by.metric
-    shape = (taken.layers(request.kind), taken.heads(request.kind))
     if by.on == "text":
-        read = "image" if taken.model.reads_images else "text"
-        notes = {"spread": grid(measured, f"{metric.name}_spread", shape)}
+        read = "text" if TEXTS.is_met(head.capture.model) else "image"
         caption = f"{metric.words} Mean over the queries of this {read}; spread: their standard deviation."
         if read == "image":
             caption += " Its tokens stand in the order of its patches, row by row: so do “previous”, “next” and “near”."
-        return Ranking(metric.label, grid(measured, metric.name, shape), notes, False, caption, (measured, metric.name))
-    probed = _probe(request)
+        notes = {"spread": _grid(head, measured, f"{metric.name}_spread")}
+        return Ranking(metric.label, _grid(head, measured, metric.name), caption, notes, (measured, metric.name))
+    probed = _probe(head)
     if probed is None:
         return None
-    notes = {"±": grid(probed, f"{metric.name}_error", shape)}
+    notes = {"±": _grid(head, probed, f"{metric.name}_error")}
     caption = (
-        f"{metric.words} Measured on {results.probe_length(request.text.model)} random tokens read twice, with seeds "
-        f"{', '.join(map(str, results.PROBE_SEEDS))}; ± is the standard error of the "
-        f"mean over these seeds."
+        f"{metric.words} Measured on {results.probe_length(head.request.model)} random tokens read twice, with seeds "
+        f"{', '.join(map(str, results.PROBE_SEEDS))}; ± is the standard error of the mean over these seeds."
     )
     if metric.name in SCORES:
-        notes["null"] = grid(probed, f"{metric.name}_null", shape)
-        notes["clear"] = grid(probed, f"is_{metric.name}", shape)
+        clear = _grid(head, probed, f"is_{metric.name}")
+        notes |= {"null": _grid(head, probed, f"{metric.name}_null"), "clear": clear}
         caption += (
             " Null: the same places after the second half is shuffled. Only a head that stands clear of its null is called "
             f"{'an induction' if metric.name == 'induction' else 'a duplicate-token'} head: "
-            f"{np.count_nonzero(probed[f'is_{metric.name}'])} of {len(probed)} do."
+            f"{np.count_nonzero(clear)} of {len(probed)} do."
         )
-    return Ranking(metric.label, grid(probed, metric.name, shape), notes, False, caption, (probed, metric.name))
+    return Ranking(metric.label, _grid(head, probed, metric.name), caption, notes, (probed, metric.name))
 
 
-def grid(table: pd.DataFrame, column: str, shape: tuple[int, int]) -> NDArray:
-    return table[column].to_numpy().reshape(shape)
+def _grid(head: AnyHead, table: pd.DataFrame, column: str) -> NDArray:
+    return table[column].to_numpy().reshape(head.grid)
 
 
-def _probe(request: KindRequest) -> pd.DataFrame | None:
-    task = results.probe.task(request.text.model)
+def _probe(head: AnyHead) -> pd.DataFrame | None:
+    task = results.probe.task(head.request.model)
     try:
         probed = run(task, "Reading random tokens", 2 * len(results.PROBE_SEEDS), unit="text")
     except InputError as error:
@@ -157,35 +149,33 @@ def _probe(request: KindRequest) -> pd.DataFrame | None:
     return probed
 
 
-def known_probe(request: KindRequest) -> pd.DataFrame | None:
-    """The results of the probe, if it has been run for this model."""
-    model = request.text.model
-    return results.probe(model) if request.kind == "self" and results.probe.is_known(model) else None
+def known_probe(head: AnyHead) -> pd.DataFrame | None:
+    """Return the results of the probe, if it has been run for this model."""
+    model = head.request.model
+    return results.probe(model) if head.kind == "self" and results.probe.is_known(model) else None
 
 
-def looks_like(request: KindRequest, taken: Pass, measured: pd.DataFrame) -> list[str]:
+def looks_like(head: AnyHead, measured: pd.DataFrame) -> list[str]:
     """Describe the heads of these rows of the metrics in words. Tokens in them are as others wrote them: data, not markup."""
-    known = known_probe(request)
+    known = known_probe(head)
     probes = [None] * len(measured) if known is None else known.iloc[measured.index].to_dict("records")
-    keys = [None if key is None else visible(key) for key in nameable_keys(taken, request.kind)]
+    keys = [None if key is None else visible(key) for key in nameable_keys(head.capture, head.kind)]
     return [in_words(row, probe, keys) for row, probe in zip(measured.to_dict("records"), probes, strict=True)]
 
 
-def _by_pattern(request: KindRequest, taken: Pass, by: ByPattern) -> Ranking | None:
+def _by_pattern(head: AnyHead, by: ByPattern) -> Ranking | None:
     try:
         details, pattern = _read_pattern(by)
-        matches = results.matches.task(request, by.pattern, details, predicate=pattern)
-        values = run(matches, "Comparing every head", taken.layers(request.kind))
+        matches = results.matches.task(head.of_kind, by.pattern, details, predicate=pattern)
+        values = run(matches, "Comparing every head", head.grid[0])
     except InputError as error:
         show_error(error)
-        return None
-    if values is None:
         return None
     caption = (
         "Match: the share of each query's attention that lies in the pattern, corrected for chance. 1: all of it; 0: as much "
         "as even attention would put there."
     )
-    return Ranking("Match", values, {}, True, caption, (values, "Match"))
+    return None if values is None else Ranking("Match", values, caption, {}, (values, "Match"), signed=True)
 
 
 def _read_pattern(by: ByPattern) -> tuple[str, Predicate]:
@@ -204,34 +194,22 @@ def _read_pattern(by: ByPattern) -> tuple[str, Predicate]:
     return "", call(columns, [0])
 
 
-def _show_pictures(
-    request: KindRequest, taken: Pass, chosen: tuple[int, int], left_out: NDArray[np.bool_] | None
-) -> None:
-    small = run(results.small_pictures.task(request), "Drawing every head", taken.layers(request.kind))
+def _show_pictures(head: AnyHead, left_out: NDArray[np.bool_] | None) -> None:
+    small = run(results.small_pictures.task(head.of_kind), "Drawing every head", head.grid[0])
     if small is None:
         return
     result(small)
     height = max(HEIGHT, min(30 * len(small.values), 1000))
-    chart = small_pictures(small.values, chosen=chosen, left_out=left_out, height=height)
-    show_heatmap(
-        chart,
-        NAME,
-        "A small picture of the weights of every head, in a grid of layers by heads.",
-        title="Small pictures of all heads",
-    )
+    chart = small_pictures(small.values, chosen=head.place, left_out=left_out, height=height)
+    alt = "A small picture of the weights of every head, in a grid of layers by heads."
+    show_heatmap(chart, NAME, alt, title="Small pictures of all heads")
     if not small.exact:
         st.caption(f"Each cell is the strongest of {small.row_block} × {small.column_block} weights.")
 
 
-def _show_list(
-    request: KindRequest,
-    taken: Pass,
-    ranking: Ranking,
-    measured: pd.DataFrame,
-    left_out: NDArray[np.bool_] | None,
-) -> None:
+def _show_list(head: AnyHead, ranking: Ranking, measured: pd.DataFrame, left_out: NDArray[np.bool_] | None) -> None:
     """List the heads that pass the filter. Marking a row chooses the head."""
-    heads = np.argwhere(np.ones(ranking.values.shape, bool) if left_out is None else ~left_out)
+    heads = np.argwhere(np.ones(head.grid, bool) if left_out is None else ~left_out)
     values = ranking.values[tuple(heads.T)]
     order = menu("Order", state.ORDER, ORDERS, look="buttons", label_visibility="collapsed")
     sign = -1 if order == "highest" else 1
@@ -239,23 +217,22 @@ def _show_list(
     if not len(heads):
         st.info("No head passes. Lower the bound or widen the layers.", icon=":material/filter_alt:")
         return
-    labels = layer_labels(taken, request.kind)
-    at = tuple(heads.T)
-    rows = measured.iloc[at[0] * ranking.values.shape[1] + at[1]]
+    layers, numbers = at = tuple(heads.T)
     listed = pd.DataFrame(
         {
             # Each in a column of its own: to a spreadsheet heads 1.1 and 1.10 would be the same number.
-            "layer": at[0],
-            "head": at[1],
+            "layer": layers,
+            "head": numbers,
             ranking.label: ranking.values[at],
             **{name: note[at] for name, note in ranking.notes.items()},
-            "looks like": looks_like(request, taken, rows),
+            "looks like": looks_like(head, measured.iloc[layers * head.grid[1] + numbers]),
         }
     )
+    labels = layer_labels(head.capture, head.kind)
     if any(label.number != layer for layer, label in enumerate(labels)):
-        listed["layer of the model"] = [labels[layer].number for layer in at[0]]
+        listed["layer of the model"] = [labels[layer].number for layer in layers]
     if any(label.words for label in labels):
-        listed["layer is"] = [labels[layer].words for layer in at[0]]
-    show_list_of_heads(listed, (ranking.label, "spread", "±", "null"))
+        listed["layer is"] = [labels[layer].words for layer in layers]
+    show_list_of_heads(listed, (ranking.label, "spread", "±", "null"), height=300)
     count = f"{len(heads)} of {ranking.values.size} heads" if left_out is not None else f"{len(heads)} heads"
     st.caption(f"{count}. Mark a row to open its head; a click on a heading sorts by it.")

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from core.attention.masks import Predicate
 from core.attention.pooling import Pooled
-from core.attention.rowwise import Overview
+from core.attention.rowwise import Overview, RowwiseMatrix
 from core.capturing.estimates import Run, measuring_operations
 from core.heads.metrics import head_metrics
 from core.heads.patterns import match_heads
 from core.heads.probing import longest, probe_heads
 from core.heads.thumbnails import thumbnails
-from core.heads.views import HeadView, ViewMatrix
 from ui import passes
 from ui.cache import OnProgress, Store, cached
 from ui.calls import call
@@ -57,20 +58,15 @@ def small_pictures(request: KindRequest, *, on_progress: OnProgress | None = Non
 
 @cached(Store(16))
 def matches(
-    of: KindRequest,
-    _pattern: str,
-    _details: str,
-    *,
-    predicate: Predicate,
-    on_progress: OnProgress | None = None,
+    of: KindRequest, _pattern: str, _details: str, *, predicate: Predicate, on_progress: OnProgress | None = None
 ) -> NDArray[np.floating]:
     """[layers, heads] how well every head matches a pattern: `predicate`, which the pattern's name and details describe."""
     return call(match_heads, passes.captured(of.text), predicate, of.kind, on_progress=on_progress)
 
 
-@cached(Store(8))
+@cached(Store(16))  # one to three pictures each: at most 2 MB
 def overview(
-    _of: KindRequest, _view: HeadView, *, matrix: ViewMatrix, on_progress: OnProgress | None = None
+    _of: Hashable, _view: Hashable, *, matrix: RowwiseMatrix, on_progress: OnProgress | None = None
 ) -> Overview:
-    """The whole of a view, small enough to draw: `matrix`, which is the view of the request's pass."""
+    """The whole of `matrix`, small enough to draw: a view of the heads of a pass, or a head beside another one."""
     return matrix.overview(on_progress=on_progress)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from core import Capture
 from core.capturing.weights_only import WeightsOnly
@@ -10,23 +12,59 @@ from core.models.modules import Kind
 from ui import links, shown, state
 from ui.controls.fields import menu, number_picker
 from ui.links import Choice
-from ui.requests import HeadRequest, TextRequest
+from ui.requests import HeadRequest, KindRequest, TextRequest
+
+Pass_co = TypeVar("Pass_co", bound=Capture | WeightsOnly, covariant=True)
 
 
 @dataclass(frozen=True, eq=False)
-class RealHead:
-    """A head of a pretrained model in one pass."""
+class ChosenHead(Generic[Pass_co]):
+    """A head of a pretrained model in one pass, with what `capture` has of its kind."""
 
     request: TextRequest
-    capture: Capture
+    capture: Pass_co
     kind: Kind
     layer: int
     head: int
+
+    def __str__(self) -> str:
+        return f"{self.layer}.{self.head}"
 
     @property
     def of(self) -> HeadRequest:
         return HeadRequest(self.request, self.kind, self.layer, self.head)
 
+    @property
+    def of_kind(self) -> KindRequest:
+        """All heads of its kind."""
+        return KindRequest(self.request, self.kind)
+
+    @property
+    def named_kind(self) -> Kind | None:
+        """Its kind, if the model has several."""
+        return self.kind if len(self.capture.kinds) > 1 else None
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """(layer, head)"""
+        return self.layer, self.head
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """(layers, heads) of its kind."""
+        return self.capture.layers(self.kind), self.capture.heads(self.kind)
+
+    @property
+    def tokens(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        return self.capture.tokens(self.kind)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.capture.shape(self.kind)
+
+
+AnyHead = ChosenHead[Capture | WeightsOnly]
+RealHead = ChosenHead[Capture]  # its queries and keys are known
 
 # The head with which a model opens: one that looks from "it" back to "animal" in the sentence that a page opens with; for
 # written-dates, the head whose cross-attention looks most at the characters that a digit comes from.
@@ -37,23 +75,23 @@ def opening_head(name: str) -> tuple[int, int]:
     return OPENING_HEADS.get(name, (0, 0))
 
 
-def choose_head(request: TextRequest, capture: Capture, places: list) -> RealHead:
-    """The layer, head and kind of attention that are chosen from a pass."""
-    return RealHead(request, capture, *choose_place(request, capture, places))
+def choose_head(
+    request: TextRequest, capture: Pass_co, places: list, kinds: Sequence[Kind] = ()
+) -> ChosenHead[Pass_co]:
+    """Show the fields for the kind of attention, layer and head, and return the head of the pass that they choose.
 
-
-def choose_place(request: TextRequest, capture: Capture | WeightsOnly, places: list) -> tuple[Kind, int, int]:
-    """Kind of attention, layer and head."""
-    kinds: dict[Kind, str] = {kind: kind for kind in capture.kinds}
-    kind: Kind
-    if len(kinds) > 1:
-        kind = menu("Attention", state.KIND, kinds, look="buttons")
+    places  the containers of the boxes for layer and head
+    kinds   those that are offered; empty: all
+    """
+    offered: dict[Kind, str] = {kind: kind for kind in kinds or capture.kinds}
+    if len(offered) > 1:
+        kind = menu("Attention", state.KIND, offered, look="buttons")
     else:
-        kind = links.field(state.KIND, Choice(kinds), capture.kinds[0], "Attention")
+        kind = links.field(state.KIND, Choice(offered), next(iter(offered)), "Attention")
     opening = opening_head(request.model.name)
     with places[0]:
         layer = number_picker("Layer", state.LAYER, capture.layers(kind), opening[0])
     with places[1]:
         head = number_picker("Head", state.HEAD, capture.heads(kind), opening[1])
     shown.now().of = HeadRequest(request, kind, layer, head)
-    return kind, layer, head
+    return ChosenHead(request, capture, kind, layer, head)

@@ -16,42 +16,42 @@ from core.models.catalogue import CATALOGUE
 from core.models.inputs import TooLongError, all_inputs, target_ids
 from ui import models, passes, state
 from ui.calls import uploaded
+from ui.components import pin
 from ui.controls.fields import number_picker, text_area, text_line, tick
 from ui.controls.precision import show_size
 from ui.controls.target import choose_target
 from ui.markdown import plain, quoted, show_error
 from ui.progress import run
 from ui.requests import GeneratedTarget, ModelChoice, TextRequest
+from ui.views.needs import QUERIES_AND_KEYS
 from ui.views.sources.models import forget_places, model_picker, read_model
-from ui.views.sources.weights_only import show_weights
+from ui.views.sources.weights_only import say_what_is_missing, show_weights
 
 SENTENCE = "The animal didn't cross the street because it was too tired."
-
 OPENING_TEXTS = {"written-dates": "the 3rd of march 1987"}  # of models that were trained for texts of another kind
-
-Read = TypeVar("Read")
-
 WRITTEN = 120  # letters that are shown of what a model has written
-
 NAMED = 3  # layers without attention that are named; the others are counted
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, eq=False)
 class InputFields:
-    """The fields of a page that say which model reads what, with what they say.
+    """What the fields of a page say: which model reads what.
 
-    beside  the container for errors about a field, by its name
-    places  the containers for the choice of layer and head
+    beside_model, beside_text  the containers for errors about these fields
+    places                     the containers for the choice of layer and head
     """
 
     request: TextRequest
     model: Model
-    beside: dict[str, DeltaGenerator]
+    beside_model: DeltaGenerator
+    beside_text: DeltaGenerator
     places: list[DeltaGenerator]
 
 
 def choose_request(*, more: bool = False, writes: bool = False) -> InputFields | None:
-    """The fields for the model and what it reads; None after saying what is wrong.
+    """Show the fields for the model and what it reads. Returns None after saying what is wrong.
 
     more    also ask for the second text that some models read
     writes  open with a model that writes
@@ -73,9 +73,8 @@ def choose_request(*, more: bool = False, writes: bool = False) -> InputFields |
         if model is not None and model.reads_images:
             request = _image(chosen)
         else:
-            text = _text_field(chosen.name)
-            request = TextRequest(chosen, text)
-            if more and model is not None and model.captures:
+            request = TextRequest(chosen, _text_field(chosen.name))
+            if more and model is not None and QUERIES_AND_KEYS.is_met(model):
                 request = _with_second_text(request, model, problem)
     _say_what_for(chosen.name, problem)
     if model is not None and model.tower_of is not None:
@@ -83,7 +82,7 @@ def choose_request(*, more: bool = False, writes: bool = False) -> InputFields |
         problem.caption(plain(f"{whole} compares texts with images or sounds. Shown is what reads its texts: {tower}."))
     if model is None or request is None:
         return None
-    return InputFields(request, model, {"model": model_place, "text": problem, "image": problem}, places)
+    return InputFields(request, model, model_place, problem, places)
 
 
 def choose_text(
@@ -93,9 +92,9 @@ def choose_text(
     measuring: bool = False,
     on_weights: Callable[[TextRequest, WeightsOnly, list], None] | None = None,
 ) -> tuple[TextRequest, Capture, list] | None:
-    """The pass of the chosen model over the text, and the containers for the choice of layer and head.
+    """Return the pass of the chosen model over the text, and the containers for the choice of layer and head.
 
-    None after saying what is wrong, or after showing the weights of a model that exposes nothing else.
+    Returns None after saying what is wrong, or after showing the weights of a model that exposes nothing else.
 
     more        also ask for the second text that some models read, and name the layers that cannot be shown
     max_tokens  the most tokens that the page can show; None: as many as the model reads
@@ -106,15 +105,21 @@ def choose_text(
     if fields is None:
         return None
     model, places = fields.model, fields.places
-    if not model.captures and not model.reads_images:
+    if not QUERIES_AND_KEYS.is_met(model):
         exposed = read_or_say(fields, _exposed)
         if exposed is not None:
             (on_weights or _show_exposed)(*exposed, places)
         return None
-    passed = read_or_say(fields, lambda request: run_pass(request, model, max_tokens, measuring))
-    if passed is not None and more:
+
+    def read(request: TextRequest) -> tuple[TextRequest, Capture | None]:
+        return request, run_pass(request, model, max_tokens, measuring=measuring)
+
+    request, capture = read_or_say(fields, read) or (fields.request, None)
+    if capture is None:
+        return None
+    if more:
         _name_missing(fields.request.model)
-    return None if passed is None else (*passed, places)
+    return request, capture, places
 
 
 def _say_what_for(model: str, place: DeltaGenerator) -> None:
@@ -125,7 +130,7 @@ def _say_what_for(model: str, place: DeltaGenerator) -> None:
 
 
 def _text_field(model: str) -> str:
-    """The text. Until somebody edits it, it is an opening text of the kind that the model reads."""
+    """Until somebody edits it, it holds an opening text of the kind that the model reads."""
     opening = OPENING_TEXTS.get(model, SENTENCE)
     if st.session_state.get(state.TEXT) in {SENTENCE, *OPENING_TEXTS.values()} - {opening}:
         st.session_state[state.TEXT] = opening
@@ -143,8 +148,7 @@ def _name_missing(chosen: ModelChoice) -> None:
 
 def _image(chosen: ModelChoice) -> TextRequest | None:
     """The image that was last uploaded, on this page or another: an upload field forgets its file when its page is left."""
-    types = ["png", "jpg", "jpeg", "webp"]
-    file = st.file_uploader("Image", types, key=state.IMAGE, on_change=_keep_image)
+    file = st.file_uploader("Image", ["png", "jpg", "jpeg", "webp"], key=state.IMAGE, on_change=_keep_image)
     kept = st.session_state.get(state.SHOWN_IMAGE)
     still = "" if kept is None or file is not None else f"{plain(kept[0])} is still shown. "
     st.caption(f"{still}This model reads images. An uploaded image is not part of the page's address.")
@@ -157,10 +161,7 @@ def _keep_image() -> None:
 
 
 def _with_second_text(request: TextRequest, model: Model, problem: DeltaGenerator) -> TextRequest | None:
-    """The request with what the second field holds: a text to pair with, or what the decoder has written.
-
-    None after saying what is wrong with it.
-    """
+    """Add what the second field holds: a text to pair with, or what the decoder has written. None: said what is wrong."""
     if model.takes_pairs:
         pair = text_line("Second text (optional)", state.PAIR, width=170, on_change=forget_places)
         return replace(request, pair=pair or None)
@@ -174,10 +175,9 @@ def _with_second_text(request: TextRequest, model: Model, problem: DeltaGenerato
         return None
 
 
-def read_or_say(fields: InputFields, read: Callable[[TextRequest], Read]) -> Read | None:
-    """Read the text. Says beside the field what is wrong, and offers to cut a text that is too long; then it returns None."""
-    # In the text's own container: a note that comes and goes would push everything below it aside.
-    with fields.beside["text"]:
+def read_or_say(fields: InputFields, read: Callable[[TextRequest], Result]) -> Result | None:
+    """Read the text. If that fails, say so beside the field, offer to cut a text that is too long, and return None."""
+    with fields.beside_text:  # a note that comes and goes would push everything below it aside
         try:
             try:
                 return read(fields.request)
@@ -187,15 +187,15 @@ def read_or_say(fields: InputFields, read: Callable[[TextRequest], Read]) -> Rea
                     return None
                 return read(replace(fields.request, keep=error.limit))
         except InputError as error:
-            with fields.beside.get(error.field, fields.beside["text"]):
+            with fields.beside_model if error.field == "model" else fields.beside_text:
                 show_error(error)
             return None
 
 
 def run_pass(
-    request: TextRequest, model: Model, max_tokens: int | None, measuring: bool
-) -> tuple[TextRequest, Capture] | None:
-    """The pass over this text, with its progress if it is not known yet; None as in `run`.
+    request: TextRequest, model: Model, max_tokens: int | None = None, *, measuring: bool = False
+) -> Capture | None:
+    """Return the pass over this text, with its progress if it is not known yet; None as in `run`.
 
     Raises TooLongError for more than `max_tokens`, also if another page has read them already.
     """
@@ -215,7 +215,7 @@ def run_pass(
     for ids, field in ((capture.input_ids, "text"), (capture.target_ids, "target")):
         if max_tokens is not None and len(ids) > max_tokens:
             raise TooLongError(len(ids), max_tokens, field)
-    return request, capture
+    return capture
 
 
 def _is_written(request: TextRequest, model: Model, max_tokens: int | None) -> bool:
@@ -225,18 +225,18 @@ def _is_written(request: TextRequest, model: Model, max_tokens: int | None) -> b
         return True
     tokens, _ = _count(replace(request, target=None), model, max_tokens)
     most = request.target.max_tokens
-    needs = models.needed_bytes(request.model, tokens, most)
-    return run(task, "Writing", most, unit="token", needs=needs) is not None
+    return run(task, "Writing", most, unit="token", needs=models.needed_bytes(request.model, tokens, most)) is not None
 
 
 def _say_written(request: TextRequest, model: Model) -> None:
     """Say what a decoder has written by itself."""
-    if isinstance(request.target, GeneratedTarget):
-        target = passes.generated(passes.unedited(request))
-        text = model.text_of(target.ids)
-        shortened = quoted(text if len(text) <= WRITTEN else f"{text[:WRITTEN]}…") if target.ids else "nothing"
-        ended = "" if target.has_ended else f" It stops after {len(target.ids)} tokens."
-        st.caption(f"The model writes {shortened}.{ended} In the row of each token it chooses the next one.")
+    if not isinstance(request.target, GeneratedTarget):
+        return
+    target = passes.generated(passes.unedited(request))
+    text = model.text_of(target.ids)
+    shortened = quoted(text if len(text) <= WRITTEN else f"{text[:WRITTEN]}…") if target.ids else "nothing"
+    ended = "" if target.has_ended else f" It stops after {len(target.ids)} tokens."
+    st.caption(f"The model writes {shortened}.{ended} In the row of each token it chooses the next one.")
 
 
 def _exposed(request: TextRequest) -> tuple[TextRequest, WeightsOnly]:
@@ -244,16 +244,20 @@ def _exposed(request: TextRequest) -> tuple[TextRequest, WeightsOnly]:
         return request, passes.weights_only(request)
 
 
-def _show_exposed(_: TextRequest, weights: WeightsOnly, places: list) -> None:
+def _show_exposed(_: TextRequest, exposed: WeightsOnly, places: list) -> None:
     with places[0]:
-        layer = number_picker("Layer", state.LAYER, weights.layers(), 0)
+        layer = number_picker("Layer", state.LAYER, exposed.layers(), 0)
     with places[1]:
-        head = number_picker("Head", state.HEAD, weights.heads(), 0)
-    show_weights(weights, layer, head)
+        head = number_picker("Head", state.HEAD, exposed.heads(), 0)
+    say_what_is_missing(exposed)
+    pin.listen()
+    picture, beside = st.columns([7, 4], gap="medium")
+    beside.subheader(f"Layer {layer}, head {head}", anchor=False)
+    show_weights(exposed, layer, head, picture, beside, 560)
 
 
 def _count(request: TextRequest, model: Model, max_tokens: int | None) -> tuple[int, int]:
-    """The number of tokens that the model reads, and of those its decoder has written. Raises TooLongError for too many."""
+    """Count the tokens that the model reads, and those that its decoder has written. Raises TooLongError for too many."""
     limit, cut = models.longest_text(request.keep or max_tokens), request.keep is not None
     target = request.target if isinstance(request.target, str) else None
     models.check_characters(request.text, request.pair, target)

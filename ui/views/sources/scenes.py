@@ -10,7 +10,7 @@ import streamlit as st
 from core import AttentionTrace, InputError, attend
 from core.attention.head import Head
 from core.attention.rowwise import Overview
-from core.attention.sources import DISTRIBUTIONS, random_matrices, toy_sentence
+from core.attention.sources import DISTRIBUTIONS, Matrices, random_matrices, toy_sentence
 from core.capturing.certifying import Certificate
 from core.exporting.exhibit import Exhibit
 from core.exporting.kept_heads import KeptHead
@@ -48,6 +48,12 @@ class Scene:
         overview = head.overview() if self.real is None else passes.changed_overview(self.real.of, change, changed=head)
         return replace(self, head=head, overview=overview, certificate=None, kept=None)
 
+    def to_keep(self) -> KeptHead:
+        """The head for a file, without a pass of a model."""
+        return self.kept or KeptHead(
+            head=self.head, query_tokens=self.query_tokens, key_tokens=self.key_tokens, says=self.origin
+        )
+
 
 def real_head() -> Scene | None:
     """A head of a pretrained model, with the fields that choose it; None after showing what is wrong."""
@@ -57,7 +63,7 @@ def real_head() -> Scene | None:
     real = choose_head(*passed)
     overview, certificate = passes.head_overview(real.of)
     origin = f"Layer {real.layer}, head {real.head} of {real.request.model}."
-    return Scene(passes.head(real.of), overview, *real.capture.tokens(real.kind), origin, real, certificate)
+    return Scene(passes.head(real.of), overview, *real.tokens, origin, real, certificate)
 
 
 def toy() -> Scene | None:
@@ -90,14 +96,14 @@ def _seed() -> int:
     return whole_number("Seed", state.SEED, 0, 0, 9999)
 
 
-def _scene(make: Callable) -> Scene | None:
+def _scene(make: Callable[[], Matrices]) -> Scene | None:
     try:
-        matrices = make()
-        trace = call(attend, matrices.query, matrices.key, matrices.value)
+        made = make()
+        trace = call(attend, made.query, made.key, made.value)
     except InputError as error:
         show_error(error)
         return None
-    return _of_trace(trace, matrices.query_tokens, matrices.key_tokens, matrices.origin)
+    return _of_trace(trace, made.query_tokens, made.key_tokens, made.origin)
 
 
 def _of_trace(trace: AttentionTrace, query_tokens: tuple[str, ...], key_tokens: tuple[str, ...], origin: str) -> Scene:
@@ -106,16 +112,12 @@ def _of_trace(trace: AttentionTrace, query_tokens: tuple[str, ...], key_tokens: 
 
 
 def own() -> Scene | None:
-    given = own_matrices()
-    if given is None:
+    trace = own_matrices()
+    if trace is None:
         return None
-    queries, keys = given.shape
-    return _of_trace(
-        given,
-        tuple(f"q{row}" for row in range(queries)),
-        tuple(f"k{row}" for row in range(keys)),
-        "The matrices entered here.",
-    )
+    queries = tuple(f"q{row}" for row in range(trace.shape[0]))
+    keys = tuple(f"k{row}" for row in range(trace.shape[1]))
+    return _of_trace(trace, queries, keys, "The matrices entered here.")
 
 
 def from_file() -> Scene:
@@ -129,23 +131,19 @@ def from_file() -> Scene:
     return Scene(kept.head, overview, kept.query_tokens, kept.key_tokens, kept.says, None, certificate, kept)
 
 
-def has_file() -> bool:
-    """Return whether an exhibit with a head is open."""
-    exhibit = st.session_state.get(state.EXHIBIT)
-    return exhibit is not None and bool(exhibit.heads)
-
-
-SOURCES = {"real": real_head, "toy": toy, "random": random, "own": own, "file": from_file}
-
-SOURCE_NAMES = {
-    "real": "A real head",
-    "toy": "A sentence, random weights",
-    "random": "Random matrices",
-    "own": "My own matrices",
-    "file": "A file",
+SOURCES: dict[str, tuple[str, Callable[[], Scene | None]]] = {
+    "real": ("A real head", real_head),
+    "toy": ("A sentence, random weights", toy),
+    "random": ("Random matrices", random),
+    "own": ("My own matrices", own),
+    "file": ("A file", from_file),
 }
 
 
-def pick_source() -> str:
-    offered = {word: name for word, name in SOURCE_NAMES.items() if word != "file" or has_file()}
-    return menu("Where the numbers come from", state.SOURCE, offered, look="buttons", label_visibility="collapsed")
+def pick_source() -> Callable[[], Scene | None]:
+    """Return what makes the scene of the chosen source. A file is offered while an exhibit with a head is open."""
+    exhibit: Exhibit | None = st.session_state.get(state.EXHIBIT)
+    has_file = exhibit is not None and bool(exhibit.heads)
+    offered = {word: name for word, (name, _) in SOURCES.items() if word != "file" or has_file}
+    word = menu("Where the numbers come from", state.SOURCE, offered, look="buttons", label_visibility="collapsed")
+    return SOURCES[word][1]

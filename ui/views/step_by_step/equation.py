@@ -18,26 +18,21 @@ from ui.views.sources.scenes import Scene
 
 ORDER = tuple(TERMS)
 NAMES = {key: BY_KEY[key].name for key in ORDER}
-OPENING = "weights"
 
 
 def opened_stage() -> str:
     """The key of the stage that is open."""
-    return links.field(state.STAGE, Choice(NAMES, {"Q, K, V": "query", "inputs": "query"}), OPENING, "Stage")
+    return links.field(state.STAGE, Choice(NAMES, {"Q, K, V": "query", "inputs": "query"}), "weights", "Stage")
 
 
 def show_equation(scene: Scene, cell: tuple[int, int], opened: str) -> None:
-    chart = equation(scene.overview.matrices, pin=cell, opened=opened, scale=scene.head.scale, added=added(scene.head))
+    matrices = scene.overview.matrices
+    chart = equation(matrices, pin=cell, opened=opened, scale=scene.head.scale, added=added(scene.head))
+    shapes = (f"{name} {matrices[key].shape[0]} by {matrices[key].shape[1]}" for key, name in NAMES.items())
     with st.container(key=state.EQUATION):
-        show_chart(
-            chart,
-            "equation",
-            "The equation of attention, a small heatmap for each matrix: "
-            + ", ".join(f"{NAMES[key]} {rows} by {columns}" for key, (rows, columns) in _shapes(scene).items()),
-            fills=False,
-            title="The equation, all stages",
-            numbers=of_stages(scene, ORDER),
-        )
+        alt = f"The equation of attention, a small heatmap for each matrix: {', '.join(shapes)}"
+        numbers = of_stages(scene, ORDER)
+        show_chart(chart, "equation", alt, fills=False, title="The equation, all stages", numbers=numbers)
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         arrow_keys(
             state.picture("equation"),
@@ -62,7 +57,3 @@ def clicked() -> None:
 
 def _open(place: int) -> None:
     st.session_state[state.STAGE] = ORDER[place]
-
-
-def _shapes(scene: Scene) -> dict[str, tuple[int, int]]:
-    return {key: scene.overview.matrices[key].shape for key in ORDER}

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import streamlit as st
 
@@ -24,15 +23,14 @@ ENCODER, DECODER = "all-MiniLM-L6-v2", "SmolLM2-135M-Instruct"
 class Stop:
     """A state of the page, and a few sentences about it.
 
-    stage  the one that is open
-    words  from the head that is shown and its chosen pair
+    stage      the one that is open
+    sentences  with names for the numbers of the chosen pair: see `words`
     """
 
     stage: str
-    words: Callable[[Scene, Ledger], str]
+    sentences: str
     model: str = ENCODER
     pair: tuple[int, int] | None = (10, 2)  # "it" looks at "animal"
-    more: Mapping[str, object] = field(default_factory=dict)
 
     def choices(self) -> dict[str, object]:
         """The choices on the page, by the keys of its widgets."""
@@ -52,7 +50,7 @@ class Stop:
             state.KEY: key,
             state.SCALING: True,
             state.MASK: AS_GIVEN,
-        } | dict(self.more)
+        }
 
     def is_shown(self) -> bool:
         """Whether all that is still chosen; whichever pair is, the words are about that."""
@@ -62,69 +60,61 @@ class Stop:
             if key not in (state.QUERY, state.KEY)
         )
 
-
-def _weights(scene: Scene, cell: Ledger) -> str:
-    query, key = _pair(scene, cell)
-    return (
-        f"A language model has read this sentence. This is one of its attention heads. Each row is a token that looks (query), "
-        f"each column a token that is looked at (key): {query} gives {cell.weight:.1%} of its attention to {key}."
-    )
-
-
-def _raw(scene: Scene, cell: Ledger) -> str:
-    query, key = _pair(scene, cell)
-    return (
-        f"It begins with dot products: each query is multiplied by each key, number by number, and the products are added up. "
-        f"For {query} and {key}, {len(cell.products)} products add up to {number(cell.raw)}. The bars show each of them."
-    )
-
-
-def _scaled(_: Scene, cell: Ledger) -> str:
-    size = len(cell.products)
-    return (
-        f"All scores are multiplied by 1/√{size}: {number(cell.raw)} becomes {number(cell.scaled)}. Without this, most rows "
-        f"give almost all their weight to one key. Switch Scaling off above to see it."
-    )
-
-
-def _softmax(_: Scene, cell: Ledger) -> str:
-    return (
-        f"Softmax turns each row into weights that add up to 1: e to the power of the score, divided by the sum of its row. "
-        f"{number(cell.masked)} becomes a weight of {number(cell.weight)}."
-    )
-
-
-def _output(scene: Scene, cell: Ledger) -> str:
-    query, _ = _pair(scene, cell)
-    return (
-        f"The weights mix the values: the output of {query} is the sum of all rows of V, each multiplied by its weight. The "
-        f"table below the picture adds them up."
-    )
-
-
-def _mask(scene: Scene, _: Ledger) -> str:
-    forbidden, (queries, keys) = scene.overview.row_numbers["forbidden"].sum(), scene.head.shape
-    return (
-        f"This is another model, which writes text, so no token may look ahead. {forbidden:,} of {queries * keys:,} pairs are "
-        f"masked and drawn in grey: their score becomes −∞, and their weight exactly 0."
-    )
-
-
-def _own(_scene: Scene, _cell: Ledger) -> str:
-    return (
-        "Now try it yourself: type a sentence, choose a layer and a head, and click any cell. The page Heads shows all heads "
-        "of a model at once, and Learn has experiments for every part of the equation."
-    )
+    def words(self, scene: Scene, cell: Ledger) -> str:
+        """The sentences with the numbers of the head that is shown and its chosen pair."""
+        queries, keys = scene.head.shape
+        return self.sentences.format(
+            query=f"“{visible(scene.query_tokens[cell.query])}”",
+            looked_at=f"“{visible(scene.key_tokens[cell.key])}”",
+            size=len(cell.products),
+            raw=number(cell.raw),
+            scaled=number(cell.scaled),
+            masked=number(cell.masked),
+            share=cell.weight,
+            weight=number(cell.weight),
+            forbidden=scene.overview.row_numbers["forbidden"].sum(),
+            pairs=queries * keys,
+        )
 
 
 STOPS = (
-    Stop("weights", _weights),
-    Stop("raw", _raw),
-    Stop("scaled", _scaled),
-    Stop("weights", _softmax),
-    Stop("output", _output),
-    Stop("mask", _mask, model=DECODER, pair=None),
-    Stop("weights", _own),
+    Stop(
+        "weights",
+        "A language model has read this sentence. This is one of its attention heads. Each row is a token that looks (query), "
+        "each column a token that is looked at (key): {query} gives {share:.1%} of its attention to {looked_at}.",
+    ),
+    Stop(
+        "raw",
+        "It begins with dot products: each query is multiplied by each key, number by number, and the products are added up. "
+        "For {query} and {looked_at}, {size} products add up to {raw}. The bars show each of them.",
+    ),
+    Stop(
+        "scaled",
+        "All scores are multiplied by 1/√{size}: {raw} becomes {scaled}. Without this, most rows give almost all their weight "
+        "to one key. Switch Scaling off above to see it.",
+    ),
+    Stop(
+        "weights",
+        "Softmax turns each row into weights that add up to 1: e to the power of the score, divided by the sum of its row. "
+        "{masked} becomes a weight of {weight}.",
+    ),
+    Stop(
+        "output",
+        "The weights mix the values: the output of {query} is the sum of all rows of V, each multiplied by its weight. The "
+        "table below the picture adds them up.",
+    ),
+    Stop(
+        "mask",
+        "This is another model, which writes text, so no token may look ahead. {forbidden:,} of {pairs:,} pairs are masked and "
+        "drawn in grey: their score becomes −∞, and their weight exactly 0.",
+        model=DECODER,
+        pair=None,
+    ),
+    Stop(
+        "weights",
+        "Now try it yourself: type a sentence, choose a layer and a head, and click any cell. The page Heads shows all heads "
+        "of a model at once, and Learn has experiments for every part of the equation.",
+    ),
 )
 
 
@@ -152,21 +142,12 @@ def show_tour(scene: Scene | None, cell: Ledger | None) -> None:
 
 
 def _go(to: int | None) -> None:
-    """Go to a stop and choose what it shows. Beyond the last stop, the choices from before the tour come back. None leaves the
-    tour and keeps what is shown."""
+    """Go to a stop; beyond the last one, back to the choices from before the tour. None leaves the tour where it is."""
     if st.session_state.get(state.TOUR) is None:
         st.session_state[state.BEFORE_TOUR] = {key: st.session_state.get(key) for key in STOPS[0].choices()}
-    if to is None:
-        st.session_state[state.TOUR] = None
-    elif to == len(STOPS):
-        st.session_state[state.TOUR] = None
+    is_over = to == len(STOPS)
+    st.session_state[state.TOUR] = None if is_over else to
+    if is_over:
         st.session_state.update(st.session_state[state.BEFORE_TOUR])
-    else:
-        st.session_state[state.TOUR] = to
+    elif to is not None:
         st.session_state.update(STOPS[to].choices())
-
-
-def _pair(scene: Scene, cell: Ledger) -> tuple[str, str]:
-    """The tokens of the chosen pair in quotation marks."""
-    query, key = scene.query_tokens[cell.query], scene.key_tokens[cell.key]
-    return f"“{visible(query)}”", f"“{visible(key)}”"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import streamlit as st
 
 from core import Capture, InputError
@@ -13,7 +14,6 @@ from core.capturing.places import Place
 from core.figures.labels import visible
 from core.figures.plots.bars import bars, share_bars
 from core.heads.aligning import Alignment
-from core.heads.comparing import HeadPair
 from ui import passes, presenting, shown, state
 from ui.calls import result, result_of
 from ui.components import pin
@@ -21,15 +21,15 @@ from ui.controls import edit_list
 from ui.controls.fields import switch
 from ui.markdown import plain, quoted, show_error
 from ui.progress import run
-from ui.requests import KindRequest
 from ui.views.common.certificate import show_certificate
 from ui.views.common.pictures import show_chart
 from ui.views.common.tables import small_number
 from ui.views.heads.grid import choose, choose_clicked, show_grid_of_heads, walk_through_heads
+from ui.views.needs import NEXT_TOKENS, needs
 from ui.views.sources.heads import RealHead
 from ui.views.sources.passes import run_pass
 from ui.views.what_if import results
-from ui.views.what_if.comparing import Paired, compared_heads, comparing_all, record_comparison, show_pictures
+from ui.views.what_if.comparing import TwoHeads, comparing_all, show_pictures
 from ui.views.what_if.new_edit import choose_new_edit
 
 NAMES = ("As it is", "Changed")
@@ -44,8 +44,9 @@ LABELLED = 256  # tokens with a bar each
 CLICKED = 128  # tokens of a text that can be clicked; of a longer one they are chosen from a box
 
 
+@needs()
 def show_changing(real: RealHead) -> None:
-    """The chosen head before and after the changes on the list, and what the model does with them."""
+    """Show the chosen head before and after the changes on the list, and what the model does with them."""
     pin.listen(lambda: _clicked(real))  # before the pictures: whoever sees one may click at once
     st.html(f"<style>{STYLE}</style>")
     listed, controls = st.columns([4, 8], gap="medium")
@@ -53,41 +54,50 @@ def show_changing(real: RealHead) -> None:
         edits = edit_list.shown_edits(real.capture)
     head = f"Layer {real.layer}, head {real.head} of {real.request.model}"
     presenting.title(plain(f"{head}: {', '.join(edit_list.switched_on())}" if edits else head))
-    said, pictures = st.container(gap=None), st.container()  # no gap where progress comes and goes
-    with said:
+    answer, pictures = st.container(gap=None), st.container()  # no gap where progress comes and goes
+    with answer:
         changed = _changed(real, edits) if edits else real
+    predicts = show_continuations.missing(real.capture.model) is None
     cell = (0, 0)
     if changed is not None:
-        with said:
-            _say_what_came_of_it(real, changed)
+        with answer:
+            if words := _next_token(real, changed) if predicts else _turned(real, changed):
+                with presenting.told():
+                    st.markdown(words)
+            _say_if_all_are_muted(changed.capture)
+        for capture in (real.capture,) if changed is real else (real.capture, changed.capture):
+            if predicts:
+                result_of(capture.next_tokens, 5)
+            else:
+                result(capture.vectors)
         with pictures:
             cell = _show_before_and_after(real, changed)
     with controls, st.container(gap="xsmall"):
         choose_new_edit(real, cell)
         _show_tokens(real)
-    presenting.walk_through(
-        (real.layer, real.head), (real.capture.layers(real.kind), real.capture.heads(real.kind)), choose
-    )
+    presenting.walk_through(real.place, real.grid, choose)
     if changed is None or presenting.is_on():
         return
     left, right = st.columns(2, gap="medium")
     with left:
-        _show_outcome(real.capture, changed.capture)
+        (_show_next_tokens if predicts else _show_turns)(real.capture, changed.capture)
     with right:
         _show_changed_heads(real, changed)
-    _show_continuations(real, changed)
+    if predicts:
+        show_continuations(real, changed)
 
 
 def _changed(real: RealHead, edits: Edits) -> RealHead | None:
     """Return the same head in the edited pass; None while the computation waits for the visitor."""
+    request = replace(real.request, edits=edits)
     try:
-        passed = run_pass(replace(real.request, edits=edits), real.capture.model, None, False)
-        if passed is not None:
-            check_finite(passed[1])
+        capture = run_pass(request, real.capture.model)
+        if capture is not None:
+            check_finite(capture)
     except InputError as error:
         show_error(error)
         return None
-    return None if passed is None else replace(real, request=passed[0], capture=passed[1])
+    return None if capture is None else replace(real, request=request, capture=capture)
 
 
 # --- clicks
@@ -95,35 +105,29 @@ def _changed(real: RealHead, edits: Edits) -> RealHead | None:
 
 def _clicked(real: RealHead) -> None:
     """A click on the grid of changed heads chooses one; on a cell it chooses the pair, or paints it."""
-    if choose_clicked((real.capture.layers(real.kind), real.capture.heads(real.kind))):
+    if choose_clicked(real.grid):
         return
     pin.pin_clicked()
-    cell = pin.clicked_in("query", "key", real.capture.shape(real.kind))
+    cell = pin.clicked_in("query", "key", real.shape)
     if cell is not None and st.session_state.get(state.PAINTING):
-        kind = real.kind if len(real.capture.kinds) > 1 else None
-        edit_list.paint(Place(real.layer, real.head, kind), *cell)
+        edit_list.paint(Place(*real.place, real.named_kind), *cell)
 
 
 def _show_tokens(real: RealHead) -> None:
     """The text, whose tokens can be clicked to be replaced or hidden; what a decoder has written is given as it is."""
     if not real.capture.input_ids or real.kind == "decoder":
         return
-    tokens = real.capture.tokens(real.kind)[1]
+    tokens = real.tokens[1]
     places = range(len(tokens))
     if st.session_state.get(state.TOKEN_AT) not in places:
         st.session_state[state.TOKEN_AT] = None
-    label = "Replace a token"
+    label, key = "Replace a token", state.TOKEN_AT
     line = st.container(key=state.TOKEN_LINE, horizontal=True, vertical_alignment="center", gap="small")
     if len(tokens) <= CLICKED:
-        at = st.pills(
-            label,
-            places,
-            key=state.TOKEN_AT,
-            format_func=lambda place: plain(visible(tokens[place])),
-            label_visibility="collapsed",
-        )
+        words = [plain(visible(token)) for token in tokens]
+        at = st.pills(label, places, key=key, format_func=words.__getitem__, label_visibility="collapsed")
     else:
-        at = st.selectbox(label, places, index=None, key=state.TOKEN_AT, width=220, label_visibility="collapsed")
+        at = st.selectbox(label, places, index=None, key=key, width=220, label_visibility="collapsed")
     with line:
         if at is None:
             st.markdown(f":small[{label}]")
@@ -146,146 +150,119 @@ def _replace_token(position: int) -> None:
 # --- before and after
 
 
-def _paired(real: RealHead, changed: RealHead) -> Paired:
-    """Pair the two texts token by token: a replaced token has the same position as the original."""
-    axes = [Alignment.same(length) for length in real.capture.shape(real.kind)]
-    labels = [
-        axis.labels(tokens, others)
-        for axis, tokens, others in zip(
-            axes, real.capture.tokens(real.kind), changed.capture.tokens(real.kind), strict=True
-        )
-    ]
-    before, after = passes.head(real.of), passes.head(changed.of)
-    return Paired(
-        HeadPair.of(before, after, queries=axes[0], keys=axes[1]), labels[0], labels[1], NAMES, "Changed − as it is"
-    )
-
-
 def _show_before_and_after(real: RealHead, changed: RealHead) -> tuple[int, int]:
-    """The head's weights before and after, their difference, and the certificate; gives the chosen (query, key)."""
-    paired = _paired(real, changed)
+    """Show the head's weights before and after, their difference, and the certificate; return the chosen (query, key)."""
+    axes = [Alignment.same(length) for length in real.shape]  # a replaced token has the same position as the original
+    two = TwoHeads(real, changed, axes[0], axes[1], NAMES, "Changed − as it is")
     shown.now().beside |= {} if changed is real else {NAMES[1]: changed.of}
     if changed is not real:
-        record_comparison(real, changed)
-    found = compared_heads(real, changed, paired.pair)
-    if found is None:
+        two.record()
+    overview = two.overview()
+    if overview is None:
         return 0, 0
-    cell = show_pictures(paired, found, is_one_text=True)
+    cell = show_pictures(two, overview, is_one_text=True)
     if passes.head(changed.of).edited(range(1)).output is not None:
         st.caption("The output of this head is replaced, so where it looks no longer matters.")
     show_certificate(passes.certificate(changed.of), what="the model" if changed is real else "the changed pass")
     return cell
 
 
-def _say_what_came_of_it(real: RealHead, changed: RealHead) -> None:
-    """Say in one sentence how the model's answer has changed."""
-    if real.capture.logits is not None:
-        moved = next_token(real.capture, changed.capture)
-        token = int(moved.before.argmax())
-        name = quoted(real.capture.next_tokens(1)[0][0])
-        words = f"Next token {name}: **{moved.before[token]:.1%}**"
-        if changed is not real:
-            words += f" → **{moved.after[token]:.1%}**"
-            best, share = changed.capture.next_tokens(1)[0]
-            if int(moved.after.argmax()) != token:
-                words += f"; now {quoted(best)} is first with {share:.1%}"
-            words += f". Kullback-Leibler divergence {_nats(moved.divergence)}"
-        with presenting.told():
-            st.markdown(words + ".")
-    elif real.capture.vectors is not None:
-        moved = vectors(real.capture, changed.capture)
-        with presenting.told():
-            st.markdown(
-                f"The sentence vector has turned by a cosine distance of **{_nats(moved.sentence, '')}**, "
-                f"single tokens by up to **{_nats(float(moved.tokens.max()), '')}**."
-                if changed is not real
-                else "Nothing is changed yet. Once something is, you see here how far the sentence vector turns."
-            )
-    for capture in (real.capture,) if changed is real else (real.capture, changed.capture):
-        if capture.logits is None:
-            result(capture.vectors)
-        else:
-            result_of(capture.next_tokens, 5)
-    _say_if_all_are_muted(changed.capture)
+# --- the answer
 
 
-def _nats(number: float, unit: str = " nats") -> str:
-    return f"{number:.3f}{unit}" if number == 0 or number >= 0.001 else f"{small_number(number)}{unit}"
+def _next_token(real: RealHead, changed: RealHead) -> str:
+    """Say how the probability of the next token has changed."""
+    moved = next_token(real.capture, changed.capture)
+    token = int(moved.before.argmax())
+    words = f"Next token {quoted(real.capture.next_tokens(1)[0][0])}: **{moved.before[token]:.1%}**"
+    if changed is real:
+        return f"{words}."
+    words += f" → **{moved.after[token]:.1%}**"
+    best, share = changed.capture.next_tokens(1)[0]
+    if int(moved.after.argmax()) != token:
+        words += f"; now {quoted(best)} is first with {share:.1%}"
+    return f"{words}. Kullback-Leibler divergence {_distance(moved.divergence)} nats."
+
+
+def _turned(real: RealHead, changed: RealHead) -> str:
+    """Say how far the vectors have turned; "" if the pass has none."""
+    if real.capture.vectors is None:
+        return ""
+    if changed is real:
+        return "Nothing is changed yet. Once something is, you see here how far the sentence vector turns."
+    moved = vectors(real.capture, changed.capture)
+    return (
+        f"The sentence vector has turned by a cosine distance of **{_distance(moved.sentence)}**, "
+        f"single tokens by up to **{_distance(float(moved.tokens.max()))}**."
+    )
+
+
+def _distance(number: float) -> str:
+    return f"{number:.3f}" if number == 0 or number >= 0.001 else small_number(number)
 
 
 def _say_if_all_are_muted(capture: Capture) -> None:
-    """Say so where all heads are muted. That is allowed; no information then passes from one token to another."""
+    """That is allowed; no information then passes from one token to another."""
     first = capture.kinds[0]
     if capture.edits.mute_heads and all(
         any(place.covers(kind, layer, head, first) for place in capture.edits.mute_heads)
         for kind in capture.kinds
-        for layer in range(capture.layers(kind))
-        for head in range(capture.heads(kind))
+        for layer, head in np.ndindex(capture.layers(kind), capture.heads(kind))
     ):
         st.caption("All heads are muted, so no token receives anything from another token.")
 
 
-def _show_outcome(before: Capture, after: Capture) -> None:
-    if before.logits is not None:
-        table = movers(next_token(before, after), before)
-        if table["change"].to_numpy().any():
-            st.markdown("**Next tokens** that changed most")
-            groups = {name: table[name].to_numpy() for name in ("before", "after")}
-            alt = "Bars: the probabilities of the next tokens before and after."
-        else:
-            st.markdown("**Next tokens**, the most probable ones")
-            groups = {"probability": table["before"].to_numpy()}
-            alt = "Bars: the most probable next tokens."
-        chart = share_bars(table["token"].tolist(), groups)
-    elif before.vectors is not None and len(before.vectors) <= LABELLED:
-        st.markdown("**How far each token's vector has turned**, 1 − cosine")
-        turned = vectors(before, after).tokens
-        read = before.tokens(before.kinds[-1])[0]  # of an encoder-decoder, what the decoder has written
-        chart = bars(read, {"1 − cosine": turned}, y="1 − cosine", printed=False)
-        alt = "Bars: how far the final vector of each token has turned."
+def _show_next_tokens(before: Capture, after: Capture) -> None:
+    table = movers(next_token(before, after), before)
+    if table["change"].to_numpy().any():
+        st.markdown("**Next tokens** that changed most")
+        groups = {name: table[name].to_numpy() for name in ("before", "after")}
+        alt = "Bars: the probabilities of the next tokens before and after."
     else:
+        st.markdown("**Next tokens**, the most probable ones")
+        groups = {"probability": table["before"].to_numpy()}
+        alt = "Bars: the most probable next tokens."
+    show_chart(share_bars(table["token"].tolist(), groups), "outcome", alt, title="What comes of it")
+
+
+def _show_turns(before: Capture, after: Capture) -> None:
+    if before.vectors is None or len(before.vectors) > LABELLED:
         return
+    st.markdown("**How far each token's vector has turned**, 1 − cosine")
+    read = before.tokens(before.kinds[-1])[0]  # of an encoder-decoder, what the decoder has written
+    chart = bars(read, {"1 − cosine": vectors(before, after).tokens}, y="1 − cosine", printed=False)
+    alt = "Bars: how far the final vector of each token has turned."
     show_chart(chart, "outcome", alt, title="What comes of it")
 
 
 def _show_changed_heads(real: RealHead, changed: RealHead) -> None:
-    """How much the attention of every head changed."""
     st.markdown("**Heads whose attention changed**, mean Jensen-Shannon divergence of their rows")
-    of, other = (KindRequest(one.request, one.kind) for one in (real, changed))
-    values = run(
-        results.head_changes.task(of, other),
-        "Comparing every head",
-        real.capture.layers(real.kind),
-        announce=lambda: comparing_all(real.capture, real.kind),
-    )
+    task = results.head_changes.task(real.of_kind, changed.of_kind)
+    values = run(task, "Comparing every head", real.grid[0], announce=lambda: comparing_all(real))
     if values is None:
         return
-    chosen = (real.layer, real.head)
     show_grid_of_heads(
         values,
         "divergence",
-        chosen,
+        real.place,
         title="How much each head changed",
         alt="How much each head's attention changed",
         numbers="mean Jensen-Shannon divergence",
         height=HEIGHT,
     )
-    walk_through_heads(chosen, values.shape)
+    walk_through_heads(real.place, real.grid)
 
 
-# --- what is written
-
-
-def _show_continuations(real: RealHead, changed: RealHead) -> None:
-    if real.capture.logits is None:
-        return
+@needs(NEXT_TOKENS)
+def show_continuations(real: RealHead, changed: RealHead) -> None:
+    """Show what the model writes, without and with the changes."""
     words = f"Continue the text: {results.NEW_TOKENS} tokens, always the most probable one"
     if not switch(words, state.WRITES_ON):
         return
-    passes = [real] if changed is real else [real, changed]
-    for column, name, one in zip(st.columns(2), NAMES, passes, strict=False):
+    heads = [real] if changed is real else [real, changed]
+    for column, name, head in zip(st.columns(2), NAMES, heads, strict=False):
         with column:
-            written = run(results.continuation.task(one.request), "Writing", results.NEW_TOKENS, unit="token")
+            written = run(results.continuation.task(head.request), "Writing", results.NEW_TOKENS, unit="token")
             if written is not None:
                 st.caption(name)
                 st.code(real.capture.model.text_of(written), language=None, wrap_lines=True)

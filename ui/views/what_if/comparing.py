@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import get_args
 
 import numpy as np
-import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from core import Capture, InputError, Model
+from core import InputError, Model
 from core.attention.pooling import Pooled
 from core.attention.rowwise import Overview
 from core.figures.heatmaps.compared import Part, Side, compared_heatmaps, strongest_colours
 from core.heads.aligning import Alignment, Labels, align
 from core.heads.comparing import HeadPair, compare, mean_divergence, worst_divergence
 from core.heads.likeness import PAIRS
-from core.models.modules import Kind
 from core.units import seconds_in_words
 from ui import passes, presenting, shown, state
 from ui.allowed import model_help, offered
@@ -27,16 +26,19 @@ from ui.controls.fields import menu, number_picker, suggested, text_area
 from ui.controls.pinned import pinned_among
 from ui.markdown import plain, quoted, show_error
 from ui.progress import run
-from ui.requests import GeneratedTarget, KindRequest, Target
+from ui.requests import GeneratedTarget, Target
 from ui.views.common.magnified import show_magnified
 from ui.views.common.pictures import show_heatmap
+from ui.views.heads.grid import show_list_of_heads
+from ui.views.heads.results import overview
+from ui.views.needs import QUERIES_AND_KEYS, TEXTS, missing, needs
 from ui.views.numbers import of_pair
-from ui.views.sources.heads import RealHead, opening_head
+from ui.views.sources.heads import ChosenHead, RealHead, opening_head
 from ui.views.sources.models import read_model
 from ui.views.sources.passes import run_pass
 from ui.views.what_if import results
 
-WAYS = {"head": "Another head", "text": "Another text", "model": "Another model"}
+PARTS: tuple[Part, ...] = get_args(Part)
 OTHER_SENTENCE = "The animal didn't cross the street because it was too wide."
 WIDTH, HEIGHT = 290, 380  # pixels of one of three pictures in a window 1024 wide
 MAGNIFIED = 24  # tokens a side of the exact part of a long text
@@ -45,78 +47,95 @@ CELL_SECONDS = 1e-8  # about, to weigh one query and one key in one head against
 
 
 @dataclass(frozen=True, eq=False)
-class Paired:
-    """Two heads on common axes.
+class TwoHeads:
+    """Two heads on common axes, what they are called, and what their difference is called."""
 
-    queries, keys  what is written at each place of the axes
-    names          what the two are called
-    difference     what their difference is called
-    """
-
-    pair: HeadPair
-    queries: Labels
-    keys: Labels
+    first: RealHead
+    second: RealHead
+    queries: Alignment
+    keys: Alignment
     names: tuple[str, str]
     difference: str = "Second − first"
 
+    @cached_property
+    def pair(self) -> HeadPair:
+        first, second = passes.head(self.first.of), passes.head(self.second.of)
+        return HeadPair.of(first, second, queries=self.queries, keys=self.keys)
 
+    @cached_property
+    def labels(self) -> list[Labels]:
+        """The tokens along both axes."""
+        axes = zip((self.queries, self.keys), self.first.tokens, self.second.tokens, strict=True)
+        return [axis.labels(tokens, others) for axis, tokens, others in axes]
+
+    def record(self, **axes: Alignment) -> None:
+        """Record the comparison for "As Python". axes: how queries and keys belong together, if that is not one by one"""
+        heads = (self.first, self.second)
+        traces = [expression(one.capture.trace, layer=one.layer, head=one.head, kind=one.kind) for one in heads]
+        result_of(compare, *traces, **axes)
+
+    def overview(self) -> Overview | None:
+        """Return None while the computation waits for the visitor."""
+        task = overview.task(self.first.of, self.second.of, matrix=self.pair)
+        return run(task, "Comparing two heads", self.pair.shape[0], unit="query")
+
+
+@needs()
 def show_comparison(real: RealHead) -> None:
-    """The chosen head beside another one, that is chosen here. Puts the click listener on the page."""
+    """Show the chosen head beside another one, which is chosen here."""
     pin.listen()  # before the pictures: whoever sees one may click at once
     controls = st.container(horizontal=True, vertical_alignment="bottom")
     problem = st.container()  # below the field that it is about
     try:
         with controls:
-            ways = WAYS if real.capture.input_ids else {"head": WAYS["head"]}
+            model = real.capture.model
+            ways = {word: name for word, (name, choose) in WAYS.items() if choose.missing(model) is None}
             way = menu("Compare with", state.COMPARE_WITH, ways, look="buttons")
-            other = {"head": _other_head, "text": _other_text, "model": _other_model}[way](real, problem)
+            other = WAYS[way][1](real, problem)
         if other is None:
             return
-        paired = _paired(real, other, loosely=way == "model")
-        shown.now().beside[paired.names[1]] = other.of
-        record_comparison(real, other, queries=paired.pair.queries, keys=paired.pair.keys)
+        two = _on_common_axes(real, other, loosely=way == "model")
+        shown.now().beside[two.names[1]] = other.of
+        two.record(queries=two.queries, keys=two.keys)
     except InputError as error:
         with problem:
             show_error(error)
         return
     with problem:
-        found = compared_heads(real, other, paired.pair)
-    if found is None:
+        whole = two.overview()
+    if whole is None:
         return
     is_one_text = way == "head"
     how_far = st.container()
-    show_pictures(paired, found, is_one_text=is_one_text)
+    show_pictures(two, whole, is_one_text=is_one_text)
     with how_far, presenting.told():  # once the pictures are there, which need not wait for what is said beside it
-        _say_how_far(real, paired, found)
+        _say_how_far(two, whole)
     st.caption(
         "Jensen-Shannon divergence (Lin 1991): 0 for the same weights, ln 2 = 0.693 for no key in common."
-        + ("" if is_one_text else _what_aligns(paired.pair))
+        + ("" if is_one_text else _what_aligns(two.keys))
     )
     if not presenting.is_on():
         _show_heads_like(real, other if way == "text" else None)
 
 
-def record_comparison(real: RealHead, other: RealHead, **axes: Alignment) -> None:
-    """Record the comparison for "As Python". axes: how queries and keys belong together, where that is not one by one."""
-    traces = [expression(one.capture.trace, layer=one.layer, head=one.head, kind=one.kind) for one in (real, other)]
-    result_of(compare, *traces, **axes)
-
-
 # --- what the head is compared with
 
 
-def _other_head(real: RealHead, _: DeltaGenerator) -> RealHead:
-    heads = real.capture.heads(real.kind)
-    return _pick_head(real, (real.layer, (real.head + 1) % heads))
+@needs()
+def _other_head(real: RealHead, _: DeltaGenerator) -> RealHead | None:
+    return _pick_head(real, (real.layer, (real.head + 1) % real.grid[1]))
 
 
+@needs(TEXTS)
 def _other_text(real: RealHead, problem: DeltaGenerator) -> RealHead | None:
     text = text_area("Other text", state.OTHER_TEXT, OTHER_SENTENCE, height=68)
+    request = replace(real.request, text=text)
     with problem:
-        passed = run_pass(replace(real.request, text=text), real.capture.model, None, False)
-    return None if passed is None else replace(real, request=passed[0], capture=passed[1])
+        capture = run_pass(request, real.capture.model)
+    return None if capture is None else replace(real, request=request, capture=capture)
 
 
+@needs(TEXTS)
 def _other_model(real: RealHead, problem: DeltaGenerator) -> RealHead | None:
     others = [name for name in offered() if name != real.request.model.name]
     name = suggested("Other model", state.OTHER_MODEL, others, others[0], width=240, help=model_help())
@@ -124,22 +143,23 @@ def _other_model(real: RealHead, problem: DeltaGenerator) -> RealHead | None:
     model = read_model(chosen, problem.empty(), problem)
     if model is None:
         return None
-    if not model.captures or model.reads_images:
-        what = "reads images" if model.reads_images else "exposes only its weights"
-        raise InputError(f"{name} {what}; two heads are compared on texts. Choose another model.", field="model")
-    request = replace(
-        real.request,
-        model=chosen,
-        pair=real.request.pair if model.takes_pairs else None,
-        target=_target_for(model, real.request.target),
-    )
+    if (words := missing(model, QUERIES_AND_KEYS, TEXTS)) is not None:
+        raise InputError(words, field="model")
+    pair, target = real.request.pair if model.takes_pairs else None, _target_for(model, real.request.target)
+    request = replace(real.request, model=chosen, pair=pair, target=target)
     with problem:
-        passed = run_pass(request, model, None, False)
-    if passed is None:
+        capture = run_pass(request, model)
+    if capture is None:
         return None
-    capture = passed[1]
     kind = real.kind if real.kind in capture.kinds else capture.kinds[0]
-    return _pick_head(RealHead(*passed, kind, 0, 0), opening_head(name))
+    return _pick_head(ChosenHead(request, capture, kind, 0, 0), opening_head(name))
+
+
+WAYS = {
+    "head": ("Another head", _other_head),
+    "text": ("Another text", _other_text),
+    "model": ("Another model", _other_model),
+}
 
 
 def _target_for(model: Model, target: Target) -> Target:
@@ -151,153 +171,111 @@ def _target_for(model: Model, target: Target) -> Target:
 
 def _pick_head(real: RealHead, opening: tuple[int, int]) -> RealHead:
     with st.container(width=92):
-        layer = number_picker("Other layer", state.OTHER_LAYER, real.capture.layers(real.kind), opening[0])
+        layer = number_picker("Other layer", state.OTHER_LAYER, real.grid[0], opening[0])
     with st.container(width=92):
-        head = number_picker("Other head", state.OTHER_HEAD, real.capture.heads(real.kind), opening[1])
+        head = number_picker("Other head", state.OTHER_HEAD, real.grid[1], opening[1])
     return replace(real, layer=layer, head=head)
 
 
-def _paired(real: RealHead, other: RealHead, *, loosely: bool) -> Paired:
-    """Raises InputError where the texts have nothing in common."""
-    (queries, keys), (other_queries, other_keys) = (call(one.capture.tokens, one.kind) for one in (real, other))
-    on_queries = call(align, queries, other_queries, loosely=loosely)
-    is_same = (queries, other_queries) == (keys, other_keys)
-    on_keys = on_queries if is_same else call(align, keys, other_keys, loosely=loosely)
-    return Paired(
-        HeadPair.of(passes.head(real.of), passes.head(other.of), queries=on_queries, keys=on_keys),
-        on_queries.labels(queries, other_queries),
-        on_keys.labels(keys, other_keys),
-        _names(real, other),
-    )
-
-
-def _names(real: RealHead, other: RealHead) -> tuple[str, str]:
-    """The one thing by which they differ; markup-free."""
+def _on_common_axes(real: RealHead, other: RealHead, *, loosely: bool) -> TwoHeads:
+    """Raises InputError if the texts have nothing in common."""
+    tokens = (call(head.capture.tokens, head.kind) for head in (real, other))
+    queries, keys = zip(*tokens, strict=True)  # each of both texts
+    on_queries = call(align, *queries, loosely=loosely)
+    on_keys = on_queries if queries == keys else call(align, *keys, loosely=loosely)
+    names = f"Head {real}", f"Head {other}"
     if real.request.model != other.request.model:
-        return (
-            f"{real.layer}.{real.head} of {real.request.model}",
-            f"{other.layer}.{other.head} of {other.request.model}",
-        )
-    if real.request != other.request:
-        return "This text", "Other text"
-    return f"Head {real.layer}.{real.head}", f"Head {other.layer}.{other.head}"
+        names = f"{real} of {real.request.model}", f"{other} of {other.request.model}"
+    elif real.request != other.request:
+        names = "This text", "Other text"
+    return TwoHeads(real, other, on_queries, on_keys, names)
 
 
 # --- the pictures
 
 
-def compared_heads(real: RealHead, other: RealHead, pair: HeadPair) -> Overview | None:
-    """None while it is not wanted."""
-    task = results.comparison.task(real.of, other.of, pair=pair)
-    return run(task, "Comparing two heads", pair.shape[0], unit="query")
-
-
-def show_pictures(paired: Paired, found: Overview, *, is_one_text: bool) -> tuple[int, int]:
-    """The three pictures and the boxes of the chosen cell, which is given."""
-    pair = paired.pair
+def show_pictures(two: TwoHeads, whole: Overview, *, is_one_text: bool) -> tuple[int, int]:
+    """Show the three pictures and the boxes of the chosen cell, which is returned."""
     pictures, below = st.container(), st.container()
     with below:
         boxes = (state.QUERY, state.KEY) if is_one_text else (state.PLACE_OF_QUERY, state.PLACE_OF_KEY)
-        cell = pinned_among(pair.shape, pair.strongest(found), pair.exact, boxes)
-        _say_cell(paired, cell)
-    limits = strongest_colours(_parts(found))
+        cell = pinned_among(two.pair.shape, two.pair.strongest(whole), two.pair.exact, boxes)
+        _say_cell(two, cell)
+    limits = strongest_colours(_parts(whole))
     with pictures:
-        _draw(paired, found, cell, limits, "")
-        if not found.matrices["difference"].exact:
-            show_magnified(pair, cell, lambda window: _draw(paired, window, cell, limits, " near"), side=MAGNIFIED)
+        _draw(two, whole, cell, limits)
+        if not whole.matrices["difference"].exact:
+            show_magnified(two.pair, cell, lambda window: _draw(two, window, cell, limits, " near"), side=MAGNIFIED)
     return cell
 
 
-def _parts(found: Overview) -> dict[Part, Pooled]:
-    return {part: found.matrices[part] for part in get_args(Part)}
+def _parts(drawn: Overview) -> dict[Part, Pooled]:
+    return {part: drawn.matrices[part] for part in PARTS}
 
 
-def _draw(paired: Paired, found: Overview, cell: tuple[int, int], limits: tuple[float, float], where: str) -> None:
-    pair, at = paired.pair, found.matrices["difference"]
-    sides = [
-        _side(alignment, labels, pinned, start, length)
-        for alignment, labels, pinned, start, length in zip(
-            (pair.queries, pair.keys), (paired.queries, paired.keys), cell, at.start, at.shape, strict=True
-        )
-    ]
+def _draw(two: TwoHeads, drawn: Overview, cell: tuple[int, int], limits: tuple[float, float], where: str = "") -> None:
+    """Draw the whole of both heads, or a window of them. where: "" or " near\""""
+    cells = drawn.matrices["difference"]
+    places = [range(start, start + length) for start, length in zip(cells.start, cells.shape, strict=True)]
+    sides = [_side(*axis) for axis in zip((two.queries, two.keys), two.labels, cell, places, strict=True)]
     charts = compared_heatmaps(
-        _parts(found),
+        _parts(drawn),
         *sides,
-        divergence=found.row_numbers["divergence"],
+        divergence=drawn.row_numbers["divergence"],
         limits=limits,
         height=presenting.height(HEIGHT, 0.7),
         width=presenting.width(WIDTH, 0.3),
     )
-    titles = (*paired.names, paired.difference)
-    for column, title, (part, chart) in zip(st.columns(3), titles, charts.items(), strict=True):
+    titles = (*two.names, two.difference)
+    labels = zip(*two.labels, strict=True)  # of each text its own in its picture, of both beside their difference
+    for column, title, (part, chart), axes in zip(st.columns(3), titles, charts.items(), labels, strict=True):
         with column:
             with presenting.told():
                 st.markdown(f"**{plain(title)}**")
-            presenting.lit(chart.figure, *(cell[axis] - at.start[axis] for axis in (0, 1)))
-            show_heatmap(
-                chart,
-                f"compared {part}{where}",
-                f"{title}: heatmap of queries by keys.",
-                title=f"Weights, {title}" + (f"{where} the chosen pair" if where else ""),
-                numbers=None
-                if where
-                else of_pair(paired.pair, part, title, _by_part(paired.queries)[part], _by_part(paired.keys)[part]),
-            )
+            presenting.lit(chart.figure, *(side.pinned for side in sides))
+            alt, near = f"{title}: heatmap of queries by keys.", f"{where} the chosen pair" if where else ""
+            numbers = None if where else of_pair(two.pair, part, title, *axes)
+            show_heatmap(chart, f"compared {part}{where}", alt, title=f"Weights, {title}{near}", numbers=numbers)
 
 
-def _by_part(labels: Labels) -> dict[Part, tuple[str, ...]]:
-    """Each text's own tokens in its picture, those of both beside their difference."""
-    return {"first": labels.first, "second": labels.second, "difference": labels.both}
-
-
-def _side(alignment: Alignment, labels: Labels, pinned: int, start: int, length: int) -> Side:
-    first, second = ([place - start for place in gaps if start <= place < start + length] for gaps in alignment.gaps)
-    return Side(
-        {part: texts[start : start + length] for part, texts in _by_part(labels).items()},
-        {"first": first, "second": second, "difference": sorted(first + second)},
-        pinned - start,
-        start,
-    )
+def _side(axis: Alignment, labels: Labels, pinned: int, places: range) -> Side:
+    first, second = ([place - places.start for place in gaps if place in places] for gaps in axis.gaps)
+    tokens = [texts[places.start : places.stop] for texts in labels]
+    gaps = (first, second, sorted(first + second))
+    by_part = dict(zip(PARTS, tokens, strict=True)), dict(zip(PARTS, gaps, strict=True))
+    return Side(*by_part, pinned - places.start, places.start)
 
 
 # --- the sentences
 
 
-def _say_cell(paired: Paired, cell: tuple[int, int]) -> None:
-    exact = paired.pair.window(range(cell[0], cell[0] + 1), range(cell[1], cell[1] + 1)).matrices
-    pair = f"{quoted(paired.queries.both[cell[0]])} → {quoted(paired.keys.both[cell[1]])}"
-    gaps = [
-        cell[0] in queries or cell[1] in keys
-        for queries, keys in zip(paired.pair.queries.gaps, paired.pair.keys.gaps, strict=True)
-    ]
-    said = [
-        f"{plain(name)} {'does not have this pair' if gap else _share(float(part.values[0, 0]))}"
-        for name, gap, part in zip(paired.names, gaps, (exact["first"], exact["second"]), strict=True)
-    ]
-    difference = float(exact["difference"].values[0, 0])
+def _say_cell(two: TwoHeads, cell: tuple[int, int]) -> None:
+    window = two.pair.window(*(range(place, place + 1) for place in cell)).matrices
+    first, second, difference = (float(window[part].values[0, 0]) for part in PARTS)
+    queries, keys = two.labels
+    gaps_by_text, words = zip(two.queries.gaps, two.keys.gaps, strict=True), []
+    for name, weight, gaps in zip(two.names, (first, second), gaps_by_text, strict=True):
+        has_pair = not any(place in of_axis for place, of_axis in zip(cell, gaps, strict=True))
+        share = "masks it" if np.isnan(weight) else f"**{weight:.1%}**"
+        words.append(f"{plain(name)} {share if has_pair else 'does not have this pair'}")
     by = "" if np.isnan(difference) else f", a difference of **{100 * difference:+.1f} points**".replace("-", "−")
     with presenting.told():
-        st.markdown(f"{pair}: {'; '.join(said)}{by}.")
+        st.markdown(f"{quoted(queries.both[cell[0]])} → {quoted(keys.both[cell[1]])}: {'; '.join(words)}{by}.")
 
 
-def _share(weight: float) -> str:
-    return "masks it" if np.isnan(weight) else f"**{weight:.1%}**"
-
-
-def _say_how_far(real: RealHead, paired: Paired, found: Overview) -> None:
-    divergence = found.row_numbers["divergence"]
+def _say_how_far(two: TwoHeads, whole: Overview) -> None:
+    divergence, real = whole.row_numbers["divergence"], two.first
     row, worst = worst_divergence(divergence)
     sentence = (
         f"The rows are **{mean_divergence(divergence):.3f}** nats apart on average and **{worst:.3f}** at most, "
-        f"at {quoted(paired.queries.both[row])} (query {row})."
+        f"at {quoted(two.labels[0].both[row])} (query {row})."
     )
-    task = results.random_pairs.task(KindRequest(real.request, real.kind))
     try:
-        beside = run(task, "Comparing random heads", PAIRS, unit="pair")
+        beside = run(results.random_pairs.task(real.of_kind), "Comparing random heads", PAIRS, unit="pair")
     except InputError:  # a model with a single head
         beside = None
     if beside is not None:
-        queries = real.capture.shape(real.kind)[0]
+        queries = real.shape[0]
         on = "" if beside.queries == queries else f", measured on {beside.queries} of {queries:,} queries"
         sentence += (
             f" Two random heads of {plain(str(real.request.model))} have **{beside.mean:.3f}** on this text "
@@ -306,58 +284,46 @@ def _say_how_far(real: RealHead, paired: Paired, found: Overview) -> None:
     st.markdown(sentence)
 
 
-def _what_aligns(pair: HeadPair) -> str:
+def _what_aligns(keys: Alignment) -> str:
     """Counted among the keys, because in cross-attention the queries are of another text, which is the same for both."""
-    axis = pair.keys
-    same, gaps = sum(axis.equal), sum(map(len, axis.gaps))
-    others = len(axis) - same - gaps
-    said = [f"{same} of {len(axis)} tokens are in both texts"]
+    same, gaps = sum(keys.equal), sum(map(len, keys.gaps))
+    others = len(keys) - same - gaps
+    words = [f"{same} of {len(keys)} tokens are in both texts"]
     if others:
-        said.append(f"{others} {'stands' if others == 1 else 'stand'} in the place of another")
+        words.append(f"{others} {'stands' if others == 1 else 'stand'} in the place of another")
     if gaps:
-        said.append(f"{gaps} {'is' if gaps == 1 else 'are'} in one text only, and hatched in the other")
-    return f" {'; '.join(said)}. What goes to a token that the other text does not have counts in full."
+        words.append(f"{gaps} {'is' if gaps == 1 else 'are'} in one text only, and hatched in the other")
+    return f" {'; '.join(words)}. What goes to a token that the other text does not have counts in full."
 
 
 def _show_heads_like(real: RealHead, other: RealHead | None) -> None:
-    """All other heads of the model, most alike first; on the other text as well if there is one."""
+    """List the other heads of the model, most alike first; on the other text as well if there is one."""
     texts = (real.request,) if other is None or other.request == real.request else (real.request, other.request)
-    st.markdown(f"**Heads like {real.layer}.{real.head}**")
+    st.markdown(f"**Heads like {real}**")
     table = run(
         results.heads_like.task(real.of, texts),
         "Comparing every head",
-        len(texts) * real.capture.layers(real.kind),
-        announce=lambda: comparing_all(real.capture, real.kind, len(texts)),
+        len(texts) * real.grid[0],
+        announce=lambda: comparing_all(real, len(texts)),
     )
     if table is None:
         return
     listed = table.head(LISTED)
-    st.dataframe(
-        listed,
-        key=state.HEADS_LIKE,
-        hide_index=True,
-        width="content",
-        on_select=lambda: _choose_row(listed),
-        selection_mode="single-row",
-        column_config={"divergence": st.column_config.NumberColumn(format="%.3f")},
-    )
+    show_list_of_heads(listed, ("divergence",), state.HEADS_LIKE, _compare_with, width="content")
     over = "this text" if len(texts) == 1 else "both texts"
     st.caption(
         f"The {len(listed)} of {len(table)} heads nearest to it, by mean divergence on {over}. Mark a row to compare."
     )
 
 
-def comparing_all(capture: Capture, kind: Kind, times: int = 1) -> tuple[float, str]:
-    """The seconds that comparing every head with another takes, so many times over, and a sentence about it."""
-    queries, keys = capture.shape(kind)
-    heads = capture.layers(kind) * capture.heads(kind)
+def comparing_all(real: RealHead, times: int = 1) -> tuple[float, str]:
+    """Return the seconds that comparing every head with another takes, so many times over, and a sentence about it."""
+    queries, keys = real.shape
+    heads = real.grid[0] * real.grid[1]
     seconds = CELL_SECONDS * times * heads * queries * keys
     return seconds, f"Comparing {heads} heads over {queries:,} tokens takes about {seconds_in_words(seconds)}."
 
 
-def _choose_row(listed: pd.DataFrame) -> None:
-    rows = st.session_state[state.HEADS_LIKE].selection.rows
-    if rows and rows[0] < len(listed):
-        layer, head = (int(listed[name].iloc[rows[0]]) for name in ("layer", "head"))
-        st.session_state[state.COMPARE_WITH] = "head"
-        st.session_state[state.OTHER_LAYER], st.session_state[state.OTHER_HEAD] = layer, head
+def _compare_with(layer: int, head: int) -> None:
+    st.session_state[state.COMPARE_WITH] = "head"
+    st.session_state[state.OTHER_LAYER], st.session_state[state.OTHER_HEAD] = layer, head

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import streamlit as st
 
 from core.capturing import edit_forms as forms
@@ -23,13 +21,20 @@ OFFERED = {kind.verb.split()[-1]: kind for kind in EDIT_KINDS if kind.label}
 
 def choose_new_edit(real: RealHead, cell: tuple[int, int]) -> None:
     """The fields of a new change, and the button that adds it. cell: the chosen (query, key)."""
+    labels = {word: kind.label for word, kind in OFFERED.items()}
+    places = {
+        "head": (f"head {real}", Place(*real.place, real.named_kind)),
+        "layer": (f"layer {real.layer}", Place(real.layer, None, real.named_kind)),
+        "all": ("all heads", EVERYWHERE),
+    }
+    names = {word: name for word, (name, _) in places.items()}
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        labels = {word: kind.label for word, kind in OFFERED.items()}
         kind = OFFERED[menu("Change", state.NEW_EDIT, labels, width=205, label_visibility="collapsed")]
-        words = _words(kind.fields, real, cell)
-        where = menu("In", state.NEW_PLACE, _where(real), width=125, label_visibility="collapsed")
-        line = "" if words is None else kind.line_of(words, _place(real, where))
-        adding = {"key": state.button("add", 0), "on_click": edit_list.add, "args": (line,), "disabled": words is None}
+        words = [_show(field, real, cell) for field in kind.fields]
+        _, place = places[menu("In", state.NEW_PLACE, names, width=125, label_visibility="collapsed")]
+        is_whole = all(words)
+        line = kind.line_of(" ".join(words), place) if is_whole else ""
+        adding = {"key": state.button("add", 0), "on_click": edit_list.add, "args": (line,), "disabled": not is_whole}
         st.button("Add", icon=":material/add:", **adding)
         switch(
             "Paint",
@@ -39,24 +44,14 @@ def choose_new_edit(real: RealHead, cell: tuple[int, int]) -> None:
         )
 
 
-def _where(real: RealHead) -> dict[str, str]:
-    return {"head": f"head {real.layer}.{real.head}", "layer": f"layer {real.layer}", "all": "all heads"}
-
-
-def _words(fields: Iterable[forms.Field], real: RealHead, cell: tuple[int, int]) -> str | None:
-    """Draw the fields, and return what the line says between its verb and its place; None while something is missing."""
-    words = [_show(field, real, cell) for field in fields]
-    return " ".join(words) if all(words) else None
-
-
 def _show(field: forms.Field, real: RealHead, cell: tuple[int, int]) -> str:
     """Draw a field and return its words, "" while there are none."""
     match field:
         case forms.ChosenKey():
-            st.markdown(quoted(real.capture.tokens(real.kind)[1][cell[1]]), width="content")
+            st.markdown(quoted(real.tokens[1][cell[1]]), width="content")
             return str(cell[1])
         case forms.ChosenPair():
-            queries, keys = real.capture.tokens(real.kind)
+            queries, keys = real.tokens
             st.markdown(f"{quoted(queries[cell[0]])} → {quoted(keys[cell[1]])}", width="content")
             return f"{cell[0]}>{cell[1]}"
     at, hidden = (field.label, state.NEW_FIELDS[field.name]), "collapsed"
@@ -73,10 +68,3 @@ def _show(field: forms.Field, real: RealHead, cell: tuple[int, int]) -> str:
         case forms.Cells(example=example):
             example = example.format(query=cell[0], key=cell[1])
             return text_line(*at, width=TYPED, label_visibility=hidden, placeholder=example).strip()
-
-
-def _place(real: RealHead, where: str) -> Place:
-    if where == "all":
-        return EVERYWHERE
-    kind = real.kind if len(real.capture.kinds) > 1 else None
-    return Place(real.layer, real.head if where == "head" else None, kind)

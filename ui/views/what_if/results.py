@@ -9,9 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from core.attention.rowwise import Overview
 from core.capturing.generating import Generating
-from core.heads.comparing import HeadPair
 from core.heads.effects import Effects, head_effects
 from core.heads.examples import (
     INDUCTION_STEPS,
@@ -39,14 +37,6 @@ from ui.requests import EffectRequest, HeadRequest, KindRequest, ModelChoice, Pa
 from ui.views.heads.results import PROBE_SEEDS, probe
 
 # --- two heads, or two passes
-
-
-@cached(Store(8))  # three pictures each: at most 2 MB
-def comparison(
-    _first: HeadRequest, _second: HeadRequest, *, pair: HeadPair, on_progress: OnProgress | None = None
-) -> Overview:
-    """Two heads compared: `pair`, which has both on the axes that their texts give them."""
-    return pair.overview(on_progress=on_progress)
 
 
 @cached(Store(16))
@@ -92,23 +82,16 @@ def effects(request: EffectRequest) -> Growing:
     Raises InputError if the memory is too small.
     """
     of, pass_ = request.of, captured(request.of.text)
-    layers = pass_.layers(of.kind)
-
-    inputs = inputs_of(of.text)
+    layers, inputs = pass_.layers(of.kind), inputs_of(of.text)
     method = {"heads": "of_heads", "layers": "of_layers", "tokens": "of_keys"}[request.taken_away]
 
     def pieces() -> Iterator[tuple[int, Any]]:
         yield from getattr(Effects(pass_.model, inputs, request.token, of.kind), method)()
 
-    def above(layer: int) -> float:
-        """How many layers are computed again."""
-        return layers - layer
-
     shapes = {"heads": (layers, pass_.heads(of.kind)), "layers": (layers,), "tokens": pass_.shape(of.kind)[1:]}
-    cost = {} if request.taken_away == "tokens" else {"cost": above}
-    nbytes = 2 * pass_.nbytes
-    MEMORY.check(nbytes)
-    growing = Growing(shapes[request.taken_away], pieces, nbytes=nbytes, **cost)
+    cost = {} if request.taken_away == "tokens" else {"cost": lambda layer: layers - layer}  # layers computed again
+    MEMORY.check(2 * pass_.nbytes)
+    growing = Growing(shapes[request.taken_away], pieces, nbytes=2 * pass_.nbytes, **cost)
     if request.taken_away == "heads" and of.text.keep is None:
         target = target_of(of.text) or None
         read = {"token": request.token, "pair": of.text.pair, "target": target, "kind": of.kind}

@@ -41,8 +41,13 @@ Table = tuple[list[str], list[list[str]]]  # headings, rows
 
 @dataclass(frozen=True)
 class Example(Generic[Found]):
-    """One example: its title, what measures it in how many passes, what is said of it, its table, and what the page then holds
-    for whoever goes on from there."""
+    """One example.
+
+    measure  measures it, in so many `passes`
+    words    what the page says of it
+    table    its numbers
+    opens    what the page holds for a visitor who goes on from there
+    """
 
     title: str
     measure: Cached[..., Found]
@@ -57,13 +62,13 @@ def show_examples() -> None:
     titles = {name: example.title for name, example in EXAMPLES.items()}
     chosen = menu("Worked example", state.EXAMPLE, titles, look="buttons", label_visibility="collapsed")
     example = EXAMPLES[chosen]
-    found = run(example.measure.task(), "Measuring", example.passes(), unit="pass")
-    if found is not None:
-        result(found)
+    measured = run(example.measure.task(), "Measuring", example.passes(), unit="pass")
+    if measured is not None:
+        result(measured)
         with presenting.told():
-            st.markdown(example.words(found))
-            table(*example.table(found))
-        opening = {"on_click": st.session_state.update, "args": (example.opens(found) | {state.VIEW: "change"},)}
+            st.markdown(example.words(measured))
+            table(*example.table(measured))
+        opening = {"on_click": st.session_state.update, "args": (example.opens(measured) | {state.VIEW: "change"},)}
         st.button("Change it yourself", key=state.button("example", hash(chosen)), icon=":material/tune:", **opening)
 
 
@@ -90,11 +95,6 @@ def paris_words(found: tuple[NextWord, ...]) -> str:
 def paris_table(found: tuple[NextWord, ...]) -> Table:
     rows = [[said.name, *numbers(said.paris), quoted(said.says), *numbers(said.share)] for said in found]
     return ["", "Paris", "most probable", "its probability"], rows
-
-
-def paris_opens(found: tuple[NextWord, ...]) -> dict[str, object]:
-    _, muted, _, _ = found
-    return _at(KNOWS_PARIS, FRANCE, LANGUAGE_MODEL, lines_of(muted.edits))
 
 
 # --- what an induction head needs
@@ -133,10 +133,6 @@ def induction_table(found: Induction) -> Table:
     return ["", *map(str, found.heads), "loss, nats", "costs"], rows
 
 
-def induction_opens(found: Induction) -> dict[str, object]:
-    return _at(found.heads[0], REPEATED, LANGUAGE_MODEL, lines_of(found.cut.edits))
-
-
 # --- a pronoun between two sentences
 
 
@@ -158,13 +154,14 @@ def pronoun_table(found: Pronoun) -> Table:
     return ["", "way of “it”", "way of the sentence", f"{head} animal", f"{head} street"], rows
 
 
-def pronoun_opens(found: Pronoun) -> dict[str, object]:
-    return _at(PRONOUN_HEAD, TIRED, SENTENCE_MODEL, lines_of(found.strongest.edits))
-
-
 EXAMPLES: dict[str, Example] = {
     "paris": Example(
-        "The head that knows Paris", results.paris, lambda: PARIS_STEPS, paris_words, paris_table, paris_opens
+        "The head that knows Paris",
+        results.paris,
+        lambda: PARIS_STEPS,
+        paris_words,
+        paris_table,
+        lambda found: _at(KNOWS_PARIS, FRANCE, LANGUAGE_MODEL, lines_of(found[1].edits)),  # the head is muted
     ),
     "induction": Example(
         "What induction needs",
@@ -172,7 +169,7 @@ EXAMPLES: dict[str, Example] = {
         lambda: results.INDUCTION_PASSES,
         induction_words,
         induction_table,
-        induction_opens,
+        lambda found: _at(found.heads[0], REPEATED, LANGUAGE_MODEL, lines_of(found.cut.edits)),
     ),
     "pronoun": Example(
         "A pronoun in two sentences",
@@ -180,6 +177,6 @@ EXAMPLES: dict[str, Example] = {
         lambda: pronoun_steps(models.load(SENTENCE_MODEL)),
         pronoun_words,
         pronoun_table,
-        pronoun_opens,
+        lambda found: _at(PRONOUN_HEAD, TIRED, SENTENCE_MODEL, lines_of(found.strongest.edits)),
     ),
 }

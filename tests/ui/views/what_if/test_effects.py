@@ -22,7 +22,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 def page(text: str, model: str, view: str) -> None:
     from ui import passes
     from ui.requests import ModelChoice, TextRequest
-    from ui.views.sources.heads import RealHead, choose_place
+    from ui.views.sources.heads import choose_head
     from ui.views.what_if.effects import show_effects
     from ui.views.what_if.patching import show_patching
 
@@ -30,7 +30,7 @@ def page(text: str, model: str, view: str) -> None:
     capture = passes.captured(request)
     import streamlit as st
 
-    real = RealHead(request, capture, *choose_place(request, capture, list(st.columns(2))))
+    real = choose_head(request, capture, list(st.columns(2)))
     {"effects": show_effects, "patching": show_patching}[view](real)
 
 

@@ -1,0 +1,31 @@
+"""What views need: met by the right models, and what is missing is said in one sentence."""
+
+from __future__ import annotations
+
+import transformers as t
+
+from core import load_model
+from tests.core.tiny_models import VIT, WEIGHTS_ONLY, randomised
+from ui.views.needs import NEXT_TOKENS, QUERIES_AND_KEYS, TEXTS, missing, needs
+
+
+@needs(TEXTS, NEXT_TOKENS)
+def show(words: str) -> str:
+    return words
+
+
+def test_a_view_says_all_that_a_model_lacks_and_works_as_before():
+    vit = load_model(randomised(t.ViTModel(t.ViTConfig(**VIT))))
+    assert show.missing(vit) == f"{vit.name} reads images, not texts and predicts no next token. Choose another model."
+    assert show(words="as it is") == "as it is"
+
+
+def test_needs_are_met_by_the_right_models(minilm, smollm):
+    exposed = load_model(randomised(WEIGHTS_ONLY["GPT-J"]()))
+    found = {need: [need.is_met(model) for model in (minilm, smollm, exposed)] for need in (QUERIES_AND_KEYS, TEXTS)}
+    assert found == {QUERIES_AND_KEYS: [True, True, False], TEXTS: [True, True, True]}
+    assert [missing(model, NEXT_TOKENS) is None for model in (minilm, smollm)] == [False, True]
+    assert (
+        missing(exposed, QUERIES_AND_KEYS)
+        == f"{exposed.name} exposes only its attention weights. Choose another model."
+    )
