@@ -13,7 +13,6 @@ from __future__ import annotations
 import ast
 import weakref
 from collections.abc import Callable, Hashable, Iterable
-from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import partial
@@ -82,9 +81,13 @@ class Expression:
         """A part of it. access: how Python gets at it, such as ".text" or "[0]"."""
         return Expression((self, access))
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether all that it uses can be written in Python."""
+        return self is not UNKNOWN and all(part.is_whole for part in self.parts if isinstance(part, Expression))
 
-class UnknownError(TypeError):
-    """An argument cannot be written in Python: no recorded call has made it, and it has no literal."""
+
+UNKNOWN = Expression(())  # a value that no recorded call has made, and that has no literal, such as a head from a file
 
 
 @dataclass(eq=False)
@@ -126,23 +129,23 @@ def call(function: Callable[..., Value], *given: Any, **named: Any) -> Value:
 
 def made_by(value: Value, function: Callable, *given: Any, **named: Any) -> Value:
     """Record that a call like this one gives the value, and return the value."""
-    with suppress(UnknownError):  # it was made from something that is not recorded, such as a head from a file
-        _remember(value, expression(function, *given, **named))
+    made = expression(function, *given, **named)
+    if made.is_whole:
+        _remember(value, made)
     return value
 
 
 def result(value: Value) -> Value:
     """Record that the page shows a value, or what an expression gives, and return it. What nothing is known of is left out."""
-    found = value if isinstance(value, Expression) else _known(value)
-    if found is not None:
-        _now().results.append(found)
+    made = value if isinstance(value, Expression) else _known(value)
+    if made is not None and made.is_whole:
+        _now().results.append(made)
     return value
 
 
 def result_of(function: Callable, *given: Any, **named: Any) -> None:
     """Record that the page shows what this call would give. It is left out if one of its arguments cannot be written."""
-    with suppress(UnknownError):
-        result(expression(function, *given, **named))
+    result(expression(function, *given, **named))
 
 
 def attribute(owner: Any, name: str) -> Any:
@@ -160,7 +163,7 @@ def uploaded(name: str, contents: bytes) -> bytes:
 
 
 def expression(function: Callable, *given: Any, **named: Any) -> Expression:
-    """Return a call in Python. Raises UnknownError for an argument that cannot be written."""
+    """Return a call in Python."""
     name, owner = function.__qualname__, getattr(function, "__self__", None)
     usual = {word: parameter.default for word, parameter in signature(function).parameters.items()} if named else {}
     named = {word: one for word, one in named.items() if word not in NOT_SAID and not _is_usual(one, usual.get(word))}
@@ -176,7 +179,7 @@ def expression(function: Callable, *given: Any, **named: Any) -> Expression:
 
 
 def written(value: Any) -> Expression:
-    """Return a value in Python: the call that made it, or else a literal. Raises UnknownError if it has none."""
+    """Return a value in Python: the call that made it, or else a literal; UNKNOWN if it has none."""
     if isinstance(value, Expression):
         return value
     return _known(value) or _literal(value)
@@ -204,7 +207,7 @@ def _imports(module: str, name: str) -> tuple[tuple[str, str], ...]:
 
 
 def _is_usual(value: Any, default: Any) -> bool:
-    return type(value) is type(default) and isinstance(value, str | int | float | bool | None) and value == default
+    return type(value) is type(default) and isinstance(value, str | int | float | bool | frozenset | None) and value == default
 
 
 # --- what made a value
@@ -295,16 +298,16 @@ def _literal(value: Any) -> Expression:
             names = {node.id for node in ast.walk(ast.parse(repr(value))) if isinstance(node, ast.Name)}
             return Expression((repr(value),), tuple(("headlight", name) for name in sorted(names)))
         case _ if is_dataclass(value) and not isclass(value):
-            defaults = {field.name: field.default for field in fields(value)}
-            named = {name: getattr(value, name) for name in defaults if getattr(value, name) != defaults[name]}
-            return _call_of(
-                (type(value).__name__,), _imports(type(value).__module__, type(value).__name__), "", (), named
-            )
-    raise UnknownError(f"{type(value).__name__} cannot be written in Python.")
+            held = [(field.name, getattr(value, field.name), field.default) for field in fields(value)]
+            named = {name: one for name, one, usual in held if one is not usual and not _is_usual(one, usual)}
+            name = type(value).__name__
+            return _call_of((name,), _imports(type(value).__module__, name), "", (), named)
+    return UNKNOWN
 
 
 def _sequence(values: tuple | list | set | frozenset) -> Expression:
     is_ordered = isinstance(values, tuple | list)
     parts = [written(value) for value in (values if is_ordered else sorted(values))]
-    opening, closing = {tuple: ("(", ",)" if len(parts) == 1 else ")"), list: ("[", "]")}.get(type(values), ("{", "}"))
+    braces = ("{", "}") if parts else ("set(", ")")
+    opening, closing = {tuple: ("(", ",)" if len(parts) == 1 else ")"), list: ("[", "]")}.get(type(values), braces)
     return Expression((opening, *_separated(("", part) for part in parts), closing))
