@@ -4,8 +4,8 @@
     def head_changes(before: KindRequest, after: KindRequest, *, on_progress: OnProgress | None = None) -> ...
 
 The positional arguments are the key: plain names and frozen requests, never arrays or models. Keyword-only arguments are not
-part of it: they say how the result is computed, and never change what it is. A store holds a number of results (`Store`) or
-a number of bytes (`ui.memory.MEMORY`).
+part of it: they say how the result is computed, and never change what it is. A store holds a number of results, or a number of
+bytes (`ui.memory.MEMORY`).
 
 Unlike Streamlit's own caches this one tells whether a result is known, so that work can show its progress (`ui.progress`).
 """
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import update_wrapper
 from inspect import signature
 from threading import Lock
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
 import streamlit as st
@@ -31,43 +31,39 @@ Result = TypeVar("Result")
 OnProgress = Callable[[int], None]
 
 
-class Storage(Protocol):
-    """Anything that keeps results by their keys."""
-
-    def __contains__(self, key: Hashable) -> bool: ...
-
-    def get(self, key: Hashable, work: Callable[[], Any]) -> Any:
-        """The kept result, or what `work` returns, which is then kept."""
-        ...
-
-
 class Store:
-    """A number of results; the least recently used one is forgotten first. Threads may share a store.
+    """Results by their keys, up to a total size; the least recently used one is forgotten first. Threads may share a store.
 
-    most   number of results
+    most   the largest total size
+    size   gives the size of a result; by default each counts as 1
     waits  True: sessions that ask for the same result at once wait for the one that computes it; where that fails, they try
            one by one. False: they may all compute it, and none waits.
     """
 
-    def __init__(self, most: int, *, waits: bool = False) -> None:
-        self._results: LRUCache = LRUCache(most)
+    def __init__(self, most: float, *, waits: bool = False, size: Callable[[Any], float] = lambda _: 1) -> None:
+        self._results: LRUCache = LRUCache(most, size)
         self._lock = Lock()
         self._waits = waits
         self._turns: WeakValueDictionary[Hashable, Lock] = WeakValueDictionary()
+
+    @property
+    def kept(self) -> float:
+        """The total size of all results."""
+        return self._results.currsize
 
     def __contains__(self, key: Hashable) -> bool:
         with self._lock:
             return key in self._results
 
     def get(self, key: Hashable, work: Callable[[], Any]) -> Any:
-        """The kept result, or what `work` returns, which is then kept."""
+        """The kept result, or what `work` returns, which is then kept. The store is free for others while it works."""
         with self._turn(key):
             with self._lock:
                 if key in self._results:
                     return self._results[key]
             result = work()
             with self._lock:
-                self._results[key] = result
+                self._keep(key, result)
             return result
 
     def _turn(self, key: Hashable) -> AbstractContextManager[object]:
@@ -75,6 +71,9 @@ class Store:
             return nullcontext()
         with self._lock:
             return self._turns.setdefault(key, Lock())  # forgotten with the last session that holds it
+
+    def _keep(self, key: Hashable, result: Any) -> None:
+        self._results[key] = result
 
 
 @dataclass(frozen=True)
@@ -92,12 +91,9 @@ class Task(Generic[Result]):
 
 
 class Cached(Generic[Arguments, Result]):
-    """A function whose results are kept in a store.
+    """A function whose results are kept in a store. spinner: what the page says while one is computed; "": nothing"""
 
-    spinner  what the page says while a result is computed; "": nothing
-    """
-
-    def __init__(self, function: Callable[Arguments, Result], store: Storage, spinner: str) -> None:
+    def __init__(self, function: Callable[Arguments, Result], store: Store, spinner: str) -> None:
         update_wrapper(self, function)
         self.function, self.store, self.spinner = function, store, spinner
         self._signature = signature(function)
@@ -131,6 +127,6 @@ class Cached(Generic[Arguments, Result]):
         return Task(self.key(*request, **options), compute, self.is_known(*request))
 
 
-def cached(store: Storage, *, spinner: str = "") -> Callable[[Callable[Arguments, Result]], Cached[Arguments, Result]]:
+def cached(store: Store, *, spinner: str = "") -> Callable[[Callable[Arguments, Result]], Cached[Arguments, Result]]:
     """Keep what the decorated function returns in `store`; see the top of this module and `Cached`."""
     return lambda function: Cached(function, store, spinner)

@@ -12,26 +12,23 @@ import numpy as np
 class Growing:
     """An array that is computed piece by piece. It is kept as far as it is known; whoever wants more continues from there.
 
+    pieces  (index, values[index]) for every index of the first axis, in any order, each computed when it is asked for
+    nbytes  bytes held while pieces are computed
+    cost    gives the cost of the piece with an index, in any unit
     values  NaN where not known yet
     """
 
     def __init__(
         self,
         shape: tuple[int, ...],
-        pieces: Callable[[], Iterator[tuple[int, Any]]],
+        pieces: Iterator[tuple[int, Any]],
         *,
         nbytes: int,
         cost: Callable[[int], float] = lambda _: 1,
     ) -> None:
-        """
-        pieces  gives (index, values[index]) for every index of the first axis, in any order
-        nbytes  bytes held while pieces are computed
-        cost    gives the cost of the piece with an index, in any unit
-        """
         self.values = np.full(shape, np.nan)
         self.nbytes = nbytes
-        self._begin: Callable[[], Iterator[tuple[int, Any]]] = pieces
-        self._pieces: Iterator[tuple[int, Any]] | None = None
+        self._pieces = pieces
         self._costs = np.array([cost(index) for index in range(shape[0])], dtype=np.float64)
         self._known = np.zeros(shape[0], bool)
         self._lock = Lock()
@@ -52,15 +49,10 @@ class Growing:
     def go_on(self) -> bool:
         """Compute one more piece; False if there is none left. Sessions that want the same array take turns."""
         with self._lock:
-            if self._known.all():
-                return False
-            if self._pieces is None:
-                self._pieces = self._begin()
             piece = next(self._pieces, None)
             if piece is None:
                 return False
-            self.values[piece[0]] = piece[1]
-            self._known[piece[0]] = True
+            self.values[piece[0]], self._known[piece[0]] = piece[1], True
             if self._known.all():
-                self._pieces = None  # and with it all that it holds
+                self._pieces = iter(())  # the old one goes, and with it all that it holds
             return True

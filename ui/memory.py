@@ -2,61 +2,32 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
-from operator import attrgetter
-from threading import Lock, local
+from threading import local
 from typing import Any
 
 from core import InputError
 from core.units import bytes_in_words
 from ui import settings
+from ui.cache import Store
 
 
-class Memory:
-    """A number of bytes for kept results and running work. Work comes first; the least recently used result is forgotten first.
+class Memory(Store):
+    """A number of bytes for kept results and running work. Work comes first: it makes a store forget results.
 
-    A result larger than the whole memory takes all of it: if it were not kept, every element of a page would compute it again.
-    Threads may share a memory.
+    A result (with `nbytes`) that is larger than the whole memory takes all of it: if it were not kept, every element of a page
+    would compute it again.
 
-    most  bytes
+    most      bytes
+    reserved  bytes that running work has reserved and not yet used for a result
     """
 
     def __init__(self, most: float) -> None:
+        super().__init__(most, size=lambda result: min(result.nbytes, most))
         self.most = most
-        self._kept: OrderedDict[Hashable, tuple[Any, float]] = OrderedDict()
-        self._reserved = 0.0
+        self.reserved = 0.0
         self._mine = local()  # bytes that this thread has reserved and not yet used for a result
-        self._lock = Lock()
-
-    @property
-    def kept(self) -> float:
-        """Bytes of all kept results."""
-        with self._lock:
-            return self._size()
-
-    @property
-    def reserved(self) -> float:
-        """Bytes that running work has reserved and not yet used for a result."""
-        return self._reserved
-
-    def __contains__(self, key: Hashable) -> bool:
-        with self._lock:
-            return key in self._kept
-
-    def get(self, key: Hashable, work: Callable[[], Any], size: Callable[[Any], float] = attrgetter("nbytes")) -> Any:
-        """The kept result, or what `work` returns, which is then kept. No lock is held while it works.
-
-        size  gives the bytes of a result
-        """
-        with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-                return self._kept[key][0]
-        result = work()
-        self._keep(key, result, min(size(result), self.most))
-        return result
 
     def check(self, needs: float) -> None:
         """Raise InputError (field "text") if so many bytes are more than the whole memory."""
@@ -69,9 +40,9 @@ class Memory:
     def reserve(self, needs: float) -> bool:
         """Reserve bytes for work and return True, forgetting results where needed; False while other work needs the room."""
         with self._lock:
-            if self._reserved + needs > self.most:
+            if self.reserved + needs > self.most:
                 return False
-            self._reserved += needs
+            self.reserved += needs
             self._make_room(0)
             return True
 
@@ -84,28 +55,22 @@ class Memory:
             yield
         finally:
             with self._lock:
-                self._reserved -= max(0.0, self._mine.left - before)
+                self.reserved -= max(0.0, self._mine.left - before)
                 self._mine.left = min(self._mine.left, before)
 
-    def _keep(self, key: Hashable, result: Any, size: float) -> None:
-        with self._lock:
-            self._kept.pop(key, None)
-            left = getattr(self._mine, "left", 0.0)
-            mine = min(size, left)  # bytes that the work had reserved for its result
-            if mine:
-                self._mine.left = left - mine
-                self._reserved -= mine
-            self._make_room(size)
-            self._kept[key] = (result, size)
+    def _keep(self, key: Hashable, result: Any) -> None:
+        """Keep a result in the bytes that its work has reserved for it, and in others where these are too few."""
+        self._results.pop(key, None)
+        size = self._results.getsizeof(result)
+        left = getattr(self._mine, "left", 0.0)
+        self._mine.left = left - min(size, left)
+        self.reserved -= min(size, left)
+        self._make_room(size)
+        super()._keep(key, result)
 
     def _make_room(self, size: float) -> None:
-        kept = self._size()
-        while self._kept and kept + self._reserved + size > self.most:
-            _, (_, forgotten) = self._kept.popitem(last=False)
-            kept -= forgotten
-
-    def _size(self) -> float:
-        return sum(size for _, size in self._kept.values())
+        while self._results and self.kept + self.reserved + size > self.most:
+            self._results.popitem()
 
 
 MEMORY = Memory(settings.current().memory)

@@ -1,23 +1,20 @@
 """Work that takes longer than a moment: announced beforehand, followed layer by layer, and stopped with a button.
 
 When a visitor has touched a widget, Streamlit ends the page's run at the next element it draws. The work reports its progress
-after each layer, and the page draws it: that is also when the Stop button takes effect.
+after each layer, and the page draws it: that is also when the Stop button takes effect (`run`). A result that is computed piece
+by piece is drawn as it grows, and continues where it was left (`fill`). Work that nobody would stop half-way, such as
+converting a model, is only followed: another thread draws it (`following`).
 
-A result that is computed piece by piece is drawn as it grows, and continues where it was left (`fill`). A page says "stopped"
-if the visitor stopped the work, and "paused" if the page itself did.
-
-Heavy work takes its turn (`ui.turns`): at once if it is known to be heavy, otherwise as soon as it turns out to be. A result
-that is computed piece by piece takes a turn for each piece. Whoever waits reads how many are before, and can give up with Stop.
-No work runs for longer than this host allows.
-
-Work that nobody would stop half-way, such as converting a model, is only followed (`following`): another thread draws it.
+Heavy work takes its turn (`ui.turns`): at once if it is known to be heavy, otherwise as soon as it turns out to be. `fill`
+takes a turn for each piece. Whoever waits reads how many are before, and can give up with Stop. No work runs for longer than
+this host allows.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from threading import Event, Thread
 from typing import Literal, Protocol, TypeVar
@@ -72,9 +69,9 @@ def run(
         st.empty()  # as much room as its progress had, or the page would jump at the next click
         return task.compute(lambda _: None)
     job = task.name
-    wish = _wish_for(job)
-    if wish in ("stop", "over"):
-        _say_stopped(what, job, was_long=wish == "over")
+    wish = _wishes().get(hash(job))
+    if isinstance(wish, _Halt):
+        _offer("Start again", job, f"{what} {wish.how}.{wish.why}", wish.icon)
         return None
     MEMORY.check(needs)
     if announce is not None:
@@ -84,8 +81,7 @@ def run(
             st.info(f"{sentence} This host computes for at most {longest} s.{_ADVICE}", icon=":material/schedule:")
             return None
         if seconds > ASKS and wish != "run":
-            st.info(sentence, icon=":material/schedule:")
-            st.button("Run", key=state.button("begin", hash(job)), on_click=_want, args=(job,))
+            _offer("Run", job, sentence, "schedule")
             return None
     place = st.empty()
     progress = _Progress(place, job, what, total, unit)
@@ -100,8 +96,10 @@ def run(
         raise
     except _TimeIsUp:
         place.empty()
-        _wish(job, "over")
-        _say_stopped(what, job, was_long=True)
+        longest = f"{settings.current().seconds} s, the longest that this host computes"
+        halt = _Halt(f"was ended after {longest}", _ADVICE)
+        _wish(job, halt)
+        _offer("Start again", job, f"{what} {halt.how}.{halt.why}", halt.icon)
         return None
     place.empty()
     return result
@@ -125,13 +123,7 @@ class Pieces(Protocol):
 
 
 def fill(
-    pieces: Pieces,
-    job: Hashable,
-    what: str,
-    draw: Callable[[bool], None],
-    *,
-    unit: str = "layer",
-    seconds: float = 0.0,
+    pieces: Pieces, job: Hashable, what: str, draw: Callable[[bool], None], *, unit: str = "layer", seconds: float = 0.0
 ) -> None:
     """Compute the pieces that are not known yet, and draw the result as it grows and in the end.
 
@@ -144,12 +136,12 @@ def fill(
     allows. The other arguments are those of `run`.
     """
     place, picture = st.empty(), st.empty()
-    wish = _wish_for(job)
-    if pieces.done < pieces.total and wish != "stop" and not isinstance(wish, _Paused):
+    wish = _wishes().get(hash(job))
+    if pieces.done < pieces.total and not isinstance(wish, _Halt):
         progress = _Progress(place, job, what, pieces.total, unit, is_heavy=seconds > HEAVY)
-        with progress.turn(), progress.spinner():  # before the first piece the text is read
+        with progress.turn(), place, st.spinner(what):  # before the first piece the text is read
             pieces.go_on()
-        progress.measure_from(pieces.share)
+        progress.begin(pieces.share)
         drawn_at, why = 0.0, ""
         while pieces.done < pieces.total:
             try:
@@ -159,7 +151,7 @@ def fill(
             if wish != "run" and progress.elapsed > TRIAL and progress.left(pieces.share) > LONG:
                 why += f" It takes about {seconds_in_words(progress.left(pieces.share))} more."
             if why:
-                wish = _Paused(why)
+                wish = _Halt("has paused", why, "pause_circle")
                 _wish(job, wish)
                 break
             if time.monotonic() - drawn_at > FILLED:
@@ -171,28 +163,32 @@ def fill(
             if not went_on:
                 break
         place.empty()
-    if pieces.done < pieces.total and (wish == "stop" or isinstance(wish, _Paused)):
-        at = f"{unit} {pieces.done} of {pieces.total}."
+    if pieces.done < pieces.total and isinstance(wish, _Halt):
         with place.container():
-            if wish == "stop":
-                st.info(f"{what} was stopped at {at}", icon=":material/stop_circle:")
-            else:
-                st.info(f"{what} has paused at {at}{wish.why}", icon=":material/pause_circle:")
-            st.button("Continue", key=state.button("again", hash(job)), on_click=_want, args=(job,))
+            words = f"{what} {wish.how} at {unit} {pieces.done} of {pieces.total}.{wish.why}"
+            _offer("Continue", job, words, wish.icon)
     if pieces.done:
         with picture.container():
             draw(True)
 
 
+@dataclass(frozen=True)
+class _Halt:
+    """Why work does not continue. how: words after its name; why: a further sentence, with a blank before it."""
+
+    how: str = "was stopped"
+    why: str = ""
+    icon: str = "stop_circle"
+
+
+_Wish = Literal["run"] | _Halt
 _ADVICE = " Shorten the text, or run Headlight on your own computer."
 
 
-def _say_stopped(what: str, job: Hashable, *, was_long: bool) -> None:
-    words = f"{what} was stopped."
-    if was_long:
-        words = f"{what} was ended after {settings.current().seconds} s, the longest that this host computes.{_ADVICE}"
-    st.info(words, icon=":material/stop_circle:")
-    st.button("Start again", key=state.button("again", hash(job)), on_click=_want, args=(job,))
+def _offer(label: str, job: Hashable, words: str, icon: str) -> None:
+    """Say why the work does not run, above a button with which a visitor asks for it."""
+    st.info(words, icon=f":material/{icon}:")
+    st.button(label, key=state.button("run", hash(job)), on_click=_wish, args=(job, "run"))
 
 
 class _TimeIsUp(Exception):
@@ -200,20 +196,10 @@ class _TimeIsUp(Exception):
 
 
 class _Progress:
-    """The progress of some work: a bar, a sentence and a Stop button once it takes a while. Ends work that takes too long.
-
-    when_heavy  called when the work turns out to be heavy
-    """
+    """A bar, a sentence and a Stop button once some work takes a while. Ends work that takes too long."""
 
     def __init__(
-        self,
-        place: DeltaGenerator,
-        job: Hashable,
-        what: str,
-        total: int,
-        unit: str,
-        *,
-        is_heavy: bool = False,
+        self, place: DeltaGenerator, job: Hashable, what: str, total: int, unit: str, *, is_heavy: bool = False
     ) -> None:
         self._place, self._job, self._what, self._total, self._unit = place, job, what, total, unit
         self._is_heavy = is_heavy
@@ -222,13 +208,10 @@ class _Progress:
         self._bar: DeltaGenerator | None = None
         self._words = f"{what} waits"
         self._share = 0.0
-        self.when_heavy: Callable[[], object] = lambda: None
+        self.when_heavy: Callable[[], object] = lambda: None  # called when the work turns out to be heavy
 
     def tell(self, done: int, share: float | None = None) -> None:
-        """Report how many steps are done. Raises _TimeIsUp.
-
-        share  the share of the work that is done; None: the share of the steps
-        """
+        """Report how many steps are done, and which share of the work where the steps differ. Raises _TimeIsUp."""
         TURNS.give_way()
         longest = settings.current().seconds
         if longest is not None and self.elapsed > longest and done < self._total:
@@ -248,29 +231,20 @@ class _Progress:
         """Say how many others are before. Ends the page's run if its visitor wants something else or is gone."""
         self._show(f"{self._words}, {_others(before)} before you")
 
-    @contextmanager
-    def turn(self) -> Iterator[None]:
-        """A turn for one piece of heavy work; light work continues at once."""
-        with TURNS.turn(0, self.wait) if self._is_heavy else nullcontext():
-            yield
+    def turn(self) -> AbstractContextManager[object]:
+        """Return a turn for one piece of heavy work; light work continues at once."""
+        return TURNS.turn(0, self.wait) if self._is_heavy else nullcontext()
 
-    def measure_from(self, share: float) -> None:
-        """Estimate the remaining time from the speed from now on, when this share of the work is done."""
-        self._measured_from = (TURNS.clock(), share)
-
-    @contextmanager
-    def spinner(self) -> Iterator[None]:
-        """A spinner in the place of the bar, before the first step."""
-        self._bar = None
-        with self._place, st.spinner(self._what):
-            yield
+    def begin(self, share: float) -> None:
+        """Estimate the remaining time from the speed from now on, when this share is done. A bar that was there has gone."""
+        self._measured_from, self._bar = (TURNS.clock(), share), None
 
     def _show(self, words: str) -> None:
         if self._bar is None:
             with self._place.container(horizontal=True, vertical_alignment="bottom"):
                 self._bar = st.empty()
                 key = state.button("stop", hash(self._job))
-                st.button("Stop", key=key, icon=":material/stop:", on_click=_stop, args=(self._job,))
+                st.button("Stop", key=key, icon=":material/stop:", on_click=_wish, args=(self._job, _Halt()))
         self._bar.progress(self._share, text=words)
 
     @property
@@ -284,54 +258,44 @@ class _Progress:
         return (TURNS.clock() - start) / (share - already) * (1 - share) if share > already else 0.0
 
 
-@contextmanager
-def in_turn(place: DeltaGenerator, what: str) -> Iterator[None]:
-    """A turn for work that reports no steps. `place` says how many others are before."""
-
-    def wait(before: int) -> None:
-        place.status(plain(f"{what} waits, {_others(before)} before you"), type="step")
-
-    with TURNS.turn(0, wait):
-        yield
-
-
 def _others(count: int) -> str:
     return "1 other" if count == 1 else f"{count} others"
 
 
 @contextmanager
-def following(place: DeltaGenerator, words: str) -> Iterator[Tell]:
-    """Say in `place` what is being done and how far it is, unless it takes only a moment.
+def following(place: DeltaGenerator, what: str) -> Iterator[Tell]:
+    """A turn for work that reports no steps. Say in `place` what it does and how far it is, unless it takes only a moment.
 
-    words  the first words
+    what  the first words
 
     Gives a function that the work calls with further words, and with the share that is done or None. It takes no time, and does
     not end the work when a visitor touches something: nothing is drawn in this thread.
     """
-    told: tuple[str, float | None] = (words, None)
+    latest: tuple[str, float | None] = (what, None)
     over = Event()
 
     def tell(words: str, done: float | None) -> None:
-        nonlocal told
-        told = (words, done)
+        nonlocal latest
+        latest = (words, done)
 
     def draw() -> None:
         drawn, wait = None, PATIENCE
         while not over.wait(wait):
-            wait, now = REDRAWN, told
+            wait, now = REDRAWN, latest
             if now != drawn:
                 _show(place, *now)
                 drawn = now
 
-    thread = Thread(target=draw, daemon=True)
-    add_script_run_ctx(thread)
-    thread.start()
-    try:
-        yield tell
-    finally:
-        over.set()
-        thread.join()
-        place.empty()
+    with TURNS.turn(0, lambda before: _show(place, f"{what} waits, {_others(before)} before you", None)):
+        thread = Thread(target=draw, daemon=True)
+        add_script_run_ctx(thread)
+        thread.start()
+        try:
+            yield tell
+        finally:
+            over.set()
+            thread.join()
+            place.empty()
 
 
 def _show(place: DeltaGenerator, words: str, done: float | None) -> None:
@@ -341,27 +305,10 @@ def _show(place: DeltaGenerator, words: str, done: float | None) -> None:
         place.progress(done, text=f"{plain(words)}: {done:.0%}")
 
 
-@dataclass(frozen=True)
-class _Paused:
-    """The state of work that the page itself has paused. why: a sentence, with a blank before it."""
-
-    why: str
-
-
-_Wish = Literal["stop", "run", "over"] | _Paused
-
-
-def _stop(job: Hashable) -> None:
-    _wish(job, "stop")
-
-
-def _want(job: Hashable) -> None:
-    _wish(job, "run")
+def _wishes() -> dict[int, _Wish]:
+    """What is wished for each work, by the hash of its name."""
+    return st.session_state.setdefault(state.WISHES, {})
 
 
 def _wish(job: Hashable, wish: _Wish) -> None:
-    st.session_state.setdefault(state.WISHES, {})[hash(job)] = wish
-
-
-def _wish_for(job: Hashable) -> _Wish | None:
-    return st.session_state.get(state.WISHES, {}).get(hash(job))
+    _wishes()[hash(job)] = wish

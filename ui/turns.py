@@ -36,22 +36,18 @@ class Turns:
     @contextmanager
     def page(self) -> Iterator[None]:
         """Run a page in this thread. While it does light work, heavy work gives way."""
-        self._enter(get_ident())
+        self._enter()
         try:
             yield
         finally:
-            self._leave(get_ident())
+            self._leave()
 
     @contextmanager
     def room(self, needs: float, waiting: Waiting) -> Iterator[None]:
         """Room for light work that needs so many bytes: at once if there is room, otherwise with a turn, as in `turn`."""
         self._memory.check(needs)
-        if self._memory.reserve(needs):
-            with self._memory.held(needs):
-                yield
-        else:
-            with self.turn(needs, waiting):
-                yield
+        with self._memory.held(needs) if self._memory.reserve(needs) else self.turn(needs, waiting):
+            yield
 
     @contextmanager
     def turn(self, needs: float, waiting: Waiting) -> Iterator[None]:
@@ -65,7 +61,7 @@ class Turns:
         if self._holder == get_ident():
             yield
             return
-        is_page = self._leave(get_ident())
+        is_page = self._leave()
         try:
             self._wait(needs, waiting)
             try:
@@ -77,7 +73,7 @@ class Turns:
                     self._changed.notify_all()
         finally:
             if is_page:
-                self._enter(get_ident())
+                self._enter()
 
     def give_way(self) -> None:
         """Let pages with light work go first, for at most as long as the last step took. Heavy work calls it at each step."""
@@ -97,23 +93,17 @@ class Turns:
             self._queue.append(ticket)
         try:
             with self._waited():
-                while (before := self._before(ticket, needs)) is not None:
+                while True:
+                    with self._changed:
+                        if self._changed.wait_for(lambda: self._begin(ticket, needs), LOOK):
+                            return
+                        before = max(1, self._queue.index(ticket) + (self._holder is not None))
                     waiting(before)
         except BaseException:
             with self._changed:
                 self._queue.remove(ticket)
                 self._changed.notify_all()
             raise
-
-    def _before(self, ticket: object, needs: float) -> int | None:
-        """Wait a moment; then return how many come before this ticket, or None once it is its turn."""
-        with self._changed:
-            if self._begin(ticket, needs):
-                return None
-            self._changed.wait(LOOK)
-            if self._begin(ticket, needs):
-                return None
-            return max(1, self._queue.index(ticket) + (self._holder is not None))
 
     def _begin(self, ticket: object, needs: float) -> bool:
         if self._holder is not None or self._queue[0] is not ticket or not self._memory.reserve(needs):
@@ -130,15 +120,15 @@ class Turns:
         finally:
             self._mine.waited = getattr(self._mine, "waited", 0.0) + time.monotonic() - start
 
-    def _enter(self, thread: int) -> None:
+    def _enter(self) -> None:
         with self._changed:
-            self._pages.add(thread)
+            self._pages.add(get_ident())
 
-    def _leave(self, thread: int) -> bool:
-        """Return whether the thread was running a page."""
+    def _leave(self) -> bool:
+        """Return whether this thread was running a page."""
         with self._changed:
-            was_there = thread in self._pages
-            self._pages.discard(thread)
+            was_there = get_ident() in self._pages
+            self._pages.discard(get_ident())
             if not self._pages:
                 self._changed.notify_all()
             return was_there

@@ -16,7 +16,7 @@ def test_what_has_come_is_kept_and_gone_on_with() -> None:
             asked.append(place)
             yield place, [place, 10 * place]
 
-    growing = Growing((3, 2), pieces, nbytes=1, cost=lambda place: 3 - place)
+    growing = Growing((3, 2), pieces(), nbytes=1, cost=lambda place: 3 - place)
     assert growing.go_on()
     assert (growing.done, growing.total) == (1, 3)
     assert growing.share == pytest.approx(1 / 6)

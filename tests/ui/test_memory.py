@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from core import InputError
@@ -9,7 +11,7 @@ from ui.memory import Memory
 
 
 def keep(memory: Memory, name: str, size: int) -> None:
-    memory.get(name, lambda: name, lambda _: size)
+    memory.get(name, lambda: SimpleNamespace(nbytes=size))
 
 
 def test_what_is_kept_makes_room_for_what_runs() -> None:

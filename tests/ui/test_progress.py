@@ -33,7 +33,7 @@ def two_jobs() -> None:
             on_progress(1)
             if name in stops:
                 stops.remove(name)
-                progress._stop(("job", name))  # what the Stop button does ...
+                progress._wish(("job", name), progress._Halt())  # what the Stop button does ...
                 st.rerun()  # ... and Streamlit after it
             return "done"
 
@@ -224,7 +224,7 @@ def test_pieces_that_came_in_time_stay_and_the_rest_can_be_gone_on_with(monkeypa
         from ui.progress import fill
 
         growing = st.session_state.setdefault(
-            "growing", Growing((10,), lambda: iter([(place, 1.0) for place in range(10)]), nbytes=0)
+            "growing", Growing((10,), iter([(place, 1.0) for place in range(10)]), nbytes=0)
         )
         fill(growing, "pieces", "Muting", lambda last: st.text(f"{growing.done}") if last else None)
 

@@ -16,7 +16,7 @@ from ui import lessons, models, passes, shown, state
 from ui.controls.target import from_address
 from ui.links import go_to
 from ui.markdown import plain, show_error
-from ui.progress import following, in_turn
+from ui.progress import following
 from ui.requests import ModelChoice, TextRequest
 from ui.views.common.certificate import show_certificate
 from ui.views.common.pictures import show_chart
@@ -131,7 +131,7 @@ def _live(exhibit: Exhibit, kept: KeptHead, origin: Origin) -> KeptHead | None:
 
     chosen = ModelChoice(origin.name, origin.dtype)
     place = st.empty()
-    with in_turn(place, f"Reading {origin.name}"), following(place, f"Reading {origin.name}") as tell:
+    with following(place, f"Reading {origin.name}") as tell:
         model = models.load(chosen, tell)
     image = exhibit.uploads.get(state.IMAGE) if model.reads_images else None
     request = TextRequest(

@@ -11,7 +11,7 @@ from ui.allowed import model_help, offered, places_of
 from ui.controls.fields import suggested
 from ui.controls.precision import choose_precision
 from ui.markdown import show_error
-from ui.progress import following, in_turn
+from ui.progress import following
 from ui.requests import ModelChoice
 
 # Models that write nothing, and those that take their place on a page where something is written.
@@ -53,7 +53,7 @@ def read_model(chosen: ModelChoice, place: DeltaGenerator, problem: DeltaGenerat
         places_of(chosen.name)
         if models.loaded.is_known(chosen):
             return models.load(chosen)
-        with in_turn(place, f"Reading {chosen}"), following(place, f"Reading {chosen}") as tell:
+        with following(place, f"Reading {chosen}") as tell:
             return models.load(chosen, tell)
     except InputError as error:
         with problem:

@@ -91,7 +91,7 @@ def effects(request: EffectRequest) -> Growing:
     shapes = {"heads": (layers, pass_.heads(of.kind)), "layers": (layers,), "tokens": pass_.shape(of.kind)[1:]}
     cost = {} if request.taken_away == "tokens" else {"cost": lambda layer: layers - layer}  # layers computed again
     MEMORY.check(2 * pass_.nbytes)
-    growing = Growing(shapes[request.taken_away], pieces, nbytes=2 * pass_.nbytes, **cost)
+    growing = Growing(shapes[request.taken_away], pieces(), nbytes=2 * pass_.nbytes, **cost)
     if request.taken_away == "heads" and of.text.keep is None:
         target = target_of(of.text) or None
         read = {"token": request.token, "pair": of.text.pair, "target": target, "kind": of.kind}
@@ -114,7 +114,7 @@ def patch_effects(request: PatchRequest) -> Growing:
     layers = both.layers if request.through is None else request.through[0]
     growing = Growing(
         (layers, max(both.heads)),
-        lambda: both.of_heads(request.through),
+        both.of_heads(request.through),
         nbytes=both.nbytes,
         cost=lambda layer: both.layers - layer,
     )

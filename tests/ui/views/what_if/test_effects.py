@@ -108,7 +108,7 @@ def half_way() -> None:
                 st.session_state["worked"] = [*st.session_state.get("worked", []), place]
                 yield place, float(place)
 
-        st.session_state["growing"] = Growing((3,), pieces, nbytes=1)
+        st.session_state["growing"] = Growing((3,), pieces(), nbytes=1)
     growing = st.session_state["growing"]
 
     def draw(last: bool) -> None:
@@ -116,7 +116,7 @@ def half_way() -> None:
         if growing.done == 2 and not last and "over" not in st.session_state:
             st.session_state["over"] = True
             if st.session_state.get("stops", True):
-                progress._stop("job")
+                progress._wish("job", progress._Halt())
             st.rerun()
 
     progress.FILLED = -1.0
