@@ -7,20 +7,13 @@ address is written here, and if the browser has gone to an address that no run h
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from secrets import token_hex
 
 import streamlit as st
-from streamlit.components.v2 import component
 
 from ui import state
+from ui.in_browser import component_beside, session
 
-_FOLLOWER = component("headlight_address", js=Path(__file__).with_suffix(".js").read_text(encoding="utf-8"))
-
-
-def session() -> str:
-    """Return a random name of this session: a page that stays open while the server restarts sees another one."""
-    return st.session_state.setdefault(state.SESSION, token_hex(8))
+_FOLLOWER = component_beside(__file__)
 
 
 def follow(page: str, address: Mapping[str, Sequence[str]], *, read: Mapping[str, Sequence[str]], is_new: bool) -> None:

@@ -1,1 +1,1 @@
-"""Small components that run in the browser, with their JavaScript and CSS in files beside them."""
+"""Small components that run in the browser, with their HTML, JavaScript and CSS in files beside them."""

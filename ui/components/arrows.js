@@ -16,7 +16,7 @@ export default function ({ parentElement, data, setTriggerValue }) {
         if (box && keys.share !== undefined) box.scrollTo({ left, behavior: GLIDE }); // not the first time: it opens at its left end
         keys.share = data.line.share;
     }
-    const press = (event) => {
+    keys.onkeydown = (event) => { // replaces the listener: an earlier call may be cleaned up after a later one
         const step = STEPS[event.key];
         if (!step || event.ctrlKey || event.metaKey || event.altKey) return;
         event.preventDefault();
@@ -25,16 +25,13 @@ export default function ({ parentElement, data, setTriggerValue }) {
         setTriggerValue("step", { place: walk.place, presses: walk.presses });
     };
     // A click on the picture gives the focus to the keys. (Plotly covers the page while the mouse is pressed.)
-    const down = (event) => { isOnPicture = Boolean(event.target.closest && event.target.closest(data.picture)); };
+    const down = (event) => { isOnPicture = Boolean(event.target.closest?.(data.picture)); };
     const up = () => {
         if (isOnPicture) keys.focus({ preventScroll: true });
         isOnPicture = false;
     };
-    keys.onkeydown = press; // replaces the listener: an earlier call may be cleaned up after a later one
-    document.addEventListener("pointerdown", down, true);
-    document.addEventListener("pointerup", up, true);
-    return () => {
-        document.removeEventListener("pointerdown", down, true);
-        document.removeEventListener("pointerup", up, true);
-    };
+    const listening = new AbortController();
+    document.addEventListener("pointerdown", down, { capture: true, signal: listening.signal });
+    document.addEventListener("pointerup", up, { capture: true, signal: listening.signal });
+    return () => listening.abort();
 }

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import streamlit as st
-from streamlit.components.v2 import component
 
 from ui import presenting, state
-from ui.address import session
-from ui.components.messages import sent
 from ui.components.presenting_keys import read_step
+from ui.in_browser import component_beside, sent, session
 
-_HERE = Path(__file__)
-_KEYS = component(
-    "headlight_arrows",
-    html='<div class="keys" tabindex="0" role="application"></div>',
-    css=_HERE.with_suffix(".css").read_text(encoding="utf-8"),
-    js=_HERE.with_suffix(".js").read_text(encoding="utf-8"),
-)
+_KEYS = component_beside(__file__)
 
 
 def arrow_keys(
@@ -46,8 +37,7 @@ def arrow_keys(
         return
 
     def stepped() -> None:
-        step = read_step(sent(state.ARROWS, "step"), shape)
-        if step is not None:
+        if (step := read_step(sent(state.ARROWS, "step"), shape)) is not None:
             row, column, st.session_state[state.PRESSES] = step
             on_step(row, column)
 
@@ -55,8 +45,8 @@ def arrow_keys(
         "picture": f".st-key-{picture}",
         "text": words,
         "label": label,
-        "place": list(place),
-        "shape": list(shape),
+        "place": place,
+        "shape": shape,
         "line": None if line is None else {"box": f".st-key-{line[0]}", "share": line[1]},
         "presses": st.session_state.get(state.PRESSES, 0),
         "session": session(),

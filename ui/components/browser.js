@@ -3,11 +3,6 @@ const THEME = (path) => `stActiveTheme-${path}-v2`;
 const OWN = "headlight-theme", KEPT = "headlight-talk";
 const WORDS = { System: "Theme: system", Light: "Theme: light", Dark: "Theme: dark" };
 const NEXT = { System: "Light", Light: "Dark", Dark: "System" };
-const ICONS = {
-    System: "M12 3a9 9 0 1 0 0 18 9 9 0 0 0 0-18zm0 2v14a7 7 0 0 1 0-14z",
-    Light: "M12 7a5 5 0 1 0 0 10 5 5 0 0 0 0-10zM11 1h2v4h-2zM11 19h2v4h-2zM1 11h4v2H1zM19 11h4v2h-4z",
-    Dark: "M20 15A9 9 0 0 1 9 4a9 9 0 1 0 11 11z",
-};
 let gone = 0; // the number of the last view that the browser went to
 let known; // the talk that this window has stored or sent to the page
 let session; // the session that it was sent to
@@ -22,16 +17,7 @@ export default function ({ parentElement, data, setTriggerValue }) {
     const theme = WORDS[store.getItem(OWN)] ? store.getItem(OWN) : "System";
     button.title = `${WORDS[theme]}. Press to change to ${NEXT[theme].toLowerCase()}.`;
     button.setAttribute("aria-label", button.title);
-    if (button.dataset.theme !== theme) {
-        const drawn = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-        const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
-        drawn.setAttribute("viewBox", "0 0 24 24");
-        drawn.setAttribute("aria-hidden", "true");
-        path.setAttribute("d", ICONS[theme]);
-        drawn.append(path);
-        button.replaceChildren(drawn);
-        button.dataset.theme = theme;
-    }
+    for (const icon of button.children) icon.toggleAttribute("hidden", icon.dataset.theme !== theme);
     button.onclick = () => {
         const next = NEXT[theme];
         store.setItem(OWN, next);

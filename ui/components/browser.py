@@ -5,23 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from pathlib import Path
 
 import streamlit as st
-from streamlit.components.v2 import component
 
 from ui import state
-from ui.address import session
-from ui.components.messages import sent
+from ui.in_browser import component_beside, sent, session
 
-_HERE = Path(__file__)
-_BROWSER = component(
-    "headlight_browser",
-    html='<button class="theme" type="button" aria-label="Theme"></button>',
-    css=_HERE.with_suffix(".css").read_text(encoding="utf-8"),
-    js=_HERE.with_suffix(".js").read_text(encoding="utf-8"),
-)
-
+_BROWSER = component_beside(__file__)
 LONGEST = 200  # characters of a browser's error message
 
 

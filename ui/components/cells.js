@@ -1,6 +1,5 @@
 // The cells of pictures by keyboard: a picture can be focused, arrow keys move over its cells, and each is read out with the
-// words of its hover text. Charts are redrawn all the time, so nothing is attached to them but the attributes for focusing;
-// the place of a cell follows from the figure's own layout.
+// words of its hover text. Nothing is attached to charts but the attributes for focusing.
 
 const HOW = "Cells: arrow keys move to the next one, Home and End along the row, Page Up and Page Down by ten rows.";
 const CHOOSE = "Enter chooses the cell.";
@@ -33,7 +32,7 @@ export default function ({ parentElement, data, setTriggerValue }) {
     };
     const focused = () => {
         const chart = document.activeElement;
-        return chart && chart.matches(".js-plotly-plot[tabindex]") && isWalked(chart) ? chart : null;
+        return chart?.matches(".js-plotly-plot[tabindex]") && isWalked(chart) ? chart : null;
     };
     const enter = (event) => {
         const chart = focused();
@@ -89,7 +88,7 @@ export default function ({ parentElement, data, setTriggerValue }) {
             show(chart);
         } else if (event.key === "Enter" || event.key === " ") {
             places.set(chart, known);
-            document.dispatchEvent(new CustomEvent("headlight-cell", { detail: cellOf(chart, ...known) }));
+            document.dispatchEvent(new CustomEvent("headlight-cell", { detail: cellOf(chart.layout, ...known) }));
             show(chart, isChoosing() ? ". Chosen." : "");
         } else if (event.key === "Escape") {
             walked = null;
@@ -120,7 +119,7 @@ export default function ({ parentElement, data, setTriggerValue }) {
         waiting = requestAnimationFrame(mark);
     };
 
-    if (stop) stop();
+    stop?.();
     const observer = new MutationObserver(soon);
     observer.observe(document.body, { childList: true, subtree: true });
     const listeners = [["keydown", press], ["focusin", enter], ["focusout", hide], ["scroll", follow], ["resize", soon]];
@@ -147,7 +146,7 @@ const isChoosing = () => document.querySelector(".st-key-pin") !== null;
 // Return whether a chart is a heatmap whose hidden axes hold its cells. The equation has its own keys.
 function isWalked(chart) {
     const { meta, xaxis2, yaxis2 } = chart.layout || {};
-    return Boolean(meta && meta.rows && !meta.subplots && xaxis2 && xaxis2.tickvals && yaxis2 && yaxis2.tickvals);
+    return Boolean(meta?.rows && !meta.subplots && xaxis2?.tickvals && yaxis2?.tickvals);
 }
 
 const shapeOf = ({ layout }) => [layout.yaxis2.tickvals.length, layout.xaxis2.tickvals.length];
@@ -156,22 +155,11 @@ const within = (chart, place) => shapeOf(chart).map((count, axis) => Math.max(0,
 
 // Return the framed cell, or the first one.
 function pinned({ layout }) {
-    const frame = (layout.shapes || []).find((shape) => shape.type === "rect" && shape.line && shape.line.width === 3);
+    const frame = (layout.shapes || []).find((shape) => shape.type === "rect" && shape.line?.width === 3);
     if (!frame) return [0, 0];
-    const nearest = (middles, at) =>
-        middles.reduce((best, middle, place) => (Math.abs(middle - at) < Math.abs(middles[best] - at) ? place : best), 0);
     return [
         nearest(layout.yaxis2.tickvals, (frame.y0 + frame.y1) / 2),
         nearest(layout.xaxis2.tickvals, (frame.x0 + frame.x1) / 2),
-    ];
-}
-
-// Return the message that a click on the cell sends: see pin.js.
-function cellOf({ layout }, row, column) {
-    const { meta, xaxis2, yaxis2 } = layout;
-    return [
-        { axis: meta.rows, middle: yaxis2.tickvals[row] + (meta.row_from || 0), cells: meta.row_block },
-        { axis: meta.columns, middle: xaxis2.tickvals[column] + (meta.column_from || 0), cells: meta.column_block },
     ];
 }
 
@@ -198,13 +186,13 @@ const pixels = (box) => Object.fromEntries(Object.entries(box).map(([side, lengt
 function wordsFor(chart, row, column) {
     const { xaxis2, yaxis2, meta } = chart.layout;
     const name = (axis, place) => (axis.ticktext || axis.tickvals)[place];
-    const at = (table) => (table && table[row] ? table[row][column] : undefined);
+    const at = (table) => table?.[row]?.[column];
     const known = (value) => value !== undefined && value !== null && !Number.isNaN(value);
     const cells = (chart._fullData || []).find((trace) => trace.type === "heatmap" && known(at(trace.z)));
     const bare = `${meta.rows} %{y}<br>${meta.columns} %{x}<br>${meta.empty || "no number"}`;
     const values = { y: name(yaxis2, row), x: name(xaxis2, column) };
     if (cells) Object.assign(values, { z: at(cells.z), text: at(cells.text), customdata: at(cells.customdata) });
-    const filled = ((cells && cells.hovertemplate) || bare)
+    const filled = (cells?.hovertemplate || bare)
         .replace(/<extra>.*<\/extra>/, "")
         .replaceAll(/%\{(\w+)[^}]*\}/g, (_, field) => written(values[field]))
         .replaceAll("<br>", ", ");

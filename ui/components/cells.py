@@ -5,20 +5,12 @@ The same component also reports a change of the theme, after which pictures need
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import streamlit as st
-from streamlit.components.v2 import component
 
 from ui import state
+from ui.in_browser import component_beside
 
-_HERE = Path(__file__)
-_READER = component(
-    "headlight_cells",
-    html='<div class="ring" hidden></div><div class="said" aria-live="polite"></div>',
-    css=_HERE.with_suffix(".css").read_text(encoding="utf-8"),
-    js=_HERE.with_suffix(".js").read_text(encoding="utf-8"),
-)
+_READER = component_beside(__file__, "figure_cells")
 
 
 def read_cells() -> None:

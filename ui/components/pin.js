@@ -5,30 +5,22 @@ const EMPTY = ".stPlotlyChart, .js-plotly-plot, .plot-container, .svg-container"
 let passed = null, pressed = null;
 
 export default function ({ setTriggerValue }) {
-    // Return the cell under a point, from the figure's own layout: charts are redrawn after every change, so nothing is
-    // attached to them. The hidden axes hold the middles of all drawn cells.
+    const single = (rows, row, columns, column) => [
+        { axis: rows, middle: row, cells: 1 },
+        { axis: columns, middle: column, cells: 1 },
+    ];
+    // Return the cell under a point.
     const cellAt = (chart, area, event) => {
         const { meta, xaxis, yaxis, xaxis2, yaxis2 } = chart.layout || {};
-        if (meta && meta.map) return headAt(meta.map, area, event, xaxis, yaxis);
-        if (!meta || !meta.rows) return null;
+        if (meta?.map) return headAt(meta.map, area, event, xaxis, yaxis);
+        if (!meta?.rows) return null;
         // Of several small pictures in one, only the number of the picture matters.
-        if (meta.subplots) {
-            return [
-                { axis: meta.rows, middle: 0, cells: 1 },
-                { axis: meta.columns, middle: meta.subplots.indexOf(area.dataset.subplot), cells: 1 },
-            ];
-        }
+        if (meta.subplots) return single(meta.rows, 0, meta.columns, meta.subplots.indexOf(area.dataset.subplot));
         const box = area.getBoundingClientRect();
-        const place = (share, axis, middles) => {
-            const at = axis.range[0] + share * (axis.range[1] - axis.range[0]);
-            return middles.reduce((best, middle) => (Math.abs(middle - at) < Math.abs(best - at) ? middle : best));
-        };
-        const rows = place(1 - (event.clientY - box.top) / box.height, yaxis, yaxis2.tickvals);
-        const columns = place((event.clientX - box.left) / box.width, xaxis, xaxis2.tickvals);
-        return [
-            { axis: meta.rows, middle: rows + (meta.row_from || 0), cells: meta.row_block },
-            { axis: meta.columns, middle: columns + (meta.column_from || 0), cells: meta.column_block },
-        ];
+        const place = (share, { range }, { tickvals }) => nearest(tickvals, range[0] + share * (range[1] - range[0]));
+        const row = place(1 - (event.clientY - box.top) / box.height, yaxis, yaxis2);
+        const column = place((event.clientX - box.left) / box.width, xaxis, xaxis2);
+        return cellOf(chart.layout, row, column);
     };
     // Return the nearest point of a map, if it is close enough.
     const headAt = ({ rows, columns, places }, area, event, xaxis, yaxis) => {
@@ -40,16 +32,12 @@ export default function ({ setTriggerValue }) {
                 box.bottom - along(y, yaxis) * box.height - event.clientY,
             );
         const best = places.reduce((one, other) => (away(other) < away(one) ? other : one), places[0]);
-        if (!best || away(best) > NEAR) return null;
-        return [
-            { axis: rows, middle: best[0], cells: 1 },
-            { axis: columns, middle: best[1], cells: 1 },
-        ];
+        return best && away(best) <= NEAR ? single(rows, best[0], columns, best[1]) : null;
     };
     // Pressing and releasing at the same place is a click; anything else zooms. (Plotly covers the page in between.)
     const pointedAt = (event) => {
-        const area = event.target.closest && event.target.closest(".nsewdrag");
-        const chart = area && area.closest(".js-plotly-plot");
+        const area = event.target.closest?.(".nsewdrag");
+        const chart = area?.closest(".js-plotly-plot");
         return chart && { x: event.clientX, y: event.clientY, cell: cellAt(chart, area, event) };
     };
     const isAt = (place, event) => place && Math.hypot(event.clientX - place.x, event.clientY - place.y) < 5;
@@ -64,14 +52,10 @@ export default function ({ setTriggerValue }) {
         pressed = null;
     };
     const chosen = (event) => setTriggerValue("cell", event.detail); // chosen by keyboard: see cells.js
-    document.addEventListener("headlight-cell", chosen);
-    document.addEventListener("pointermove", move, true);
-    document.addEventListener("pointerdown", down, true);
-    document.addEventListener("pointerup", up, true);
-    return () => {
-        document.removeEventListener("headlight-cell", chosen);
-        document.removeEventListener("pointermove", move, true);
-        document.removeEventListener("pointerdown", down, true);
-        document.removeEventListener("pointerup", up, true);
-    };
+    const listening = new AbortController();
+    const listeners = { "headlight-cell": chosen, pointermove: move, pointerdown: down, pointerup: up };
+    for (const [name, listener] of Object.entries(listeners)) {
+        document.addEventListener(name, listener, { capture: true, signal: listening.signal });
+    }
+    return () => listening.abort();
 }

@@ -7,24 +7,19 @@ of the clicked cell. The `meta` of each figure names its rows and columns.
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import streamlit as st
-from streamlit.components.v2 import component
 
 from ui import state
-from ui.components.messages import sent
+from ui.in_browser import component_beside, sent
 
 FARTHEST = 2**31  # no text has more positions
 
-_LISTENER = component("headlight_pin", js=Path(__file__).with_suffix(".js").read_text(encoding="utf-8"))
+_LISTENER = component_beside(__file__, "figure_cells")
 
 
 def listen(on_cell: Callable[[], None] | None = None) -> None:
-    """Put the listener on the page. Call it once a page, anywhere.
-
-    A click pins its cell, or calls `on_cell` before the page runs.
-    """
+    """Put the listener on the page, once and anywhere. A click pins its cell, or calls `on_cell` before the page runs."""
     _LISTENER(key=state.PIN, on_cell_change=on_cell or pin_clicked)
 
 

@@ -1,15 +1,7 @@
 const STEPS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
-const LEGEND = [
-    ["← ↑ ↓ →", "the next stage or head"],
-    ["Page ↓, Page ↑", "the next view of the talk, or the next stage or head"],
-    ["S", "spotlight on the row, column or cell, or off"],
-    ["N", "notes"],
-    [". or B", "a black screen"],
-    ["Esc", "leave"],
-];
 const ACTS = {
-    PageDown: () => turn(1), PageUp: () => turn(-1), Escape: leave, "?": explain, s: light, n: showNotes,
-    ".": blacken, b: blacken,
+    PageDown: () => turn(1), PageUp: () => turn(-1), Escape: leave, s: light, n: showNotes,
+    "?": () => toggle("legend"), ".": () => toggle("black"), b: () => toggle("black"),
 };
 const PATIENCE = 15000; // milliseconds that keys wait for a view
 const TALK = "headlight-talk"; // the key of the talk in the browser's storage: see browser.js
@@ -32,7 +24,7 @@ export default function (component) {
     show();
     parts.bar.querySelector(".help").onclick = () => pressed("?");
     parts.bar.querySelector(".leave").onclick = () => pressed("Escape");
-    parts.black.onclick = blacken;
+    parts.black.onclick = () => toggle("black");
     if (data.rehearsing && data.at !== null) rehearse();
     measure();
     act();
@@ -58,13 +50,6 @@ function takeIn() {
 
 function show() {
     const { bar, place, notes, legend, black, curtain } = parts;
-    const list = legend.querySelector("dl");
-    if (!list.childElementCount) {
-        for (const [keys, words] of LEGEND) {
-            list.append(Object.assign(document.createElement("dt"), { textContent: keys }));
-            list.append(Object.assign(document.createElement("dd"), { textContent: words }));
-        }
-    }
     bar.hidden = !data.presenting;
     curtain.hidden = !data.rehearsing;
     if (!data.presenting) {
@@ -178,17 +163,13 @@ function leave() {
     tell(true);
 }
 
-function explain() {
-    parts.legend.hidden = !parts.legend.hidden;
+function toggle(part) {
+    parts[part].hidden = !parts[part].hidden;
 }
 
 function showNotes() {
     walk.showsNotes = !walk.showsNotes;
     parts.notes.hidden = !walk.showsNotes || walk.at === null;
-}
-
-function blacken() {
-    parts.black.hidden = !parts.black.hidden;
 }
 
 // --- opening every view once, so that nothing has to load on stage

@@ -7,30 +7,16 @@ as soon as possible. The component also sends the size of the window.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import streamlit as st
-from streamlit.components.v2 import component
 
 from ui import presenting, state
-from ui.address import session
-from ui.components.messages import sent
+from ui.in_browser import component_beside, sent, session
 from ui.links import go_to
 from ui.presenting import SPOTS, Presentation, Walk
 from ui.talk import Talk
 
-_HERE = Path(__file__)
-_KEYS = component(
-    "headlight_presenting_keys",
-    html='<div class="black" hidden></div>'
-    '<div class="curtain" hidden role="status"></div>'
-    '<pre class="notes" hidden aria-label="Notes"></pre>'
-    '<div class="legend" hidden role="dialog" aria-label="Keys"><dl></dl></div>'
-    '<div class="bar" hidden><span class="place"></span><button class="help" title="Keys (?)" aria-label="Keys">?</button>'
-    '<button class="leave" title="Leave (Esc)" aria-label="Leave">✕</button></div>',
-    css=_HERE.with_suffix(".css").read_text(encoding="utf-8"),
-    js=_HERE.with_suffix(".js").read_text(encoding="utf-8"),
-)
+_KEYS = component_beside(__file__)
 LARGEST = 20_000  # pixels: the largest window
 _ENTERS = f".st-key-{state.PRESENT_PAGE} button, .st-key-{state.START_TALK} button"
 
@@ -48,19 +34,18 @@ def listen(presentation: Presentation, page: str, talk: Talk, index: int | None,
     rehearsing  whether every view is only opened in turn, behind a curtain
     """
     walk = presentation.walk
-    grid = {} if walk is None else {"place": list(walk.place), "shape": list(walk.shape)}
     data = _data(page) | {
         "presenting": True,
-        "window": list(presentation.window),
-        "place": None,
-        "shape": None,
+        "window": presentation.window,
+        "place": None if walk is None else walk.place,
+        "shape": None if walk is None else walk.shape,
         "spots": list(SPOTS),
         "spot": presenting.spot(),
         "rehearsing": rehearsing,
     }
     _KEYS(
         key=state.STAGE_KEYS,
-        data=data | grid | _of_talk(talk, index),
+        data=data | _of_talk(talk, index),
         on_press_change=lambda: _pressed(walk),
         on_rehearsed_change=lambda: _rehearsed(len(talk.views)),
         on_window_change=_measured,
@@ -86,8 +71,7 @@ def _pressed(walk: Walk | None) -> None:
     press = sent(state.STAGE_KEYS, "press")
     if not isinstance(press, Mapping):
         return
-    step = None if walk is None else read_step(press, walk.shape)
-    if walk is not None and step is not None:
+    if walk is not None and (step := read_step(press, walk.shape)) is not None:
         walk.on_step(*step[:2])
     if press.get("spot") in SPOTS:
         st.session_state[state.SPOT] = press["spot"]

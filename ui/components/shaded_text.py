@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ui.components.tokens import spelled, token_component
+from ui.components.tokens import spelled
+from ui.in_browser import component_beside
 
-_TEXT = token_component(Path(__file__))
+_TEXT = component_beside(__file__, "tokens")
 
 
 def shaded_text(

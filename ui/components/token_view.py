@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Collection, Sequence
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ui.components.messages import sent
-from ui.components.tokens import spelled, token_component
+from ui.components.tokens import spelled
+from ui.in_browser import component_beside, sent
 
 MAX_TOKENS = 256  # queries or keys: more are slow to send and hard to read
 
-_VIEW = token_component(Path(__file__))
+_VIEW = component_beside(__file__, "tokens")
 
 
 def token_view(
@@ -41,19 +40,19 @@ def token_view(
 ) -> int | None:
     """Put the view on the page; return the position of the token that was just clicked, otherwise None.
 
-    query_tokens, key_tokens   at most 256 each; the same tokens from the same position are one text and shown once
-    weights                    [queries, keys], NaN for masked pairs; a mean counts them as 0
-    rows_from, columns_from    positions of the first query and the first key in the whole text
-    direction                  "from": what a token attends to, weights[token, :]; "to": what attends to it, weights[:, token].
-                               If queries and keys are shown apart, both can be pointed at in either direction
-    lines                      show two columns joined by lines instead of running text
-    pinned                     positions in the whole text: of queries for "from", of keys for "to"; others are ignored
-    limit                      the weight with the strongest shade; if None, the largest one that is shown
-    percent                    write 0.413 as "41.3 %"
-    written_from               the first query that the model has written: this one and all later ones are underlined
-    special                    positions of queries that are special tokens: they are boxed
-    on_token                   called with the position of a clicked token before the page runs again, while widgets above the
-                               view (the list of pins) can still be changed
+    query_tokens, key_tokens  at most 256 each; the same tokens from the same position are one text and shown once
+    weights                   [queries, keys], NaN for masked pairs; a mean counts them as 0
+    rows_from, columns_from   positions of the first query and the first key in the whole text
+    direction                 "from": what a token attends to, weights[token, :]; "to": what attends to it, weights[:, token].
+                              If queries and keys are shown apart, both can be pointed at in either direction
+    lines                     show two columns joined by lines instead of running text
+    pinned                    positions in the whole text: of queries for "from", of keys for "to"; others are ignored
+    limit                     the weight with the strongest shade; if None, the largest one that is shown
+    percent                   write 0.413 as "41.3 %"
+    written_from              the first query that the model has written: this one and all later ones are underlined
+    special                   positions of queries that are special tokens: they are boxed
+    on_token                  called with the position of a clicked token before the page runs again, while widgets above the
+                              view (the list of pins) can still be changed
     Raises ValueError for shapes that do not fit, more than 256 tokens, and an unknown direction.
     """
     numbers = _checked(query_tokens, key_tokens, weights, direction)
@@ -71,9 +70,12 @@ def token_view(
         if on_token is not None and token is not None:
             on_token(token)
 
+    first_written = np.inf if written_from is None else written_from
+    places = range(rows_from, rows_from + len(query_tokens))
+    # s(pecial), w(ritten) or "." for neither
+    marks = "".join("s" if at in special else "w" if at >= first_written else "." for at in places)
     data = {
-        "queries": spelled(query_tokens, rows_from)
-        | {"marks": _marks(len(query_tokens), rows_from, written_from, special)},
+        "queries": spelled(query_tokens, rows_from) | {"marks": marks},
         "keys": None if is_one_text else spelled(key_tokens, columns_from) | {"marks": ""},
         "weights": base64.b64encode(numbers.tobytes()).decode("ascii"),
         "direction": direction,
@@ -83,14 +85,6 @@ def token_view(
         "percent": bool(percent),
     }
     return position(_VIEW(key=key, data=data, on_token_change=clicked).token)
-
-
-def _marks(count: int, start: int, written_from: int | None, special: Collection[int]) -> str:
-    """Return a character for each token: s(pecial), w(ritten) or "." for neither."""
-    return "".join(
-        "s" if position in special else "w" if written_from is not None and position >= written_from else "."
-        for position in range(start, start + count)
-    )
 
 
 def _checked(

@@ -3,23 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Literal
 
-from streamlit.components.v2 import component
-
 from core.figures.labels import visible
-
-_HERE = Path(__file__)
-
-
-def token_component(file: Path) -> Any:
-    """Return a component with the style and script beside this file, after those that all such components share."""
-
-    def text(ending: str) -> str:
-        return "\n".join(source.with_suffix(ending).read_text(encoding="utf-8") for source in (_HERE, file))
-
-    return component(f"headlight_{file.stem}", css=text(".css"), js=text(".js"))
 
 
 def spelled(tokens: Sequence[str], start: int) -> dict[str, Any]:

@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 import streamlit as st
-from streamlit.components.v2 import component
 
 from ui import state
-from ui.address import session
-from ui.components.messages import sent
+from ui.in_browser import component_beside, sent, session
 
-_HERE = Path(__file__)
-_CARD = component(
-    "headlight_tour",
-    html='<div class="card" tabindex="-1" role="dialog" aria-label="Tour"><p class="words" aria-live="polite"></p>'
-    '<div class="row"><span class="place"></span><button class="leave">Leave (Esc)</button>'
-    '<button class="back">← Back</button><button class="next">Next →</button></div></div>',
-    css=_HERE.with_suffix(".css").read_text(encoding="utf-8"),
-    js=_HERE.with_suffix(".js").read_text(encoding="utf-8"),
-)
+_CARD = component_beside(__file__)
 
 
 def tour_card(words: str, stop: int, count: int, scroll_to: str, on_go: Callable[[int | None], None]) -> None:

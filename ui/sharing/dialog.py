@@ -12,13 +12,9 @@ from ui.shown import PageContents
 from ui.views.talking import add_to_talk
 
 
+@st.dialog("Share", width="large")
 def open_dialog(shown: PageContents) -> None:
     """Open the dialog over the page; call it when everything on the page is drawn."""
-    _dialog(shown)
-
-
-@st.dialog("Share", width="large")
-def _dialog(shown: PageContents) -> None:
     st.markdown("**A link**")
     show_link(shown)
     st.markdown("**A picture and its numbers**")

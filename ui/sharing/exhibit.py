@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
+from math import prod
 
 import streamlit as st
 
@@ -23,17 +25,11 @@ def show_exhibit(shown: PageContents) -> None:
     address = full_address(shown)
     image = st.session_state.get(state.SHOWN_IMAGE)
     uploads = {} if image is None else {state.IMAGE: Upload(*image)}
-    heads = head_names(shown)
+    heads = ["the head"] if shown.head is not None else list(_requests(shown))
     contents = f"{len(shown.pictures)} pictures" + (f" and all inputs of {' and '.join(heads)}" if heads else "")
-    st.download_button(
-        "Exhibit",
-        lambda: file_of(shown, address, uploads),
-        file_name(about(shown), shown.title, f".{ENDING}"),
-        "application/octet-stream",
-        key=state.SAVE_EXHIBIT,
-        icon=":material/inventory_2:",
-        on_click="ignore",
-    )
+    make, name = partial(file_of, shown, address, uploads), file_name(about(shown), shown.title, f".{ENDING}")
+    icon, kind = ":material/inventory_2:", "application/octet-stream"
+    st.download_button("Exhibit", make, name, kind, key=state.SAVE_EXHIBIT, icon=icon, on_click="ignore")
     st.caption(
         f"One file with everything in this view: its address with all texts, uploads, {contents}. The page “Open a file” shows "
         f"it again with the same numbers, with or without the model."
@@ -43,12 +39,13 @@ def show_exhibit(shown: PageContents) -> None:
 def file_of(shown: PageContents, address: dict[str, tuple[str, ...]], uploads: dict[str, Upload]) -> bytes:
     """Return the exhibit of a page; without its pictures, which follow from its heads, if it is too large to open again."""
     drawings = tuple(Drawing(picture.title, picture.alt, picture.chart) for picture in offered(shown).values())
+    heads, facts = _heads(shown), about(shown)
     exhibit = Exhibit(
         page=shown.page,
         title=shown.title,
         address=address,
-        about=about(shown),
-        heads=_heads(shown),
+        about=facts,
+        heads=heads,
         drawings=drawings,
         uploads=uploads,
     )
@@ -70,27 +67,20 @@ def full_address(shown: PageContents) -> dict[str, tuple[str, ...]]:
     return address
 
 
-def head_names(shown: PageContents) -> list[str]:
-    """Return the names of the heads that go into the file."""
-    return ["the head"] if shown.head is not None else list(_requests(shown))
-
-
 def _requests(shown: PageContents) -> dict[str, HeadRequest]:
     """Return the heads of models that go into the file: those with known queries and keys, and not too long for a file."""
     if shown.of is None:
         return {}
-    asked = {f"head {shown.of.layer}.{shown.of.head}": shown.of} | shown.beside
-    return {name: of for name, of in asked.items() if passes.captured.is_known(of.text) and _fits(of)}
 
+    def fits(of: HeadRequest) -> bool:
+        return passes.captured.is_known(of.text) and prod(passes.captured(of.text).shape(of.kind)) <= MAX_SCORES
 
-def _fits(of: HeadRequest) -> bool:
-    queries, keys = passes.captured(of.text).shape(of.kind)
-    return queries * keys <= MAX_SCORES
+    heads = {f"head {shown.of.layer}.{shown.of.head}": shown.of} | shown.beside
+    return {name: of for name, of in heads.items() if fits(of)}
 
 
 def _heads(shown: PageContents) -> dict[str, KeptHead]:
     if shown.head is not None:
         return {"the head": shown.head()}
-    return {
-        name: KeptHead.of(passes.captured(of.text), of.layer, of.head, of.kind) for name, of in _requests(shown).items()
-    }
+    requests = _requests(shown).items()
+    return {name: KeptHead.of(passes.captured(of.text), of.layer, of.head, of.kind) for name, of in requests}

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from urllib.parse import urlencode
 
 import streamlit as st
-from streamlit.components.v2 import component
 
 from ui import links, state
+from ui.in_browser import component_beside
 from ui.sharing.exhibit import full_address
 from ui.shown import PageContents
 
 LONG = 2_000  # characters: some programs cut longer addresses
 LONGEST = 8_000  # characters: some servers refuse longer addresses
 
-_HERE = Path(__file__)
-_COPY = component(
-    "headlight_link",
-    html='<div class="row"><input readonly aria-label="Address"><button>Copy link</button></div>'
-    '<div class="said" role="status"></div>',
-    css=_HERE.with_suffix(".css").read_text(encoding="utf-8"),
-    js=_HERE.with_suffix(".js").read_text(encoding="utf-8"),
-)
+_COPY = component_beside(__file__, "buttons")
 
 
 def show_link(shown: PageContents) -> None:
@@ -44,10 +36,7 @@ def show_link(shown: PageContents) -> None:
 
 
 def link_to(shown: PageContents, url: str) -> str:
-    """Return the complete address of the view, with its text, model and head even where they are opening values.
-
-    url  the page's address in the visitor's browser
-    """
+    """Return the view's complete address below its page's `url`, with text, model and head even if they are opening values."""
     address = {name: words for name, words in full_address(shown).items() if any(words) and not links.is_foreign(name)}
     return f"{url.partition('?')[0]}?{urlencode(links.lasting(address), doseq=True)}"
 

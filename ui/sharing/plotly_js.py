@@ -10,12 +10,7 @@ from starlette.routing import Route
 
 SCRIPT = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 ADDRESS = (
-    f"sharing/plotly-{plotly.__version__}.min.js"  # another version is another file: a browser may keep each for good
+    f"sharing/plotly-{plotly.__version__}.min.js"  # another version is another file: a browser may keep it for good
 )
-
-
-def _script(_: object) -> FileResponse:
-    return FileResponse(SCRIPT, media_type="text/javascript", headers={"Cache-Control": "public, max-age=31536000"})
-
-
-ROUTE = Route(f"/{ADDRESS}", _script)
+_HEADERS = {"Cache-Control": "public, max-age=31536000"}
+ROUTE = Route(f"/{ADDRESS}", lambda _: FileResponse(SCRIPT, media_type="text/javascript", headers=_HEADERS))

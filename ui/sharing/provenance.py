@@ -32,7 +32,7 @@ def _of_model(of: HeadRequest) -> dict[str, str]:
     text, model = of.text, models.load(of.text.model)
     facts = {"model": model.name, "revision": model.revision, "dtype": model.dtype}
     facts |= {"device": text.model.device} if text.model.device != "cpu" else {}
-    facts |= _head(of.kind, of.layer, of.head)
+    facts |= {"attention": of.kind, "layer": str(of.layer), "head": str(of.head), "layer.head": f"{of.layer}.{of.head}"}
     facts |= {"text": text.text} if text.image is None else {"image": "as uploaded"}
     facts |= {"second text": text.pair} if text.pair else {}
     facts |= _target(text)
@@ -45,30 +45,23 @@ def _target(text: TextRequest) -> dict[str, str]:
     """Return what the decoder has written, and whether the model generated it or it was given as token numbers."""
     if not (target := passes.target_of(text)):
         return {}
-    facts = {"written by the decoder": target if isinstance(target, str) else models.load(text.model).text_of(target)}
     if isinstance(target, str):
-        return facts
+        return {"written by the decoder": target}
     how = "generated, the most probable token at each step" if text.target != target else "given as token numbers"
-    return facts | {"its tokens": f"{', '.join(map(str, target))} ({how})"}
-
-
-def _head(kind: str, layer: int, head: int) -> dict[str, str]:
-    return {"attention": kind, "layer": str(layer), "head": str(head), "layer.head": f"{layer}.{head}"}
+    written = models.load(text.model).text_of(target)
+    return {"written by the decoder": written, "its tokens": f"{', '.join(map(str, target))} ({how})"}
 
 
 def lines(about: About) -> list[str]:
     """Return the lines about the origin that stand in a picture."""
     model = [about["model"], f"layer {about['layer']}, head {about['head']}"] if "model" in about else [about["page"]]
     details = [about[name] for name in ("dtype", "revision") if name in about]
-    lines = [" · ".join([*model, *(detail[:24] for detail in details)])]
-    if "numbers" in about:
-        lines.append(about["numbers"])
-    lines += [
-        f"{name[:1].upper()}{name[1:]}: {text}"
-        for name, text in about.items()
-        if name.rpartition(", ")[2] in ("text", "second text", "written by the decoder", "changes")
+    texts = {"text", "second text", "written by the decoder", "changes"}
+    return [
+        " · ".join([*model, *(detail[:24] for detail in details)]),
+        *([about["numbers"]] if "numbers" in about else []),
+        *(f"{name[:1].upper()}{name[1:]}: {text}" for name, text in about.items() if name.rpartition(", ")[2] in texts),
     ]
-    return lines
 
 
 def file_name(about: About, what: str, ending: str = "") -> str:

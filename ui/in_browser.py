@@ -1,0 +1,32 @@
+"""Components: what runs in the browser, made from the files beside a module, and what it sends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from secrets import token_hex
+from typing import Any
+
+import streamlit as st
+from streamlit.components.v2 import component
+
+from ui import state
+
+
+def component_beside(file: str, *shared: str) -> Any:
+    """Return the component made from the HTML, style and script beside this module, after the files named `shared` there."""
+    module = Path(file)
+    parts = {}
+    for ending in ("html", "css", "js"):
+        sources = [module.with_name(f"{name}.{ending}") for name in (*shared, module.stem)]
+        parts[ending] = "\n".join(source.read_text("utf-8") for source in sources if source.is_file()) or None
+    return component(f"headlight_{module.stem}", **parts)
+
+
+def session() -> str:
+    """Return a random name of this session: a page that stays open while the server restarts sees another one."""
+    return st.session_state.setdefault(state.SESSION, token_hex(8))
+
+
+def sent(key: str, name: str) -> Any:
+    """Return what a component has sent under this name; None if the component is gone, since messages can come late."""
+    return getattr(st.session_state.get(key), name, None)
