@@ -5,20 +5,20 @@ A field has a name in the address, the words that it takes, and an opening value
 
 An address is read when somebody arrives with it: by a link, in the browser's history, by a reload, or in a talk. Then the page
 shows what it says and nothing that the session held before. A link within the app that has no version says only part (which
-head, for example), and everything else stays as it was chosen. When somebody comes by the menu, everything stays. From then on
-the address follows the page: `write` updates it at the end of each run. What an address asks for in vain is named in a warning.
+head, for example), and everything else stays as it was chosen. From then on the address follows the page: `write` updates it
+at the end of each run. What an address asks for in vain is named in a warning.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from difflib import get_close_matches
-from math import isfinite
-from typing import Any, Protocol, TypeVar
+from math import inf, isfinite
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 import streamlit as st
@@ -41,7 +41,7 @@ VERSION = 2  # of the addresses that are written here; addresses without a versi
 # --- which words a field takes
 
 
-class Form(Protocol):
+class Form:
     """The way a field's value is written as words in the address and read back."""
 
     def read(self, words: Sequence[str]) -> Any:
@@ -49,15 +49,15 @@ class Form(Protocol):
 
         Raises ValueError for words that the field does not take; its message, if any, says what the field takes.
         """
-        ...
+        raise NotImplementedError
 
     def say(self, value: Any) -> list[str]:
         """Return the words for this value."""
-        ...
+        return [str(value)]
 
     def holds(self, value: Any) -> bool:
         """Return whether the field can show this value."""
-        ...
+        raise NotImplementedError
 
 
 class SomeAreMissing(ValueError):
@@ -69,7 +69,7 @@ class SomeAreMissing(ValueError):
 
 
 @dataclass(frozen=True)
-class Text:
+class Text(Form):
     """Text of at most `most` characters (None: any number). such_as: examples of it."""
 
     most: int | None = None
@@ -80,15 +80,12 @@ class Text:
             raise ValueError(f"which has {len(words[-1]):,} characters; the maximum is {self.most:,}")
         return words[-1]
 
-    def say(self, value: str) -> list[str]:
-        return [value]
-
     def holds(self, value: Any) -> bool:
         return isinstance(value, str) and (self.most is None or len(value) <= self.most)
 
 
 @dataclass(frozen=True)
-class Number:
+class Number(Form):
     """A number from `low` to `high` (None: no limit); whole: without a fraction."""
 
     low: float | None
@@ -97,33 +94,27 @@ class Number:
 
     def read(self, words: Sequence[str]) -> float:
         try:
-            value = float(words[-1]) if len(words[-1]) <= DIGITS else float("inf")
+            value = float(words[-1]) if len(words[-1]) <= DIGITS else inf
         except ValueError:
             raise ValueError("which must be a number") from None
         value = int(value) if self.whole and value.is_integer() else value
         if not self.holds(value):
-            raise ValueError(f"which must be {self.range}")
+            low = "" if self.low is None else f" from {self.low:,g}"
+            high = "" if self.high is None else f" to {self.high:,g}"
+            raise ValueError(f"which must be {'a whole number' if self.whole else 'a number'}{low}{high}")
         return value
 
     def say(self, value: float) -> list[str]:
         return [str(int(value)) if float(value).is_integer() else repr(float(value))]
 
     def holds(self, value: Any) -> bool:
-        if not isinstance(value, int | float) or isinstance(value, bool) or not isfinite(value):
-            return False
-        above = self.low is None or value >= self.low
-        return above and (self.high is None or value <= self.high) and (isinstance(value, int) or not self.whole)
-
-    @property
-    def range(self) -> str:
-        """The numbers that it takes, in words."""
-        ends = [f"from {self.low:,g}"] if self.low is not None else []
-        ends += [f"to {self.high:,g}"] if self.high is not None else []
-        return " ".join(["a whole number" if self.whole else "a number", *ends])
+        is_number = isinstance(value, int if self.whole else int | float) and not isinstance(value, bool)
+        low, high = -inf if self.low is None else self.low, inf if self.high is None else self.high
+        return is_number and isfinite(value) and low <= value <= high
 
 
 @dataclass(frozen=True)
-class Numbers:
+class Numbers(Form):
     """`count` numbers of one form, in ascending order."""
 
     of: Number
@@ -143,7 +134,7 @@ class Numbers:
 
 
 @dataclass(frozen=True)
-class Switch:
+class Switch(Form):
     """On or off."""
 
     def read(self, words: Sequence[str]) -> bool:
@@ -159,7 +150,7 @@ class Switch:
 
 
 @dataclass(frozen=True)
-class Choice:
+class Choice(Form):
     """One of `choices`: word in the address -> label on the page, which older addresses say.
 
     formerly  labels in older addresses that are no longer on the page -> word
@@ -169,37 +160,25 @@ class Choice:
     formerly: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def read(self, words: Sequence[str]) -> Hashable:
-        return self.meaning(words[-1])
-
-    def meaning(self, text: str) -> Hashable:
-        """Return the choice that this word or label names. Raises ValueError if it names none."""
-        by_label = {label: word for word, label in self.choices.items()}
-        meaning = {**self.formerly, **by_label, **{str(word): word for word in self.choices}}
-        if text not in meaning:
+        meanings = {**self.formerly, **_meanings(self.choices)}
+        if words[-1] not in meanings:
             raise ValueError
-        return meaning[text]
-
-    def say(self, value: Hashable) -> list[str]:
-        return [str(value)]
+        return meanings[words[-1]]
 
     def holds(self, value: Any) -> bool:
         return value in self.choices
 
 
 @dataclass(frozen=True)
-class Several:
+class Several(Form):
     """Any of `choices`, or none of them; words of an address that name none of them are missing."""
 
     choices: Mapping[Any, str]
 
     def read(self, words: Sequence[str]) -> list[Hashable]:
-        choice, chosen, missing = Choice(self.choices), [], []
-        for word in filter(None, words):
-            try:
-                chosen.append(choice.meaning(word))
-            except ValueError:
-                missing.append(word)
-        if missing:
+        meanings = _meanings(self.choices)
+        chosen = [meanings[word] for word in words if word in meanings]
+        if missing := [word for word in words if word and word not in meanings]:
             raise SomeAreMissing(missing, chosen)
         return chosen
 
@@ -210,8 +189,13 @@ class Several:
         return all(word in self.choices for word in value)
 
 
+def _meanings(choices: Mapping[Any, str]) -> dict[str, Any]:
+    """Return what each word, and each label of older addresses, chooses."""
+    return {label: word for word, label in choices.items()} | {str(word): word for word in choices}
+
+
 @dataclass(frozen=True)
-class Index:
+class Index(Form):
     """A whole number from 0 to count - 1; None while none is chosen."""
 
     count: int
@@ -221,15 +205,12 @@ class Index:
             raise ValueError(f"which must be from 0 to {self.count - 1}")
         return int(words[-1])
 
-    def say(self, value: int | None) -> list[str]:
-        return [] if value is None else [str(value)]
-
     def holds(self, value: Any) -> bool:
         return value is None or value in range(self.count)
 
 
 @dataclass(frozen=True)
-class Lines:
+class Lines(Form):
     """At most `most` lines of text; of a longer list in an address, the last ones are kept."""
 
     most: int
@@ -250,26 +231,14 @@ class Lines:
 # --- the fields of a page in one run
 
 
-@dataclass(frozen=True)
-class Field:
-    """A field on the page: its label there, the words that it takes, and its opening value."""
-
-    label: str
-    form: Form
-    opening: Any
+# By name in the address: the form and the opening value. A run has a thread, and so a context, of its own.
+_DRAWN: ContextVar[dict[str, tuple[Form, Any]] | None] = ContextVar("drawn", default=None)
 
 
-_FIELDS: ContextVar[dict[str, Field] | None] = ContextVar(
-    "fields", default=None
-)  # a run has a thread, and so a context, of its own
-
-
-def fields() -> dict[str, Field]:
-    """Return the fields that this run has drawn so far, by their names in the address."""
-    drawn = _FIELDS.get()
-    if drawn is None:  # a page that runs by itself
-        drawn = {}
-        _FIELDS.set(drawn)
+def _drawn() -> dict[str, tuple[Form, Any]]:
+    """Return the fields that this run has drawn so far."""
+    if (drawn := _DRAWN.get()) is None:  # a page that runs by itself
+        _DRAWN.set(drawn := {})
     return drawn
 
 
@@ -278,25 +247,20 @@ def field(key: str, form: Form, opening: Any, label: str) -> Any:
 
     Call it before the widget, which takes its value from the session's state; this sets it there.
     """
-    fields()[key] = Field(label, form, opening)
+    _drawn()[key] = (form, opening)
     chosen = st.session_state.setdefault(state.CHOSEN, {})
-    wanted = _asked(key)
-    if wanted is not None:
-        value = _read(key, form, wanted, opening, label)
+    if state.ASKED not in st.session_state:  # a page that runs by itself
+        st.session_state[state.ASKED] = _completed(_of_browser())
+    words = st.session_state[state.ASKED].pop(key, None)  # only once
+    if words is not None:
+        value = _read(key, form, words, opening, label)
     else:
         value = st.session_state.get(key, chosen.get(key, opening))
         value = value if value == opening or form.holds(value) else opening
-    if wanted is not None or key not in st.session_state or st.session_state[key] != value:
+    if words is not None or key not in st.session_state or st.session_state[key] != value:
         st.session_state[key] = value
     chosen[key] = value
     return value
-
-
-def _asked(key: str) -> list[str] | None:
-    """Return the words that the address has for this name, only once; None if it has none."""
-    if state.ASKED not in st.session_state:  # a page that runs by itself
-        st.session_state[state.ASKED] = _completed(_given())
-    return st.session_state[state.ASKED].pop(key, None)
 
 
 def _read(key: str, form: Form, words: Sequence[str], opening: Any, label: str) -> Any:
@@ -310,18 +274,6 @@ def _read(key: str, form: Form, words: Sequence[str], opening: Any, label: str) 
         value, reason = opening, f", {error}" if str(error) else ""
     _in_vain(key, f"{label} “{', '.join(words)[:SHOWN]}”{reason}")
     return value
-
-
-def _of_fields() -> Address:
-    """Return the address that the fields of this run make."""
-    values = {key: (field, st.session_state.get(key, field.opening)) for key, field in fields().items()}
-    return {key: field.form.say(value) for key, (field, value) in values.items() if value != field.opening}
-
-
-def _undrawn() -> Address:
-    """Return the part of this page's address whose fields are not drawn in this run, but whose choices still hold."""
-    chosen = st.session_state[state.CHOSEN]
-    return {key: words for key, words in here().items() if key in chosen and key not in fields()}
 
 
 def here() -> Address:
@@ -338,27 +290,19 @@ def lasting(address: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def go_to(link: str, *, instead: bool = False) -> None:
-    """Make the browser go to a link below the app's own address in the next run, so that the page opens as the link says.
-
-    instead  whether the link replaces the current entry of the browser's history
-    """
+    """Make the browser go to a link below the app's own address in the next run, or put it `instead` of the history's entry."""
     st.session_state[state.GOING] = [time.time_ns() // 1_000_000, link, instead]
-
-
-def going() -> list | None:
-    """Return where the browser goes in this run, if `go_to` was called."""
-    return st.session_state.get(state.GOING)
 
 
 def lead_on(page: str) -> None:
     """Go to another page with the browser's whole address, because what it asks for has moved there."""
-    go_to(f"{page}?{urlencode(_given(), doseq=True)}", instead=True)
+    go_to(f"{page}?{urlencode(_of_browser(), doseq=True)}", instead=True)
 
 
 # --- the beginning of a run
 
 
-def _given() -> Address:
+def _of_browser() -> Address:
     """Return the browser's whole address."""
     return {key: st.query_params.get_all(key) for key in st.query_params}
 
@@ -379,45 +323,46 @@ def is_foreign(name: str) -> bool:
     return name.startswith(("utm_", "_")) or name in {"ref", "gclid", "fbclid"}
 
 
-def is_going_back() -> bool:
-    """Return whether somebody goes back or forward in the browser's history, as a talk does from view to view."""
-    context = get_script_run_ctx()
-    return context is not None and context.is_history_navigation
-
-
 def read(page: str) -> bool:
     """Begin a run of a page: read its address, if somebody arrives with one.
 
     Returns whether somebody comes by the menu, where everything stays as it was chosen.
     """
-    _FIELDS.set({})
+    _DRAWN.set({})
     before = st.session_state.get(state.PAGE)
     st.session_state[state.PAGE] = page
-    arrives = before is None or is_going_back()
+    context = get_script_run_ctx()
+    is_in_history = context is not None and context.is_history_navigation  # as a talk goes from view to view
+    arrives = before is None or is_in_history
     if not arrives and before == page:
         return False
-    given = _given()
+    address = _of_browser()
     chosen = st.session_state.get(state.CHOSEN, {})
-    kept = set() if arrives else set(state.HOW) if state.VERSION in given else state.IN_ADDRESS
+    kept = set() if arrives else set(state.HOW) if state.VERSION in address else state.IN_ADDRESS
     st.session_state[state.CHOSEN] = {key: value for key, value in chosen.items() if key in kept}
     for key in state.IN_ADDRESS & {str(key) for key in st.session_state}:
         del st.session_state[key]  # Streamlit may keep an older value of a field that is gone than the one last chosen
-    _take_in(given)
-    return not arrives and not given
+    _take_in(address)
+    return not arrives and not address
 
 
-def _take_in(given: Address) -> None:
-    foreign = {name: words for name, words in given.items() if is_foreign(name)}
-    st.session_state[state.CAME_BY] = given
-    st.session_state[state.FOREIGN] = foreign
-    st.session_state[state.ASKED] = _completed(
-        {name: words for name, words in given.items() if name in state.IN_ADDRESS}
-    )
+def _take_in(address: Address) -> None:
+    """Note what this address asks for, and what in it nobody knows."""
+    foreign = {name: words for name, words in address.items() if is_foreign(name)}
+    own = {name: words for name, words in address.items() if name in state.IN_ADDRESS}
+    st.session_state[state.CAME_BY], st.session_state[state.FOREIGN] = address, foreign
+    st.session_state[state.ASKED] = _completed(own)
     st.session_state[state.IN_VAIN] = {}
     st.session_state[state.ARRIVING] = True
     _check_length()
-    _check_version(given.get(state.VERSION))
-    _check_names(given.keys() - foreign.keys())
+    version = address.get(state.VERSION, ["0"])
+    try:
+        Number(0, VERSION, whole=True).read(version)
+    except ValueError:
+        _in_vain(state.VERSION, f"link version “{version[-1][:SHOWN]}”; the newest version known here is {VERSION}")
+    for name in sorted(address.keys() - foreign.keys() - state.IN_ADDRESS):
+        near = get_close_matches(name[:SHOWN], state.IN_ADDRESS, 1, 0.78)
+        _in_vain(name, f"unknown name “{name[:SHOWN]}”" + (f" (did you mean “{near[0]}”?)" if near else ""))
 
 
 def _check_length() -> None:
@@ -426,21 +371,6 @@ def _check_length() -> None:
     query = "" if context is None else context.query_string
     if query and not sanitize_query_string(query):
         _in_vain("", f"an address that is too long ({len(query):,} characters, {query.count('&') + 1:,} names)")
-
-
-def _check_version(words: Sequence[str] | None) -> None:
-    try:
-        if words is not None:
-            Number(0, VERSION, whole=True).read(words)
-    except ValueError:
-        version = words[-1][:SHOWN] if words else ""
-        _in_vain(state.VERSION, f"link version “{version}”; the newest version known here is {VERSION}")
-
-
-def _check_names(names: Set[str]) -> None:
-    for name in sorted(names - state.IN_ADDRESS):
-        near = get_close_matches(name[:SHOWN], state.IN_ADDRESS, 1, 0.78)
-        _in_vain(name, f"unknown name “{name[:SHOWN]}”" + (f" (did you mean “{near[0]}”?)" if near else ""))
 
 
 def _in_vain(key: str, words: str) -> None:
@@ -459,24 +389,24 @@ def write(page: str, notes: DeltaGenerator, *, is_whole: bool) -> None:
     """
     unread: Address = st.session_state[state.ASKED]
     unread.pop(state.VERSION, None)
-    undrawn = {} if is_whole or st.session_state[state.ARRIVING] else _undrawn()
+    drawn, chosen, arriving = _drawn(), st.session_state[state.CHOSEN], st.session_state[state.ARRIVING]
+    keeps_undrawn = not (is_whole or arriving)
+    undrawn = {key: words for key, words in here().items() if keeps_undrawn and key in chosen and key not in drawn}
     if is_whole:
         for name in sorted(unread.keys() - set(state.HOW)):
             if any(words := unread.pop(name)):
                 _in_vain(name, f"{name} “{', '.join(words)[:SHOWN]}”, which this page does not use")
-    st.session_state[state.ADDRESS] = undrawn | _of_fields()
-    st.session_state[state.CHOSEN] |= {key: st.session_state[key] for key in fields() if key in st.session_state}
-    follow(
-        page,
-        here() | unread | st.session_state[state.FOREIGN],
-        read=st.session_state[state.CAME_BY],
-        is_new=not st.session_state[state.ARRIVING],
-    )
+    values = {key: st.session_state.get(key, opening) for key, (_, opening) in drawn.items()}
+    own = {key: form.say(values[key]) for key, (form, opening) in drawn.items() if values[key] != opening}
+    st.session_state[state.ADDRESS] = undrawn | own
+    chosen |= {key: st.session_state[key] for key in drawn if key in st.session_state}
+    address = here() | unread | st.session_state[state.FOREIGN]
+    follow(page, address, read=st.session_state[state.CAME_BY], is_new=not arriving)
     st.session_state[state.ARRIVING] = False
     if missing := list(st.session_state[state.IN_VAIN].values()):
         further = [f"{len(missing) - NAMED} more"] if len(missing) > NAMED else []
-        wanted = "; ".join([*missing[:NAMED], *further])
+        listed = "; ".join([*missing[:NAMED], *further])
         notes.warning(
-            plain(f"The link asks for something that is not available: {wanted}. The rest is shown."),
+            plain(f"The link asks for something that is not available: {listed}. The rest is shown."),
             icon=":material/link_off:",
         )

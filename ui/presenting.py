@@ -22,7 +22,7 @@ from ui import links, state
 from ui.links import Choice, Switch
 
 WINDOW = (1280, 720)  # pixels, until the browser sends its size
-LETTERS = 18  # pixels: the smallest letters in the smallest window
+LETTERS = 18  # pixels: the smallest letters, in a small window
 SPOTS: dict[Spot, str] = {"none": "None", "row": "Row", "column": "Column", "cell": "Cell"}
 STYLE = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
 
@@ -38,9 +38,8 @@ class Walk:
 
 @dataclass(eq=False)
 class Presentation:
-    """A page in one run, while it is presented.
+    """A page in one run, while it is presented, in a window of this width and height in pixels.
 
-    window  its width and height in pixels
     told    the number of containers that `told` has opened
     walk    the grid that the arrow keys walk through, once a view has set it
     """
@@ -54,16 +53,16 @@ _CURRENT: ContextVar[Presentation | None] = ContextVar("presentation", default=N
 
 
 def begin() -> Presentation | None:
-    """Begin a run of a page and return its presentation; None while nobody presents.
-
-    Every run has a thread of its own, and so a context of its own.
-    """
+    """Begin a run of a page, in a context of its own, and return its presentation; None while nobody presents."""
     presents = links.field(state.PRESENT, Switch(), False, "Presenting")
     presentation = Presentation(st.session_state.get(state.WINDOW, WINDOW)) if presents else None
     _CURRENT.set(presentation)
-    smallest_letters.set(letters_in(presentation.window) if presentation is not None else 0)
+    smallest_letters.set(0)
     if presentation is not None:
-        st.html(f"<style>:root {{ --letters: {letters_in(presentation.window)}px; }} {STYLE}</style>")
+        across, down = presentation.window
+        letters = max(LETTERS, round(min(across * 9 / 16, down) / 49))
+        smallest_letters.set(letters)
+        st.html(f"<style>:root {{ --letters: {letters}px; }} {STYLE}</style>")
     return presentation
 
 
@@ -76,12 +75,6 @@ def leave() -> None:
     """Stop presenting in the next run."""
     st.session_state[state.PRESENT], st.session_state[state.TALK_AT], st.session_state[state.SPOT] = False, 0, "none"
     st.session_state[state.REHEARSING] = False
-
-
-def letters_in(window: tuple[int, int]) -> int:
-    """Return the size in pixels of the smallest letters, for a window of this width and height."""
-    width, height = window
-    return max(LETTERS, round(min(width * 9 / 16, height) / 49))
 
 
 def is_on() -> bool:
@@ -137,7 +130,7 @@ def walk_through(place: tuple[int, int], shape: tuple[int, ...], on_step: Callab
 
 
 def spot() -> Spot:
-    """Return which part of the large picture the spotlight is on."""
+    """Return which part of the large picture is lit."""
     return links.field(state.SPOT, Choice(SPOTS), "none", "Spotlight")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from functools import cache
@@ -41,15 +42,11 @@ def _yes_or_no(given: object) -> bool:
 
 def _whole(least: int, most: int) -> Callable[[object], int]:
     def read(given: object) -> int:
-        words = f"a whole number from {least:,} to {most:,}"
-        if isinstance(given, bool | float):
-            raise ValueError(words)
-        try:
-            number = int(str(given))
-        except ValueError:
-            raise ValueError(words) from None
-        if not least <= number <= most:
-            raise ValueError(words)
+        number = None
+        with suppress(ValueError):
+            number = None if isinstance(given, bool | float) else int(str(given))
+        if number is None or not least <= number <= most:
+            raise ValueError(f"a whole number from {least:,} to {most:,}")
         return number
 
     return read
@@ -96,17 +93,12 @@ def _dtypes(given: object) -> tuple[str, ...]:
 
 
 def _folders(given: object) -> bool | tuple[str, ...]:
-    try:
+    with suppress(ValueError):
         return _yes_or_no(given)
-    except ValueError:
-        pass
-    try:
-        listed = _several(given)
-    except ValueError:
-        listed = ()
-    if not listed or not all(os.path.isabs(folder) for folder in listed):
-        raise ValueError("true, false, or a list of folders, each with its whole path")
-    return listed
+    with suppress(ValueError):
+        if (listed := _several(given)) and all(map(os.path.isabs, listed)):
+            return listed
+    raise ValueError("true, false, or a list of folders, each with its whole path")
 
 
 def _folder(given: object) -> str:
@@ -172,17 +164,17 @@ def read(file: Path | None = None, environment: Mapping[str, str] = os.environ) 
     if file is None:
         file = Path(environment[WHICH_FILE]) if environment.get(WHICH_FILE) else FILE if FILE.is_file() else None
     known = {setting.name: setting for setting in fields(Settings)}
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for where, name, given in (*_in_file(file), *_in_environment(environment)):
         if name not in known:
             near = get_close_matches(name, known, 1)
             meant = f" Did you mean {near[0]!r}?" if near else f" There are: {', '.join(known)}."
             raise SettingsError(f"{where}: there is no setting {name!r}.{meant}")
         try:
-            found[name] = known[name].metadata["read"](given)
+            values[name] = known[name].metadata["read"](given)
         except ValueError as error:
             raise SettingsError(f"{where}: {name} cannot be {given!r}. It has to be {error}.") from None
-    return Settings(**found)
+    return Settings(**values)
 
 
 def _in_file(file: Path | None) -> list[tuple[str, str, object]]:

@@ -49,7 +49,7 @@ elif page == GALLERY and links.asks_for_something():  # it has no fields; former
     links.lead_on(STEPS.url_path)
 is_for_the_desk = page in (GALLERY, TALK, EXHIBIT)
 opens_file = any(key in st.session_state for key in (state.EXHIBIT, state.EXHIBIT_IS_NEW))
-is_leaving = links.going() is not None
+is_leaving = state.GOING in st.session_state
 if not is_leaving:
     came_by_menu = links.read(page.url_path)
     if came_by_menu and page == GENERATION:

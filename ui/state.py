@@ -29,7 +29,7 @@ QUERY, KEY = in_address("query", "key")
 PAGE, CAME_BY, FOREIGN, ASKED, IN_VAIN = "page_before", "came_by", "foreign", "asked", "in_vain"
 ARRIVING, ADDRESS = "arriving", "address"
 CHOSEN = "chosen"  # by name in the address, what was last chosen: it outlives its field
-FOLLOWER, SESSION, RUN_NUMBER = "follower", "session", "run_number"  # see ui/address.py
+FOLLOWER, SESSION, RUN_NUMBER = "follower", "session", "run_number"  # see ui/address.py, ui/in_browser.py
 
 # The start page: all cards, and what each of their names begins with
 CARDS, CARD = "cards", "card"
@@ -74,7 +74,7 @@ PRESSES = "presses"  # of arrow keys that the page has seen
 
 # Work in progress
 WISHES = (
-    "wishes"  # which work has been stopped, has paused, or is wanted although it takes long, by the hash of its name
+    "wishes"  # by the hash of the work's name: why it does not continue, or that it is wanted although it takes long
 )
 
 # Step by step, Heads
@@ -82,13 +82,8 @@ SOURCE, STAGE, WEIGHTS = in_address("source", "stage", "weights")
 EQUATION = "equation"
 
 # Show me around: the stop at which a visitor is, the card, its presses, and what was chosen before
-TOUR, TOUR_START, TOUR_CARD, TOUR_PRESSES, BEFORE_TOUR = (
-    "tour",
-    "tour_start",
-    "tour_card",
-    "tour_presses",
-    "before_tour",
-)
+TOUR, TOUR_START, TOUR_CARD = "tour", "tour_start", "tour_card"
+TOUR_PRESSES, BEFORE_TOUR = "tour_presses", "before_tour"
 SCALING, MASK, MASK_SIZE, MASK_GRID = in_address("scaling", "mask", "size", "grid")
 TOY_TEXT, TOY_SIZE = in_address("words", "width")
 QUERIES, KEYS, D_K, D_V = in_address("queries", "keys", "dk", "dv")
@@ -104,29 +99,23 @@ AT_LEAST, FROM_LAYER, TO_LAYER, ORDER = in_address("least", "from_layer", "to_la
 RANKED = "ranked"
 LOOK_FOR, BACK, STRIPES, BLOCK_LENGTH, PAIRS = in_address("pattern_of", "back", "stripes", "block_length", "pairs")
 SHOWN_AS, QUANTITY, LEAVE_OUT, RENORMALISE, BY_WORD = in_address("as", "what", "without", "renormalise", "by_word")
-MEAN_OF, PINNED_TOKENS, DIRECTION = in_address("mean_of", "pins", "look")
-(PART_OF_PAIR,) = in_address("across")
+MEAN_OF, PINNED_TOKENS, DIRECTION, PART_OF_PAIR = in_address("mean_of", "pins", "look", "across")
 
-# What if: which part of the page; the changes, a new one, and a token that is to be another
-(VIEW,) = in_address("view")
-(EDITS,) = in_address("edit")
+# What if: which part of the page, and its example; the changes, a new one, and a token that is to be another
+VIEW, EDITS, PAINTING, WRITES_ON, EXAMPLE = in_address("view", "edit", "paint", "writes", "example")
 EDITS_LIST = "edits_list"
-NEW_EDIT, NEW_PLACE, NEW_TEXT, NEW_FACTOR, NEW_MASK, NEW_SPAN = in_address(
-    "change", "where", "over", "factor_of", "new_mask", "span_of"
-)
-NEW_SOFTMAX, NEW_PATTERN, NEW_CELLS = in_address("new_softmax", "new_pattern", "new_cells")
+NEW_EDIT, NEW_PLACE = in_address("change", "where")
 NEW_FIELDS = {  # by the name of a field in core.capturing.edit_forms
-    "text": NEW_TEXT,
-    "factor": NEW_FACTOR,
-    "mask": NEW_MASK,
-    "span": NEW_SPAN,
-    "softmax": NEW_SOFTMAX,
-    "pattern": NEW_PATTERN,
-    "cells": NEW_CELLS,
+    "text": "over",
+    "factor": "factor_of",
+    "mask": "new_mask",
+    "span": "span_of",
+    "softmax": "new_softmax",
+    "pattern": "new_pattern",
+    "cells": "new_cells",
 }
-(PAINTING,) = in_address("paint")
+in_address(*NEW_FIELDS.values())
 TOKEN_AT, NEW_TOKEN, TOKEN_LINE = "token", "new_token", "token_line"
-(WRITES_ON,) = in_address("writes")
 
 # What if: comparing
 COMPARE_WITH, OTHER_LAYER, OTHER_HEAD = in_address("compare", "other_layer", "other_head")
@@ -153,8 +142,7 @@ DEPTH, AROUND, STACK_WIDTH, MEASURE = in_address("depth", "around", "stackwidth"
 # Masks; In blocks
 SENTENCE, ROW = in_address("sentence", "row")
 PATTERN, SPAN, CELLS = in_address("pattern", "span", "cells")
-FILL, PADDED = in_address("fill", "padded")
-(BLOCK_SIZE,) = in_address("blocksize")
+FILL, PADDED, BLOCK_SIZE = in_address("fill", "padded", "blocksize")
 
 # Many heads
 HEAD_COUNT, WORD, HEAD_SHARE = in_address("heads", "word", "share")
@@ -171,15 +159,12 @@ BOTH_LATER, ROTARY_BASE = in_address("both_later", "rotary_base")
 BIAS_KIND, ALIBI_HEADS, ALIBI_HEAD = in_address("bias_kind", "alibi_heads", "alibi_head")
 
 # Long range
-VECTOR_SIZE, LENGTH, GAIN, FORGET = in_address("vector_size", "length", "gain", "forget")
-(WITHOUT_FIRST,) = in_address("without_first")
+VECTOR_SIZE, LENGTH = in_address("vector_size", "length")
+GAIN, FORGET, WITHOUT_FIRST = in_address("gain", "forget", "without_first")
 
 # Generation: how many tokens, how each is chosen, the step that is looked at, and what is shown of it
 NEW_TOKENS, CHAT, CHOICE, HEAT, TOP_K, TOP_P = in_address("new", "chat", "choice", "heat", "top_k", "top_p")
 STEP, STEP_SHOWS, STEP_TELLS = in_address("step", "rows", "beside")
-
-# What if: worked examples
-(EXAMPLE,) = in_address("example")
 
 # Corpus: which run; all heads as a grid or a map; what of the chosen one is shown; which examples
 RUN, HEADS_AS, LOOKS_BY, AGAINST = in_address("run", "heads_as", "looks", "against")

@@ -6,6 +6,7 @@ Whatever can be put into a talk can be read again from its file: one function ch
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from secrets import token_hex
@@ -39,13 +40,16 @@ class View:
     @property
     def link(self) -> str:
         """Return its path and query below the app's own address."""
-        query = urlencode(self.parameters, doseq=True)
-        return f"{quote(self.page)}?{query}" if query else quote(self.page)
+        return _link(self.page, self.parameters)
 
     def presented(self, index: int) -> str:
         """Return the link that presents it as view `index` of a talk, from 0; the address counts from 1, as people do."""
-        shown = {**self.parameters, state.PRESENT: "true", state.TALK_AT: index + 1}
-        return f"{quote(self.page)}?{urlencode(shown, doseq=True)}"
+        return _link(self.page, {**self.parameters, state.PRESENT: "true", state.TALK_AT: index + 1})
+
+
+def _link(page: str, parameters: Mapping[str, Any]) -> str:
+    query = urlencode(parameters, doseq=True)
+    return f"{quote(page)}?{query}" if query else quote(page)
 
 
 @dataclass(frozen=True)
@@ -75,11 +79,8 @@ class Talk:
     def changed(self, index: int, *, title: str | None = None, notes: str | None = None) -> Talk:
         """Return the talk with another title or other notes of one view. Raises InputError if it is then too large."""
         view = self.views[index]
-        view = replace(
-            view,
-            title=view.title if title is None else title[:MAX_TITLE],
-            notes=view.notes if notes is None else notes[:MAX_NOTES],
-        )
+        title, notes = view.title if title is None else title, view.notes if notes is None else notes
+        view = replace(view, title=title[:MAX_TITLE], notes=notes[:MAX_NOTES])
         return _checked(Talk((*self.views[:index], view, *self.views[index + 1 :])))
 
     def merged(self, other: Talk, base: Talk) -> Talk:
@@ -101,13 +102,15 @@ class Talk:
 def _checked(talk: Talk) -> Talk:
     """Return the talk if its file can be read again. Raises InputError if it has become too large."""
     if len(talk.views) > MAX_VIEWS:
-        raise InputError(f"A talk has at most {MAX_VIEWS} views. Remove one first.", field="talk")
+        raise _error(f"A talk has at most {MAX_VIEWS} views. Remove one first.")
     if (size := len(to_file(talk))) > MAX_BYTES:
-        raise InputError(
-            f"The talk would have {size:,} bytes; the maximum is {MAX_BYTES:,}. Shorten texts or notes, or remove a view.",
-            field="talk",
-        )
+        limit = f"{size:,} bytes; the maximum is {MAX_BYTES:,}"
+        raise _error(f"The talk would have {limit}. Shorten texts or notes, or remove a view.")
     return talk
+
+
+def _error(problem: str) -> InputError:
+    return InputError(problem, field="talk")
 
 
 def view_of(title: str, page: str, parameters: Mapping[str, Sequence[str]], notes: str = "") -> View:
@@ -117,27 +120,24 @@ def view_of(title: str, page: str, parameters: Mapping[str, Sequence[str]], note
     """
     kept = {name: tuple(words) for name, words in parameters.items() if name not in NOT_OF_A_VIEW}
     texts = (title, page, notes, *kept, *(word for words in kept.values() for word in words))
-    if not all(map(_is_unicode, texts)):
-        raise InputError("The view contains half of a character. Type it again.", field="talk")
+    if any(
+        re.search(r"[\ud800-\udfff]", text) for text in texts
+    ):  # JSON can hold half of a surrogate pair; no page shows it
+        raise _error("The view contains half of a character. Type it again.")
     view = View(title[:MAX_TITLE], page, kept, notes[:MAX_NOTES])
     if len(view.link) > MAX_LINK:
-        raise InputError(
-            f"The address of this view has {len(view.link):,} characters; the maximum is {MAX_LINK:,}. Shorten its text.",
-            field="talk",
-        )
+        limit = f"{len(view.link):,} characters; the maximum is {MAX_LINK:,}"
+        raise _error(f"The address of this view has {limit}. Shorten its text.")
     return view
 
 
 def view_at(title: str, link: str) -> View:
-    """Return the view of a link that somebody has copied, with or without the app's own address.
-
-    Raises InputError for what is not a link.
-    """
+    """Return the view of a copied link, with or without the app's own address. Raises InputError for what is not a link."""
     try:
         parts = urlsplit(link.strip())
         parameters = parse_qs(parts.query, keep_blank_values=True, max_num_fields=MAX_LINK)
     except ValueError:
-        raise InputError("This is not a link that can be read. Copy one with “Share”.", field="talk") from None
+        raise _error("This is not a link that can be read. Copy one with “Share”.") from None
     page = unquote(parts.path.rstrip("/").rpartition("/")[2])
     return view_of(title or page or "Gallery", page, parameters)
 
@@ -148,15 +148,11 @@ def view_at(title: str, link: str) -> View:
 def to_file(talk: Talk) -> bytes:
     """Return the talk as a JSON file."""
     views = [
-        {"title": view.title, "page": view.page, "parameters": _plain(view.parameters), "notes": view.notes}
+        {"title": view.title, "page": view.page, "parameters": dict(view.parameters), "notes": view.notes}
         for view in talk.views
     ]
     content = {"format": FORMAT, "version": VERSION, "views": views}
     return json.dumps(content, ensure_ascii=False, indent=1).encode()
-
-
-def _plain(parameters: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    return {name: list(words) for name, words in parameters.items()}
 
 
 def from_file(content: bytes) -> tuple[Talk, list[str]]:
@@ -168,72 +164,60 @@ def from_file(content: bytes) -> tuple[Talk, list[str]]:
     version, views = _version_and_views(content)
     remarks = []
     if version > VERSION:
-        remarks.append(
-            f"The file was saved by a later version of Headlight (format {version}, here {VERSION}). "
-            f"Only what this version knows is used."
-        )
+        later = f"a later version of Headlight (format {version}, here {VERSION})"
+        remarks.append(f"The file was saved by {later}. Only what this version knows is used.")
     read = []
-    for number, view in enumerate(views, start=1):
+    for number, entry in enumerate(views, start=1):
         try:
-            read.append(_view(view, number))
+            read.append(_view(entry))
         except InputError as error:
+            problem = f"View {number} {error}"
             if version <= VERSION:
-                raise
-            remarks.append(f"Left out: {error}")
+                raise _error(problem) from None
+            remarks.append(f"Left out: {problem}")
     return Talk(tuple(read)), remarks
 
 
 def _version_and_views(content: bytes) -> tuple[int, list[Any]]:
     """Return the version of a talk's file, and its views as they stand there. Raises InputError if it is no such file."""
     if len(content) > MAX_BYTES:
-        raise InputError(f"The file has {len(content):,} bytes; the maximum for a talk is {MAX_BYTES:,}.", field="talk")
+        raise _error(f"The file has {len(content):,} bytes; the maximum for a talk is {MAX_BYTES:,}.")
     try:
         parsed = json.loads(content.decode("utf-8-sig"))
     except (UnicodeDecodeError, ValueError, RecursionError):
-        raise InputError("This file is not JSON. Choose a file that was saved on this page.", field="talk") from None
+        raise _error("This file is not JSON. Choose a file that was saved on this page.") from None
     if not isinstance(parsed, dict) or parsed.get("format") != FORMAT:
-        raise InputError(
-            f"This file is not a talk: it does not say “format”: “{FORMAT}”. Choose a file that was saved on this page.",
-            field="talk",
-        )
+        missing = f"it does not say “format”: “{FORMAT}”"
+        raise _error(f"This file is not a talk: {missing}. Choose a file that was saved on this page.")
     version, views = parsed.get("version"), parsed.get("views")
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise InputError("The talk's “version” is not a whole number of 1 or more.", field="talk")
+        raise _error("The talk's “version” is not a whole number of 1 or more.")
     if not isinstance(views, list):
-        raise InputError("The talk's “views” are not a list.", field="talk")
+        raise _error("The talk's “views” are not a list.")
     if len(views) > MAX_VIEWS:
-        raise InputError(f"The talk has {len(views):,} views; the maximum is {MAX_VIEWS}.", field="talk")
+        raise _error(f"The talk has {len(views):,} views; the maximum is {MAX_VIEWS}.")
     return version, views
 
 
-def _view(entry: Any, number: int) -> View:
-    """Return the view that one entry of a talk's file describes. Raises InputError, which names the view by its number."""
-
-    def refuse(problem: str) -> InputError:
-        return InputError(f"View {number} {problem}", field="talk")
-
+def _view(entry: Any) -> View:
+    """Return the view that one entry of a talk's file describes. Raises InputError, whose words follow “View 3”."""
     if not isinstance(entry, dict):
-        raise refuse("is not an object with “title”, “page”, “parameters” and “notes”.")
+        raise _error("is not an object with “title”, “page”, “parameters” and “notes”.")
     title, page, notes = (entry.get(name, "") for name in ("title", "page", "notes"))
     for name, text, most in (("title", title, MAX_TITLE), ("page", page, MAX_LINK), ("notes", notes, MAX_NOTES)):
         if not isinstance(text, str) or len(text) > most:
-            raise refuse(f"has a “{name}” that is not a text of at most {most:,} characters.")
+            raise _error(f"has a “{name}” that is not a text of at most {most:,} characters.")
     if "/" in page:
-        raise refuse(
+        raise _error(
             "has a “page” that is not the name of a page: the part of an address between the last “/” and “?”."
         )
     parameters = entry.get("parameters", {})
     if not isinstance(parameters, dict):
-        raise refuse("has “parameters” that are not an object of names and lists of texts.")
+        raise _error("has “parameters” that are not an object of names and lists of texts.")
     for name, words in parameters.items():
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-            raise refuse(f"has a parameter “{name[:40]}” that is not a list of texts.")
+            raise _error(f"has a parameter “{name[:40]}” that is not a list of texts.")
     try:
         return view_of(title, page, parameters, notes)
     except InputError as error:
-        raise refuse(f"cannot be used: {error}") from None
-
-
-def _is_unicode(text: str) -> bool:
-    """Return whether a page can show the text: JSON can hold halves of surrogate pairs, which none can."""
-    return not any("\ud800" <= letter <= "\udfff" for letter in text)
+        raise _error(f"cannot be used: {error}") from None

@@ -105,7 +105,7 @@ def test_changes_by_fields_by_clicks_on_cells_and_on_tokens(visit, minilm):
 
     app = visit(link())
     place = app.widget(state.picture("compared first")).bounding_box()
-    app.choose(state.NEW_EDIT, "Scale the scores").idle().number(state.NEW_FACTOR, 3).idle()
+    app.choose(state.NEW_EDIT, "Scale the scores").idle().number(state.NEW_FIELDS["factor"], 3).idle()
     app.choose(state.NEW_PLACE, "all heads").idle()
     button(app, "Add").click()
     says_lines(app, "scale 3")

@@ -95,7 +95,7 @@ def test_at_first_nothing_is_changed_and_fields_add_to_the_list() -> None:
     choose(app, state.NEW_PLACE, "layer")
     press(app, "Add")
     choose(app, state.NEW_EDIT, "scale")
-    choose(app, state.NEW_FACTOR, 0.12345678)
+    choose(app, state.NEW_FIELDS["factor"], 0.12345678)
     choose(app, state.NEW_PLACE, "all")
     press(app, "Add")
     assert listed(app) == address(app) == ["mute 5.11", "mute 5", "scale 0.12345678"]
@@ -127,10 +127,10 @@ def test_every_change_that_is_offered_can_be_made() -> None:
     for kind, line in FIELDS.items():
         choose(app, state.NEW_EDIT, kind)
         if kind == "patch":
-            choose(app, state.NEW_TEXT, "The capital of Italy is")
+            choose(app, state.NEW_FIELDS["text"], "The capital of Italy is")
         if kind == "paint":
             assert next(button for button in app.button if button.label == "Add").disabled
-            choose(app, state.NEW_CELLS, "3>1=0.5 3>0=0.5")
+            choose(app, state.NEW_FIELDS["cells"], "3>1=0.5 3>0=0.5")
         press(app, "Add")
         assert address(app) == [line]
         assert "Not applied" not in words(app)
