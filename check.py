@@ -54,9 +54,9 @@ def main(pytest_arguments: list[str]) -> None:
 def in_parallel(pytest_arguments: list[str]) -> list[str]:
     """Three processes, of which two work browsers (tests/conftest.py): these wait half of their time. One where somebody asks
     for another number, or for a debugger."""
-    asked = any(argument.startswith(("-n", "--numprocesses", "--pdb", "--trace")) for argument in pytest_arguments)
+    is_chosen = any(argument.startswith(("-n", "--numprocesses", "--pdb", "--trace")) for argument in pytest_arguments)
     # worksteal keeps neighbours together, which share models and servers, and leaves no process idle in the end.
-    return [] if asked else ["-n", "3", "--dist", "worksteal"]
+    return [] if is_chosen else ["-n", "3", "--dist", "worksteal"]
 
 
 def say(message: str) -> None:
@@ -118,12 +118,12 @@ def install_requirements(python: str) -> None:
 def find_browser() -> str | None:
     """HEADLIGHT_CHROMIUM if it is set, else the first Chromium or Chrome on PATH that starts."""
     chosen = os.environ.get("HEADLIGHT_CHROMIUM")
-    if chosen:
-        if starts(chosen):
-            return chosen
+    if chosen and not starts(chosen):
         raise CheckError(f"HEADLIGHT_CHROMIUM is {chosen!r}, which does not start. Correct it, or unset it.")
-    found = (shutil.which(name) for name in BROWSERS)
-    return next((path for path in found if path and starts(path)), None)
+    if chosen:
+        return chosen
+    paths = (shutil.which(name) for name in BROWSERS)
+    return next((path for path in paths if path and starts(path)), None)
 
 
 def playwright_browser(python: str) -> str | None:
@@ -134,20 +134,13 @@ def playwright_browser(python: str) -> str | None:
 
 
 def administrator() -> list[str] | None:
-    """What to put before a command to run it as root: nothing, sudo if a person agrees, or None."""
+    """What to put before a command to run it as root: nothing, sudo if a person at the terminal agrees, or None."""
     if os.name == "posix" and os.geteuid() == 0:
         return []
-    if not shutil.which("sudo"):
+    if not shutil.which("sudo") or not sys.stdin.isatty():
         return None
-    return ["sudo"] if agreed("Install libatomic1 and Chromium with sudo apt-get?") else None
-
-
-def agreed(question: str) -> bool:
-    """Whether a person at the terminal answers yes. Where nobody can be asked, the answer is no."""
-    if not sys.stdin.isatty():
-        return False
-    print(f"check.py: {question} [y/N] ", end="", flush=True)
-    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+    print("check.py: Install libatomic1 and Chromium with sudo apt-get? [y/N] ", end="", flush=True)
+    return ["sudo"] if sys.stdin.readline().strip().lower() in {"y", "yes"} else None
 
 
 def install_browser(python: str) -> str:

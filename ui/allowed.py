@@ -26,14 +26,14 @@ def places_of(name: str) -> tuple[Place, ...]:
     allowed, name = settings.current(), name.strip()
     if name in offered():
         return PLACES
-    found: list[Place] = []
+    places: list[Place] = []
     if allowed.folders is True or (allowed.folders and _is_inside(name, allowed.folders)):
-        found.append("folder")
-    if allowed.hub and ("folder" in found or _HUB_NAME.fullmatch(name)):
-        found.append("hub")
-    if not found:
+        places.append("folder")
+    if allowed.hub and ("folder" in places or _HUB_NAME.fullmatch(name)):
+        places.append("hub")
+    if not places:
         raise InputError(f"This host does not load that. {_sentence()}", field="model")
-    return tuple(found)
+    return tuple(places)
 
 
 def model_help() -> str:
@@ -47,9 +47,8 @@ def _sentence() -> str:
     if allowed.hub:
         ways.append("a Hugging Face name such as openai-community/gpt2")
     if allowed.folders:
-        ways.append(
-            "the path of a folder with safetensors" + (" among those that it allows" * (allowed.folders is not True))
-        )
+        which = "" if allowed.folders is True else " among those that it allows"
+        ways.append(f"the path of a folder with safetensors{which}")
     if ways:
         return f"You can also type {' or '.join(ways)}."
     return f"It has {', '.join(offered()[:-1])} and {offered()[-1]}; on your own computer Headlight opens any model."

@@ -207,7 +207,11 @@ def _imports(module: str, name: str) -> tuple[tuple[str, str], ...]:
 
 
 def _is_usual(value: Any, default: Any) -> bool:
-    return type(value) is type(default) and isinstance(value, str | int | float | bool | frozenset | None) and value == default
+    return (
+        type(value) is type(default)
+        and isinstance(value, str | int | float | bool | frozenset | None)
+        and value == default
+    )
 
 
 # --- what made a value

@@ -3,14 +3,7 @@
 from __future__ import annotations
 
 from core import Capture, Model, load_model
-from core.capturing.estimates import (
-    Speeds,
-    estimate,
-    in_words,
-    kept_bytes,
-    passing_bytes,
-    reading_operations,
-)
+from core.capturing.estimates import Speeds, estimate, in_words, kept_bytes, passing_bytes, reading_operations
 from core.capturing.layers import missing_layers as layers_without_attention
 from core.errors import InputError
 from core.models.conversion import Report
@@ -78,10 +71,7 @@ def check_characters(*texts: str | None) -> None:
 def announced(
     choice: ModelChoice, tokens: int, *, target_tokens: int = 1, measuring: bool = False
 ) -> tuple[float, str]:
-    """The seconds that reading so many tokens takes at least, and a sentence about what it takes.
-
-    measuring  whether every head is measured as well
-    """
+    """The seconds that reading (and measuring every head of) so many tokens takes at least, and a sentence about it."""
     expected = estimate(load(choice), tokens, SPEEDS, measuring=measuring, target_tokens=target_tokens)
     what = "reading them and measuring every head" if measuring else "reading them"
     return expected.at_least, f"{tokens:,} tokens: {what} takes {in_words(expected)}."
@@ -89,9 +79,8 @@ def announced(
 
 def reading_seconds(pass_: Capture) -> float:
     """Estimated seconds for one more pass over what has been read; 0 for an image."""
-    if not pass_.input_ids:
-        return 0.0
-    return seconds_to_read(pass_.model, len(pass_.input_ids), max(1, len(pass_.target_ids)))
+    tokens = len(pass_.input_ids)
+    return seconds_to_read(pass_.model, tokens, max(1, len(pass_.target_ids))) if tokens else 0.0
 
 
 def seconds_to_read(network: Model, tokens: int, target_tokens: int = 1) -> float:
@@ -103,5 +92,4 @@ def seconds_to_read(network: Model, tokens: int, target_tokens: int = 1) -> floa
 def needed_bytes(choice: ModelChoice, tokens: int, target_tokens: int = 1) -> int:
     """Bytes that reading so many tokens takes while it runs, with the result that is kept."""
     network = load(choice)
-    passing = passing_bytes(network, tokens, target_tokens=target_tokens)
-    return passing + kept_bytes(network, tokens, target_tokens=target_tokens)
+    return sum(of(network, tokens, target_tokens=target_tokens) for of in (passing_bytes, kept_bytes))

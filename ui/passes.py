@@ -29,10 +29,7 @@ from ui.turns import TURNS
 
 
 def limits_of(request: TextRequest) -> dict[str, Any]:
-    """How many tokens are read, and whether a longer text is cut there, as arguments of `capture`.
-
-    Raises InputError for a text that is too long for this host.
-    """
+    """The limits of a text as arguments of `capture`. Raises InputError for a text that is too long for this host."""
     edits = request.edits or Edits()
     target = request.target if isinstance(request.target, str) else None
     check_characters(request.text, request.pair, target, edits.mean_over, edits.patch_from)
@@ -44,8 +41,8 @@ def limits_of(request: TextRequest) -> dict[str, Any]:
 
 def inputs_of(request: TextRequest) -> dict:
     """The tensors that the model reads."""
-    text, target = request.text, target_of(request)
-    return call(all_inputs, load(request.model), text, pair=request.pair, target=target, **limits_of(request))
+    model, target = load(request.model), target_of(request)
+    return call(all_inputs, model, request.text, pair=request.pair, target=target, **limits_of(request))
 
 
 @cached(MEMORY)
@@ -57,19 +54,11 @@ def captured(request: TextRequest, *, on_progress: OnProgress | None = None) -> 
         return call(capture, network, image=image, edits=request.edits, on_progress=on_progress)
     target = target_of(request)
     start = TURNS.clock()
-    pass_ = call(
-        capture,
-        network,
-        request.text,
-        pair=request.pair,
-        target=target,
-        **limits_of(request),
-        edits=request.edits,
-        on_progress=on_progress,
-    )
+    options = limits_of(request) | {"edits": request.edits, "on_progress": on_progress}
+    pass_ = call(capture, network, request.text, pair=request.pair, target=target, **options)
     seconds = TURNS.clock() - start
-    cost = reading_operations(network, len(pass_.input_ids), target_tokens=max(1, len(pass_.target_ids)))
     if request.edits is None:  # they take their own time
+        cost = reading_operations(network, len(pass_.input_ids), target_tokens=max(1, len(pass_.target_ids)))
         SPEEDS.learn(Run(network.label, "reading", cost, seconds))
     return pass_
 
@@ -108,10 +97,7 @@ def unedited(request: TextRequest) -> TextRequest:
 
 @cached(Store(32))
 def generated(request: TextRequest, *, on_progress: OnProgress | None = None) -> TargetTokens:
-    """The generated target of an unedited request.
-
-    on_progress  called after every token with how many there are
-    """
+    """The generated target of an unedited request. on_progress: called after every token with how many there are"""
     of = request.target if isinstance(request.target, GeneratedTarget) else GeneratedTarget()
     limits = [limit - 1 for limit in (load(request.model).max_tokens, longest_text(request.keep)) if limit is not None]
     from_nothing = inputs_of(replace(request, target=None))

@@ -28,10 +28,7 @@ class ModelChoice:
 
 @dataclass(frozen=True)
 class GeneratedTarget:
-    """A target that the model writes by itself: always the most probable token, until it ends its text.
-
-    max_tokens  the model writes at most so many tokens
-    """
+    """A target that the model writes by itself: always the most probable token, until it ends its text or reaches the limit."""
 
     max_tokens: int = 64
 

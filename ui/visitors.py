@@ -16,10 +16,7 @@ IDLE = 900.0  # seconds without a click after which a newcomer who finds no plac
 
 
 class Visitors:
-    """The sessions that have a place, and when each was last seen. Threads may share it.
-
-    is_there  whether a session is still connected
-    """
+    """The sessions that have a place, as long as each `is_there`, and when it was last seen. Threads may share it."""
 
     def __init__(self, is_there: Callable[[str], bool], clock: Callable[[], float] = time.monotonic) -> None:
         self._is_there, self._clock = is_there, clock
@@ -27,10 +24,7 @@ class Visitors:
         self._lock = Lock()
 
     def admit(self, session: str, most: int | None) -> bool:
-        """Return whether this session has a place, or gets one.
-
-        most  number of places; None: any number
-        """
+        """Return whether this session has a place, or gets one of so many; None: of any number."""
         with self._lock:
             self._seen = {name: seen for name, seen in self._seen.items() if name == session or self._is_there(name)}
             if session not in self._seen and most is not None and len(self._seen) >= most:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import streamlit as st
@@ -72,7 +73,9 @@ def paint(place: Place, query: int, key: int) -> None:
     """
     rows, others = {}, []
     for line in lines():
-        cells = _painted(line.words) if line.is_on else None
+        cells = None
+        with suppress(InputError):
+            cells = painted(line.words) if line.is_on else None
         if cells is not None and cells[0] == place:
             rows |= cells[1]
         else:
@@ -99,7 +102,10 @@ def shown_edits(capture: Capture) -> Edits:
         _show_line(number, line)
         if problem is not None:
             st.caption(f":material/block: Not applied. {plain(problem)}")
-            _offer_to_divide(number, line)
+            if (whole := divided(line.words)) not in (None, line.words):  # painted rows that do not sum to 1
+                division = {"on_click": _put, "args": (number, replace(line, words=whole))}
+                key = state.button("divide", hash((number, line.words)))
+                st.button("Divide each row by its sum", key=key, **division)
         elif line.is_on:
             applied.append(edits)
     if listed:
@@ -116,13 +122,9 @@ def _show_line(number: int, line: Line) -> None:
         key, words = state.button("edit", hash((number, line.words))), plain(shortened(line.words, SHOWN))
         st.session_state[key] = line.is_on
         st.checkbox(words, key=key, on_change=_switch, args=(number,))
+        removal = {"on_click": _put, "args": (number,), "help": f"Remove {words}"}
         st.button(
-            ":material/close:",
-            key=state.button("remove", hash((number, line.words))),
-            type="tertiary",
-            on_click=_remove,
-            args=(number,),
-            help=f"Remove {words}",
+            ":material/close:", key=state.button("remove", hash((number, line.words))), type="tertiary", **removal
         )
 
 
@@ -147,39 +149,17 @@ def _clash(above: list[Edits], edits: Edits) -> str | None:
     return None
 
 
-def _painted(words: str) -> tuple[Place, dict[int, dict[int, float | None]]] | None:
-    """Like `painted`, but None also for a line that cannot be read."""
-    try:
-        return painted(words)
-    except InputError:
-        return None
-
-
-def _offer_to_divide(number: int, line: Line) -> None:
-    """A button below a painted line whose rows do not sum to 1."""
-    whole = divided(line.words)
-    if whole is not None and whole != line.words:
-        st.button(
-            "Divide each row by its sum",
-            key=state.button("divide", hash((number, line.words))),
-            on_click=_replace,
-            args=(number, whole),
-        )
-
-
 def _switch(number: int) -> None:
+    for line in lines()[number : number + 1]:
+        _put(number, replace(line, is_on=not line.is_on))
+
+
+def _put(number: int, *instead: Line) -> None:
+    """Put these lines in the place of one; nothing happens where it has gone meanwhile."""
     listed = lines()
     if number < len(listed):
-        listed[number] = replace(listed[number], is_on=not listed[number].is_on)
+        listed[number : number + 1] = instead
     _keep(listed)
-
-
-def _remove(number: int) -> None:
-    _keep([line for at, line in enumerate(lines()) if at != number])
-
-
-def _replace(number: int, words: str) -> None:
-    _keep([replace(line, words=words) if at == number else line for at, line in enumerate(lines())])
 
 
 def _keep(listed: list[Line]) -> None:

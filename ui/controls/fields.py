@@ -7,7 +7,7 @@ arguments are those of the widget.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import streamlit as st
@@ -81,12 +81,6 @@ def page_of(key: str, count: int, label: str) -> int:
     return st.pagination(count, key=key, **KEPT)
 
 
-def pick_place(label: str, key: str, count: int, placeholder: str, **widget: Any) -> int | None:
-    """A whole number from 0 to count - 1; None while none is chosen, and the box shows `placeholder`."""
-    links.field(key, Index(count), None, label)
-    return st.selectbox(label, range(count), index=None, placeholder=placeholder, key=key, **KEPT, **widget)
-
-
 def suggested(label: str, key: str, offered: Sequence[str], opening: str, **widget: Any) -> str:
     """One of the texts that are offered, or any other text."""
     links.field(key, Text(such_as=tuple(offered)), opening, label)
@@ -105,12 +99,11 @@ def menu(
     *,
     opening: Word | None = None,
     look: Literal["box", "buttons", "line"] = "box",
-    on_change: Callable[[], None] | None = None,
     **widget: Any,
 ) -> Word:
     """A menu of `choices`: word in the address -> label on the page. opening: None for the first"""
     value = links.field(key, Choice(choices), next(iter(choices)) if opening is None else opening, label)
-    widget |= {"key": key, "format_func": choices.__getitem__, "on_change": on_change}
+    widget |= {"key": key, "format_func": choices.__getitem__}
     if look == "box":
         st.selectbox(label, list(choices), **KEPT, **widget)
     elif look == "buttons":
@@ -134,11 +127,12 @@ def menu_of_several(
     return value
 
 
-def number_picker(label: str, key: str, count: int, opening: int) -> int:
-    """A whole number from 0 to count - 1; an empty box stands for `opening`.
+def number_picker(label: str, key: str, count: int, opening: int, placeholder: str = "") -> int:
+    """A whole number from 0 to count - 1. An empty box, which shows `placeholder`, stands for `opening`.
 
     The address leaves out an empty box, so that its meaning can depend on the model.
     """
     opening = min(opening, count - 1)
-    chosen = pick_place(label, key, count, str(opening))
+    links.field(key, Index(count), None, label)
+    chosen = st.selectbox(label, range(count), index=None, placeholder=placeholder or str(opening), key=key, **KEPT)
     return opening if chosen is None else chosen

@@ -57,15 +57,14 @@ class Bounds:
     to_layer: int | None
 
     def left_out(self, values: NDArray[np.floating]) -> NDArray[np.bool_] | None:
-        """[layers, heads] of True where a head does not pass; None where nothing is asked for."""
+        """[layers, heads] of True where a head does not pass; None where nothing is choice for."""
         if self == Bounds(None, None, None):
             return None
         layers = np.arange(len(values))[:, None]
         last = len(values) if self.to_layer is None else self.to_layer
-        passes = np.broadcast_to((layers >= (self.from_layer or 0)) & (layers <= last), values.shape)
-        if self.at_least is not None:
-            passes = passes & (np.nan_to_num(values, nan=-np.inf) >= self.at_least)
-        return ~passes
+        least = -np.inf if self.at_least is None else self.at_least
+        is_strong = np.nan_to_num(values, nan=-np.inf) >= least
+        return ~(is_strong & (layers >= (self.from_layer or 0)) & (layers <= last))
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -123,39 +122,34 @@ def _by_metric(metric: Metric, probes: bool) -> ByMetric:
     usual: Literal["text", "random"] = "random" if metric.name in SCORES and probes else "text"
     on = usual
     if probes:
-        asked = menu("Measured on", state.MEASURED_ON, {"usual": f"As usual: {ON[usual].lower()}"} | ON)
-        on = "random" if asked == "random" else "text" if asked == "text" else usual
+        choice = menu("Measured on", state.MEASURED_ON, {"usual": f"As usual: {ON[usual].lower()}"} | ON)
+        on = "random" if choice == "random" else "text" if choice == "text" else usual
     unit = f" {metric.unit}" if metric.unit else ""
     st.markdown(f"**{metric.label}** {metric.words}")
     st.latex(metric.formula)
     st.markdown(f"From 0 to {metric.high}{unit}. Source: {plain(metric.source)}.")
-    if on == "random":
-        return ByMetric(metric, on, ("on random tokens, read twice",))
-    return ByMetric(metric, on, ("on this text",) if on != usual else ())
+    remark = "on random tokens, read twice" if on == "random" else "on this text" if on != usual else None
+    return ByMetric(metric, on, (remark,) if remark else ())
 
 
 def _by_pattern(in_sight: DeltaGenerator, one_text: bool) -> ByPattern:
     """in_sight: outside the popover"""
     name = menu("Pattern", state.LOOK_FOR, PATTERNS if one_text else OF_TWO_TEXTS)
+    detail, remark = "", "the first token"
     if name == "diagonal":
-        back = whole_number("Positions back", state.BACK, 1, -64, 4096)
-        return ByPattern(name, str(back), (f"diagonal, {back} back",))
-    if name == "stripes":
-        text = text_line("Key positions", state.STRIPES, "0, 1", max_chars=400)
-        return ByPattern(name, text, (f"stripes at keys {text}",))
-    if name == "blocks":
-        size = whole_number("Tokens a block", state.BLOCK_LENGTH, 4, 2, 4096)
-        return ByPattern(name, str(size), (f"blocks of {size} tokens",))
-    if name == "pairs":
+        detail = str(whole_number("Positions back", state.BACK, 1, -64, 4096))
+        remark = f"diagonal, {detail} back"
+    elif name == "stripes":
+        detail = text_line("Key positions", state.STRIPES, "0, 1", max_chars=400)
+        remark = f"stripes at keys {detail}"
+    elif name == "blocks":
+        detail = str(whole_number("Tokens a block", state.BLOCK_LENGTH, 4, 2, 4096))
+        remark = f"blocks of {detail} tokens"
+    elif name == "pairs":
         # Clicks write into this field, and a browser does not hear of it while a field is folded up: with the next click it
         # would send back what the field held before.
+        help = "While this is chosen, a click on the large picture adds its cell or takes it away."
         with in_sight:
-            text = text_line(
-                "Pairs, query-key",
-                state.PAIRS,
-                "7-2",
-                max_chars=2000,
-                help="While this is chosen, a click on the large picture adds its cell or takes it away.",
-            )
-        return ByPattern(name, text, ("drawn pairs",))
-    return ByPattern(name, "", ("the first token",))
+            detail = text_line("Pairs, query-key", state.PAIRS, "7-2", max_chars=2000, help=help)
+        remark = "drawn pairs"
+    return ByPattern(name, detail, (remark,))

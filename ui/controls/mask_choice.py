@@ -25,11 +25,7 @@ def pick_mask(queries: int, keys: int) -> NDArray[np.bool_]:
         size = whole_number(named.number.capitalize(), state.SPAN, 4, 1, 12)
     drawn = call(named.grid, size, queries, keys)
     text = text_line(
-        "Or rows of 1 (may attend) and 0",
-        state.CELLS,
-        placeholder=m.to_rows(drawn),
-        max_chars=200,
-        on_change=_by_cells,
+        "Or rows of 1 (may attend) and 0", state.CELLS, placeholder=m.to_rows(drawn), max_chars=200, on_change=_by_cells
     )
     mask = call(m.from_rows, text, queries, keys) if text.strip() else drawn
     pin.listen(lambda: turn_over(mask))

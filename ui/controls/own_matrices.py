@@ -15,12 +15,7 @@ from ui.controls.fields import text_area
 from ui.markdown import show_error
 
 # Small enough to follow by hand: three queries, four keys, two dimensions.
-EXAMPLE = {
-    "query": "1, 0\n0, 1\n1, 1",
-    "key": "1, 0\n0, 1\n1, 1\n-1, 1",
-    "value": "1, 0\n0, 1\n2, 2\n0, 3",
-    "mask": "",
-}
+EXAMPLE = {"query": "1, 0\n0, 1\n1, 1", "key": "1, 0\n0, 1\n1, 1\n-1, 1", "value": "1, 0\n0, 1\n2, 2\n0, 3", "mask": ""}
 HINTS = {
     "query": "One row for each query.",
     "key": "One row for each key; as many columns as Query.",
@@ -39,7 +34,7 @@ def own_matrices() -> AttentionTrace | None:
         archive = st.file_uploader("NPZ", type="npz", key=state.ARCHIVE)
         archive_problem = st.container()
         uploads = dict(zip(EXAMPLE, st.columns(4), strict=True))
-    problems, given = {}, {}
+    problems, sources = {}, {}
     for name, column in columns.items():
         with uploads[name]:
             file = st.file_uploader(name.capitalize(), type=["csv", "txt", "npy"], key=state.FILES[name])
@@ -53,26 +48,24 @@ def own_matrices() -> AttentionTrace | None:
                 disabled=bool(file or archive),
             )
             problems[name] = st.container()
-        given[name] = file or text
+        sources[name] = file or text
     try:
-        return _from_archive(archive) if archive else _from_fields(given)
+        if archive:
+            return _trace(**call(read_npz, uploaded(archive.name, archive.getvalue())))
+        return _from_fields(sources)
     except InputError as error:
-        with problems.get(error.field, archive_problem) if not archive else archive_problem:
+        with archive_problem if archive else problems.get(error.field, archive_problem):
             show_error(error)
         return None
 
 
-def _from_archive(file: BytesIO) -> AttentionTrace:
-    return _trace(**call(read_npz, uploaded(file.name, file.getvalue())))
-
-
-def _from_fields(given: dict[str, BytesIO | str]) -> AttentionTrace:
-    def content(name: str) -> str | bytes:
-        source = given[name]
-        return source if isinstance(source, str) else uploaded(source.name, source.getvalue())
-
-    query, key, value = (call(read_matrix, content(name), field=name) for name in ("query", "key", "value"))
-    return _trace(query, key, value, mask=call(read_mask, content("mask")) if content("mask").strip() else None)
+def _from_fields(sources: dict[str, BytesIO | str]) -> AttentionTrace:
+    contents = {
+        name: source if isinstance(source, str) else uploaded(source.name, source.getvalue())
+        for name, source in sources.items()
+    }
+    query, key, value = (call(read_matrix, contents[name], field=name) for name in ("query", "key", "value"))
+    return _trace(query, key, value, mask=call(read_mask, contents["mask"]) if contents["mask"].strip() else None)
 
 
 def _trace(

@@ -8,16 +8,13 @@ from numpy.typing import NDArray
 
 from core.attention.strongest import Numbers, largest_in, strongest_cell
 from ui import state
-from ui.controls.fields import pick_place
+from ui.controls.fields import number_picker
 
 LONG = 1_000  # positions: a box with more would be built anew for every head, were the strongest one named in it
 
 
 def pinned(weights: NDArray[np.floating]) -> tuple[int, int]:
-    """Show the two select boxes for weights [queries, keys]; return the (query, key) that they choose.
-
-    While they are empty, it is the strongest pair.
-    """
+    """Show two select boxes for weights [queries, keys]; return the (query, key) they choose: if empty, the strongest pair."""
 
     def exact(rows: range, columns: range) -> NDArray[np.floating]:
         return weights[rows.start : rows.stop, columns.start : columns.stop]
@@ -41,15 +38,14 @@ def pinned_among(
     _settle(shape, strongest, exact, boxes)
     query_column, key_column = st.columns(2, wrap=False)
     with query_column:
-        query = _picker("Query", boxes[0], shape[0], strongest[0])
+        query = number_picker("Query", boxes[0], shape[0], strongest[0], _named(strongest[0], shape[0]))
     with key_column:
-        key = _picker("Key", boxes[1], shape[1], strongest[1])
+        key = number_picker("Key", boxes[1], shape[1], strongest[1], _named(strongest[1], shape[1]))
     return query, key
 
 
-def _picker(label: str, key: str, count: int, strongest: int) -> int:
-    chosen = pick_place(label, key, count, "strongest pair" if count > LONG else f"{strongest}, strongest pair")
-    return strongest if chosen is None else chosen
+def _named(strongest: int, count: int) -> str:
+    return "strongest pair" if count > LONG else f"{strongest}, strongest pair"
 
 
 def _settle(shape: tuple[int, int], strongest: tuple[int, int], exact: Numbers, boxes: tuple[str, str]) -> None:
@@ -57,7 +53,8 @@ def _settle(shape: tuple[int, int], strongest: tuple[int, int], exact: Numbers, 
     block = st.session_state.pop(state.PINNED_BLOCK, None)
     if not block:
         return
-    row, column = (_or(st.session_state.get(box), place) for box, place in zip(boxes, strongest, strict=True))
+    chosen = zip((st.session_state.get(box) for box in boxes), strongest, strict=True)
+    row, column = (place if number is None else number for number, place in chosen)
     rows, columns = block.get("query", range(row, row + 1)), block.get("key", range(column, column + 1))
     if rows.start >= shape[0] or columns.start >= shape[1]:
         return  # a click on a picture of a text that has changed since
@@ -66,7 +63,3 @@ def _settle(shape: tuple[int, int], strongest: tuple[int, int], exact: Numbers, 
     for name, key, place in zip(("query", "key"), boxes, best, strict=True):
         if name in block:
             st.session_state[key] = place
-
-
-def _or(chosen: int | None, otherwise: int) -> int:
-    return otherwise if chosen is None else chosen

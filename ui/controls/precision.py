@@ -19,15 +19,15 @@ PRECISION, DEVICE = "Precision", "Device"
 
 def choose_precision() -> tuple[str, str, DeltaGenerator]:
     """Show the popover, and return the dtype, the device and a container for `show_size`."""
-    there = {device: WORDS.get(device, device.replace("cuda:", "GPU ")) for device in devices()}
+    names = {device: WORDS.get(device, device.replace("cuda:", "GPU ")) for device in devices()}
     dtypes = {dtype: dtype for dtype in settings.current().dtypes}
     dtype = links.field(state.DTYPE, Choice(dtypes), next(iter(dtypes)), PRECISION)
-    device = links.field(state.DEVICE, Choice(there), "cpu", DEVICE)
-    label = dtype if device == "cpu" else f"{dtype}, {there[device]}"
+    device = links.field(state.DEVICE, Choice(names), "cpu", DEVICE)
+    label = dtype if device == "cpu" else f"{dtype}, {names[device]}"
     with st.popover(label, type="tertiary", help="Precision and device"):  # the menus are there, open or not
         menu(PRECISION, state.DTYPE, dtypes, look="buttons")
-        if len(there) > 1:
-            menu(DEVICE, state.DEVICE, there, look="buttons")
+        if len(names) > 1:
+            menu(DEVICE, state.DEVICE, names, look="buttons")
         return dtype, device, st.container()
 
 

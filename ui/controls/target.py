@@ -18,10 +18,7 @@ HELP = (
 
 
 def choose_target(model: Model) -> Target:
-    """Show the menu and the field of its choice, and return the target.
-
-    Raises InputError (field "target") for what is not a token number.
-    """
+    """Show the menu and the field of its choice, and return the target. Raises InputError (field "target")."""
     offered = {way: words for way, words in WAYS.items() if way != "generated" or model.has_language_model_head}
     way = menu("Target", state.TARGET_AS, offered, width=150, help=HELP)
     if way == "text":

@@ -12,10 +12,7 @@ MAX_WORDS = 12
 
 
 def sentence_knob(default: str, *, d_head: int = 8) -> Matrices:
-    """Return queries, keys and values of the typed sentence in an untrained head of this width.
-
-    Raises InputError for more than MAX_WORDS words.
-    """
+    """Return queries, keys and values of the typed sentence in an untrained head. Raises InputError above MAX_WORDS words."""
     text = text_line("Sentence", state.SENTENCE, default, max_chars=200)
     matrices = call(toy_sentence, text, d_head=d_head)
     words = len(matrices.key_tokens)

@@ -36,10 +36,9 @@ CHOICES = {
 class Change:
     """A head's scaling and mask, as the two switches have them.
 
-    scaling  whether the raw scores are scaled
-    mask     one of CHOICES
-    number   the number of the mask, if it has one
-    rows     the rows of one's own mask, as typed
+    mask    one of CHOICES
+    number  the number of the mask, if it has one
+    rows    the rows of one's own mask, as typed and without blanks around them
     """
 
     scaling: bool
@@ -52,13 +51,13 @@ class Change:
         mask: Predicate | NDArray[np.bool_] | None = None
         if self.mask in m.MASKS:
             mask = call(Mask.predicate, self._mask_in_words, head.shape[1])
-        elif self.mask == CUSTOM and self.rows.strip():
+        elif self.mask == CUSTOM and self.rows:
             mask = call(read_mask, self.rows)
         return call(head.changed, scale=None if self.scaling else 1.0, mask=mask)
 
     def lines(self, layer: int, head: int, kind: Kind | None) -> list[str] | None:
         """The lines of the same edits (`core.capturing.edit_lines`); None for a typed mask, which has no line."""
-        if self.mask == CUSTOM and self.rows.strip():
+        if self.mask == CUSTOM and self.rows:
             return None
         at = Place(layer, head, kind)
         scaling = [] if self.scaling else [Softmax.line_of("unscaled", at)]
@@ -71,17 +70,18 @@ class Change:
 
 
 def choose_change(head: Head) -> tuple[Change, Head] | None:
-    """Show the switches, and return their change and the changed head.
-
-    Returns None if they change nothing, or if the mask does not fit; then the error stands beside them.
-    """
+    """Show the switches; return their change and the changed head, or None if nothing changes or the mask does not fit."""
     with st.container(horizontal=True, vertical_alignment="center"):
         scaling = switch("Scaling", state.SCALING, True, help="Off: the raw scores go into the softmax as they are.")
         name = menu("Mask", state.MASK, CHOICES, label_visibility="collapsed", width=200)
         number = 0
         if name in m.MASKS and (label := m.MASKS[name].number):
             number = whole_number(label, state.MASK_SIZE, 3, 1, 4096, width=130)
-    rows = _own_mask(head.shape) if name == CUSTOM else ""
+    rows = ""
+    if name == CUSTOM:
+        label = "A row for each query: 1 where it may attend, 0 where not. Empty: as given."
+        example = to_csv(np.tri(*head.shape)) if max(head.shape) <= MAX_TYPED else ""
+        rows = text_area(label, state.MASK_GRID, placeholder=example).strip()
     change = Change(scaling, name, number, rows)
     if change in (Change(True, AS_GIVEN, 0), Change(True, CUSTOM, 0)):
         return None
@@ -91,11 +91,3 @@ def choose_change(head: Head) -> tuple[Change, Head] | None:
         show_error(error)
         return None
     return change, changed
-
-
-def _own_mask(shape: tuple[int, int]) -> str:
-    return text_area(
-        "A row for each query: 1 where it may attend, 0 where not. Empty: as given.",
-        state.MASK_GRID,
-        placeholder=to_csv(np.tri(*shape)) if max(shape) <= MAX_TYPED else "",
-    ).strip()
