@@ -69,7 +69,7 @@ TRY_AGAIN = "try_again"
 PIN = "pin"  # the click listener
 CELL_READER = "cells_by_keys"
 PINNED_BLOCK = "pinned_block"  # a click on a pooled picture, until the page has looked for its strongest cell
-TOKEN_VIEW, ARROWS = "token_view", "arrows"
+TOKEN_VIEW, CLICKS_SEEN, ARROWS = "token_view", "clicks_seen", "arrows"
 PRESSES = "presses"  # of arrow keys that the page has seen
 
 # Work in progress

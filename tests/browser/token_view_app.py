@@ -69,6 +69,7 @@ def weights(queries: int, keys: int, *, seed: int = 0, is_causal: bool = False) 
 
 def toggle(token: int) -> None:
     pins = st.session_state.pins
+    st.session_state.clicked = token
     st.session_state.pins = [pin for pin in pins if pin != token] if token in pins else [*pins, token]
 
 
@@ -83,7 +84,7 @@ def main() -> None:
     st.session_state.setdefault("pins", [])
     seed = st.number_input("Seed", value=int(asked.get("seed", 0)), key="seed")
     pins = st.multiselect("Pinned", range(start, start + max(len(queries), len(keys))), key="pins")
-    clicked = token_view(
+    token_view(
         queries,
         keys,
         weights(len(queries), len(keys), seed=int(seed), is_causal=asked.get("mask") == "causal"),
@@ -97,7 +98,7 @@ def main() -> None:
         on_token=toggle,
         key="view",
     )
-    st.text(f"clicked: {clicked}")
+    st.text(f"clicked: {st.session_state.get('clicked')}")
 
 
 if __name__ == "__main__":

@@ -11,8 +11,10 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Literal
 
 import numpy as np
+import streamlit as st
 from numpy.typing import ArrayLike, NDArray
 
+from ui import state
 from ui.components.tokens import spelled
 from ui.in_browser import component_beside, sent
 
@@ -37,8 +39,8 @@ def token_view(
     special: Collection[int] = (),
     on_token: Callable[[int], None] | None = None,
     key: str,
-) -> int | None:
-    """Put the view on the page; return the position of the token that was just clicked, otherwise None.
+) -> None:
+    """Put the view on the page.
 
     query_tokens, key_tokens  at most 256 each; the same tokens from the same position are one text and shown once
     weights                   [queries, keys], NaN for masked pairs; a mean counts them as 0
@@ -65,10 +67,17 @@ def token_view(
             return message
         return None
 
+    seen = st.session_state.setdefault(state.CLICKS_SEEN, {})  # clicks, by the key of their view
+
     def clicked() -> None:
-        token = position(sent(key, "token"))
-        if on_token is not None and token is not None:
-            on_token(token)
+        """Take in the clicks that no message has brought before: each brings all that the browser does not know to be seen."""
+        match sent(key, "clicks"):
+            case {"first": int(first), "tokens": list(tokens)} if 0 <= first <= seen.get(key, 0):
+                fresh = tokens[seen.get(key, 0) - first :]
+                seen[key] = max(seen.get(key, 0), first + len(tokens))
+                for token in map(position, fresh):
+                    if on_token is not None and token is not None:
+                        on_token(token)
 
     first_written = np.inf if written_from is None else written_from
     places = range(rows_from, rows_from + len(query_tokens))
@@ -83,8 +92,9 @@ def token_view(
         "pinned": sorted(int(token) for token in set(pinned)),
         "limit": None if limit is None or not np.isfinite(limit) else float(limit),
         "percent": bool(percent),
+        "seen": seen.get(key, 0),
     }
-    return position(_VIEW(key=key, data=data, on_token_change=clicked).token)
+    _VIEW(key=key, data=data, on_clicks_change=clicked)
 
 
 def _checked(
