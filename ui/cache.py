@@ -101,9 +101,9 @@ class Cached(Generic[Arguments, Result]):
     def __call__(self, *request: Arguments.args, **options: Arguments.kwargs) -> Result:
         key = self.key(*request, **options)
         speaks = bool(self.spinner) and key not in self.store
-        with st.spinner(self.spinner, show_time=True) if speaks else nullcontext():
+        with calls.recording(), st.spinner(self.spinner, show_time=True) if speaks else nullcontext():
             result = self.store.get(key, lambda: self.function(*request, **options))
-        calls.recall(key, result)
+            calls.recall(key, result)
         return result
 
     def is_known(self, *request: Any) -> bool:

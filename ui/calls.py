@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import ast
 import weakref
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import partial
@@ -117,6 +118,19 @@ def begin() -> Recorded:
 def _now() -> Recorded:
     """Return the record of this run; outside of a page one that is dropped."""
     return _CURRENT.get(None) or Recorded()
+
+
+@contextmanager
+def recording() -> Iterator[None]:
+    """Keep a record while a cached value is computed, also outside of a page: `recall` needs it."""
+    if _CURRENT.get(None) is not None:
+        yield
+        return
+    before = _CURRENT.set(Recorded())
+    try:
+        yield
+    finally:
+        _CURRENT.reset(before)
 
 
 # --- recording

@@ -25,6 +25,7 @@ from core import AttentionTrace
 from tests.browser.driver import Picture
 from tests.source_files import ROOT
 from ui import lessons, state
+from ui.views import experiments
 
 DATES = {"model": "written-dates", "text": "21st of nov, 2026"}
 HOSTILE = "It's \"quoted\"'''); import os # <b>$x$\\"
@@ -239,6 +240,11 @@ def looks_like(computed: NDArray, drawn: NDArray) -> bool:
     flat = np.nan_to_num(drawn.ravel())
     same_size = [np.nan_to_num(row.ravel(), neginf=0) for row in rows if row.size == drawn.size > 1]
     return any(np.allclose(row, flat, rtol=1e-4, atol=1e-6) for row in same_size)
+
+
+def test_what_was_computed_outside_of_a_page_has_lines_as_well() -> None:
+    experiments.gradient_reach(16, 1.0, 0.5)
+    assert "compare_reach(16, forget_bias=0.5)" in View("long_range", part="gradients", length="16", forget="0.5").lines
 
 
 @pytest.mark.parametrize(("page", "part"), [("long_range", "gradients"), ("heads", "")])
