@@ -30,3 +30,18 @@ def session() -> str:
 def sent(key: str, name: str) -> Any:
     """Return what a component has sent under this name; None if the component is gone, since messages can come late."""
     return getattr(st.session_state.get(key), name, None)
+
+
+def clicks_seen(key: str) -> int:
+    """Return the number of clicks that have been read from a component that counts them: see clicks.js."""
+    return st.session_state.setdefault(state.CLICKS_SEEN, {}).get(key, 0)
+
+
+def new_clicks(key: str) -> list[Any]:
+    """Return the clicks that a component has sent and that have not been read yet. From now on they are read."""
+    seen = clicks_seen(key)
+    match sent(key, "clicks"):
+        case {"first": int(first), "clicks": list(clicks)} if 0 <= first <= seen:
+            st.session_state[state.CLICKS_SEEN][key] = max(seen, first + len(clicks))
+            return clicks[seen - first :]
+    return []

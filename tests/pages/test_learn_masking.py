@@ -1,7 +1,6 @@
 """The page "Masks" without a browser: its numbers are core's, clicks turn cells over."""
 
 from functools import partial
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -59,17 +58,23 @@ def test_a_click_turns_a_cell_over(monkeypatch):
     kept = clicked(monkeypatch, mask, query=0, key=2)
     assert kept == {state.CELLS: "101/110/111", state.PATTERN: mask_choice.CUSTOM}
     assert clicked(monkeypatch, m.from_rows(kept[state.CELLS], 3, 3), query=0, key=2)[state.CELLS] == "100/110/111"
-    for elsewhere in ({"query": 3, "key": 0}, {"query": 0}, {"dimension": 1, "key": 0}, {"query": None, "key": 0}):
+    for elsewhere in ({"query": 3, "key": 0}, {"query": 0}, {"dimension": 1, "key": 0}):
         assert not clicked(monkeypatch, mask, **elsewhere)
 
 
-def clicked(monkeypatch, mask, **places):
-    """What the page keeps after a click on this cell of a picture."""
-    cell = [{"axis": axis, "middle": place, "cells": 1} for axis, place in places.items()]
-    kept = {state.PIN: SimpleNamespace(cell=cell)}
+def test_of_two_clicks_on_one_picture_both_count(monkeypatch):
+    mask = m.grid(m.causal, 3, 3)
+    kept = clicked(monkeypatch, mask, query=0, key=2)
+    assert clicked(monkeypatch, mask, kept, query=1, key=2)[state.CELLS] == "101/111/111"
+    unreadable = {state.CELLS: "10/x", state.PATTERN: mask_choice.CUSTOM}
+    assert clicked(monkeypatch, mask, unreadable, query=1, key=2)[state.CELLS] == "10/x"
+
+
+def clicked(monkeypatch, mask, kept=None, **places):
+    """What the page keeps after a click on this cell of a picture. kept: what it has kept before"""
+    kept = dict(kept or {})
     monkeypatch.setattr(mask_choice.st, "session_state", kept)
-    mask_choice.turn_over(mask)
-    del kept[state.PIN]
+    mask_choice.turn_over(mask, {axis: range(place, place + 1) for axis, place in places.items()})
     return kept
 
 

@@ -3,8 +3,11 @@ const EMPTY = ".stPlotlyChart, .js-plotly-plot, .plot-container, .svg-container"
 // The last places where the mouse was over a picture and where it was pressed: the picture and the page may be redrawn
 // before the mouse is pressed, and before it is released.
 let passed = null, pressed = null;
+let listening = new AbortController();
 
-export default function ({ setTriggerValue }) {
+export default function ({ parentElement, data, setTriggerValue }) {
+    const clicks = (parentElement.clicks ??= new Clicks());
+    clicks.read(data.seen);
     const single = (rows, row, columns, column) => [
         { axis: rows, middle: row, cells: 1 },
         { axis: columns, middle: column, cells: 1 },
@@ -47,15 +50,17 @@ export default function ({ setTriggerValue }) {
         if (!event.isPrimary || event.button !== 0) return;
         pressed = pointedAt(event) || (event.target.matches?.(EMPTY) && isAt(passed, event) ? passed : null);
     };
+    const choose = (cell) => setTriggerValue("clicks", clicks.add(cell));
     const up = (event) => {
-        if (isAt(pressed, event) && pressed.cell) setTriggerValue("cell", pressed.cell);
+        if (isAt(pressed, event) && pressed.cell) choose(pressed.cell);
         pressed = null;
     };
-    const chosen = (event) => setTriggerValue("cell", event.detail); // chosen by keyboard: see cells.js
-    const listening = new AbortController();
+    const chosen = (event) => choose(event.detail); // chosen by keyboard: see cells.js
+    listening.abort(); // the earlier call may be cleaned up later, and a click counts once
+    const mine = (listening = new AbortController());
     const listeners = { "headlight-cell": chosen, pointermove: move, pointerdown: down, pointerup: up };
     for (const [name, listener] of Object.entries(listeners)) {
-        document.addEventListener(name, listener, { capture: true, signal: listening.signal });
+        document.addEventListener(name, listener, { capture: true, signal: mine.signal });
     }
-    return () => listening.abort();
+    return () => mine.abort();
 }

@@ -11,31 +11,46 @@ from collections.abc import Callable
 import streamlit as st
 
 from ui import state
-from ui.in_browser import component_beside, sent
+from ui.in_browser import clicks_seen, component_beside, new_clicks
 
 FARTHEST = 2**31  # no text has more positions
 
-_LISTENER = component_beside(__file__, "figure_cells")
+_LISTENER = component_beside(__file__, "figure_cells", "clicks")
 
 
-def listen(on_cell: Callable[[], None] | None = None) -> None:
-    """Put the listener on the page, once and anywhere. A click pins its cell, or calls `on_cell` before the page runs."""
-    _LISTENER(key=state.PIN, on_cell_change=on_cell or pin_clicked)
+Cell = dict[str, range]  # the name of each axis -> the positions on it that the clicked cell stands for
 
 
-def clicked() -> dict[str, range]:
-    """Return the clicked cell: name of each axis -> the positions that the cell stands for. Empty if no cell was sent."""
-    match sent(state.PIN, "cell"):
+def pin(cell: Cell) -> None:
+    """Remember the clicked cell until the page looks for the strongest pair in it."""
+    st.session_state[state.PINNED_BLOCK] = {
+        name: positions for name, positions in cell.items() if name in ("query", "key")
+    }
+
+
+def listen(on_cell: Callable[[Cell], object] = pin) -> None:
+    """Put the listener on the page, once and anywhere. `on_cell` is called for each clicked cell before the page runs."""
+
+    def clicked() -> None:
+        for click in new_clicks(state.PIN):
+            if cell := _cell(click):
+                on_cell(cell)
+
+    _LISTENER(key=state.PIN, data={"seen": clicks_seen(state.PIN)}, on_clicks_change=clicked)
+
+
+def _cell(click: object) -> Cell | None:
+    """Return the cell of a click; None if the browser sent something else."""
+    match click:
         case [along_rows, along_columns]:
             rows, columns = _positions(along_rows), _positions(along_columns)
             if rows and columns:
                 return dict((rows, columns))
-    return {}
+    return None
 
 
-def clicked_in(rows: str, columns: str, shape: tuple[int, ...]) -> tuple[int, int] | None:
-    """Return (row, column) of the clicked cell in a table of this shape; None if it is outside or stands for several cells."""
-    cell = clicked()
+def place_in(cell: Cell, rows: str, columns: str, shape: tuple[int, ...]) -> tuple[int, int] | None:
+    """Return (row, column) of a cell in a table of this shape; None if it is outside or stands for several cells."""
     if cell.keys() != {rows, columns} or any(len(positions) > 1 for positions in cell.values()):
         return None
     row, column = cell[rows].start, cell[columns].start
@@ -50,10 +65,3 @@ def _positions(part: object) -> tuple[str, range] | None:
                 first = round(middle - (cells - 1) / 2)
                 return (name, range(first, first + cells)) if first >= 0 else None
     return None
-
-
-def pin_clicked() -> None:
-    """Remember the clicked cell until the page looks for the strongest pair in it."""
-    st.session_state[state.PINNED_BLOCK] = {
-        name: positions for name, positions in clicked().items() if name in ("query", "key")
-    }

@@ -12,7 +12,7 @@ const views = new WeakMap();
 export default function ({ parentElement, data, setTriggerValue }) {
     if (!views.has(parentElement)) views.set(parentElement, new View(parentElement));
     const view = views.get(parentElement);
-    const call = view.update(data, (clicks) => setTriggerValue("clicks", clicks));
+    const call = view.update(data, (message) => setTriggerValue("clicks", message));
     // An earlier call can be cleaned up after a later one has begun to use the same view.
     return () => {
         if (view.calls !== call) return;
@@ -27,8 +27,7 @@ class View {
         this.hovered = this.focused = null; // tokens; the focused one counts only while somebody uses the keyboard
         this.byKeyboard = false;
         this.isUpdating = false;
-        this.clicks = []; // positions of clicked tokens that the page has not seen yet
-        this.seen = 0; // the number of clicks that it has seen
+        this.clicks = new Clicks(); // the positions of clicked tokens
         this.legend = make("div", "legend");
         this.scroll = make("div", "scroll");
         this.note = make("div", "note");
@@ -43,8 +42,7 @@ class View {
         this.isUpdating = true;
         this.data = data;
         this.tell = tell;
-        this.clicks.splice(0, data.seen < this.seen ? Infinity : data.seen - this.seen); // fewer: another session
-        this.seen = data.seen;
+        this.clicks.read(data.seen);
         this.weights = numbers(data.weights);
         this.hasForbidden = this.weights.some(Number.isNaN);
         this.strongest = null; // lines of all pairs, computed when they are first drawn
@@ -165,9 +163,7 @@ class View {
     choose(token) {
         const side = this.queries.tokens.includes(token) ? this.queries : this.keys;
         if (!token.hasAttribute("data-pins")) return;
-        // A message takes the place of one that the page has not read yet, so each brings all clicks.
-        this.clicks.push(side.start + side.tokens.indexOf(token));
-        this.tell({ first: this.seen, tokens: [...this.clicks] });
+        this.tell(this.clicks.add(side.start + side.tokens.indexOf(token)));
     }
 
     // --- what is shown

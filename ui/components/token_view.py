@@ -11,16 +11,14 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Literal
 
 import numpy as np
-import streamlit as st
 from numpy.typing import ArrayLike, NDArray
 
-from ui import state
 from ui.components.tokens import spelled
-from ui.in_browser import component_beside, sent
+from ui.in_browser import clicks_seen, component_beside, new_clicks
 
 MAX_TOKENS = 256  # queries or keys: more are slow to send and hard to read
 
-_VIEW = component_beside(__file__, "tokens")
+_VIEW = component_beside(__file__, "tokens", "clicks")
 
 
 def token_view(
@@ -67,17 +65,10 @@ def token_view(
             return message
         return None
 
-    seen = st.session_state.setdefault(state.CLICKS_SEEN, {})  # clicks, by the key of their view
-
     def clicked() -> None:
-        """Take in the clicks that no message has brought before: each brings all that the browser does not know to be seen."""
-        match sent(key, "clicks"):
-            case {"first": int(first), "tokens": list(tokens)} if 0 <= first <= seen.get(key, 0):
-                fresh = tokens[seen.get(key, 0) - first :]
-                seen[key] = max(seen.get(key, 0), first + len(tokens))
-                for token in map(position, fresh):
-                    if on_token is not None and token is not None:
-                        on_token(token)
+        for token in map(position, new_clicks(key)):
+            if on_token is not None and token is not None:
+                on_token(token)
 
     first_written = np.inf if written_from is None else written_from
     places = range(rows_from, rows_from + len(query_tokens))
@@ -92,7 +83,7 @@ def token_view(
         "pinned": sorted(int(token) for token in set(pinned)),
         "limit": None if limit is None or not np.isfinite(limit) else float(limit),
         "percent": bool(percent),
-        "seen": seen.get(key, 0),
+        "seen": clicks_seen(key),
     }
     _VIEW(key=key, data=data, on_clicks_change=clicked)
 

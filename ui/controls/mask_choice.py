@@ -6,6 +6,7 @@ import numpy as np
 import streamlit as st
 from numpy.typing import NDArray
 
+from core import InputError
 from core.attention import masks as m
 from ui import state
 from ui.calls import call
@@ -28,17 +29,21 @@ def pick_mask(queries: int, keys: int) -> NDArray[np.bool_]:
         "Or rows of 1 (may attend) and 0", state.CELLS, placeholder=m.to_rows(drawn), max_chars=200, on_change=_by_cells
     )
     mask = call(m.from_rows, text, queries, keys) if text.strip() else drawn
-    pin.listen(lambda: turn_over(mask))
+    pin.listen(lambda cell: turn_over(mask, cell))
     return mask
 
 
-def turn_over(mask: NDArray[np.bool_]) -> None:
+def turn_over(mask: NDArray[np.bool_], cell: pin.Cell) -> None:
     """Flip the clicked cell of the mask, which makes it a mask of one's own."""
-    cell = pin.clicked_in("query", "key", mask.shape)
-    if cell is None:
+    pair = pin.place_in(cell, "query", "key", mask.shape)
+    if pair is None:
         return  # a click on another picture, or on that of a sentence that has changed since
-    changed = mask.copy()
-    changed[cell] = not changed[cell]
+    rows = st.session_state.get(state.CELLS, "")  # an earlier click can have changed them since the mask was drawn
+    try:
+        changed = m.from_rows(rows, *mask.shape) if rows.strip() else mask.copy()
+    except InputError:
+        return  # said beside the field, whose text stays as it is
+    changed[pair] = not changed[pair]
     st.session_state[state.CELLS] = m.to_rows(changed)
     _by_cells()
 

@@ -113,7 +113,7 @@ def _show_step(request: WritingRequest, generation: Generation, fields: InputFie
     _record(request, fields.model, step)
     shown.now().head = partial(KeptHead.of, head.capture, head.layer, head.head, head.kind)
     with st.container(gap=None):  # the listener takes no room
-        pin.listen(lambda: _clicked(step))
+        pin.listen(lambda cell: _clicked(step, cell))
         _say_where_it_looks(step)
     large, small = st.columns([7, 5], gap="medium")
     with large:
@@ -345,11 +345,11 @@ def _compare_with_full_pass(request: WritingRequest, generation: Generation) -> 
         )
 
 
-def _clicked(step: Step) -> None:
+def _clicked(step: Step, cell: pin.Cell) -> None:
     """Choose what was clicked: the step of a row, the key of a column, or a head."""
-    if choose_clicked(step.whole.grid):
+    if choose_clicked(cell, step.whole.grid):
         return
-    single = {axis: places.start for axis, places in pin.clicked().items() if len(places) == 1}
+    single = {axis: places.start for axis, places in cell.items() if len(places) == 1}
     if "head" in single:
         st.session_state[state.HEAD] = min(single["head"], step.whole.grid[1] - 1)
     if "step" in single:

@@ -23,10 +23,19 @@ def axis(name="query", middle=0, cells=1):
 
 def after(sent, monkeypatch):
     """What the click listener leaves for the page, after this came from a browser."""
-    kept = {state.PIN: SimpleNamespace(cell=sent)}
-    monkeypatch.setattr(pin.st, "session_state", kept)
-    pin.pin_clicked()
+    kept = {}
+    listened({"first": 0, "clicks": [sent]}, monkeypatch, kept)
     return kept.get(state.PINNED_BLOCK)
+
+
+def listened(message, monkeypatch, kept):
+    """The cells that a page is told of when this comes from a browser. kept: the session state, in and out"""
+    cells = []
+    kept[state.PIN] = SimpleNamespace(clicks=message)
+    monkeypatch.setattr(pin.st, "session_state", kept)
+    monkeypatch.setattr(pin, "_LISTENER", lambda on_clicks_change, **_: on_clicks_change())
+    pin.listen(lambda cell: (cells.append(cell), pin.pin(cell)))
+    return cells
 
 
 @pytest.mark.parametrize(
@@ -63,6 +72,28 @@ def test_a_click_becomes_the_positions_that_its_cell_stands_for(sent, block, mon
 )
 def test_what_is_no_cell_of_a_figure_pins_nothing(sent, monkeypatch):
     assert not after(sent, monkeypatch)
+
+
+def test_each_click_counts_once_and_none_is_lost(monkeypatch):
+    kept = {}
+    one, two, three = ([axis("query", place), axis("key")] for place in range(3))
+    queries = lambda first, *clicks: [  # noqa: E731
+        cell["query"].start for cell in listened({"first": first, "clicks": list(clicks)}, monkeypatch, kept)
+    ]
+    assert queries(0, one) == [0]
+    assert queries(0, one, two, three) == [1, 2]  # the browser has not heard that the first was read
+    assert queries(0, one, two) == []  # an older message that comes late
+    assert queries(3, one) == [0]
+    assert queries(9, two) == []  # a number that no browser of ours sends
+    for bad in (
+        None,
+        1,
+        {},
+        {"first": -1, "clicks": [one]},
+        {"first": "0", "clicks": [one]},
+        {"first": 0, "clicks": one[0]},
+    ):
+        assert listened(bad, monkeypatch, kept) == []
 
 
 @given(

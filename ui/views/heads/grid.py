@@ -63,16 +63,12 @@ def walk_through_heads(chosen: tuple[int, int], shape: tuple[int, ...], name: st
 
 def listen_for_heads(shape: tuple[int, ...]) -> None:
     """Put the click listener on the page, before its pictures: whoever sees one may click at once."""
-
-    def clicked() -> None:
-        choose_clicked(shape)
-
-    pin.listen(clicked)
+    pin.listen(lambda cell: choose_clicked(cell, shape))
 
 
-def choose_clicked(shape: tuple[int, ...]) -> bool:
+def choose_clicked(cell: pin.Cell, shape: tuple[int, ...]) -> bool:
     """Choose the head that was clicked in a grid of this shape. Return whether there was one."""
-    head = pin.clicked_in("layer", "head", shape)
+    head = pin.place_in(cell, "layer", "head", shape)
     if head is not None:
         choose(*head)
     return head is not None

@@ -81,7 +81,7 @@ Place = TypeVar("Place", int, tuple[int, int])
 
 def show_head(real: RealHead, measured: pd.DataFrame | None) -> None:
     """Show a head whose queries and keys are known. measured: the metrics of all heads, if they are known"""
-    pin.listen(lambda: _clicked(real))  # before the pictures: whoever sees one may click at once
+    pin.listen(lambda cell: _clicked(real, cell))  # before the pictures: whoever sees one may click at once
     with st.container(gap="xsmall"):
         link = _title(real, measured)
         shown_as, view = _choose_view(real)
@@ -96,7 +96,7 @@ def show_head(real: RealHead, measured: pd.DataFrame | None) -> None:
 
 def show_exposed_head(head: ChosenHead[WeightsOnly], measured: pd.DataFrame | None) -> None:
     """Show a head of which only the weights are known."""
-    pin.listen(lambda: None if choose_clicked(head.grid) else pin.pin_clicked())
+    pin.listen(lambda cell: choose_clicked(cell, head.grid) or pin.pin(cell))
     with st.container(gap="xsmall"):
         link = _title(head, measured)
         st.space(CONTROLS)  # there is nothing to choose, but the pictures begin at one height
@@ -348,16 +348,16 @@ def _say_cell(value: float, matrix: ViewMatrix, cell: tuple[int, int]) -> None:
         st.markdown(words)
 
 
-def _clicked(real: RealHead) -> None:
+def _clicked(real: RealHead, cell: pin.Cell) -> None:
     """A click on the grid chooses a head; on the head it chooses a pair, or draws the pattern that is searched for."""
-    if choose_clicked(real.grid) or choose_clicked_patch(real.capture):
+    if choose_clicked(cell, real.grid) or choose_clicked_patch(cell, real.capture):
         return
     searches = st.session_state.get(state.METRIC) == PATTERN
     is_drawing = searches and st.session_state.get(state.LOOK_FOR) == "pairs"
-    if is_drawing and (pair := pin.clicked_in("query", "key", real.shape)):
+    if is_drawing and (pair := pin.place_in(cell, "query", "key", real.shape)):
         _toggle_pair(pair)
     else:
-        pin.pin_clicked()
+        pin.pin(cell)
 
 
 def _toggle_pair(pair: tuple[int, int]) -> None:

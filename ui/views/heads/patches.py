@@ -40,9 +40,9 @@ def show_patches(real: RealHead, values: NDArray[np.floating], query: int, quant
     st.caption(words)
 
 
-def choose_clicked_patch(capture: Capture) -> bool:
+def choose_clicked_patch(cell: pin.Cell, capture: Capture) -> bool:
     """Make the patch that was clicked the query. Return whether there was one."""
-    patch = None if capture.grid is None else pin.clicked_in("patch_row", "patch_column", capture.grid)
+    patch = None if capture.grid is None else pin.place_in(cell, "patch_row", "patch_column", capture.grid)
     if patch is None or capture.grid is None:
         return False
     st.session_state[state.QUERY] = capture.prefix_tokens + patch[0] * capture.grid[1] + patch[1]

@@ -47,12 +47,12 @@ def show_equation(scene: Scene, cell: tuple[int, int], opened: str) -> None:
             link_to_heads(scene.real.of, cell)
 
 
-def clicked() -> None:
+def clicked(cell: pin.Cell) -> None:
     """A click on the equation opens a stage, one on any other picture chooses a pair."""
-    if place := pin.clicked_in("equation", "stage", (1, len(ORDER))):
+    if place := pin.place_in(cell, "equation", "stage", (1, len(ORDER))):
         _open(place[1])
     else:
-        pin.pin_clicked()
+        pin.pin(cell)
 
 
 def _open(place: int) -> None:

@@ -47,7 +47,7 @@ CLICKED = 128  # tokens of a text that can be clicked; of a longer one they are 
 @needs()
 def show_changing(real: RealHead) -> None:
     """Show the chosen head before and after the changes on the list, and what the model does with them."""
-    pin.listen(lambda: _clicked(real))  # before the pictures: whoever sees one may click at once
+    pin.listen(lambda cell: _clicked(real, cell))  # before the pictures: whoever sees one may click at once
     st.html(f"<style>{STYLE}</style>")
     listed, controls = st.columns([4, 8], gap="medium")
     with listed, st.container(key=state.EDITS_LIST, height="stretch", gap="xsmall"):
@@ -103,14 +103,14 @@ def _changed(real: RealHead, edits: Edits) -> RealHead | None:
 # --- clicks
 
 
-def _clicked(real: RealHead) -> None:
+def _clicked(real: RealHead, cell: pin.Cell) -> None:
     """A click on the grid of changed heads chooses one; on a cell it chooses the pair, or paints it."""
-    if choose_clicked(real.grid):
+    if choose_clicked(cell, real.grid):
         return
-    pin.pin_clicked()
-    cell = pin.clicked_in("query", "key", real.shape)
-    if cell is not None and st.session_state.get(state.PAINTING):
-        edit_list.paint(Place(*real.place, real.named_kind), *cell)
+    pin.pin(cell)
+    pair = pin.place_in(cell, "query", "key", real.shape)
+    if pair is not None and st.session_state.get(state.PAINTING):
+        edit_list.paint(Place(*real.place, real.named_kind), *pair)
 
 
 def _show_tokens(real: RealHead) -> None:
