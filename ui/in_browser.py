@@ -41,7 +41,7 @@ def new_clicks(key: str) -> list[Any]:
     """Return the clicks that a component has sent and that have not been read yet. From now on they are read."""
     seen = clicks_seen(key)
     match sent(key, "clicks"):
-        case {"first": int(first), "clicks": list(clicks)} if 0 <= first <= seen:
+        case {"first": int(first), "waiting": list(clicks)} if 0 <= first <= seen:
             st.session_state[state.CLICKS_SEEN][key] = max(seen, first + len(clicks))
             return clicks[seen - first :]
     return []

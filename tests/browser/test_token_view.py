@@ -403,7 +403,9 @@ async (source) => {
 
 
 def test_calls_that_are_cleaned_up_late_or_find_fewer_tokens(show):
-    source = "\n".join((ROOT / f"ui/components/{name}.js").read_text("utf-8") for name in ("tokens", "token_view"))
+    source = "\n".join(
+        (ROOT / f"ui/components/{name}.js").read_text("utf-8") for name in ("tokens", "clicks", "token_view")
+    )
     late, focused, note, gone, new = show().page.evaluate(_CALL_DIRECTLY, source)
     assert (late, gone, new) == (10, 0, 5)
     assert focused == "t1"

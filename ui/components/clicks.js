@@ -15,6 +15,6 @@ class Clicks {
     // Return the message that tells the page of one more click.
     add(click) {
         this.waiting.push(click);
-        return { first: this.seen, clicks: [...this.waiting] };
+        return { first: this.seen, waiting: [...this.waiting] };
     }
 }

@@ -24,7 +24,7 @@ def axis(name="query", middle=0, cells=1):
 def after(sent, monkeypatch):
     """What the click listener leaves for the page, after this came from a browser."""
     kept = {}
-    listened({"first": 0, "clicks": [sent]}, monkeypatch, kept)
+    listened({"first": 0, "waiting": [sent]}, monkeypatch, kept)
     return kept.get(state.PINNED_BLOCK)
 
 
@@ -78,7 +78,7 @@ def test_each_click_counts_once_and_none_is_lost(monkeypatch):
     kept = {}
     one, two, three = ([axis("query", place), axis("key")] for place in range(3))
     queries = lambda first, *clicks: [  # noqa: E731
-        cell["query"].start for cell in listened({"first": first, "clicks": list(clicks)}, monkeypatch, kept)
+        cell["query"].start for cell in listened({"first": first, "waiting": list(clicks)}, monkeypatch, kept)
     ]
     assert queries(0, one) == [0]
     assert queries(0, one, two, three) == [1, 2]  # the browser has not heard that the first was read
@@ -89,9 +89,9 @@ def test_each_click_counts_once_and_none_is_lost(monkeypatch):
         None,
         1,
         {},
-        {"first": -1, "clicks": [one]},
-        {"first": "0", "clicks": [one]},
-        {"first": 0, "clicks": one[0]},
+        {"first": -1, "waiting": [one]},
+        {"first": "0", "waiting": [one]},
+        {"first": 0, "waiting": one[0]},
     ):
         assert listened(bad, monkeypatch, kept) == []
 
