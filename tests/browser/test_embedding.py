@@ -58,7 +58,7 @@ def test_every_page_fits_into_the_frame_that_is_promised(visit: Callable[..., Ap
     )
     app = visit(promised, width=800, height=600)
     paths = sorted(path.stem for path in (ROOT / "pages").rglob("*.py"))
-    assert len(paths) == 16
+    assert {"heads", "softmax"} < set(paths)
     headings = {_heading(app)}
     assert not app.page.evaluate(_CUT)
     for path in paths:
