@@ -180,12 +180,26 @@ _IS_POINTED_AT = """
 }
 """
 
+# Notes whether the server has answered since the page last sent something: on a busy machine that takes longer than any pause.
+_NOTE_ANSWERS = """
+window.WebSocket = class extends WebSocket {
+    constructor(...address) {
+        super(...address);
+        this.addEventListener("message", () => { window.isUnanswered = false; });
+    }
+    send(message) {
+        window.isUnanswered = true;
+        super.send(message);
+    }
+};
+"""
+
 # The script has ended, nothing is left over from an earlier run and every picture is drawn, and all that for so many frames of
 # the browser one after the other: where a machine is busy, frames are late too.
 _IDLE = """
 (frames) => {
     const app = document.querySelector("[data-testid=stApp]");
-    const quiet = app !== null && app.dataset.testScriptState === "notRunning"
+    const quiet = !window.isUnanswered && app !== null && app.dataset.testScriptState === "notRunning"
         && app.dataset.testConnectionState === "CONNECTED" && document.querySelector("[data-stale=true]") === null
         && document.querySelector("[class*=st-key-picture_]:not(:has(.js-plotly-plot))") === null;
     window.quietFrames = quiet ? window.quietFrames + 1 || 1 : 0;
@@ -271,6 +285,7 @@ class App:
     def __init__(self, context: BrowserContext, server: Server) -> None:
         self.server = server
         self.page: Page = context.new_page()
+        self.page.add_init_script(_NOTE_ANSWERS)
         self.problems: list[str] = []
         self.sent: list[str | bytes] = []  # messages to the server
         self.page.on("pageerror", lambda error: self.problems.append(f"uncaught: {error}"))
