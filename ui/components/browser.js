@@ -9,6 +9,8 @@ let session; // the session that it was sent to
 let told; // the number of the session's talk when another talk was sent to it
 let latest; // the data that the page sent last
 let refused; // the talk that could not be stored
+let waiting; // for the page to take in the talk that was sent to it
+const PATIENCE = 1500; // milliseconds until it is sent again: a message is lost if the page changes just then
 
 export default function ({ parentElement, data, setTriggerValue }) {
     const base = window.headlight.base(data.page) ?? "/";
@@ -47,8 +49,11 @@ function keep() {
     if (told === talkNumber) return; // the session has not yet received the stored talk
     if (kept !== null && kept !== known && kept !== keep?.text) {
         if (hasTalk && !keep && isTyping) return; // wait: text that is being typed would be lost
-        setTriggerValue("found", { text: kept, base: known ?? null });
+        const base = known;
+        setTriggerValue("found", { text: kept, base: base ?? null });
         [known, told] = [kept, talkNumber];
+        clearTimeout(waiting);
+        waiting = setTimeout(() => sendAgain(base), PATIENCE);
     } else if (keep && keep.name !== refused) {
         try {
             store.setItem(KEPT, keep.text);
@@ -59,6 +64,16 @@ function keep() {
             setTriggerValue("lost", String(error.message));
         }
     }
+}
+
+function sendAgain(base) {
+    if (told !== latest.data.talkNumber) return; // it has been taken in
+    if (document.querySelector("[data-testid=stApp]")?.dataset.testScriptState !== "notRunning") {
+        waiting = setTimeout(() => sendAgain(base), PATIENCE);
+        return;
+    }
+    [known, told] = [base, undefined];
+    keep();
 }
 
 window.addEventListener("storage", (event) => { if (latest && event.key === KEPT) keep(); }); // by another window

@@ -9,10 +9,11 @@ const TALK = "headlight-talk"; // the key of the talk in the browser's storage: 
 // The walk is kept over views and pages, because keys are pressed faster than these are drawn.
 //   mode      "desk", "entering", "stage", "leaving"
 //   waiting   keys that have been pressed and not handled yet
+//   at        the index of the view of the talk that is there; null while none is
 //   presses   the number of presses sent to the page; its data counts only once it has seen the last one
 //   wanted    the index of the view of the talk that the browser goes to, until it is there
 //   since     the time when somebody last went to a view or pressed Present
-const walk = { mode: "desk", waiting: [], presses: 0, since: 0 };
+const walk = { mode: "desk", waiting: [], at: null, presses: 0, since: 0 };
 let data, parts, setTriggerValue; // those of the last run of the page
 
 export default function (component) {

@@ -44,6 +44,8 @@ def storage() -> TalkStorage:
 
 def _found(text: str, base: str | None) -> None:
     """Take over a talk of an earlier session, or merge that of another window."""
+    if text == st.session_state.get(state.TALK_KEPT):
+        return  # the browser has sent it twice
     try:
         theirs = from_file(text.encode(errors="replace"))[0]
     except InputError as error:
