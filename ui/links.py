@@ -263,6 +263,12 @@ def field(key: str, form: Form, opening: Any, label: str) -> Any:
     return value
 
 
+def put(key: str, value: Any) -> None:
+    """Set a field before the page runs, also one that the next run does not draw."""
+    st.session_state[key] = value
+    st.session_state.setdefault(state.CHOSEN, {})[key] = value
+
+
 def _read(key: str, form: Form, words: Sequence[str], opening: Any, label: str) -> Any:
     if not any(words) and not isinstance(form, Text):
         return opening

@@ -73,7 +73,8 @@ def enter() -> None:
 
 def leave() -> None:
     """Stop presenting in the next run."""
-    st.session_state[state.PRESENT], st.session_state[state.TALK_AT], st.session_state[state.SPOT] = False, 0, "none"
+    for key, opening in ((state.PRESENT, False), (state.TALK_AT, 0), (state.SPOT, "none")):
+        links.put(key, opening)
     st.session_state[state.REHEARSING] = False
 
 

@@ -63,7 +63,7 @@ def test_while_a_model_is_converted_the_first_screen_says_so(visit, smollm, tmp_
     expect(bar).to_be_in_viewport()
     assert bar.bounding_box()["y"] < app.widget(state.TEXT).bounding_box()["y"]
     expect(words).to_have_count(0, timeout=PATIENCE * 1000)
-    app.shows_trace(capture(smollm, SENTENCE).trace(13, 8)).idle()
+    app.idle().shows_trace(capture(smollm, SENTENCE).trace(13, 8))
     assert len(list(tmp_path.glob("SmolLM2*/model.safetensors"))) == 1
 
 

@@ -8,6 +8,7 @@ from urllib.parse import parse_qs, quote, unquote, urljoin, urlsplit
 import pytest
 
 from core import InputError
+from ui import links, presenting, state
 from ui.talk import MAX_BYTES, MAX_NOTES, MAX_VIEWS, Talk, View, from_file, to_file, view_at
 
 VIEW = {
@@ -173,3 +174,14 @@ def test_what_was_done_in_two_windows_is_all_there(mine, theirs, both):
 
 def test_a_talk_that_came_from_nowhere_is_joined():
     assert talk_of("x").merged(talk_of("a", "b"), Talk()) == talk_of("x", "a", "b")
+
+
+def test_who_leaves_a_talk_takes_no_number_of_it_along(monkeypatch):
+    kept = {state.ASKED: {}, state.CHOSEN: {state.PRESENT: True, state.TALK_AT: 2, state.SPOT: "row"}}
+    monkeypatch.setattr(presenting.st, "session_state", kept)
+    presenting.leave()
+    for key in (state.PRESENT, state.TALK_AT, state.SPOT):
+        del kept[key]  # as on another page, which was opened before the next run
+    assert links.field(state.TALK_AT, links.Number(0, 3, whole=True), 0, "View of the talk") == 0
+    assert not links.field(state.PRESENT, links.Switch(), False, "Presenting")
+    assert presenting.spot() == "none"
