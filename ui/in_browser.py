@@ -11,6 +11,8 @@ from streamlit.components.v2 import component
 
 from ui import state
 
+MOST_CLICKS = 100  # in one message
+
 
 def component_beside(file: str, *shared: str) -> Any:
     """Return the component made from the HTML, style and script beside this module, after the files named `shared` there."""
@@ -38,10 +40,13 @@ def clicks_seen(key: str) -> int:
 
 
 def new_clicks(key: str) -> list[Any]:
-    """Return the clicks that a component has sent and that have not been read yet. From now on they are read."""
+    """Return the clicks that a component has sent and that have not been read yet. From now on they are read.
+
+    Of more than MOST_CLICKS the first ones: nobody clicks so often between two runs, but a browser can send anything.
+    """
     seen = clicks_seen(key)
     match sent(key, "clicks"):
         case {"first": int(first), "waiting": list(clicks)} if 0 <= first <= seen:
             st.session_state[state.CLICKS_SEEN][key] = max(seen, first + len(clicks))
-            return clicks[seen - first :]
+            return clicks[seen - first :][:MOST_CLICKS]
     return []

@@ -57,7 +57,7 @@ class Bounds:
     to_layer: int | None
 
     def left_out(self, values: NDArray[np.floating]) -> NDArray[np.bool_] | None:
-        """[layers, heads] of True where a head does not pass; None where nothing is choice for."""
+        """[layers, heads] of True where a head does not pass; None if there is no bound."""
         if self == Bounds(None, None, None):
             return None
         layers = np.arange(len(values))[:, None]

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from ui import state
 from ui.components import pin
+from ui.in_browser import MOST_CLICKS
 
 NUMBERS = st.one_of(st.integers(), st.floats(), st.sampled_from([10**400, -(10**400), 2.0**1023]))
 VALUES = st.recursive(
@@ -85,6 +86,7 @@ def test_each_click_counts_once_and_none_is_lost(monkeypatch):
     assert queries(0, one, two) == []  # an older message that comes late
     assert queries(3, one) == [0]
     assert queries(9, two) == []  # a number that no browser of ours sends
+    assert len(queries(4, *[one] * 10_000)) == MOST_CLICKS
     for bad in (
         None,
         1,
