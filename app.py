@@ -19,7 +19,7 @@ from streamlit import config
 
 from ui import settings
 from ui.early import FetchEarly
-from ui.sharing import plotly_js
+from ui.sharing import served
 
 try:
     allowed = settings.current()
@@ -40,4 +40,4 @@ async def start(_: st.App) -> AsyncIterator[None]:
     yield
 
 
-app = st.App("ui/shell.py", lifespan=start, middleware=[Middleware(FetchEarly)], routes=[plotly_js.ROUTE])
+app = st.App("ui/shell.py", lifespan=start, middleware=[Middleware(FetchEarly)], routes=served.ROUTES)

@@ -112,12 +112,12 @@ def walk(app: App, traffic: Traffic, picture: str, keys: Sequence[str]) -> tuple
 
 def choose_heads(app: App, traffic: Traffic) -> tuple[float, float]:
     """The same from the choice of another head on Step by step to its open stage."""
-    box = app.widget(state.HEAD).get_by_role("combobox")
+    box = app.widget(state.HEAD_BOX).get_by_role("combobox")
     times, sent = [], []
     for head in range(ROUNDS):
         before = traffic.received
         box.click()
-        box.fill(str(head))
+        box.fill(f"Head 5.{head}")
         scope = f".st-key-{state.picture('As it is')}"
         times.append(until_redrawn(app.page, scope, lambda: box.press("Enter")))
         app.idle()

@@ -110,8 +110,7 @@ async def make(visitor: Visitor, change: Change, before: Change | None) -> Answe
         return await visitor.open(change.page, query | {state.LAYER: str(change.layer), state.HEAD: str(change.head)})
     for key, now, then in (
         (state.TEXT, change.text, before.text),
-        (state.LAYER, str(change.layer), str(before.layer)),
-        (state.HEAD, str(change.head), str(before.head)),
+        (state.HEAD_BOX, f"Head {change.layer}.{change.head}", f"Head {before.layer}.{before.head}"),
     ):
         if now != then:
             await visitor.change(key, now)

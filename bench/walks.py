@@ -35,6 +35,7 @@ ADDRESSES = (
     "/step_by_step?source=random&seed=8&stage=scaled&queries=4",
     "/heads",
     "/heads?layer=1&head=4&metric=sink",
+    "/heads?layer=0&head=2&metric=pair&query=10&key=2",
     f"/heads?{SMOLLM}&metric=previous&layer=0&head=2&text=The+capital+of+France+is",
     "/heads?text=The+cat+saw+the+dog&metric=entropy&layer=3&head=0",
     "/what_if?edit=mute+5.11&layer=5&head=11",
@@ -93,8 +94,10 @@ class Walk:
             ("open", lambda: page.goto(self.app.server.address + self.chance.choice(ADDRESSES), wait_until="commit")),
             ("reload", lambda: page.reload(wait_until="commit")),
             ("window", self.change_window),
-            ("head", lambda: self.choose(state.HEAD, self.chance.randrange(9))),
-            ("layer", lambda: self.choose(state.LAYER, self.chance.randrange(6))),
+            (
+                "head",
+                lambda: self.choose(state.HEAD_BOX, f"Head {self.chance.randrange(6)}.{self.chance.randrange(9)}"),
+            ),
             ("tables", lambda: page.locator(f".st-key-{state.TABLES} label").click(**quick)),
             ("link", lambda: page.get_by_role("link", name="Its steps").click(**quick)),
             ("link", lambda: page.get_by_role("link", name="All heads of this model").click(**quick)),
@@ -126,7 +129,7 @@ class Walk:
     def change_window(self) -> None:
         self.app = self.chance.choice(self.apps)
 
-    def choose(self, key: str, option: int) -> None:
+    def choose(self, key: str, option: object) -> None:
         box = self.app.widget(key).get_by_role("combobox")
         box.click(timeout=3000)
         box.fill(str(option), timeout=3000)

@@ -24,6 +24,7 @@ from .heads.comparing import Comparison as Comparison
 from .heads.comparing import compare as compare
 from .heads.effects import head_effects as head_effects
 from .heads.metrics import head_metrics as head_metrics
+from .heads.one_query import pair_weights as pair_weights
 from .heads.patterns import match_heads as match_heads
 from .heads.probing import probe_heads as probe_heads
 from .models.loading import load_model as load_model

@@ -1,4 +1,4 @@
-"""The page Corpus: what each head does over many texts, read from the folder of a finished run."""
+"""The page Corpus: what each head does over many texts, read from the folder of a finished run, or run here."""
 
 from ui.views.common.heading import show_heading
 from ui.views.corpus.run import show_corpus

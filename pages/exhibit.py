@@ -1,7 +1,7 @@
-"""The page Open a file: a view that somebody has saved as an exhibit."""
+"""The page Exhibit: a view that somebody has saved with all its numbers."""
 
 from ui.views.common.heading import show_heading
 from ui.views.exhibit import show_opening
 
-show_heading("Open a file", "Open an exhibit: a view that was saved with “Share”, with all its numbers.")
+show_heading("Exhibit", "A view that somebody saved with “Share”, with all its numbers.")
 show_opening()

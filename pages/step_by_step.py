@@ -11,20 +11,17 @@ from ui.views.step_by_step.projections import show_head_weights
 from ui.views.step_by_step.stage_view import show_stages
 from ui.views.step_by_step.tour import show_tour, show_tour_button
 
-with st.container(horizontal=True, vertical_alignment="bottom", horizontal_alignment="distribute"):
-    show_heading(
-        "Step by step",
-        "One attention head, from query, key and value to its output. Click any matrix or cell to see its numbers.",
-    )
-    show_tour_button()
-with st.container(horizontal=True, vertical_alignment="center"):  # in two lines if there is no room for one
-    with st.container(width="content"):
+with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+    show_heading("Step by step", "One attention head, from query, key and value to its output.")
+    with st.container(horizontal=True, width="content", gap="xsmall"):
         make_scene = pick_source()
-    switches = st.container()
+        switches = st.popover("Scale and mask")
+        show_tour_button()
+problem = st.container()
 scene, cell = make_scene(), None
 if scene is not None:
     with switches:
-        change = choose_change(scene.head)
+        change = choose_change(scene.head, problem)
     changed = None if change is None else scene.changed(*change)
     real = scene.real
     if real is not None:

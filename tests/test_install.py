@@ -70,8 +70,10 @@ def test_all_of_core_lands_under_the_name_headlight_and_nothing_else(python: str
     dates = Path("headlight/models/written_dates")
     model = {dates / path.name for path in (ROOT / "core/models/written_dates").iterdir()}
     assert dates / "model.safetensors" in model
+    plotly_js = list((ROOT / "core/exporting").glob("plotly-cartesian.*"))
+    assert {path.suffix for path in plotly_js} == {".gz", ".LICENSE"}
     stubs = {Path("headlight/__init__.pyi"), Path("headlight/corpus/__init__.pyi"), Path("headlight/py.typed")}
-    assert installed == ours | model | stubs
+    assert installed == ours | model | stubs | {Path("headlight/exporting") / path.name for path in plotly_js}
     assert f"{dist_info}/METADATA" in files
 
 

@@ -53,6 +53,7 @@ NAMES = {
     "head_metrics": "numbers",
     "probe_heads": "numbers",
     "match_heads": "numbers",
+    "pair_weights": "numbers",
     "head_effects": "effects",
     "patch_effects": "moved",
     "open_run": "run",

@@ -6,6 +6,7 @@ from pathlib import Path
 
 PAGES = Path(__file__).parent.parent / "pages"
 LESSONS = {
+    "query_key_value": "Query, key, value",
     "softmax": "Softmax",
     "scaling": "Why 1/√d_k",
     "masking": "Masks",

@@ -287,6 +287,17 @@ def here() -> Address:
     return st.session_state.get(state.ADDRESS, {})
 
 
+def shows(address: Mapping[str, str]) -> bool:
+    """Return whether the page, as this run has drawn it, shows what an address says, and nothing else that was chosen."""
+    drawn = _drawn()
+    if not here().keys() <= {*address, *state.HOW}:
+        return False
+    return all(
+        name in drawn and drawn[name][0].say(st.session_state.get(name, drawn[name][1])) == [word]
+        for name, word in address.items()
+    )
+
+
 def lasting(address: Mapping[str, Any]) -> dict[str, Any]:
     """Return the address with its version, for links that people keep."""
     return {**address, state.VERSION: str(VERSION)}
@@ -329,8 +340,10 @@ def is_foreign(name: str) -> bool:
     return name.startswith(("utm_", "_")) or name in {"ref", "gclid", "fbclid"}
 
 
-def read(page: str) -> bool:
+def read(page: str, opening: Mapping[str, str] | None = None) -> bool:
     """Begin a run of a page: read its address, if somebody arrives with one.
+
+    opening  the address that an address without a word on what to show stands for, if nothing was chosen before
 
     Returns whether somebody comes by the menu, where everything stays as it was chosen.
     """
@@ -343,21 +356,25 @@ def read(page: str) -> bool:
     if not arrives and before == page:
         return False
     address = _of_browser()
+    is_bare = not any(name in state.IN_ADDRESS and name not in state.HOW for name in address)
+    if arrives:
+        st.session_state[state.HAS_CHOSEN] = not is_bare
+    opens = is_bare and state.VERSION not in address and not st.session_state[state.HAS_CHOSEN]
     chosen = st.session_state.get(state.CHOSEN, {})
     kept = set() if arrives else set(state.HOW) if state.VERSION in address else state.IN_ADDRESS
     st.session_state[state.CHOSEN] = {key: value for key, value in chosen.items() if key in kept}
     for key in state.IN_ADDRESS & {str(key) for key in st.session_state}:
         del st.session_state[key]  # Streamlit may keep an older value of a field that is gone than the one last chosen
-    _take_in(address)
+    _take_in(address, {name: [word] for name, word in (opening or {}).items()} if opens else {})
     return not arrives and not address
 
 
-def _take_in(address: Address) -> None:
-    """Note what this address asks for, and what in it nobody knows."""
+def _take_in(address: Address, opening: Address) -> None:
+    """Note what this address asks for, also without a word (`opening`), and what in it nobody knows."""
     foreign = {name: words for name, words in address.items() if is_foreign(name)}
     own = {name: words for name, words in address.items() if name in state.IN_ADDRESS}
     st.session_state[state.CAME_BY], st.session_state[state.FOREIGN] = address, foreign
-    st.session_state[state.ASKED] = _completed(own)
+    st.session_state[state.ASKED] = _completed(opening | own)
     st.session_state[state.IN_VAIN] = {}
     st.session_state[state.ARRIVING] = True
     _check_length()
@@ -387,9 +404,10 @@ def _in_vain(key: str, words: str) -> None:
 # --- the end of a run
 
 
-def write(page: str, notes: DeltaGenerator, *, is_whole: bool) -> None:
+def write(page: str, notes: DeltaGenerator, opening: Mapping[str, str] | None = None, *, is_whole: bool) -> None:
     """End a run of a page: update the address from its fields, and warn of what it asked for in vain.
 
+    opening   as in `read`: where there is one, an address that says nothing of what to show gets a version
     is_whole  whether the page has drawn everything it is there for. If it has, no field will take what is still unread of
               the address; until then that stays in the address, as do fields that only a whole page draws.
     """
@@ -404,7 +422,10 @@ def write(page: str, notes: DeltaGenerator, *, is_whole: bool) -> None:
                 _in_vain(name, f"{name} “{', '.join(words)[:SHOWN]}”, which this page does not use")
     values = {key: st.session_state.get(key, opening) for key, (_, opening) in drawn.items()}
     own = {key: form.say(values[key]) for key, (form, opening) in drawn.items() if values[key] != opening}
-    st.session_state[state.ADDRESS] = undrawn | own
+    said = undrawn | own
+    has_chosen = not said.keys() <= set(state.HOW)
+    st.session_state[state.HAS_CHOSEN] = st.session_state.get(state.HAS_CHOSEN, False) or has_chosen
+    st.session_state[state.ADDRESS] = said if has_chosen or not opening else said | {state.VERSION: [str(VERSION)]}
     chosen |= {key: st.session_state[key] for key in drawn if key in st.session_state}
     address = here() | unread | st.session_state[state.FOREIGN]
     follow(page, address, read=st.session_state[state.CAME_BY], is_new=not arriving)

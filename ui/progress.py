@@ -69,7 +69,7 @@ def run(
         st.empty()  # as much room as its progress had, or the page would jump at the next click
         return task.compute(lambda _: None)
     job = task.name
-    wish = _wishes().get(hash(job))
+    wish = _wished(job)
     if isinstance(wish, _Halt):
         _offer("Start again", job, f"{what} {wish.how}.{wish.why}", wish.icon)
         return None
@@ -106,7 +106,8 @@ def run(
 
 
 class Pieces(Protocol):
-    """A result in `total` pieces, of which `done` are computed; `share` of all the work is done."""
+    """A result that is computed piece by piece: `done` of `total` numbers or tokens, and `share` of all the work. Once it
+    `may_pause`, what is there is worth looking at without the rest."""
 
     @property
     def done(self) -> int: ...
@@ -117,18 +118,30 @@ class Pieces(Protocol):
     @property
     def share(self) -> float: ...
 
+    @property
+    def may_pause(self) -> bool: ...
+
     def go_on(self) -> bool:
         """Compute one more piece; False if there is none left."""
         ...
 
 
 def fill(
-    pieces: Pieces, job: Hashable, what: str, draw: Callable[[bool], None], *, unit: str = "layer", seconds: float = 0.0
+    pieces: Pieces,
+    job: Hashable,
+    what: str,
+    draw: Callable[[bool], None],
+    *,
+    unit: str,
+    done: str = "measured",
+    seconds: float = 0.0,
 ) -> None:
     """Compute the pieces that are not known yet, and draw the result as it grows and in the end.
 
     job      names the work: the same name is the same work
     draw     called with True for the last drawing in this run of the page, the only one that may use fixed keys
+    unit     what the total counts
+    done     what has happened to those that are done
     seconds  estimated duration of the first piece
 
     Computed pieces stay when the work is stopped and when the visitor touches something else; the work continues from there. It
@@ -136,7 +149,7 @@ def fill(
     allows. The other arguments are those of `run`.
     """
     place, picture = st.empty(), st.empty()
-    wish = _wishes().get(hash(job))
+    wish = _wished(job)
     if pieces.done < pieces.total and not isinstance(wish, _Halt):
         progress = _Progress(place, job, what, pieces.total, unit, is_heavy=seconds > HEAVY)
         with progress.turn(), place, st.spinner(what):  # before the first piece the text is read
@@ -148,10 +161,11 @@ def fill(
                 progress.tell(pieces.done, pieces.share)
             except _TimeIsUp:
                 why = f" This host computes for at most {settings.current().seconds} s at a time."
-            if wish != "run" and progress.elapsed > TRIAL and progress.left(pieces.share) > LONG:
+            is_tried = progress.elapsed > TRIAL and pieces.may_pause
+            if wish != "run" and is_tried and progress.left(pieces.share) > LONG:
                 why += f" It takes about {seconds_in_words(progress.left(pieces.share))} more."
             if why:
-                wish = _Halt("has paused", why, "pause_circle")
+                wish = _Halt(why=why, icon="pause_circle")
                 _wish(job, wish)
                 break
             if time.monotonic() - drawn_at > FILLED:
@@ -165,7 +179,7 @@ def fill(
         place.empty()
     if pieces.done < pieces.total and isinstance(wish, _Halt):
         with place.container():
-            words = f"{what} {wish.how} at {unit} {pieces.done} of {pieces.total}.{wish.why}"
+            words = f"{pieces.done:,} of {pieces.total:,} {done}. Continue?{wish.why}"
             _offer("Continue", job, words, wish.icon)
     if pieces.done:
         with picture.container():
@@ -182,6 +196,14 @@ class _Halt:
 
 
 _Wish = Literal["run"] | _Halt
+
+
+def _wished(job: Hashable) -> _Wish | None:
+    """Return what is wished for this work. While a talk is prepared, all work is wanted that nobody has stopped."""
+    wish = _wishes().get(hash(job))
+    return "run" if wish is None and st.session_state.get(state.REHEARSING) else wish
+
+
 _ADVICE = " Shorten the text, or run Headlight on your own computer."
 
 

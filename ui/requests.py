@@ -104,3 +104,12 @@ class WritingRequest:
     text: TextRequest
     chat: bool
     sampling: Sampling
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """One model over a text of many tokens. contents: of the file of that name"""
+
+    model: ModelChoice
+    name: str
+    contents: bytes

@@ -13,6 +13,7 @@ from core.figures.heatmaps.equation import WIDTH as EQUATION_WIDTH  # noqa: E402
 from ui import lessons, links, presenting, shown, state, visitors  # noqa: E402 - found only now
 from ui.components import presenting_keys  # noqa: E402
 from ui.components.cells import read_cells  # noqa: E402
+from ui.gallery.views import OPENINGS  # noqa: E402
 from ui.sharing.dialog import open_dialog  # noqa: E402
 from ui.turns import TURNS  # noqa: E402
 from ui.views import talking  # noqa: E402
@@ -23,10 +24,15 @@ embedded = bool(st.context.is_embedded)  # ?embed=true: in a frame on another si
 st.set_page_config(page_title="Headlight", page_icon=str(ROOT / "ui/icon.png"), layout="wide")
 # The equation is never narrower than its letters need: on a phone its line scrolls. A badge wraps instead of losing words.
 st.html(
-    "<style>.stMainBlockContainer { padding-top: 4.2rem; padding-bottom: 3rem; }"
-    f".st-key-{state.EQUATION} {{ overflow-x: auto; scroll-margin-top: 4rem; }}"
+    "<style>.stMainBlockContainer { padding-top: 3.4rem; padding-bottom: 3rem; }"
+    f".st-key-{state.EQUATION} {{ overflow-x: auto; }}"
     f".st-key-{state.EQUATION} > * {{ min-width: {EQUATION_WIDTH}px; }}"
     ".stApp .stMain .stMarkdownBadge { white-space: normal; }"
+    f"@media (max-width: 640px) {{ .st-key-{state.HEADING} .stElementContainer:has([data-testid=stCaptionContainer])"
+    " { display: none; } .stMain .stMarkdown:has(table) { overflow-x: auto; } }"  # a wide table scrolls, and not the page
+    # Plotly's buttons stand beside the name of the columns, where they cover neither cells nor the colour bar.
+    ".js-plotly-plot .modebar-container { top: auto !important; bottom: 0; }"
+    ".js-plotly-plot .plotly .modebar { top: auto; bottom: 2px; }"
     f"[class*=st-key-{state.alike(0)[:-1]}] p {{ text-align: start; }}"  # a list: on a phone its entries wrap
     f"{STYLE}{IN_A_FRAME if embedded else ''}</style>"
 )
@@ -34,7 +40,7 @@ visitors.admit()
 GALLERY = st.Page(ROOT / "pages/gallery.py", title="Gallery", icon=":material/gallery_thumbnail:", default=True)
 STEPS = st.Page(ROOT / "pages/step_by_step.py", title="Step by step", icon=":material/steps:")
 HEADS = st.Page(ROOT / "pages/heads.py", title="Heads", icon=":material/apps:")
-EXHIBIT = st.Page(ROOT / "pages/exhibit.py", title="Open a file", icon=":material/folder_open:")
+EXHIBIT = st.Page(ROOT / "pages/exhibit.py", title="Exhibit", icon=":material/folder_open:")
 WHAT_IF = st.Page(ROOT / "pages/what_if.py", title="What if", icon=":material/tune:")
 GENERATION = st.Page(ROOT / "pages/generation.py", title="Generation", icon=":material/edit_note:")
 CORPUS = st.Page(ROOT / "pages/corpus.py", title="Corpus", icon=":material/library_books:")
@@ -50,8 +56,9 @@ elif page == GALLERY and links.asks_for_something():  # it has no fields; former
 is_for_the_desk = page in (GALLERY, TALK, EXHIBIT)
 opens_file = any(key in st.session_state for key in (state.EXHIBIT, state.EXHIBIT_IS_NEW))
 is_leaving = state.GOING in st.session_state
+opening = OPENINGS.get(page.url_path, {})
 if not is_leaving:
-    came_by_menu = links.read(page.url_path)
+    came_by_menu = links.read(page.url_path, opening)
     if came_by_menu and page == GENERATION:
         models.open_with_a_writer()
 on_page = shown.begin(page.title, page.url_path)
@@ -75,7 +82,8 @@ if presentation is not None:
     index = talking.begin()
     with keys:
         presenting_keys.listen(presentation, page.url_path, talking.held(), index, rehearsing=talking.is_rehearsing())
-links.write(page.url_path, notes, is_whole=bool(on_page.pictures or on_page.lists))
+links.write(page.url_path, notes, opening, is_whole=bool(on_page.pictures or on_page.lists))
+talking.remember(on_page)
 read_cells()
 if wants_to_share:
     open_dialog(on_page)

@@ -21,6 +21,8 @@ TARGET_AS, TARGET_IDS = in_address("target_as", "target_ids")  # how the target 
 IMAGE = "image"
 SHOWN_IMAGE = "shown_image"  # the uploaded file's name and bytes, on all pages
 MODEL, KIND, LAYER, HEAD = in_address("model", "kind", "layer", "head")
+HEAD_BOX = "head_box"  # both of them, chosen as one
+APPLY = "apply"
 DTYPE, DEVICE = in_address("dtype", "device")
 QUERY, KEY = in_address("query", "key")
 
@@ -29,12 +31,14 @@ QUERY, KEY = in_address("query", "key")
 PAGE, CAME_BY, FOREIGN, ASKED, IN_VAIN = "page_before", "came_by", "foreign", "asked", "in_vain"
 ARRIVING, ADDRESS = "arriving", "address"
 CHOSEN = "chosen"  # by name in the address, what was last chosen: it outlives its field
+HAS_CHOSEN = "has_chosen"  # whether anything in this session was ever other than it opens
 FOLLOWER, SESSION, RUN_NUMBER = "follower", "session", "run_number"  # see ui/address.py, ui/in_browser.py
 
 # The start page: all cards, and what each of their names begins with
-CARDS, CARD = "cards", "card"
+CARDS, CARD, WAYS_IN = "cards", "card", "ways_in"
 
-# What can be done with any page
+# What can be done with any page, and what each begins with
+HEADING = "heading"
 ACTIONS, SHARE = "actions", "share_page"
 PRESENT_PAGE = "present_page"
 BROWSER = "browser"  # what the browser keeps: see ui/components/browser.py
@@ -51,12 +55,15 @@ TALK_FILE, NEW_VIEW, VIEWS_ADDED, TALK_SAID = "talk_file", "new_view", "views_ad
 TALK_TEXT, TALK_KEPT, TALK_UNREAD, TALK_LOST = "talk_text", "talk_kept", "talk_unread", "talk_lost"
 TALK_NUMBER = "talk_number"
 NEW_VIEW_FORM = "new_view_form"
+VIEW_HERE = "view_here"  # title, page and address of what the page shows
+CARDS_CHOSEN, ADD_CARDS = "cards_chosen", "add_cards"
 SAVE_UNREAD, FORGET_UNREAD = "save_unread", "forget_unread"
 TABLES = "tables"  # whether each picture has a table of its strongest values below it
 VERSION = "version"  # of an address that says all
 HOW = in_address(TABLES, VERSION, PRESENT, TALK_AT, SPOT)  # what an address says of any page: how it is shown, not what
 SHARED_PICTURE, SHARED_LIST, GROUND = "shared_picture", "shared_list", "ground"
-SAVE_PICTURE, SAVE_EXHIBIT, COPY_LINK = "save_picture", "save_exhibit", "copy_link"
+SHARED_WIDTH, WORDS_ABOVE = "shared_width", "words_above"
+SAVE_PICTURE, SAVE_EXHIBIT, SAVE_NOTEBOOK, COPY_LINK = "save_picture", "save_exhibit", "save_notebook", "copy_link"
 
 # A file that was opened: the field, the file as it was read, and whether it has just been dropped
 EXHIBIT_FILE, EXHIBIT, EXHIBIT_IS_NEW = "exhibit_file", "exhibit", "exhibit_is_new"
@@ -119,6 +126,7 @@ TOKEN_AT, NEW_TOKEN, TOKEN_LINE = "token", "new_token", "token_line"
 
 # What if: comparing
 COMPARE_WITH, OTHER_LAYER, OTHER_HEAD = in_address("compare", "other_layer", "other_head")
+OTHER_HEAD_BOX = "other_head_box"
 OTHER_TEXT, OTHER_MODEL = in_address("other_text", "other_model")
 PLACE_OF_QUERY, PLACE_OF_KEY = in_address("query_place", "key_place")  # on the common axes of two texts
 HEADS_LIKE = "heads_like"
@@ -129,6 +137,16 @@ SOURCE_TEXT, THROUGH_HEAD = in_address("other", "through")
 
 # Learn: which part of the lesson; then the knobs of each lesson
 (PART,) = in_address("part")
+NEXT_PART = "next_part"
+EXPERIMENT, KNOBS, EXPERIMENT_PICTURE, EXPERIMENT_WORDS = (
+    "experiment",
+    "knobs",
+    "experiment_picture",
+    "experiment_words",
+)
+
+# Query, key, value
+ANGLE, KEY_LENGTH, SWAP = in_address("angle", "key_length", "swap")
 
 # Softmax
 SCORES, TEMPERATURE, SHIFT = in_address("scores", "temperature", "shift")
@@ -170,6 +188,9 @@ STEP, STEP_SHOWS, STEP_TELLS = in_address("step", "rows", "beside")
 RUN, HEADS_AS, LOOKS_BY, AGAINST = in_address("run", "heads_as", "looks", "against")
 KEPT, QUANTILES, BATCH = in_address("kept", "quantiles", "batch")
 SHADES = "shades"
+RUN_INCLUDED, RUN_OWN = "documentation", "own"  # in the address: the included run, the one over a text of one's own
+OWN_FIELDS, OWN_TEXT, OWN_FILE, START_RUN = "own_fields", "own_text", "own_file", "start_run"
+OWN_RUN = "own_run"  # what was last asked for there
 
 
 def button(name: str, job: int) -> str:
@@ -180,6 +201,16 @@ def button(name: str, job: int) -> str:
 def card(word: str) -> str:
     """The key of a card of the start page."""
     return f"{CARD}_{word}"
+
+
+def cards(group: int) -> str:
+    """The key of the grid of a group of cards."""
+    return f"{CARDS}_{group}"
+
+
+def finding(place: int) -> str:
+    """The key of the button for one of the heads that stand out."""
+    return f"finding_{place}"
 
 
 def alike(place: int) -> str:

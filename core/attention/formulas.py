@@ -10,6 +10,7 @@ from .ledger import Ledger
 from .rowwise import Overview
 from .stages import number
 
+LARGEST = 3  # terms of a row that are written out
 _INFINITY = r"{-\infty}"  # in braces, or a narrow page breaks the line after the sign
 
 
@@ -62,11 +63,15 @@ def _masked(head: Head, cell: Ledger) -> str:
 
 
 def _weights(head: Head, cell: Ledger) -> str:
-    if head.trace(range(cell.query, cell.query + 1)).empty_rows[0]:
+    row = head.trace(range(cell.query, cell.query + 1))
+    if row.empty_rows[0]:
         return r"\text{this query may attend to nothing: its weights are all } 0"
+    powers = np.sort(np.exp(row.masked[0].astype(np.float64) - cell.row_maximum))[::-1]
+    terms = [_latex(power) for power in powers[:LARGEST] if power > 0]
+    others = [r"\dots"] if powers[LARGEST:].any() or row.sinks is not None else []
     return (
         r"W_{ij} = \frac{e^{S_{ij}}}{\sum_j e^{S_{ij}}},\quad"
-        rf"\frac{{e^{{{_latex(cell.masked)} - ({_latex(cell.row_maximum)})}}}}{{{_latex(cell.row_sum)}}}"
+        rf"\frac{{e^{{{_latex(cell.masked)} - ({_latex(cell.row_maximum)})}}}}{{{' + '.join([*terms, *others])}}}"
         rf" = \frac{{{_latex(cell.exponential)}}}{{{_latex(cell.row_sum)}}} = {_latex(cell.weight)}"
     )
 

@@ -16,16 +16,20 @@ Numbers = Callable[[range, range], NDArray[np.floating]]  # exact numbers of som
 def strongest_cell(values: NDArray[np.floating]) -> tuple[int, int]:
     """Find a (row, column) worth looking at first: the largest number between two different positions away from both ends.
 
-    At the ends are special tokens, and many heads give their attention to them out of habit. If almost nothing lies between
-    the ends, it is the largest number between two different positions, and else the largest of all. NaN is no number.
+    At the ends are special tokens, and many heads give their attention to them out of habit. The last row of a causal head is
+    no such end: there the model chooses the next token. If almost nothing lies between the ends, it is the largest number
+    between two different positions, and else the largest of all. NaN is no number.
     """
+    above = np.nan_to_num(values[np.triu_indices_from(values, 1)], neginf=0)
+    is_causal = values.shape[0] == values.shape[1] and not above.any()
     values = np.where(np.isnan(values), -np.inf, values)
     rows, columns = values.shape
     apart = values.copy()
     if rows == columns:
         np.fill_diagonal(apart, -np.inf)
     inner = np.full_like(apart, -np.inf)
-    inner[1:-1, 1:-1] = apart[1:-1, 1:-1]
+    last = rows if is_causal else rows - 1
+    inner[1:last, 1:-1] = apart[1:last, 1:-1]
     least = LEAST * max(values.max(), 0)
     for matrix in (inner, apart):
         cell = _largest(matrix)

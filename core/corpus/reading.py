@@ -19,9 +19,7 @@ from itertools import count, groupby
 from pathlib import PurePosixPath
 from typing import Any, TypeVar
 
-import conllu
 import pyarrow as pa
-from conllu.exceptions import ParseException
 from pyarrow import fs
 from pyarrow.parquet import ParquetFile
 
@@ -191,7 +189,7 @@ def _attempt(what: str, read: Callable[..., Item], *given: Any) -> Item | _Fault
     """What `read` returns, or a fault that says what is wrong and quotes the error."""
     try:
         return read(*given)
-    except (ValueError, LookupError, RecursionError, ParseException) as error:
+    except (ValueError, LookupError, RecursionError) as error:
         return _Fault(f"{what}: {first_line(error)}.")
 
 
@@ -368,8 +366,15 @@ def _conllu(system: fs.FileSystem, path: str, _settings: RunSettings) -> Iterato
 
 
 def _sentence(block: str) -> Annotated:
+    from conllu import parse  # not at the top: the app reads texts without it
+    from conllu.exceptions import ParseException
+
+    try:
+        tokens = parse(block)[0]
+    except ParseException as error:
+        raise ValueError(str(error)) from error
     words, position_of, heads, pieces, length = [], {}, [], [], 0
-    for token in conllu.parse(block)[0]:
+    for token in tokens:
         if not isinstance(token["id"], int):
             continue  # a multi-word token such as 3-4, whose words follow, or an empty node such as 8.1
         position_of[token["id"]] = len(words)

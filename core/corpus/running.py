@@ -21,29 +21,23 @@ from typing import Any, cast
 
 import numpy as np
 import psutil
-import pyarrow as pa
 import ray
 from numpy.typing import NDArray
 from ray.data import ActorPoolStrategy, DataContext, Dataset
 from ray.exceptions import RayError
 
 from ..errors import InputError
-from ..models.inputs import all_inputs
 from ..models.loading import load_outline, model_revision, model_size
-from ..models.model import Model
 from ..models.sizes import free_bytes
-from ..models.tokens import token_texts
 from ..units import bytes_in_words
 from ..versions import versions
 from . import parts
 from .about import About
-from .columns import LAST, MAP
 from .folder import RunFolder
-from .profiles import map_of
 from .reading import Files, find_files, is_uri, open_folder, require_address
 from .settings import Job, RunSettings, versions_that_count
-from .storing import tables
-from .tally import Tally, first_of, tally_bytes
+from .steps import bytes_kept, finished_tables, fitted, in_order, require_reader
+from .tally import Tally, first_of
 from .texts import By, Problem
 from .workers import CENSUS, Measurer, corpus_hash, count_passages, limited, read_shards
 
@@ -159,18 +153,18 @@ def _run(
     files = find_files(data, lambda entries: on_progress(Progress(f"Looking for files, at {entries:,} so far")))
     data_folder = files.folder if is_uri(files.folder) else os.path.abspath(files.folder)
     model = os.path.abspath(model) if os.path.isdir(model) else model
-    outline = _outline(model)
+    outline = load_outline(model)
+    require_reader(outline)
     folder = RunFolder.of(out)
     with folder.alone():
         on_progress(Progress("Looking at the model"))
-        longest = min(settings.passage_tokens, outline.max_tokens or settings.passage_tokens)
-        settings = replace(settings, passage_tokens=longest)
+        settings = fitted(settings, outline)
         job = Job(model, model_revision(model), data_folder, versions_that_count(), settings)
-        bytes_kept = _bytes_kept(settings, outline)
+        kept = bytes_kept(settings, outline)
         with _ray(address, pool) as pool:
             if len(ray.nodes()) == 1:  # what others have free is not known here
-                _require_memory(job, bytes_kept, pool.size)
-            tally, corpus = _Work(job, files, folder, pool, on_progress).tally(bytes_kept)
+                _require_memory(job, kept, pool.size)
+            tally, corpus = _Work(job, files, folder, pool, on_progress).tally(kept)
         about = About.of(
             tally,
             outline,
@@ -180,7 +174,7 @@ def _run(
             versions=versions("torch", "transformers", "numpy", "ray"),
             seconds=time.monotonic() - began,
         )
-        folder.finish(_tables(tally, outline), about)
+        folder.finish(finished_tables(tally, outline), about)
     return about
 
 
@@ -194,13 +188,13 @@ class _Work:
     pool: Pool
     on_progress: Callable[[Progress], None]
 
-    def tally(self, bytes_kept: int) -> tuple[Tally, str]:
+    def tally(self, kept: int) -> tuple[Tally, str]:
         """The tally of all passages that are wanted, and their hash."""
         self.on_progress(Progress("Counting the passages"))
         census, problems, unread = self.census()
         wanted = limited(census, self.job.settings.tokens)
         corpus, whole = corpus_hash(wanted), int(wanted["tokens"].sum())
-        self.folder.begin(self.job.json(corpus), (AT_ONCE + 2 * self.pool.size) * bytes_kept)
+        self.folder.begin(self.job.json(corpus), (AT_ONCE + 2 * self.pool.size) * kept)
         for _ in range(ROUNDS):
             left = self.folder.left(wanted["id"])
             if not len(left):
@@ -226,13 +220,7 @@ class _Work:
             rows.append(np.frombuffer(row["census"], CENSUS))
             further = [parts.read_problem(written) for written in json.loads(row["problems"])]
             problems, unread = first_of([*problems, *further]), unread + len(further)
-        census = np.concatenate(rows)
-        if not len(census):
-            why, is_column = "There is no text in it.", any("no column" in problem.why for problem in problems)
-            if problems:
-                why += f" The first of {unread:,} problems, in {problems[0].place.file}: {problems[0].why}"
-            raise InputError(why, field="column" if is_column else "data")
-        return census[np.argsort(census["id"])], problems, unread
+        return in_order(np.concatenate(rows), problems, unread), problems, unread
 
     def measure(self, left: NDArray[np.uint64], done: int, whole: int) -> None:
         """Measure the passages that are left, by sorted ids. Raises InputError with the reason why a worker cannot work.
@@ -277,20 +265,6 @@ class _Work:
         return ray.data.from_items([json.dumps(group) for group in groups], override_num_blocks=len(groups))
 
 
-def _tables(tally: Tally, model: Model) -> Iterator[tuple[str, pa.Table]]:
-    """All tables of a finished run, `LAST` last."""
-    tokens_of = {
-        number: token_texts(model.tokenizer, all_inputs(model, passage.text)["input_ids"][0].tolist())
-        for number, passage in tally.shown_passages.items()
-    }
-    made: dict[str, pa.Table] = {}
-    for name, table in tables(tally, tokens_of):
-        made[name] = table
-        if name == LAST:
-            yield MAP, map_of(*(made[part].to_pandas() for part in ("metrics", "classes", "distances"))).table()
-        yield name, table
-
-
 # --- before the work
 
 
@@ -303,27 +277,10 @@ def _require_pool(workers: int | None, cpus: float, gpus: float) -> None:
             raise InputError(why, field=field)
 
 
-def _outline(model: str) -> Model:
-    """The model without its weights. Raises InputError (field "model") for one that reads no texts."""
-    outline = load_outline(model)
-    if outline.reads_images:
-        raise InputError(f"{outline.name} reads images, not texts. Choose another model.", field="model")
-    if outline.tokenizer is None:
-        raise InputError(f"{outline.name} came without a tokenizer: it reads no texts.", field="model")
-    return outline
-
-
-def _bytes_kept(settings: RunSettings, outline: Model) -> int:
-    """About how much a tally takes, in memory and as a file."""
-    config = outline.network.config.get_text_config()
-    layers, per_layer = getattr(config, "num_hidden_layers", 12), getattr(config, "num_attention_heads", 12)
-    return tally_bytes(settings, len(settings.heads or ()) or layers * per_layer)
-
-
-def _require_memory(job: Job, bytes_kept: int, workers: int) -> None:
+def _require_memory(job: Job, kept: int, workers: int) -> None:
     # A worker holds what it keeps several times while that is put in order and written; Python and torch come on top. Measured:
     # all-MiniLM-L6-v2 0.92 GB where this says 0.90, SmolLM2 1.67 GB where it says 1.66.
-    needed = model_size(job.model).needed(job.settings.dtype) + 4 * bytes_kept + 7 * 10**8
+    needed = model_size(job.model).needed(job.settings.dtype) + 4 * kept + 7 * 10**8
     free = free_bytes("cpu")
     if workers * needed > free:
         most = int(free // needed)

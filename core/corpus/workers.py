@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import lru_cache
 from itertools import islice, product
@@ -56,13 +56,18 @@ def count_passages(row: Row, job: Job) -> Iterator[Row]:
     model = _outline(job.model)
     count = counter(model)
     counted = (
-        each if isinstance(each, Problem) else (each.id, count(each.text), text_hash(each.text))
+        each if isinstance(each, Problem) else census_row(each, count)
         for each in passages_of(json.loads(row["item"]), job, model)
     )
     while batch := list(islice(counted, COUNTED)):
         rows = [each for each in batch if not isinstance(each, Problem)]
         problems = [asdict(each) for each in batch if isinstance(each, Problem)]
         yield {"census": np.array(rows, CENSUS).tobytes(), "problems": json.dumps(problems)}
+
+
+def census_row(passage: Passage, count: Callable[[str], int]) -> tuple[int, int, int]:
+    """A passage as a row of CENSUS. count: as in `cut`"""
+    return passage.id, count(passage.text), text_hash(passage.text)
 
 
 def limited(census: NDArray[np.void], most: int | None) -> NDArray[np.void]:
@@ -132,15 +137,8 @@ class Measurer:
         """A batch of one row, {"shard": [JSON]}, to {"failed", "tokens"}; failed: the arguments of an InputError as JSON."""
         if self._failure is not None:
             return self._failure
-        tally, most = Tally(self._job.settings, self._heads), self._job.settings.passage_tokens
-        for written in json.loads(rows["shard"][0]):
-            passage = parts.read_passage(written)
-            try:
-                with faults_of_a_text(self._model.name, lambda: take(self._model, "a", most)):
-                    taken = take(self._model, passage.text, most)
-                tally.add(passage, taken)
-            except InputError as error:
-                tally.fail(passage, str(error))
+        tally = Tally(self._job.settings, self._heads)
+        measure(map(parts.read_passage, json.loads(rows["shard"][0])), self._model, tally)
         try:
             parts.save(tally, self._system, self._folder)
         except OSError as error:
@@ -150,6 +148,18 @@ class Measurer:
 
 def _failed(message: str, field: str) -> Row:
     return {"failed": [json.dumps({"message": message, "field": field})], "tokens": [0]}
+
+
+def measure(passages: Iterable[Passage], model: Model, tally: Tally) -> None:
+    """Add some passages to a tally. Those on which the model fails are counted and listed."""
+    most = tally.settings.passage_tokens
+    for passage in passages:
+        try:
+            with faults_of_a_text(model.name, lambda: take(model, "a", most)):
+                taken = take(model, passage.text, most)
+            tally.add(passage, taken)
+        except InputError as error:
+            tally.fail(passage, str(error))
 
 
 def take(model: Model, text: str, most: int) -> Pass:

@@ -1,4 +1,4 @@
-"""Figures for papers, slides and other screens: with a title, a note on where they come from, and a background."""
+"""Pictures for screens and for print: a figure with a title and notes above it, on a background of its own."""
 
 from __future__ import annotations
 
@@ -6,58 +6,84 @@ import html
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
-import plotly.io
 
-from .about import About
+from ..figures.heatmaps.axes import LETTER
+from ..figures.labels import thinned, without_markup
+from ..figures.palette import DIVERGING, DIVERGING_ON_DARK, set_signed_colours
 
 WIDTH = 900  # minimum width in pixels
 HEIGHT = 340  # minimum height in pixels
 EQUATION_WIDTH = 1080  # pixels
 PADDING = 16  # pixels on each side
-TITLE, LINE, LEGEND = 34, 20, 36  # heights in pixels
+LEGEND = 36  # height in pixels
 MARGINS = {"l": 70, "r": 40, "t": 30, "b": 60}  # pixels, for figures that leave their margins to Plotly
-CHARACTERS = 118  # maximum number in a line below the title
 LINES = 4  # maximum number below the title
 LABEL, MAX_LABELS = 16, 64  # pixels of a label; number of labels up to which a picture grows for them
+
+# Print: the widths of one column and of two in millimetres, and the pixels in which a picture of that width is laid out.
+COLUMN, COLUMNS = 85, 170
+PRINT_PIXELS = {COLUMN: 480, COLUMNS: 960}
+SMALLEST, LARGEST = 12, 14  # pixels of letters in print: 6 and 7 points
+TALLEST = 1.3  # the height of all cells in print, as a share of the picture's width
+DOWN, SLANTED = (
+    1.2,
+    1.45,
+)  # the room of a label beside a row and of a slanted one below a column, in heights of its letters
 
 
 @dataclass(frozen=True)
 class Ground:
-    """The background of a picture: its colour and the colour of text on it."""
+    """The background of a picture: its colour, and those of text and of signed numbers on it."""
 
     paper: str
     ink: str
+    signed: list[list]
 
 
-GROUNDS = {"light": Ground("#ffffff", "#1d2430"), "dark": Ground("#14171c", "#e8ebf0")}
+GROUNDS = {"light": Ground("#ffffff", "#1d2430", DIVERGING), "dark": Ground("#14171c", "#e8ebf0", DIVERGING_ON_DARK)}
 
 
-def portrait(figure: go.Figure, title: str, notes: Sequence[str], ground: Ground) -> go.Figure:
+class _Header(NamedTuple):
+    """Pixels of the letters of the title and of the notes, and of a line of each."""
+
+    title: int
+    title_line: int
+    note: int
+    note_line: int
+
+
+_ON_SCREEN, _IN_PRINT = _Header(20, 34, 13, 20), _Header(16, 24, SMALLEST, 16)
+
+
+def print_widths(figure: go.Figure) -> tuple[int, ...]:
+    """The widths in millimetres at which a figure can be read in print: the equation needs two columns."""
+    return (COLUMNS,) if _is_line(figure.layout) else tuple(PRINT_PIXELS)
+
+
+def portrait(
+    figure: go.Figure, title: str, notes: Sequence[str], ground: Ground, *, millimetres: int | None = None
+) -> go.Figure:
     """A copy of a figure for export, with a title and notes above it. `layout.width` and `layout.height` are its size.
 
-    title, notes  any text: it is shown as it is
+    title, notes  any text: it is shown as it is; "" and [] leave it out
+    millimetres   one of `print_widths`: the letters then have at least 6 points, and the cells of a heatmap are square.
+                  None: for screens
     """
-    picture = go.Figure(figure)  # a copy: the page's own figure does not change
+    # A copy: the page's own figure does not change.
+    picture = go.Figure(figure) if millimetres is None else _with_readable_letters(figure)
+    set_signed_colours(picture, ground.signed)
     layout: Any = picture.layout
-    lines = _wrapped(notes)
-    has_twins = all(axis in layout and layout[axis].tickvals is not None for axis in ("xaxis2", "yaxis2"))
-    is_line = "subplots" in (layout.meta or ())  # the equation, whose letters need their own width and height
-    edges = MARGINS | {edge: room for edge, room in layout.margin.to_plotly_json().items() if edge in MARGINS}
-    if not has_twins and not is_line:
-        edges["t"] = max(edges["t"], LEGEND)  # heatmaps have room for theirs
-    width, height = max(WIDTH, layout.width or 0), max(layout.height or 0, HEIGHT)
-    if is_line:
-        width, height = EQUATION_WIDTH, layout.height
-    elif has_twins:  # large enough for all labels, up to a limit
-        rows, columns = (min(len(axis.tickvals), MAX_LABELS) for axis in (layout.yaxis2, layout.xaxis2))
-        width = max(width, columns * LABEL + edges["l"] + edges["r"])
-        height = max(height, rows * LABEL + edges["t"] + edges["b"])
-        _write_all_labels(layout.xaxis, layout.xaxis2, width - edges["l"] - edges["r"])
-        _write_all_labels(layout.yaxis, layout.yaxis2, height - edges["t"] - edges["b"])
-    header = TITLE + LINE * len(lines)
+    edges = _edges(layout)
+    if millimetres is None:
+        width, height = _for_screens(layout, edges)
+    else:
+        width, height = _for_print(picture, edges, PRINT_PIXELS[millimetres])
+    sizes = _ON_SCREEN if millimetres is None else _IN_PRINT
+    words = _wrapped([title], width, sizes.title), _wrapped(notes, width, sizes.note)
+    header = sizes.title_line * len(words[0]) + sizes.note_line * len(words[1])
     layout.update(
         width=round(width),
         height=round(height + header + PADDING),
@@ -67,20 +93,48 @@ def portrait(figure: go.Figure, title: str, notes: Sequence[str], ground: Ground
         font={"color": ground.ink},
         margin={edge: room + PADDING + (header if edge == "t" else 0) for edge, room in edges.items()},
     )
-    at = {"x": 0, "xref": "paper", "y": 1, "yref": "paper", "showarrow": False, "align": "left", "xanchor": "left"}
-    at |= {"yanchor": "bottom", "xshift": -edges["l"]}
-    above = edges["t"] + PADDING / 2
-    picture.add_annotation(
-        text=f"<b>{_shown(title)}</b>", font={"size": 20}, yshift=above + LINE * len(lines) + 2, **at
-    )
-    if lines:
-        picture.add_annotation(text="<br>".join(map(_shown, lines)), font={"size": 13}, yshift=above, **at)
+    _write_header(picture, *words, edges, sizes)
     return picture
 
 
-def _wrapped(notes: Sequence[str]) -> list[str]:
-    lines = [line for note in notes for line in textwrap.wrap(note, CHARACTERS)]
-    return lines if len(lines) <= LINES else [*lines[: LINES - 1], lines[LINES - 1][: CHARACTERS - 1] + "…"]
+def _edges(layout: Any) -> dict[str, float]:
+    """The room on each side of a figure in pixels, for labels, legend and colour bar."""
+    edges: dict[str, float] = dict(MARGINS)
+    edges |= {edge: room for edge, room in layout.margin.to_plotly_json().items() if edge in MARGINS}
+    if not _has_twins(layout) and not _is_line(layout):
+        edges["t"] = max(edges["t"], LEGEND)  # heatmaps have room for theirs
+    return edges
+
+
+def _has_twins(layout: Any) -> bool:
+    return all(axis in layout and layout[axis].tickvals is not None for axis in ("xaxis2", "yaxis2"))
+
+
+def _is_line(layout: Any) -> bool:
+    """Whether this is the equation, whose letters need their own width and height."""
+    return "subplots" in (layout.meta or ())
+
+
+def _write_header(
+    picture: go.Figure, heading: Sequence[str], lines: Sequence[str], edges: dict[str, float], sizes: _Header
+) -> None:
+    at = {"x": 0, "xref": "paper", "y": 1, "yref": "paper", "showarrow": False, "align": "left", "xanchor": "left"}
+    at |= {"yanchor": "bottom", "xshift": -edges["l"]}
+    above = edges["t"] + PADDING / 2
+    if heading:
+        text = "<br>".join(f"<b>{_shown(line)}</b>" for line in heading)
+        yshift = above + sizes.note_line * len(lines) + 2
+        picture.add_annotation(text=text, font={"size": sizes.title}, yshift=yshift, **at)
+    if lines:
+        text = "<br>".join(map(_shown, lines))
+        picture.add_annotation(text=text, font={"size": sizes.note}, yshift=above, **at)
+
+
+def _wrapped(notes: Sequence[str], width: float, size: int) -> list[str]:
+    """Break texts into lines of letters of this size, for a picture of this width; at most four."""
+    characters = int((width - 2 * PADDING) / (size * LETTER))
+    lines = [line for note in notes for line in textwrap.wrap(note, characters)]
+    return lines if len(lines) <= LINES else [*lines[: LINES - 1], lines[LINES - 1][: characters - 1] + "…"]
 
 
 def _shown(text: str) -> str:
@@ -88,45 +142,108 @@ def _shown(text: str) -> str:
     return html.escape(text, quote=False).replace("$", "&#36;")
 
 
-def _write_all_labels(axis: Any, twin: Any, room: float) -> None:
-    """Show all labels of the hidden axis if there is room for all of them: a picture in a file has no hover."""
+# --- screens
+
+
+def _for_screens(layout: Any, edges: dict[str, float]) -> tuple[float, float]:
+    """The width and the height in pixels, without what stands above. A heatmap grows for its labels, up to a limit."""
+    if _is_line(layout):
+        return EQUATION_WIDTH, layout.height
+    width, height = max(WIDTH, layout.width or 0), max(layout.height or 0, HEIGHT)
+    if not _has_twins(layout):
+        return width, height
+    rows, columns = (min(len(axis.tickvals), MAX_LABELS) for axis in (layout.yaxis2, layout.xaxis2))
+    width = max(width, columns * LABEL + edges["l"] + edges["r"])
+    height = max(height, rows * LABEL + edges["t"] + edges["b"])
+    for axis, twin, room in (
+        (layout.xaxis, layout.xaxis2, width - edges["l"] - edges["r"]),
+        (layout.yaxis, layout.yaxis2, height - edges["t"] - edges["b"]),
+    ):
+        labels = _all_labels(axis, twin)
+        if labels is not None and len(labels) * LABEL <= room:
+            axis.update(tickvals=list(labels), ticktext=list(labels.values()))
+    return width, height
+
+
+def _all_labels(axis: Any, twin: Any) -> dict[float, str] | None:
+    """The label of each place of the hidden axis: a picture in a file has no hover. None where a label stands for several."""
     labels, places = twin.ticktext, twin.tickvals
-    if labels is None or len(labels) * LABEL > room or any(place != int(place) for place in places):
-        return
+    if labels is None or any(place != int(place) for place in places):
+        return None
     bold = {place for place, text in zip(axis.tickvals, axis.ticktext, strict=True) if text.startswith("<b>")}
     texts = [label.partition("<br>")[0].rsplit(" (", 1)[0] for label in labels]
-    written = [f"<b>{text}</b>" if place in bold else text for place, text in zip(places, texts, strict=True)]
-    axis.update(tickvals=places, ticktext=written)
+    return {place: f"<b>{text}</b>" if place in bold else text for place, text in zip(places, texts, strict=True)}
 
 
-def to_html(figure: go.Figure, title: str, about: About) -> str:
-    """An HTML page with the figure and the notes about it. It contains plotly.js, and its policy forbids to load anything."""
-    drawn = plotly.io.to_html(figure, full_html=False, include_plotlyjs=True, config={"displaylogo": False})
-    rows = "\n".join(
-        f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>" for name, text in about.items()
-    )
-    layout: Any = figure.layout
-    ground, ink = layout.paper_bgcolor, layout.font.color
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src 'unsafe-inline'; \
-style-src 'unsafe-inline'; img-src data: blob:">
-<meta name="viewport" content="width=device-width">
-<title>{html.escape(title)}</title>
-<style>
-body {{ margin: 1.5rem; font: 15px/1.5 system-ui, sans-serif; background: {ground}; color: {ink}; }}
-table {{ border-collapse: collapse; margin-top: 1rem; }}
-th {{ text-align: left; padding-right: 1.5rem; vertical-align: top; font-weight: 600; }}
-td {{ white-space: pre-wrap; overflow-wrap: anywhere; }}
-</style>
-</head>
-<body>
-{drawn}
-<table>
-{rows}
-</table>
-</body>
-</html>
-"""
+# --- print
+
+
+def _with_readable_letters(figure: go.Figure) -> go.Figure:
+    """A copy of a figure in which no letters are too small for print."""
+    drawn: Any = figure.data
+    traces, layout = [trace.to_plotly_json() for trace in drawn], figure.layout.to_plotly_json()
+    _raise_letters([*traces, layout])
+    return go.Figure({"data": traces, "layout": layout})
+
+
+def _raise_letters(part: Any) -> None:
+    for value in part.values() if isinstance(part, dict) else part:
+        if isinstance(value, dict | list):
+            _raise_letters(value)
+    if isinstance(part, dict):
+        for name, font in part.items():
+            if name.endswith("font") and isinstance(font, dict) and isinstance(font.get("size"), int | float):
+                font["size"] = max(font["size"], SMALLEST)
+
+
+def _for_print(picture: go.Figure, edges: dict[str, float], width: int) -> tuple[float, float]:
+    """The width and the height in pixels, without what stands above, after fitting a heatmap into them with square cells."""
+    layout: Any = picture.layout
+    ratio = layout.yaxis.scaleratio  # of the patches of an image, which keeps its proportions
+    if not _has_twins(layout) or not (ratio or layout.xaxis2.overlaying):
+        return width, layout.height or HEIGHT
+    columns, rows = (abs(axis.range[1] - axis.range[0]) for axis in (layout.xaxis, layout.yaxis))
+    rows *= ratio or 1
+    room = width - edges["l"] - edges["r"] - 2 * PADDING
+    cell = min(room / columns, TALLEST * width / rows)
+    across, down = cell * columns, cell * rows
+    edges["r"] += room - across  # the colour bar stays beside the cells
+    _fit_labels(layout.xaxis, layout.xaxis2, across, SLANTED if layout.xaxis.tickangle else None)
+    _fit_labels(layout.yaxis, layout.yaxis2, down, DOWN)
+    _fit_numbers(picture, cell)
+    picture.update_traces(colorbar_nticks=max(2, min(6, int(down / (2 * LARGEST)))), selector=_counts_its_ticks)
+    return width, down + edges["t"] + edges["b"] + PADDING
+
+
+def _counts_its_ticks(trace: Any) -> bool:
+    return trace.type == "heatmap" and trace.showscale is not False and trace.colorbar.tickvals is None
+
+
+def _fit_labels(axis: Any, twin: Any, room: float, each: float | None) -> None:
+    """Write as many labels as fit into these pixels, evenly spaced, among them the pinned one.
+
+    each  the room of a label in heights of its letters; None: it stands upright, and its own length counts
+    """
+    if axis.showticklabels is False:
+        return
+    shown = dict(zip(axis.tickvals, axis.ticktext or map(str, axis.tickvals), strict=True))
+    labels = _all_labels(axis, twin) or shown
+    places, texts = list(labels), list(labels.values())
+    each = each or (max(len(without_markup(text)) for text in texts) + 1) * LETTER
+    pinned = next((at for at, text in enumerate(texts) if text.startswith("<b>")), None)
+    kept = thinned(len(places), pinned, max(1, int(room / each / (axis.tickfont.size or LARGEST))))
+    axis.update(tickvals=[places[at] for at in kept], ticktext=[texts[at] for at in kept])
+
+
+def _fit_numbers(picture: go.Figure, cell: float) -> None:
+    """Write the numbers of the cells in letters that fit into a cell, or leave them out."""
+    kept: list[Any] = []
+    traces: Any = picture.data
+    for trace in traces:
+        if trace.type == "scatter" and trace.mode == "text":
+            size = int(cell / (LETTER * max(len(without_markup(text)) for text in trace.text)))
+            if size < SMALLEST:
+                continue
+            trace.textfont.size = min(size, LARGEST)
+        kept.append(trace)
+    picture.data = kept

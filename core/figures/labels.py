@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 MAX_LABELS = 40  # tick labels, not cells, are what makes a long axis slow and unreadable
@@ -32,6 +32,17 @@ def short(token: str) -> str:
     """Return the visible token, cut to 14 characters."""
     text = visible(token)
     return text if len(text) <= MAX_CHARACTERS else text[: MAX_CHARACTERS - 1] + "…"
+
+
+def placed(token: str, place: int, written: Callable[[str], str] = short) -> str:
+    """Return the token with its position: "it (10)". Every page names a token of a text in this way."""
+    return f"{written(token)} ({place})"
+
+
+@lru_cache(maxsize=16)  # of long texts: a page asks for the same ones again in every run
+def all_placed(tokens: tuple[str, ...]) -> tuple[str, ...]:
+    """Return each token of a text with its position."""
+    return tuple(placed(token, place) for place, token in enumerate(tokens))
 
 
 @lru_cache(maxsize=2**13)

@@ -8,7 +8,7 @@ than One?", https://arxiv.org/abs/1905.10650). These are the edits `mute_heads` 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 import pandas as pd
@@ -19,12 +19,16 @@ from torch import Tensor
 from ..capturing.branching import LayerHead, batches
 from ..capturing.rows import output_without_keys
 from ..errors import InputError
-from ..models.calls import Call
+from ..models.calls import Call, wide
+from ..models.devices import at_hand
 from ..models.inputs import TokenNumbers, all_inputs
 from ..models.model import Model
 from ..models.modules import Kind
+from ..models.projections import output_weights
 from ..progress import OnProgress
 from .interventions import Interventions
+
+SUSPECTS = 10  # heads that are measured before all others
 
 
 def head_effects(
@@ -65,7 +69,7 @@ class Effects(Interventions):
         """inputs: from `core.models.inputs.all_inputs`. The other arguments and the errors are those of `head_effects`."""
         super().__init__(model, inputs, kind)
         self._inputs = inputs
-        self._kind = self._pass.kinds[self._calls[0]]
+        self._kind: Kind = self._pass.kinds[self._calls[0]]
         self.token = int(self._pass.answer.argmax()) if token is None and self._pass.predicts else token
         if self.token is not None and not self._pass.predicts:
             raise InputError(
@@ -79,6 +83,57 @@ class Effects(Interventions):
     def of_heads(self) -> Iterator[tuple[int, NDArray[np.float64]]]:
         """(layer, effects [heads]) of each head muted alone, from the last layer, which comes at once, to the first."""
         return self._by_layer(self.layers, partial(self._measured, whole=max(self.heads)))
+
+    def suspects_first(self) -> Iterator[tuple[tuple[list[int], list[int]], NDArray[np.float64]]]:
+        """((layers, heads), effects) of each head muted alone, a batch at a time: the batches with `suspects` first, the
+        strongest before the others, then those from the last layer to the first.
+
+        The batches are those of `of_heads`, so the numbers are the same to the last bit.
+        """
+        rank = {head: place for place, head in enumerate(self.suspects())}
+
+        def first(batch: list[list[LayerHead]]) -> int:
+            return min(rank.get(head, len(rank)) for (head,) in batch)
+
+        for together in sorted(self._batches(self._each(self.layers), max(self.heads)), key=first):
+            layers, heads = zip(*(head for (head,) in together), strict=True)
+            yield (list(layers), list(heads)), np.array(self._muted(together))
+
+    def suspects(self, count: int = SUSPECTS) -> list[LayerHead]:
+        """The (layer, head) that add most to the answer by themselves, the strongest first; [] if W_O is not known.
+
+        This takes no further pass. What a head adds to the residual stream is its output times its rows of W_O, which the
+        plain pass gives exactly (`core.heads.contributions`). For a next token it counts along the direction in which the
+        token's logit rises above the mean of all logits, at the last position, as in direct logit attribution (Elhage et al.
+        2021); for a sentence vector by its length, as a mean over all tokens. The last normalisation and later layers are left
+        out. So these heads are only where to look first: what they do to the answer is measured by muting them.
+        """
+        try:
+            added = [self._added(layer) for layer in range(self.layers)]
+        except InputError:  # the matrices of this architecture are not understood
+            return []
+        sizes = {(layer, head): float(size) for layer, row in enumerate(added) for head, size in enumerate(row)}
+        return sorted(sizes, key=lambda head: -sizes[head])[:count]
+
+    def _added(self, layer: int) -> NDArray[np.floating]:
+        """[heads] how much the heads of a layer add to the answer by themselves: see `suspects`."""
+        output = wide(self._pass.calls[self._calls[layer]].output[0]).numpy(force=True)  # [queries, heads, d_head]
+        W_O, direction = output_weights(self._model, layer, self._kind), self._direction
+        if direction is None or len(direction) != W_O.shape[-1]:
+            return np.linalg.norm(np.einsum("hv,hvd->hd", output.mean(axis=0), W_O), axis=-1)
+        return np.abs(np.einsum("hv,hvd->hd", output[-1], W_O) @ direction)
+
+    @cached_property
+    def _direction(self) -> NDArray[np.floating] | None:
+        """[d_model] the output embedding of the token less the mean one; None if the answer is not read from these heads' last
+        position: a sentence vector, an encoder's heads."""
+        if self.token is None or self._kind == "encoder":
+            return None
+        embeddings = self._model.network.get_output_embeddings()
+        if embeddings is None or getattr(embeddings, "weight", None) is None:
+            return None
+        weight = at_hand(embeddings, "weight")
+        return wide(weight[self.token] - weight.mean(dim=0)).numpy(force=True)
 
     def of_layers(self) -> Iterator[tuple[int, float]]:
         """(layer, effect) of all heads of a layer muted together, from the last layer to the first. The layer's attention then
@@ -106,10 +161,18 @@ class Effects(Interventions):
             yield from zip(keys, self._effects(self._pass.go_on(first, len(keys), blocked)), strict=True)
 
     def _measured(self, variants: list[list[LayerHead]], whole: int = 1) -> Iterator[float]:
-        """The effect of each of these sets of heads. whole: a batch holds a multiple of this number, if it can hold as many."""
+        """The effect of each of these sets of heads. whole: as in `_batches`"""
+        for together in self._batches(variants, whole):
+            yield from self._muted(together)
+
+    def _batches(self, variants: list[list[LayerHead]], whole: int) -> Iterator[list[list[LayerHead]]]:
+        """Sets of heads that are measured together. whole: a batch holds a multiple of this number, if it can hold as many."""
         size = self._pass.at_once
-        for together in batches(variants, size - size % whole if size > whole else size):
-            yield from self._effects(self._pass.replacing(self._calls, together, lambda *_: 0))
+        return batches(variants, size - size % whole if size > whole else size)
+
+    def _muted(self, together: list[list[LayerHead]]) -> list[float]:
+        """The effect of each of the sets of heads of a batch."""
+        return self._effects(self._pass.replacing(self._calls, together, lambda *_: 0))
 
     @torch.inference_mode()
     def _effects(self, answers: Tensor | None) -> list[float]:

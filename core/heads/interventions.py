@@ -45,9 +45,13 @@ class Interventions(ABC):
     def _by_layer(self, layers: int, measured: Measured) -> Iterator[tuple[int, NDArray[np.float64]]]:
         """(layer, numbers [heads]) of each head changed alone, from the last of these layers down: only what is above a changed
         head has to be computed again."""
-        numbers = measured([[(layer, head)] for layer in reversed(range(layers)) for head in range(self.heads[layer])])
+        numbers = measured(self._each(layers))
         for layer in reversed(range(layers)):
             yield layer, np.fromiter(islice(numbers, self.heads[layer]), np.float64)
+
+    def _each(self, layers: int) -> list[list[LayerHead]]:
+        """Each head of the first `layers` layers alone, from the last of these layers down."""
+        return [[(layer, head)] for layer in reversed(range(layers)) for head in range(self.heads[layer])]
 
     def table(
         self, name: str, by_layer: Iterable[tuple[int, NDArray[np.float64]]], on_progress: OnProgress | None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import numpy as np
 import pandas as pd
@@ -23,12 +24,16 @@ from ..models.modules import Kind
 from ..progress import OnProgress
 from .quantities import LOCAL, Block, Need, Pass, Text, text_of
 
+Group = Literal["Position", "Repetition", "Kind of token", "Spread"]
+GROUPS: tuple[Group, ...] = get_args(Group)  # in the order of menus
+
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
     """A number about a head, at least 0: what it means, and how it is measured.
 
     name      the column of `head_metrics`; its spread over the queries is in `<name>_spread`
+    group     what it is about, one of `GROUPS`
     label     what a page calls it
     formula   in LaTeX; w_qk is the weight that query q gives to key k
     high      the upper end of its range: a key of `HIGHEST`, where n is the number of keys
@@ -39,6 +44,7 @@ class Metric:
     """
 
     name: str
+    group: Group
     label: str
     formula: str
     high: str = "1"
@@ -64,6 +70,7 @@ HIGHEST: dict[str, Callable[[int], float]] = {"1": lambda _: 1, "ln n": math.log
 METRICS = (
     Metric(
         name="entropy",
+        group="Spread",
         label="Entropy",
         formula=r"-\sum_k w_{qk} \ln w_{qk}",
         high="ln n",
@@ -74,6 +81,7 @@ METRICS = (
     ),
     Metric(
         name="entropy_share",
+        group="Spread",
         label="Entropy, share",
         formula=r"-\sum_k w_{qk} \ln w_{qk} \,/\, \ln n_q",
         words="Entropy divided by the largest that is possible for the keys a query may attend to (n_q).",
@@ -85,6 +93,7 @@ METRICS = (
     ),
     Metric(
         name="sink",
+        group="Position",
         label="First token",
         formula=r"w_{q0}",
         words="Share on the first token, where many heads put attention they have no use for.",
@@ -94,6 +103,7 @@ METRICS = (
     ),
     Metric(
         name="self",
+        group="Position",
         label="Itself",
         formula=r"w_{qq}",
         words="Share on the token itself: the diagonal.",
@@ -104,6 +114,7 @@ METRICS = (
     ),
     Metric(
         name="previous",
+        group="Position",
         label="Previous token",
         formula=r"w_{q,q-1}",
         words="Share on the token just before.",
@@ -114,6 +125,7 @@ METRICS = (
     ),
     Metric(
         name="next",
+        group="Position",
         label="Next token",
         formula=r"w_{q,q+1}",
         words="Share on the token just after; always 0 where looking ahead is masked.",
@@ -124,6 +136,7 @@ METRICS = (
     ),
     Metric(
         name="special",
+        group="Kind of token",
         label="Special tokens",
         formula=r"\sum_{k \in \text{special}} w_{qk}",
         words="Share on tokens that stand for no text, such as [CLS] and [SEP].",
@@ -134,6 +147,7 @@ METRICS = (
     ),
     Metric(
         name="punctuation",
+        group="Kind of token",
         label="Punctuation",
         formula=r"\sum_{k \in \text{punctuation}} w_{qk}",
         words="Share on commas, full stops and other punctuation.",
@@ -144,6 +158,7 @@ METRICS = (
     ),
     Metric(
         name="duplicate",
+        group="Repetition",
         label="Duplicate token",
         formula=r"\sum_{k < q,\; t_k = t_q} w_{qk}",
         words="Share on earlier occurrences of the same token, over the queries that have one.",
@@ -153,6 +168,7 @@ METRICS = (
     ),
     Metric(
         name="induction",
+        group="Repetition",
         label="Induction",
         formula=r"\sum_{k < q,\; t_{k-1} = t_q} w_{qk}",
         words="Share on tokens that followed an earlier occurrence of the same token, over the queries that have one.",
@@ -162,6 +178,7 @@ METRICS = (
     ),
     Metric(
         name="distance",
+        group="Position",
         label="Mean distance",
         formula=r"\sum_k w_{qk} \, |q - k| \,/\, \sum_k w_{qk}",
         high="n - 1",
@@ -173,6 +190,7 @@ METRICS = (
     ),
     Metric(
         name="largest",
+        group="Spread",
         label="Largest weight",
         formula=r"\max_k w_{qk}",
         words="The weight of the token that gets most.",
@@ -181,6 +199,7 @@ METRICS = (
     ),
     Metric(
         name="elsewhere",
+        group="Spread",
         label="Largest elsewhere",
         formula=r"\max_{k \ne 0,\, k \ne q,\, k \notin \text{special}} w_{qk}",
         words="The largest weight on a token that is neither the first, nor the query itself, nor special.",
@@ -190,6 +209,7 @@ METRICS = (
     ),
     Metric(
         name="locality",
+        group="Position",
         label="Near tokens",
         formula=rf"\sum_{{|q - k| \le {LOCAL}}} w_{{qk}}",
         words=f"Share on tokens at most {LOCAL} positions away, itself included.",
@@ -256,20 +276,34 @@ def _summary(values: Tensor, received: Tensor) -> tuple[Tensor, Tensor, Tensor, 
     return mean, (values - mean[..., None]).square().nanmean(dim=-1).sqrt(), share, key
 
 
-def most_telling(measured: pd.DataFrame, probed: pd.DataFrame | None = None) -> str:
-    """The name of the metric to look at first: the one by which a head stands out most.
+def standing_out(measured: pd.DataFrame) -> dict[str, int]:
+    """The heads to look at first: metric -> row of the head that stands out by it, the clearest first.
 
-    "induction" if the probe has found such a head. Else, of the habits that a head can be called after, the one with the
-    largest difference between its strongest head and the median one. Attention on the first token and on special tokens
-    is left out: it is strong in most heads, and says least about them.
+    Of the habits that a head can be called after, those with the largest difference between the strongest head and the
+    median one; a head is named once. Attention on the first token and on special tokens is left out: it is strong in most
+    heads, and says least about them.
+
+    measured  from `head_metrics`
+    """
+    habits = [metric.name for metric in METRICS if metric.likeness and metric.name not in ("sink", "special")]
+    lead = (measured[habits].max() - measured[habits].median()).dropna().sort_values(ascending=False, kind="stable")
+    best: dict[str, int] = {}
+    for name in lead.index:
+        row = int(measured[name].to_numpy().argmax())
+        if row not in best.values():
+            best[str(name)] = row
+    return best
+
+
+def most_telling(measured: pd.DataFrame, probed: pd.DataFrame | None = None) -> str:
+    """The name of the metric to look at first: "induction" if the probe has found such a head, else the one by which a head
+    stands out most.
 
     measured, probed  from `head_metrics` and `probe_heads`
     """
     if probed is not None and probed["is_induction"].to_numpy().any():
         return "induction"
-    habits = [metric.name for metric in METRICS if metric.likeness and metric.name not in ("sink", "special")]
-    stands_out = (measured[habits].max() - measured[habits].median()).dropna()
-    return "entropy" if stands_out.empty else str(stands_out.idxmax())
+    return next(iter(standing_out(measured)), "entropy")
 
 
 def nameable_keys(passed: Pass, kind: Kind) -> list[str | None]:

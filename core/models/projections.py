@@ -98,21 +98,7 @@ def head_weights(model: Model, layer: int, head: int, kind: Kind | None = None) 
     Raises InputError: field "model" if the matrices of this architecture are not understood; "kind", "layer" or "head" if
     there is no such head.
     """
-    network = model.network
-    layers = _layers(network)
-    if not layers:
-        raise _unsupported(network, _innermost_attention(network), "none of these is a known query projection")
-    if kind is None:
-        kind = "encoder" if network.config.is_encoder_decoder else "self"
-    if kind not in layers:
-        raise InputError(f"This model has no {kind} attention, only {', '.join(layers)}.", field="kind")
-    check_index(layer, len(layers[kind]), "layer")
-    attention = network.get_submodule(layers[kind][layer])
-    parent = network.get_submodule(layers[kind][layer].rpartition(".")[0])
-    try:
-        queries, keys, values, output = _projections(attention, parent)
-    except _NotUnderstood as reason:
-        raise _unsupported(network, attention, str(reason)) from None
+    queries, keys, values, output = _of_layer(model, layer, kind)
     check_index(head, len(queries), "head")
     key_head = head // (len(queries) // len(keys))
     read = queries[head], keys[key_head], values[key_head]
@@ -120,6 +106,12 @@ def head_weights(model: Model, layer: int, head: int, kind: Kind | None = None) 
     b_Q, b_K, b_V = (_read_only(projection.bias) for projection in read)
     W_O = _read_only(output.weight.split(len(b_Q))[head])
     return HeadWeights(W_Q, W_K, W_V, W_O, b_Q, b_K, b_V, _read_only(output.bias), key_head)
+
+
+def output_weights(model: Model, layer: int, kind: Kind | None = None) -> NDArray[np.floating]:
+    """W_O of every head of a layer: [heads, d_head, d_model]. The arguments and errors are those of `head_weights`."""
+    queries, *_, output = _of_layer(model, layer, kind)
+    return np.stack([_read_only(part) for part in output.weight.split(len(queries[0].bias))])
 
 
 class _NotUnderstood(Exception):
@@ -138,6 +130,25 @@ class _Affine(NamedTuple):
 
 
 _Parts = tuple[list[_Affine], list[_Affine], list[_Affine]]
+
+
+def _of_layer(model: Model, layer: int, kind: Kind | None) -> tuple[*_Parts, _Affine]:
+    """(queries by head, keys and values by key head, the output of all heads) of a layer. Raises InputError."""
+    network = model.network
+    layers = _layers(network)
+    if not layers:
+        raise _unsupported(network, _innermost_attention(network), "none of these is a known query projection")
+    if kind is None:
+        kind = "encoder" if network.config.is_encoder_decoder else "self"
+    if kind not in layers:
+        raise InputError(f"This model has no {kind} attention, only {', '.join(layers)}.", field="kind")
+    check_index(layer, len(layers[kind]), "layer")
+    attention = network.get_submodule(layers[kind][layer])
+    parent = network.get_submodule(layers[kind][layer].rpartition(".")[0])
+    try:
+        return _projections(attention, parent)
+    except _NotUnderstood as reason:
+        raise _unsupported(network, attention, str(reason)) from None
 
 
 def _stacked(slots: list[_Affine], heads: int) -> _Parts:

@@ -13,7 +13,7 @@ from core.figures.plots.running import running
 from core.lessons.blocks import Blocks, differences, in_blocks
 from ui import state
 from ui.calls import call, result
-from ui.controls.fields import number_picker, whole_number
+from ui.controls.fields import token_picker, whole_number
 from ui.controls.toy import sentence_knob
 from ui.markdown import quoted
 from ui.views.common.pictures import show_chart, show_heatmap
@@ -56,7 +56,7 @@ def show_blocks(
         with left:
             block_size = whole_number("Keys in a block", state.BLOCK_SIZE, 3, 1, 512)
         with right:
-            query = number_picker("Query", state.ROW, trace.shape[0], opening)
+            query = token_picker("Query", state.ROW, query_tokens, opening)
         row = call(trace.rows, range(query, query + 1))
         blocks = result(call(in_blocks, row, block_size))
         show_steps(blocks)

@@ -7,11 +7,11 @@ from numpy.typing import NDArray
 from core.figures.heatmaps.borders import with_borders
 from core.figures.heatmaps.heatmap import Axis, heatmap
 from core.figures.heatmaps.side_by_side import side_by_side, small
-from core.figures.labels import visible
+from core.figures.labels import all_placed, visible
 from core.figures.plots.bars import bars
 from core.heads.contributions import lengths
 from core.lessons.many_heads import PAIR, PAIR_WORDS, ManyHeads, fetch, heads_of_a_sentence, strongest_word
-from ui import presenting, state
+from ui import state
 from ui.calls import attribute, call, result
 from ui.controls.fields import menu, number_picker, numbered, slider, text_line
 from ui.markdown import quoted
@@ -36,8 +36,10 @@ def sentence_and_heads() -> tuple[tuple[str, ...], ManyHeads]:
 
 def word_picker(words: tuple[str, ...], strongest: int) -> int:
     """Return the position of the chosen word; unless somebody chooses, that at which a head adds most."""
-    places = {str(place): f"{place}: {visible(word)}" for place, word in enumerate(words)}
-    chosen = menu("Word", state.WORD, {STRONGEST: f"{places[str(strongest)]}, strongest"} | places)
+    places = {str(place): name for place, name in enumerate(all_placed(words))}
+    formerly = {f"{place}: {visible(word)}": str(place) for place, word in enumerate(words)}
+    choices = {STRONGEST: f"{places[str(strongest)]}, strongest"} | places
+    chosen = menu("Word", state.WORD, choices, formerly=formerly)
     return strongest if chosen == STRONGEST else int(chosen)
 
 
@@ -166,10 +168,10 @@ def in_a_model(experiment: Experiment) -> None:
     passed = choose_text()
     if passed is None:
         return
-    request, capture, places = passed
+    request, capture, place = passed
     kind = capture.kinds[0]
     tokens, _ = capture.tokens(kind)
-    with places[0]:
+    with place:
         layer = number_picker("Layer", state.LAYER, capture.layers(kind), opening_head(request.model.name)[0])
     task = experiments.layer_heads.task(request, kind, layer)
     layer_heads = run(task, "Adding up the heads", capture.heads(kind), unit="head")
@@ -177,9 +179,8 @@ def in_a_model(experiment: Experiment) -> None:
         return
     weights, contributions = layer_heads
     result(contributions)
-    picture, beside = st.columns([7, 4], gap="medium")
-    with beside, presenting.aside():
-        st.markdown(experiment.words)
+    picture, knobs = picture_and_knobs(experiment)
+    with knobs:
         word = word_picker(tokens, strongest_word(contributions.lengths))
         show_lengths(
             contributions.lengths, contributions.along, word, f"At {quoted(tokens[word])}", contributions.difference

@@ -18,7 +18,7 @@ from core.lessons.masking import fill, lowest_number, weight_on_forbidden, witho
 from core.notebook.figures import stage_figure
 from ui import presenting, state
 from ui.calls import attribute, call, result, result_of
-from ui.controls.fields import menu, number_picker, whole_slider
+from ui.controls.fields import menu, token_picker, whole_slider
 from ui.controls.mask_choice import pick_mask
 from ui.controls.toy import sentence_knob
 from ui.markdown import plain, quoted
@@ -60,7 +60,7 @@ def why_not_0(experiment: Experiment) -> None:
     with knobs:
         words = sentence_knob(SENTENCE)
         count = len(words.query_tokens)
-        query = number_picker("Query (causal mask)", state.ROW, count, 2)
+        query = token_picker("Query (causal mask)", state.ROW, words.query_tokens, 2)
         score = menu("Score of forbidden keys", state.FILL, FILLS, look="line")
     trace = toy(words, call(m.grid, m.causal, count, count))
     leak = result(call(fill, trace, float(score)))

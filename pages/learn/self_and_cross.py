@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 from core.figures.heatmaps.borders import with_borders
 from core.figures.heatmaps.heatmap import WIDTH, Axis, heatmap
-from core.figures.labels import visible
+from core.figures.labels import all_placed, visible
 from core.figures.plots.bars import bars
 from core.figures.plots.wiring import wiring
 from core.heads.pairs import crossing_shares, pair_shares, pair_sides
@@ -25,7 +25,7 @@ from core.lessons.self_and_cross import (
 )
 from ui import passes, presenting, shown, state
 from ui.calls import attribute, call, expression, result, result_of, written
-from ui.controls.fields import menu, number_picker, text_line
+from ui.controls.fields import head_picker, menu, number_picker, text_line
 from ui.markdown import quoted
 from ui.requests import GeneratedTarget, HeadRequest, ModelChoice, TextRequest
 from ui.views.common.pictures import show_chart, show_heatmap
@@ -153,8 +153,11 @@ def a_date(experiment: Experiment) -> None:
 
 def place_picker(all_looks: tuple[Look, ...]) -> int:
     """Return the position of the chosen character among those that are written; it opens with the last digit of the year."""
-    places = {str(place): f"{place}: {visible(look.writes)}" for place, look in enumerate(all_looks)}
-    return int(menu("Character it writes", state.DIGIT, places, opening=str(min(3, len(all_looks) - 1))))
+    writes = tuple(look.writes for look in all_looks)
+    places = {str(place): name for place, name in enumerate(all_placed(writes))}
+    formerly = {f"{place}: {visible(letter)}": str(place) for place, letter in enumerate(writes)}
+    opening = str(min(3, len(writes) - 1))
+    return int(menu("Character it writes", state.DIGIT, places, opening=opening, formerly=formerly))
 
 
 def in_a_model(experiment: Experiment) -> None:
@@ -164,11 +167,8 @@ def in_a_model(experiment: Experiment) -> None:
         second = text_line("Second text", state.SECOND_TEXT, SECOND, max_chars=400)
         capture = passes.captured(TextRequest(ModelChoice(ENCODER), first, second))
         sides = call(pair_sides, capture)
-        for_layer, for_head = st.columns(2, wrap=False, gap="xxsmall")
-        with for_layer:
-            layer = number_picker("Layer", state.LAYER, capture.layers(), OPENING_HEAD[0])
-        with for_head:
-            head = number_picker("Head", state.HEAD, capture.heads(), OPENING_HEAD[1])
+        shape, names = (capture.layers(), capture.heads()), (state.LAYER, state.HEAD)
+        layer, head = head_picker(state.HEAD_BOX, names, shape, OPENING_HEAD)
     weights = result(attribute(call(capture.trace, layer=layer, head=head), "weights"))
     shares = result(call(pair_shares, weights, sides))
     tokens, _ = capture.tokens()

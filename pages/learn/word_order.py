@@ -213,7 +213,7 @@ def in_a_model(experiment: Experiment) -> None:
     trace = scene.trace
     picture, knobs = picture_and_knobs(experiment)
     with knobs:
-        query, key = pinned(trace.weights)
+        query, key = pinned(trace.weights, (scene.query_tokens, scene.key_tokens))
     result(trace)
     head_bands = bands(trace.query[query], trace.key[key], query - key, rotation)
     distances, scores = head_bands.by_distance(farthest=max(POSITIONS, trace.shape[1]))

@@ -24,7 +24,7 @@ OPENING = {"all-MiniLM-L6-v2": (5, 11), "SmolLM2-135M-Instruct": (13, 8)}
 OF_STAGE = {"query": "Query", "key": "Key", "raw": "Raw scores", "scaled": "Scaled", "mask": "Mask", "masked": "Masked"}
 OF_STAGE |= {"weights": "Softmax", "value": "Value", "output": "Output"}
 PROBED = ("duplicate", "induction")  # are measured on random tokens
-Drawn = dict[str, NDArray]
+Drawn = dict[str, NDArray | None]
 
 
 def drawn_by(address: str) -> Drawn:
@@ -39,9 +39,15 @@ def drawn_by(address: str) -> Drawn:
 def _heads(said: Mapping[str, str], _: list[str]) -> Drawn:
     taken, layer, head = _head(said)
     name = said.get("metric") or most_telling(_metrics(taken))
-    table = _probe(taken.model) if name in PROBED else _metrics(taken)
-    grid = table.pivot(index="layer", columns="head", values=name).to_numpy()
     trace = taken.trace(layer, head)
+    if name == "pair":
+        cell = int(said["query"]), int(said["key"])
+        every = [taken.trace(*place) for place in np.ndindex(taken.layers(), taken.heads())]
+        weights = [one.weights[cell] if one.mask[cell] else np.nan for one in every]
+        grid = np.array(weights).reshape(taken.layers(), taken.heads())
+    else:
+        table = _probe(taken.model) if name in PROBED else _metrics(taken)
+        grid = table.pivot(index="layer", columns="head", values=name).to_numpy()
     return {"atlas": grid, "head": np.where(trace.mask, trace.weights, np.nan)}
 
 
@@ -61,7 +67,10 @@ def _what_if(said: Mapping[str, str], lines: list[str]) -> Drawn:
     edits = every([edits_of(line) for line in lines if not line.startswith("off ")])
     changed = capture(taken.model, said.get("text", SENTENCE), edits=edits) if edits else taken
     traces = {"compared first": taken.trace(layer, head), "compared second": changed.trace(layer, head)}
-    return {name: np.where(trace.mask, trace.weights, np.nan) for name, trace in traces.items()}
+    drawn: Drawn = {name: np.where(trace.mask, trace.weights, np.nan) for name, trace in traces.items()}
+    if np.array_equal(*drawn.values(), equal_nan=True):
+        drawn["compared second"] = None  # one picture for both
+    return drawn
 
 
 def _softmax(said: Mapping[str, str], _: list[str]) -> Drawn:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -53,6 +54,10 @@ STAGES: dict[str, Callable[[AttentionTrace], NDArray]] = {
     "Output": lambda trace: trace.output,
 }
 AS_IT_IS, CHANGED = "As it is", "Changed"
+
+# Fields in popovers, which are on the page only while these are open.
+POPOVERS = dict.fromkeys((state.SCALING, state.MASK, state.MASK_SIZE, state.MASK_GRID), "Scale and mask")
+POPOVERS |= dict.fromkeys((state.PAIR, state.TARGET_AS, state.TARGET, state.DTYPE), "More")
 
 
 # The small pictures of the equation, from the left to the right; that of the key is turned by 90 degrees.
@@ -258,8 +263,10 @@ def _array(value: Any) -> NDArray:
     return flat.reshape([int(length) for length in str(value["shape"]).split(",")]) if value.get("shape") else flat
 
 
-def difference(picture: Picture | None, expected: NDArray) -> str | None:
-    """What is wrong with a picture that should show these numbers; None if nothing is."""
+def difference(picture: Picture | None, expected: NDArray | None) -> str | None:
+    """What is wrong with a picture that should show these numbers, or not be there if they are None; None if nothing is."""
+    if expected is None:
+        return None if picture is None else "is there"
     if picture is None:
         return "is not there"
     drawn = picture.values
@@ -365,12 +372,27 @@ class App:
     def widget(self, key: str) -> Locator:
         return self.page.locator(f".st-key-{key}")
 
+    def reached(self, key: str) -> App:
+        """With the popover open that has this field, if it is in one; a click elsewhere closes it."""
+        if (popover := POPOVERS.get(key)) is not None and not self.widget(key).count():
+            self.unfold(popover).widget(key).wait_for()
+        return self
+
     def choose(self, key: str, option: object) -> App:
         """Choose from a select box."""
+        self.reached(key)
         box = self.widget(key).get_by_role("combobox")
         box.click()
         box.fill(str(option))
         self.page.get_by_role("option", name=str(option), exact=True).click()
+        return self
+
+    def choose_place(self, key: str, place: int) -> App:
+        """Choose the token at this position from a box of tokens: "it (10)"."""
+        box = self.reached(key).widget(key).get_by_role("combobox")
+        box.click()
+        box.fill(f"({place})")
+        self.page.get_by_role("option", name=re.compile(rf"\({place}\)$")).click()
         return self
 
     def press(self, key: str, name: str) -> App:
@@ -385,7 +407,7 @@ class App:
 
     def unfold(self, name: str) -> App:
         """Open a popover, or close it."""
-        self.page.get_by_test_id("stPopoverButton").filter(has_text=name).click()
+        self.page.get_by_test_id("stPopoverButton").filter(has_text=re.compile(re.escape(name))).click()
         return self
 
     def rows(self, key: str) -> list[list[str]]:
@@ -405,11 +427,13 @@ class App:
 
     def switch(self, key: str) -> App:
         """Turn a toggle or a checkbox, which has its label beside it and its input hidden."""
+        self.reached(key)
         self.widget(key).locator("label").click()
         return self
 
     def write(self, key: str, text: str) -> App:
         """Type into a text field and leave it."""
+        self.reached(key)
         field = self.widget(key).get_by_role("textbox")
         field.fill(text)
         field.press("Control+Enter" if field.evaluate("field => field.tagName") == "TEXTAREA" else "Enter")
@@ -417,6 +441,7 @@ class App:
 
     def number(self, key: str, number: float | None) -> App:
         """Type a number; None empties the field."""
+        self.reached(key)
         field = self.widget(key).get_by_role("spinbutton")
         field.fill("" if number is None else str(number))
         field.press("Enter")
@@ -425,6 +450,11 @@ class App:
     def value(self, key: str) -> str:
         """What a widget shows: typed text, the chosen option, or what stands for an empty choice."""
         return self.widget(key).evaluate(f"widget => ({_VALUE})(widget)")
+
+    def place(self, key: str) -> int | None:
+        """The position of the token that a box of tokens shows: 10 of "it (10)" and of "it (10), suggested"."""
+        named = re.search(r"\((\d+)\)(, suggested)?$", self.value(key))
+        return None if named is None else int(named[1])
 
     def values(self, keys: Iterable[str]) -> dict[str, str]:
         """What all those of these widgets that are on the page show at this moment."""
@@ -451,8 +481,8 @@ class App:
         assert found is not None
         return found
 
-    def shows(self, expected: Mapping[str, NDArray]) -> App:
-        """Wait until every named picture shows these numbers."""
+    def shows(self, expected: Mapping[str, NDArray | None]) -> App:
+        """Wait until every named picture shows these numbers, or is not there if they are None."""
         wrong: dict[str, str] = {}
 
         def as_expected() -> bool:

@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 
 from core import attend
 from core.attention.sources import random_matrices
-from core.figures.palette import TEXT, TEXT_ON_DARK
+from core.figures.palette import DIVERGING, DIVERGING_ON_DARK, TEXT, TEXT_ON_DARK
 from tests.browser.driver import App, Server
 from tests.browser.visits import Visits
 from tests.source_files import ROOT
@@ -117,6 +117,8 @@ def test_a_cell_is_read_out_and_chosen_by_keyboard(app):
 
 def test_figures_follow_the_theme(app):
     label = app.widget(state.picture("equation")).locator(".annotation-text").first
-    for scheme, colour in (("dark", TEXT_ON_DARK), ("light", TEXT)):
+    scales = "[...document.querySelectorAll('.js-plotly-plot')].flatMap((plot) => plot.data.map((trace) => trace.colorscale))"
+    for scheme, colour, signed in (("dark", TEXT_ON_DARK, DIVERGING_ON_DARK), ("light", TEXT, DIVERGING)):
         app.page.emulate_media(color_scheme=scheme)
         expect(label).to_have_css("fill", rgb(colour), timeout=20_000)
+        assert signed in app.page.evaluate(scales), f"the signed matrices do not have the colours for {scheme}"

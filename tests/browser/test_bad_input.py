@@ -82,7 +82,7 @@ def test_a_mask_that_forbids_a_whole_row(visit):
     trace = attend(eye, [*eye, [-1, 1]], [[1, 0], [0, 1], [2, 2], [0, 3]], mask=mask)
     app.shows_trace(trace)
     assert np.array_equal(app.picture(AS_IT_IS).forbidden, ~mask)
-    app.choose(state.QUERY, 1).idle()
+    app.choose_place(state.QUERY, 1).idle()
     assert "may not look at" in app.page.locator("body").inner_text()
     assert "nan" not in app.page.locator("body").inner_text().lower()
 

@@ -13,11 +13,13 @@ import pytest
 
 from core import capture
 from core.corpus.opened import Run, open_run
+from core.heads.metrics import METRICS
 from tests.browser.driver import App
 from tests.browser.test_accessible import RULES, found
 from tests.browser.test_presenting import SIZES, WRONG
 from tests.core.corpus.made_runs import SENTENCES, add_map, made_run
 from ui import state
+from ui.views.corpus import results
 
 pytestmark = pytest.mark.usefixtures("run")
 GRID = "heads of the corpus"
@@ -45,7 +47,7 @@ def test_a_head_is_chosen_filtered_and_opened_live(visit, run, minilm):
     assert app.picture(GRID).pinned == (2, 9)
     app.page.keyboard.press("ArrowRight")  # whoever has clicked goes on with the keys
     heading(app, 2, 10)
-    app.choose(state.METRIC, "Largest elsewhere").idle()
+    app.choose(state.METRIC, "Spread: Largest elsewhere").idle()
     app.shows({GRID: run.means("elsewhere")})
 
     app.press(state.KEPT, "From a random sample").idle()
@@ -88,6 +90,60 @@ def test_a_head_is_chosen_filtered_and_opened_live(visit, run, minilm):
     assert taken.tokens("self")[1] == found.tokens
     np.testing.assert_allclose(weights[found.query], found.weights, atol=1e-6)
     assert app.picture("head").pinned == (found.query, best)
+
+
+FIRST_SCREEN = """
+(name) => [...document.querySelectorAll(`.st-key-${name} .js-plotly-plot`)].map((chart) => {
+    const box = chart.getBoundingClientRect();
+    return [box.top, box.bottom];
+})[0]
+"""
+
+
+def test_it_opens_on_what_stands_out_in_the_included_run(visit):
+    """Whatever runs this host has. The sentence and the picture are on the first screen."""
+    app = visit("/corpus")
+    app.page.set_viewport_size({"width": 1280, "height": 720})
+    included = open_run(results.INCLUDED)
+    finding = app.page.get_by_role("heading", name=re.compile(r"^Head \d+\.\d+ gives [\d.]+% of its attention to"))
+    layer, head = map(int, re.findall(r"\d+", finding.inner_text())[:2])
+    means = included.means(next(one.name for one in METRICS if f"attention to {one.likeness}," in finding.inner_text()))
+    assert means[layer, head] == means.max()
+    assert f"{means.max():.1%}" in finding.inner_text()
+    app.idle()
+    top, bottom = app.page.evaluate(FIRST_SCREEN, state.picture(GRID))
+    assert finding.bounding_box()["y"] < top < bottom <= 720
+
+
+def test_a_pasted_text_is_run_stopped_and_gone_on_with(visit):
+    """Only this test finds a run over a text of one's own that the server goes on with after Stop, or begins anew."""
+    app = visit("/corpus")
+    text = "\n".join(f"{number}: {sentence}" for number in range(120) for sentence in SENTENCES)
+    app.unfold("Your own text").write(state.OWN_TEXT, text)
+    app.page.get_by_role("button", name="Run", exact=True).click()
+    stop, goes_on = (app.page.get_by_role("button", name=name, exact=True) for name in ("Stop", "Continue"))
+
+    def stopped() -> tuple[int, int]:
+        app.page.get_by_text(re.compile(r"Reading pasted\.txt")).first.wait_for(
+            timeout=60_000
+        )  # its tokens are counted before
+        stop.click(timeout=60_000)
+        note = app.page.get_by_text(re.compile(r"passages of pasted\.txt read\."))
+        note.wait_for()
+        app.idle(1)
+        done, of = re.findall(r"(\d+) of (\d+) passages", note.inner_text())[0]
+        return int(done), int(of)
+
+    first, total = stopped()
+    assert 0 < first < total
+    goes_on.click()
+    second, _ = stopped()
+    assert first < second < total
+    goes_on.click()
+    app.page.get_by_text("pasted.txt", exact=False).filter(has_text="has read").wait_for(timeout=120_000)
+    app.idle()
+    assert f"in {total} passages of 1 file: pasted.txt" in app.page.locator("body").inner_text()
+    assert parse_qs(urlsplit(app.address).query)[state.RUN] == [state.RUN_OWN]
 
 
 def percent(weight: float) -> str:

@@ -18,11 +18,11 @@ WORDS = {
     "pronoun": r"“it” gives ([\d.]+%) of its attention to “animal”",
     "induction": r"“·green” gives ([\d.]+%) of its attention to “·doors”",
     "previous": r"Mostly the previous token \(([\d.]+%)\)",
-    "paris": r"“·Paris”: ([\d.]+%) → ([\d.]+%)",
+    "paris": r"“·Paris” comes next: ([\d.]+%) → ([\d.]+%)",
     "generation": r"“·Paris” is written after “·is”, which gives ([\d.]+%) of its attention to “·France”",
     "patching": r"moves the answer by ([\d.]+%)",
     "two_sentences": r"“it” → “animal”: This text ([\d.]+%); Other text ([\d.]+%)",
-    "two_heads": r"The rows are ([\d.]+) nats apart[\s\S]*ln 2 = ([\d.]+)",
+    "two_heads": r"The rows are ([\d.]+) nats apart on average, of at most ([\d.]+)\.",
     "unscaled": r"=\sweight\s+([\d.]+)\s+([\d.]+)",
     "grouped": r"(\d+) query heads share (\d+) key/value heads",
     "saturation": r"\nweight\t[\d.]+\t[\d.]+\t([\d.]+)",
@@ -129,12 +129,11 @@ def test_a_card_opens_its_view_whatever_was_chosen_before(visit):
     view = BY_WORD["pronoun"]
     app.until(lambda: shown(app, "pronoun") is not None, "the view does not open")
     assert disagreement(view, shown(app.idle(), "pronoun") or ()) is None
-    assert app.values([state.LAYER, state.HEAD, state.SCALING]) == {
-        state.LAYER: "5",
-        state.HEAD: "11",
+    assert app.reached(state.SCALING).values([state.HEAD_BOX, state.SCALING]) == {
+        state.HEAD_BOX: "Head 5.11",
         state.SCALING: "True",
     }
     assert state.STAGE not in app.address
-    app.choose(state.HEAD, 3).idle()  # from here on the address follows the page
-    assert (app.value(state.LAYER), app.value(state.HEAD)) == ("5", "3")
+    app.choose(state.HEAD_BOX, "Head 5.3").idle()  # from here on the address follows the page
+    assert app.value(state.HEAD_BOX) == "Head 5.3"
     assert "head=3" in app.address

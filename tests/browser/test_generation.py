@@ -55,11 +55,11 @@ def test_writing_can_be_stopped_and_gone_on_with(visit):
     more.fill("200")
     more.press("Enter")
     app.page.get_by_role("button", name="Stop").click(timeout=60_000)
-    note = app.page.get_by_text("Writing was stopped at token")
+    note = app.page.get_by_text("of 200 written. Continue?")
     note.wait_for(timeout=60_000)
 
     def stopped() -> int:
-        return int(note.inner_text().split("token ")[1].split()[0])
+        return int(note.inner_text().split()[0])
 
     written = app.page.locator(".token.written")
     app.until(lambda: written.count() == stopped(), lambda: f"{written.count()} of {stopped()} tokens are shown")

@@ -12,7 +12,8 @@ import pytest
 
 from core import capture
 from core.attention.ledger import strongest_pair
-from core.heads.metrics import head_metrics, most_telling
+from core.figures.labels import all_placed
+from core.heads.metrics import head_metrics, most_telling, standing_out
 from core.heads.patterns import blocks, columns, diagonal, match_heads, pairs
 from core.heads.probing import probe_heads
 from core.heads.thumbnails import thumbnails
@@ -83,18 +84,21 @@ def test_a_finished_atlas_without_a_click(visit, taken):
     app = visit("/heads", height=720)
     table = head_metrics(taken)
     name = most_telling(table)
-    app.shows({"atlas": grid(table, name), "head": taken.trace(5, 11).weights})
-    assert parse_qs(urlsplit(app.address).query) == {}
+    (layer, head), *others = [divmod(row, 12) for row in standing_out(table).values()]
+    app.shows({"atlas": grid(table, name), "head": taken.trace(layer, head).weights})
+    assert parse_qs(urlsplit(app.address).query) == {state.LAYER: [str(layer)], state.HEAD: [str(head)]}
     places = [app.widget(state.picture(picture)).bounding_box() for picture in ("atlas", "head")]
     assert len({place["y"] for place in places}) == 1, "the pictures begin at different heights"
     assert all(place["y"] + place["height"] * 0.8 < 720 for place in places), "the first screen does not show them"
-    says(app, "Often “animal” (42%) or the first token (32%)")
+    says(app, "0.2 mostly the previous token (100%)")
     strongest = table.sort_values(name, ascending=False, kind="stable")
     for row, (_, expected) in zip(listed(app)[:5], strongest.iterrows(), strict=False):
         assert row[:2] == [f"{expected.layer:.0f}", f"{expected['head']:.0f}"]
         assert float(row[2]) == pytest.approx(expected[name], abs=1e-5)
         assert float(row[3]) == pytest.approx(expected[f"{name}_spread"], abs=1e-5)
     says(app, "72 heads")
+    app.page.locator(f".st-key-{state.finding(1)} button").click()  # a head that stands out by another metric
+    opens(app, taken, *others[0])
 
 
 def test_heads_by_mouse_keys_and_list(visit, taken):
@@ -137,8 +141,8 @@ def test_metrics_on_the_text_and_on_random_tokens(visit, minilm, taken_short):
     """Only this test finds an atlas, a list and sentences that do not speak of the same measurement."""
     app = visit(f"/heads?metric=sink&text={quote(SHORT)}")
     table, probe = head_metrics(taken_short), probe_heads(minilm)
-    app.choose(state.METRIC, "Mean distance").shows({"atlas": grid(table, "distance")})
-    app.choose(state.METRIC, "Duplicate token").shows({"atlas": grid(probe, "duplicate")})
+    app.choose(state.METRIC, "Position: Mean distance").shows({"atlas": grid(table, "distance")})
+    app.choose(state.METRIC, "Repetition: Duplicate token").shows({"atlas": grid(probe, "duplicate")})
     assert unfolded(app).value(state.MEASURED_ON) == "As usual: random tokens, twice"
     says(
         app,
@@ -149,7 +153,7 @@ def test_metrics_on_the_text_and_on_random_tokens(visit, minilm, taken_short):
     app.choose(state.MEASURED_ON, "This text").shows({"atlas": grid(table, "duplicate")})
     says(app, "Shown here: on this text.")
     app.idle().choose(state.MEASURED_ON, "Random tokens, twice").idle()
-    app.choose(state.METRIC, "Entropy").shows({"atlas": grid(probe, "entropy")})
+    app.choose(state.METRIC, "Spread: Entropy").shows({"atlas": grid(probe, "entropy")})
 
     entropy = grid(probe, "entropy")
     bound = float(np.median(entropy).round(2))
@@ -201,7 +205,7 @@ def test_patterns(visit, taken):
     def matches(pattern):
         app.shows({"atlas": match_heads(taken, pattern)})
 
-    app.choose(state.METRIC, "Match with a pattern")
+    app.choose(state.METRIC, "Your choice: Match with a pattern")
     matches(diagonal(1))
     unfolded(app).number(state.BACK, -1)
     matches(diagonal(-1))
@@ -241,6 +245,33 @@ def test_patterns(visit, taken):
     found = match_heads(taken, pairs([(10, 2)]))
     app.shows({"atlas": np.where(found >= 0.2, found, np.nan)})
     assert float(unfolded(app).value(state.AT_LEAST)) == 0.2
+
+
+def test_heads_by_a_pair_that_a_click_chooses(visit, taken):
+    """Only this test finds boxes that move with the menu and lose what a click has chosen."""
+    app = visit("/heads?layer=5&head=11")
+
+    def ranked_by(query, key):
+        every = [[taken.trace(layer, head).weights[query, key] for head in range(HEADS)] for layer in range(LAYERS)]
+        app.shows({"atlas": np.array(every)}).idle()
+        tokens = all_placed(taken.tokens()[0])
+        assert (app.value(state.QUERY), app.value(state.KEY)) == (tokens[query], tokens[key])
+        layer, head = np.unravel_index(np.argmax(every), (LAYERS, HEADS))
+        says(app, f"{layer}.{head} looks hardest from “{taken.tokens()[0][query]}” to “{taken.tokens()[0][key]}”")
+
+    app.choose(state.METRIC, "Your choice: From token to token")
+    ranked_by(10, 2)
+    says(app, "3.1 looks hardest from “it” to “animal” (67.7%)")
+    app.click_cell("atlas", 2, 3)
+    ranked_by(10, 2)
+    app.click_cell("head", 7, 4)
+    ranked_by(7, 4)
+    app.choose_place(state.KEY, 2)
+    ranked_by(7, 2)
+    again = visit(app.address)
+    app = again
+    ranked_by(7, 2)
+    assert (again.place(state.QUERY), head_of(again)) == (7, (2, 3))
 
 
 def test_what_is_shown(visit, minilm, taken_short):
@@ -393,8 +424,7 @@ def test_stopping_a_long_pass(visit, server, smollm):
     app.shows({"loupe": exact.values})
     says(app, f"gives {exact.values[query, key]:.1%} of its attention to")
     app.click_cell("loupe", 3, 2).idle()
-    assert int(app.value(state.QUERY)) == top + 3
-    assert int(app.value(state.KEY)) == left + 2
+    assert (app.place(state.QUERY), app.place(state.KEY)) == (top + 3, left + 2)
 
 
 def test_bad_input(visit, minilm):
@@ -425,12 +455,12 @@ def test_fields_stay_in_the_address(visit):
     """Also while they are folded up: they are there in every run of the page.
     Only this test finds a folded field that drops out."""
     app = visit("/heads?metric=sink&text=Read+for+the+first+time&to_layer=4")
-    for metric in ("Entropy", "Induction", "Match with a pattern", "Itself"):
+    for metric in ("Spread: Entropy", "Repetition: Induction", "Your choice: Match with a pattern", "Position: Itself"):
         app.choose(state.METRIC, metric).idle()
         assert "to_layer=4" in app.address, metric
     unfolded(app).press(state.ATLAS_BY, "Small pictures").idle().number(state.AT_LEAST, 0.2).idle()
     app.until(lambda: "least=0.2" in app.address, "the address does not know the field")
-    app.choose(state.METRIC, "Entropy").idle()
+    app.choose(state.METRIC, "Spread: Entropy").idle()
     assert {"least=0.2", "to_layer=4", "by=pictures"} <= set(app.address.partition("?")[2].split("&"))
 
 
@@ -448,9 +478,11 @@ def test_from_a_head_to_its_steps_and_back(visit, minilm):
     app.until(lambda: "/heads" not in app.address, "Step by step does not open")
     app.idle()
     query, key = strongest_pair(trace)
+    tokens = all_placed(capture(minilm, text, pair=pair).tokens()[0])
+    shown = {state.TEXT: text, state.HEAD_BOX: "Head 3.4", state.QUERY: tokens[query], state.KEY: tokens[key]}
+    assert app.values([state.SOURCE, *shown]) == {state.SOURCE: "A real head"} | shown
     expected = {state.TEXT: text, state.PAIR: pair, state.LAYER: "3", state.HEAD: "4"}
     expected |= {state.QUERY: str(query), state.KEY: str(key)}
-    assert app.values([state.SOURCE, *expected]) == {state.SOURCE: "A real head"} | expected
     assert parse_qs(urlsplit(app.address).query) == {name: [value] for name, value in expected.items()}
     app.shows_trace(trace).idle()
     app.click_stage("Raw scores").idle().click_cell("As it is", 5, 1).idle()
@@ -458,8 +490,9 @@ def test_from_a_head_to_its_steps_and_back(visit, minilm):
     app.until(lambda: "/heads" in app.address, "Heads does not open")
     app.shows({"head": trace.weights}).idle()
     assert app.picture("atlas").pinned == (3, 4)
-    expected |= {state.QUERY: "5", state.KEY: "1"}
-    assert app.values(expected) == expected
+    shown |= {state.QUERY: tokens[5], state.KEY: tokens[1]}
+    assert app.values(shown) == shown
+    assert app.reached(state.PAIR).value(state.PAIR) == pair
 
 
 def test_an_address_nobody_would_write(visit, taken):

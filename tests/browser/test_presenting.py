@@ -142,7 +142,7 @@ def test_a_talk_without_a_network(visit: Callable[..., App]) -> None:
     app = visit("/talk")
     add_views(app, *VIEWS_OF_A_TALK)
     app.page.get_by_role("button", name="Prepare").click()
-    app.page.get_by_text(f"All {len(VIEWS_OF_A_TALK)} views are prepared").wait_for(timeout=60_000)
+    app.page.get_by_text(f"{len(VIEWS_OF_A_TALK)} of {len(VIEWS_OF_A_TALK)} views are ready").wait_for(timeout=60_000)
     app.page.get_by_role("button", name="Start").click()
     shows_view(app, 0)
     entries = app.page.evaluate("history.length")
@@ -186,8 +186,7 @@ def shows_view(app: App, place: int) -> None:
 def test_a_talk_is_never_lost(visit: Callable[..., App]) -> None:
     """Only this test finds a talk that the browser forgets, or that one window takes from another."""
     app = visit("/softmax?scores=2%2C+1")
-    app.page.get_by_role("button", name="Share").click()
-    app.page.get_by_role("button", name="Add this view to the talk").click()
+    app.page.get_by_role("button", name="Add to talk").click()
     app.page.get_by_text("View 1 of the talk").wait_for()
     app.open("/talk")  # a new session, at once
     assert titles(app) == ["Softmax"]

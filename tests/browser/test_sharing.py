@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
+import nbformat
 import numpy as np
 import pytest
 from PIL import Image
 from playwright.sync_api import Browser
+from pypdfium2 import PdfDocument
+from pypdfium2.raw import FPDF_PAGEOBJ_IMAGE
 
 from core import capture
 from core.exporting.exhibit import read, write
 from core.heads.metrics import head_metrics
 from tests.browser.driver import AS_IT_IS, App, _array
+from tests.source_files import ROOT
 from ui import state
 
 TEXT = "The <b>cat</b> $x$ </script><img onerror=alert(1)>"
+SHORT = "The <b>cat</b> дом 日"  # the letters of PDFs have no 日
 LAYER, HEAD = 5, 11
 
 
@@ -51,7 +57,7 @@ def saved(app: App, button: str, folder: Path, which: int = 0) -> Path:
 
 def drop(app: App, file: Path) -> App:
     app.widget(state.EXHIBIT_FILE).locator("input[type=file]").set_input_files(file)
-    app.page.get_by_text("From a file").first.wait_for()
+    app.page.get_by_text("From an exhibit").first.wait_for()
     return app.idle()
 
 
@@ -66,6 +72,7 @@ def test_a_view_is_saved_in_every_form_and_opened_again_without_its_model(
     words = " ".join("".join(text.itertext()) for text in svg.iter("{http://www.w3.org/2000/svg}text"))
     for expected in ("Softmax", "all-MiniLM-L6-v2", f"layer {LAYER}, head {HEAD}", f"Text: {TEXT}", "query", *tokens):
         assert expected in words
+    assert minilm.revision[:24] not in words  # until somebody wants it there
     assert not [tag for tag in svg.iter() if tag.tag.endswith(("}script", "}a"))]
 
     image = Image.open(saved(app, "PNG", folder))
@@ -73,6 +80,7 @@ def test_a_view_is_saved_in_every_form_and_opened_again_without_its_model(
     assert len(np.unique(np.asarray(image.convert("RGB")).reshape(-1, 3), axis=0)) > 100  # not blank
 
     page = saved(app, "HTML", folder)
+    assert page.stat().st_size < 1_000_000
     offline = browser.new_context(offline=True)
     opened = offline.new_page()
     asked, problems = [], []
@@ -100,6 +108,13 @@ def test_a_view_is_saved_in_every_form_and_opened_again_without_its_model(
     last = lines[-1].split(",")
     assert np.array_equal(np.array(last[1:], np.float32), trace.weights[-1])
 
+    notebook = nbformat.read(saved(app, "Notebook", folder), as_version=4)
+    assert (
+        notebook.cells[-1].source
+        == app.page.get_by_role("dialog").locator("pre code").inner_text().strip().splitlines()[-1]
+    )
+    assert str(ROOT) in notebook.cells[1].source  # the visitor is at this computer
+
     exhibit = read(saved(app, "Exhibit", folder).read_bytes())
     (kept,) = exhibit.heads.values()
     nowhere = replace(kept, origin=kept.origin._replace(name="no-such-model"))
@@ -108,10 +123,65 @@ def test_a_view_is_saved_in_every_form_and_opened_again_without_its_model(
 
     app = drop(visit("/exhibit"), file)
     app.shows_trace(trace)
-    assert app.value(state.SOURCE) == "A file"
+    assert app.value(state.SOURCE) == "An exhibit"
     assert app.page.get_by_text("Agrees with the model").count() == 1
-    assert app.page.get_by_text("no-such-model").count() >= 1
+    app.unfold("Provenance").page.get_by_text("no-such-model").wait_for()
     assert app.picture(AS_IT_IS).values.shape == trace.shape
+
+
+@pytest.fixture
+def column(visit: Callable[..., App]) -> App:
+    """Share, with a picture as wide as a column of print and nothing above it."""
+    app = share(visit(f"/step_by_step?text={SHORT}"))
+    app.press(state.SHARED_WIDTH, "85 mm").idle()
+    for words in ("Title", "Model and text"):
+        app.toggle(state.WORDS_ABOVE, words).idle()
+    return app
+
+
+def test_a_picture_for_a_column_of_print_is_85_mm_wide_and_keeps_its_origin(column: App, minilm, folder):
+    """Only this test finds a PDF, SVG or PNG whose size or origin other programs do not see."""
+    document = PdfDocument(saved(column, "PDF", folder))
+    svg = ElementTree.parse(saved(column, "SVG", folder)).getroot()
+    png = Image.open(saved(column, "PNG", folder))
+
+    millimetres = [side / 72 * 25.4 for side in document[0].get_size()]
+    assert millimetres[0] == pytest.approx(85, abs=0.01)
+    assert svg.get("width") == "85mm"
+    assert float(svg.get("height").removesuffix("mm")) == pytest.approx(millimetres[1], abs=0.1)
+    assert png.info["dpi"] == pytest.approx((600, 600), abs=1)
+    assert [side / 600 * 25.4 for side in png.size] == pytest.approx(millimetres, abs=0.2)
+
+    in_svg = svg.find("{http://www.w3.org/2000/svg}metadata").text
+    for about in (document.get_metadata_dict()["Subject"], in_svg, png.info["about"]):
+        assert json.loads(about)["revision"] == minilm.revision
+        assert json.loads(about)["text"] == SHORT
+
+
+def test_a_pdf_has_its_letters_as_text_and_looks_like_the_png(column: App, folder):
+    """Only this test finds a PDF that another program draws otherwise than the browser draws the picture."""
+    asked: list[str] = []
+    column.page.on("request", lambda request: asked.append(request.url))
+    png = Image.open(saved(column, "PNG", folder)).convert("RGB")
+    assert not [url for url in asked if "pdf" in url]  # half a megabyte for those who want PDF
+    page = PdfDocument(saved(column, "PDF", folder))[0]
+    assert sum("pdf" in url for url in asked) == 2
+    words = page.get_textpage().get_text_range()
+    svg = ElementTree.parse(saved(column, "SVG", folder)).getroot()
+    labels = ["".join(text.itertext()) for text in svg.iter("{http://www.w3.org/2000/svg}text")]
+    assert len(labels) > 10
+    assert [label for label in labels if label.isascii() and label not in words] == []
+    assert "query" in words
+    assert "all-MiniLM" not in words
+    drawn = page.render(scale=png.width / page.get_width()).to_pil().convert("RGB").resize(png.size)
+    apart = np.abs(np.asarray(drawn, float) - np.asarray(png, float)).max(axis=2) > 48
+    assert apart.mean() < 0.04  # letters of another font
+    assert (np.asarray(png).min(axis=2) < 128).mean() > 0.1  # there is something to be seen
+    images = list(page.get_objects(filter=[FPDF_PAGEOBJ_IMAGE]))
+    assert images
+    for image in images:
+        along, aside, *_ = image.get_matrix().get()  # of labels it is turned
+        assert image.get_px_size()[0] / (math.hypot(along, aside) / 72) > 300  # fewer dots would be blurred
 
 
 def test_heads_are_saved_with_all_their_metrics_and_shown_from_the_file(
@@ -138,7 +208,7 @@ def test_heads_are_saved_with_all_their_metrics_and_shown_from_the_file(
     app.widget(state.COMPARE_LIVE).get_by_role("button").click()
     app.page.get_by_text("The model gives the same numbers, to the last bit.").wait_for()
     app.widget(state.OPEN_STEPS).get_by_role("button").click()
-    app.page.get_by_text("From a file, and computed again").wait_for()
+    app.page.get_by_text("From an exhibit, and computed again").wait_for()
     app.shows_trace(trace)
 
 

@@ -34,12 +34,17 @@ def test_opening_shows_a_finished_picture_without_a_click(app, minilm, opening):
     eager = eager_attentions(minilm, opening).attentions[5][0, 11].numpy()
     np.testing.assert_allclose(app.picture(AS_IT_IS).values, eager, atol=1e-5)
     assert app.alerts() == []
-    assert app.tokens(AS_IT_IS, "y") == list(opening.tokens()[0])
-    assert "Agrees with the model: 512 output numbers" in app.page.locator("body").inner_text()
+    labels, tokens = app.tokens(AS_IT_IS, "y"), list(opening.tokens()[0])
+    assert labels == tokens[::2]  # as many as fit without overlap
+    assert app.tokens(AS_IT_IS, "x") == tokens
+    said = app.page.locator("body").inner_text()
+    assert "Agrees with the model: 512 output numbers" in said
+    assert minilm.revision not in said  # it is behind a click
+    app.unfold("Provenance").page.get_by_text(minilm.revision).wait_for()
 
 
 def test_sentence_layer_head_and_model_change_what_is_drawn(app, minilm, smollm, opening):
-    app.choose(state.LAYER, 0).idle().choose(state.HEAD, 3)
+    app.choose(state.HEAD_BOX, "Head 0.3")
     app.shows_trace(opening.trace(0, 3))
     app.write(state.TEXT, TWICE)
     app.shows_trace(capture(minilm, TWICE).trace(0, 3)).idle()
@@ -68,7 +73,7 @@ def test_while_a_model_is_converted_the_first_screen_says_so(visit, smollm, tmp_
 
 
 def test_every_source_and_its_knobs(app):
-    app.press(state.SOURCE, "Random matrices")
+    app.choose(state.SOURCE, "Random matrices")
     matrices = random_matrices(6, 8, 4, 4, seed=0)
     app.shows_trace(attend(matrices.query, matrices.key, matrices.value))
     app.idle().number(state.KEYS, 5)
@@ -76,12 +81,12 @@ def test_every_source_and_its_knobs(app):
     matrices = random_matrices(6, 5, 4, 4, seed=7)
     app.shows_trace(attend(matrices.query, matrices.key, matrices.value))
 
-    app.idle().press(state.SOURCE, "A sentence, random weights")
+    app.idle().choose(state.SOURCE, "A sentence, random weights")
     words = toy_sentence(SENTENCE, d_head=8, seed=7)
     app.shows_trace(attend(words.query, words.key, words.value))
     assert "Untrained" in app.page.locator("body").inner_text()
 
-    app.idle().press(state.SOURCE, "My own matrices")
+    app.idle().choose(state.SOURCE, "My own matrices")
     app.idle().write(state.OWN["query"], "2, 1\n0, -1")
     app.shows_trace(attend([[2, 1], [0, -1]], [[1, 0], [0, 1], [1, 1], [-1, 1]], [[1, 0], [0, 1], [2, 2], [0, 3]]))
 
@@ -108,7 +113,8 @@ def test_a_click_pins_a_cell_everywhere_and_explains_it(app, opening):
     app.click_cell(AS_IT_IS, 7, 13)
     app.until(lambda: app.picture(AS_IT_IS).pinned == (7, 13), "the clicked cell is not framed")
     app.idle()
-    assert (app.value(state.QUERY), app.value(state.KEY)) == ("7", "13")
+    tokens = opening.tokens()[0]
+    assert (app.value(state.QUERY), app.value(state.KEY)) == (f"{tokens[7]} (7)", f"{tokens[13]} (13)")
     assert "query=7" in app.address
     assert "key=13" in app.address
     drawn = app.equation()
@@ -120,14 +126,13 @@ def test_a_click_pins_a_cell_everywhere_and_explains_it(app, opening):
     table = app.page.get_by_role("table").first.inner_text()
     for figure in (cell.raw, cell.scaled, cell.masked, cell.exponential, cell.row_sum, cell.weight):
         assert number(figure) in table
-    tokens = opening.tokens()[0]
     assert (
         f"“{tokens[7]}” gives {cell.weight:.1%} of its attention to “{tokens[13]}”."
         in app.page.locator("body").inner_text()
     )
 
     app.go("/step_by_step?stage=query").click_cell(AS_IT_IS, 4, 20)
-    app.until(lambda: app.value(state.QUERY) == "4", "the query is not pinned")
+    app.until(lambda: app.place(state.QUERY) == 4, "the query is not pinned")
     assert "key=" not in app.address  # a column of the queries is no key
 
 
@@ -191,7 +196,7 @@ def test_what_is_changed_is_told_from_what_the_model_computed(visit):
     assert "the original" not in app.page.locator("body").inner_text()
 
 
-CARD = ".card"
+CARD, RING = ".card", f".st-key-{state.TOUR_CARD} .ring"
 
 
 def at_stop(app, number):
@@ -248,9 +253,9 @@ def test_the_tour_is_left_in_the_middle_and_all_stays(visit, opening):
     app.page.keyboard.press("Escape")
     app.until(lambda: app.page.locator(CARD).count() == 0, "the card stays")
     opens(app, "scaled", opening.trace(5, 11).scaled)
-    assert (app.value(state.QUERY), app.value(state.KEY)) == ("10", "2")
+    assert (app.value(state.QUERY), app.value(state.KEY)) == ("it (10)", "animal (2)")
     app.click_cell(AS_IT_IS, 3, 4).idle()
-    assert app.value(state.QUERY) == "3"
+    assert app.place(state.QUERY) == 3
 
 
 def test_the_tour_says_nothing_of_what_it_does_not_show(visit, opening):
@@ -267,22 +272,58 @@ def test_the_tour_says_nothing_of_what_it_does_not_show(visit, opening):
     app.switch(state.SCALING).idle().click_cell(AS_IT_IS, 4, 3).idle()
     cell = explain(opening.trace(5, 11), 4, 3)
     assert f"{number(cell.raw)} becomes {number(cell.scaled)}" in at_stop(app, 3)
-    app.press(state.SOURCE, "My own matrices").idle()
+    app.choose(state.SOURCE, "My own matrices").idle()
     assert "You have changed what this stop shows" in at_stop(app, 3)
     app.page.get_by_role("button", name="Next →").click()
     assert "becomes a weight of" in at_stop(app, 4)
 
 
-def test_a_mask_that_does_not_fit_is_said_beside_it(visit, opening):
+@pytest.mark.parametrize(("width", "height"), [(1280, 720), (390, 844)])
+def test_the_card_stands_beside_its_outlined_subject_in_view(visit, width, height):
+    """Only this test finds a card that covers what it speaks of, or speaks of something out of sight."""
+    app = visit(width=width, height=height)
+    app.widget(state.TOUR_START).get_by_role("button").click()
+    for place, stop in enumerate(STOPS[:3], start=1):
+        at_stop(app, place)
+        subject, ring = app.widget(stop.subject).bounding_box(), app.page.locator(RING).bounding_box()
+        card = app.page.locator(CARD).bounding_box()
+        for side in ("x", "y"):
+            assert 0 < subject[side] - ring[side] < 8
+        assert abs(ring["width"] - subject["width"]) + abs(ring["height"] - subject["height"]) < 20
+        gaps = distances(card, subject)
+        assert 0 <= max(gaps) < 30, gaps  # beside it, and not on it
+        above = card["y"] + card["height"] <= subject["y"]
+        assert above == (width < 640)
+        assert card["y"] >= 50  # not below the header
+        assert subject["y"] < height - 200
+        app.page.keyboard.press("ArrowRight")
+    at_stop(app, 4)
+    app.page.mouse.move(width / 2, height / 2)
+    app.page.mouse.wheel(0, 150)
+    app.until(
+        lambda: 0 < app.widget(STOPS[3].subject).bounding_box()["y"] - app.page.locator(RING).bounding_box()["y"] < 8,
+        "the ring does not follow its subject",
+    )
+
+
+def distances(one, other):
+    """How far two boxes are apart, across and down; below 0 where they overlap."""
+    return [
+        max(one[side] - (other[side] + other[length]), other[side] - (one[side] + one[length]))
+        for side, length in (("x", "width"), ("y", "height"))
+    ]
+
+
+def test_a_mask_that_does_not_fit_is_said_also_while_its_field_is_folded_away(visit, opening):
     app = visit("/step_by_step?mask=own&grid=1,0")
     app.shows_trace(opening.trace(5, 11)).idle()
     (alert,) = app.page.get_by_role("alert").all()
     assert "(1, 2)" in alert.inner_text()
-    field, said = app.widget(state.MASK_GRID).bounding_box(), alert.bounding_box()
-    assert field is not None
+    button = app.page.get_by_test_id("stPopoverButton").filter(has_text="Scale and mask").bounding_box()
+    said = alert.bounding_box()
+    assert button is not None
     assert said is not None
-    assert abs(said["x"] - field["x"]) < 5
-    assert 0 <= said["y"] - (field["y"] + field["height"]) < 40
+    assert 0 <= said["y"] - (button["y"] + button["height"]) < 40
 
 
 def test_fast_clicks_leave_one_cell_pinned_and_the_page_alive(app, opening):
@@ -296,7 +337,7 @@ def test_fast_clicks_leave_one_cell_pinned_and_the_page_alive(app, opening):
     # A click in the instant in which a chart is replaced hits nothing; those that arrive never mix.
     pinned = app.picture(AS_IT_IS).pinned
     assert pinned in clicked
-    assert (app.value(state.QUERY), app.value(state.KEY)) == tuple(str(int(place)) for place in pinned)
+    assert (app.place(state.QUERY), app.place(state.KEY)) == pinned
     app.click_cell(AS_IT_IS, 2, 9)
     app.until(lambda: app.picture(AS_IT_IS).pinned == (2, 9), "a click after the burst is not the one that is framed")
 
@@ -316,7 +357,7 @@ def test_token_text_is_data(app, smollm):
     tokens = taken.tokens()[0]
     for letter in "<$*`":
         place = next(place for place, token in enumerate(tokens) if letter in token)
-        app.choose(state.QUERY, place).idle().choose(state.KEY, place).idle()
+        app.choose_place(state.QUERY, place).idle().choose_place(state.KEY, place).idle()
         assert tokens[place].strip() in app.page.get_by_text("of its attention to").inner_text()
     assert app.page.locator("img[src=x]").count() == 0
     # Any dialog, script error or stray request fails in `visit`.

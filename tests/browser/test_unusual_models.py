@@ -73,7 +73,7 @@ def type_path(app: App, folder: Path) -> App:
 
 def upload(app: App, file: Path) -> App:
     app.widget(state.IMAGE).locator("input[type=file]").set_input_files(str(file))
-    app.widget(state.LAYER).wait_for()
+    app.widget(state.HEAD_BOX).wait_for()
     return app.idle()
 
 
@@ -99,16 +99,16 @@ def test_a_picture_from_its_upload_to_the_attention_of_a_patch(
     app = visit("/heads")
     upload(type_path(app, vit), house)
     trace = traces(vit, house)
-    app.shows({"head": trace(0, 0).weights})
+    app.shows({"head": trace(0, 2).weights})  # the head that the page opens with
     assert app.tokens("head", "y")[:2] == ["[CLS]", "patch 0,0"]
     app.press(state.SHOWN_AS, PICTURE).idle().click_cell("patches", 3, 1).idle()
     query = 1 + 3 * COLUMNS + 1
-    assert app.value(state.QUERY) == str(query)
-    app.shows({"patches": on_patches(trace(0, 0).weights[query])})
+    assert app.place(state.QUERY) == query
+    app.shows({"patches": on_patches(trace(0, 2).weights[query])})
     assert app.picture("patches").pinned == (3, 1)
     app.click_cell("atlas", 1, 2).idle()
     app.shows({"patches": on_patches(trace(1, 2).weights[query])})
-    assert (app.value(state.LAYER), app.value(state.HEAD)) == ("1", "2")
+    assert app.value(state.HEAD_BOX) == "Head 1.2"
     assert app.picture("patches").pinned == (3, 1)
     app.page.get_by_text("Agrees with the model").wait_for()
 
@@ -130,7 +130,7 @@ def test_a_picture_stays_from_page_to_page_until_it_is_taken_away(
     visit: Callable[..., App], vit: Path, house: Path
 ) -> None:
     app = visit(f"/heads?metric=sink&model={vit}")
-    upload(app, house).choose(state.LAYER, 1).idle()
+    upload(app, house).choose(state.HEAD_BOX, "Head 1.0").idle()
     trace = traces(vit, house)
     visit_page(app, "Step by step").shows_trace(trace(1, 0), stages=("Query", "Softmax", "Output"))
     assert app.page.get_by_text("house.png is still shown.").is_visible()
@@ -168,7 +168,7 @@ def test_a_model_that_hands_out_only_weights(visit: Callable[..., App], gptj: Pa
     type_path(app, gptj)
     exposed = attention_weights(load_model(gptj), NUMBERS)
     app.shows({SHOWN: exposed.weights(0, 0)})
-    app.choose(state.LAYER, 1).idle().choose(state.HEAD, 3).idle()
+    app.choose(state.HEAD_BOX, "Head 1.3").idle()
     weights = exposed.weights(1, 3)
     app.shows({SHOWN: weights})
     assert not app.picture(SHOWN).forbidden.any()

@@ -32,8 +32,10 @@ def says_lines(app, *lines):
 
 
 def before_and_after(before, after):
-    """The three pictures of a head in two passes, NaN where a pair is masked."""
+    """The pictures of a head in two passes, NaN where a pair is masked: three, or one if nothing differs."""
     one, two = (np.where(trace.mask, trace.weights, np.nan) for trace in (before, after))
+    if np.array_equal(one, two, equal_nan=True):
+        return {"compared first": one, "compared difference": None}
     difference = np.where(before.mask | after.mask, np.nan_to_num(two) - np.nan_to_num(one), np.nan)
     return {"compared first": one, "compared second": two, "compared difference": difference}
 
@@ -66,7 +68,7 @@ def test_a_change_is_switched_off_taken_along_by_a_link_and_taken_back(visit, fr
     before, after = france.trace(29, 2), muted.trace(29, 2)
     assert np.abs(after.weights - before.weights).max() > 0.2
     app.shows(before_and_after(before, after)).idle()
-    assert "Next token “·Paris”: 77.3% → 14.1%" in words(app)
+    assert "“·Paris” comes next: 77.3% → 14.1%" in words(app)
     assert app.alerts() == []
     changed = app.picture("atlas").values
     assert not changed[:24].any()
@@ -75,9 +77,8 @@ def test_a_change_is_switched_off_taken_along_by_a_link_and_taken_back(visit, fr
     on_list = app.page.locator("[class*=st-key-edit_] label")
     on_list.click()
     says_lines(app, "off mute 23.4").shows(before_and_after(before, before))
-    assert not app.picture("compared difference").values[np.tri(5, dtype=bool)].any()
     assert not app.picture("atlas").values.any()
-    assert "Next token “·Paris”: 77.3%" in words(app)
+    assert "“·Paris” comes next: 77.3%" in words(app)
     assert "14.1%" not in words(app)
 
     copied = visit(app.address)
@@ -104,12 +105,12 @@ def test_changes_by_fields_by_clicks_on_cells_and_on_tokens(visit, minilm):
         app.shows(before_and_after(plain.trace(layer, head), changed.trace(layer, head))).idle()
 
     app = visit(link())
-    place = app.widget(state.picture("compared first")).bounding_box()
     app.choose(state.NEW_EDIT, "Scale the scores").idle().number(state.NEW_FIELDS["factor"], 3).idle()
     app.choose(state.NEW_PLACE, "all heads").idle()
     button(app, "Add").click()
     says_lines(app, "scale 3")
     shows(5, 11, scale_by=3)
+    place = app.widget(state.picture("compared first")).bounding_box()
 
     app.switch(state.PAINTING).idle().click_cell("compared second", 3, 6)
     says_lines(app, "scale 3", "paint 3>6 at 5.11")
@@ -117,7 +118,7 @@ def test_changes_by_fields_by_clicks_on_cells_and_on_tokens(visit, minilm):
     says_lines(app, "scale 3", "paint 3>0 3>6 at 5.11")
     painted = {(5, 11): {3: {0: 0.5, 6: 0.5}}}
     shows(5, 11, scale_by=3, pattern=painted)
-    assert (app.value(state.QUERY), app.value(state.KEY)) == ("3", "0")
+    assert (app.value(state.QUERY), app.value(state.KEY)) == ("of (3)", "[CLS] (0)")
     app.switch(state.PAINTING).idle().click_cell("compared second", 2, 1).idle()
     assert len(listed(app)) == 2
 
@@ -129,7 +130,7 @@ def test_changes_by_fields_by_clicks_on_cells_and_on_tokens(visit, minilm):
     assert app.widget(state.picture("compared first")).bounding_box() == place  # whatever is listed or chosen above
 
     app.click_cell("atlas", 2, 7)
-    app.until(lambda: (app.value(state.LAYER), app.value(state.HEAD)) == ("2", "7"), "the head is not chosen")
+    app.until(lambda: app.value(state.HEAD_BOX) == "Head 2.7", "the head is not chosen")
     shows(2, 7, scale_by=3, pattern=painted, replace_tokens={4: "[MASK]"})
 
 
@@ -150,7 +151,7 @@ def test_which_heads_matter_and_patching(visit, minilm):
     app.press(state.VIEW, "Patch").idle().write(state.SOURCE_TEXT, ITALY)
     app.shows({"atlas": grid(patch_effects(minilm, FRANCE, ITALY), "moved")}).idle()
     app.click_cell("atlas", 3, 1)
-    app.until(lambda: (app.value(state.LAYER), app.value(state.HEAD)) == ("3", "1"), "the head is not chosen")
+    app.until(lambda: app.value(state.HEAD_BOX) == "Head 3.1", "the head is not chosen")
 
 
 def test_two_heads_are_compared(visit, minilm):
@@ -170,8 +171,8 @@ def test_what_one_visitor_changes_no_other_sees(visit, france, muted):
     reading = visit(f"/step_by_step?text={quote_plus(FRANCE)}&model={SMOLLM}&layer=29&head=2")
     changing.shows(before_and_after(before, after))
     reading.shows_trace(before)
-    changing.choose(state.HEAD, 5)
-    reading.choose(state.HEAD, 4)
+    changing.choose(state.HEAD_BOX, "Head 29.5")
+    reading.choose(state.HEAD_BOX, "Head 29.4")
     reading.shows_trace(france.trace(29, 4))
     changing.shows(before_and_after(france.trace(29, 5), muted.trace(29, 5)))
     reading.page.get_by_role("link", name="What if", exact=True).click()

@@ -8,8 +8,8 @@ from streamlit.testing.v1 import AppTest
 from core.capturing.certifying import ALLOWED_ROUNDING
 
 
-def shown(rounding: float, left_out: int = 0, dtype: str = "float32") -> tuple[str, str]:
-    """The badge and the small print of a certificate with that much rounding."""
+def shown(rounding: float, left_out: int = 0, dtype: str = "float32") -> tuple[str, str, str]:
+    """The badge of a certificate with that much rounding, what is behind a click, and what else is seen."""
 
     def page(rounding: float, left_out: int, dtype: str) -> None:
         from core.capturing.certifying import Certificate
@@ -31,12 +31,14 @@ def shown(rounding: float, left_out: int = 0, dtype: str = "float32") -> tuple[s
 
     app = AppTest.from_function(page, args=(rounding, left_out, dtype)).run()
     assert not app.exception
-    (badge,), (caption,) = app.markdown, app.caption
-    return badge.value, caption.value
+    (badge,), (popover,) = app.markdown, app.get("popover")
+    behind = [caption.value for caption in popover.caption]
+    seen = [caption.value for caption in app.caption][len(behind) :]
+    return badge.value, " · ".join(behind), " · ".join(seen)
 
 
 def test_too_large_a_difference_is_red_and_says_how_much_too_large() -> None:
-    badge, _ = shown(rounding=4321.0)
+    badge, _, _ = shown(rounding=4321.0)
     assert badge.startswith(":red-badge[")
     assert "Does not agree with the model: 1,536 output numbers, largest difference 2.5e-01" in badge
     assert "4,321 times what rounding explains" in badge
@@ -44,23 +46,28 @@ def test_too_large_a_difference_is_red_and_says_how_much_too_large() -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_the_bound_itself_still_agrees_and_anything_above_does_not(dtype: str) -> None:
-    within, _ = shown(ALLOWED_ROUNDING[dtype], dtype=dtype)
-    beyond, _ = shown(ALLOWED_ROUNDING[dtype] * 1.001, dtype=dtype)
+    within, _, _ = shown(ALLOWED_ROUNDING[dtype], dtype=dtype)
+    beyond, _, _ = shown(ALLOWED_ROUNDING[dtype] * 1.001, dtype=dtype)
     assert within.startswith(":green-badge[")
     assert "Agrees with the model: 1,536 output numbers, largest difference 2.5e-01" in within
     assert beyond.startswith(":red-badge[")
 
 
-def test_small_print_names_what_was_compared_and_what_was_left_out() -> None:
-    _, whole = shown(rounding=1.0)
-    _, partial = shown(rounding=1.0, left_out=3)
-    for words in ("sha256 53aa", "float32", "scale 0\\.125", "mask\\: causal", "a\\_model\\*"):
-        assert words in whole, words
-    assert "left out" not in whole
-    assert "traced" not in whole
-    assert "3 rows with nothing to attend to left out" in partial
+def test_a_click_tells_what_was_compared_and_the_page_what_was_left_out() -> None:
+    _, origin, whole = shown(rounding=1.0)
+    _, _, partial = shown(rounding=1.0, left_out=3)
+    expected = {
+        "model": "a\\_model\\*",
+        "revision": "sha256 53aa",
+        "dtype": "float32",
+        "scale": "0\\.125",
+        "mask": "causal",
+    }
+    assert origin == " · ".join(f"**{name}** {text}" for name, text in expected.items())
+    assert whole == ""
+    assert partial == "3 rows with nothing to attend to are left out."
 
 
-def test_small_print_says_in_which_precision_a_model_in_half_precision_was_traced() -> None:
-    _, small_print = shown(rounding=1.0, dtype="bfloat16")
-    assert "model in bfloat16, traced in float32" in small_print
+def test_a_click_tells_in_which_precision_a_model_in_half_precision_was_traced() -> None:
+    _, origin, _ = shown(rounding=1.0, dtype="bfloat16")
+    assert "model in bfloat16, traced in float32" in origin

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 from unittest import mock
 from urllib.parse import parse_qs
 
 import numpy as np
+import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from core import load_model
+from core import capture, head_metrics, load_model
 from core.corpus.opened import open_run
 from core.heads.metrics import in_words
 from tests.core.corpus.damages import damages
 from tests.core.corpus.made_runs import CLUSTERS, FILE, SENTENCES, STRONGEST, add_map, made_run
 from tests.core.tiny_models import CAUSAL_WEIGHTS, number_words, randomised
-from tests.pages.test_what_if import choose, opened, ran, words
+from tests.pages.test_what_if import address, choose, opened, ran, words
 from tests.ui.sharing.test_as_python import View
 from tests.ui.sharing.test_as_python import run as run_lines
 from ui import state
 from ui.views.corpus import results
-from ui.views.corpus import run as page_of_corpus
 
 HERE = {state.LAYER: "2", state.HEAD: "9", state.METRIC: "previous"}
 
@@ -99,7 +100,7 @@ def test_an_example_opens_live_whatever_text_was_read_before(folder):
     app = opened("heads", **{state.TEXT: "Something else.", state.LAYER: "1", state.QUERY: "1"})
     app.switch_page("../pages/corpus.py")
     app = choose(choose(ran(app), state.METRIC, "previous"), state.RUN, "sentences")
-    app = choose(choose(app, state.LAYER, 2), state.HEAD, 9)
+    app = choose(app, state.HEAD_BOX, "2.9")
     app.query_params.clear()
     app.query_params.update(live(app)[2])
     app = ran(app.switch_page("../pages/heads.py"))
@@ -165,13 +166,66 @@ def test_heads_that_were_not_looked_at_are_said():
     ]
 
 
-def test_without_runs_it_says_how_to_make_one(tmp_path):
-    with mock.patch.object(results, "corpora", return_value=tmp_path / "nowhere"):
+@pytest.mark.parametrize("place", [None, Path("nowhere")])
+def test_without_runs_it_opens_on_the_included_one_and_says_what_stands_out(place):
+    with mock.patch.object(results, "corpora", return_value=place):
         app = opened("corpus")
-    assert "There is no finished run yet" in words(app)
-    assert [code.value for code in app.code] == [page_of_corpus.COMMAND]
-    with mock.patch.object(results, "corpora", return_value=None):
-        assert "shows no corpus runs" in words(opened("corpus"))
+    means = (
+        pd.read_parquet(results.INCLUDED / "metrics.parquet").set_index(["metric", "layer", "head"])["mean"].to_dict()
+    )
+    name, chosen = app.session_state[state.METRIC], app.session_state[state.HEAD_BOX]
+    mean = means[(name, *map(int, chosen.split(".")))]
+    assert mean == max(other for (metric, *_), other in means.items() if metric == name)
+    assert re.search(rf"Head {chosen} gives \*\*{mean:.1%}\*\* of its attention to .*, on average over", words(app))
+
+
+def asked(app: AppTest, text: str) -> AppTest:
+    """With the text in its field, and Run pressed."""
+    app.text_area(key=state.OWN_TEXT).set_value(text)
+    app.button(key=state.START_RUN).click()
+    return ran(app)
+
+
+def test_a_pasted_text_is_run_on_the_page(minilm):
+    """It is short, so that it is one passage: what one pass over it measures is what the page says."""
+    text = " ".join(SENTENCES)
+    app = asked(page(), text)
+    head = app.session_state[state.HEAD_BOX]
+    layer, number = map(int, head.split("."))
+    measured = head_metrics(capture(minilm, text)).set_index(["layer", "head"])
+    share = measured.loc[(layer, number), app.session_state[state.METRIC]]
+    said = words(app)
+    assert f"Head {head} gives **{share:.1%}**" in said
+    assert f"{len(capture(minilm, text).input_ids)} tokens** in 1 passage of 1 file: pasted.txt" in said
+    assert address(app, state.RUN) == [state.RUN_OWN]
+    assert "in 5 passages" in words(choose(app, state.RUN, "sentences"))
+
+
+def test_an_uploaded_file_keeps_its_name():
+    app = page()
+    app.file_uploader(key=state.OWN_FILE).set_value(("my: *text*.txt", SENTENCES[0].encode(), "text/plain"))
+    app.button(key=state.START_RUN).click()
+    app = ran(app)
+    assert "of 1 file: my_ _text_.txt" in words(app)
+    assert app.session_state[state.OWN_RUN].contents == SENTENCES[0].encode()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [(" \n", "There is no text in it."), (40 * "word ", "more than 20 tokens for all-MiniLM-L6-v2. Shorten it")],
+)
+def test_a_text_that_cannot_be_run_is_said_to_be_so_and_stays(text, said):
+    with mock.patch.object(results, "MOST_TOKENS", 20):
+        app = asked(page(), text)
+    assert said in words(app)
+    assert app.text_area(key=state.OWN_TEXT).value == text
+
+
+def test_of_all_runs_over_texts_of_their_own_visitors_see_only_theirs():
+    asked(page(), "A text that one visitor has pasted.")
+    app = page(run=state.RUN_OWN)
+    assert "pasted.txt" not in words(app)
+    assert "Run “own”" in json.dumps([one.value for one in app.warning], ensure_ascii=False)
 
 
 def test_broken_runs_are_named_beside_the_others(folder, tmp_path):

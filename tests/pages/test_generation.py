@@ -10,6 +10,7 @@ from core import generate, load_model
 from core.capturing.sampling import Sampling
 from tests.core.tiny_models import CAUSAL_WEIGHTS, number_words, randomised, tiny
 from tests.pages.test_what_if import choose, opened, words
+from tests.source_files import ROOT
 from ui import state
 from ui.requests import ModelChoice, TextRequest, WritingRequest
 from ui.views.writing import written_after
@@ -147,3 +148,13 @@ def test_the_choices_are_the_sampling():
     app.get_by_key(state.TOP_K).set_value(3).run()
     app.get_by_key(state.TOP_P).set_value(0.5).run()
     assert app.session_state["found"] == Sampling(1.0, 3, 0.5)
+
+
+def test_it_opens_with_something_to_see_for_a_model_of_either_kind():
+    """A model that writes on opens with Paris, and one that reads dates with a date."""
+    app = AppTest.from_file(str(ROOT / "ui/shell.py"), default_timeout=120)
+    app.switch_page("../pages/generation.py").run()
+    assert "“·Paris” is written after “·is”, which gives **90.3%** of its attention to “·France”." in words(app)
+    choose(app, state.MODEL, DATES)
+    assert app.get_by_key(state.TEXT).value == DATE
+    assert "“1” is written after “<s>”" in words(app)

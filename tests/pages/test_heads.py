@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Iterator
+from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from core.heads.metrics import METRICS
+from tests.browser.driver import Picture
 from tests.source_files import ROOT
 from ui import models, progress, state
 from ui.cache import Store
 from ui.memory import Memory
 from ui.passes import captured
+from ui.requests import ModelChoice, TextRequest
 from ui.views.heads import results
 
 PAGES = "../pages/"
@@ -72,20 +78,20 @@ def test_a_text_is_read_once_and_the_probe_runs_once(
         assert passes() == 1, text
 
     for key, value in (
-        *((state.METRIC, "Entropy"), (state.LAYER, 2), (state.HEAD, 3), (state.ATLAS_BY, "Small pictures")),
-        *((state.METRIC, "Match with a pattern"), (state.LOOK_FOR, "Blocks"), (state.AT_LEAST, 0.1)),
+        *((state.METRIC, "entropy"), (state.HEAD_BOX, "2.3"), (state.ATLAS_BY, "Small pictures")),
+        *((state.METRIC, "pattern"), (state.LOOK_FOR, "Blocks"), (state.AT_LEAST, 0.1)),
         *((state.SHOWN_AS, "Text"), (state.SHOWN_AS, "Lines"), (state.SHOWN_AS, "Heatmap")),
         *((state.QUANTITY, "Weights × value × W_O"), (state.QUANTITY, "Scaled scores"), (state.QUANTITY, "Weights")),
         *((state.LEAVE_OUT, ["First token"]), (state.RENORMALISE, True), (state.BY_WORD, True)),
-        *((state.MEAN_OF, ["0.1", "5.2"]), (state.METRIC, "Itself"), (state.QUERY, 2)),
+        *((state.MEAN_OF, ["0.1", "5.2"]), (state.METRIC, "self"), (state.QUERY, 2)),
     ):
         choose(atlas, key, value)
         assert passes() == 0, (key, value)
 
     monkeypatch.setattr(results.probe, "store", Store(4))  # another test may have asked already
-    choose(atlas, state.METRIC, "Induction")
+    choose(atlas, state.METRIC, "induction")
     assert passes() == 8
-    for metric in ("Entropy", "Duplicate token"):
+    for metric in ("entropy", "duplicate"):
         choose(atlas, state.METRIC, metric)
     for page in ("step_by_step", "heads"):
         go(atlas, page)
@@ -162,7 +168,7 @@ def test_a_pass_larger_than_all_room_for_passes_is_read_once(
     monkeypatch.setattr(captured, "store", Memory(1000))
     passes()
     choose(atlas, state.TEXT, "This text alone takes more than a thousand bytes.")
-    choose(atlas, state.HEAD, 3)
+    choose(atlas, state.HEAD_BOX, "5.3")
     assert passes() == 1
     assert atlas.get("plotly_chart")
 
@@ -200,3 +206,83 @@ def test_the_address_of_a_page_opens_that_page() -> None:
     assert state.GOING not in app.session_state
     assert app.session_state[state.ADDRESS] == {state.LAYER: ["1"]}
     assert "stage “raw”, which this page does not use" in app.warning[0].value
+
+
+# --- all heads by one pair of tokens
+
+SENTENCE = "The animal didn't cross the street because it was too tired."
+IT_AT_ANIMAL = {state.METRIC: "pair", state.QUERY: "10", state.KEY: "2"}
+SMOLLM = {state.MODEL: "SmolLM2-135M-Instruct"}
+
+
+def is_of(chart: Any, name: str) -> bool:
+    return chart.proto.id.endswith(f"-{state.picture(name)}")
+
+
+def picture(app: AppTest, name: str) -> Picture:
+    (spec,) = [json.loads(one.proto.spec) for one in app.get("plotly_chart") if is_of(one, name)]
+    return Picture(spec["data"], spec["layout"])
+
+
+def words(app: AppTest) -> str:
+    said = [part.value for part in (*app.markdown, *app.caption, *app.info)]
+    return "\n".join([*said, *(button.label for button in app.button)]).replace("\\", "")
+
+
+def places(app: AppTest) -> dict[str, list[str]]:
+    return {key: app.session_state[state.ADDRESS].get(key, []) for key in (state.QUERY, state.KEY)}
+
+
+def test_heads_are_ranked_by_the_pair_of_tokens_in_the_address() -> None:
+    """Each number is the weight of that head's own trace; the finding names the largest and opens its head."""
+    app = by_link("heads", IT_AT_ANIMAL | {state.LAYER: "0", state.HEAD: "2"})
+    taken = captured(TextRequest(ModelChoice(MODEL), SENTENCE))
+    expected = [[taken.trace(layer, head).weights[10, 2] for head in range(12)] for layer in range(6)]
+    np.testing.assert_allclose(picture(app, "atlas").values, expected, rtol=1e-4, atol=1e-7)
+    assert "The weight that “it (10)” gives to “animal (2)” in each head." in words(app)
+    assert app.dataframe[0].value.iloc[0][["layer", "head"]].tolist() == [3, 1]
+    (finding,) = [button for button in app.button if "looks hardest" in button.label]
+    assert finding.label == "**3.1** looks hardest from “it” to “animal” (67.7%)"
+    checked(finding.click().run())
+    assert app.get_by_key(state.HEAD_BOX).value == "3.1"
+    assert {box.key: box.options[int(box.value)] for box in app.selectbox if box.key in (state.QUERY, state.KEY)} == {
+        state.QUERY: "it (10)",
+        state.KEY: "animal (2)",
+    }
+
+
+def test_the_suggested_pair_stays_while_other_heads_are_opened() -> None:
+    """Each head suggests another pair: without a choice, opening the best head would rank by its own pair."""
+    app = by_link("heads", {state.METRIC: "pair", state.LAYER: "0", state.HEAD: "2"})
+    first, ranked = places(app), picture(app, "atlas").values
+    assert all(first.values())
+    choose(app, state.HEAD_BOX, "3.4")
+    assert places(app) == first
+    np.testing.assert_array_equal(picture(app, "atlas").values, ranked)
+    choose(choose(app, state.METRIC, "sink"), state.METRIC, "pair")
+    assert places(app) == first
+
+
+def test_a_pair_that_is_masked_is_said_to_be_and_is_never_a_zero() -> None:
+    app = by_link("heads", IT_AT_ANIMAL | SMOLLM | {state.QUERY: "2", state.KEY: "7"})
+    assert "may not look at" in words(app)
+    assert "this pair is masked. A query of this model does not look at later tokens." in words(app)
+    assert "looks hardest" not in words(app)
+    atlas = picture(app, "atlas")
+    assert np.isnan(atlas.values).all()
+    assert atlas.forbidden.all()
+    assert "masked" in {trace.get("name") for trace in atlas.data}
+
+
+def test_a_pair_is_one_of_tokens_not_of_words() -> None:
+    app = by_link("heads", IT_AT_ANIMAL | {state.BY_WORD: "true"})
+    assert "Switch off “Words instead of tokens”." in words(app)
+    assert not any(is_of(one, "atlas") for one in app.get("plotly_chart"))
+    choose(app, state.BY_WORD, False)
+    assert "**3.1** looks hardest" in words(app)
+
+
+def test_the_chosen_metric_is_explained(atlas: AppTest) -> None:
+    for metric in METRICS[:3]:
+        choose(atlas, state.METRIC, metric.name)
+        assert metric.words in [caption.value for caption in atlas.caption]

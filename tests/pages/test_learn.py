@@ -77,16 +77,31 @@ def test_old_links_open_what_they_opened(place, label, word):
     assert said(old) == said(open_lesson(lesson, part, **{key: word} | small))
 
 
-def test_each_lesson_leads_to_the_next_and_the_last_one_to_step_by_step():
+def test_next_leads_through_the_experiments_of_a_lesson():
+    first, *following = parts("query_key_value")
+    page = open_lesson("query_key_value", first)
+    for word in following:
+        page.get_by_key(state.NEXT_PART).click()
+        page.run()
+        assert not page.exception
+        assert page.session_state[state.PART] == word
+        assert page.get("plotly_chart")
+    assert not [button for button in page.button if button.key == state.NEXT_PART]
+
+
+def test_after_its_last_experiment_each_lesson_leads_to_the_next_and_the_last_one_to_step_by_step():
     app = AppTest.from_file(str(ROOT / "ui/shell.py"), default_timeout=60).run()
     followed = []
     page = PAGES / f"{next(iter(lessons.LESSONS))}.py"
     while page.parent == PAGES:
-        app.switch_page(f"../{page.relative_to(ROOT)}").run()
+        app.switch_page(f"../{page.relative_to(ROOT)}")
+        app.query_params[state.PART] = list(parts(page.stem))[-1]
+        app.run()
         assert not app.exception
         followed.append(page.stem)
         page, title = lessons.after(lessons.LESSONS[page.stem])
         (link,) = app.get("page_link")
         assert (link.proto.label, link.proto.page) == (f"Next: {title}", page.stem)
+        assert link.proto.query_string == f"{state.PART}="  # the first experiment, whichever was open here
     assert sorted(followed) == LESSONS
     assert page == ROOT / "pages/step_by_step.py"

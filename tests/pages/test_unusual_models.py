@@ -147,8 +147,9 @@ def test_heads_of_which_only_weights_are_known_stand_in_the_grid_too(saved, name
     app = opened("heads", folder, metric="duplicate")
     np.testing.assert_allclose(values(app, "atlas"), table["duplicate"].to_numpy().reshape(2, 4), rtol=1e-5)
     boxes = {box.key: box for box in app.selectbox}
-    every = {metric.label for metric in METRICS}
-    assert set(boxes[state.METRIC].options) == every - {"Entropy, share"}  # it depends on the mask, as do matches
+    # What depends on the mask is not offered: matches, and of the metrics one.
+    every = [f"{metric.group}: {metric.label}" for metric in METRICS if metric.name != "entropy_share"]
+    assert {*boxes[state.METRIC].options} == {*every, "Your choice: From token to token"}
     assert state.MEASURED_ON not in boxes
     strongest = app.dataframe[0].value.iloc[0]
     assert strongest["Duplicate token"] == pytest.approx(table["duplicate"].max())
@@ -159,13 +160,12 @@ def test_heads_of_which_only_weights_are_known_stand_in_the_grid_too(saved, name
     np.testing.assert_allclose(values(opening, "atlas"), table[name].to_numpy().reshape(2, 4), rtol=1e-5)
 
 
-def test_layer_and_head_are_chosen_in_boxes(saved):
+def test_layer_and_head_are_chosen_in_a_box(saved):
     folder = saved("GPT-J", WEIGHTS_ONLY["GPT-J"])
     weights = attention_weights(load_model(folder), TEXT)
     for layer, head in ((0, 0), (0, 3), (1, 0)):
         app = opened("step_by_step", folder, layer=layer, head=head)
-        boxes = {box.key: box for box in app.selectbox}
-        assert [len(boxes[key].options) for key in (state.LAYER, state.HEAD)] == [2, 4]
+        assert len(app.get_by_key(state.HEAD_BOX).options) == 2 * 4
         np.testing.assert_allclose(values(app, SHOWN), weights.weights(layer, head), rtol=1e-5, atol=1e-7)
     np.testing.assert_allclose(
         values(opened("step_by_step", folder), SHOWN), weights.weights(0, 0), rtol=1e-5, atol=1e-7
@@ -319,7 +319,8 @@ def test_the_first_token_is_no_patch(vit):
 def test_nothing_about_words_is_offered_for_a_picture(vit, hybrid):
     app, of_text = opened("heads", vit, image=png()), opened("heads", hybrid)
     boxes, boxes_of_text = ({box.key: box for box in page.selectbox} for page in (app, of_text))
-    of_words = {"Special tokens", "Punctuation", "Duplicate token", "Induction"}
+    of_words = {"Kind of token: Special tokens", "Kind of token: Punctuation"}
+    of_words |= {"Repetition: Duplicate token", "Repetition: Induction"}
     assert of_words <= set(boxes_of_text[state.METRIC].options)
     assert set(boxes[state.METRIC].options) == set(boxes_of_text[state.METRIC].options) - of_words
     assert state.MEASURED_ON in boxes_of_text

@@ -135,4 +135,4 @@ def test_the_page_says_so_beside_the_field(host) -> None:
         said.append([error.value for error in app.error])
     assert said[0] == said[1]
     assert len(said[0]) == 1
-    assert "on your own computer Headlight opens any model" in app.get_by_key(state.MODEL).help
+    assert any("on your own computer Headlight opens any model" in caption.proto.help for caption in app.caption)

@@ -18,7 +18,7 @@ def test_what_has_come_is_kept_and_gone_on_with() -> None:
 
     growing = Growing((3, 2), pieces(), nbytes=1, cost=lambda place: 3 - place)
     assert growing.go_on()
-    assert (growing.done, growing.total) == (1, 3)
+    assert (growing.done, growing.total) == (2, 6)
     assert growing.share == pytest.approx(1 / 6)
     np.testing.assert_array_equal(growing.values, [[np.nan] * 2, [np.nan] * 2, [2, 20]])
     assert asked == [2]
@@ -27,3 +27,19 @@ def test_what_has_come_is_kept_and_gone_on_with() -> None:
     assert not growing.go_on()
     assert growing.share == 1
     assert asked == [2, 1, 0]
+
+
+def test_single_numbers_come_before_others_and_before_a_pause() -> None:
+    numbers = np.arange(6.0).reshape(3, 2)
+    places = [([2, 0], [1, 1]), ([1], [0]), 0, 1, 2]
+    growing = Growing((3, 2), ((place, numbers[place]) for place in places), nbytes=1, first=2)
+    assert growing.go_on()
+    assert not growing.may_pause
+    np.testing.assert_array_equal(growing.values, [[np.nan, 1], [np.nan, np.nan], [np.nan, 5]])
+    np.testing.assert_array_equal(growing.known, np.isfinite(growing.values))
+    assert growing.go_on()
+    assert growing.may_pause
+    assert (growing.done, growing.share) == (3, 0.5)
+    while growing.done < growing.total:
+        assert growing.go_on()
+    np.testing.assert_array_equal(growing.values, numbers)

@@ -131,7 +131,7 @@ def test_a_text_that_no_address_can_hold_is_sent_to_the_exhibit():
 def test_what_no_link_can_hold_is_said():
     assert cannot_hold(PageContents("Heads", "heads", of=head_of("", image=b"pixels"))) == "the image that you uploaded"
     assert cannot_hold(PageContents("Heads", "heads", of=head_of("Hi"))) == ""
-    assert cannot_hold(PageContents("Open a file", "exhibit")) == "the file that you opened"
+    assert cannot_hold(PageContents("Exhibit", "exhibit")) == "the exhibit that you opened"
 
 
 def head_of(text: str, image: bytes | None = None) -> HeadRequest:

@@ -226,7 +226,7 @@ def test_pieces_that_came_in_time_stay_and_the_rest_can_be_gone_on_with(monkeypa
         growing = st.session_state.setdefault(
             "growing", Growing((10,), iter([(place, 1.0) for place in range(10)]), nbytes=0)
         )
-        fill(growing, "pieces", "Muting", lambda last: st.text(f"{growing.done}") if last else None)
+        fill(growing, "pieces", "Muting", lambda last: st.text(f"{growing.done}") if last else None, unit="layer")
 
     monkeypatch.setattr(settings, "current", lambda: Settings(seconds=8))
     monkeypatch.setattr(progress, "LONG", 1e9)
@@ -236,7 +236,7 @@ def test_pieces_that_came_in_time_stay_and_the_rest_can_be_gone_on_with(monkeypa
     (some,) = map(int, texts(app))
     assert 0 < some < 10
     (said,) = [info.value for info in app.info]
-    assert said == f"Muting has paused at layer {some} of 10. This host computes for at most 8 s at a time."
+    assert said == f"{some} of 10 measured. Continue? This host computes for at most 8 s at a time."
     assert [info.value for info in app.run().info] == [said]  # it is not gone on with by itself
     for _ in range(5):
         if app.button:

@@ -4,6 +4,7 @@ const ACTS = {
     "?": () => toggle("legend"), ".": () => toggle("black"), b: () => toggle("black"),
 };
 const PATIENCE = 15000; // milliseconds that keys wait for a view
+const DRAWING = 5000; // milliseconds after its run until a view counts as not drawn
 const TALK = "headlight-talk"; // the key of the talk in the browser's storage: see browser.js
 
 // The walk is kept over views and pages, because keys are pressed faster than these are drawn.
@@ -181,14 +182,17 @@ function rehearse() {
     walk.rehearsed = data.at;
     if (data.at === 0) walk.troubled = [];
     const { at, links } = data;
+    const isRunning = () => document.querySelector("[data-testid=stApp]").dataset.testScriptState !== "notRunning";
     const isDrawn = () =>
         document.querySelector("[data-stale=true]") === null
+        && document.querySelector("[class*=st-key-picture_] .js-plotly-plot") !== null
         && document.querySelector("[class*=st-key-picture_]:not(:has(.js-plotly-plot))") === null;
-    const since = performance.now();
+    let since = performance.now();
     const look = setInterval(() => {
-        if (!isDrawn() && performance.now() - since < 10000) return;
+        if (isRunning()) since = performance.now(); // however long it computes
+        if (isRunning() || (!isDrawn() && performance.now() - since < DRAWING)) return;
         clearInterval(look);
-        if (document.querySelector(".stMain .stAlert")) walk.troubled.push(at);
+        if (!isDrawn() || document.querySelector(".stMain .stAlert")) walk.troubled.push(at);
         if (at + 1 < links.length) return goTo(at + 1);
         Object.assign(walk, { mode: "leaving", wanted: undefined, rehearsed: undefined });
         setTriggerValue("rehearsed", walk.troubled);

@@ -12,11 +12,11 @@ from ui.in_browser import component_beside, sent, session
 _CARD = component_beside(__file__)
 
 
-def tour_card(words: str, stop: int, count: int, scroll_to: str, on_go: Callable[[int | None], None]) -> None:
-    """Show the card at the bottom of the window, with these words at this stop of `count`.
+def tour_card(words: str, stop: int, count: int, subject: str, on_go: Callable[[int | None], None]) -> None:
+    """Show the card with these words at this stop of `count`, beside its subject or, without room for that, above or below it.
 
-    scroll_to  the key of a container that is scrolled into sight at every new stop
-    on_go      called with the next stop, with `count` after the last one, or with None if somebody leaves
+    subject  the key of the widget or picture that the words are about: it is outlined, and scrolled into view at every new stop
+    on_go    called with the next stop, with `count` after the last one, or with None if somebody leaves
     """
 
     def moved() -> None:
@@ -33,6 +33,6 @@ def tour_card(words: str, stop: int, count: int, scroll_to: str, on_go: Callable
         "count": count,
         "presses": st.session_state.get(state.TOUR_PRESSES, 0),
         "session": session(),
-        "scroll": f".st-key-{scroll_to}",
+        "subject": f".st-key-{subject}",
     }
     _CARD(key=state.TOUR_CARD, data=data, on_go_change=moved)

@@ -112,7 +112,7 @@ def shown_edits(capture: Capture) -> Edits:
         reset = {"key": state.button("reset", 0), "on_click": _keep, "args": ([],)}
         st.button("Reset", icon=":material/restart_alt:", type="tertiary", **reset)
     else:
-        st.caption("Nothing is changed yet: choose a change and add it to this list.")
+        st.caption("Choose a change and add it to this list.")
     return every(applied)
 
 

@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
+import numpy as np
 import streamlit as st
 
+from core.figures.labels import all_placed
 from ui import links
 from ui.links import Choice, Index, Number, Numbers, Several, Switch, Text, Word
 
 # With this, Streamlit sends a field's value to a browser that has not drawn the field yet, as in a closed popover.
 KEPT: dict[str, Any] = {"persist_state": "session"}
+LONG = 1_000  # tokens: a box with more would be built anew for every head, were the suggested one named in it
 
 
 def text_line(label: str, key: str, opening: str = "", *, max_chars: int | None = None, **widget: Any) -> str:
@@ -98,11 +101,17 @@ def menu(
     choices: Mapping[Word, str],
     *,
     opening: Word | None = None,
+    formerly: Mapping[str, Word] | None = None,
     look: Literal["box", "buttons", "line"] = "box",
     **widget: Any,
 ) -> Word:
-    """A menu of `choices`: word in the address -> label on the page. opening: None for the first"""
-    value = links.field(key, Choice(choices), next(iter(choices)) if opening is None else opening, label)
+    """A menu of `choices`: word in the address -> label on the page.
+
+    opening   None for the first
+    formerly  labels that older addresses may say, and that are no longer on the page -> word
+    """
+    form = Choice(choices, formerly or {})
+    value = links.field(key, form, next(iter(choices)) if opening is None else opening, label)
     widget |= {"key": key, "format_func": choices.__getitem__}
     if look == "box":
         st.selectbox(label, list(choices), **KEPT, **widget)
@@ -127,12 +136,55 @@ def menu_of_several(
     return value
 
 
-def number_picker(label: str, key: str, count: int, opening: int, placeholder: str = "") -> int:
+def number_picker(label: str, key: str, count: int, opening: int, placeholder: str = "", **widget: Any) -> int:
     """A whole number from 0 to count - 1. An empty box, which shows `placeholder`, stands for `opening`.
 
     The address leaves out an empty box, so that its meaning can depend on the model.
     """
     opening = min(opening, count - 1)
     links.field(key, Index(count), None, label)
-    chosen = st.selectbox(label, range(count), index=None, placeholder=placeholder or str(opening), key=key, **KEPT)
+    widget |= {"index": None, "placeholder": placeholder or str(opening), "key": key}
+    chosen = st.selectbox(label, range(count), **KEPT, **widget)
     return opening if chosen is None else chosen
+
+
+def token_picker(label: str, key: str, tokens: Sequence[str], opening: int, note: str = "", **widget: Any) -> int:
+    """A token of a text, named with its position: "it (10)". Returns the position. An empty box stands for `opening`.
+
+    note  said of `opening` by an empty box
+    """
+    names = all_placed(tuple(tokens))
+    said = [note] if note and len(names) > LONG else [names[min(opening, len(names) - 1)], *[note] * bool(note)]
+    label_again(key)
+    return number_picker(label, key, len(names), opening, ", ".join(said), format_func=names.__getitem__, **widget)
+
+
+def label_again(key: str) -> None:
+    """Send a field's value once more. The browser knows it by its label, which another text may have changed."""
+    if (value := st.session_state.get(key)) is not None:
+        st.session_state[key] = value
+
+
+def head_picker(
+    key: str, names: tuple[str, str], shape: tuple[int, int], opening: tuple[int, int], **widget: Any
+) -> tuple[int, int]:
+    """A head of a grid [layers, heads], as one box: "Head 5.11". Returns (layer, head).
+
+    names  those of the layer and the head in the address, which leaves out what nobody has chosen, so that its meaning can
+           depend on the model
+    """
+    place = []
+    for name, label, count, usual in zip(names, ("Layer", "Head"), shape, opening, strict=True):
+        chosen = links.field(name, Index(count), None, label)
+        place.append(min(usual, count - 1) if chosen is None else chosen)
+
+    def choose() -> None:
+        for name, number in zip(names, st.session_state[key].split("."), strict=True):
+            st.session_state[name] = int(number)
+
+    layer, head = place
+    st.session_state[key] = f"{layer}.{head}"
+    heads = [f"{layer}.{head}" for layer, head in np.ndindex(shape)]
+    look: dict[str, Any] = {"label_visibility": "collapsed", "format_func": "Head {}".format} | widget
+    st.selectbox("Head", heads, key=key, on_change=choose, **look)
+    return layer, head

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import streamlit as st
 from numpy.typing import NDArray
 from streamlit.delta_generator import DeltaGenerator
 
-from core.heads.metrics import Metric
+from core.heads.metrics import GROUPS, Metric
 from core.heads.probing import SCORES
 from ui import state
 from ui.controls.fields import menu, number, text_line, whole_number
 from ui.markdown import plain
 
-PATTERN = "pattern"
+PAIR, PATTERN = "pair", "pattern"
 ON = {"text": "This text", "random": "Random tokens, twice"}
 DRAWN_AS = {"colours": "Colours", "pictures": "Small pictures"}
 PATTERNS = {
@@ -38,6 +39,20 @@ class ByMetric:
     on: Literal["text", "random"]
     remarks: tuple[str, ...]
 
+    @property
+    def words(self) -> str:
+        """What the numbers say, in a line."""
+        return self.metric.words
+
+
+@dataclass(frozen=True)
+class ByPair:
+    """boxes: the place of the two boxes that choose the pair of tokens"""
+
+    boxes: DeltaGenerator
+    remarks: ClassVar[tuple[str, ...]] = ()
+    words: ClassVar[str] = "How much one token looks at another."
+
 
 @dataclass(frozen=True)
 class ByPattern:
@@ -46,6 +61,7 @@ class ByPattern:
     pattern: str
     detail: str
     remarks: tuple[str, ...]
+    words: ClassVar[str] = "How much of the attention lies in a pattern, corrected for chance: 1 is all of it."
 
 
 @dataclass(frozen=True)
@@ -76,9 +92,14 @@ class Bounds:
 class HeadsBy:
     """The choices of the menu and the popover."""
 
-    by: ByMetric | ByPattern
+    by: ByMetric | ByPair | ByPattern
     bounds: Bounds
     drawn_as: str
+
+    @property
+    def boxes(self) -> DeltaGenerator | None:
+        """The place of the boxes of the chosen pair, if heads are ranked by it."""
+        return self.by.boxes if isinstance(self.by, ByPair) else None
 
 
 def heads_by(
@@ -92,18 +113,39 @@ def heads_by(
     probes    whether metrics can also be measured on random tokens
     deepest   the last layer
     """
-    names = {name: metric.label for name, metric in offered.items()}
-    names |= {PATTERN: "Match with a pattern"} if patterns else {}
+    own = {PAIR: "From token to token"} | ({PATTERN: "Match with a pattern"} if patterns else {})
     with st.container(horizontal=True):
-        name = menu("Heads by", state.METRIC, names, opening=opening, label_visibility="collapsed")
+        name = metric_menu("Heads by", offered, opening, own, label_visibility="collapsed")
         popover = st.popover("Measure and filter", icon=":material/tune:")
     in_sight = st.container()
     with popover:  # its fields are there whether it is open or not, and keep their places in the address
         drawn_as = menu("Drawn as", state.ATLAS_BY, DRAWN_AS, look="buttons")
         bounds = _bounds(deepest)
         with st.container():  # whatever comes and goes in it, nothing else moves: what moves is made anew
-            by = _by_pattern(in_sight, one_text) if name == PATTERN else _by_metric(offered[name], probes)
+            if name == PAIR:
+                by = ByPair(in_sight)
+            else:
+                by = _by_pattern(in_sight, one_text) if name == PATTERN else _by_metric(offered[name], probes)
     return HeadsBy(by, bounds, drawn_as)
+
+
+def metric_menu(
+    label: str,
+    offered: Mapping[str, Metric],
+    opening: str,
+    own: Mapping[str, str] = MappingProxyType({}),
+    **widget: Any,
+) -> str:
+    """Show the menu of metrics, in groups; return the name of the chosen one.
+
+    offered  by name
+    own      further choices: word in the address -> label
+    """
+    grouped = sorted(offered.values(), key=lambda metric: GROUPS.index(metric.group))
+    choices = {metric.name: f"{metric.group}: {metric.label}" for metric in grouped}
+    choices |= {word: f"Your choice: {words}" for word, words in own.items()}
+    formerly = {metric.label: name for name, metric in offered.items()} | {words: word for word, words in own.items()}
+    return menu(label, state.METRIC, choices, opening=opening, formerly=formerly, **widget)
 
 
 def _bounds(deepest: int) -> Bounds:

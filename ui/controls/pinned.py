@@ -2,50 +2,65 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import streamlit as st
 from numpy.typing import NDArray
 
 from core.attention.strongest import Numbers, largest_in, strongest_cell
-from ui import state
-from ui.controls.fields import number_picker
+from ui import links, state
+from ui.controls.fields import token_picker
+from ui.links import Index
 
-LONG = 1_000  # positions: a box with more would be built anew for every head, were the strongest one named in it
+SUGGESTED = (
+    "Suggested is the largest weight between two different tokens, without the first and the last token, at which many "
+    "heads look out of habit. If the model writes texts, the last query counts: there it chooses the next token."
+)
+NOTE = "suggested"
+Tokens = tuple[Sequence[str], Sequence[str]]
 
 
-def pinned(weights: NDArray[np.floating]) -> tuple[int, int]:
-    """Show two select boxes for weights [queries, keys]; return the (query, key) they choose: if empty, the strongest pair."""
+def pinned(weights: NDArray[np.floating], tokens: Tokens) -> tuple[int, int]:
+    """Show two select boxes for weights [queries, keys]; return the (query, key) they choose: if empty, the suggested pair.
+
+    tokens  (query tokens, key tokens)
+    """
 
     def exact(rows: range, columns: range) -> NDArray[np.floating]:
         return weights[rows.start : rows.stop, columns.start : columns.stop]
 
-    return pinned_among((weights.shape[0], weights.shape[1]), strongest_cell(weights), exact)
+    return pinned_among(tokens, strongest_cell(weights), exact)
 
 
 def pinned_among(
-    shape: tuple[int, int],
+    tokens: Tokens,
     strongest: tuple[int, int],
     exact: Numbers,
     boxes: tuple[str, str] = (state.QUERY, state.KEY),
 ) -> tuple[int, int]:
     """Show the two select boxes for a matrix of any size, such as a `RowwiseMatrix`; return the cell that they choose.
 
-    shape      (queries, keys)
+    tokens     (query tokens, key tokens), which name the rows and columns
     strongest  the cell that is chosen while the boxes are empty
     exact      gives the numbers of some rows and columns: a click on a cell that stands for several chooses the largest
     boxes      the keys of the two select boxes: others where places are no positions in the text that pages share
     """
-    _settle(shape, strongest, exact, boxes)
+    _settle((len(tokens[0]), len(tokens[1])), strongest, exact, boxes)
     query_column, key_column = st.columns(2, wrap=False)
     with query_column:
-        query = number_picker("Query", boxes[0], shape[0], strongest[0], _named(strongest[0], shape[0]))
+        query = token_picker("Query", boxes[0], tokens[0], strongest[0], NOTE, help=SUGGESTED)
     with key_column:
-        key = number_picker("Key", boxes[1], shape[1], strongest[1], _named(strongest[1], shape[1]))
+        key = token_picker("Key", boxes[1], tokens[1], strongest[1], NOTE)
     return query, key
 
 
-def _named(strongest: int, count: int) -> str:
-    return "strongest pair" if count > LONG else f"{strongest}, strongest pair"
+def hold(tokens: Tokens, suggested: tuple[int, int]) -> None:
+    """Choose the suggested cell in boxes that are empty: it then stays while other heads, which suggest others, are opened."""
+    fields = zip(("Query", "Key"), (state.QUERY, state.KEY), tokens, suggested, strict=True)
+    for label, box, names, place in fields:
+        if links.field(box, Index(len(names)), None, label) is None:
+            links.put(box, place)
 
 
 def _settle(shape: tuple[int, int], strongest: tuple[int, int], exact: Numbers, boxes: tuple[str, str]) -> None:

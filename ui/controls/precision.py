@@ -1,4 +1,4 @@
-"""The precision and the device of a model: a popover beside its name, labelled with the chosen ones."""
+"""The precision and the device of a model."""
 
 from __future__ import annotations
 
@@ -17,26 +17,28 @@ WORDS = {"cpu": "CPU", "cuda": "GPU", "mps": "Apple GPU"}
 PRECISION, DEVICE = "Precision", "Device"
 
 
-def choose_precision() -> tuple[str, str, DeltaGenerator]:
-    """Show the popover, and return the dtype, the device and a container for `show_size`."""
+def popover_with_precision() -> tuple[str, str, DeltaGenerator]:
+    """Show the popover "More", whose label names another precision or device than usual. Returns (dtype, device, popover)."""
     names = {device: WORDS.get(device, device.replace("cuda:", "GPU ")) for device in devices()}
     dtypes = {dtype: dtype for dtype in settings.current().dtypes}
-    dtype = links.field(state.DTYPE, Choice(dtypes), next(iter(dtypes)), PRECISION)
+    usual = next(iter(dtypes))
+    dtype = links.field(state.DTYPE, Choice(dtypes), usual, PRECISION)
     device = links.field(state.DEVICE, Choice(names), "cpu", DEVICE)
-    label = dtype if device == "cpu" else f"{dtype}, {names[device]}"
-    with st.popover(label, type="tertiary", help="Precision and device"):  # the menus are there, open or not
+    unusual = [dtype] * (dtype != usual) + [names[device]] * (device != "cpu")
+    popover = st.popover(f"More: {', '.join(unusual)}" if unusual else "More")
+    with popover:  # the menus are there, open or not
         menu(PRECISION, state.DTYPE, dtypes, look="buttons")
         if len(names) > 1:
             menu(DEVICE, state.DEVICE, names, look="buttons")
-        return dtype, device, st.container()
+    return dtype, device, popover
 
 
-def show_size(place: DeltaGenerator, model: Model) -> None:
-    """Show the memory that the model needs in each precision, according to the headers of its files."""
+def say_size(model: Model) -> None:
+    """Say how much memory the model needs in each precision, according to the headers of its files."""
     if model.size is None:
         return
     whole, half = (bytes_in_words(model.size.needed(dtype)) for dtype in ("float32", "bfloat16"))
-    place.caption(
+    st.caption(
         plain(f"{model.name} needs {whole} of memory in float32, {half} in bfloat16 or float16.")
         + " In half precision the model rounds its numbers, so its results differ. Headlight traces heads in float32."
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import streamlit as st
 from numpy.typing import NDArray
+from streamlit.delta_generator import DeltaGenerator
 
 from core import InputError
 from core.attention import masks as m
@@ -69,14 +69,15 @@ class Change:
         return self.mask if m.MASKS[self.mask].number is None else f"{self.mask} {self.number}"
 
 
-def choose_change(head: Head) -> tuple[Change, Head] | None:
-    """Show the switches; return their change and the changed head, or None if nothing changes or the mask does not fit."""
-    with st.container(horizontal=True, vertical_alignment="center"):
-        scaling = switch("Scaling", state.SCALING, True, help="Off: the raw scores go into the softmax as they are.")
-        name = menu("Mask", state.MASK, CHOICES, label_visibility="collapsed", width=200)
-        number = 0
-        if name in m.MASKS and (label := m.MASKS[name].number):
-            number = whole_number(label, state.MASK_SIZE, 3, 1, 4096, width=130)
+def choose_change(head: Head, problem: DeltaGenerator) -> tuple[Change, Head] | None:
+    """Show the switches; return their change and the changed head, or None if nothing changes or the mask does not fit.
+
+    problem  where to say what is wrong: in sight, also while the switches are in a closed popover
+    """
+    scaling = switch("Scaling", state.SCALING, True, help="Off: the raw scores go into the softmax as they are.")
+    name, number = menu("Mask", state.MASK, CHOICES, width=240), 0
+    if name in m.MASKS and (label := m.MASKS[name].number):
+        number = whole_number(label, state.MASK_SIZE, 3, 1, 4096, width=240)
     rows = ""
     if name == CUSTOM:
         label = "A row for each query: 1 where it may attend, 0 where not. Empty: as given."
@@ -88,6 +89,7 @@ def choose_change(head: Head) -> tuple[Change, Head] | None:
     try:
         changed = change.of(head)
     except InputError as error:
-        show_error(error)
+        with problem:
+            show_error(error)
         return None
     return change, changed

@@ -14,37 +14,52 @@ from ui.gallery.views import CARDS, Card
 WAYS_IN = (
     (lessons.PAGES / "step_by_step.py", "Type a sentence, see every step", ":material/steps:"),
     (lessons.PAGES / "heads.py", "All heads of a model at once", ":material/apps:"),
-    (lessons.file(next(iter(lessons.LESSONS))), "Learn it in eight lessons", ":material/school:"),
+    (lessons.file(next(iter(lessons.LESSONS))), "Learn it in nine lessons", ":material/school:"),
 )
 
-# The whole card is a link, though only its title is a link element; the picture has its room before it is loaded.
-_CARDS = f".st-key-{state.CARDS}"
+# The cards by their short names, a group with what belongs together
+GROUPS = {
+    "Start here": ("pronoun", "induction", "paris", "generation"),
+    "Language": ("previous", "sink", "entropy", "grouped", "date", "crossing", "order", "rotary"),
+    "Change": ("patching", "two_sentences", "two_heads", "unscaled"),
+    "Theory": ("saturation", "leak", "in_blocks", "gradients", "costs", "own_matrices"),
+}
+BY_WORD = {card.word: card for card in CARDS}
+
+# The whole card is a link, though only its title is a link element; the picture has its room before it is loaded. On a phone
+# the picture stands beside the words, or the page would be ten screens long.
+_CARDS, _CARD = f"[class*=st-key-{state.cards(0)[:-1]}]", f"[class*=st-key-{state.card('')}]"
 STYLE = (
-    f"{_CARDS} [class*=st-key-{state.CARD}] {{ position: relative; }}"
+    f".st-key-{state.WAYS_IN} a {{ border: 1px solid var(--st-primary-color); border-radius: .5rem; padding: .5rem 1rem; }}"
+    f"{_CARDS} {_CARD} {{ position: relative; }}"
     f"{_CARDS} [data-testid=stPageLink] a::after {{ content: ''; position: absolute; inset: 0; }}"
     f"{_CARDS} [data-testid=stPageLink] a {{ padding-left: 0; }}"
     f"{_CARDS} h4 {{ font-size: 1.1rem; padding: 0 0 .6rem; }}"
     f"{_CARDS} p {{ line-height: 1.4; }}"
-    f"{_CARDS} [class*=st-key-{state.CARD}]:hover {{ border-color: var(--st-primary-color); }}"
+    f"{_CARDS} {_CARD}:hover {{ border-color: var(--st-primary-color); }}"
     f"{_CARDS} img {{ aspect-ratio: 16 / 9; }}"
+    f"@media (max-width: 640px) {{ {_CARDS} {_CARD} {{ display: grid; grid-template-columns: 6.5rem 1fr; column-gap: .8rem; }}"
+    f"{_CARDS} {_CARD} > :first-child {{ grid-row: 1 / span 4; }} {_CARDS} {_CARD} > :last-child {{ display: none; }} }}"
 )
 
 
 def show_ways_in() -> None:
     """Show a link to each main page."""
     # A page that runs by itself knows no other pages.
-    with st.container(horizontal=True, gap="medium"), suppress(StreamlitPageNotFoundError):
+    with st.container(horizontal=True, gap="small", key=state.WAYS_IN), suppress(StreamlitPageNotFoundError):
         for page, words, icon in WAYS_IN:
             st.page_link(page, label=words, icon=icon)
 
 
 def show_cards() -> None:
-    """Show all cards in a grid."""
+    """Show all cards, each group in a grid."""
     st.html(f"<style>{STYLE}</style>")
-    with st.grid(4, min_column_width=230, key=state.CARDS):
-        for card in CARDS:
-            with st.container(border=True, key=state.card(card.word), gap="xsmall", height="stretch"):
-                _show(card)
+    for number, (group, words) in enumerate(GROUPS.items()):
+        st.subheader(group, anchor=False)
+        with st.grid(4, min_column_width=230, key=state.cards(number)):
+            for word in words:
+                with st.container(border=True, key=state.card(word), gap="xsmall", height="stretch"):
+                    _show(BY_WORD[word])
 
 
 def _show(card: Card) -> None:

@@ -292,3 +292,7 @@ CARDS = (
         alt="Small matrices with their numbers printed.",
     ),
 )
+
+# The views with which pages open for somebody who has chosen nothing: page -> address
+OPENINGS = {"heads": _head(SENTENCE_MODEL, TIRED, BACK), "corpus": {state.RUN: state.RUN_INCLUDED}}
+OPENINGS |= {card.page: card.address for card in CARDS if card.word in ("paris", "generation")}

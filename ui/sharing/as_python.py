@@ -1,33 +1,55 @@
-"""The few lines of Python that compute what a page shows, for a notebook: the calls that the page has recorded (`ui.calls`)."""
+"""The few lines of Python that compute what a page shows, also as a notebook: the calls that it has recorded (`ui.calls`)."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
 import streamlit as st
 
+from core.exporting.notebooks import to_notebook
+from ui import state
 from ui.calls import Expression
+from ui.sharing.provenance import about, file_name
 from ui.shown import PageContents
 
+NOTEBOOK = "application/x-ipynb+json"
 WIDE = 88  # characters of an import in one line
+FOLDER = Path(__file__).parents[2]  # Headlight's own
 
 
 def show_as_python(shown: PageContents) -> None:
-    """Show the lines with a button that copies them, or say that there are none."""
-    lines = lines_of(shown)
-    if lines is None:
+    """Show the lines with buttons that copy them and save them as a notebook, or say that there are none."""
+    cells = cells_of(shown)
+    if not cells:
         st.caption("There is no Python for what this page shows now.")
-    else:
-        st.code(lines, language="python")
-        st.caption("To install `headlight`, run `pip install .` in Headlight's own folder.")
+        return
+    st.code(in_one(cells), language="python")
+    # Whoever visits from this computer finds Headlight in this folder.
+    where, files = str(FOLDER) if st.context.ip_address is None else ".", list(shown.recorded.files.values())
+    facts = about(shown)
+    make = partial(to_notebook, cells, shown.title, facts, where=where, files=files)
+    name, icon = file_name(facts, shown.title, ".ipynb"), ":material/book_2:"
+    st.download_button("Notebook", make, name, NOTEBOOK, key=state.SAVE_NOTEBOOK, icon=icon, on_click="ignore")
+    st.caption("The notebook installs `headlight` first. Elsewhere, run `pip install .` in Headlight's own folder.")
 
 
-def lines_of(shown: PageContents) -> str | None:
-    """Return a program whose last lines give what the page shows; None if there is none."""
+def cells_of(shown: PageContents) -> list[str]:
+    """Return a program in parts: its opening, and a line for each result that the page shows; [] if there is none."""
     recorded = shown.recorded
     if not recorded.results:
-        return None
+        return []
     program = Program(recorded.files)
     results = list(dict.fromkeys(program.source(result) for result in recorded.results))
-    return "\n".join([*program.import_lines(), "", *program.variables, *([""] if program.variables else []), *results])
+    opening = [*program.import_lines(), *([""] if program.variables else []), *program.variables]
+    return ["\n".join(opening), *results]
+
+
+def in_one(cells: Sequence[str]) -> str:
+    """Return the parts of a program as one text."""
+    opening, *results = cells
+    return "\n".join([opening, "", *results])
 
 
 class Program:

@@ -9,7 +9,6 @@ from ui.sharing.exhibit import show_exhibit
 from ui.sharing.link import show_link
 from ui.sharing.pictures import show_pictures
 from ui.shown import PageContents
-from ui.views.talking import add_to_talk
 
 
 @st.dialog("Share", width="large")
@@ -19,9 +18,8 @@ def open_dialog(shown: PageContents) -> None:
     show_link(shown)
     st.markdown("**A picture and its numbers**")
     show_pictures(shown)
-    if shown.about is None or shown.head is not None:  # a view from a file is in that file already
-        st.markdown("**All of this view**")
+    if shown.about is None or shown.head is not None:  # a view from an exhibit is in its file already
+        st.markdown("**All of this view, as an exhibit**")
         show_exhibit(shown)
     st.markdown("**As Python**")
     show_as_python(shown)
-    add_to_talk(shown)

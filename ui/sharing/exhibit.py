@@ -1,4 +1,4 @@
-"""Sharing a whole view as one file, an exhibit, which the page "Open a file" opens again."""
+"""Sharing a whole view as an exhibit, one file that the page "Exhibit" shows again."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def show_exhibit(shown: PageContents) -> None:
     icon, kind = ":material/inventory_2:", "application/octet-stream"
     st.download_button("Exhibit", make, name, kind, key=state.SAVE_EXHIBIT, icon=icon, on_click="ignore")
     st.caption(
-        f"One file with everything in this view: its address with all texts, uploads, {contents}. The page “Open a file” shows "
-        f"it again with the same numbers, with or without the model."
+        f"An exhibit is one file with everything in this view: its address with all texts, uploads, {contents}. The page “Open "
+        f"an exhibit” shows it again with the same numbers, with or without the model."
     )
 
 

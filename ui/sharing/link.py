@@ -48,4 +48,4 @@ def cannot_hold(shown: PageContents) -> str:
     is_own = links.here().get(state.SOURCE) == ["own"]
     if is_own and any(st.session_state.get(key) is not None for key in (*state.FILES.values(), state.ARCHIVE)):
         return "the matrices that you uploaded"
-    return "the file that you opened" if shown.of is None and shown.page == "exhibit" else ""
+    return "the exhibit that you opened" if shown.of is None and shown.page == "exhibit" else ""

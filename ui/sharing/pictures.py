@@ -1,24 +1,29 @@
-"""Sharing one picture of a page as SVG, PNG or HTML, and its numbers as CSV or NPZ."""
+"""Sharing one picture of a page as PDF, SVG, PNG or HTML, and its numbers as CSV or NPZ."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from typing import Any
 
+import plotly.graph_objects as go
 import streamlit as st
 
 from core.exporting.about import About
-from core.exporting.pictures import GROUNDS, portrait, to_html
+from core.exporting.html_page import to_html
+from core.exporting.pictures import COLUMN, COLUMNS, GROUNDS, portrait, print_widths
 from core.exporting.tables import MAX_CSV_CELLS, MAX_NPZ_CELLS, tables_of, to_csv, to_npz
 from ui import state
 from ui.in_browser import component_beside
-from ui.sharing import plotly_js
+from ui.sharing import served
 from ui.sharing.provenance import about, file_name, lines
 from ui.shown import Numbers, PageContents, Picture
 
-_SAVE = component_beside(__file__, "buttons")
+_SAVE = component_beside(__file__, "buttons", "png", "pdf")
 GROUND_NAMES = {"light": "White", "dark": "Dark"}
+WIDTHS = {0: "Screen", COLUMN: f"{COLUMN} mm", COLUMNS: f"{COLUMNS} mm"}
+WORDS = {"title": "Title", "text": "Model and text", "hash": "Hash"}
 _UNFINISHED = re.compile(r"(.+) \d+")  # the name of a picture that was drawn while its numbers came
 
 
@@ -52,25 +57,54 @@ def _show_picture(shown: PageContents, pictures: dict[str, Picture]) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         titles = {name: picture.title for name, picture in pictures.items()}
         name = st.selectbox("Picture", list(titles), key=state.SHARED_PICTURE, format_func=titles.__getitem__)
-        choice = {"default": "light", "format_func": GROUND_NAMES.__getitem__, "required": True}
-        ground = st.segmented_control("Background", list(GROUND_NAMES), key=state.GROUND, **choice)
+        ground = _choice("Background", GROUND_NAMES, state.GROUND)
     picture, known = pictures[name], about(shown)
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        width = _choice("Width", WIDTHS, state.SHARED_WIDTH)
+        several = {"default": ["title", "text"], "selection_mode": "multi", "format_func": WORDS.__getitem__}
+        words = st.pills("Above the picture", list(WORDS), key=state.WORDS_ABOVE, **several)
+    possible = print_widths(picture.chart.figure)
+    if width and width not in possible:
+        st.caption(f"In {WIDTHS[width]} nobody could read this picture: it is {WIDTHS[possible[0]]} wide.")
+        width = possible[0]
     numbers = picture.numbers or Numbers(0, lambda: tables_of(picture.chart))
     known = {"figure": picture.title} | known | dict(numbers.about)
-    figure = portrait(picture.chart.figure, picture.title, lines(known), GROUNDS[ground])
-    data = {"figure": figure.to_json(), "name": file_name(known, picture.title), "script": plotly_js.ADDRESS}
+    title = picture.title if "title" in words else ""
+    notes = lines(known, with_text="text" in words, with_hash="hash" in words)
+    figure = portrait(picture.chart.figure, title, notes, GROUNDS[ground], millimetres=width or None)
     with st.container(horizontal=True):
-        _SAVE(key=state.SAVE_PICTURE, data=data, width="content")
-        name = file_name(known, picture.title, ".html")
-        _download("HTML", lambda: to_html(figure, picture.title, known), name, "text/html")
+        _SAVE(key=state.SAVE_PICTURE, data=_to_draw(figure, picture.title, known, width), width="content")
+        _download(
+            "HTML", lambda: to_html(figure, picture.title, known), file_name(known, picture.title, ".html"), "text/html"
+        )
         _offer_numbers(numbers, known, picture.title)
     st.caption(
-        "Each picture includes its title, model, head and text. HTML opens without a network. CSV and NPZ hold the numbers."
+        "Each file says where its numbers come from, also without words above the picture: PDF, SVG and PNG in their metadata. "
+        "HTML opens without a network. CSV and NPZ hold the numbers."
     )
     if picture.numbers is None:
         rows, columns = picture.chart.block
         pooled = f" Each is the strongest of a block of {rows} × {columns} cells." if rows * columns > 1 else ""
         st.caption(f"The numbers are those in the picture.{pooled}")
+
+
+def _choice(label: str, names: dict[Any, str], key: str) -> Any:
+    """Show buttons of which one is always pressed, at first the first one."""
+    look = {"default": next(iter(names)), "format_func": names.__getitem__, "required": True}
+    return st.segmented_control(label, list(names), key=key, **look)
+
+
+def _to_draw(figure: go.Figure, title: str, known: About, width: int) -> dict[str, Any]:
+    """What the browser needs to draw a picture and to save it; its script describes the same."""
+    return {
+        "figure": figure.to_json(),
+        "millimetres": width,
+        "name": file_name(known, title),
+        "title": title,
+        "about": json.dumps(dict(known), ensure_ascii=False),
+        "scripts": served.SCRIPTS,
+        "letters": served.FONTS,
+    }
 
 
 def _offer_numbers(numbers: Numbers, known: About, title: str) -> None:

@@ -52,13 +52,19 @@ def _target(text: TextRequest) -> dict[str, str]:
     return {"written by the decoder": written, "its tokens": f"{', '.join(map(str, target))} ({how})"}
 
 
-def lines(about: About) -> list[str]:
-    """Return the lines about the origin that stand in a picture."""
+def lines(about: About, *, with_text: bool, with_hash: bool) -> list[str]:
+    """Return the lines about the origin that stand in a picture.
+
+    with_text  whether they name the model, the head and the text
+    with_hash  whether they give the beginning of the model's revision
+    """
+    revision = [about["revision"][:24]] if with_hash and "revision" in about else []
+    if not with_text:
+        return revision
     model = [about["model"], f"layer {about['layer']}, head {about['head']}"] if "model" in about else [about["page"]]
-    details = [about[name] for name in ("dtype", "revision") if name in about]
     texts = {"text", "second text", "written by the decoder", "changes"}
     return [
-        " · ".join([*model, *(detail[:24] for detail in details)]),
+        " · ".join([*model, *([about["dtype"]] if "dtype" in about else []), *revision]),
         *([about["numbers"]] if "numbers" in about else []),
         *(f"{name[:1].upper()}{name[1:]}: {text}" for name, text in about.items() if name.rpartition(", ")[2] in texts),
     ]

@@ -36,4 +36,6 @@ def show_actions(page: str, paths: Sequence[str], *, can_present: bool, has_pict
             st.button("Present", icon=":material/slideshow:", type="tertiary", **pressed)
         if has_pictures:
             switch("Tables", state.TABLES, help="Shows a table of the strongest values below each picture.")
+            adding = {"key": state.ADD_TO_TALK, "on_click": talking.add_to_talk, "help": "Adds this view to the talk."}
+            st.button("Add to talk", icon=":material/playlist_add:", type="tertiary", **adding)
         return st.button("Share", key=state.SHARE, icon=":material/ios_share:", type="tertiary")

@@ -66,7 +66,7 @@ def _show(exhibit: Exhibit) -> None:
     pictures, beside = st.columns([7, 5], gap="medium")
     with pictures:
         st.subheader(plain(exhibit.title), anchor=False)
-        st.caption("From a file: all numbers and pictures are those in the file.")
+        st.caption("From an exhibit: all numbers and pictures are those in its file.")
         for number, drawing in enumerate(exhibit.drawings):
             st.markdown(f"**{plain(drawing.title)}**")
             show_chart(drawing.chart, f"kept {number}", drawing.alt, title=drawing.title, tools=True)
@@ -75,9 +75,9 @@ def _show(exhibit: Exhibit) -> None:
         for name, kept in exhibit.heads.items():
             _, certificate = passes.kept_overview(kept)
             if certificate is not None:
-                st.markdown(f"**{plain(name)}**, computed again from the file")
+                st.markdown(f"**{plain(name)}**, computed again from the exhibit")
                 show_certificate(certificate)
-        with st.expander("Origin", expanded=not exhibit.drawings):
+        with st.expander("Provenance", expanded=not exhibit.drawings):
             for note in exhibit.about.items():
                 name, text = (plain(visible(shortened(words, LONGEST))) for words in note)  # each in one line
                 st.caption(f"**{name}** {text}")
@@ -115,7 +115,7 @@ def _compare(exhibit: Exhibit, kept: KeptHead, origin: Origin) -> None:
         st.success("The model gives the same numbers, to the last bit.", icon=":material/verified:")
         return
     now, before = live.head, kept.head
-    words = "The model now reads different tokens from those in the file."
+    words = "The model now reads different tokens from those in the exhibit."
     if now.shape == before.shape and live.key_tokens == kept.key_tokens:
         difference = max(float(abs(now.query - before.query).max()), float(abs(now.key - before.key).max()))
         revision = "" if live.origin == origin else " This is another revision or dtype of the model."

@@ -29,7 +29,7 @@ from ui.calls import expression, result, result_of
 from ui.components import pin
 from ui.components.arrows import arrow_keys
 from ui.components.token_view import token_view
-from ui.controls.fields import menu, number_picker, switch, whole_number
+from ui.controls.fields import menu, switch, token_picker, whole_number
 from ui.controls.sampling import choose_sampling
 from ui.markdown import quoted
 from ui.progress import fill, run
@@ -81,6 +81,7 @@ class Step:
 
 def show_generation(fields: InputFields) -> None:
     """Show the fields, the text as it is written, and one of its steps."""
+    answer = st.container(gap=None)
     line = st.container(horizontal=True, vertical_alignment="bottom")
     with line, st.popover("How it writes", icon=":material/tune:"):
         most = whole_number("New tokens", state.NEW_TOKENS, OPENING_TOKENS, 1, writing.MAX_NEW_TOKENS)
@@ -99,20 +100,22 @@ def show_generation(fields: InputFields) -> None:
 
     def draw(last: bool) -> None:
         if last:
-            _show_step(request, tokens.so_far(), fields, line)
+            _show_step(request, tokens.so_far(), fields, answer, line)
         else:
             st.code(tokens.so_far().text, language=None, wrap_lines=True)
 
     seconds = models.seconds_to_read(fields.model, len(tokens.so_far().input_ids))
-    fill(tokens, (request, most), "Writing", draw, unit="token", seconds=seconds)
+    fill(tokens, (request, most), "Writing", draw, unit="token", done="written", seconds=seconds)
 
 
-def _show_step(request: WritingRequest, generation: Generation, fields: InputFields, line: DeltaGenerator) -> None:
+def _show_step(
+    request: WritingRequest, generation: Generation, fields: InputFields, answer: DeltaGenerator, line: DeltaGenerator
+) -> None:
     step = _choose_step(request, generation, fields, line)
     head = step.head
     _record(request, fields.model, step)
     shown.now().head = partial(KeptHead.of, head.capture, head.layer, head.head, head.kind)
-    with st.container(gap=None):  # the listener takes no room
+    with answer:
         pin.listen(lambda cell: _clicked(step, cell))
         _say_where_it_looks(step)
     large, small = st.columns([7, 5], gap="medium")
@@ -146,7 +149,7 @@ def _choose_step(request: WritingRequest, generation: Generation, fields: InputF
     # Those whose queries are written tokens; cross-attention comes first.
     kinds: list[Kind] = sorted(kind for kind in capture.kinds if kind != "encoder")
     with line:
-        whole = choose_head(request.text, capture, fields.places, kinds)
+        whole = choose_head(request.text, capture, fields.head_place, kinds)
         steps = {str(number): f"{number} · {visible(token)}" for number, token in enumerate(generation.tokens, start=1)}
         number = 0
         if len(steps) > 1:
@@ -155,8 +158,8 @@ def _choose_step(request: WritingRequest, generation: Generation, fields: InputF
     head = replace(whole, capture=generation.capture_of(number))
     weights = one_query(head.capture, head.shape[0] - 1, head.kind)
     row = weights[head.place]
-    with line, st.container(width=110):
-        key = number_picker("Key", state.KEY, len(row), int(row.argmax()))
+    with line, st.container(width=150):
+        key = token_picker("Key", state.KEY, head.tokens[1], int(row.argmax()))
     return Step(generation, number, whole, head, weights, key)
 
 
@@ -183,7 +186,8 @@ def _say_where_it_looks(step: Step) -> None:
     presenting.title(f"Step {step.number + 1} of {len(step.generation.steps)}: {token}")
     query, key = quoted(queries[-1]), quoted(keys[step.key])
     with presenting.told("number"):
-        st.markdown(f"{token} is written after {query}, which gives **{share:.1%}** of its attention to {key}.")
+        words = f"{token} is written after {query}, which gives **{share:.1%}** of its attention to {key}."
+        st.markdown(words if presenting.is_on() else f"### {words}", anchors=False)
 
 
 def _as_text(step: Step) -> None:

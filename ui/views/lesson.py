@@ -1,15 +1,15 @@
-"""The frame of a lesson: its heading, its experiments, a place for controls, real heads, and a link to the next lesson."""
+"""The frame of a lesson: its heading, its experiments, a place for controls, real heads, and Next, which leads through all."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core import AttentionTrace, InputError
-from ui import presenting, state
+from ui import links, presenting, state
 from ui.controls.fields import menu
 from ui.lessons import after
 from ui.markdown import show_error
@@ -19,6 +19,16 @@ from ui.views.sources.heads import RealHead, choose_head
 from ui.views.sources.passes import choose_text
 
 IN_A_MODEL = "In a real model"
+
+# Controls, picture, words: in this order they stand on a phone. Elsewhere the picture stands left of the other two.
+_GRID = f".stMain .st-key-{state.EXPERIMENT}"
+_PLACES = {state.EXPERIMENT_PICTURE: "1 / 1 / span 2", state.KNOBS: "1 / 2", state.EXPERIMENT_WORDS: "2 / 2"}
+STYLE = (
+    f"@media (min-width: 641px) {{ {_GRID} {{ display: grid; column-gap: 2rem;"
+    " grid-template: auto 1fr / minmax(0, 7fr) minmax(0, 4fr); }"
+    + " ".join(f"{_GRID} > :has(> .st-key-{key}) {{ grid-area: {area}; }}" for key, area in _PLACES.items())
+    + " }"
+)
 
 
 @dataclass(frozen=True)
@@ -38,28 +48,45 @@ class Experiment:
 
 
 def show_lesson(title: str, sentence: str, experiments: tuple[Experiment, ...]) -> None:
-    """Show the heading of a lesson, the menu of its experiments, the chosen one, and a link to the next lesson."""
+    """Show the heading of a lesson, the menu of its experiments with Next beside it, and the chosen one."""
+    st.html(f"<style>{STYLE}</style>")
     show_heading(title, sentence)
     by_word = {experiment.word: experiment for experiment in experiments}
     names = {experiment.word: experiment.name for experiment in experiments}
-    chosen = by_word[menu("Experiment", state.PART, names, look="buttons", label_visibility="collapsed")]
+    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+        word = menu("Experiment", state.PART, names, look="buttons", wrap=True, label_visibility="collapsed")
+        _lead_on(title, names, word)
+    chosen = by_word[word]
     presenting.title(f"{title}: {chosen.name}")
     try:
         chosen.show(chosen)
     except InputError as error:
         show_error(error)
-    if state.PAGE in st.session_state:  # a page that runs by itself knows no others
+
+
+def _lead_on(title: str, names: Mapping[str, str], word: str) -> None:
+    """Lead from an experiment to the next one, and from the last one to the first of the next lesson."""
+    words, icon = list(names), ":material/arrow_forward:"
+    following = words[words.index(word) + 1 :]
+    if following:
+        label, choice = f"Next: {names[following[0]]}", (state.PART, following[0])
+        st.button(label, key=state.NEXT_PART, icon=icon, on_click=links.put, args=choice)
+    elif state.PAGE in st.session_state:  # a page that runs by itself knows no others
         page, next_title = after(title)
-        st.page_link(page, label=f"Next: {next_title}", icon=":material/arrow_forward:")
+        st.page_link(page, label=f"Next: {next_title}", icon=icon, query_params={state.PART: ""})
 
 
 def picture_and_knobs(experiment: Experiment) -> tuple[DeltaGenerator, DeltaGenerator]:
-    """Return two containers: the picture to the left (on a phone: above), controls and words to the right."""
+    """Return two containers: for the picture, and for controls. The words of the experiment stand below the controls.
+
+    Controls and words are to the right of the picture. On a phone, controls come first, then the picture, then the words.
+    """
     if presenting.is_on():
         return st.container(key=presenting.told_key()), st.container(key=state.ASIDE)
-    picture, panel = st.columns([7, 4], gap="medium")
-    knobs = panel.container()
-    panel.markdown(experiment.words)
+    with st.container(key=state.EXPERIMENT):
+        knobs = st.container(key=state.KNOBS)
+        picture = st.container(key=state.EXPERIMENT_PICTURE)
+        st.container(key=state.EXPERIMENT_WORDS).markdown(experiment.words)
     return picture, knobs
 
 

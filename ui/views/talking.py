@@ -10,8 +10,9 @@ import streamlit as st
 from core import InputError
 from ui import links, state
 from ui.components.browser import TalkStorage
+from ui.gallery.views import CARDS
 from ui.links import Number, go_to
-from ui.markdown import plain, show_error
+from ui.markdown import plain
 from ui.shown import PageContents
 from ui.talk import Talk, from_file, to_file, view_at, view_of
 
@@ -102,19 +103,24 @@ def is_rehearsing() -> bool:
     return st.session_state.get(state.REHEARSING, False)
 
 
-def add_to_talk(shown: PageContents) -> None:
-    """Show a button that adds the view, as it is now, to the end of the talk."""
-    if not st.button("Add this view to the talk", key=state.ADD_TO_TALK, icon=":material/playlist_add:"):
-        return
+def remember(shown: PageContents) -> None:
+    """Remember what the page shows, for `add_to_talk`. A view of the gallery has the title of its card."""
     title = shown.title if shown.of is None else f"{shown.title}: head {shown.of.layer}.{shown.of.head}"
+    for card in CARDS:
+        if card.page == shown.page and links.shows(card.address):
+            title = card.title
+    st.session_state[state.VIEW_HERE] = title, shown.page, links.here()
+
+
+def add_to_talk() -> None:
+    """Add the view that the page shows to the end of the talk. Call it before the page runs."""
     try:
-        hold(held().with_view(view_of(title, shown.page, links.here())))
+        hold(held().with_view(view_of(*st.session_state[state.VIEW_HERE])))
     except InputError as error:
-        show_error(error)
+        st.toast(plain(str(error)), icon=":material/error:")
         return
     words = f"View {len(held().views)} of the talk. Edit its title and notes on the page Talk."
     st.toast(words, icon=":material/check:")
-    st.rerun()  # the whole page, which hands the talk to the browser
 
 
 # --- the page
@@ -132,8 +138,15 @@ def show_talk() -> None:
         for index in range(len(talk.views)):
             _show_view(talk, index)
         if not talk.views:
-            words = "No views yet. Open a page, set it up as you want to show it, press Share, and add it to the talk."
+            words = "No views yet. Open a page, set it up as you want to show it, and press “Add to talk” at the top."
             st.info(words, icon=":material/slideshow:")
+            titles = {card.word: card.title for card in CARDS}
+            label = "Or begin with views of the gallery"
+            words = st.pills(
+                label, titles, selection_mode="multi", format_func=titles.__getitem__, key=state.CARDS_CHOSEN
+            )
+            adding = {"key": state.ADD_CARDS, "disabled": not words, "on_click": _add_cards}
+            st.button("Add them", **adding)
     _show_reading()
 
 
@@ -177,7 +190,7 @@ def _show_view(talk: Talk, index: int) -> None:
     with st.container(border=True, horizontal=True, vertical_alignment="bottom"):
         changing = {"on_change": _edit, "args": (view.mark,)}
         st.text_input(f"View {index + 1}", view.title, key=_key("title", view.mark), width=300, **changing)
-        st.text_area("Notes", view.notes, key=_key("notes", view.mark), height=68, width="stretch", **changing)
+        st.text_area("Notes", view.notes, key=_key("notes", view.mark), height=110, width="stretch", **changing)
         for name, icon, change, is_possible in (
             ("Up", "arrow_upward", (Talk.moved, -1), index > 0),
             ("Down", "arrow_downward", (Talk.moved, 1), index < len(talk.views) - 1),
@@ -227,6 +240,18 @@ def _read() -> None:
         _change(read)
 
 
+def _add_cards() -> None:
+    def add() -> Talk:
+        talk = held()
+        for card in CARDS:
+            if card.word in st.session_state[state.CARDS_CHOSEN]:
+                address = {name: [word] for name, word in links.lasting(card.address).items()}
+                talk = talk.with_view(view_of(card.title, card.page, address))
+        return talk
+
+    _change(add)
+
+
 def _new_view() -> str:
     """The key of the field for a link: another one after each view that was added."""
     return state.button(state.NEW_VIEW, st.session_state.setdefault(state.VIEWS_ADDED, 0))
@@ -250,10 +275,13 @@ def _go(rehearsing: bool) -> None:
 
 
 def _show_prepared(talk: Talk, troubled: list[int]) -> None:
-    """Say that all views are prepared. troubled: the indices of those that showed a message."""
+    """Say how many views are ready. troubled: the indices of those that showed a message or drew nothing."""
+    count = len(talk.views)
+    ready = f"{count - len(troubled)} of {count} views are ready."
     if troubled:
-        names = ", ".join(f"{index + 1} ({talk.views[index].title})" for index in troubled if index < len(talk.views))
-        words = f"All views are prepared. Check these views, which show a message: {names}."
-        st.warning(plain(words), icon=":material/warning:")
+        names = ", ".join(f"{index + 1} ({talk.views[index].title})" for index in troubled if index < count)
+        st.warning(
+            plain(f"{ready} Check these, which show a message or no picture: {names}."), icon=":material/warning:"
+        )
     else:
-        st.success(f"All {len(talk.views)} views are prepared.", icon=":material/check:")
+        st.success(ready, icon=":material/check:")

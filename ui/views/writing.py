@@ -53,6 +53,10 @@ class FirstTokens:
     def share(self) -> float:
         return self.done / self.most
 
+    @property
+    def may_pause(self) -> bool:
+        return True
+
     def go_on(self) -> bool:
         """Have one more token written; False if there is none left. Sessions that want the same text take turns."""
         with self.writing.lock:

@@ -28,8 +28,13 @@ def metric_grid(
     chosen: tuple[int, int],
     left_out: NDArray[np.bool_] | None,
     height: int,
+    left_out_name: str = "filtered out",
 ) -> Chart:
-    """Draw one number for each head [layers, heads], NaN where it is unknown; heads that a filter leaves out are grey."""
+    """Draw one number for each head [layers, heads], NaN where it is unknown.
+
+    left_out       [layers, heads] bool, True for heads that are drawn grey
+    left_out_name  what these are, in the legend
+    """
     layer, head = chosen
     return heatmap(
         values,
@@ -38,7 +43,7 @@ def metric_grid(
         name=label,
         scale="signed" if signed else "share",
         forbidden=left_out,
-        forbidden_name="filtered out",
+        forbidden_name=left_out_name,
         height=height,
         printed=0,
     )
@@ -74,7 +79,6 @@ def small_pictures(
         "template": template(),
         "height": height,
         "margin": {"l": enlarged(52), "r": enlarged(66), "t": 8, "b": enlarged(42), "autoexpand": False},
-        "modebar": {"orientation": "v"},
         "xaxis": _axis("head", heads, [-0.5, heads - 0.5]),
         "yaxis": _axis("layer", layers, [layers - 0.5, -0.5]),
         "xaxis2": {"tickvals": list(range(heads)), "overlaying": "x", "visible": False},

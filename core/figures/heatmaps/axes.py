@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..labels import axis_labels, escaped, in_blocks, short, thinned
+from ..labels import axis_labels, escaped, in_blocks, placed, short, thinned
 from ..theme import PLAIN_AXIS, enlarged, letters
 
 MANY = 24  # labels: more are written smaller
@@ -101,7 +101,7 @@ def names_of(count: int, axis: Axis, block: int, written: Callable[[str], str] =
     """The name of each drawn row or column, with its token as `written`: "it (10)", of a block "it (10) … was (12)"."""
     if axis.tokens is None:
         return in_blocks(_texts(count, axis), block)
-    return in_blocks([f"{written(token)} ({place})" for place, token in enumerate(axis.tokens, axis.start)], block)
+    return in_blocks([placed(token, place, written) for place, token in enumerate(axis.tokens, axis.start)], block)
 
 
 def columns_axis(count: int, columns: Axis, size: int, room: float, *, max_labels: int) -> dict[str, Any]:

@@ -119,7 +119,6 @@ def pooled_heatmap(
         "showlegend": legend_lines > 0,
         "legend": {"itemclick": False},
         "dragmode": False if compact else "zoom",
-        "modebar": {"orientation": "v"},  # beside the cells, not on them
         "xaxis": columns_axis(drawn.shape[1], columns, size, room, max_labels=12 if compact else MAX_LABELS),
         "yaxis": rows_axis(drawn.shape[0], rows, size, height - margins["b"] - margins["t"]),
         "xaxis2": hidden_axis(drawn.columns, drawn.column_block, drawn.shape[1], columns, "x"),

@@ -10,7 +10,7 @@ from .frames import over_cells
 
 Spot = Literal["none", "row", "column", "cell"]
 
-VEIL = "rgba(16, 19, 24, 0.74)"  # dark on every ground: a pale one would look like the zero of signed numbers
+VEIL = "rgba(16, 19, 24, 0.74)"  # dark on every ground: what lies outside of a spotlight
 
 
 def with_spotlight(figure: go.Figure, spot: Spot, row: int | None, column: int | None) -> go.Figure:

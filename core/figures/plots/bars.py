@@ -81,9 +81,13 @@ def bars(
     printed: bool = True,
     limits: tuple[float, float] | None = None,
     height: int = 320,
+    colours: Sequence[str] = SERIES,
 ) -> Chart:
-    """Draw a bar for each name and group, the groups side by side. Names are tokens; the same one may occur twice."""
-    traces = _traces(names, groups, printed=".3f" if printed else None)
+    """Draw a bar for each name and group, the groups side by side. Names are tokens; the same one may occur twice.
+
+    colours  one for each group
+    """
+    traces = _traces(names, groups, colours, printed=".3f" if printed else None)
     layout = plain_layout(height) | {"showlegend": len(groups) > 1, "barmode": "group"}
     layout["xaxis"] |= named_places(names) | {"title": {"text": x}}
     layout["yaxis"] |= {"title": {"text": y}, "range": list(limits or room_for(groups.values()))}

@@ -92,9 +92,11 @@ def causal(rows: list[list[float]]) -> AttentionTrace:
     ("rows", "pair"),
     [
         # All looks at the first token: what lies between the ends has no weight, and its first cell is even masked.
-        ([[1, 0, 0, 0], [1, 0, 0, 0], [0.9, 1e-9, 0.1, 0], [0.99, 0, 0.01, 0]], (1, 0)),
+        ([[1, 0, 0, 0], [1, 0, 0, 0], [0.9, 1e-9, 0.1, 0], [0.999, 0, 0.001, 0]], (1, 0)),
         # Nothing but the diagonal: then that.
         ([[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]], (0, 0)),
+        # The last query is where the next token is chosen.
+        ([[1, 0, 0, 0], [0.9, 0.1, 0, 0], [0.7, 0.3, 0, 0], [0.1, 0, 0.9, 0]], (3, 2)),
         # A small weight is one.
         ([[1, 0, 0, 0], [1, 0, 0, 0], [0.97, 0.03, 0, 0], [1, 0, 0, 0]], (2, 1)),
     ],

@@ -1,6 +1,7 @@
 """Whole runs on Ray: the same as a plain loop over the same texts, whatever is stopped or killed on the way."""
 
 import json
+from dataclasses import fields
 from math import inf, nan
 from pathlib import Path
 
@@ -12,10 +13,12 @@ import torch
 from transformers import BertConfig, BertModel
 
 from core import InputError
-from core.corpus import running
+from core.corpus import in_process, running
 from core.corpus.__main__ import main
 from core.corpus.about import About
+from core.corpus.columns import COLUMNS
 from core.corpus.folder import JOB, PARTS, RunFolder
+from core.corpus.in_process import InProcessRun
 from core.corpus.reading import find_files
 from core.corpus.running import Pool, run
 from core.corpus.storing import tables
@@ -99,8 +102,12 @@ def plain_loop(model_folder, data):
     return {name: repr(table.to_pydict()) for name, table in tables(tally, tokens)}
 
 
+def tables_in(out):
+    return {file.stem: repr(pq.read_table(file).to_pydict()) for file in out.glob("*.parquet")}
+
+
 def rows_of(out):
-    return {file.stem: repr(pq.read_table(file).to_pydict()) for file in out.glob("*.parquet") if file.stem != "map"}
+    return {name: rows for name, rows in tables_in(out).items() if name != "map"}
 
 
 class Stopped(Exception):
@@ -173,6 +180,23 @@ def is_worker(process):
     return command[0].startswith("ray::MapWorker") and process.ppid() in {
         child.pid for child in psutil.Process().children(recursive=True)
     }
+
+
+def test_a_run_in_this_process_gives_the_tables_of_the_command(encoder, tmp_path):
+    """To the last bit, with as many threads as this process has, and stopped on the way."""
+    file = tmp_path / "my text.txt"
+    file.write_text("\n".join(passage.text for passage in passages(90)))
+    about = run(encoder, str(file), str(tmp_path / "command"), workers=2)
+    here = InProcessRun(load_model(encoder), file, tmp_path / "page", 10**6)
+    while here.go_on():
+        pass
+    assert here.total == here.done == about.passages > 3 * in_process.AT_ONCE
+    assert here.tokens == about.tokens
+    ours, theirs = tables_in(tmp_path / "page"), tables_in(tmp_path / "command")
+    assert sorted(ours) == sorted(COLUMNS)
+    assert ours == theirs
+    same = {field.name for field in fields(About)} - {"data", "versions", "seconds"}
+    assert {name: getattr(here.about, name) for name in same} == {name: getattr(about, name) for name in same}
 
 
 def test_what_is_wrong_is_said_before_any_worker_starts(encoder, texts, tmp_path, monkeypatch):

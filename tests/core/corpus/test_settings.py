@@ -75,6 +75,7 @@ def test_a_metric_with_a_new_unit_has_a_range(monkeypatch):
     """What the range of a metric ends with is said by the metric, and follows from no unit."""
     keys = Metric(
         name="keys",
+        group="Spread",
         label="Keys",
         formula="n",
         high="n - 1",

@@ -1,17 +1,18 @@
 """Figures that are taken away: titled, on a ground of their own, whole on one page, with nothing read as markup."""
 
 import json
-import re
 
 import numpy as np
+import pytest
 
 from core import attend
 from core.attention.head import Head
-from core.exporting.pictures import GROUNDS, portrait, to_html
+from core.exporting.pictures import GROUNDS, portrait, print_widths
 from core.figures.heatmaps.all_heads import metric_grid
 from core.figures.heatmaps.equation import equation
 from core.figures.heatmaps.heatmap import Axis, heatmap
 from core.figures.heatmaps.patches import on_image
+from core.figures.heatmaps.side_by_side import side_by_side, small
 from core.figures.plots.bars import bars
 from core.figures.plots.waterfall import waterfall
 
@@ -55,30 +56,86 @@ def test_all_labels_are_written_where_there_is_room():
     assert len(portrait(picture(), "Weights", [], GROUNDS["light"]).layout.yaxis.ticktext) < 90  # here there is none
 
 
-def test_any_figure_can_be_taken_away():
-    trace = attend(np.eye(4), np.eye(4), np.eye(4))
-    head = Head.of(trace)
-    figures = [
+def test_the_words_above_can_be_left_out():
+    figure = picture()
+    bare, named = (portrait(figure, title, notes, GROUNDS["light"]) for title, notes in (("", []), ("Weights", ["a"])))
+    assert not bare.layout.annotations
+    assert [annotation.text for annotation in named.layout.annotations] == ["<b>Weights</b>", "a"]
+    rooms = [taken.layout.height - taken.layout.margin.t for taken in (bare, named)]
+    assert rooms[0] == rooms[1]  # the cells are as large as before
+    assert bare.layout.height < named.layout.height
+
+
+def any_figures():
+    head = Head.of(attend(np.eye(4), np.eye(4), np.eye(4)))
+    return [
         bars(["a", "b"], {"one": np.array([1.0, 2.0])}, y="y").figure,
         waterfall(head.explain(0, 0)).figure,
-        equation(head.overview().matrices, pin=(0, 0), opened="weights", scale=head.scale).figure,
         metric_grid(np.eye(3), "entropy", signed=False, chosen=(0, 1), left_out=None, height=300).figure,
         on_image(np.zeros((8, 8, 3), np.uint8), np.eye(2), (0, 1)).figure,
+        side_by_side([small(np.eye(3))] * 2, ["one", "two"], "abc", "abc", across=2).figure,
+        equation(head.overview().matrices, pin=(0, 0), opened="weights", scale=head.scale).figure,
     ]
-    for figure in figures:
-        taken = portrait(figure, "A title", ["a note"], GROUNDS["light"])
-        assert [annotation.text for annotation in taken.layout.annotations][-2:] == ["<b>A title</b>", "a note"]
-        assert taken.layout.height > 100
-        json.loads(taken.to_json())
 
 
-def test_the_html_page_holds_everything_and_runs_nothing_of_it():
-    page = to_html(portrait(picture(), NASTY, [NASTY], GROUNDS["light"]), NASTY, {"text": NASTY, "model": "a & b"})
-    drawn, words = page[: page.index("<table>")], page[page.index("<table>") :]
-    assert "</script><img" not in page
-    assert "<img" not in words
-    assert "&lt;/script&gt;&lt;img src=x onerror=alert(1)&gt; $x$" in words
-    assert "a &amp; b" in words
-    assert "default-src 'none'" in page
-    assert not re.findall(r"<(?:script|link|img)[^>]+(?:src|href)=", page.replace("\\u003c", "<"))  # nothing to fetch
-    assert "plotly.js v" in drawn  # the whole of it is inside
+def test_any_figure_can_be_taken_away():
+    for figure in any_figures():
+        for millimetres in (None, *print_widths(figure)):
+            taken = portrait(figure, "A title", ["a note"], GROUNDS["light"], millimetres=millimetres)
+            assert [annotation.text for annotation in taken.layout.annotations][-2:] == ["<b>A title</b>", "a note"]
+            assert taken.layout.height > 100
+            json.loads(taken.to_json())
+
+
+# --- print
+
+
+def points(part, pixel):
+    """The sizes of all letters that a figure names, in points."""
+    if isinstance(part, dict):
+        sizes = [font["size"] for name, font in part.items() if name.endswith("font") and "size" in font]
+        yield from (size * pixel for size in sizes)
+        part = part.values()
+    for value in part if not isinstance(part, str | int | float | bool | None) else ():
+        yield from points(value, pixel)
+
+
+@pytest.mark.parametrize("figure", any_figures(), ids=["bars", "waterfall", "grid", "image", "several", "equation"])
+def test_letters_in_print_have_six_points(figure):
+    for millimetres in print_widths(figure):
+        taken = portrait(figure, "A title", ["a note"], GROUNDS["light"], millimetres=millimetres)
+        pixel = millimetres / 25.4 * 72 / taken.layout.width
+        found = list(points(json.loads(taken.to_json()), pixel))
+        assert min(found) >= 6
+        assert max(found) < 16
+
+
+def test_the_equation_can_be_read_only_across_two_columns():
+    *others, line = any_figures()
+    assert print_widths(line) == (170,)
+    assert {print_widths(figure) for figure in others} == {(85, 170)}
+
+
+def square(taken, rows, columns):
+    """The sides of a cell in pixels."""
+    layout = taken.layout
+    across, down = (layout.width - layout.margin.l - layout.margin.r), layout.height - layout.margin.t - layout.margin.b
+    return across / columns, down / rows
+
+
+@pytest.mark.parametrize("millimetres", [85, 170])
+@pytest.mark.parametrize(("rows", "columns"), [(8, 8), (40, 40), (5, 64), (30, 9), (3, 2)])
+def test_cells_in_print_are_square_and_their_labels_apart(millimetres, rows, columns):
+    names = [f"token {place}" for place in range(64)]
+    sides = Axis("query", names[:rows], 2), Axis("key", names[:columns], 1)
+    drawn = heatmap(np.random.default_rng(0).random((rows, columns)), *sides, name="weight", scale="share").figure
+    taken = portrait(drawn, "Weights", ["a note"], GROUNDS["light"], millimetres=millimetres)
+    width, height = square(taken, rows, columns)
+    assert width == pytest.approx(height, rel=0.02)
+    layout = taken.layout
+    assert layout.height < 1.8 * layout.width
+    for axis, side in ((layout.xaxis, width), (layout.yaxis, height)):
+        assert all(np.diff(axis.tickvals) * side >= axis.tickfont.size)
+        assert any(text.startswith("<b>") for text in axis.ticktext)  # the pinned one
+    printed = [trace for trace in taken.data if trace.type == "scatter" and trace.mode == "text"]
+    assert all(4 * 0.6 * trace.textfont.size <= width for trace in printed)  # "0.12"

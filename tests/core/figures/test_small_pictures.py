@@ -7,7 +7,7 @@ from plotly.colors import sample_colorscale
 from core.figures.heatmaps.borders import with_borders
 from core.figures.heatmaps.heatmap import Axis, heatmap
 from core.figures.heatmaps.side_by_side import side_by_side, small
-from core.figures.palette import DIVERGING, FORBIDDEN, SEQUENTIAL
+from core.figures.palette import DIVERGING, DIVERGING_ON_DARK, FORBIDDEN, SEQUENTIAL
 from core.figures.plots.wiring import HEIGHTS, wiring
 from tests.contrast import BACKGROUNDS, contrast, hexadecimal
 
@@ -90,7 +90,7 @@ def test_borders_are_seen_on_both_backgrounds_and_on_every_cell():
     backgrounds = BACKGROUNDS.values()
     cells = [
         hexadecimal(colour)
-        for scale in (SEQUENTIAL, DIVERGING)
+        for scale in (SEQUENTIAL, DIVERGING, DIVERGING_ON_DARK)
         for colour in sample_colorscale(scale, np.linspace(0, 1, 101))
     ]
     figure = with_borders(

@@ -6,13 +6,14 @@ from contextlib import ExitStack
 import numpy as np
 import pytest
 import torch
+import transformers as t
 
 from core import Edits, InputError, Place, capture, head_effects, load_model
 from core.capturing.branching import Branches
 from core.heads.effects import Effects
 from core.models.inputs import all_inputs
 from core.models.modules import kind_of
-from tests.core.tiny_models import TWO_TOWERS, randomised, tiny
+from tests.core.tiny_models import GROUPED, TWO_TOWERS, randomised, tiny
 
 IDS = [5, 17, 8, 40, 17, 23]
 WRITTEN = [0, 9, 30]  # what the decoder of T5 has written
@@ -202,6 +203,55 @@ def test_a_long_text_is_done_in_many_batches(monkeypatch):
     assert at_once == [3, 3, 2, 3, 3]  # eight heads, then six tokens
 
 
+@pytest.mark.parametrize(("name", "kind"), CASES)
+def test_suspects_add_most_by_themselves(name, kind):
+    """By the inputs of the modules that mix the heads, in eager code; of a token by its logit, without the last norm."""
+    model = load_model(tiny(name))
+    network, inputs = eager_twin(model.network), inputs_of(name, model)
+    asked = Effects(model, inputs, None, kind)
+    modules, mixed = mixing(name, network, kind), []
+    with ExitStack() as stack:
+        for module in modules:
+            stack.callback(module.register_forward_pre_hook(lambda _, given: mixed.append(given[0][0])).remove)
+        answer(network, **inputs)
+    sizes = {}
+    for layer, (module, outputs) in enumerate(zip(modules, mixed, strict=True)):
+        W_O = (module.weight if name == "GPT-2" else module.weight.T).detach()  # [all heads' outputs, d_model]
+        for head, (part, rows) in enumerate(zip(outputs.double().chunk(4, dim=-1), W_O.double().chunk(4), strict=True)):
+            added = part @ rows
+            if name == "BERT" or kind == "encoder":
+                sizes[layer, head] = float(added.mean(dim=0).norm())
+            else:
+                logits = added[-1] @ network.get_output_embeddings().weight.detach().double().T
+                sizes[layer, head] = abs(float(logits[asked.token] - logits.mean()))
+    expected = sorted(sizes, key=lambda place: -sizes[place])
+    assert asked.suspects() == expected
+    assert asked.suspects(3) == expected[:3]
+
+
+@pytest.mark.parametrize("name", ["Llama", "BERT"])
+def test_with_suspects_first_every_number_is_the_same_to_the_last_bit(name, monkeypatch):
+    monkeypatch.setattr("core.capturing.branching.BATCH_TOKENS", 19)  # three heads at once
+    model = load_model(tiny(name))
+    asked = Effects(model, all_inputs(model, input_ids=IDS))
+    found, order = np.full((2, 4), np.nan), []
+    for (layers, heads), effects in asked.suspects_first():
+        order += [*zip(layers, heads, strict=True)]
+        found[layers, heads] = effects
+    np.testing.assert_array_equal(found, [row for _, row in sorted(dict(asked.of_heads()).items())])
+    assert asked.suspects(1)[0] in order[:3]
+    assert len(order) == len(set(order)) == 8
+
+
+def test_without_known_matrices_there_are_no_suspects():
+    network = t.AfmoeForCausalLM(t.AfmoeConfig(**GROUPED, num_dense_layers=2))
+    model = load_model(randomised(network))
+    asked = Effects(model, all_inputs(model, input_ids=IDS))
+    assert asked.suspects() == []
+    order = [place for (layers, heads), _ in asked.suspects_first() for place in zip(layers, heads, strict=True)]
+    assert order == [(layer, head) for layer in (1, 0) for head in range(4)]
+
+
 def test_the_head_that_knows_the_capital(smollm):
     """23.4 takes " Paris" from 0.772 to 0.141."""
     text = "The capital of France is"
@@ -214,6 +264,7 @@ def test_the_head_that_knows_the_capital(smollm):
     assert before == pytest.approx(0.772, abs=0.005)
     assert before * np.exp(strongest["effect"]) == pytest.approx(0.141, abs=0.005)
     asked = Effects(smollm, all_inputs(smollm, text))
+    assert (23, 4) in asked.suspects()
     assert asked.of_several({(23, 4)}) == pytest.approx(strongest["effect"], abs=1e-4)
     assert asked.of_several(()) == 0
 

@@ -202,7 +202,7 @@ def test_exactly_what_needs_what_is_missing_is_not_measured(missing, need):
 
 
 def test_a_metric_says_how_it_is_measured():
-    about = {"name": "a", "label": "A", "formula": "a", "high": "1", "words": "A.", "source": "none"}
+    about = {"name": "a", "group": "Spread", "label": "A", "formula": "a", "high": "1", "words": "A.", "source": "none"}
     with pytest.raises(TypeError, match="measure"):
         Metric(**about)
 

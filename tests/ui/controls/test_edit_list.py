@@ -87,7 +87,7 @@ def test_what_the_address_says_is_listed_and_switched_off_lines_are_kept():
 
 def test_lines_are_added_taken_away_and_all_at_once():
     page = opened()
-    assert captions(page) == ["Nothing is changed yet: choose a change and add it to this list."]
+    assert captions(page) == ["Choose a change and add it to this list."]
     assert not edits(page)
     done(page, ("add", ["mute 1"]), ("replace_token", [2, "dog"]), ("hide_token", [4, ["self"]]), ("add", ["mute 1.3"]))
     assert address(page) == ["mute 1", 'token 2 "dog"', "block key 4", "mute 1.3"]

@@ -51,7 +51,7 @@ def a_switch():
     from ui.controls.what_if import choose_change
 
     given = Head.of(attend(np.eye(5, 3), np.eye(6, 3), np.eye(6, 3), mask=np.arange(30).reshape(5, 6) % 7 > 0))
-    change = choose_change(given)
+    change = choose_change(given, st.container())
     st.session_state["drawn"] = None if change is None else change[1].trace(range(5)).mask
 
 

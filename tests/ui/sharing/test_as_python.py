@@ -38,11 +38,12 @@ def page_and_lines(file: str, page: str) -> None:
     import streamlit as st
 
     from ui import shown
-    from ui.sharing.as_python import lines_of
+    from ui.sharing.as_python import cells_of, in_one
 
     on_page = shown.begin("", page)
     runpy.run_path(file)
-    st.session_state["lines"] = lines_of(on_page)
+    st.session_state["notebook"] = cells_of(on_page)
+    st.session_state["lines"] = in_one(st.session_state["notebook"])
 
 
 class View:
@@ -55,6 +56,7 @@ class View:
             app.query_params[name] = value
         app.run()
         assert not app.exception, app.exception
+        self.cells: list[str] = app.session_state["notebook"]
         self.lines: str = app.session_state["lines"]
         self.charts = {chart.proto.id: json.loads(chart.proto.spec) for chart in app.get("plotly_chart")}
 
@@ -139,6 +141,7 @@ def test_a_head_step_by_step(picture: str, address: dict[str, str], tmp_path: Pa
         ("previous", {"text": "to be or not to be"}),
         ("induction", {"metric": "induction"}),
         ("Match", {"metric": "pattern", "pattern_of": "pairs", "pairs": "7-2, 3-1"}),
+        ("Weight", {"metric": "pair", "query": "10", "key": "2", "layer": "5", "head": "11"}),
         ("largest", DATES | {"metric": "largest", "kind": "cross", "target_as": "numbers", "target_ids": "9 8 7"}),
     ],
 )

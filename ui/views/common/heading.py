@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from ui import presenting
+from ui import presenting, state
 
 
 def show_heading(title: str, sentence: str) -> None:
@@ -14,6 +14,6 @@ def show_heading(title: str, sentence: str) -> None:
     """
     if presenting.is_on():
         return
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key=state.HEADING):
         st.markdown(f"### {title}", width="content", anchors=False)
         st.caption(sentence, width="content")

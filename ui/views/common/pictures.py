@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from core.figures.chart import Chart
-from core.figures.palette import TEXT_ON_DARK
+from core.figures.palette import DIVERGING, DIVERGING_ON_DARK, TEXT_ON_DARK, set_signed_colours
 from ui import presenting, shown, state
 from ui.markdown import plain
 from ui.views.common.tables import table
@@ -41,7 +41,7 @@ def show_chart(
     words = f"{alt} {chart.description}".strip()
     config = _CONFIG if tools and not presenting.is_on() else {"displayModeBar": False}
     height = "stretch" if fills and presenting.is_on() else "content"
-    with _text_for_the_theme(chart.figure):
+    with _colours_of_the_theme(chart.figure):
         st.plotly_chart(chart.figure, key=state.picture(name), theme=None, config=config, alt=words, height=height)
     if st.session_state.get(state.TABLES) and not presenting.is_on() and (strongest := chart.strongest()) is not None:
         table(list(map(plain, strongest.headings)), [list(map(plain, row)) for row in strongest.rows])
@@ -49,16 +49,18 @@ def show_chart(
 
 
 @contextmanager
-def _text_for_the_theme(figure: go.Figure) -> Iterator[None]:
-    """Give the figure's text the colour of the page's theme while it is sent, and take it back for exports."""
+def _colours_of_the_theme(figure: go.Figure) -> Iterator[None]:
+    """Give the figure the colours of the page's theme while it is sent, and take them back for exports."""
     if st.context.theme.type != "dark":
         yield
         return
     figure.update_layout(font_color=TEXT_ON_DARK)
+    set_signed_colours(figure, DIVERGING_ON_DARK)
     try:
         yield
     finally:  # Streamlit may end the run here
         figure.update_layout(font_color=None)
+        set_signed_colours(figure, DIVERGING)
 
 
 def show_heatmap(

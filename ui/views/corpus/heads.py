@@ -13,6 +13,7 @@ from core.heads.metrics import Metric, in_words
 from ui import presenting, shown, state
 from ui.calls import call, result
 from ui.controls.fields import menu
+from ui.controls.heads_by import metric_menu
 from ui.markdown import plain
 from ui.views.common.pictures import show_chart
 from ui.views.heads.grid import HEIGHT, choose, listen_for_heads, show_grid_of_heads, walk_through_heads
@@ -27,8 +28,7 @@ def show_corpus_heads(run: Run, layer: int, head: int, offered: Mapping[str, Met
     """Show all heads; return the chosen metric of those that are offered by name."""
     look = "grid"
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        names = {name: metric.label for name, metric in offered.items()}
-        metric = offered[menu("All heads by", state.METRIC, names, opening=opening, width=210)]
+        metric = offered[metric_menu("All heads by", offered, opening, width=280)]
         if run.map is not None:
             look = menu("Drawn as", state.HEADS_AS, LOOKS, look="buttons", label_visibility="collapsed")
     values, chosen = result(call(run.means, metric.name)), (layer, head)

@@ -1,15 +1,25 @@
-"""Finished corpus runs, each opened once for all sessions for as long as its files stay the same."""
+"""Corpus runs: finished ones, each opened once for all sessions for as long as its files stay the same, and those over a text
+of one's own, each as far as it has come."""
 
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from weakref import finalize
 
+from core import InputError
+from core.corpus.in_process import InProcessRun
 from core.corpus.opened import ListedRun, Run, open_run, runs_in
-from ui import settings
-from ui.cache import Store, cached
+from ui import models, settings
+from ui.cache import OnProgress, Store, cached
 from ui.calls import made_by
+from ui.memory import MEMORY
+from ui.requests import RunRequest
+
+INCLUDED = Path(__file__).parent / "documentation"  # docs/corpus.md says how it was made
+MOST_TOKENS = 200_000  # of a text of one's own: a few minutes for a small model
 
 Facts = tuple[tuple[str, int, int], ...]
 
@@ -38,13 +48,34 @@ def _listed(folder: str, _facts: Facts) -> list[ListedRun]:
     return runs_in(folder)
 
 
-def corpus_run(name: str) -> Run:
-    """The run of this name, as its files are now. Raises InputError as `open_run` does."""
-    folder = (corpora() or Path()) / name
+def corpus_run(folder: Path) -> Run:
+    """The run in a folder, as its files are now. Raises InputError as `open_run` does."""
     facts = _facts(folder)
-    return open_run(folder) if facts is None else _opened(str(folder), facts)
+    return open_run(folder) if facts is None else _opened(folder, facts)
 
 
 @cached(Store(4))  # each holds a few numbers per head, and the places of its passages
-def _opened(folder: str, _facts: Facts) -> Run:
-    return made_by(open_run(folder), open_run, f"corpora/{Path(folder).name}")
+def _opened(folder: Path, _facts: Facts) -> Run:
+    run = open_run(folder)
+    if folder == INCLUDED:
+        return made_by(run, open_run, folder.relative_to(settings.ROOT).as_posix())
+    return made_by(run, open_run, f"corpora/{folder.name}") if folder.parent == corpora() else run
+
+
+@cached(MEMORY)
+def own_run(request: RunRequest, *, on_progress: OnProgress | None = None) -> InProcessRun:
+    """The run over a text of one's own, as far as it has come. Whoever gives the same text finds it there, and nobody else.
+
+    Its folder is a temporary one of this host, and goes with it. Raises InputError as `InProcessRun` does.
+    """
+    with ExitStack() as stack:
+        place = Path(stack.enter_context(TemporaryDirectory(prefix="headlight-corpus-")))
+        file = place / request.name
+        try:
+            file.write_bytes(request.contents)
+        except OSError as error:
+            raise InputError(f"The text cannot be kept on this host: {error.strerror}.", field="data") from error
+        most = models.longest_text(MOST_TOKENS) or MOST_TOKENS
+        run = InProcessRun(models.load(request.model), file, place / "run", most, on_progress)
+        finalize(run, stack.pop_all().close)
+    return run

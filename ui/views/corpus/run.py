@@ -1,8 +1,8 @@
-"""A finished run over a corpus: which one, what it read, all of its heads beside the chosen one, and examples."""
+"""A run over a corpus: which one, what it read, all of its heads beside the chosen one, and examples."""
 
 from __future__ import annotations
 
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 import numpy as np
 import streamlit as st
@@ -14,56 +14,51 @@ from core.exporting.about import PACKAGES
 from core.heads.metrics import METRICS, NAMES, Metric, most_telling
 from core.versions import versions
 from ui import presenting, shown, state
-from ui.controls.fields import menu, number_picker
+from ui.controls.fields import head_picker, menu
 from ui.markdown import plain, show_error
-from ui.views.corpus import results
+from ui.requests import RunRequest
+from ui.views.corpus import own, results
 from ui.views.corpus.examples import show_examples
-from ui.views.corpus.head import show_corpus_head
+from ui.views.corpus.head import show_corpus_head, with_unit
 from ui.views.corpus.heads import show_corpus_heads
-
-COMMAND = "pip install -r requirements-corpus.txt\npython -m core.corpus example"
 
 
 def show_corpus() -> None:
     folder = results.corpora()
-    if folder is None:
-        st.info("This host shows no corpus runs.", icon=":material/library_books:")
-        return
+    listed: list[ListedRun] = []
     try:
-        listed = results.listed_runs(folder)
+        listed = [] if folder is None else results.listed_runs(folder)
     except InputError as error:
         show_error(error)
-        return
-    with st.container(horizontal=True, vertical_alignment="bottom"):
-        run = _choose_run(listed)
-        places = [st.container(width=92), st.container(width=92), st.container(width=540)]
-    if broken := [folder.problem for folder in listed if folder.problem]:
+    answer = st.container(gap=None)
+    with st.container(horizontal=True, vertical_alignment="center"):
+        chosen = _choose_run(listed)
+        head_place = st.container(width=125)
+        own.offer_own_text()
+        said_place = st.container(width="stretch")
+    if broken := [run.problem for run in listed if run.problem]:
         with st.expander(f"{_counted(len(broken), 'folder')} beside the runs cannot be opened"):
             for problem in broken:
                 st.markdown(plain(problem))
-    if run is None:
-        return
     try:
-        _show_reading(run, places[2])
-        _show(run, places)
+        run = own.run_own_text(chosen) if isinstance(chosen, RunRequest) else results.corpus_run(chosen)
+        if run is not None:
+            _show_reading(run, said_place)
+            _show(run, head_place, answer)
     except InputError as error:  # rows that are read on demand are checked only then
         show_error(error)
 
 
-def _choose_run(listed: list[ListedRun]) -> Run | None:
-    """The chosen run; None after a message on how to make one, or on what is wrong with it."""
-    there = {folder.name: folder.name for folder in listed if folder.about is not None}
-    if not there:
-        with st.container():
-            words = "There is no finished run yet. These two lines make two small ones in about five minutes:"
-            st.info(words, icon=":material/library_books:")
-            st.code(COMMAND, language=None)
-        return None
-    try:
-        return results.corpus_run(menu("Run", state.RUN, there, width=280))
-    except InputError as error:
-        show_error(error)
-        return None
+def _choose_run(listed: list[ListedRun]) -> Path | RunRequest:
+    """Show the menu of all runs. Returns the folder of the chosen one, or what was asked for with a text of one's own."""
+    folder, request = results.corpora() or Path(), own.held()
+    there: dict[str, Path | RunRequest] = {run.name: folder / run.name for run in listed if run.about is not None}
+    names = {name: name for name in there}
+    if state.RUN_INCLUDED not in there:
+        there[state.RUN_INCLUDED], names[state.RUN_INCLUDED] = results.INCLUDED, "Headlight’s documentation"
+    if request is not None:
+        there[state.RUN_OWN], names[state.RUN_OWN] = request, f"{request.name}, {request.model}"
+    return there[menu("Run", state.RUN, names, width=270, label_visibility="collapsed")]
 
 
 def _show_reading(run: Run, place: DeltaGenerator) -> None:
@@ -84,7 +79,7 @@ def _counted(number: int, what: str) -> str:
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
-def _show(run: Run, places: list[DeltaGenerator]) -> None:
+def _show(run: Run, place: DeltaGenerator, answer: DeltaGenerator) -> None:
     if not run.names:
         st.info("This run has measured nothing: no text that it read had anything to measure.")
         return
@@ -92,15 +87,15 @@ def _show(run: Run, places: list[DeltaGenerator]) -> None:
     opening = _opening(run)
     means = run.means(opening)
     best = np.unravel_index(int(np.nanargmax(means)), means.shape)
-    with places[0]:
-        layer = number_picker("Layer", state.LAYER, run.about.layers, int(best[0]))
-    with places[1]:
-        head = number_picker("Head", state.HEAD, run.about.heads, int(best[1]))
-    presenting.title(f"Layer {layer}, head {head} of {plain(run.about.model)}, over {run.about.tokens:,} tokens")
+    with place:
+        shape, names = (run.about.layers, run.about.heads), (state.LAYER, state.HEAD)
+        layer, head = head_picker(state.HEAD_BOX, names, shape, (int(best[0]), int(best[1])))
     every, one = st.columns([5, 7], gap="medium")
     with every:
         metric = show_corpus_heads(run, layer, head, offered, opening)
     _describe(run, layer, head, metric)
+    with answer:
+        _say_finding(run, layer, head, metric)
     if (layer, head) not in run.heads:
         others = len(run.heads)
         one.info(f"This run did not look at head {layer}.{head}, but at {others} others. Choose one in the grid.")
@@ -108,6 +103,18 @@ def _show(run: Run, places: list[DeltaGenerator]) -> None:
     with one:
         show_corpus_head(run, layer, head, metric)
     show_examples(run, layer, head, metric)
+
+
+def _say_finding(run: Run, layer: int, head: int, metric: Metric) -> None:
+    """Say in one line what the head does by the metric, on average over the corpus."""
+    mean = run.means(metric.name)[layer, head]
+    if np.isnan(mean):
+        return
+    share = f"**{with_unit(mean, metric)}**"
+    does = f" gives {share} of its attention to {metric.likeness}" if metric.likeness else f": {metric.label} {share}"
+    words = f"Head {layer}.{head}{does}, on average over {run.about.tokens:,} tokens."
+    with presenting.told("number"):
+        st.markdown(words if presenting.is_on() else f"### {words}", anchors=False)
 
 
 def _opening(run: Run) -> str:

@@ -21,7 +21,7 @@ from ui.views.numbers import of_grid
 from ui.views.sources.heads import RealHead
 
 NAME = "atlas"  # of the picture
-HEIGHT = 400
+HEIGHT = 370
 LISTED = 30  # of the strongest heads
 
 
@@ -36,6 +36,7 @@ def show_grid_of_heads(
     numbers: str = "",
     signed: bool = False,
     left_out: NDArray | None = None,
+    left_out_name: str = "filtered out",
     height: int = HEIGHT,
 ) -> None:
     """Draw one number for each head, with the chosen (layer, head) framed.
@@ -48,9 +49,11 @@ def show_grid_of_heads(
     numbers   name of the numbers in a file; left out: the label
     signed    whether the colours are centred on 0
     left_out  [layers, heads] bool, True for heads that are drawn grey; None: none
+    left_out_name  what these are, in the legend
     """
     title = title or f"All heads by {label}"
-    chart = metric_grid(values, label, signed=signed, chosen=chosen, left_out=left_out, height=height)
+    grey = {"left_out": left_out, "left_out_name": left_out_name}
+    chart = metric_grid(values, label, signed=signed, chosen=chosen, height=height, **grey)
     exact = of_grid(values.astype(np.float64), numbers or label)
     show_heatmap(chart, name, f"{alt or title}: a grid of layers by heads.", title=title, numbers=exact)
 
@@ -108,7 +111,7 @@ def show_list_of_heads(
     )
 
 
-# --- numbers that come layer by layer
+# --- numbers that come a few heads at a time
 
 
 def fill_grid(
@@ -116,7 +119,7 @@ def fill_grid(
 ) -> NDArray[np.floating]:
     """Draw the numbers of all heads as they come. Return those that are known in the end: [layers, heads], NaN elsewhere.
 
-    growing  [layers or fewer, heads or fewer]; heads beyond are never known
+    growing  [layers or fewer, heads or fewer]; heads beyond are never measured
     job      what is asked for
     what     is said while they come
     label    what the numbers are
@@ -128,15 +131,23 @@ def fill_grid(
         return np.pad(growing.values, beyond, constant_values=np.nan)
 
     def draw(last: bool) -> None:
-        name = NAME if last else f"{NAME} {growing.done}"
-        show_grid_of_heads(values(), label, real.place, name=name, signed=signed)
+        known = np.pad(growing.known, beyond)
+        part = f", {growing.done} of {growing.total} measured" if growing.done < growing.total else ""
+        show_grid_of_heads(
+            values(),
+            label,
+            real.place,
+            name=NAME if last else f"{NAME} {growing.done}",
+            title=f"All heads by {label}{part}",
+            signed=signed,
+            left_out=None if known.all() else ~known,
+            left_out_name="not measured",
+        )
 
-    fill(growing, job, what, draw, seconds=models.reading_seconds(real.capture))
+    fill(growing, job, what, draw, unit="head", seconds=models.reading_seconds(real.capture))
     with st.container():
         if growing.done:
             walk_through_heads(real.place, real.grid)
-        if growing.done < growing.total:
-            st.caption(f"{np.isfinite(growing.values).sum()} of {growing.values.size} heads are known.")
     return values()
 
 
@@ -149,4 +160,5 @@ def show_strongest(values: NDArray[np.floating], label: str) -> None:
     layers, numbers = heads[order].T
     listed = pd.DataFrame({"layer": layers, "head": numbers, label: values[layers, numbers]})
     show_list_of_heads(listed, (label,), height=300)
-    st.caption(f"The {len(listed)} strongest. Mark a row to choose its head.")
+    among = "" if len(heads) == values.size else f" of the {len(heads)} heads that are measured"
+    st.caption(f"The {len(listed)} strongest{among}. Mark a row to choose its head.")

@@ -13,23 +13,25 @@ from streamlit.delta_generator import DeltaGenerator
 
 from core import InputError
 from core.attention.rowwise import Overview, around
+from core.attention.strongest import strongest_cell
 from core.capturing.layers import layer_labels
 from core.capturing.weights_only import WeightsOnly
 from core.figures.chart import Chart
 from core.figures.heatmaps.borders import with_borders
 from core.figures.heatmaps.heatmap import WIDTH
 from core.figures.heatmaps.views import view_heatmap
+from core.figures.labels import all_placed
 from core.heads.pairs import pair_ranges
 from core.heads.patterns import read_pairs, write_pairs
-from core.heads.views import SCORES, HeadView, LeftOut, PairPart, Quantity, ViewMatrix
+from core.heads.views import SCORES, HeadView, LeftOut, PairPart, Quantity, ViewLabels, ViewMatrix
 from core.notebook.figures import stage_figure
 from ui import links, passes, presenting, state
 from ui.calls import call, expression, result, result_of
 from ui.components import pin
 from ui.components.token_view import token_view
-from ui.controls.fields import menu, menu_of_several, numbered, switch
+from ui.controls.fields import label_again, menu, menu_of_several, numbered, switch
 from ui.controls.heads_by import PATTERN
-from ui.controls.pinned import pinned_among
+from ui.controls.pinned import hold, pinned_among
 from ui.links import Choice
 from ui.markdown import plain, quoted, show_error
 from ui.progress import run
@@ -71,43 +73,56 @@ PARTS: dict[str, tuple[PairPart, str]] = {
     "back": ("second to first", "Second → first"),
 }
 DIRECTIONS: dict[Literal["from", "to"], str] = {"from": "what it attends to", "to": "what attends to it"}
-HEIGHT, LEAST_HEIGHT = 560, 400  # of the heatmap in pixels: short texts leave room for what is below
-PER_ROW, AXIS = 22, 80
+HEIGHT, LEAST_HEIGHT = 560, 380  # of the heatmap in pixels: short texts leave room for what is below
+PER_ROW, AXIS = 18, 80
 CONTROLS = 40  # the height of a row of them
 IN_TEXT = 192  # tokens of a long text that are shown as text
 
 Place = TypeVar("Place", int, tuple[int, int])
 
 
-def show_head(real: RealHead, measured: pd.DataFrame | None) -> None:
-    """Show a head whose queries and keys are known. measured: the metrics of all heads, if they are known"""
+def show_head(
+    real: RealHead, measured: pd.DataFrame | None, boxes: DeltaGenerator | None = None
+) -> tuple[int, int] | None:
+    """Show a head whose queries and keys are known. Return the chosen (query, key); None if it is not one of tokens.
+
+    measured  the metrics of all heads, if they are known
+    boxes     where the boxes of the chosen pair stand, if all heads are ranked by it; None: below the picture
+    """
     pin.listen(lambda cell: _clicked(real, cell))  # before the pictures: whoever sees one may click at once
     with st.container(gap="xsmall"):
         link = _title(real, measured)
         shown_as, view = _choose_view(real)
-    cell = _show_view(real, shown_as, view)
+    cell = _show_view(real, shown_as, view, boxes)
     with st.container():
         show_key_sharing(real)
         show_certificate(passes.certificate(real.of))
     with link, st.container(horizontal=True):
         link_to_steps(real.of, cell)
         link_to_what_if(real.of)
+    return cell
 
 
-def show_exposed_head(head: ChosenHead[WeightsOnly], measured: pd.DataFrame | None) -> None:
-    """Show a head of which only the weights are known."""
+def show_exposed_head(
+    head: ChosenHead[WeightsOnly], measured: pd.DataFrame | None, boxes: DeltaGenerator | None = None
+) -> tuple[int, int]:
+    """Show a head of which only the weights are known; otherwise like `show_head`."""
     pin.listen(lambda cell: choose_clicked(cell, head.grid) or pin.pin(cell))
     with st.container(gap="xsmall"):
         link = _title(head, measured)
         st.space(CONTROLS)  # there is nothing to choose, but the pictures begin at one height
     picture = st.container()
     say_what_is_missing(head.capture)
-    cell = show_weights(head.capture, *head.place, picture, st.container(), 440)
+    beside = st.container() if boxes is None else boxes
+    if boxes is not None:
+        hold(head.tokens, strongest_cell(head.capture.weights(*head.place)))
+    cell = show_weights(head.capture, *head.place, picture, beside, 440)
     with link, st.container(horizontal=True):
         link_to_steps(head.of, cell)
+    return cell
 
 
-def _show_view(real: RealHead, shown_as: str, view: HeadView) -> tuple[int, int] | None:
+def _show_view(real: RealHead, shown_as: str, view: HeadView, boxes: DeltaGenerator | None) -> tuple[int, int] | None:
     """Show the head as the view says. Return the chosen (query, key); None if it is not one of tokens."""
     try:
         matrix = call(ViewMatrix, real.capture, real.kind, view)
@@ -121,11 +136,14 @@ def _show_view(real: RealHead, shown_as: str, view: HeadView) -> tuple[int, int]
     labels, size, exact = matrix.labels, matrix.shape, matrix.exact
     picture = st.container()
     with st.container():
-        cell = query, key = pinned_among(size, matrix.strongest(whole), exact)
+        cell = query, key = _choose_cell(matrix, matrix.strongest(whole), boxes)
         # Before what shows the pins, or those of an address would be missing from the first run.
         if shown_as != "picture":
-            places, placeholder = numbered(range(max(size))), "none: click one in the text"
-            menu_of_several(f"Pinned {labels.unit}s", state.PINNED_TOKENS, places, look="box", placeholder=placeholder)
+            placeholder = "none: click one in the text"
+            label_again(state.PINNED_TOKENS)
+            menu_of_several(
+                f"Pinned {labels.unit}s", state.PINNED_TOKENS, _places(labels), look="box", placeholder=placeholder
+            )
         _record(real, matrix, cell)
         row = exact(range(query, query + 1), range(size[1]))[0]
         _say_cell(float(row[key]), matrix, cell)
@@ -140,6 +158,22 @@ def _show_view(real: RealHead, shown_as: str, view: HeadView) -> tuple[int, int]
             _text(matrix, cell, lines=shown_as == "lines")
         _remarks(matrix, whole)
     return None if view.by_word else cell
+
+
+def _choose_cell(matrix: ViewMatrix, suggested: tuple[int, int], boxes: DeltaGenerator | None) -> tuple[int, int]:
+    tokens = matrix.labels.queries, matrix.labels.keys
+    if boxes is None or matrix.view.by_word:
+        return pinned_among(tokens, suggested, matrix.exact)
+    hold(tokens, suggested)
+    with boxes:
+        return pinned_among(tokens, suggested, matrix.exact)
+
+
+def _places(labels: ViewLabels) -> dict[int, str]:
+    """Every position with its name, which is only a number where it may be one of either text."""
+    if labels.queries == labels.keys:
+        return dict(enumerate(all_placed(labels.keys)))
+    return numbered(range(max(len(labels.queries), len(labels.keys))))
 
 
 def _record(real: RealHead, matrix: ViewMatrix, cell: tuple[int, int]) -> None:

@@ -13,8 +13,8 @@ from core import InputError
 from core.attention.masks import Predicate
 from core.capturing.layers import layer_labels
 from core.figures.heatmaps.all_heads import small_pictures
-from core.figures.labels import visible
-from core.heads.metrics import METRICS, Metric, in_words, most_telling, nameable_keys
+from core.figures.labels import all_placed, visible
+from core.heads.metrics import METRICS, Metric, in_words, most_telling, nameable_keys, standing_out
 from core.heads.patterns import blocks, columns, diagonal, pairs, read_keys, read_pairs
 from core.heads.probing import SCORES
 from core.heads.quantities import text_of
@@ -22,16 +22,17 @@ from core.notebook.figures import heads_figure
 from ui import presenting, shown, state
 from ui.calls import call, result, result_of
 from ui.controls.fields import menu
-from ui.controls.heads_by import ByMetric, ByPattern, heads_by
+from ui.controls.heads_by import PAIR, ByMetric, ByPair, ByPattern, HeadsBy, heads_by
 from ui.markdown import plain, show_error
 from ui.progress import run
 from ui.views.common.pictures import show_heatmap
 from ui.views.heads import results
-from ui.views.heads.grid import HEIGHT, NAME, show_grid_of_heads, show_list_of_heads, walk_through_heads
+from ui.views.heads.grid import HEIGHT, NAME, choose, show_grid_of_heads, show_list_of_heads, walk_through_heads
 from ui.views.needs import QUERIES_AND_KEYS, TEXTS, missing
 from ui.views.numbers import of_heads
 from ui.views.sources.heads import AnyHead
 
+FINDINGS = 3  # heads that are named above the grid
 ORDERS = {"highest": "Highest first", "lowest": "Lowest first"}
 
 
@@ -42,6 +43,7 @@ class Ranking:
     values  [layers, heads], NaN where not known
     notes   column name -> [layers, heads], shown beside the values in the list
     source  the table or matrix that has them, and what they are called there
+    pair    of the weight of one pair, "from “it” to “animal”"; "": the numbers are others
     """
 
     label: str
@@ -50,6 +52,7 @@ class Ranking:
     notes: dict[str, NDArray]
     source: tuple[pd.DataFrame | NDArray, str]
     signed: bool = False
+    pair: str = ""
 
 
 def measure(head: AnyHead) -> pd.DataFrame | None:
@@ -58,13 +61,13 @@ def measure(head: AnyHead) -> pd.DataFrame | None:
         return run(results.metrics.task(head.of_kind), "Measuring every head", head.grid[0])
 
 
-def show_grid(head: AnyHead, measured: pd.DataFrame) -> None:
-    """Show the grid and the list of all heads, in which this one is chosen. measured: their metrics on this text"""
-    shown.now().lists["Metrics of all heads"] = of_heads(measured)
+def choose_by(head: AnyHead, measured: pd.DataFrame) -> HeadsBy:
+    """Show the heading of the grid and its menu with a line of explanation; return what they choose."""
+    model = head.capture.model
     with st.container(gap="xsmall"):
         with st.container(horizontal=True, vertical_alignment="bottom"):
             st.subheader("All heads by", anchor=False, width="content")
-        model = head.capture.model
+            explained = st.container(width="stretch")
         wanted = heads_by(
             _offered(head, measured),
             most_telling(measured, known_probe(head)),
@@ -73,9 +76,58 @@ def show_grid(head: AnyHead, measured: pd.DataFrame) -> None:
             probes=missing(model, QUERIES_AND_KEYS, TEXTS) is None and head.kind == "self",
             deepest=head.grid[0] - 1,
         )
+    explained.caption(wanted.by.words)
+    return wanted
+
+
+def show_findings(head: AnyHead, measured: pd.DataFrame, wanted: HeadsBy, cell: tuple[int, int] | None) -> None:
+    """Say which heads stand out on this text, each as a button that opens the head in the grid of its metric.
+
+    cell  the chosen (query, key) of tokens, if there is one; ranked by it, the head that gives most to the key stands out
+    """
+    if isinstance(wanted.by, ByPair):
+        _show_strongest_of_pair(head, cell)
+        return
+    offered = _offered(head, measured)
+    best = {name: row for name, row in standing_out(measured).items() if name in offered}
+    words = looks_like(head, measured.iloc[list(best.values())])
+    for at, ((name, row), like) in enumerate(zip(best.items(), words, strict=True)):
+        if at == FINDINGS:
+            return
+        layer, number = divmod(row, head.grid[1])
+        label = f"**{layer}.{number}** {plain(like[0].lower() + like[1:])}"
+        st.button(label, key=state.finding(at), type="tertiary", on_click=_open, args=(layer, number, name))
+
+
+def _show_strongest_of_pair(head: AnyHead, cell: tuple[int, int] | None) -> None:
+    weights = np.full(head.grid, np.nan) if cell is None else results.of_pair(head.of_kind, *cell)
+    if cell is None or np.isnan(weights).all():
+        return
+    layer, number = map(int, np.unravel_index(np.nanargmax(weights), weights.shape))
+    label = f"**{layer}.{number}** looks hardest {plain(_from_to(head, cell))} ({weights[layer, number]:.1%})"
+    st.button(label, key=state.finding(0), type="tertiary", on_click=_open, args=(layer, number, PAIR))
+
+
+def _from_to(head: AnyHead, cell: tuple[int, int]) -> str:
+    queries, keys = head.tokens
+    return f"from “{visible(queries[cell[0]])}” to “{visible(keys[cell[1]])}”"
+
+
+def _open(layer: int, head: int, metric: str) -> None:
+    choose(layer, head)
+    st.session_state[state.METRIC] = metric
+
+
+def show_grid(head: AnyHead, measured: pd.DataFrame, wanted: HeadsBy, cell: tuple[int, int] | None) -> None:
+    """Show the grid and the list of all heads, in which this one is chosen.
+
+    measured  their metrics on this text
+    wanted    from `choose_by`
+    cell      as in `show_findings`
+    """
+    shown.now().lists["Metrics of all heads"] = of_heads(measured)
     with st.container():  # progress, and what is wrong: outside the popover, where it is seen
-        by = wanted.by
-        ranking = _by_pattern(head, by) if isinstance(by, ByPattern) else _by_metric(head, by, measured)
+        ranking = _ranking(head, measured, wanted.by, cell)
     if ranking is None:
         return
     result_of(heads_figure, *ranking.source, head=head.place)
@@ -83,18 +135,35 @@ def show_grid(head: AnyHead, measured: pd.DataFrame) -> None:
     as_pictures = wanted.drawn_as == "pictures"
     if presenting.is_on():
         with presenting.told():
-            st.markdown("All heads" if as_pictures else f"All heads by **{plain(ranking.label.lower())}**")
+            by = plain(ranking.pair) or f"by **{plain(ranking.label.lower())}**"
+            st.markdown("All heads" if as_pictures else f"All heads {by}")
     with st.container():  # or what is below would move once the pictures are known, and the keys lose their focus
         if as_pictures:
             _show_pictures(head, left_out)
         else:
-            show_grid_of_heads(ranking.values, ranking.label, head.place, signed=ranking.signed, left_out=left_out)
+            _show_numbers(head, ranking, left_out)
     with st.container():
         walk_through_heads(head.place, head.grid)
         if remarks := (*wanted.by.remarks, *wanted.bounds.remarks):
             st.caption(f":material/tune: Shown here: {plain(', '.join(remarks))}.")
         st.caption(ranking.caption)
         _show_list(head, ranking, measured, left_out)
+
+
+def _show_numbers(head: AnyHead, ranking: Ranking, left_out: NDArray[np.bool_] | None) -> None:
+    """Draw the grid. Ranked by a pair, heads that mask it are grey, as are those that are left out."""
+    names = ["filtered out"] * (left_out is not None)
+    if ranking.pair and (may_not := np.isnan(ranking.values)).any():
+        left_out, names = (may_not if left_out is None else left_out | may_not), ["masked", *names]
+    show_grid_of_heads(
+        ranking.values,
+        ranking.label,
+        head.place,
+        title=f"All heads: weight {ranking.pair}" if ranking.pair else "",
+        signed=ranking.signed,
+        left_out=left_out,
+        left_out_name=" or ".join(names),
+    )
 
 
 def _offered(head: AnyHead, measured: pd.DataFrame) -> dict[str, Metric]:
@@ -105,11 +174,38 @@ def _offered(head: AnyHead, measured: pd.DataFrame) -> dict[str, Metric]:
     return {metric.name: metric for metric in METRICS if lacking.isdisjoint(metric.needs)}
 
 
+def _ranking(
+    head: AnyHead, measured: pd.DataFrame, by: ByMetric | ByPair | ByPattern, cell: tuple[int, int] | None
+) -> Ranking | None:
+    match by:
+        case ByPair():
+            return _by_pair(head, cell)
+        case ByPattern():
+            return _by_pattern(head, by)
+        case ByMetric():
+            return _by_metric(head, by, measured)
+
+
+def _by_pair(head: AnyHead, cell: tuple[int, int] | None) -> Ranking | None:
+    if cell is None:
+        if st.session_state.get(state.BY_WORD):
+            st.info("All heads are ranked by a pair of tokens. Switch off “Words instead of tokens”.")
+        return None
+    values = results.of_pair(head.of_kind, *cell)
+    query, key = (f"“{plain(all_placed(tokens)[at])}”" for tokens, at in zip(head.tokens, cell, strict=True))
+    if (masked := int(np.isnan(values).sum())) == values.size:
+        later = " A query of this model does not look at later tokens." if cell[1] > cell[0] else ""
+        st.info(f"{query} may not look at {key} in any head: this pair is masked.{later} Choose another pair.")
+    caption = f"The weight that {query} gives to {key} in each head."
+    caption += f" In {masked} of {values.size} heads the pair is masked." if masked else ""
+    return Ranking("Weight", values, caption, {}, (values, "Weight"), pair=_from_to(head, cell))
+
+
 def _by_metric(head: AnyHead, by: ByMetric, measured: pd.DataFrame) -> Ranking | None:
     metric = by.metric
     if by.on == "text":
         read = "text" if TEXTS.is_met(head.capture.model) else "image"
-        caption = f"{metric.words} Mean over the queries of this {read}; spread: their standard deviation."
+        caption = f"Mean over the queries of this {read}; spread: their standard deviation."
         if read == "image":
             caption += " Its tokens stand in the order of its patches, row by row: so do “previous”, “next” and “near”."
         notes = {"spread": _grid(head, measured, f"{metric.name}_spread")}
@@ -119,7 +215,7 @@ def _by_metric(head: AnyHead, by: ByMetric, measured: pd.DataFrame) -> Ranking |
         return None
     notes = {"±": _grid(head, probed, f"{metric.name}_error")}
     caption = (
-        f"{metric.words} Measured on {results.probe_length(head.request.model)} random tokens read twice, with seeds "
+        f"Measured on {results.probe_length(head.request.model)} random tokens read twice, with seeds "
         f"{', '.join(map(str, results.PROBE_SEEDS))}; ± is the standard error of the mean over these seeds."
     )
     if metric.name in SCORES:

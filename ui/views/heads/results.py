@@ -13,6 +13,7 @@ from core.attention.pooling import Pooled
 from core.attention.rowwise import Overview, RowwiseMatrix
 from core.capturing.estimates import Run, measuring_operations
 from core.heads.metrics import head_metrics
+from core.heads.one_query import pair_weights
 from core.heads.patterns import match_heads
 from core.heads.probing import longest, probe_heads
 from core.heads.thumbnails import thumbnails
@@ -54,6 +55,12 @@ def probe(choice: ModelChoice, *, on_progress: OnProgress | None = None) -> pd.D
 def small_pictures(request: KindRequest, *, on_progress: OnProgress | None = None) -> Pooled:
     """The weights of every head, small enough to draw all of them."""
     return call(thumbnails, passes.captured_or_weights(request.text), request.kind, on_progress=on_progress)
+
+
+@cached(Store(16))
+def of_pair(request: KindRequest, query: int, key: int) -> NDArray[np.floating]:
+    """[layers, heads] the weight that a query gives to a key, NaN where the pair is masked."""
+    return call(pair_weights, passes.captured_or_weights(request.text), query, key, request.kind)
 
 
 @cached(Store(16))

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from streamlit.delta_generator import DeltaGenerator
+
 from core import Capture
 from core.capturing.weights_only import WeightsOnly
 from core.models.modules import Kind
 from ui import links, shown, state
-from ui.controls.fields import menu, number_picker
+from ui.controls.fields import head_picker, menu
 from ui.links import Choice
 from ui.requests import HeadRequest, KindRequest, TextRequest
 
@@ -76,22 +78,20 @@ def opening_head(name: str) -> tuple[int, int]:
 
 
 def choose_head(
-    request: TextRequest, capture: Pass_co, places: list, kinds: Sequence[Kind] = ()
+    request: TextRequest, capture: Pass_co, place: DeltaGenerator, kinds: Sequence[Kind] = ()
 ) -> ChosenHead[Pass_co]:
-    """Show the fields for the kind of attention, layer and head, and return the head of the pass that they choose.
+    """Show the fields for the kind of attention and the head, and return the head of the pass that they choose.
 
-    places  the containers of the boxes for layer and head
-    kinds   those that are offered; empty: all
+    place  the container of the box for the head
+    kinds  those that are offered; empty: all
     """
     offered: dict[Kind, str] = {kind: kind for kind in kinds or capture.kinds}
     if len(offered) > 1:
         kind = menu("Attention", state.KIND, offered, look="buttons")
     else:
         kind = links.field(state.KIND, Choice(offered), next(iter(offered)), "Attention")
-    opening = opening_head(request.model.name)
-    with places[0]:
-        layer = number_picker("Layer", state.LAYER, capture.layers(kind), opening[0])
-    with places[1]:
-        head = number_picker("Head", state.HEAD, capture.heads(kind), opening[1])
+    shape = capture.layers(kind), capture.heads(kind)
+    with place:
+        layer, head = head_picker(state.HEAD_BOX, (state.LAYER, state.HEAD), shape, opening_head(request.model.name))
     shown.now().of = HeadRequest(request, kind, layer, head)
     return ChosenHead(request, capture, kind, layer, head)

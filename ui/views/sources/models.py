@@ -7,9 +7,8 @@ from streamlit.delta_generator import DeltaGenerator
 
 from core import InputError, Model
 from ui import models, state
-from ui.allowed import model_help, offered, places_of
+from ui.allowed import offered, places_of
 from ui.controls.fields import suggested
-from ui.controls.precision import choose_precision
 from ui.markdown import show_error
 from ui.progress import following
 from ui.requests import ModelChoice
@@ -34,17 +33,14 @@ def forget_places() -> None:
         st.session_state[state.CHOSEN].pop(key, None)
 
 
-def model_picker(*, writes: bool = False) -> tuple[ModelChoice, DeltaGenerator]:
-    """The chosen model, and the container for its size.
+def choose_model(*, writes: bool = False) -> str:
+    """Show the field for a model, and return its name.
 
     writes  open with a model that writes
     """
     names = offered()
     opening = WRITERS.get(names[0], names[0]) if writes else names[0]
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="xsmall"):
-        name = suggested("Model", state.MODEL, names, opening, help=model_help(), on_change=forget_places)
-        dtype, device, size_place = choose_precision()
-    return ModelChoice(name, dtype, device), size_place
+    return suggested("Model", state.MODEL, names, opening, on_change=forget_places, label_visibility="collapsed")
 
 
 def read_model(chosen: ModelChoice, place: DeltaGenerator, problem: DeltaGenerator) -> Model | None:

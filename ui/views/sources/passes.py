@@ -12,19 +12,21 @@ from streamlit.delta_generator import DeltaGenerator
 
 from core import Capture, InputError, Model
 from core.capturing.weights_only import WeightsOnly
+from core.heads.examples import FRANCE
 from core.models.catalogue import CATALOGUE
 from core.models.inputs import TooLongError, all_inputs, target_ids
 from ui import models, passes, state
+from ui.allowed import model_help
 from ui.calls import uploaded
 from ui.components import pin
-from ui.controls.fields import number_picker, text_area, text_line, tick
-from ui.controls.precision import show_size
+from ui.controls.fields import head_picker, text_area, text_line, tick
+from ui.controls.precision import popover_with_precision, say_size
 from ui.controls.target import choose_target
 from ui.markdown import plain, quoted, show_error
 from ui.progress import run
 from ui.requests import GeneratedTarget, ModelChoice, TextRequest
 from ui.views.needs import QUERIES_AND_KEYS
-from ui.views.sources.models import forget_places, model_picker, read_model
+from ui.views.sources.models import choose_model, forget_places, read_model
 from ui.views.sources.weights_only import say_what_is_missing, show_weights
 
 SENTENCE = "The animal didn't cross the street because it was too tired."
@@ -40,14 +42,14 @@ class InputFields:
     """What the fields of a page say: which model reads what.
 
     beside_model, beside_text  the containers for errors about these fields
-    places                     the containers for the choice of layer and head
+    head_place                 the container for the choice of a head
     """
 
     request: TextRequest
     model: Model
     beside_model: DeltaGenerator
     beside_text: DeltaGenerator
-    places: list[DeltaGenerator]
+    head_place: DeltaGenerator
 
 
 def choose_request(*, more: bool = False, writes: bool = False) -> InputFields | None:
@@ -57,32 +59,40 @@ def choose_request(*, more: bool = False, writes: bool = False) -> InputFields |
     writes  open with a model that writes
     """
     progress = st.empty()  # above the text, which on a phone fills most of the first screen
-    words, which = st.columns(2)
-    with words:
-        text_place = st.container(horizontal=True)
+    words, which = st.columns([6, 5], gap="small")
+    with words, st.container(gap="xxsmall"):
+        text_place = st.container(horizontal=True, gap="xsmall")
         problem = st.container()
-    with which, st.container(horizontal=True):
-        model_place = st.container(width="stretch")
-        places = [st.container(width=92), st.container(width=92)]
+    with which, st.container(horizontal=True, gap="xsmall"):
+        model_place = st.container(width="stretch", gap=None)
+        head_place = st.container(width=125)
+        further = st.container(width="content")
     with model_place:
-        chosen, size_place = model_picker(writes=writes)
+        name = choose_model(writes=writes)
+    with further:
+        dtype, device, further = popover_with_precision()
+    chosen = ModelChoice(name, dtype, device)
     model = read_model(chosen, progress, model_place)
+    model_place.caption("No model." if model is None else _what_it_does(model), help=model_help())
     if model is not None:
-        show_size(size_place, model)
+        with further:
+            say_size(model)
     with text_place:
         if model is not None and model.reads_images:
             request = _image(chosen)
         else:
             request = TextRequest(chosen, _text_field(chosen.name))
-            if more and model is not None and QUERIES_AND_KEYS.is_met(model):
-                request = _with_second_text(request, model, problem)
+            st.button("Apply", key=state.APPLY, help="Read the text. Ctrl+Enter does the same.")
+    if more and request is not None and model is not None and not model.reads_images and QUERIES_AND_KEYS.is_met(model):
+        with further:
+            request = _with_second_text(request, model, problem)
     _say_what_for(chosen.name, problem)
     if model is not None and model.tower_of is not None:
         whole, tower = model.tower_of, type(model.network).__name__
         problem.caption(plain(f"{whole} compares texts with images or sounds. Shown is what reads its texts: {tower}."))
     if model is None or request is None:
         return None
-    return InputFields(request, model, model_place, problem, places)
+    return InputFields(request, model, model_place, problem, head_place)
 
 
 def choose_text(
@@ -90,9 +100,9 @@ def choose_text(
     more: bool = False,
     max_tokens: int | None = models.MAX_TOKENS,
     measuring: bool = False,
-    on_weights: Callable[[TextRequest, WeightsOnly, list], None] | None = None,
-) -> tuple[TextRequest, Capture, list] | None:
-    """Return the pass of the chosen model over the text, and the containers for the choice of layer and head.
+    on_weights: Callable[[TextRequest, WeightsOnly, DeltaGenerator], None] | None = None,
+) -> tuple[TextRequest, Capture, DeltaGenerator] | None:
+    """Return the pass of the chosen model over the text, and the container for the choice of a head.
 
     Returns None after saying what is wrong, or after showing the weights of a model that exposes nothing else.
 
@@ -104,11 +114,11 @@ def choose_text(
     fields = choose_request(more=more)
     if fields is None:
         return None
-    model, places = fields.model, fields.places
+    model = fields.model
     if not QUERIES_AND_KEYS.is_met(model):
         exposed = read_or_say(fields, _exposed)
         if exposed is not None:
-            (on_weights or _show_exposed)(*exposed, places)
+            (on_weights or _show_exposed)(*exposed, fields.head_place)
         return None
 
     def read(request: TextRequest) -> tuple[TextRequest, Capture | None]:
@@ -119,7 +129,15 @@ def choose_text(
         return None
     if more:
         _name_missing(fields.request.model)
-    return request, capture, places
+    return request, capture, fields.head_place
+
+
+def _what_it_does(model: Model) -> str:
+    if model.reads_images:
+        return "Reads images."
+    if model.is_encoder_decoder:
+        return "Reads a text, writes another."
+    return "Writes texts." if model.has_language_model_head else "Reads texts, writes none."
 
 
 def _say_what_for(model: str, place: DeltaGenerator) -> None:
@@ -132,9 +150,18 @@ def _say_what_for(model: str, place: DeltaGenerator) -> None:
 def _text_field(model: str) -> str:
     """Until somebody edits it, it holds an opening text of the kind that the model reads."""
     opening = OPENING_TEXTS.get(model, SENTENCE)
-    if st.session_state.get(state.TEXT) in {SENTENCE, *OPENING_TEXTS.values()} - {opening}:
+    of_another_kind = {SENTENCE, FRANCE} if model in OPENING_TEXTS else {*OPENING_TEXTS.values()}
+    if st.session_state.get(state.TEXT) in of_another_kind:
         st.session_state[state.TEXT] = opening
-    return text_area("Text", state.TEXT, opening, height=68, on_change=forget_places)
+    return text_area(
+        "Text",
+        state.TEXT,
+        opening,
+        height=68,
+        on_change=forget_places,
+        label_visibility="collapsed",
+        placeholder="Text",
+    )
 
 
 def _name_missing(chosen: ModelChoice) -> None:
@@ -244,11 +271,10 @@ def _exposed(request: TextRequest) -> tuple[TextRequest, WeightsOnly]:
         return request, passes.weights_only(request)
 
 
-def _show_exposed(_: TextRequest, exposed: WeightsOnly, places: list) -> None:
-    with places[0]:
-        layer = number_picker("Layer", state.LAYER, exposed.layers(), 0)
-    with places[1]:
-        head = number_picker("Head", state.HEAD, exposed.heads(), 0)
+def _show_exposed(_: TextRequest, exposed: WeightsOnly, place: DeltaGenerator) -> None:
+    with place:
+        shape = exposed.layers(), exposed.heads()
+        layer, head = head_picker(state.HEAD_BOX, (state.LAYER, state.HEAD), shape, (0, 0))
     say_what_is_missing(exposed)
     pin.listen()
     picture, beside = st.columns([7, 4], gap="medium")

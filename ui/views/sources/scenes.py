@@ -126,8 +126,8 @@ def from_file() -> Scene:
     kept = next(iter(exhibit.heads.values()))
     overview, certificate = passes.kept_overview(kept)
     shown.now().about = exhibit.about
-    told = [kept.says, *(exhibit.about[name] for name in ("revision", "date") if name in exhibit.about)]
-    st.caption(plain("From a file, and computed again from what it holds: " + " · ".join(told)))
+    told = [kept.says, *(exhibit.about[name] for name in ("date",) if name in exhibit.about)]
+    st.caption(plain("From an exhibit, and computed again from what it holds: " + " · ".join(told)))
     return Scene(kept.head, overview, kept.query_tokens, kept.key_tokens, kept.says, None, certificate, kept)
 
 
@@ -136,14 +136,14 @@ SOURCES: dict[str, tuple[str, Callable[[], Scene | None]]] = {
     "toy": ("A sentence, random weights", toy),
     "random": ("Random matrices", random),
     "own": ("My own matrices", own),
-    "file": ("A file", from_file),
+    "file": ("An exhibit", from_file),
 }
 
 
 def pick_source() -> Callable[[], Scene | None]:
-    """Return what makes the scene of the chosen source. A file is offered while an exhibit with a head is open."""
+    """Return what makes the scene of the chosen source. An exhibit is offered while one with a head is open."""
     exhibit: Exhibit | None = st.session_state.get(state.EXHIBIT)
     has_file = exhibit is not None and bool(exhibit.heads)
     offered = {word: name for word, (name, _) in SOURCES.items() if word != "file" or has_file}
-    word = menu("Where the numbers come from", state.SOURCE, offered, look="buttons", label_visibility="collapsed")
+    word = menu("Where the numbers come from", state.SOURCE, offered, label_visibility="collapsed", width=240)
     return SOURCES[word][1]

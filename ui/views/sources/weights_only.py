@@ -27,7 +27,7 @@ def show_weights(
     """Show the weights of one head, and `beside` them the chosen (query, key), which is returned."""
     weights, (tokens, _) = result(call(exposed.weights, layer, head)), exposed.tokens()
     with beside:
-        query, key = pinned(weights)
+        query, key = pinned(weights, (tokens, tokens))
         share = f"**{weights[query, key]:.1%}** of its attention"
         st.markdown(f"{quoted(tokens[query])} gives {share} to {quoted(tokens[key])}.")
         if len(weights) > 1 and not np.triu(weights, 1).any():

@@ -26,6 +26,7 @@ def opened_stage() -> str:
 
 
 def show_equation(scene: Scene, cell: tuple[int, int], opened: str) -> None:
+    """Show the equation, with the chosen pair marked in every matrix."""
     matrices = scene.overview.matrices
     chart = equation(matrices, pin=cell, opened=opened, scale=scene.head.scale, added=added(scene.head))
     shapes = (f"{name} {matrices[key].shape[0]} by {matrices[key].shape[1]}" for key, name in NAMES.items())
@@ -33,18 +34,21 @@ def show_equation(scene: Scene, cell: tuple[int, int], opened: str) -> None:
         alt = f"The equation of attention, a small heatmap for each matrix: {', '.join(shapes)}"
         numbers = of_stages(scene, ORDER)
         show_chart(chart, "equation", alt, fills=False, title="The equation, all stages", numbers=numbers)
-    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-        arrow_keys(
-            state.picture("equation"),
-            f"Open a stage with the arrow keys. Open: {NAMES[opened]}, {BY_KEY[opened].sentence}",
-            (0, ORDER.index(opened)),
-            (1, len(ORDER)),
-            lambda _, place: _open(place),
-            words="← → walk through the equation; a click opens a matrix",
-            line=(state.EQUATION, middle_of(opened)),
-        )
-        if scene.real is not None:
-            link_to_heads(scene.real.of, cell)
+
+
+def show_ways_on(scene: Scene, cell: tuple[int, int], opened: str) -> None:
+    """Show the line whose arrow keys walk through the equation, and a link to all heads of the model."""
+    arrow_keys(
+        state.picture("equation"),
+        f"Open a stage with the arrow keys. Open: {NAMES[opened]}, {BY_KEY[opened].sentence}",
+        (0, ORDER.index(opened)),
+        (1, len(ORDER)),
+        lambda _, place: _open(place),
+        words="← → or a click opens a matrix",
+        line=(state.EQUATION, middle_of(opened)),
+    )
+    if scene.real is not None:
+        link_to_heads(scene.real.of, cell)
 
 
 def clicked(cell: pin.Cell) -> None:

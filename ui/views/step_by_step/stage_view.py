@@ -26,8 +26,9 @@ from ui.views.common.pictures import show_chart, show_heatmap
 from ui.views.common.tables import table
 from ui.views.numbers import of_stages
 from ui.views.sources.scenes import Scene
-from ui.views.step_by_step.equation import clicked, opened_stage, show_equation
+from ui.views.step_by_step.equation import clicked, opened_stage, show_equation, show_ways_on
 
+HEIGHT = 270  # pixels of the large picture, below which the first screen of a small window ends
 ONE_OF_TWO = 240  # pixels in a window 1024 wide, of a picture with another beside it
 # Of the width, for the picture and the explanation: whether somebody presents, and whether there are two pictures.
 SHARES = {(False, False): (7, 5), (False, True): (3, 2), (True, False): (3, 1), (True, True): (5, 1)}
@@ -40,15 +41,19 @@ def show_stages(scene: Scene, changed: Scene | None) -> Ledger:
     if scene.real is None:
         shown.now().head = scene.to_keep
     stage = BY_KEY[opened_stage()]
+    answer = st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute")
     line = st.container(gap=None)  # the listener takes no room
     with line:
         pin.listen(clicked)  # before the pictures: whoever sees one may click at once
+    with answer:
         presenting.title(plain(scene.origin.removesuffix(".")))
     shares = SHARES[presenting.is_on(), changed is not None]
     picture, explanation = st.columns(shares, gap="medium")
+    with picture if presenting.is_on() else explanation, presenting.told():
+        st.markdown(f"**{stage.name}** {stage.sentence}")
     with explanation:
-        weights = current.head.stages("weights")
-        cell = pinned_among(weights.shape, current.head.strongest(current.overview), weights.exact)
+        weights, tokens = current.head.stages("weights"), (scene.query_tokens, scene.key_tokens)
+        cell = pinned_among(tokens, current.head.strongest(current.overview), weights.exact)
     ledger = result(call(current.head.explain, *cell))
     result_of(stage_figure, current.head, stage.key, tokens=_tokens(scene), cell=cell)
     # What a visitor looks at comes first: whoever changes the head has an eye on the large picture.
@@ -64,8 +69,14 @@ def show_stages(scene: Scene, changed: Scene | None) -> Ledger:
             st.caption(plain(scene.origin))
     with line:
         show_equation(current, cell, stage.key)
+    with answer if not presenting.is_on() else explanation:
+        _say_pair(current, ledger)
+    with answer:
+        show_ways_on(current, cell, stage.key)
     with explanation:
-        _show_ledger(current, ledger, scene.head.explain(*cell) if changed else None)
+        if not presenting.is_on():
+            st.markdown(f"${formula(stage.key, current.head, current.overview, ledger)}$")
+            _show_ledger(current, ledger, scene.head.explain(*cell) if changed else None)
     return ledger
 
 
@@ -77,10 +88,7 @@ def _tokens(scene: Scene) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
 
 
 def _show_stage(scene: Scene, changed: Scene | None, stage: Stage, ledger: Ledger) -> None:
-    current, cell = changed or scene, (ledger.query, ledger.key)
-    with presenting.told():
-        st.markdown(f"**{stage.name}** {stage.sentence}")
-    st.markdown(f"${formula(stage.key, current.head, current.overview, ledger)}$")
+    cell = ledger.query, ledger.key
     versions = {"As it is": scene} | ({} if changed is None else {"Changed": changed})
     limit = colour_limit(stage, *(version.overview.matrices[stage.key] for version in versions.values()))
     texts = None if scene.real is None else pair_ranges(scene.real.capture)
@@ -97,7 +105,7 @@ def _show_stage(scene: Scene, changed: Scene | None, stage: Stage, ledger: Ledge
                 scene.key_tokens,
                 pin=cell,
                 limit=limit,
-                height=presenting.height(430, 0.64),
+                height=presenting.height(HEIGHT, 0.64),
                 width=presenting.width(WIDTH, 0.7) if changed is None else presenting.width(ONE_OF_TWO, 0.38),
             )
             if texts is not None:
@@ -142,15 +150,18 @@ def _show_sum(scene: Scene, output: OutputSum) -> None:
         st.caption(f"Weight × value in the first {dimensions} of {len(output.total)} dimensions.")
 
 
-def _show_ledger(scene: Scene, cell: Ledger, before: Ledger | None) -> None:
+def _say_pair(scene: Scene, cell: Ledger) -> None:
     query, key = quoted(scene.query_tokens[cell.query]), quoted(scene.key_tokens[cell.key])
+    heading = "" if presenting.is_on() else "### "
     with presenting.told("number"):
         if cell.allowed:
-            st.markdown(f"{query} gives **{cell.weight:.1%}** of its attention to {key}.")
+            st.markdown(f"{heading}{query} gives **{cell.weight:.1%}** of its attention to {key}.", anchors=False)
         else:
-            st.markdown(f"{query} may not look at {key}: the pair is masked, its weight is exactly 0.")
-    if presenting.is_on():
-        return
+            words = f"{query} may not look at {key}: the pair is masked, its weight is exactly 0."
+            st.markdown(f"{heading}{words}", anchors=False)
+
+
+def _show_ledger(scene: Scene, cell: Ledger, before: Ledger | None) -> None:
     has_bias = "B" in added(scene.head)
     columns = [lines(ledger, has_bias=has_bias) for ledger in ((cell,) if before is None else (before, cell))]
     rows = [[plain(steps[0][0]), *(plain(words) for _, words in steps)] for steps in zip(*columns, strict=True)]

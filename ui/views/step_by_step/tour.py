@@ -25,12 +25,14 @@ class Stop:
 
     stage      the one that is open
     sentences  with names for the numbers of the chosen pair: see `words`
+    subject    the key of the widget or picture that the sentences are about
     """
 
     stage: str
     sentences: str
     model: str = ENCODER
     pair: tuple[int, int] | None = (10, 2)  # "it" looks at "animal"
+    subject: str = state.picture("As it is")
 
     def choices(self) -> dict[str, object]:
         """The choices on the page, by the keys of its widgets."""
@@ -87,11 +89,12 @@ STOPS = (
         "raw",
         "It begins with dot products: each query is multiplied by each key, number by number, and the products are added up. "
         "For {query} and {looked_at}, {size} products add up to {raw}. The bars show each of them.",
+        subject=state.picture("waterfall"),
     ),
     Stop(
         "scaled",
         "All scores are multiplied by 1/√{size}: {raw} becomes {scaled}. Without this, most rows give almost all their weight "
-        "to one key. Switch Scaling off above to see it.",
+        "to one key. Switch Scaling off under “Scale and mask” to see it.",
     ),
     Stop(
         "weights",
@@ -112,8 +115,9 @@ STOPS = (
     ),
     Stop(
         "weights",
-        "Now try it yourself: type a sentence, choose a layer and a head, and click any cell. The page Heads shows all heads "
+        "Now try it yourself: type a sentence, choose a head, and click any cell. The page Heads shows all heads "
         "of a model at once, and Learn has experiments for every part of the equation.",
+        subject=state.TEXT,
     ),
 )
 
@@ -138,7 +142,7 @@ def show_tour(scene: Scene | None, cell: Ledger | None) -> None:
         words = stop.words(scene, cell)
     else:
         words = f"This stop shows {stop.model}, which cannot be opened here: above it says why. Go on with Next."
-    tour_card(words, at, len(STOPS), state.EQUATION, _go)
+    tour_card(words, at, len(STOPS), stop.subject, _go)
 
 
 def _go(to: int | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -11,14 +12,14 @@ from core import Capture, InputError
 from core.capturing.consequences import check_finite, movers, next_token, vectors
 from core.capturing.edits import Edits
 from core.capturing.places import Place
-from core.figures.labels import visible
+from core.figures.labels import all_placed, visible
 from core.figures.plots.bars import bars, share_bars
 from core.heads.aligning import Alignment
 from ui import passes, presenting, shown, state
 from ui.calls import result, result_of
 from ui.components import pin
 from ui.controls import edit_list
-from ui.controls.fields import switch
+from ui.controls.fields import label_again, switch
 from ui.markdown import plain, quoted, show_error
 from ui.progress import run
 from ui.views.common.certificate import show_certificate
@@ -29,15 +30,16 @@ from ui.views.needs import NEXT_TOKENS, needs
 from ui.views.sources.heads import RealHead
 from ui.views.sources.passes import run_pass
 from ui.views.what_if import results
-from ui.views.what_if.comparing import TwoHeads, comparing_all, show_pictures
+from ui.views.what_if.comparing import DIVERGENCE, TwoHeads, comparing_all, show_pictures
 from ui.views.what_if.new_edit import choose_new_edit
 
 NAMES = ("As it is", "Changed")
+NOTHING_YET = "Nothing is changed yet. Mute a head, replace a token or choose another change, and see what comes of it."
 HEIGHT = 330
-# The list is as high as the fields beside it, and scrolls: what is below stays in its place, whatever is added. So does it when
-# a token is chosen, whose buttons stand in a line that is as high before.
+# The list scrolls: what is below stays in its place, whatever is added. So does it when a token is chosen, whose buttons stand
+# in a line that is as high before.
 STYLE = (
-    f".st-key-{state.EDITS_LIST} {{ contain: size; min-height: 7.5rem; overflow-y: auto; }}"
+    f".st-key-{state.EDITS_LIST} {{ min-height: 6.5rem; max-height: 6.5rem; overflow-y: auto; flex-wrap: nowrap; }}"
     f".st-key-{state.TOKEN_LINE} {{ min-height: 2.5rem; }}"
 )
 LABELLED = 256  # tokens with a bar each
@@ -46,45 +48,52 @@ CLICKED = 128  # tokens of a text that can be clicked; of a longer one they are 
 
 @needs()
 def show_changing(real: RealHead) -> None:
-    """Show the chosen head before and after the changes on the list, and what the model does with them."""
+    """Show what the model does with the changes on the list, the list, and the chosen head before and after them."""
     pin.listen(lambda cell: _clicked(real, cell))  # before the pictures: whoever sees one may click at once
     st.html(f"<style>{STYLE}</style>")
-    listed, controls = st.columns([4, 8], gap="medium")
-    with listed, st.container(key=state.EDITS_LIST, height="stretch", gap="xsmall"):
-        edits = edit_list.shown_edits(real.capture)
+    answer = st.container(gap=None)  # no gap where progress comes and goes
+    outcome, changes = st.columns([7, 5], gap="medium")
+    pictures = st.container()
+    with changes:
+        with st.container(key=state.EDITS_LIST, gap="xsmall"):
+            edits = edit_list.shown_edits(real.capture)
+        controls = st.container(gap="xsmall")
     head = f"Layer {real.layer}, head {real.head} of {real.request.model}"
-    presenting.title(plain(f"{head}: {', '.join(edit_list.switched_on())}" if edits else head))
-    answer, pictures = st.container(gap=None), st.container()  # no gap where progress comes and goes
     with answer:
+        presenting.title(plain(f"{head}: {', '.join(edit_list.switched_on())}" if edits else head))
         changed = _changed(real, edits) if edits else real
-    predicts = show_continuations.missing(real.capture.model) is None
     cell = (0, 0)
+    predicts = show_continuations.missing(real.capture.model) is None
     if changed is not None:
         with answer:
-            if words := _next_token(real, changed) if predicts else _turned(real, changed):
-                with presenting.told():
-                    st.markdown(words)
-            _say_if_all_are_muted(changed.capture)
-        for capture in (real.capture,) if changed is real else (real.capture, changed.capture):
-            if predicts:
-                result_of(capture.next_tokens, 5)
-            else:
-                result(capture.vectors)
-        with pictures:
+            _answer(real, changed, predicts=predicts)
+        with outcome:
+            (_show_next_tokens if predicts else _show_turns)(real.capture, changed.capture)
+        with outcome if changed is real and not predicts else pictures:
             cell = _show_before_and_after(real, changed)
-    with controls, st.container(gap="xsmall"):
+    with controls:
         choose_new_edit(real, cell)
         _show_tokens(real)
     presenting.walk_through(real.place, real.grid, choose)
     if changed is None or presenting.is_on():
         return
-    left, right = st.columns(2, gap="medium")
-    with left:
-        (_show_next_tokens if predicts else _show_turns)(real.capture, changed.capture)
-    with right:
-        _show_changed_heads(real, changed)
+    _show_changed_heads(real, changed)
     if predicts:
         show_continuations(real, changed)
+
+
+def _answer(real: RealHead, changed: RealHead, *, predicts: bool) -> None:
+    """Say in one line what comes of the changes, and record it."""
+    words, more = _next_token(real, changed) if predicts else _turned(real, changed)
+    if words:
+        with presenting.told("number"):
+            st.markdown(f"### {words}", anchors=False, help=None if presenting.is_on() else more)
+    _say_if_all_are_muted(changed.capture)
+    for capture in (real.capture,) if changed is real else (real.capture, changed.capture):
+        if predicts:
+            result_of(capture.next_tokens, 5)
+        else:
+            result(capture.vectors)
 
 
 def _changed(real: RealHead, edits: Edits) -> RealHead | None:
@@ -127,13 +136,15 @@ def _show_tokens(real: RealHead) -> None:
         words = [plain(visible(token)) for token in tokens]
         at = st.pills(label, places, key=key, format_func=words.__getitem__, label_visibility="collapsed")
     else:
-        at = st.selectbox(label, places, index=None, key=key, width=220, label_visibility="collapsed")
+        label_again(key)
+        look = {"format_func": all_placed(tokens).__getitem__, "width": 220, "label_visibility": "collapsed"}
+        at = st.selectbox(label, places, index=None, key=key, **look)
     with line:
         if at is None:
             st.markdown(f":small[{label}]")
             return
-        st.markdown(f":small[In the place of] {quoted(tokens[at])}:small[, token {at}:]", width="content")
-        word = st.text_input("Another token", key=state.NEW_TOKEN, width=150, label_visibility="collapsed")
+        instead = f"instead of {visible(tokens[at])} ({at})"
+        word = st.text_input("Another token", key=state.NEW_TOKEN, placeholder=instead, label_visibility="collapsed")
         named = {"key": state.button("replace", 0), "on_click": _replace_token, "args": (at,)}
         st.button("Replace", disabled=not word.strip(), **named)
         mask = getattr(real.capture.model.tokenizer, "mask_token", None)
@@ -160,9 +171,17 @@ def _show_before_and_after(real: RealHead, changed: RealHead) -> tuple[int, int]
     overview = two.overview()
     if overview is None:
         return 0, 0
-    cell = show_pictures(two, overview, is_one_text=True)
+    says_nothing = changed is not real and two.is_same(
+        overview
+    )  # an audience sees what comes of the changes, in full size
+    with presenting.aside() if says_nothing else nullcontext():
+        cell = show_pictures(two, overview, is_one_text=True)
     if passes.head(changed.of).edited(range(1)).output is not None:
-        st.caption("The output of this head is replaced, so where it looks no longer matters.")
+        st.caption("The output of this head is replaced: it still looks there, but nothing of it arrives.")
+    elif changed is real:
+        st.caption(NOTHING_YET)
+    elif two.is_same(overview):
+        st.caption("The changes do not reach this head: it looks where it looked before.")
     show_certificate(passes.certificate(changed.of), what="the model" if changed is real else "the changed pass")
     return cell
 
@@ -170,31 +189,28 @@ def _show_before_and_after(real: RealHead, changed: RealHead) -> tuple[int, int]
 # --- the answer
 
 
-def _next_token(real: RealHead, changed: RealHead) -> str:
-    """Say how the probability of the next token has changed."""
+def _next_token(real: RealHead, changed: RealHead) -> tuple[str, str | None]:
+    """Say how the probability of the next token has changed, and by how much the distribution has."""
     moved = next_token(real.capture, changed.capture)
     token = int(moved.before.argmax())
-    words = f"Next token {quoted(real.capture.next_tokens(1)[0][0])}: **{moved.before[token]:.1%}**"
+    words = f"{quoted(real.capture.next_tokens(1)[0][0])} comes next: **{moved.before[token]:.1%}**"
     if changed is real:
-        return f"{words}."
+        return words, None
     words += f" → **{moved.after[token]:.1%}**"
     best, share = changed.capture.next_tokens(1)[0]
     if int(moved.after.argmax()) != token:
         words += f"; now {quoted(best)} is first with {share:.1%}"
-    return f"{words}. Kullback-Leibler divergence {_distance(moved.divergence)} nats."
+    return words, f"Kullback-Leibler divergence of all next tokens: {_distance(moved.divergence)} nats."
 
 
-def _turned(real: RealHead, changed: RealHead) -> str:
+def _turned(real: RealHead, changed: RealHead) -> tuple[str, str | None]:
     """Say how far the vectors have turned; "" if the pass has none."""
-    if real.capture.vectors is None:
-        return ""
-    if changed is real:
-        return "Nothing is changed yet. Once something is, you see here how far the sentence vector turns."
+    if real.capture.vectors is None or changed is real:
+        return "", None
     moved = vectors(real.capture, changed.capture)
-    return (
-        f"The sentence vector has turned by a cosine distance of **{_distance(moved.sentence)}**, "
-        f"single tokens by up to **{_distance(float(moved.tokens.max()))}**."
-    )
+    of_tokens = _distance(float(moved.tokens.max()))
+    words = f"The sentence vector turns by **{_distance(moved.sentence)}**, single tokens by up to **{of_tokens}**"
+    return words, "The cosine distance, 1 − cosine: 0 for the same direction."
 
 
 def _distance(number: float) -> str:
@@ -226,7 +242,7 @@ def _show_next_tokens(before: Capture, after: Capture) -> None:
 
 
 def _show_turns(before: Capture, after: Capture) -> None:
-    if before.vectors is None or len(before.vectors) > LABELLED:
+    if after is before or before.vectors is None or len(before.vectors) > LABELLED:
         return
     st.markdown("**How far each token's vector has turned**, 1 − cosine")
     read = before.tokens(before.kinds[-1])[0]  # of an encoder-decoder, what the decoder has written
@@ -236,7 +252,7 @@ def _show_turns(before: Capture, after: Capture) -> None:
 
 
 def _show_changed_heads(real: RealHead, changed: RealHead) -> None:
-    st.markdown("**Heads whose attention changed**, mean Jensen-Shannon divergence of their rows")
+    st.markdown("**Heads whose attention changed**", help=DIVERGENCE)
     task = results.head_changes.task(real.of_kind, changed.of_kind)
     values = run(task, "Comparing every head", real.grid[0], announce=lambda: comparing_all(real))
     if values is None:

@@ -22,7 +22,7 @@ from ui import passes, presenting, shown, state
 from ui.allowed import model_help, offered
 from ui.calls import call, expression, result_of
 from ui.components import pin
-from ui.controls.fields import menu, number_picker, suggested, text_area
+from ui.controls.fields import head_picker, menu, suggested, text_area
 from ui.controls.pinned import pinned_among
 from ui.markdown import plain, quoted, show_error
 from ui.progress import run
@@ -43,6 +43,9 @@ OTHER_SENTENCE = "The animal didn't cross the street because it was too wide."
 WIDTH, HEIGHT = 290, 380  # pixels of one of three pictures in a window 1024 wide
 MAGNIFIED = 24  # tokens a side of the exact part of a long text
 LISTED = 10  # heads like this one
+DIVERGENCE = (
+    "The Jensen-Shannon divergence of rows of weights (Lin 1991): 0 for the same, ln 2 = 0.693 for no key in common."
+)
 CELL_SECONDS = 1e-8  # about, to weigh one query and one key in one head against another's
 
 
@@ -73,6 +76,11 @@ class TwoHeads:
         heads = (self.first, self.second)
         traces = [expression(one.capture.trace, layer=one.layer, head=one.head, kind=one.kind) for one in heads]
         result_of(compare, *traces, **axes)
+
+    @staticmethod
+    def is_same(drawn: Overview) -> bool:
+        """Whether both heads have the same weights."""
+        return not np.nan_to_num(drawn.matrices["difference"].values).any()
 
     def overview(self) -> Overview | None:
         """Return None while the computation waits for the visitor."""
@@ -110,10 +118,8 @@ def show_comparison(real: RealHead) -> None:
     show_pictures(two, whole, is_one_text=is_one_text)
     with how_far, presenting.told():  # once the pictures are there, which need not wait for what is said beside it
         _say_how_far(two, whole)
-    st.caption(
-        "Jensen-Shannon divergence (Lin 1991): 0 for the same weights, ln 2 = 0.693 for no key in common."
-        + ("" if is_one_text else _what_aligns(two.keys))
-    )
+    if not is_one_text:
+        st.caption(_what_aligns(two.keys))
     if not presenting.is_on():
         _show_heads_like(real, other if way == "text" else None)
 
@@ -170,10 +176,8 @@ def _target_for(model: Model, target: Target) -> Target:
 
 
 def _pick_head(real: RealHead, opening: tuple[int, int]) -> RealHead:
-    with st.container(width=92):
-        layer = number_picker("Other layer", state.OTHER_LAYER, real.grid[0], opening[0])
-    with st.container(width=92):
-        head = number_picker("Other head", state.OTHER_HEAD, real.grid[1], opening[1])
+    names = state.OTHER_LAYER, state.OTHER_HEAD
+    layer, head = head_picker(state.OTHER_HEAD_BOX, names, real.grid, opening, width=125)
     return replace(real, layer=layer, head=head)
 
 
@@ -195,11 +199,12 @@ def _on_common_axes(real: RealHead, other: RealHead, *, loosely: bool) -> TwoHea
 
 
 def show_pictures(two: TwoHeads, whole: Overview, *, is_one_text: bool) -> tuple[int, int]:
-    """Show the three pictures and the boxes of the chosen cell, which is returned."""
-    pictures, below = st.container(), st.container()
-    with below:
+    """Show both heads and their difference, or one picture if there is none. Return the cell that is chosen in the boxes."""
+    pictures, boxes_place = st.columns([7, 5], gap="medium") if two.is_same(whole) else (st.container(), st.container())
+    with boxes_place:
         boxes = (state.QUERY, state.KEY) if is_one_text else (state.PLACE_OF_QUERY, state.PLACE_OF_KEY)
-        cell = pinned_among(two.pair.shape, two.pair.strongest(whole), two.pair.exact, boxes)
+        queries, keys = two.labels
+        cell = pinned_among((queries.both, keys.both), two.pair.strongest(whole), two.pair.exact, boxes)
         _say_cell(two, cell)
     limits = strongest_colours(_parts(whole))
     with pictures:
@@ -228,7 +233,8 @@ def _draw(two: TwoHeads, drawn: Overview, cell: tuple[int, int], limits: tuple[f
     )
     titles = (*two.names, two.difference)
     labels = zip(*two.labels, strict=True)  # of each text its own in its picture, of both beside their difference
-    for column, title, (part, chart), axes in zip(st.columns(3), titles, charts.items(), labels, strict=True):
+    columns = st.columns(1 if two.is_same(drawn) and not where else 3)
+    for column, title, (part, chart), axes in zip(columns, titles, charts.items(), labels, strict=False):
         with column:
             with presenting.told():
                 st.markdown(f"**{plain(title)}**")
@@ -266,10 +272,8 @@ def _say_cell(two: TwoHeads, cell: tuple[int, int]) -> None:
 def _say_how_far(two: TwoHeads, whole: Overview) -> None:
     divergence, real = whole.row_numbers["divergence"], two.first
     row, worst = worst_divergence(divergence)
-    sentence = (
-        f"The rows are **{mean_divergence(divergence):.3f}** nats apart on average and **{worst:.3f}** at most, "
-        f"at {quoted(two.labels[0].both[row])} (query {row})."
-    )
+    sentence = f"The rows are **{mean_divergence(divergence):.3f}** nats apart on average, of at most 0.693."
+    more = f"{DIVERGENCE} The row of {quoted(two.labels[0].both[row])} (query {row}) differs most, by {worst:.3f}."
     try:
         beside = run(results.random_pairs.task(real.of_kind), "Comparing random heads", PAIRS, unit="pair")
     except InputError:  # a model with a single head
@@ -277,11 +281,9 @@ def _say_how_far(two: TwoHeads, whole: Overview) -> None:
     if beside is not None:
         queries = real.shape[0]
         on = "" if beside.queries == queries else f", measured on {beside.queries} of {queries:,} queries"
-        sentence += (
-            f" Two random heads of {plain(str(real.request.model))} have **{beside.mean:.3f}** on this text "
-            f"({beside.low:.3f} to {beside.high:.3f} in 90% of {beside.pairs} pairs{on})."
-        )
-    st.markdown(sentence)
+        sentence += f" Two random heads of {plain(str(real.request.model))} have **{beside.mean:.3f}** on this text."
+        more += f" Of {beside.pairs} random pairs of heads 90% have {beside.low:.3f} to {beside.high:.3f}{on}."
+    st.markdown(sentence, help=more)
 
 
 def _what_aligns(keys: Alignment) -> str:
@@ -293,7 +295,7 @@ def _what_aligns(keys: Alignment) -> str:
         words.append(f"{others} {'stands' if others == 1 else 'stand'} in the place of another")
     if gaps:
         words.append(f"{gaps} {'is' if gaps == 1 else 'are'} in one text only, and hatched in the other")
-    return f" {'; '.join(words)}. What goes to a token that the other text does not have counts in full."
+    return f"{'; '.join(words)}. What goes to a token that the other text does not have counts in full."
 
 
 def _show_heads_like(real: RealHead, other: RealHead | None) -> None:
@@ -312,7 +314,7 @@ def _show_heads_like(real: RealHead, other: RealHead | None) -> None:
     show_list_of_heads(listed, ("divergence",), state.HEADS_LIKE, _compare_with, width="content")
     over = "this text" if len(texts) == 1 else "both texts"
     st.caption(
-        f"The {len(listed)} of {len(table)} heads nearest to it, by mean divergence on {over}. Mark a row to compare."
+        f"The {len(listed)} of {len(table)} heads nearest to it on {over}. Mark a row to compare.", help=DIVERGENCE
     )
 
 

@@ -29,7 +29,8 @@ TAKEN_AWAY: dict[Literal["heads", "layers", "tokens"], str] = {"heads": "Heads",
 OFFERED = 20  # next tokens
 PRINTED = 16  # bars with their numbers on them
 WORDS = {
-    "heads": "Each head is muted in turn: its output is set to 0 before W_O mixes the heads.",
+    "heads": "Each head is muted in turn: its output is set to 0 before W_O mixes the heads. The heads that add most to the "
+    "answer by themselves come first.",
     "layers": "All heads of a layer are muted together.",
     "tokens": f"Each token is hidden in turn. {HIDDEN}",
 }
@@ -103,10 +104,9 @@ def _show_bars(real: RealHead, request: EffectRequest, label: str) -> None:
     title = f"{label}, for each {axis}"
 
     def draw(last: bool) -> None:
-        known = np.nan_to_num(growing.values, nan=0.0)
-        chart = bars(tuple(map(str, names)), {label: known}, y=label, x=axis, printed=growing.total <= PRINTED)
+        chart = bars(tuple(map(str, names)), {label: growing.values}, y=label, x=axis, printed=growing.total <= PRINTED)
         show_chart(chart, "effects" if last else f"effects {growing.done}", f"{title}.", title=title)
 
     fill(growing, request, what, draw, unit=unit, seconds=models.reading_seconds(real.capture))
     if growing.done < growing.total:
-        st.caption(f"{growing.done} of {growing.total} {request.taken_away} are measured. The others are drawn as 0.")
+        st.caption(f"A {unit} without a bar is not measured.")

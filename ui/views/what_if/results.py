@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from core.capturing.generating import Generating
-from core.heads.effects import Effects, head_effects
+from core.heads.effects import SUSPECTS, Effects, head_effects
 from core.heads.examples import (
     INDUCTION_STEPS,
     LANGUAGE_MODEL,
@@ -79,24 +79,26 @@ def continuation(request: TextRequest, *, on_progress: OnProgress | None = None)
 def effects(request: EffectRequest) -> Growing:
     """The effect of each head [layers, heads], each layer [layers], or each token [keys]: see `core.heads.effects.Effects`.
 
-    Raises InputError if the memory is too small.
+    Of heads, the suspects come first. Raises InputError if the memory is too small.
     """
     of, pass_ = request.of, captured(request.of.text)
     layers, inputs = pass_.layers(of.kind), inputs_of(of.text)
-    method = {"heads": "of_heads", "layers": "of_layers", "tokens": "of_keys"}[request.taken_away]
+    method = {"heads": "suspects_first", "layers": "of_layers", "tokens": "of_keys"}[request.taken_away]
 
-    def pieces() -> Iterator[tuple[int, Any]]:
+    def pieces() -> Iterator[tuple[Any, Any]]:
         yield from getattr(Effects(pass_.model, inputs, request.token, of.kind), method)()
 
     shapes = {"heads": (layers, pass_.heads(of.kind)), "layers": (layers,), "tokens": pass_.shape(of.kind)[1:]}
     cost = {} if request.taken_away == "tokens" else {"cost": lambda layer: layers - layer}  # layers computed again
     MEMORY.check(2 * pass_.nbytes)
-    growing = Growing(shapes[request.taken_away], pieces(), nbytes=2 * pass_.nbytes, **cost)
+    first = SUSPECTS if request.taken_away == "heads" else 0  # each may be in a batch of its own
+    growing = Growing(shapes[request.taken_away], pieces(), nbytes=2 * pass_.nbytes, first=first, **cost)
     if request.taken_away == "heads" and of.text.keep is None:
         target = target_of(of.text) or None
         read = {"token": request.token, "pair": of.text.pair, "target": target, "kind": of.kind}
         return made_by(growing, head_effects, pass_.model, of.text.text, **read)
-    return made_by(growing, dict, expression(Effects, pass_.model, inputs, request.token, of.kind).method(method))
+    by_layer = "of_heads" if request.taken_away == "heads" else method
+    return made_by(growing, dict, expression(Effects, pass_.model, inputs, request.token, of.kind).method(by_layer))
 
 
 @cached(MEMORY)

@@ -1,6 +1,7 @@
 """Comparing a head on a page: with another one, on another text, in another model."""
 
 import json
+import math
 import re
 
 import pytest
@@ -57,13 +58,14 @@ def test_with_another_head(page):
     ran(page)
     taken = captured(TEXT)
     found = compare(taken.trace(5, 11), taken.trace(5, 0))  # where a model opens, and the next head
-    assert f"**{found.mean:.3f}** nats apart on average and **{found.worst[1]:.3f}** at most" in said(page)
+    assert f"**{found.mean:.3f}** nats apart on average, of at most {math.log(2):.3f}" in said(page)
+    assert "Jensen-Shannon" not in said(page)
+    assert any(f"differs most, by {found.worst[1]:.3f}" in element.proto.help for element in page.markdown)
     assert len(page.get("plotly_chart")) == 3
     listed = page.dataframe[0].value
     best = heads_like([taken], 5, 11).head(10)
     assert listed.to_numpy().tolist() == best.to_numpy().tolist()
-    page.get_by_key(state.OTHER_LAYER).set_value(2)
-    page.get_by_key(state.OTHER_HEAD).set_value(3)
+    page.get_by_key(state.OTHER_HEAD_BOX).set_value("2.3")
     found = compare(taken.trace(5, 11), taken.trace(2, 3))
     assert f"**{found.mean:.3f}** nats" in said(ran(page))
     assert "Head 2\\.3" in said(page)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 from streamlit.testing.v1 import AppTest
 
+from tests.browser.driver import Picture
 from ui import progress, state
 from ui.controls.edit_list import HIDDEN
 
@@ -20,18 +23,23 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def page(text: str, model: str, view: str) -> None:
-    from ui import passes
+    from ui import passes, shown
     from ui.requests import ModelChoice, TextRequest
     from ui.views.sources.heads import choose_head
     from ui.views.what_if.effects import show_effects
     from ui.views.what_if.patching import show_patching
 
+    shown.begin("", "what_if")
     request = TextRequest(ModelChoice(model), text)
     capture = passes.captured(request)
     import streamlit as st
 
-    real = choose_head(request, capture, list(st.columns(2)))
-    {"effects": show_effects, "patching": show_patching}[view](real)
+    real = choose_head(request, capture, st.container())
+    {"effects": show_effects, "patching": show_patching, "kept": show_effects}[view](real)
+    if view == "kept":
+        picture = shown.now().pictures["atlas"]
+        (table,) = picture.numbers.make()
+        st.session_state["kept"] = picture.title, table.values
 
 
 def shown(text: str, model: str, view: str, **choices: object) -> AppTest:
@@ -120,14 +128,14 @@ def half_way() -> None:
             st.rerun()
 
     progress.FILLED = -1.0
-    progress.fill(growing, "job", "The work", draw)
+    progress.fill(growing, "job", "The work", draw, unit="layer")
 
 
 def test_stop_keeps_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "FILLED", progress.FILLED)  # the page changes it
     app = checked(AppTest.from_function(half_way).run())
     assert [text.value for text in app.text] == ["2 True"]
-    assert [info.value for info in app.info] == ["The work was stopped at layer 2 of 3."]
+    assert [info.value for info in app.info] == ["2 of 3 measured. Continue?"]
     checked(app.button[0].click().run())
     assert [text.value for text in app.text] == ["3 True"]
     assert not app.info
@@ -150,11 +158,41 @@ def test_long_work_asks_after_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "TRIAL", 0.0)
     monkeypatch.setattr("core.capturing.branching.BATCH_TOKENS", 1)
     app = shown("A text that nobody has read yet.", "all-MiniLM-L6-v2", "effects")
-    assert "Muting every head has paused at layer 2 of 6. It takes about" in words(app)
-    assert "24 of 72 heads are known" in words(app)
-    assert app.get("plotly_chart")
+    assert "10 of 72 measured. Continue? It takes about" in words(app)
+    some, is_open = drawn(app), grey(app)
+    assert np.isfinite(some).sum() == 10
+    assert list(is_open) == ["not measured"]
+    np.testing.assert_array_equal(is_open["not measured"], np.isnan(some))
+    assert "The 10 strongest of the 10 heads that are measured" in words(app)
     checked(app.run())
-    assert "Muting every head has paused at layer 2 of 6. It takes about" in words(app)
+    assert "10 of 72 measured. Continue? It takes about" in words(app)
     assert "stopped" not in words(app)  # nobody has stopped anything
     checked(next(button for button in app.button if button.label == "Continue").click().run())
-    assert "heads are known" not in words(app)
+    whole = drawn(app)
+    assert np.isfinite(whole).all()
+    assert not grey(app)
+    np.testing.assert_array_equal(whole[np.isfinite(some)], some[np.isfinite(some)])
+    assert "Continue?" not in words(app)
+    assert "The 30 strongest. Mark a row" in words(app)
+
+
+def drawn(app: AppTest) -> NDArray:
+    """The numbers of all heads, NaN where there is none."""
+    return Picture(**{part: figure(app)[part] for part in ("data", "layout")}).values
+
+
+def grey(app: AppTest) -> dict[str, NDArray]:
+    """By their name in the legend: the heads that are drawn grey."""
+    chart = Picture(**{part: figure(app)[part] for part in ("data", "layout")})
+    return {trace["name"]: chart.forbidden for trace in chart.data if trace["type"] == "scatter" and trace.get("name")}
+
+
+def test_an_unfinished_map_does_not_pass_for_a_finished_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither its title nor its numbers in a file do."""
+    monkeypatch.setattr(progress, "LONG", 0.0)
+    monkeypatch.setattr(progress, "TRIAL", 0.0)
+    monkeypatch.setattr("core.capturing.branching.BATCH_TOKENS", 1)
+    app = shown("Another text that nobody has read yet.", "all-MiniLM-L6-v2", "kept")
+    title, table = app.session_state["kept"]
+    assert title == "All heads by 1 − cosine, 10 of 72 measured"
+    assert np.isfinite(table).sum() == 10

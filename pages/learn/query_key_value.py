@@ -1,0 +1,200 @@
+"""Query, key, value: a query that can be turned, the keys that it meets, and the values that they pass on."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import streamlit as st
+from numpy.typing import ArrayLike, NDArray
+
+from core import AttentionTrace
+from core.attention.stages import number
+from core.attention.strongest import strongest_cell
+from core.figures.chart import Chart
+from core.figures.palette import TOTAL
+from core.figures.plots.bars import bars
+from core.figures.plots.plane import OUTPUT, plane
+from core.lessons.query_key_value import (
+    ANGLE,
+    QUERY,
+    TOKENS,
+    Alignment,
+    Change,
+    alignment,
+    example,
+    longer_key,
+    swapped_values,
+)
+from ui import presenting, state
+from ui.calls import call, result
+from ui.controls.fields import menu, number_picker, slider, whole_slider
+from ui.markdown import plain, quoted
+from ui.views.common.pictures import show_chart
+from ui.views.common.tables import table
+from ui.views.lesson import IN_A_MODEL, Experiment, picture_and_knobs, real_head, show_lesson
+
+ANIMAL, STREET = 0, 1  # places in TOKENS
+HEIGHT, LOW = 400, 330  # pixels; the lower one where all arrows go to one side
+NAMED = 4  # keys of a real head that have their names beside their arrows
+
+
+def turned() -> AttentionTrace:
+    return call(example, whole_slider("Angle of the query (degrees)", state.ANGLE, ANGLE, 0, 355, 5))
+
+
+def say(words: str) -> None:
+    """Show what an experiment has found, with its number in bold."""
+    with presenting.told("number"):
+        st.markdown(words if presenting.is_on() else f"#### {words}", anchors=False)
+
+
+def show(chart: Chart, names: Sequence[str], weights: Mapping[str, ArrayLike], height: int = HEIGHT) -> None:
+    """Show the arrows, and the weights that follow from them: those before a change in grey, the others as the output."""
+    left, right = st.columns([4, 3])
+    with left:
+        show_chart(chart, "plane", "A query and its keys as arrows from one point.", title="Query, keys and values")
+    with right:
+        printed, colours = len(names) * len(weights) <= len(TOKENS), (TOTAL, OUTPUT)[-len(weights) :]
+        shares = bars(names, weights, y="weight", limits=(0, 1.12), printed=printed, height=height, colours=colours)
+        show_chart(shares, "weights", "The weight of each key.")
+
+
+def show_scores(aligned: Alignment, names: Sequence[str]) -> None:
+    """Show how the weight of each key comes about; `names` are those of all keys."""
+    columns = (aligned.lengths, aligned.angles, aligned.scores, aligned.masked, aligned.weights)
+    table(
+        ["key", "length of k", "angle to q", "q · k", "into softmax", "weight"],
+        [
+            [
+                plain(names[int(place)]),
+                number(length),
+                f"{angle:.1f}°",
+                number(raw),
+                number(masked),
+                f"**{weight:.1%}**",
+            ]
+            for place, (length, angle, raw, masked, weight) in zip(
+                aligned.places, zip(*columns, strict=True), strict=True
+            )
+        ],
+    )
+    st.caption(
+        f"q · k is the length of q, {number(aligned.length)}, times the length of k, times the cosine of the angle."
+    )
+
+
+def turn(experiment: Experiment) -> None:
+    picture, knobs = picture_and_knobs(experiment)
+    with knobs:
+        trace = result(turned())
+    best = int(trace.weights[0].argmax())
+    with picture:
+        say(
+            f"The query of {quoted(QUERY)} fits the key of {quoted(TOKENS[best])} best: "
+            f"weight **{trace.weights[0, best]:.0%}**."
+        )
+        show(plane_of(trace, {"output": trace.output[0]}), TOKENS, {"weight": trace.weights[0]})
+        show_scores(alignment(trace), TOKENS)
+
+
+def lengthen(experiment: Experiment) -> None:
+    picture, knobs = picture_and_knobs(experiment)
+    with knobs:
+        factor = slider(f"Length of the key of {quoted(TOKENS[STREET])}, times", state.KEY_LENGTH, 2.0, 0.5, 4.0, 0.5)
+        change = result(call(longer_key, turned(), STREET, factor))
+    before, after = change.before.weights[0, STREET], change.after.weights[0, STREET]
+    with picture:
+        say(
+            f"A key {factor:g} times as long: the weight of {quoted(TOKENS[STREET])} goes from {before:.0%} to "
+            f"**{after:.0%}**."
+        )
+        show_change(change)
+        show_scores(alignment(change.after), TOKENS)
+
+
+def swap(experiment: Experiment) -> None:
+    picture, knobs = picture_and_knobs(experiment)
+    with knobs:
+        others = {token: token for place, token in enumerate(TOKENS) if place != ANIMAL}
+        words = f"Swap the value of {quoted(TOKENS[ANIMAL])} with that of"
+        other = menu(words, state.SWAP, others, opening="tired", look="buttons")
+        change = result(call(swapped_values, turned(), ANIMAL, TOKENS.index(other)))
+    with picture:
+        say(f"The weights change by {number(change.of_weights)}, the output moves by **{change.of_output:.2f}**.")
+        show_change(change)
+
+
+def plane_of(trace: AttentionTrace, outputs: Mapping[str, NDArray[np.floating]]) -> Chart:
+    return plane(
+        trace.query[0], trace.key, QUERY, TOKENS, trace.raw[0], values=trace.value, outputs=outputs, height=HEIGHT
+    )
+
+
+def show_change(change: Change) -> None:
+    both = {"before": change.before, "after": change.after}
+    chart = plane_of(change.after, {f"output {name}": trace.output[0] for name, trace in both.items()})
+    show(chart, TOKENS, {name: trace.weights[0] for name, trace in both.items()})
+
+
+def in_a_model(experiment: Experiment) -> None:
+    chosen = real_head()
+    if chosen is None:
+        return
+    _, scene = chosen
+    trace = scene.trace
+    picture, knobs = picture_and_knobs(experiment)
+    with knobs:
+        query = number_picker("Query", state.QUERY, trace.shape[0], strongest_cell(trace.weights)[0])
+    aligned = result(call(alignment, trace, query))
+    token, names = scene.query_tokens[query], [scene.key_tokens[place] for place in aligned.places]
+    with picture:
+        if not names:
+            st.markdown(f"{quoted(token)} may look at nothing.")
+            return
+        (best,) = aligned.strongest(1)
+        say(
+            f"{quoted(token)} looks most at {quoted(names[best])}, {aligned.angles[best]:.0f}° apart: "
+            f"weight **{aligned.weights[best]:.0%}**."
+        )
+        labelled = aligned.strongest(NAMED)
+        query_and_keys = (aligned.length, 0), aligned.turned
+        chart = plane(*query_and_keys, token, names, aligned.scores, labelled=labelled, height=LOW)
+        show(chart, names, {"weight": aligned.weights}, LOW)
+        if len(names) < trace.mask[query].sum():
+            st.caption(f"The {len(names)} keys with the largest weights.")
+        show_scores(aligned, scene.key_tokens)
+
+
+EXPERIMENTS = (
+    Experiment(
+        "turn",
+        "Turn the query",
+        "A score is a dot product: the length of the query, times the length of the key, times the cosine of the angle between "
+        "them. Softmax makes weights of the scores. The output is the mean of the values with these weights, so it stays "
+        "among them.",
+        turn,
+    ),
+    Experiment(
+        "length",
+        "A longer key",
+        "A key twice as long has twice the score: more weight if the query points its way, less if it points away.",
+        lengthen,
+    ),
+    Experiment(
+        "values",
+        "Swap two values",
+        "Weights come from queries and keys alone. A value is what a token passes on: swap two, and only the output changes.",
+        swap,
+    ),
+    Experiment(
+        "model",
+        IN_A_MODEL,
+        "Query and keys have more than two numbers here. Each key has its length and its angle to the query, all on one side.",
+        in_a_model,
+    ),
+)
+
+show_lesson(
+    "Query, key, value",
+    "A query says what a token looks for, a key what it can be found by, a value what it passes on.",
+    EXPERIMENTS,
+)

@@ -1,0 +1,140 @@
+"""A run in this process: bounded, the same however often it is stopped, and without what only the command needs.
+
+That its tables are those of the command is tested beside the command, in test_running.py.
+"""
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from threading import Thread
+
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from core import InputError
+from core.corpus import in_process, workers
+from core.corpus.in_process import AT_ONCE, InProcessRun
+from core.corpus.opened import open_run
+from core.models.loading import load_model
+from tests.core.corpus.plain import passages, reader
+from tests.core.tiny_models import tiny
+
+TEXT = "\n".join(passage.text for passage in passages(200))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Of a small model."""
+    folder = tmp_path_factory.mktemp("model")
+    tiny("BERT").save_pretrained(folder)
+    reader().save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def begin(folder, tmp_path):
+    """Begins a run over a text into a folder of that name."""
+    (tmp_path / "text.txt").write_text(TEXT)
+    model = load_model(str(folder))
+    return lambda name, most=10**6: InProcessRun(model, tmp_path / "text.txt", tmp_path / name, most)
+
+
+def finish(run):
+    while run.go_on():
+        pass
+    return {file.stem: repr(pq.read_table(file).to_pydict()) for file in run.folder.glob("*.parquet")}
+
+
+def test_it_tells_how_far_it_is_and_ends_with_a_run_that_opens(begin):
+    run = begin("run")
+    assert (run.done, run.share, run.about) == (0, 0, None)
+    told = []
+    while run.go_on():
+        told.append((run.done, run.share))
+    assert told == sorted(told)
+    assert told[0][0] == AT_ONCE
+    assert told[-1] == (run.total, 1)
+    opened = open_run(run.folder)
+    assert opened.about == run.about
+    assert (opened.about.tokens, opened.about.passages, opened.about.data) == (run.tokens, run.total, "text.txt")
+
+
+def test_whoever_shares_it_measures_each_passage_once(begin):
+    alone, shared = finish(begin("alone")), begin("shared")
+    with ThreadPoolExecutor(4) as threads:
+        results = list(threads.map(lambda _: finish(shared), range(4)))
+    assert results[-1] == alone
+
+
+def test_after_an_error_half_way_nothing_is_counted_twice(begin, monkeypatch):
+    alone, run, take, taken = finish(begin("alone")), begin("run"), workers.take, []
+
+    def fails_once(*given):
+        taken.append(given)
+        if len(taken) == 2 * AT_ONCE:
+            raise MemoryError
+        return take(*given)
+
+    monkeypatch.setattr(workers, "take", fails_once)
+    with pytest.raises(MemoryError):
+        finish(run)
+    assert finish(run) == alone
+
+
+def test_a_text_that_is_too_long_is_refused_before_all_of_it_is_read(begin, monkeypatch):
+    run = begin("exact")
+    assert begin("enough", run.tokens).tokens == run.tokens
+    read = []
+    monkeypatch.setattr(in_process, "census_row", lambda *given: read.append(given) or workers.census_row(*given))
+    with pytest.raises(InputError, match=r"more than 100 tokens for .*Shorten it") as found:
+        begin("less", 100)
+    assert found.value.field == "data"
+    assert len(read) < run.total
+
+
+@pytest.mark.parametrize(("contents", "words"), [(b" \n", "no text in it"), (b"a\xff", "no UTF-8")])
+def test_a_file_without_text_is_refused(folder, tmp_path, contents, words):
+    (tmp_path / "text.txt").write_bytes(contents)
+    with pytest.raises(InputError, match=words):
+        InProcessRun(load_model(str(folder)), tmp_path / "text.txt", tmp_path / "run", 100)
+
+
+def test_it_computes_with_one_thread_and_leaves_the_others_theirs(begin, monkeypatch):
+    before, told = torch.get_num_threads(), {}
+    torch.set_num_threads(3)
+    measure = in_process.measure
+
+    def noting(*given):
+        told["here"] = torch.get_num_threads()
+        other = Thread(target=lambda: told.update(there=torch.get_num_threads()))
+        other.start()
+        other.join()
+        measure(*given)
+
+    monkeypatch.setattr(in_process, "measure", noting)
+    try:
+        begin("run").go_on()
+        assert told == {"here": 1, "there": 3}
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_it_needs_nothing_that_only_the_command_needs(folder, tmp_path):
+    """Without scikit-learn there is no map of the heads."""
+    (tmp_path / "text.txt").write_text(TEXT)
+    lines = (
+        "import sys",
+        "for name in ('ray', 'conllu', 'sklearn'): sys.modules[name] = None",  # as if they were not there
+        "from pathlib import Path",
+        "from core.corpus.in_process import InProcessRun",
+        "from core.corpus.opened import open_run",
+        "from core.models.loading import load_model",
+        f"place = Path({str(tmp_path)!r})",
+        f"run = InProcessRun(load_model({str(folder)!r}), place / 'text.txt', place / 'run', 10**6)",
+        "while run.go_on(): pass",
+        "print(open_run(run.folder).about.tokens == run.tokens, open_run(run.folder).map)",
+    )
+    done = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True)
+    assert done.stdout.split() == ["True", "None"], done.stderr

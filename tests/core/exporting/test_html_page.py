@@ -1,0 +1,78 @@
+"""A figure as an HTML page: small, whole, and nothing of it is read as markup or fetched."""
+
+import base64
+import gzip
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import plotly
+import plotly.graph_objects as go
+import pytest
+
+from core import attend
+from core.attention.head import Head
+from core.exporting.html_page import CARTESIAN, to_html
+from core.exporting.pictures import GROUNDS, portrait
+from core.figures.heatmaps.heatmap import Axis, heatmap
+from core.figures.plots.waterfall import waterfall
+
+NASTY = "</script><img src=x onerror=alert(1)> $x$"
+TOKENS = [NASTY, *(f"token {place}" for place in range(1, 100))]
+WHOLE = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
+
+
+def page_of(figure, about=None):
+    return to_html(portrait(figure, NASTY, [NASTY], GROUNDS["light"]), NASTY, about or {"text": NASTY})
+
+
+@pytest.fixture(scope="module")
+def figure():
+    values = np.random.default_rng(0).random((100, 100))
+    return heatmap(values, Axis("query", TOKENS, 3), Axis("key", TOKENS, 4), name="weight", scale="share").figure
+
+
+def inside(page, name):
+    (text,) = re.findall(rf'<script type="[a-z/]+" id="{name}">(.*?)</script>', page, re.DOTALL)
+    return text
+
+
+def script_in(page):
+    return gzip.decompress(base64.b64decode(inside(page, "plotly"))).decode()
+
+
+def version(script):
+    (found,) = re.findall(r"^\* plotly\.js .*v([\d.]+)$", script[:300], re.M)
+    return found
+
+
+def test_it_holds_everything_and_runs_nothing_of_it(figure):
+    figure = go.Figure(figure).add_annotation(text=NASTY)  # as no figure of ours has it
+    page = page_of(figure, {"text": NASTY, "model": "a & b"})
+    words = page[page.index("<table>") :]
+    assert "</script><img" not in page
+    assert "<img" not in words
+    assert "&lt;/script&gt;&lt;img src=x onerror=alert(1)&gt; $x$" in words
+    assert "a &amp; b" in words
+    assert "default-src 'none'" in page
+    assert not re.findall(r"<(?:script|link|img)[^>]+(?:src|href)=", page)  # nothing to fetch
+    drawn = json.loads(inside(page, "figure"))
+    assert NASTY in [annotation["text"] for annotation in drawn["layout"]["annotations"]]
+
+
+def test_a_heatmap_takes_less_than_a_megabyte(figure):
+    page = page_of(figure)
+    assert len(page.encode()) < 1_000_000
+    assert script_in(page) == gzip.decompress(CARTESIAN.read_bytes()).decode()
+
+
+def test_the_part_of_plotly_js_is_of_the_version_that_draws_the_pages():
+    """Otherwise: npm pack plotly.js-cartesian-dist-min@<version>, and gzip -9n its plotly-cartesian.min.js to where it is."""
+    assert version(gzip.decompress(CARTESIAN.read_bytes()).decode()) == version(WHOLE.read_text("utf-8"))
+
+
+def test_what_the_part_cannot_draw_comes_with_the_whole():
+    page = page_of(waterfall(Head.of(attend(np.eye(4), np.eye(4), np.eye(4))).explain(0, 0)).figure)
+    assert script_in(page) == WHOLE.read_text("utf-8")
+    assert len(page.encode()) < 2_500_000

@@ -1,0 +1,48 @@
+"""The menu of metrics: in groups, and open to what older links say."""
+
+from __future__ import annotations
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from core.heads.metrics import GROUPS, METRICS
+from ui import state
+
+
+def a_menu():
+    import streamlit as st
+
+    from core.heads.metrics import METRICS
+    from ui import links
+    from ui.controls.heads_by import metric_menu
+
+    links.read("a page")
+    offered = {metric.name: metric for metric in METRICS}
+    st.session_state["picked"] = metric_menu("Heads by", offered, "previous", {"pair": "From token to token"})
+    links.write("a page", st.empty(), is_whole=True)
+
+
+def opened(**address):
+    page = AppTest.from_function(a_menu, default_timeout=30)
+    for name, value in address.items():
+        page.query_params[name] = value
+    page.run()
+    assert not page.exception
+    assert not page.warning
+    return page
+
+
+def test_metrics_stand_in_groups():
+    options = opened().get_by_key(state.METRIC).options
+    groups = [option.partition(": ")[0] for option in options]
+    assert [group for place, group in enumerate(groups) if groups[place - 1 : place] != [group]] == [
+        *GROUPS,
+        "Your choice",
+    ]
+    assert {*options} == {*(f"{one.group}: {one.label}" for one in METRICS), "Your choice: From token to token"}
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+def test_what_links_of_any_age_say(metric):
+    for word in (metric.name, metric.label, f"{metric.group}: {metric.label}"):
+        assert opened(metric=word).session_state["picked"] == metric.name

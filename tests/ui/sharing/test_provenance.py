@@ -1,0 +1,27 @@
+"""What stands above a picture about where its numbers come from; all of it stays in the file."""
+
+from ui.sharing.provenance import lines
+
+ABOUT = {
+    "page": "Heads",
+    "model": "a model",
+    "revision": "sha256 53aa51172d142c89d9012cce",
+    "dtype": "float32",
+    "layer": "1",
+    "head": "10",
+    "text": "the cat",
+    "date": "today",
+}
+
+
+def test_model_and_text_and_the_hash_are_chosen_one_by_one():
+    hash_of_model = "sha256 53aa51172d142c89d"
+    model = "a model · layer 1, head 10 · float32"
+    assert lines(ABOUT, with_text=True, with_hash=False) == [model, "Text: the cat"]
+    assert lines(ABOUT, with_text=True, with_hash=True) == [f"{model} · {hash_of_model}", "Text: the cat"]
+    assert lines(ABOUT, with_text=False, with_hash=True) == [hash_of_model]
+    assert lines(ABOUT, with_text=False, with_hash=False) == []
+
+
+def test_a_page_without_a_model_has_its_name_and_no_hash():
+    assert lines({"page": "Softmax"}, with_text=True, with_hash=True) == ["Softmax"]

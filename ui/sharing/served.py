@@ -1,0 +1,35 @@
+"""Files that a browser fetches to save a picture: plotly.js, which components cannot reach elsewhere, and what PDF needs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import plotly
+from starlette.responses import FileResponse
+from starlette.routing import Route
+
+HERE = Path(__file__).parent
+JSPDF, SVG2PDF = (HERE / "libraries" / f"{name}.min.js" for name in ("jspdf-4.2.1", "svg2pdf-2.8.1"))
+LETTERS = [HERE / "letters" / f"OpenSans-{weight}.ttf" for weight in ("Regular", "Bold")]
+# Another version is another address: a browser may keep each for good.
+SCRIPTS = {
+    "Plotly": f"sharing/plotly-{plotly.__version__}.min.js",
+    "jspdf": f"sharing/{JSPDF.name}",
+    "svg2pdf": f"sharing/{SVG2PDF.name}",
+}
+FONTS = [f"sharing/open-sans-3.003/{file.name}" for file in LETTERS]
+_PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
+_HEADERS = {"Cache-Control": "public, max-age=31536000"}
+
+
+def _route(address: str, file: Path, kind: str) -> Route:
+    return Route(f"/{address}", lambda _: FileResponse(file, media_type=kind, headers=_HEADERS))
+
+
+ROUTES = [
+    *(
+        _route(address, file, "text/javascript")
+        for address, file in zip(SCRIPTS.values(), (_PLOTLY, JSPDF, SVG2PDF), strict=True)
+    ),
+    *(_route(address, file, "font/ttf") for address, file in zip(FONTS, LETTERS, strict=True)),
+]

@@ -1,0 +1,76 @@
+"""A run over a text of one's own, pasted or uploaded: begun on the page, measured in this process, stopped and continued."""
+
+from __future__ import annotations
+
+import re
+
+import streamlit as st
+
+from core.corpus.in_process import AT_ONCE
+from core.corpus.opened import Run
+from ui import links, models, progress, state
+from ui.controls.fields import KEPT
+from ui.markdown import plain
+from ui.requests import ModelChoice, RunRequest
+from ui.views.corpus import results
+from ui.views.sources.models import choose_model, read_model
+
+PASTED = "pasted.txt"
+ENDINGS = ["txt", "md", "text"]
+
+
+def held() -> RunRequest | None:
+    """The run over a text of one's own that was last asked for in this session."""
+    return st.session_state.get(state.OWN_RUN)
+
+
+def offer_own_text() -> None:
+    """Show the popover with the fields for a text and a model, and the button that begins the run."""
+    most = models.longest_text(results.MOST_TOKENS)
+    with st.popover("Your own text", icon=":material/upload_file:", key=state.OWN_FIELDS, on_change="rerun"):
+        has_file = st.session_state.get(state.OWN_FILE) is not None
+        label = "Text (file in use)" if has_file else "Text"
+        st.text_area(label, key=state.OWN_TEXT, height=140, disabled=has_file, **KEPT)
+        st.file_uploader("Or a file of text", ENDINGS, key=state.OWN_FILE)
+        choose_model()
+        st.button("Run", key=state.START_RUN, type="primary", on_click=_begin)
+        st.caption(
+            f"Up to {most:,} tokens. Only who gives the same text sees the run, and it stays for a while; the command "
+            "`python -m core.corpus run` keeps it, and reads any number of tokens."
+        )
+
+
+def _begin() -> None:
+    """Ask for the run, and open the page on it."""
+    file, model = st.session_state[state.OWN_FILE], ModelChoice(st.session_state[state.MODEL])
+    if file is None:
+        request = RunRequest(model, PASTED, st.session_state[state.OWN_TEXT].encode("utf-8", "surrogatepass"))
+    else:
+        request = RunRequest(model, _as_file(file.name), file.getvalue())
+    st.session_state[state.OWN_RUN] = request
+    links.put(state.RUN, state.RUN_OWN)
+    st.session_state[state.OWN_FIELDS] = False  # closed
+    for key in (state.LAYER, state.HEAD, state.METRIC):  # it opens on what stands out in it
+        st.session_state.pop(key, None)
+        st.session_state[state.CHOSEN].pop(key, None)
+
+
+def _as_file(name: str) -> str:
+    """The name of an uploaded file as a name that every system takes."""
+    return re.sub(r'[\x00-\x1f/\\<>:"|?*]', "_", name.encode("utf-8", "replace").decode())[-60:]
+
+
+def run_own_text(request: RunRequest) -> Run | None:
+    """The finished run; None as long as it is at work or stopped, after saying so. Raises InputError as `own_run` does."""
+    model = read_model(request.model, st.empty(), st.container())
+    if model is None:
+        return None
+    counted = results.own_run.task(request)
+    run = progress.run(counted, "Counting the tokens", len(request.contents), unit="character")
+    if run is None:
+        return None
+    seconds = AT_ONCE * models.seconds_to_read(model, run.settings.passage_tokens)
+    name = plain(request.name)
+    words = {"unit": "passage", "done": f"passages of {name} read"}
+    progress.fill(run, request, f"Reading {name}", lambda _last: None, **words, seconds=seconds)
+    return None if run.about is None else results.corpus_run(run.folder)
