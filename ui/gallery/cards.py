@@ -30,13 +30,14 @@ BY_WORD = {card.word: card for card in CARDS}
 # the picture stands beside the words, or the page would be ten screens long.
 _CARDS, _CARD = f"[class*=st-key-{state.cards(0)[:-1]}]", f"[class*=st-key-{state.card('')}]"
 STYLE = (
-    f".st-key-{state.WAYS_IN} a {{ border: 1px solid var(--st-primary-color); border-radius: .5rem; padding: .5rem 1rem; }}"
+    f".st-key-{state.WAYS_IN} a {{ border: 1px solid color-mix(in srgb, currentColor 35%, transparent); border-radius: .5rem;"
+    " padding: .5rem 1rem; }"
     f"{_CARDS} {_CARD} {{ position: relative; }}"
     f"{_CARDS} [data-testid=stPageLink] a::after {{ content: ''; position: absolute; inset: 0; }}"
     f"{_CARDS} [data-testid=stPageLink] a {{ padding-left: 0; }}"
     f"{_CARDS} h4 {{ font-size: 1.1rem; padding: 0 0 .6rem; }}"
     f"{_CARDS} p {{ line-height: 1.4; }}"
-    f"{_CARDS} {_CARD}:hover {{ border-color: var(--st-primary-color); }}"
+    f"{_CARDS} {_CARD}:hover {{ border-color: currentColor; }}"
     f"{_CARDS} img {{ aspect-ratio: 16 / 9; }}"
     f"@media (max-width: 640px) {{ {_CARDS} {_CARD} {{ display: grid; grid-template-columns: 6.5rem 1fr; column-gap: .8rem; }}"
     f"{_CARDS} {_CARD} > :first-child {{ grid-row: 1 / span 4; }} {_CARDS} {_CARD} > :last-child {{ display: none; }} }}"
