@@ -35,8 +35,8 @@ def offer_own_text() -> None:
         choose_model()
         st.button("Run", key=state.START_RUN, type="primary", on_click=_begin)
         st.caption(
-            f"Up to {most:,} tokens. Only who gives the same text sees the run, and it stays for a while; the command "
-            "`python -m core.corpus run` keeps it, and reads any number of tokens."
+            f"Up to {most:,} tokens. Only visitors who give the same text see the run, and the host drops it after a while. "
+            "The command `python -m core.corpus run` keeps its runs, and reads any number of tokens."
         )
 
 
