@@ -43,6 +43,7 @@ def main(pytest_arguments: list[str]) -> None:
     browser = find_browser() or playwright_browser(python) or install_browser(python)
     say(f"browser: {browser}")
     os.environ["HEADLIGHT_CHROMIUM"] = browser
+    install_proxy()
 
     module = [python, "-m"]
     run("ruff check", [*module, "ruff", "check", "."], hint=f"{python} -m ruff check --fix .")
@@ -164,6 +165,18 @@ def install_browser(python: str) -> str:
         "The browser tests need Chromium or Chrome, and none could be installed (see above). "
         "Install one and run this again; if it is not on PATH, set HEADLIGHT_CHROMIUM to its file."
     )
+
+
+# --- the proxy
+
+
+def install_proxy() -> None:
+    """In CI, install Caddy, which tests/browser/test_copies.py needs. Elsewhere the package would also start a web server."""
+    if "CI" not in os.environ or shutil.which("caddy") or not shutil.which("apt-get"):
+        return
+    apt = ["apt-get"] if os.geteuid() == 0 else ["sudo", "apt-get"]  # in CI, sudo asks nobody
+    subprocess.run([*apt, "update"])
+    run("installing Caddy", [*apt, "install", "--yes", "--no-install-recommends", "caddy"])
 
 
 if __name__ == "__main__":

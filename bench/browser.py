@@ -5,6 +5,7 @@
     python -m bench.browser opening    only opening pages, beside the smallest page with a heatmap
     python -m bench.browser changing   only changing something on What if, beside a plain pass over the same text
     python -m bench.browser lessons    only the knobs of the lessons
+    python -m bench.browser talk       only a talk of ten views by keys alone, without a network
     python -m bench.browser corpus     only the page Corpus, on the finished runs that are there
     python -m bench.browser first      only choosing SmolLM2 for the first time
 
@@ -14,22 +15,27 @@ Every figure is the median of several rounds. Times hang on the machine, so the 
 from __future__ import annotations
 
 import os
+import re
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from urllib.parse import urlencode
 
 import psutil
+import torch
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from check import find_browser
 from core import capture, load_model
 from core.corpus.opened import runs_in
 from tests.browser.driver import BROWSER_ARGUMENTS, App, Server
+from tests.browser.test_gallery import shown
 from tests.source_files import ROOT
+from tests.test_gallery import BY_WORD, disagreement
 from ui import state
 
 ROUNDS = 5
@@ -49,6 +55,27 @@ TOKENS = """
     .find(Boolean) ?? ""
 """
 OTHER = f"([scope, was]) => {{ const now = ({TOKENS})(scope); return now !== '' && now !== was; }}"
+# All that an audience sees, frame by frame: window.changed is when it last changed.
+SEEN = f"""
+() => {{
+    const seen = () => [
+        ({TOKENS})("body"), ...[...document.querySelectorAll(".js-plotly-plot .main-svg, [class*=st-key-told]")].map(
+            (node) => node.outerHTML),
+    ].join();
+    let was = "";
+    const look = () => {{
+        const now = seen();
+        if (now !== was) [was, window.changed] = [now, performance.now()];
+        requestAnimationFrame(look);
+    }};
+    look();
+}}
+"""
+# Cards of the gallery, in its order, whose number stands on the stage: of three models and of lessons
+TALK = (
+    "pronoun", "induction", "paris", "generation", "date", "patching", "two_sentences", "rotary", "entropy", "gradients"
+)  # fmt: skip
+ELSEWHERE = re.compile(r"^\w+://(?!localhost[:/])")
 LESSONS = sorted(page.stem for page in (ROOT / "pages/learn").glob("*.py"))
 
 
@@ -231,37 +258,50 @@ def measure_lengths(browser: Browser, server: Server) -> None:
 
 
 def measure_changing(browser: Browser, server: Server) -> None:
-    """Another head muted with a click, on a short and a long text: to the picture after, and to the probabilities."""
+    """Another head muted with a click, on a short and a long text, in the top quarter of the layers and below: to the
+    probabilities, which come first, and to the picture after. In as many threads as the server has."""
+    torch.set_num_threads(1)
     model = load_model("SmolLM2-135M-Instruct")
-    for tokens in (16, 512):
+    for tokens, lowest in product((16, 512), (23, 10, 0)):
         text = (SENTENCE * (tokens // 9 + 1)).rsplit(" ", 10 - tokens % 9)[0]
-        changes = [("edit", f"off mute {10 + place}.1") for place in range(ROUNDS + 1)]
+        muted = [f"mute {lowest + turn // 3}.{turn % 3}" for turn in range(2 * ROUNDS + 1)]
+        changes = [("edit", f"off {line}") for line in muted]
         asked = urlencode([("text", text), ("model", model.name), ("layer", "29"), ("head", "2"), *changes])
         app = App(browser.new_context(viewport=SCREEN), server).open(f"/what_if?{asked}")
-        app.picture("compared second")
+        app.picture("compared first")
         app.idle()
-        picture, probabilities, passes = [], [], []
-        for place in range(ROUNDS + 1):  # the first is dropped
+        waited: dict[str, list[float]] = {"outcome": [], "compared second": []}
+        passes = []
+        for line in muted:  # the first is dropped
             started = time.perf_counter()
-            count = len(capture(model, text, max_tokens=tokens, truncate=True).input_ids)
+            capture(model, text, max_tokens=tokens, truncate=True)
             passes.append(time.perf_counter() - started)
-            box = app.page.locator("label").filter(has_text=f"mute {10 + place}.1")
+            box = app.page.locator("label").filter(has_text=line)
             app.page.evaluate(MARK)
             started = time.perf_counter()
             box.click()
-            for times, name in ((picture, "compared second"), (probabilities, "outcome")):
+            for name, times in waited.items():
                 scope = f".st-key-{state.picture(name).replace(' ', '_')}"
                 app.page.wait_for_function(REDRAWN, arg=scope, polling="raf", timeout=60_000)
                 times.append(time.perf_counter() - started)
             app.idle()
-        plain = statistics.median(passes[1:])
-        for what, times in {"picture": picture, "probabilities": probabilities}.items():
-            seconds = statistics.median(times[1:])
+            box.click()
+            app.idle()
+        for what, times in zip(("probabilities", "picture"), waited.values(), strict=True):
+            ratios = [seconds / plain for seconds, plain in zip(times, passes, strict=True)][1:]
+            beyond = statistics.median(seconds - plain for seconds, plain in zip(times[1:], passes[1:], strict=True))
             print(
-                f"{count:>5,} tokens, a head muted, to the {what}: {seconds:.2f} s, {seconds / plain:.1f} passes",
+                f"{tokens:>5,} tokens, a head muted from layer {lowest} on, to the {what}: {in_quartiles(times[1:])} s, "
+                f"{in_quartiles(ratios)} passes, {beyond:.2f} s beyond a pass",
                 flush=True,
             )
         app.page.context.close()
+
+
+def in_quartiles(numbers: Sequence[float]) -> str:
+    """The median and both quartiles."""
+    low, middle, high = statistics.quantiles(numbers, n=4)
+    return f"{middle:.2f} ({low:.2f} to {high:.2f})"
 
 
 def opening(browser: Browser, address: str, scope: str) -> tuple[float, float]:
@@ -301,6 +341,41 @@ def measure_lessons(browser: Browser, server: Server) -> None:
     for lesson in LESSONS:
         name, seconds = knob(app.open(f"/{lesson}"))
         print(f"{lesson:<15} {name:<7} {seconds:.2f} s")
+
+
+def measure_talk(browser: Browser, server: Server) -> None:
+    """Ten views of the gallery, prepared by the page: from a key to the last change of what each view shows."""
+    context = browser.new_context(viewport=SCREEN)
+    context.route(ELSEWHERE, lambda route: route.abort())
+    app = App(context, server).open("/talk")
+    for word in TALK:
+        app.toggle(state.CARDS_CHOSEN, BY_WORD[word].title)
+    app.idle().widget(state.ADD_CARDS).get_by_role("button").click()
+    app.page.get_by_role("button", name="Prepare").click()
+    app.page.get_by_text(f"{len(TALK)} of {len(TALK)} views are ready").wait_for(timeout=300_000)
+    app.page.evaluate(SEEN)
+    rounds = [_present(app) for _ in range(ROUNDS)]
+    assert not app.problems, app.problems
+    for word, *times in zip(TALK, *rounds, strict=True):
+        print(f"view {word:<13} median {statistics.median(times):.2f} s, worst {max(times):.2f} s", flush=True)
+    context.close()
+
+
+def _present(app: App) -> list[float]:
+    """Seconds until each view of the talk is drawn, with the number of its card."""
+    app.go("/talk").page.get_by_role("button", name="Start").focus()
+    times = []
+    for word, key in zip(TALK, ("Enter", *["PageDown"] * (len(TALK) - 1)), strict=True):
+        pressed = app.page.evaluate("performance.now()")
+        app.page.keyboard.press(key)
+        place = app.widget(state.STAGE_KEYS).locator(".place", has_text=f"{TALK.index(word) + 1} / {len(TALK)}")
+        place.wait_for()
+        times.append((app.idle().page.evaluate("window.changed") - pressed) / 1000)
+        trouble = disagreement(BY_WORD[word], shown(app, word) or ())
+        assert trouble is None, trouble
+    app.page.keyboard.press("Escape")
+    app.idle()
+    return times
 
 
 def measure_corpus(browser: Browser, server: Server) -> None:
@@ -353,6 +428,7 @@ MEASURES = {
     "changing": measure_changing,
     "opening": measure_opening,
     "lessons": measure_lessons,
+    "talk": measure_talk,
 }
 
 

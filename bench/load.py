@@ -2,10 +2,12 @@
 
     python -m bench.load --sessions 25 --minutes 3    one visitor alone for a minute, then 25 of them
     python -m bench.load --long 4 --minutes 3         ten visitors alone for a minute, then beside four texts of 4,096 tokens
+    python -m bench.load --copies 2                   two copies of the app behind Caddy, with deploy/Caddyfile
 
 Each visitor thinks for one to three seconds, and then types another text or chooses another layer or head; half of them on
 Step by step and half on Heads, half with one model and half with the other, by plans that are the same in every run. The time
-runs from the change to the arrival of the new large picture. Every picture that arrived is compared with core afterwards.
+runs from the change to the arrival of the new large picture, apart for light changes (another layer or head) and heavy ones
+(another text). Every picture that arrived is compared with core afterwards.
 """
 
 from __future__ import annotations
@@ -20,17 +22,19 @@ import statistics
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 
 import numpy as np
+import psutil
 import torch
 from numpy.typing import NDArray
 
 from bench.sessions import Answer, Left, Visitor
 from core import AttentionTrace, capture, load_model
 from core.models.catalogue import CATALOGUE
-from tests.browser.driver import Picture, Server
+from tests.browser.driver import Picture, Server, running
 from ui import state
 
 COMMON = (
@@ -50,8 +54,9 @@ PAGES = {"step_by_step": "As it is", "heads": "head"}  # the large picture of ea
 class Change:
     """What a visitor asked for, and what came of it.
 
-    waited   seconds until the page's large picture came; None: it did not
-    figures  that picture as JSON, as often as it was drawn
+    is_light  whether it is only another layer or head of a text that is read already
+    waited    seconds until the page's large picture came; None: it did not
+    figures   that picture as JSON, as often as it was drawn
     """
 
     page: str
@@ -59,6 +64,7 @@ class Change:
     text: str
     layer: int
     head: int
+    is_light: bool = False
     waited: float | None = None
     figures: list[str] = field(default_factory=list)
     trouble: list[str] = field(default_factory=list)
@@ -77,7 +83,7 @@ def plan(number: int, page: str, model: str) -> Iterator[Change]:
             layer = chance.choice([other for other in range(entry.layers) if other != layer])
         else:
             head = chance.choice([other for other in range(entry.heads) if other != head])
-        yield Change(page, model, text, layer, head)
+        yield Change(page, model, text, layer, head, is_light=what != "text")
 
 
 async def pictured(visitor: Visitor, change: Change) -> None:
@@ -151,6 +157,11 @@ async def visitors(address: str, count: int, minutes: float) -> list[list[Change
     return await asyncio.gather(*(one(number) for number in range(count)))
 
 
+async def warm(copies: list[Server]) -> None:
+    """Have both models loaded by each copy, and every page opened once."""
+    await asyncio.gather(*(visitors(copy.address, 4, 0) for copy in copies))
+
+
 def long_text(number: int) -> str:
     """A text of exactly 4,096 tokens, another one for each number."""
     tokenizer = load_model(DECODER).tokenizer
@@ -183,12 +194,13 @@ def check(changes: list[Change]) -> list[float]:
     empty cells differ."""
     torch.set_num_threads(1)
     differences: list[float] = []
+    loaded = cache(load_model)
 
     def of(change: Change) -> tuple[str, str]:
         return change.model, change.text
 
     for (model, text), same in groupby(sorted(changes, key=of), of):
-        passed = capture(load_model(model), text)
+        passed = capture(loaded(model), text)
         for change in same:
             expected = drawn_weights(passed.trace(change.layer, change.head))
             for figure in change.figures:
@@ -216,18 +228,20 @@ def drawn_weights(trace: AttentionTrace) -> NDArray[np.floating]:
 
 
 def report(title: str, sessions: list[list[Change]]) -> None:
-    """What came of all changes; opening the page is not counted as one."""
+    """What came of all changes, of light and of heavy ones; opening the page is not counted as one."""
     changes = [change for made in sessions for change in made[1:]]
-    times = sorted(change.waited for change in changes if change.waited is not None)
     everything = [change for made in sessions for change in made]
     differences = check(everything)
     wrong = sum(trouble == "wrong figure" for change in everything for trouble in change.trouble)
     troubles = [trouble for change in everything for trouble in change.trouble if trouble != "wrong figure"]
     figures = f"{wrong} of {len(differences)} figures wrong (largest difference {max(differences, default=0):.2g})"
     print(f"{title}: {len(changes)} changes, {len(troubles)} errors, {figures}", flush=True)
-    if len(times) > 1:
-        late = statistics.quantiles(times, n=20)[-1]
-        print(f"    median {statistics.median(times):.2f} s, 95th percentile {late:.2f} s, worst {times[-1]:.2f} s")
+    for name, is_light in (("another head or layer", True), ("another text", False)):
+        times = sorted(one.waited for one in changes if one.is_light == is_light and one.waited is not None)
+        if len(times) > 1:
+            late = statistics.quantiles(times, n=20)[-1]
+            spread = f"median {statistics.median(times):.2f} s, 95th percentile {late:.2f} s, worst {times[-1]:.2f} s"
+            print(f"    {name}: {len(times)} changes, {spread}")
     for trouble in sorted(set(troubles))[:5]:
         print(f"    {troubles.count(trouble)} × {trouble[:200]}")
 
@@ -239,33 +253,41 @@ def peak_memory(process: int) -> float:
     return int(found[1]) * 1024 / 1e9
 
 
+def pss(process: int) -> float:
+    """GB that a process holds now; what several processes share is divided among them."""
+    return psutil.Process(process).memory_full_info().pss / 1e9
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sessions", type=int, default=25)
     parser.add_argument("--long", type=int, default=0, help="how many long texts at once")
     parser.add_argument("--minutes", type=float, default=3.0)
+    parser.add_argument("--copies", type=int, default=1, help="of the app; several are behind Caddy")
     given = parser.parse_args()
     print(f"{os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f}", flush=True)
-    alone, texts = min(1.0, given.minutes), [long_text(number) for number in range(given.long)]
+    alone, texts = min(1.0, given.minutes / 3), [long_text(number) for number in range(given.long)]
     found: dict[str, list[list[Change]]] = {}
-    server = Server().wait()
-    try:
-        asyncio.run(visitors(server.address, 4, 0))  # both models are there, and every page has been opened once
-        before = peak_memory(server.process_id)
+    with running(given.copies) as (site, copies):
+        asyncio.run(warm(copies))
+        before = [peak_memory(copy.process_id) for copy in copies]
         first = LIGHT if texts else 1
-        found[f"{first} alone"] = asyncio.run(visitors(server.address, first, alone))
+        found[f"{first} alone"] = asyncio.run(visitors(site.address, first, alone))
         if texts:
-            light, heavy = asyncio.run(beside_long(server.address, texts, given.minutes))
+            light, heavy = asyncio.run(beside_long(site.address, texts, given.minutes))
             found[f"{LIGHT} beside {len(texts)} long texts"] = light
             found["the long texts"] = heavy
         else:
-            found[f"{given.sessions} together"] = asyncio.run(visitors(server.address, given.sessions, given.minutes))
-        after, tracebacks = peak_memory(server.process_id), server.log().count("Traceback")
-    finally:
-        server.stop()
+            found[f"{given.sessions} together"] = asyncio.run(visitors(site.address, given.sessions, given.minutes))
+        memory = [
+            f"{was:.2f} GB before, {peak_memory(copy.process_id):.2f} GB in the end, {pss(copy.process_id):.2f} GB now"
+            f" ({copy.sessions} sessions)"
+            for copy, was in zip(copies, before, strict=True)
+        ]
+        tracebacks = sum(copy.log().count("Traceback") for copy in copies)
     for title, sessions in found.items():
         report(title, sessions)
-    print(f"memory at the peak: {before:.2f} GB before, {after:.2f} GB in the end; {tracebacks} tracebacks in the log")
+    print(f"memory at the peak: {'; '.join(memory)}; {tracebacks} tracebacks in the log")
     print(f"load average at the end {os.getloadavg()[0]:.1f}")
 
 

@@ -64,9 +64,10 @@ class Answer:
 
 
 class Visitor:
-    """One session in one window: `async with Visitor(address) as visitor`."""
+    """One session in one window: `async with Visitor(address) as visitor`. A browser may refuse cookies."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, *, cookies: bool = True) -> None:
+        self._takes_cookies = cookies
         self.answer = Answer()
         self.pages: list[Any] = []  # of the app, as its menu names them
         self._address = address
@@ -80,7 +81,7 @@ class Visitor:
     async def __aenter__(self) -> Visitor:
         with await asyncio.to_thread(urlopen, f"{self._address}/_stcore/health", timeout=60) as response:
             cookies = [next(iter(SimpleCookie(line).values())) for line in response.headers.get_all("Set-Cookie", [])]
-        self._cookies = "; ".join(f"{cookie.key}={cookie.value}" for cookie in cookies)
+        self._cookies = "; ".join(f"{cookie.key}={cookie.value}" for cookie in cookies if self._takes_cookies)
         self._token = next(cookie.value for cookie in cookies if cookie.key == "_streamlit_xsrf")
         self._socket: ClientConnection = await connect(
             f"{self._address.replace('http', 'ws', 1)}/_stcore/stream",

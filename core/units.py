@@ -1,4 +1,4 @@
-"""Numbers of bytes and seconds in words."""
+"""Numbers of bytes and seconds in words, and small numbers with powers of ten."""
 
 from __future__ import annotations
 
@@ -22,3 +22,16 @@ def seconds_in_words(seconds: float) -> str:
     if minutes < 120:
         return "1 minute" if minutes == 1 else f"{minutes} minutes"
     return f"{seconds / 3600:.1f} hours"
+
+
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def small_number(value: float) -> str:
+    """A number that may be tiny, with two digits: "0", "0.25", "9.5×10⁻⁷". No line break can split it."""
+    if abs(value) >= 100:
+        return f"{value:,.0f}".replace("-", "−")
+    if value == 0 or abs(value) >= 0.001:
+        return f"{value:z.2g}".replace("-", "−")
+    digits, _, power = f"{value:.1e}".partition("e")
+    return f"{digits}×10{str(int(power)).translate(_RAISED)}".replace("-", "−") if power else digits  # none of NaN

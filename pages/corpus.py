@@ -3,5 +3,5 @@
 from ui.views.common.heading import show_heading
 from ui.views.corpus.run import show_corpus
 
-show_heading("Corpus", "What each head does over many texts, not only on one sentence.")
+show_heading("Corpus", "What each head does over many texts.")
 show_corpus()

@@ -4,7 +4,7 @@ from ui.views.common.heading import show_heading
 from ui.views.generation import show_generation
 from ui.views.sources.passes import choose_request
 
-show_heading("Generation", "A model writes token by token. Walk through the steps to see where each new token looks.")
+show_heading("Generation", "Where each new token looks while a model writes.")
 asked = choose_request(writes=True)
 if asked is not None:
     show_generation(asked)

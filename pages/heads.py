@@ -5,6 +5,8 @@ from typing import Any
 
 import streamlit as st
 
+from ui import state
+from ui.controls.heads_by import ByPair
 from ui.views.common.heading import show_heading
 from ui.views.heads.head_view import show_exposed_head, show_head
 from ui.views.heads.heads_grid import choose_by, measure, show_findings, show_grid
@@ -13,7 +15,7 @@ from ui.views.sources.passes import choose_text
 
 
 def show(head: ChosenHead, show_chosen: Callable[[Any, Any, Any], tuple[int, int] | None]) -> None:
-    findings = st.container(horizontal=True, gap="medium")
+    findings = st.container(key=state.FINDINGS, horizontal=True, vertical_alignment="center", gap="medium")
     # No gaps: containers for progress stay empty above both pictures, and each would add a gap.
     grid_side, head_side = (column.container(gap=None) for column in st.columns([5, 7], gap="medium"))
     with grid_side:
@@ -21,7 +23,8 @@ def show(head: ChosenHead, show_chosen: Callable[[Any, Any, Any], tuple[int, int
         wanted = None if measured is None else choose_by(head, measured)
     # The head comes first: a visitor who walks through the grid waits for it.
     with head_side:
-        cell = show_chosen(head, measured, None if wanted is None else wanted.boxes)
+        by_pair = wanted is not None and isinstance(wanted.by, ByPair)
+        cell = show_chosen(head, measured, findings if by_pair else None)
     if measured is not None and wanted is not None:
         with findings:
             show_findings(head, measured, wanted, cell)
@@ -29,7 +32,7 @@ def show(head: ChosenHead, show_chosen: Callable[[Any, Any, Any], tuple[int, int
             show_grid(head, measured, wanted, cell)
 
 
-show_heading("Heads", "All heads of a model at once.")
+show_heading("Heads", "All heads at once.")
 passed = choose_text(
     more=True,
     max_tokens=None,

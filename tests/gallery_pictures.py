@@ -12,7 +12,6 @@ from io import BytesIO
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from PIL import Image, ImageColor, ImageDraw, ImageFont
-from plotly.colors import get_colorscale
 
 from core import head_metrics
 from core.attention.trace import AttentionTrace
@@ -56,7 +55,7 @@ def colours(values: ArrayLike, *, limit: float | None = None, signed: bool = Fal
     """[rows, columns, 4]: the colours of weights from 0 to the limit, or of signed numbers up to it on both sides of 0."""
     numbers = np.asarray(values, float)
     most = limit or float(np.nanmax(np.abs(numbers))) or 1.0
-    scale = DIVERGING if signed else get_colorscale(SEQUENTIAL)
+    scale = DIVERGING if signed else SEQUENTIAL
     places = np.array([place for place, _ in scale])
     stops = np.array([ImageColor.getrgb(colour) for _, colour in scale], float)
     shares = (numbers / most + 1) / 2 if signed else numbers / most

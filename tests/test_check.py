@@ -1,4 +1,4 @@
-"""How check.py chooses a browser and when it installs again, with real programs in a PATH of their own."""
+"""How check.py chooses a browser and when it installs something, with real programs in a PATH of their own."""
 
 from __future__ import annotations
 
@@ -152,6 +152,27 @@ def test_without_any_browser_the_message_says_what_to_do(machine: Machine) -> No
     python = python_with_playwright(machine, install="exit 1")
     with pytest.raises(check.CheckError, match=r"Install one and run this again.*HEADLIGHT_CHROMIUM"):
         check.install_browser(python)
+
+
+@pytest.mark.parametrize(
+    ("in_ci", "user", "has_caddy", "installs"),
+    [(True, 0, False, True), (True, 1000, False, True), (True, 0, True, False), (False, 0, False, False)],
+)
+def test_the_proxy_is_installed_once_and_only_in_ci(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, in_ci: bool, user: int, has_caddy: bool, installs: bool
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    monkeypatch.delenv("CI", raising=False)
+    if in_ci:
+        monkeypatch.setenv("CI", "true")
+    machine.has("sudo", '"$@"')
+    machine.has("apt-get")
+    if has_caddy:
+        machine.has("caddy")
+    check.install_proxy()
+    asked = ["apt-get update", "apt-get install --yes --no-install-recommends caddy"]
+    assert [call for call in machine.calls if not call.startswith("sudo ")] == (asked if installs else [])
+    assert len(machine.calls) == len(asked) * installs * (1 if user == 0 else 2)
 
 
 # --- installing requirements

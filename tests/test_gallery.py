@@ -105,6 +105,8 @@ def test_every_view_is_a_card_whose_link_says_all():
     found = {link.proto.label: link.proto for link in app.get("page_link")}
     assert len(CARDS) >= 14
     assert sorted(word for words in GROUPS.values() for word in words) == sorted(NAMES)
+    assert [group.value for group in app.subheader] == ["Start here", "Language", "Change", "Theory"]
+    assert {view.sentence for view in CARDS} <= {part.value for part in app.markdown}
     for view in CARDS:
         link = found[f"**{view.title}**"]
         assert link.page == view.page

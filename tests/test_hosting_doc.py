@@ -1,4 +1,4 @@
-"""The table of settings in docs/hosting.md says what the code says.
+"""The docs for hosts say what the code says: the table of settings in docs/hosting.md, and how to run several copies.
 
 python -m tests.test_hosting_doc --write     writes it anew
 """
@@ -45,6 +45,20 @@ def test_the_table_is_that_of_the_code() -> None:
     assert written(text) == text, "python -m tests.test_hosting_doc --write renews docs/hosting.md"
     for setting in fields(Settings):
         assert f"`{setting.name}`" in text
+
+
+def test_copies_start_where_the_proxy_looks_for_them_and_with_settings_that_there_are() -> None:
+    text = (ROOT / "docs/hosting-containers.md").read_text("utf-8")
+    defaults = dict(re.findall(r"\{\$([A-Z]+):(.*?)\}", (ROOT / "deploy/Caddyfile").read_text("utf-8")))
+    assert set(defaults) == {"SITE", "COPIES"}
+    for variable, default in defaults.items():
+        assert f"| `{variable}` | `{default}` |" in text
+    [ports] = re.findall(r"for port in ([0-9 ]+); do", text)
+    assert [copy.split(":")[1] for copy in defaults["COPIES"].split()] == ports.split()
+    given = re.findall(r"(HEADLIGHT_[A-Z]+)=([^\s`]+)", text[text.index("## Several copies") :])
+    assert len(given) == 2 * 3  # by hand, and by systemd
+    assert set(given[:3]) == set(given[3:])
+    assert read(environment=dict(given)).sessions == 16
 
 
 if __name__ == "__main__" and "--write" in sys.argv:

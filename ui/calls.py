@@ -31,7 +31,7 @@ from core.capturing.edits import Edits
 
 Value = TypeVar("Value")
 
-NOT_SAID = {"on_progress", "report", "look_in"}  # arguments that do not change what is computed
+NOT_SAID = {"on_progress", "report", "look_in", "known"}  # arguments that do not change what is computed
 NUMPY = (("numpy", "np"),)
 MOST_NUMBERS = 1_024  # in an array that is written as a literal
 LONG = 24  # characters: a longer text is a variable
@@ -241,7 +241,7 @@ def _remember(value: Any, made: Expression) -> None:
         _now().made[id(value)] = value, made
     parts: dict[str, object] = {}
     if isinstance(value, tuple | list):
-        parts = {f"[{place}]": one for place, one in enumerate(value)}
+        parts = {f"[{place}]": one for place, one in enumerate(value) if not isinstance(one, str)}  # a text is no part
     elif isinstance(value, dict):
         parts = {f"[{name!r}]": one for name, one in value.items()}
     elif is_dataclass(value):

@@ -13,6 +13,7 @@ from core.capturing.certifying import Certificate
 from core.capturing.edits import Edits
 from core.capturing.estimates import Run, reading_operations
 from core.capturing.generating import Generating
+from core.capturing.layers import LayerLabel, layer_labels
 from core.capturing.weights_only import WeightsOnly, attention_weights
 from core.exporting.kept_heads import KeptHead
 from core.heads.quantities import Pass
@@ -22,7 +23,7 @@ from ui.cache import OnProgress, Store, cached
 from ui.calls import call
 from ui.memory import MEMORY
 from ui.models import SPEEDS, check_characters, load, longest_text
-from ui.requests import GeneratedTarget, HeadRequest, TextRequest
+from ui.requests import GeneratedTarget, HeadRequest, KindRequest, TextRequest
 from ui.turns import TURNS
 
 # --- the pass
@@ -46,21 +47,40 @@ def inputs_of(request: TextRequest) -> dict:
 
 
 @cached(MEMORY)
-def captured(request: TextRequest, *, on_progress: OnProgress | None = None) -> Capture:
-    """The pass. How long it takes is learned for later estimates."""
+def captured(
+    request: TextRequest, *, near: TextRequest | None = None, on_progress: OnProgress | None = None
+) -> Capture:
+    """The pass. How long it takes is learned for later estimates.
+
+    near  another request, which may differ in a few edits only: where its pass is known, this one continues from it
+    """
     network = load(request.model)
+    options: dict[str, Any] = {"edits": request.edits, "on_progress": on_progress}
     if request.image is not None:
-        image = call(read_image, request.image)
-        return call(capture, network, image=image, edits=request.edits, on_progress=on_progress)
+        known = _known(request, near)
+        return call(capture, network, image=call(read_image, request.image), known=known, **options)
     target = target_of(request)
     start = TURNS.clock()
-    options = limits_of(request) | {"edits": request.edits, "on_progress": on_progress}
+    options |= limits_of(request) | {"known": _known(request, near)}
     pass_ = call(capture, network, request.text, pair=request.pair, target=target, **options)
     seconds = TURNS.clock() - start
     if request.edits is None:  # they take their own time
         cost = reading_operations(network, len(pass_.input_ids), target_tokens=max(1, len(pass_.target_ids)))
         SPEEDS.learn(Run(network.label, "reading", cost, seconds))
     return pass_
+
+
+def _known(request: TextRequest, near: TextRequest | None) -> list[Capture]:
+    """Known passes with other edits, and the passes over the texts that the edits read, which are kept for further edits."""
+    if request.edits is None:
+        return []
+    plain = unedited(request)
+    read_too = [
+        replace(plain, text=text, pair=None, target=target_of(request), keep=None)
+        for text in request.edits.other_texts.values()
+    ]
+    known = [one for one in (plain, near) if one is not None and captured.is_known(one)]
+    return [captured(one) for one in (*known, *read_too)]
 
 
 @cached(MEMORY)
@@ -109,6 +129,21 @@ def generated(request: TextRequest, *, on_progress: OnProgress | None = None) ->
 def target_of(request: TextRequest) -> str | tuple[int, ...] | None:
     """The target that the decoder is given. One that the model writes by itself is written now if it is not known yet."""
     return generated(unedited(request)).ids if isinstance(request.target, GeneratedTarget) else request.target
+
+
+# --- what a pass says, whichever head is open
+
+
+@cached(Store(16))
+def labels(of: KindRequest, *, capture: Pass) -> tuple[LayerLabel, ...]:
+    """The labels of all layers."""
+    return layer_labels(capture, of.kind)
+
+
+@cached(Store(16))
+def next_tokens(_of: TextRequest, count: int, *, capture: Capture) -> list[tuple[str, float]]:
+    """The most probable next tokens, each with its probability."""
+    return capture.next_tokens(count)
 
 
 # --- one head of a pass

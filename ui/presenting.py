@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import plotly.graph_objects as go
 import streamlit as st
 
+from core.figures.chart import Chart
 from core.figures.heatmaps.spotlight import Spot, with_spotlight
 from core.figures.theme import smallest_letters
 from ui import links, state
@@ -135,6 +135,6 @@ def spot() -> Spot:
     return links.field(state.SPOT, Choice(SPOTS), "none", "Spotlight")
 
 
-def lit(figure: go.Figure, row: int | None, column: int | None) -> go.Figure:
-    """Return the figure with the chosen spotlight."""
-    return with_spotlight(figure, spot(), row, column)
+def lit(chart: Chart, row: int | None, column: int | None) -> None:
+    """Draw the chosen spotlight."""
+    with_spotlight(chart, spot(), row, column)

@@ -16,6 +16,8 @@ import time
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import cache
+from itertools import count
 from threading import Event, Thread
 from typing import Literal, Protocol, TypeVar
 
@@ -33,6 +35,16 @@ from ui.turns import HEAVY, TURNS
 
 Result = TypeVar("Result")
 Tell = Callable[[str, float | None], None]
+
+# In sight wherever the page is scrolled to, and out of the page's flow. A gap would move the page too: hence the parent.
+# A line without words is not seen.
+_LINE = f"[class*=st-key-{state.progress('')}]"
+STYLE = (
+    f"div:has(> {_LINE}) {{ position: fixed; top: 3.85rem; left: 1rem; right: 1rem; z-index: 1100; width: auto;"
+    " max-width: 44rem; margin: auto; border-radius: .5rem; background: Canvas; }"
+    f"div:has(> {_LINE} p) {{ padding: .4rem 1rem .6rem; border: 1px solid color-mix(in srgb, currentColor 25%, Canvas); }}"
+)
+_STRIPS = count()  # no two may have one key
 
 PATIENCE = 0.4  # seconds: shorter work shows no progress
 ASKS = 10.0  # seconds: longer work does not begin without asking
@@ -66,7 +78,7 @@ def run(
     Raises InputError (field "text") if it needs more memory than this host allows.
     """
     if task.is_known:
-        st.empty()  # as much room as its progress had, or the page would jump at the next click
+        st.empty()  # the place of its progress, or what is below would be made anew at the next click
         return task.compute(lambda _: None)
     job = task.name
     wish = _wished(job)
@@ -152,7 +164,7 @@ def fill(
     wish = _wished(job)
     if pieces.done < pieces.total and not isinstance(wish, _Halt):
         progress = _Progress(place, job, what, pieces.total, unit, is_heavy=seconds > HEAVY)
-        with progress.turn(), place, st.spinner(what):  # before the first piece the text is read
+        with progress.turn(), _strip(place), st.spinner(what):  # before the first piece the text is read
             pieces.go_on()
         progress.begin(pieces.share)
         drawn_at, why = 0.0, ""
@@ -263,7 +275,7 @@ class _Progress:
 
     def _show(self, words: str) -> None:
         if self._bar is None:
-            with self._place.container(horizontal=True, vertical_alignment="bottom"):
+            with _strip(self._place):
                 self._bar = st.empty()
                 key = state.button("stop", hash(self._job))
                 st.button("Stop", key=key, icon=":material/stop:", on_click=_wish, args=(self._job, _Halt()))
@@ -300,15 +312,17 @@ def following(place: DeltaGenerator, what: str) -> Iterator[Tell]:
         nonlocal latest
         latest = (words, done)
 
+    line = cache(lambda: _strip(place).empty())
+
     def draw() -> None:
         drawn, wait = None, PATIENCE
         while not over.wait(wait):
             wait, now = REDRAWN, latest
             if now != drawn:
-                _show(place, *now)
+                _show(line(), *now)
                 drawn = now
 
-    with TURNS.turn(0, lambda before: _show(place, f"{what} waits, {_others(before)} before you", None)):
+    with TURNS.turn(0, lambda before: _show(line(), f"{what} waits, {_others(before)} before you", None)):
         thread = Thread(target=draw, daemon=True)
         add_script_run_ctx(thread)
         thread.start()
@@ -320,11 +334,16 @@ def following(place: DeltaGenerator, what: str) -> Iterator[Tell]:
             place.empty()
 
 
-def _show(place: DeltaGenerator, words: str, done: float | None) -> None:
+def _show(line: DeltaGenerator, words: str, done: float | None) -> None:
     if done is None:
-        place.status(plain(words), type="step")
+        line.status(plain(words), type="step")
     else:
-        place.progress(done, text=f"{plain(words)}: {done:.0%}")
+        line.progress(done, text=f"{plain(words)}: {done:.0%}")
+
+
+def _strip(place: DeltaGenerator) -> DeltaGenerator:
+    """Return a line for what comes and goes while something works. It lies over the page, so that nothing moves."""
+    return place.container(key=state.progress(next(_STRIPS)), horizontal=True, vertical_alignment="bottom")
 
 
 def _wishes() -> dict[int, _Wish]:

@@ -10,7 +10,7 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 from core.figures.heatmaps.equation import WIDTH as EQUATION_WIDTH  # noqa: E402
-from ui import lessons, links, presenting, shown, state, visitors  # noqa: E402 - found only now
+from ui import lessons, links, presenting, progress, shown, state, visitors  # noqa: E402 - found only now
 from ui.components import presenting_keys  # noqa: E402
 from ui.components.cells import read_cells  # noqa: E402
 from ui.gallery.views import OPENINGS  # noqa: E402
@@ -30,11 +30,15 @@ st.html(
     ".stApp .stMain .stMarkdownBadge { white-space: normal; }"
     f"@media (max-width: 640px) {{ .st-key-{state.HEADING} .stElementContainer:has([data-testid=stCaptionContainer])"
     " { display: none; } .stMain .stMarkdown:has(table) { overflow-x: auto; } }"  # a wide table scrolls, and not the page
+    # Links to other pages that look like the buttons beside them.
+    f":is(.st-key-{state.WAYS_IN}, .st-key-{state.WAY_ON}) a {{ border: 1px solid rgba(128, 132, 148, .45); min-height: 2.5rem;"
+    " border-radius: .25rem; padding: .25rem .75rem; }"
     # Plotly's buttons stand beside the name of the columns, where they cover neither cells nor the colour bar.
     ".js-plotly-plot .modebar-container { top: auto !important; bottom: 0; }"
     ".js-plotly-plot .plotly .modebar { top: auto; bottom: 2px; }"
     f"[class*=st-key-{state.alike(0)[:-1]}] p {{ text-align: start; }}"  # a list: on a phone its entries wrap
-    f"{STYLE}{IN_A_FRAME if embedded else ''}</style>"
+    f".stMain .st-key-{state.FINDINGS} {{ row-gap: 0; }}"  # on a phone each has a line
+    f"{progress.STYLE}{STYLE}{IN_A_FRAME if embedded else ''}</style>"
 )
 visitors.admit()
 GALLERY = st.Page(ROOT / "pages/gallery.py", title="Gallery", icon=":material/gallery_thumbnail:", default=True)

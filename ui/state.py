@@ -104,6 +104,7 @@ ARCHIVE = "archive"
 ATLAS_BY, METRIC, MEASURED_ON = in_address("by", "metric", "on")
 AT_LEAST, FROM_LAYER, TO_LAYER, ORDER = in_address("least", "from_layer", "to_layer", "order")
 RANKED = "ranked"
+FINDINGS = "findings"  # the line of them
 LOOK_FOR, BACK, STRIPES, BLOCK_LENGTH, PAIRS = in_address("pattern_of", "back", "stripes", "block_length", "pairs")
 SHOWN_AS, QUANTITY, LEAVE_OUT, RENORMALISE, BY_WORD = in_address("as", "what", "without", "renormalise", "by_word")
 MEAN_OF, PINNED_TOKENS, DIRECTION, PART_OF_PAIR = in_address("mean_of", "pins", "look", "across")
@@ -111,6 +112,7 @@ MEAN_OF, PINNED_TOKENS, DIRECTION, PART_OF_PAIR = in_address("mean_of", "pins", 
 # What if: which part of the page, and its example; the changes, a new one, and a token that is to be another
 VIEW, EDITS, PAINTING, WRITES_ON, EXAMPLE = in_address("view", "edit", "paint", "writes", "example")
 EDITS_LIST = "edits_list"
+CHANGED_BEFORE = "changed_before"  # the latest request with changes, from whose pass the next one may continue
 NEW_EDIT, NEW_PLACE = in_address("change", "where")
 NEW_FIELDS = {  # by the name of a field in core.capturing.edit_forms
     "text": "over",
@@ -134,10 +136,11 @@ HEADS_LIKE = "heads_like"
 # What if: which heads matter, patching
 TAKEN_AWAY, NEXT_TOKEN = in_address("taken", "next")
 SOURCE_TEXT, THROUGH_HEAD = in_address("other", "through")
+USE_EXAMPLE = "use_example"
 
 # Learn: which part of the lesson; then the knobs of each lesson
 (PART,) = in_address("part")
-NEXT_PART = "next_part"
+NEXT_PART, WAY_ON = "next_part", "way_on"
 EXPERIMENT, KNOBS, EXPERIMENT_PICTURE, EXPERIMENT_WORDS = (
     "experiment",
     "knobs",
@@ -206,6 +209,11 @@ def card(word: str) -> str:
 def cards(group: int) -> str:
     """The key of the grid of a group of cards."""
     return f"{CARDS}_{group}"
+
+
+def progress(number: int | str) -> str:
+    """The key of a line that says how far some work is; no two lines have the same."""
+    return f"progress_{number}"
 
 
 def finding(place: int) -> str:

@@ -6,6 +6,7 @@ Nobody asks for a turn while holding a lock of a cache, so that no two can wait 
 
 from __future__ import annotations
 
+import gc
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -65,6 +66,8 @@ class Turns:
         try:
             self._wait(needs, waiting)
             try:
+                with self._waited():
+                    gc.collect()  # what stopped work may have left: its tensors, in circles of references
                 with self._memory.held(needs):
                     yield
             finally:

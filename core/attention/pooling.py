@@ -138,27 +138,30 @@ class Pooling:
         return Pooled(values, self._allowed, self._shape, row_block, column_block, self._start)
 
     def _over_blocks(self, over: np.ufunc, values: NDArray, above: int) -> NDArray:
-        """A ufunc over blocks of rows and columns, the first of which begins `above` rows before the values.
-
-        Zeros fill up the first and the last block, which changes no number farthest from 0. A reshaped array is reduced many
-        times faster than by `reduceat`, and over rows, which lie side by side in memory, faster than over columns.
-        """
+        """A ufunc over blocks of rows and columns, the first of which begins `above` rows before the values. Rows come first:
+        they lie side by side in memory, and are reduced faster than columns."""
         rows, columns = self._blocks
-        if rows > 1:
-            values = _filled(values, above, -(above + values.shape[-2]) % rows, axis=-2)
-            values = over.reduce(values.reshape(*values.shape[:-2], -1, rows, values.shape[-1]), axis=-2)
-        if columns > 1:
-            values = _filled(values, 0, -values.shape[-1] % columns, axis=-1)
-            values = over.reduce(values.reshape(*values.shape[:-1], -1, columns), axis=-1)
-        return values
+        return _reduced(over, _reduced(over, values, rows, above, -2), columns, 0, -1)
 
 
-def _filled(values: NDArray, before: int, after: int, axis: int) -> NDArray:
-    if not before and not after:
+def _reduced(over: np.ufunc, values: NDArray, size: int, before: int, axis: int) -> NDArray:
+    """A ufunc over blocks of `size` along the axis -2 or -1, the first of which begins `before` places before the values.
+
+    Whole blocks are reduced as a reshaped array, many times faster than by `reduceat`; the first and the last may be shorter.
+    """
+    if size == 1:
         return values
-    around = [(0, 0)] * values.ndim
-    around[axis] = (before, after)
-    return np.pad(values, around)
+    first = min(-before % size, values.shape[axis])
+    last = first + (values.shape[axis] - first) // size * size
+    head, whole, tail = np.split(values, [first, last], axis)
+    at = values.ndim + axis
+    shape = (*values.shape[:at], (last - first) // size, size, *values.shape[at + 1 :])
+    parts = [over.reduce(whole.reshape(shape), axis=axis)]
+    if head.size:
+        parts.insert(0, over.reduce(head, axis=axis, keepdims=True))
+    if tail.size:
+        parts.append(over.reduce(tail, axis=axis, keepdims=True))
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis)
 
 
 def _middles(length: int, block: int) -> NDArray[np.floating]:

@@ -1,32 +1,30 @@
 """One pass over a text, continued many times from an attention call on: each time with another change there.
 
-Everything before the first change is the same in all of them, so it is computed once. The continuations run side by side as a
-batch, in a twin of the network that shares all its numbers, so that the network itself stays as it is and others can run it
-meanwhile. The `Edits` of a capture are made in a single pass, head by head: here every pass of the batch has other edits, and
-one write into the output of a call makes all of them.
+Everything before the first change is the same in all of them, so it is computed once (`core.capturing.continuing`). The
+continuations run side by side as a batch. The `Edits` of a capture are made in a single pass, head by head: here every pass of
+the batch has other edits, and one write into the output of a call makes all of them.
 """
 
 from __future__ import annotations
 
-import copy
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from typing import Any, get_args
 
-from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves, tree_map_only
-from transformers import PreTrainedModel
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from ..errors import InputError
 from ..models.calls import Call, heard_by, wide
 from ..models.inputs import run
 from ..models.model import Model
-from ..models.modules import Kind, attention_modules
+from ..models.modules import Kind
 from .capture import not_captured
+from .continuing import Layers, twin_of
 from .recorder import kinds_of, record
 
 # Tokens of one batch, of all its continuations together: more are no faster, and would take more memory.
@@ -61,22 +59,14 @@ class Branches:
         self.predicts = model.has_language_model_head
         # Without a language-model head nothing on top of the last hidden state is needed.
         network: Any = model.network if self.predicts else model.network.base_model
-        # The twin: a copy of the tree of modules, with the very same parameters and buffers.
-        shared = [*network.parameters(), *network.buffers()]
-        network = copy.deepcopy(network, {id(tensor): tensor for tensor in shared})
         self._model = replace(model, network=network)
         self._inputs = dict(inputs)
-        # Of each run of a layer in the plain pass: what it returned, and how many attention calls there had been by then.
-        self._visits: list[tuple[Any, int]] = []
-        self._from: int | None = None  # the call from which a continuation computes; None in the plain pass
-        self._variants = 1
-        self._seen = self._visited = 0  # calls and layers of the pass that is running
-        for layer in _layers(network):
-            layer.forward = partial(self._visit, layer.forward)
-        calls, returned = record(self._model, self._inputs, self._count)
+        layers = Layers(self._model)
+        calls, returned = record(self._model, self._inputs, layers=layers)
         if not calls:
             raise not_captured(model)
-        self.calls = tuple(calls)
+        self._begun = layers.begun(self._inputs, tuple(calls))
+        self.calls = self._begun.calls
         kind_of = kinds_of(self._model)
         self.kinds: list[Kind] = [kind_of(call) for call in calls]
         self.answer = self._answer(returned)[0]
@@ -97,8 +87,7 @@ class Branches:
     @property
     def nbytes(self) -> int:
         """Bytes that the plain pass keeps in memory."""
-        returned = [leaf for leaf in tree_leaves(self._visits) if isinstance(leaf, Tensor)]
-        return sum(kept.nbytes for kept in (*self.calls, *returned))
+        return sum(call.nbytes for call in self.calls) + self._begun.nbytes
 
     @property
     def at_once(self) -> int:
@@ -132,43 +121,38 @@ class Branches:
 
         Returns the answers [variants, ...] as in `answer`; None where the edit raises `PassOver`.
         """
-        self._from, self._variants = first, variants
-        self._seen = self._visited = 0
+        layers = Layers(self._model, self._begun, first, variants=variants, keeps=False)
         inputs = {name: part.expand(variants, *part.shape[1:]) for name, part in self._inputs.items()}
 
         def heard(call: Call) -> Call:
-            number = self._seen
-            self._count(number + 1)
+            number = layers.calls
+            layers.calls += 1
             return replace(call, output=edit(number, call).to(call.output.device))
 
         with suppress(PassOver), heard_by(heard):
-            return self._answer(run(self._model, inputs))
+            return self._answer(run(layers.model(), inputs))
         return None
 
-    def _count(self, calls: int) -> None:
-        self._seen = calls
+    def gradients(self, of: Callable[[Tensor], Tensor]) -> list[Tensor]:
+        """The gradient of a number with respect to the output of each attention call: [queries, heads, d_v], on the CPU.
 
-    def _visit(self, compute: Callable, *inputs: Any, **options: Any) -> Any:
-        """Run a layer of the twin, or return what it returned. Visits are counted, since ALBERT runs the same layer again."""
-        number = self._visited
-        self._visited += 1
-        if self._from is None:
-            returned = compute(*inputs, **options)
-            self._visits.append((returned, self._seen))
-            return returned
-        returned, calls = self._visits[number]
-        if calls > self._from:
-            return compute(*inputs, **options)
-        self._seen = calls
-        is_last = any(calls > self._from for _, calls in self._visits[number + 1 : number + 2])
-        return tree_map_only(Tensor, partial(self._for_all, copied=is_last), returned)
+        of  makes the number from the answer
 
-    def _for_all(self, tensor: Tensor, copied: bool) -> Tensor:
-        """Repeat a tensor for every variant; copied: for a next layer that is computed, and may write into it."""
-        if tensor.ndim == 0 or tensor.shape[0] != 1:
-            return tensor
-        shared = tensor.expand(self._variants, *tensor.shape[1:])
-        return shared.clone() if copied else shared
+        This is one pass forward and one backward. On the way back each layer is computed again, so that nothing more than the
+        inputs of the layers has to be kept. Raises RuntimeError if torch cannot follow the network backwards.
+        """
+        network = twin_of(self._model, partial(checkpoint, use_reentrant=False, preserve_rng_state=False))
+        outputs: list[Tensor] = []
+
+        def heard(call: Call) -> Call:
+            outputs.append(call.output)
+            return call
+
+        with heard_by(heard):
+            returned = run(replace(self._model, network=network), self._inputs, gradients=True)
+        with torch.enable_grad():
+            number = of(self._answer(returned)[0])
+        return [gradient[0].cpu() for gradient in torch.autograd.grad(number, outputs)]
 
     def _answer(self, returned: Any) -> Tensor:
         """[variants, vocabulary or d_model]."""
@@ -204,15 +188,3 @@ def with_heads(output: Tensor, replaced: Iterable[tuple[int, int]], given: Calla
 def batches(variants: list, size: int) -> Iterator[list]:
     """The variants in their order, `size` at a time."""
     return (variants[start : start + size] for start in range(0, len(variants), size))
-
-
-def _layers(network: PreTrainedModel) -> list[nn.Module]:
-    """The layers that a pass goes through one after another: the items of the first list of modules on the way to each
-    attention module, also those of its items that have no attention. Empty for a network that is built otherwise: then every
-    continuation is a whole pass."""
-    modules = dict(network.named_modules())
-    lists: set[str] = set()
-    for parts in (name.split(".") for name in attention_modules(network)):
-        above = (".".join(parts[:length]) for length in range(1, len(parts)))
-        lists.update(islice((name for name in above if isinstance(modules[name], nn.ModuleList)), 1))
-    return [layer for name in sorted(lists) for layer in modules[name].children()]

@@ -6,8 +6,9 @@ computed when its trace is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import prod
 from typing import Any, get_args
 
@@ -33,8 +34,9 @@ from ..models.model import Model
 from ..models.modules import Kind
 from ..models.tokens import token_texts
 from .certifying import Certificate, certified_head, certify_call, mask_in_words
+from .continuing import Begun, Layers
 from .edited import edit_of
-from .editor import Editor
+from .editor import Editor, unchanged
 from .edits import Edits
 from .recorder import OnProgress, by_kind, kinds_of, record
 from .rows import Rows, head_permissions, row_blocks
@@ -58,6 +60,7 @@ class Capture:
     vectors     [tokens, d_model], the output of the last layer; None for models with a language-model head
     edits       the changes that were made in this pass; traces show the edited computation
     sides       for a pair of texts 0, 1 or -1 (special) for each token; empty for one text and if the tokenizer does not tell
+    begun       what a pass over the same inputs with other edits continues from; None: nothing is kept for that
     """
 
     model: Model
@@ -69,6 +72,7 @@ class Capture:
     vectors: NDArray[np.floating] | None = None
     edits: Edits = field(default_factory=Edits)
     sides: tuple[int, ...] = ()
+    begun: Begun | None = None
 
     def __repr__(self) -> str:
         """The capture in one line."""
@@ -90,9 +94,7 @@ class Capture:
     def tokens(self, kind: Kind | None = None) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """(texts of the query tokens, texts of the key tokens); for an image "[CLS]" and "patch <row>,<column>"."""
         kind = self._kind(kind)
-        if not self.input_ids:
-            return (patches := self._patches(), patches)
-        text, target = (token_texts(self.model.tokenizer, ids) for ids in (self.input_ids, self.target_ids))
+        text, target = self._texts
         return target if kind in ("decoder", "cross") else text, target if kind == "decoder" else text
 
     def layers(self, kind: Kind | None = None) -> int:
@@ -110,8 +112,9 @@ class Capture:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the queries, keys, values and outputs of all layers."""
-        return sum(call.nbytes for layers in self.calls.values() for call in layers)
+        """Bytes of the queries, keys, values and outputs of all layers, and of what they returned."""
+        of_layers = 0 if self.begun is None else self.begun.nbytes
+        return of_layers + sum(call.nbytes for layers in self.calls.values() for call in layers)
 
     def layer_call(self, layer: int, kind: Kind | None = None) -> Call:
         """The attention call of a layer: its inputs and its output. Raises InputError if there is no such layer."""
@@ -195,6 +198,14 @@ class Capture:
         texts = token_texts(self.model.tokenizer, best)
         return [(text, float(probabilities[token])) for text, token in zip(texts, best, strict=True)]
 
+    @cached_property
+    def _texts(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The texts of the tokens that were read, for an image the names of its patches, and of those of the target."""
+        if not self.input_ids:
+            return (patches := self._patches(), patches)
+        text, target = (token_texts(self.model.tokenizer, ids) for ids in (self.input_ids, self.target_ids))
+        return text, target
+
     def _patches(self) -> tuple[str, ...]:
         if self.grid is None:
             return tuple(f"position {position}" for position in range(self.shape()[1]))
@@ -229,6 +240,7 @@ def capture(
     max_tokens: int | None = None,
     truncate: bool = False,
     edits: Edits | None = None,
+    known: Iterable[Capture] = (),
     on_progress: OnProgress | None = None,
 ) -> Capture:
     """Run a model once over a text or an image and keep what its heads did.
@@ -242,6 +254,8 @@ def capture(
     max_tokens   maximum number of tokens, if that is less than the model's own
     truncate     whether to keep the first tokens that fit instead of raising TooLongError
     edits        changes of this pass; the model itself does not change
+    known        passes that need not be computed again: over the same inputs with other edits, from which this one continues
+                 where the edits first differ, and over the texts that edits read. They change nothing but the time
     on_progress  called after every attention call with the number of calls so far, of `model.attention_calls`; an error that
                  it raises ends the pass and reaches the caller
 
@@ -261,7 +275,7 @@ def capture(
         )
     if edits is not None and "input_ids" in inputs:
         require_patch_length(model, edits, inputs["input_ids"][0].tolist())
-    return read(model, inputs, edits, on_progress)
+    return read(model, inputs, edits, on_progress, known)
 
 
 def read(
@@ -269,10 +283,13 @@ def read(
     inputs: dict[str, torch.Tensor],
     edits: Edits | None = None,
     on_progress: OnProgress | None = None,
+    known: Iterable[Capture] = (),
 ) -> Capture:
     """Run a model over inputs that are tensors already; the rest as in `capture`."""
-    edits = edits or Edits()
-    inputs, calls, returned = edited_pass(model, inputs, edits, on_progress)
+    edits, plain = edits or Edits(), inputs
+    known = [one for one in known if one.model.network is model.network]
+    layers = _layers_of(model, inputs, edits, known)
+    inputs, calls, returned = edited_pass(model, inputs, edits, on_progress, layers, known)
     input_ids, target_ids, sides = (
         tuple(inputs[name][0].tolist()) if name in inputs else () for name in ("input_ids", "decoder_input_ids", SIDES)
     )
@@ -287,7 +304,18 @@ def read(
         vectors=None if last is None or model.has_language_model_head else _numpy(last[0]),
         edits=edits,
         sides=sides,
+        begun=layers.begun(plain, tuple(calls)),
     )
+
+
+def _layers_of(model: Model, inputs: dict[str, torch.Tensor], edits: Edits, known: Iterable[Capture]) -> Layers:
+    """The layers of a pass, taken from the known pass over the same inputs that has most in common with it."""
+    first, best = 0, None
+    for one in known:
+        if (begun := one.begun) is not None and begun.reads(inputs):
+            same = unchanged(begun.calls, kinds_of(model), one.edits, edits)
+            first, best = (same, begun) if same > first else (first, best)
+    return Layers(model, best, first)
 
 
 def edited_pass(
@@ -295,16 +323,24 @@ def edited_pass(
     inputs: dict[str, torch.Tensor],
     edits: Edits,
     on_progress: OnProgress | None = None,
+    layers: Layers | None = None,
+    known: Iterable[Capture] = (),
     **options: object,
 ) -> tuple[dict[str, torch.Tensor], list[Call], Any]:
     """Run a pass with these edits: (its inputs, its attention calls, the network's output).
 
+    layers   of this pass, some perhaps taken from another one
+    known    passes over the texts that edits read, if they are known
     options  for the network, as in core.models.inputs.run
     """
     inputs = replaced_tokens(model, inputs, dict(edits.replace_tokens))
-    others = {keyword: _outputs_over(model, text, keyword, inputs) for keyword, text in edits.other_texts.items()}
+    others = {
+        keyword: _outputs_over(model, text, keyword, inputs, known) for keyword, text in edits.other_texts.items()
+    }
     editor = Editor(edits, kinds_of(model), others)
-    calls, returned = record(model, inputs, on_progress, editor.edit if edits else None, **options)
+    for call in () if layers is None else layers.taken:
+        editor.check(call)
+    calls, returned = record(model, inputs, on_progress, editor.edit if edits else None, layers, **options)
     if not calls:
         raise not_captured(model)
     if edits:
@@ -335,14 +371,16 @@ def require_patch_length(model: Model, edits: Edits, ids: Sequence[int]) -> None
 
 
 def _outputs_over(
-    model: Model, text: str, field: str, inputs: dict[str, torch.Tensor]
+    model: Model, text: str, field: str, inputs: dict[str, torch.Tensor], known: Iterable[Capture]
 ) -> Callable[[Kind, int], torch.Tensor]:
     """A function from (kind, layer) to the outputs of its heads over another text: [queries, heads, d_v].
 
     The decoder of an encoder-decoder model reads the same in both passes.
     """
     target = {name: ids for name, ids in inputs.items() if name == "decoder_input_ids"}
-    other = read(model, _other_inputs(model, text, field) | target)
+    read_there = _other_inputs(model, text, field) | target
+    plain = (one for one in known if not one.edits and one.begun is not None and one.begun.reads(read_there))
+    other = next(plain, None) or read(model, read_there)
     return lambda kind, layer: other.layer_call(layer, kind).output[0]
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ..errors import InputError
 from ..models.tokens import token_texts
 from .capture import Capture
+from .sampling import smallest
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +67,9 @@ def movers(moved: NextToken, before: Capture, k: int = 8) -> pd.DataFrame:
     """
     change = moved.after - moved.before
     most_probable = [int(np.argmax(moved.before)), int(np.argmax(moved.after))]
-    order = list(dict.fromkeys([*most_probable, *np.lexsort((-moved.before, -np.abs(change)))[:k].tolist()]))[:k]
+    places = smallest(-np.abs(change), k)
+    largest = places[np.lexsort((-moved.before[places], -np.abs(change[places])))][:k]
+    order = list(dict.fromkeys([*most_probable, *largest.tolist()]))[:k]
     return pd.DataFrame(
         {
             "token": token_texts(before.model.tokenizer, order),

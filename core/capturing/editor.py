@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from torch import Tensor
@@ -83,3 +84,21 @@ class Editor:
             if self._covers(edit.at, kind, layer, head):
                 in_pass = replace(in_pass, edit=edit.apply(in_pass))
         return in_pass.edit
+
+
+def unchanged(calls: Sequence[Call], kind_of: Callable[[Call], Kind], before: Edits, after: Edits) -> int:
+    """How many attention calls of a pass are the same with other edits: all before the first that an edit of only one covers.
+    0 where they replace different tokens.
+
+    calls  of the pass with the edits `before`
+    """
+    if before.replace_tokens != after.replace_tokens:
+        return 0
+    places = [edit.at for edit in set(before.each) ^ set(after.each) if isinstance(edit.at, Place)]
+    layers: Counter[Kind] = Counter()
+    for number, call in enumerate(calls):
+        kind = kind_of(call)
+        if any(place.covers(kind, layers[kind], place.head or 0, first=kind_of(calls[0])) for place in places):
+            return number
+        layers[kind] += 1
+    return len(calls)

@@ -23,6 +23,7 @@ from ..models.model import Model
 from ..models.modules import kind_of
 from ..units import bytes_in_words, seconds_in_words
 from .capture import capture
+from .continuing import MAX_BYTES
 
 Work = Literal["reading", "measuring"]
 
@@ -249,26 +250,28 @@ def operations(model: Model, tokens: int, *, target_tokens: int = 1, cached: int
 
 
 def kept_bytes(model: Model, tokens: int, *, target_tokens: int = 1) -> int:
-    """Bytes of the queries, keys, values and outputs of all layers and of their masks and biases."""
+    """Bytes of the queries, keys, values and outputs of all layers, of their masks and biases, and of what they returned."""
     config = model.text_config
     heads = config.num_attention_heads
     key_heads = getattr(config, "num_key_value_heads", None) or heads
     rows = sum(queries * heads + keys * key_heads for queries, keys, _ in _layers(model, tokens, target_tokens))
     fused = any(name.rpartition(".")[2] in _FUSED for name, _ in model.network.named_modules())
     numbers = (3 if fused else 2) * rows * _head_size(model) + _bias_numbers(model, tokens, target_tokens)
-    return numbers * model.network.dtype.itemsize + (tokens**2 if _is_windowed(model, tokens) else 0)
+    returned = config.hidden_size * (config.num_hidden_layers * tokens + _decoder_layers(model) * target_tokens)
+    size = model.network.dtype.itemsize
+    return numbers * size + min(returned * size, MAX_BYTES) + (tokens**2 if _is_windowed(model, tokens) else 0)
 
 
 def passing_bytes(model: Model, tokens: int, *, target_tokens: int = 1) -> int:
     """Bytes that a pass needs at its peak besides what is kept: one layer's activations and the logits, roughly.
 
-    The activations are four times the residual stream and three times the hidden layer of a gated MLP, and if torch's fused
+    The activations are twice the residual stream and three times the hidden layer of a gated MLP, and if torch's fused
     attention cannot be used (soft caps, sinks), also three times the scores of all heads of a layer.
     """
     config, width = model.text_config, model.text_config.hidden_size
     inner = next((size for name in _MLP_WIDTHS if (size := getattr(config, name, None))), 4 * width)
     longest = max(tokens, target_tokens) if model.is_encoder_decoder else tokens
-    numbers = longest * (4 * width + 3 * inner) + _bias_numbers(model, tokens, target_tokens)
+    numbers = longest * (2 * width + 3 * inner) + _bias_numbers(model, tokens, target_tokens)
     has_sinks = any(name.endswith("sinks") for name, _ in model.network.named_parameters())
     if has_sinks or getattr(config, "attn_logit_softcapping", None):
         numbers += 3 * config.num_attention_heads * longest**2
@@ -288,10 +291,17 @@ def _layers(model: Model, tokens: int, target_tokens: int, cached: int = 0) -> I
     queries = tokens - cached if not model.is_encoder_decoder else 0 if cached else tokens
     for _ in range(config.num_hidden_layers):
         yield queries, tokens, causal
-    if model.is_encoder_decoder:
-        for _ in range(getattr(config, "decoder_layers", None) or getattr(config, "num_decoder_layers", 0)):
-            yield written, target_tokens, True
-            yield written, tokens, False
+    for _ in range(_decoder_layers(model)):
+        yield written, target_tokens, True
+        yield written, tokens, False
+
+
+def _decoder_layers(model: Model) -> int:
+    """Number of layers of an encoder-decoder model's decoder; 0 for any other model."""
+    config = model.text_config
+    if not model.is_encoder_decoder:
+        return 0
+    return getattr(config, "decoder_layers", None) or getattr(config, "num_decoder_layers", 0)
 
 
 def _pairs(queries: int, keys: int, causal: bool) -> int:

@@ -18,6 +18,7 @@ from ..models.calls import Call, heard_by
 from ..models.inputs import run
 from ..models.model import Model
 from ..models.modules import Kind, kind_of
+from .continuing import Layers
 
 OnProgress = Callable[[int], None]
 
@@ -27,17 +28,19 @@ def record(
     inputs: dict[str, torch.Tensor],
     on_progress: OnProgress | None = None,
     edit: Callable[[Call], Call] | None = None,
-    **options: object,
+    layers: Layers | None = None,
+    **options: Any,
 ) -> tuple[list[Call], Any]:
     """Run one pass: (its attention calls, the network's output).
 
     on_progress  called after every attention call with the number of calls so far; an error that it raises ends the pass
     edit         returns the call whose output the pass continues with
+    layers       the layers of this pass; calls that they take from another pass are neither made nor edited again
     options      for the network, as in core.models.inputs.run
 
     Raises WeightsOnlyError for a model that computes attention within separate parts of its input.
     """
-    calls: list[Call] = []
+    calls = [] if layers is None else list(layers.taken)
     shared: dict[int, tuple[Tensor, Tensor]] = {}
 
     def keep(call: Call) -> Call:
@@ -52,12 +55,14 @@ def record(
         if edit is not None and (edited := edit(kept)) is not kept:
             kept, call = edited, replace(call, output=edited.output.to(call.output.device))
         calls.append(kept)
+        if layers is not None:
+            layers.calls = len(calls)
         if on_progress is not None:
             on_progress(len(calls))
         return call
 
     with heard_by(keep):
-        returned = run(model, inputs, **options)
+        returned = run(model if layers is None else layers.model(), inputs, **options)
     return calls, returned
 
 

@@ -50,32 +50,43 @@ class Rows:
     sinks: Tensor | None
     instead: Mapping[int, Instead] = field(default_factory=dict)
 
-    @cached_property
+    @property
     def raw(self) -> Tensor:
         """q · k: [heads, rows, keys]."""
-        heads, rows, size = self.query.shape
-        grouped = self.query.reshape(self.key.shape[0], -1, size)  # the rows of all heads that share a key head
+        return self._onto_keys(self.query)
+
+    @property
+    def scaled(self) -> Tensor:
+        """raw × scale: [heads, rows, keys]."""
+        return self._onto_keys(self.query * self.scale)  # which has far fewer numbers than raw
+
+    def _onto_keys(self, query: Tensor) -> Tensor:
+        heads, rows, size = query.shape
+        grouped = query.reshape(self.key.shape[0], -1, size)  # the rows of all heads that share a key head
         return (grouped @ self.key.mT).reshape(heads, rows, -1)
 
     @cached_property
-    def scaled(self) -> Tensor:
-        """raw × scale: [heads, rows, keys]."""
-        return self.raw * self.scale
-
-    @property
-    def scores(self) -> Tensor:
-        """Scaled scores with cap and bias, also of forbidden pairs: [heads, rows, keys], finite."""
-        return biased(self.scaled, self.bias, self.softcap)
+    def masked(self) -> Tensor:
+        """The input of the softmax: [heads, rows, keys], scaled scores with cap and bias; -inf where forbidden."""
+        scores, shared = biased(self.scaled, self.bias, self.softcap), self.shared_keys
+        scores[..., shared:].masked_fill_(~self.allowed[..., shared:], -torch.inf)
+        return scores
 
     @cached_property
-    def masked(self) -> Tensor:
-        """The input of the softmax: [heads, rows, keys], -inf where forbidden."""
-        return forbid(self.scores, self.allowed)
+    def shared_keys(self) -> int:
+        """How many of the first keys all of these queries may attend to, so that no score there is -inf."""
+        closed = (~self.allowed.all(dim=1)).any(dim=0).nonzero()
+        return int(closed[0]) if len(closed) else self.allowed.shape[2]
+
+    @cached_property
+    def choices(self) -> Tensor:
+        """Number of keys that each query may attend to: [1 or heads, rows]."""
+        return self.allowed.sum(dim=-1)
 
     @cached_property
     def weights(self) -> Tensor:
         """softmax(masked): [heads, rows, keys] in [0, 1], exactly 0 where forbidden."""
-        if self.sinks is None and bool(self.allowed.any(dim=-1).all()):
+        if self.sinks is None and bool(self.choices.all()):
             # Without sinks and empty rows torch's own softmax gives the same and is faster.
             weights = self.masked.softmax(dim=-1)
         else:
@@ -102,8 +113,9 @@ class Rows:
 
 def weights_at(weights: Tensor, keys: Tensor) -> Tensor:
     """The weights [heads, rows, keys] on some keys of each row: see `Rows.at`."""
-    rows, last = torch.arange(len(keys))[:, None], weights.shape[2] - 1
-    return weights[:, rows, keys.clamp(0, last)] * ((keys >= 0) & (keys <= last))
+    last = weights.shape[2] - 1
+    there = weights.gather(2, keys.clamp(0, last).expand(len(weights), -1, -1))
+    return there * ((keys >= 0) & (keys <= last))
 
 
 def row_blocks(call: Call, head: int | None = None, *, rows: range | None = None, cells: int = CELLS) -> Iterator[Rows]:
@@ -120,6 +132,7 @@ def row_blocks(call: Call, head: int | None = None, *, rows: range | None = None
     query, key = wide(call.query[0, heads]), wide(call.key[0, key_heads])
     sinks = None if call.sinks is None else wide(call.sinks.detach().flatten()[heads])[:, None, None]
     edits = [edit_of(call, head) for head in range(heads.start, heads.stop)]
+    placing = [index for index, edit in enumerate(edits) if edit.places_weights]
     scale = query.new_tensor([edit.scale(call.scale) for edit in edits])[:, None, None] if edited else call.scale
     rows = range(query.shape[1]) if rows is None else rows
     size = max(1, cells // (query.shape[0] * key.shape[1]))
@@ -127,10 +140,10 @@ def row_blocks(call: Call, head: int | None = None, *, rows: range | None = None
         part = range(start, min(start + size, rows.stop))
         allowed, bias = permissions(call, heads, part)
         instead: dict[int, Instead] = {}
-        for index, (edit, of_head) in enumerate(zip(edits, allowed.expand(len(edits), -1, -1), strict=True)):
-            if edit.places_weights:
-                weights = edit.weights(part, of_head.numpy(force=True)) if edit.gives_weights else None
-                instead[index] = Instead(edit.weighing, weights)
+        for index in placing:
+            edit, of_head = edits[index], allowed[min(index, len(allowed) - 1)]
+            weights = edit.weights(part, of_head.numpy(force=True)) if edit.gives_weights else None
+            instead[index] = Instead(edit.weighing, weights)
         inputs = query[:, start : part.stop], key[:, : allowed.shape[2]]
         yield Rows(start, *inputs, scale, allowed, bias, call.softcap, sinks, instead)
 

@@ -99,7 +99,16 @@ def next_probabilities(logits: ArrayLike) -> NDArray[np.float64]:
 
 def most_probable(logits: ArrayLike, k: int) -> list[int]:
     """The k most probable tokens, the most probable first; of equal ones the lower token number."""
-    return np.argsort(-np.asarray(logits), kind="stable")[:k].tolist()
+    below = -np.asarray(logits)
+    candidates = smallest(below, k)
+    return candidates[np.argsort(below[candidates], kind="stable")][:k].tolist()
+
+
+def smallest(numbers: NDArray[np.floating], k: int) -> NDArray[np.intp]:
+    """The places of the k smallest numbers and of all that equal one of them, in order: few are left to be sorted."""
+    if k >= len(numbers):
+        return np.arange(len(numbers))
+    return np.flatnonzero(~(numbers > np.partition(numbers, k)[k]))
 
 
 def at_temperatures(logits: ArrayLike, tokens: Sequence[int], temperatures: Sequence[float]) -> NDArray[np.float64]:

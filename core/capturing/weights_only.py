@@ -7,7 +7,7 @@ each, so that memory grows with the square of the text and texts have to be shor
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import isqrt
@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..attention.trace import frozen
+from ..attention.trace import Instead, frozen
 from ..errors import InputError, check_index
 from ..models.calls import wide
 from ..models.inputs import TokenNumbers, all_inputs, run, target_ids
@@ -45,6 +45,9 @@ class WeightRows:
     start: int
     weights: Tensor
 
+    shared_keys: ClassVar[int] = 0  # any weight may be 0, whose logarithm is -inf
+    instead: ClassVar[Mapping[int, Instead]] = {}
+
     @property
     def stop(self) -> int:
         return self.start + self.weights.shape[1]
@@ -60,9 +63,9 @@ class WeightRows:
         return self.weights.log()
 
     @property
-    def scores(self) -> Tensor:
-        """`masked` with 0 in the place of -inf."""
-        return self.masked.masked_fill(self.weights == 0, 0)
+    def choices(self) -> Tensor:
+        """[1, rows] the number of keys."""
+        return self.allowed.sum(dim=-1)
 
     def at(self, keys: Tensor) -> Tensor:
         return weights_at(self.weights, keys)

@@ -42,11 +42,6 @@ def rows_of(dtype: np.dtype, **fields: ArrayLike) -> NDArray[np.void]:
     return rows
 
 
-def first_drawn(rows: NDArray[np.void], most: int) -> NDArray[np.void]:
-    """The `most` rows of a sample with the smallest draws, the smallest first."""
-    return rows[np.argsort(rows["draw"], kind="stable")[:most]]
-
-
 def draws(passage: int, queries: int) -> NDArray[np.uint64]:
     """The draw of each query of a passage: [queries] 64 bits, as good as random (splitmix64, Steele et al. 2014)."""
     with np.errstate(over="ignore"):
@@ -54,6 +49,43 @@ def draws(passage: int, queries: int) -> NDArray[np.uint64]:
         mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return mixed ^ (mixed >> np.uint64(31))
+
+
+class SampleSoFar:
+    """Collects the queries with the smallest draws: at most `most`."""
+
+    def __init__(self, dtype: np.dtype, most: int) -> None:
+        self.dtype, self._most = dtype, most
+        self._held, self._count = [np.empty(0, dtype)], 0
+        self._last: np.uint64 | None = None  # the draw that a query has to stay below, once there are enough
+
+    def candidates(self, draw: NDArray[np.uint64]) -> NDArray[np.intp]:
+        """The queries of a passage that may become part of the sample, by their draws: their places, rising."""
+        if self._last is not None:
+            return np.flatnonzero(draw < self._last)
+        return np.sort(np.argsort(draw)[: self._most])
+
+    def extend(self, rows: NDArray[np.void]) -> None:
+        if not len(rows):
+            return
+        self._held.append(rows)
+        self._count += len(rows)
+        if self._count > PRUNE_AT * self._most:
+            self._prune()
+
+    @property
+    def rows(self) -> NDArray[np.void]:
+        """The rows with the smallest draws, the smallest first."""
+        self._prune()
+        return self._held[0]
+
+    def _prune(self) -> None:
+        if len(self._held) > 1:
+            draw = np.concatenate([rows["draw"] for rows in self._held])
+            self._held = [np.concatenate(self._held)[np.argsort(draw, kind="stable")[: self._most]]]
+        self._count = len(self._held[0])
+        if 0 < self._count == self._most:
+            self._last = self._held[0]["draw"][-1]
 
 
 class StrongestSoFar:
@@ -66,7 +98,9 @@ class StrongestSoFar:
         self._score = np.zeros((heads, metrics), np.float32)
         self._draw = np.zeros((heads, metrics), np.uint64)
 
-    def candidates(self, heads: NDArray, scores: NDArray, draw: NDArray[np.uint64]) -> tuple[NDArray[np.intp], ...]:
+    def candidates(
+        self, heads: slice | list[int], scores: NDArray, draw: NDArray[np.uint64]
+    ) -> tuple[NDArray[np.intp], ...]:
         """The queries of a passage that may be among the strongest: (metric, place in `heads`, query), each [candidates].
 
         scores  [metrics, heads, queries], NaN where there is none; only scores above 0 are ever kept
@@ -95,8 +129,9 @@ class StrongestSoFar:
 
     def _prune(self) -> None:
         rows = np.concatenate(self._held)
-        order = np.lexsort((rows["draw"], -rows["score"], rows["metric"], rows["head"]))
-        group = (rows["head"] * np.int64(self._score.shape[1]) + rows["metric"])[order]
+        group = rows["head"] * self._score.shape[1] + rows["metric"]
+        order = np.lexsort((rows["draw"], -rows["score"], group))
+        group = group[order]
         starts = np.flatnonzero(np.diff(group, prepend=-1))
         counts = np.diff(starts, append=len(rows))
         rank = np.arange(len(rows)) - np.repeat(starts, counts)

@@ -100,7 +100,7 @@ def _arrays(tally: Tally) -> dict[str, NDArray]:
     }
     for name, total in sums.items():
         arrays |= {f"{name}.whole": total.whole, f"{name}.part": total.part}
-    for table, rows in (("strongest", tally.strongest.rows), ("sample", tally.sample)):
+    for table, rows in (("strongest", tally.strongest.rows), ("sample", tally.sample.rows)):
         arrays |= {f"{table}.{name}": rows[name] for name in rows.dtype.names or ()}
     rest = {
         "settings": asdict(tally.settings),
@@ -124,7 +124,7 @@ def _tally(arrays: dict[str, NDArray]) -> Tally:
     for name in SUMS:
         setattr(tally, name, _sum(name, arrays))
     tally.strongest.extend(_rows("strongest", tally.strongest.rows.dtype, arrays))
-    tally.sample = _rows("sample", tally.sample.dtype, arrays)
+    tally.sample.extend(_rows("sample", tally.sample.dtype, arrays))
     tally.relations = Relations(
         _sum("relations.by_offset", arrays),
         arrays["relations.pairs"],

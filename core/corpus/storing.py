@@ -150,7 +150,7 @@ def _strongest(tally: Tally) -> dict[str, Any]:
 
 
 def _sample(tally: Tally) -> dict[str, Any]:
-    rows, heads = tally.sample, len(tally.heads.measured)
+    rows, heads = tally.sample.rows, len(tally.heads.measured)
     values = rows["values"].transpose(1, 2, 0).reshape(len(tally.settings.metrics), -1)
     return _each_head(tally, len(rows)) | {
         "passage": np.tile(rows["passage"], heads),

@@ -15,15 +15,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from ..capturing.rows import Rows
+from ..capturing.weights_only import WeightRows
 from ..heads.metrics import NAMES, measure_block
 from ..heads.quantities import Block, Pass, text_of
 from ..models.modules import Kind
-from .kept import StrongestSoFar, draws, first_drawn, rows_of, sample_dtype
+from .kept import SampleSoFar, StrongestSoFar, draws, rows_of, sample_dtype
 from .passages import CLASSES, classes_of
 from .relations import Relations, tokens_of_words
 from .settings import RunSettings, distance_ranges
 from .sums import ExactSum
 from .texts import Passage, Problem
+
+Some = slice | list[int]  # places along an axis
 
 BINS = 512  # of the distribution of a metric over its range
 LISTED = 1000  # problems that are kept; all are counted
@@ -81,7 +85,7 @@ class Tally:
         self.by_distance, self.distance_chance = (ExactSum.zeros(count, ranges) for _ in range(2))
         self.relations = Relations.empty(count)
         self.strongest = StrongestSoFar(count, len(settings.examples_of), most, tokens)
-        self.sample = np.empty(0, sample_dtype(metrics, count, tokens))
+        self.sample = SampleSoFar(sample_dtype(metrics, count, tokens), settings.sample)
         self.passages: dict[int, Passage] = {}
         self.ids: set[int] = set()
         self.problems: list[Problem] = []
@@ -98,16 +102,16 @@ class Tally:
             for layer, blocks in enumerate(taken.in_rows(self.heads.kind)):
                 wanted = [(place, head) for place, (at, head) in enumerate(self.heads.measured) if at == layer]
                 if wanted:
-                    places, heads = np.array(wanted).T
+                    places, heads = map(_some, zip(*wanted, strict=True))
                     for rows in blocks:
-                        self._add_block(sums, places, heads.tolist(), Block(rows, sums.text, sums.queries))
+                        self._add_block(sums, places, heads, Block(rows, sums.text, sums.queries))
         self._add_numbers(sums.values)
         for name, numbers in sums.attention.items():
             getattr(self, name).add(numbers)
         self.queries += sums.attending
         if sums.words is not None:
             self.relations.add(passage, sums.words.any(dim=0).numpy(), sums.between_words)
-        self._add_sample(
+        self.sample.extend(
             rows_of(
                 self.sample.dtype,
                 draw=sums.draw[sums.sampled],
@@ -121,31 +125,32 @@ class Tally:
         self.ids.add(passage.id)
         self.tokens_read += sums.queries
 
-    def _add_block(self, sums: _PassageSums, places: NDArray[np.int64], heads: list[int], block: Block) -> None:
+    def _add_block(self, sums: _PassageSums, places: Some, heads: Some, block: Block) -> None:
         rows = slice(block.rows.start, block.rows.stop)
         weights = block.weights[heads]
-        values = measure_block(block)[self._metrics][:, heads].float().numpy(force=True)
-        sums.values[:, places, rows] = values
+        measured = measure_block(block).float().numpy(force=True)
+        for into, metric in zip(sums.values, self._metrics, strict=True):
+            into[places, rows] = measured[metric, heads]
+        values = sums.values[:, places, rows]
         self._add_attention(sums, places, heads, block, weights)
-        sampled = (sums.sampled >= rows.start) & (sums.sampled < rows.stop)
-        if sampled.any():
+        sampled = slice(*np.searchsorted(sums.sampled, (rows.start, rows.stop)).tolist())
+        if sampled.start < sampled.stop:
             chosen = weights[:, sums.sampled[sampled] - rows.start]
-            sums.sampled_weights[np.ix_(np.flatnonzero(sampled), places)] = sums.whole_rows(chosen).swapaxes(0, 1)
+            sums.sampled_weights[sampled, places] = sums.whole_rows(chosen).swapaxes(0, 1)
         scores, draw = values[self._examples_of], sums.draw[rows]
         metric, head, query = self.strongest.candidates(places, scores, draw)
-        self.strongest.add(
-            head=places[head],
-            metric=metric,
-            score=scores[metric, head, query],
-            draw=draw[query],
-            passage=sums.passage,
-            query=query + rows.start,
-            weights=sums.whole_rows(weights[head, query]),
-        )
+        if len(query):
+            self.strongest.add(
+                head=np.arange(len(self.heads.measured))[places][head],
+                metric=metric,
+                score=scores[metric, head, query],
+                draw=draw[query],
+                passage=sums.passage,
+                query=query + rows.start,
+                weights=sums.whole_rows(weights[head, query]),
+            )
 
-    def _add_attention(
-        self, sums: _PassageSums, places: NDArray[np.int64], heads: list[int], block: Block, weights: Tensor
-    ) -> None:
+    def _add_attention(self, sums: _PassageSums, places: Some, heads: Some, block: Block, weights: Tensor) -> None:
         rows, keys = slice(block.rows.start, block.rows.stop), weights.shape[2]
         of_query, of_key = sums.classes[rows], sums.classes[:keys]
         ranges = _ranges(self.settings.passage_tokens, rows.start, rows.stop, keys)
@@ -154,10 +159,10 @@ class Tally:
         attending = (block.choices > 0)[heads]
         sums.attending[places] += (attending.to(of_query.dtype) @ of_query).long().numpy(force=True)
         if sums.text.mask:
-            even = block.rows.allowed / block.choices[:1, :, None].clamp_min(1)
-            even = even[heads] if len(even) > 1 else even
-            sums.attention["chance"][places] += _between(even, of_query, of_key)
-            sums.attention["distance_chance"][places] += _along(even, ranges)
+            chance, distance_chance = sums.even(block.rows, ranges)
+            of_heads = heads if len(chance) > 1 else slice(None)
+            sums.attention["chance"][places] += chance[of_heads]
+            sums.attention["distance_chance"][places] += distance_chance[of_heads]
         if sums.words is not None:
             onto = weights @ sums.words[:keys].to(weights.dtype)
             mean = (sums.words / sums.words.sum(dim=0).clamp_min(1))[rows].T.to(weights.dtype)
@@ -169,14 +174,10 @@ class Tally:
         numbers = np.where(there, values, 0).astype(np.float64)
         self.counts += there.sum(axis=-1)
         self.totals.add(numbers.sum(axis=-1))
-        self.squares.add(np.square(numbers).sum(axis=-1))
+        self.squares.add(np.einsum("mhq,mhq->mh", numbers, numbers))
         part = np.clip(numbers / self.settings.highs[:, None, None] * BINS, 0, BINS - 1).astype(np.int64)
         first = np.arange(part[..., 0].size).reshape(part.shape[:2])[..., None] * BINS
         np.add.at(self.histogram.reshape(-1), (first + part)[there], 1)
-
-    def _add_sample(self, rows: NDArray[np.void]) -> None:
-        if len(rows):
-            self.sample = first_drawn(np.concatenate([self.sample, rows]), self.settings.sample)
 
     def fail(self, passage: Passage, why: str) -> None:
         """Count a passage that could not be read, and list it."""
@@ -203,7 +204,7 @@ class Tally:
             numbers += getattr(other, name)
         self.relations.merge(other.relations)
         self.strongest.extend(other.strongest.rows)
-        self._add_sample(other.sample)
+        self.sample.extend(other.sample.rows)
         self.passages |= other.passages
         self.passages = self.shown_passages
         self.ids |= other.ids
@@ -213,7 +214,7 @@ class Tally:
     @property
     def shown_passages(self) -> dict[int, Passage]:
         """The passages that contain a kept query, by their ids."""
-        wanted = {*self.strongest.rows["passage"].tolist(), *self.sample["passage"].tolist()}
+        wanted = {*self.strongest.rows["passage"].tolist(), *self.sample.rows["passage"].tolist()}
         return {number: passage for number, passage in sorted(self.passages.items()) if number in wanted}
 
 
@@ -238,7 +239,7 @@ class _PassageSums:
 
     classes    [tokens, C] 1 for the class of each token
     draw       [queries] as `draws` gives it
-    sampled    [sampled] queries that may become part of the sample
+    sampled    [sampled] queries that may become part of the sample, rising
     values     [M, H, queries] NaN where a metric has nothing to measure
     attention  the sums of attention, by their names in the tally
     words      [tokens, words] as `tokens_of_words` gives it; None for a passage that is not annotated
@@ -251,10 +252,7 @@ class _PassageSums:
         self.queries, self.keys = taken.shape(kind)
         self.classes = one_hot(torch.from_numpy(classes_of(tokenizer, taken.input_ids)), count).float()
         self.draw = draws(passage.id, self.queries)
-        if 0 < len(tally.sample) == settings.sample:
-            self.sampled = np.flatnonzero(self.draw < tally.sample["draw"][-1])
-        else:
-            self.sampled = np.sort(np.argsort(self.draw)[: settings.sample])
+        self.sampled = tally.sample.candidates(self.draw)
         self.sampled_weights = np.full((len(self.sampled), heads, settings.passage_tokens), np.nan, np.float32)
         self.values = np.full((len(settings.metrics), heads, self.queries), np.nan, np.float32)
         names = ("attention", "chance", "by_distance", "distance_chance")
@@ -262,6 +260,19 @@ class _PassageSums:
         self.attending = np.zeros((heads, count), np.int64)
         self.words = tokens_of_words(tokenizer, passage, self.keys) if passage.relations else None
         self.between_words = np.zeros((heads, len(passage.words), len(passage.words)))
+        self._even: dict[int, tuple[Tensor, NDArray[np.float64], NDArray[np.float64]]] = {}
+
+    def even(self, rows: Rows | WeightRows, ranges: Tensor) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """What even attention gives in these rows, by the classes and by distance: [1 or heads, C, C], [1 or heads, D].
+
+        Layers mostly have the same mask, and then the same sums.
+        """
+        allowed = rows.allowed
+        if rows.start not in self._even or not torch.equal(self._even[rows.start][0], allowed):
+            even = allowed / rows.choices[..., None].clamp_min(1)
+            of_query, of_key = self.classes[rows.start : rows.stop], self.classes[: allowed.shape[2]]
+            self._even[rows.start] = (allowed, _between(even, of_query, of_key), _along(even, ranges))
+        return self._even[rows.start][1:]
 
     def whole_rows(self, weights: Tensor) -> NDArray[np.float32]:
         """Rows of weights [..., keys of a block] as they are kept: [..., tokens].
@@ -273,6 +284,12 @@ class _PassageSums:
         rows[..., : self.keys] = 0
         rows[..., : weights.shape[-1]] = weights.float().numpy(force=True)
         return rows
+
+
+def _some(places: Sequence[int]) -> Some:
+    """These places, as a slice if they follow each other: that copies nothing."""
+    first, last = places[0], places[-1] + 1
+    return slice(first, last) if places == (*range(first, last),) else list(places)
 
 
 def _between(weights: Tensor, of_query: Tensor, of_key: Tensor) -> NDArray[np.float64]:
@@ -289,6 +306,12 @@ def _along(weights: Tensor, ranges: Tensor) -> NDArray[np.float64]:
 @lru_cache(maxsize=16)
 def _ranges(tokens: int, start: int, stop: int, keys: int) -> Tensor:
     """[queries × keys, D] 1 for the range that key - query lies in, of the queries from `start` to `stop`."""
+    offset = torch.arange(keys) - torch.arange(start, stop)[:, None]
+    return _range_of_offset(tokens)[(offset + tokens).flatten()]
+
+
+@lru_cache(maxsize=4)
+def _range_of_offset(tokens: int) -> Tensor:
+    """[2 tokens + 1, D] 1 for the range that an offset lies in, of the offsets from -tokens to tokens."""
     last = distance_ranges(tokens)[:, 1]
-    offset = np.arange(keys) - np.arange(start, stop)[:, None]
-    return one_hot(torch.from_numpy(np.searchsorted(last, offset).ravel()), len(last)).float()
+    return one_hot(torch.from_numpy(np.searchsorted(last, np.arange(-tokens, tokens + 1))), len(last)).float()

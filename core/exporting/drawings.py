@@ -15,8 +15,9 @@ import plotly.io
 from numpy.typing import NDArray
 
 from ..errors import InputError
-from ..figures import descriptions, theme
-from ..figures.chart import Chart
+from ..figures import descriptions
+from ..figures.chart import Chart, Layout, Trace
+from ..figures.theme import template
 from ..figures.values import Values, floats
 from .fields import Fields, broken
 from .pictures import GROUNDS, portrait
@@ -55,12 +56,12 @@ def written(chart: Chart) -> dict[str, Any]:
 def read(drawn: Fields) -> Chart:
     """Read a chart that `written` has made; of an older file, without values. Raises InputError for any other."""
     values = tuple(map(_read_values, drawn.parts("values", MAX_TRACES)))
-    chart = Chart(_figure(drawn.values.get("figure")), values)
+    chart = Chart(*_figure(drawn.values.get("figure")), values)
     _try(chart)
     return chart
 
 
-def _figure(drawn: object) -> go.Figure:
+def _figure(drawn: object) -> tuple[list[Trace], Layout]:
     if not isinstance(drawn, dict) or set(drawn) != {"data", "layout"}:
         raise _broken("cannot be read")
     data, layout = drawn["data"], drawn["layout"]
@@ -77,11 +78,11 @@ def _figure(drawn: object) -> go.Figure:
         if size is not None and not (isinstance(size, int | float) and 10 <= size <= MAX_SIZE):
             raise _broken(f"has a {side} of {str(size)[:20]}")
     try:
-        figure = go.Figure({"data": data, "layout": layout})
+        figure = go.Figure(data, layout)
     except (ValueError, TypeError):  # Plotly's message may be as long as the file
         raise _broken("is none that Plotly draws") from None
-    figure.update_layout(template=theme.TEMPLATE)
-    return figure
+    checked: Any = figure.data
+    return [trace.to_plotly_json() for trace in checked], figure.layout.to_plotly_json() | {"template": template()}
 
 
 def _broken(why: str) -> InputError:

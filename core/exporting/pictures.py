@@ -72,9 +72,13 @@ def portrait(
     millimetres   one of `print_widths`: the letters then have at least 6 points, and the cells of a heatmap are square.
                   None: for screens
     """
-    # A copy: the page's own figure does not change.
-    picture = go.Figure(figure) if millimetres is None else _with_readable_letters(figure)
-    set_signed_colours(picture, ground.signed)
+    # Copies: the page's own figure does not change.
+    drawn: Any = figure.data
+    traces, all_else = [trace.to_plotly_json() for trace in drawn], figure.layout.to_plotly_json()
+    set_signed_colours(traces, all_else, ground.signed)
+    if millimetres is not None:
+        _raise_letters([*traces, all_else])
+    picture = go.Figure(traces, all_else)
     layout: Any = picture.layout
     edges = _edges(layout)
     if millimetres is None:
@@ -178,15 +182,8 @@ def _all_labels(axis: Any, twin: Any) -> dict[float, str] | None:
 # --- print
 
 
-def _with_readable_letters(figure: go.Figure) -> go.Figure:
-    """A copy of a figure in which no letters are too small for print."""
-    drawn: Any = figure.data
-    traces, layout = [trace.to_plotly_json() for trace in drawn], figure.layout.to_plotly_json()
-    _raise_letters([*traces, layout])
-    return go.Figure({"data": traces, "layout": layout})
-
-
 def _raise_letters(part: Any) -> None:
+    """Enlarge all letters of a part of a figure that are too small for print."""
     for value in part.values() if isinstance(part, dict) else part:
         if isinstance(value, dict | list):
             _raise_letters(value)

@@ -9,17 +9,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import plotly.graph_objects as go
 from numpy.typing import NDArray
-from plotly.colors import sample_colorscale, validate_colors
+from plotly.colors import get_colorscale, sample_colorscale, validate_colors
+
+Scale = list[list[Any]]  # of [place from 0 to 1, colour]
 
 # Weights, from 0 up: Viridis grows evenly in lightness for every kind of colour vision and holds no grey.
-SEQUENTIAL = "Viridis"
+SEQUENTIAL: Scale = get_colorscale("Viridis")
 
 # Signed numbers around 0: blue below, almost white at 0, orange above; safe for the common kinds of colour blindness.
-DIVERGING = [[0.0, "#2d6cb3"], [0.25, "#93b8dd"], [0.5, "#f7f7f5"], [0.75, "#f0b06a"], [1.0, "#c25a00"]]
+DIVERGING: Scale = [[0.0, "#2d6cb3"], [0.25, "#93b8dd"], [0.5, "#f7f7f5"], [0.75, "#f0b06a"], [1.0, "#c25a00"]]
 # On a dark page almost black at 0, so that a difference of nothing does not outshine everything else.
-DIVERGING_ON_DARK = [[0.0, "#63a6ea"], [0.25, "#2c5580"], [0.5, "#090b0e"], [0.75, "#84501a"], [1.0, "#f0902e"]]
+DIVERGING_ON_DARK: Scale = [[0.0, "#63a6ea"], [0.25, "#2c5580"], [0.5, "#090b0e"], [0.75, "#84501a"], [1.0, "#f0902e"]]
 
 # No scale holds a grey, so grey can only mean: this pair is forbidden. See-through, to suit any background.
 FORBIDDEN = "rgba(128, 132, 142, 0.28)"
@@ -50,24 +51,19 @@ def colour_range(limit: float, *, signed: bool) -> dict[str, Any]:
     return {"zmin": -limit if signed else 0, "zmax": limit, "colorscale": DIVERGING if signed else SEQUENTIAL}
 
 
-def set_signed_colours(figure: go.Figure, scale: list[list]) -> None:
+def set_signed_colours(traces: list[dict[str, Any]], layout: dict[str, Any], scale: Scale) -> None:
     """Draw the signed numbers of a figure, which are those in `DIVERGING` or `DIVERGING_ON_DARK`, in the colours of `scale`.
 
     Numbers printed in the cells become black or white to suit.
     """
-    known = [tuple(map(tuple, signed)) for signed in (DIVERGING, DIVERGING_ON_DARK)]
-    shared: Any = figure.layout.coloraxis
-    if shared.colorscale in known:
-        shared.colorscale = scale
-    traces: list[Any] = list(figure.data)
-    printed = [trace for trace in traces if trace.type == "scatter" and trace.mode == "text"]
-    for cells in traces:
-        if cells.type != "heatmap" or cells.colorscale not in known:
+    printed = [trace for trace in traces if trace["type"] == "scatter" and trace.get("mode") == "text"]
+    for coloured in [*traces, layout.get("coloraxis", {})]:
+        if coloured.get("colorscale") not in (DIVERGING, DIVERGING_ON_DARK):
             continue
-        cells.colorscale = scale
+        coloured["colorscale"] = scale
         for texts in printed:
-            numbers = np.asarray(cells.z)[np.asarray(texts.y), np.asarray(texts.x)]
-            texts.textfont.color = text_on(colours_of((numbers / cells.zmax + 1) / 2, scale))
+            numbers = np.asarray(coloured["z"])[np.asarray(texts["y"]), np.asarray(texts["x"])]
+            texts["textfont"]["color"] = text_on(colours_of((numbers / coloured["zmax"] + 1) / 2, scale))
 
 
 def text_on(colours: Sequence[str]) -> list[str]:
@@ -82,6 +78,6 @@ def text_on(colours: Sequence[str]) -> list[str]:
     return np.where(luminance < 0.179, "white", "black").tolist()  # at 0.179 both have the same contrast
 
 
-def colours_of(shares: NDArray[np.floating], scale: str | list[list]) -> list[str]:
+def colours_of(shares: NDArray[np.floating], scale: Scale) -> list[str]:
     """Return the colour of each place on a colour scale; places go from 0 to 1."""
     return [str(colour) for colour in sample_colorscale(scale, np.clip(shares, 0, 1).ravel().tolist())]

@@ -1,6 +1,6 @@
 """The Plotly template that all figures share, and the size of their letters.
 
-A figure names its template. Without a name it would get the one that Streamlit sets.
+A figure holds its template. Without one it would get the one that Streamlit sets.
 """
 
 from __future__ import annotations
@@ -9,12 +9,8 @@ from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any
 
-import plotly.graph_objects as go
-import plotly.io
-
 from .palette import GRID, INK, TEXT
 
-TEMPLATE = "headlight"
 PLAIN_AXIS = {"showgrid": False, "zeroline": False}
 
 # The height in pixels of the smallest letters: more than 0 on a wall. Whatever belongs to letters grows with them.
@@ -36,9 +32,9 @@ def thick(width: float) -> float:
     return width * letters(12) / 12
 
 
-def template() -> str | go.layout.Template:
-    """Return the template of a figure: its name at a desk, else a template with larger letters."""
-    return _template(smallest) if (smallest := smallest_letters.get()) else TEMPLATE
+def template() -> dict[str, Any]:
+    """Return the template of a figure, with larger letters than at a desk where these are wanted."""
+    return _template(smallest_letters.get())
 
 
 def plain_layout(height: int) -> dict[str, Any]:
@@ -60,14 +56,14 @@ def colour_bar(thickness: int, size: int) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=8)
-def _template(_smallest_letters: int) -> go.layout.Template:
+def _template(_smallest_letters: int) -> dict[str, Any]:
     """Make the template. Every figure sends all of it to the browser, so it holds only what most figures need."""
-    return go.layout.Template(
-        data={
+    return {
+        "data": {
             "heatmap": [{"hoverongaps": False, "colorbar": colour_bar(12, 13)}],
             "bar": [{"textposition": "outside", "textangle": 0, "cliponaxis": False}],
         },
-        layout={
+        "layout": {
             "paper_bgcolor": "rgba(0,0,0,0)",
             "plot_bgcolor": "rgba(0,0,0,0)",
             "font": {"color": TEXT, "size": letters(14)},
@@ -79,7 +75,4 @@ def _template(_smallest_letters: int) -> go.layout.Template:
             "xaxis": PLAIN_AXIS | {"ticks": "", "title": {"standoff": 8}},
             "yaxis": {"gridcolor": GRID, "zerolinecolor": INK, "ticks": "", "title": {"standoff": 8}, "nticks": 6},
         },
-    )
-
-
-plotly.io.templates[TEMPLATE] = _template(0)
+    }

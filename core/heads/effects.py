@@ -8,7 +8,7 @@ than One?", https://arxiv.org/abs/1905.10650). These are the edits `mute_heads` 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import cached_property, partial
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -20,11 +20,9 @@ from ..capturing.branching import LayerHead, batches
 from ..capturing.rows import output_without_keys
 from ..errors import InputError
 from ..models.calls import Call, wide
-from ..models.devices import at_hand
 from ..models.inputs import TokenNumbers, all_inputs
 from ..models.model import Model
 from ..models.modules import Kind
-from ..models.projections import output_weights
 from ..progress import OnProgress
 from .interventions import Interventions
 
@@ -100,40 +98,44 @@ class Effects(Interventions):
             yield (list(layers), list(heads)), np.array(self._muted(together))
 
     def suspects(self, count: int = SUSPECTS) -> list[LayerHead]:
-        """The (layer, head) that add most to the answer by themselves, the strongest first; [] if W_O is not known.
+        """The (layer, head) whose muting should change the answer most, the strongest first; [] if torch cannot follow the
+        network backwards.
 
-        This takes no further pass. What a head adds to the residual stream is its output times its rows of W_O, which the
-        plain pass gives exactly (`core.heads.contributions`). For a next token it counts along the direction in which the
-        token's logit rises above the mean of all logits, at the last position, as in direct logit attribution (Elhage et al.
-        2021); for a sentence vector by its length, as a mean over all tokens. The last normalisation and later layers are left
-        out. So these heads are only where to look first: what they do to the answer is measured by muting them.
+        One pass forward and one backward give the gradient of the answer with respect to the output of every head. For a next
+        token, muting changes its log probability to first order by minus the output times the gradient (Michel et al. 2019,
+        eq. 2; attribution patching, Nanda 2023, https://www.neelnanda.io/mechanistic-interpretability/attribution-patching).
+
+        A sentence vector has many numbers, and one pass backward follows one of them: the vector along a random direction, at
+        right angles to itself. How the output of a head lies to this gradient is chance, so their lengths are multiplied, of
+        the mean output over all tokens and of the sum of the gradients.
+
+        What is not of first order is left out. So these heads are only where to look first: what they do to the answer is
+        measured by muting them.
         """
         try:
-            added = [self._added(layer) for layer in range(self.layers)]
-        except InputError:  # the matrices of this architecture are not understood
+            gradients = self._pass.gradients(self._along)
+        except RuntimeError:  # frozen weights, or an architecture with a step that has no gradient
             return []
-        sizes = {(layer, head): float(size) for layer, row in enumerate(added) for head, size in enumerate(row)}
+        sizes: dict[LayerHead, float] = {}
+        for layer, number in enumerate(self._calls):
+            by_head = self._by_head(wide(self._pass.calls[number].output[0]), wide(gradients[number]))
+            sizes.update({(layer, head): size for head, size in enumerate(by_head.tolist())})
         return sorted(sizes, key=lambda head: -sizes[head])[:count]
 
-    def _added(self, layer: int) -> NDArray[np.floating]:
-        """[heads] how much the heads of a layer add to the answer by themselves: see `suspects`."""
-        output = wide(self._pass.calls[self._calls[layer]].output[0]).numpy(force=True)  # [queries, heads, d_head]
-        W_O, direction = output_weights(self._model, layer, self._kind), self._direction
-        if direction is None or len(direction) != W_O.shape[-1]:
-            return np.linalg.norm(np.einsum("hv,hvd->hd", output.mean(axis=0), W_O), axis=-1)
-        return np.abs(np.einsum("hv,hvd->hd", output[-1], W_O) @ direction)
+    def _along(self, answer: Tensor) -> Tensor:
+        """One number of an answer, whose gradient tells how much the heads matter: see `suspects`."""
+        if self.token is not None:
+            return answer.log_softmax(dim=-1)[self.token]
+        direction = torch.randn(answer.shape, generator=torch.Generator().manual_seed(0)).to(answer)
+        own = answer.detach() / answer.detach().norm()
+        return answer @ (direction - (direction @ own) * own)
 
-    @cached_property
-    def _direction(self) -> NDArray[np.floating] | None:
-        """[d_model] the output embedding of the token less the mean one; None if the answer is not read from these heads' last
-        position: a sentence vector, an encoder's heads."""
-        if self.token is None or self._kind == "encoder":
-            return None
-        embeddings = self._model.network.get_output_embeddings()
-        if embeddings is None or getattr(embeddings, "weight", None) is None:
-            return None
-        weight = at_hand(embeddings, "weight")
-        return wide(weight[self.token] - weight.mean(dim=0)).numpy(force=True)
+    def _by_head(self, output: Tensor, gradient: Tensor) -> Tensor:
+        """[heads] how much muting should change the answer, from the outputs of the heads and the gradients with respect to
+        them, both [queries, heads, d_v]: see `suspects`."""
+        if self.token is not None:
+            return (output * gradient).sum(dim=(0, 2)).abs()
+        return output.mean(dim=0).norm(dim=-1) * gradient.sum(dim=0).norm(dim=-1)
 
     def of_layers(self) -> Iterator[tuple[int, float]]:
         """(layer, effect) of all heads of a layer muted together, from the last layer to the first. The layer's attention then

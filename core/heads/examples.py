@@ -298,7 +298,7 @@ def patch_pronoun(model: Model, on_progress: OnProgress | None = None) -> Pronou
         return Movement(name, passed.edits, word, sentence, float(weights[animal]), float(weights[street]))
 
     def patched(name: str, place: Place) -> Movement:
-        passed = capture(model, TIRED, edits=Edits(patch_heads={place}, patch_from=WIDE))
+        passed = capture(model, TIRED, edits=Edits(patch_heads={place}, patch_from=WIDE), known=[one, other])
         step()
         return movement(name, passed)
 

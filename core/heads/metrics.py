@@ -16,7 +16,6 @@ import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from ..capturing.rows import Rows
 from ..capturing.weights_only import WeightRows
@@ -87,7 +86,7 @@ METRICS = (
         words="Entropy divided by the largest that is possible for the keys a query may attend to (n_q).",
         source="Pielou 1966 (evenness), the same as normalised entropy",
         measure=lambda block: torch.where(
-            block.choices > 1, block.entropy / block.choices.clamp_min(2).log(), torch.nan
+            block.rows.choices > 1, block.entropy / block.rows.choices.clamp_min(2).log(), torch.nan
         ),
         needs=("mask",),
     ),
@@ -250,22 +249,24 @@ def measure(blocks: Iterable[Rows | WeightRows], text: Text, queries: int) -> tu
     values    [metrics, heads, queries] in the order of `METRICS`, NaN where there is nothing to measure
     received  [heads, keys] what each key gets of a query, on average over all that may attend to anything
     """
-    values, received, attending = [], torch.zeros(()), torch.zeros(())
+    values, received, attending = [], torch.zeros(1, len(text.special), dtype=torch.float64), torch.zeros(())
     for rows in blocks:
         block = Block(rows, text, queries)
         values.append(measure_block(block))
         sums = block.weights.sum(dim=1)
-        received = received + pad(sums.double(), (0, len(text.special) - sums.shape[1]))
+        received = received.expand(len(sums), -1).contiguous()
+        received[:, : sums.shape[1]] += sums
         attending = attending + (block.choices > 0).sum(dim=1)
     return torch.cat(values, dim=2), received / attending[:, None]
 
 
 def measure_block(block: Block) -> Tensor:
     """`values` of `measure` for the rows of one block."""
-    values = block.weights.new_full((len(METRICS), *block.weights.shape[:2]), torch.nan)
-    for into, metric in zip(values, METRICS, strict=True):
-        if block.text.offers.issuperset(metric.needs):
-            into[:] = metric.measure(block)
+    unmeasured = torch.full_like(block.largest, torch.nan)
+    offers = block.text.offers
+    values = torch.stack(
+        [metric.measure(block) if offers.issuperset(metric.needs) else unmeasured for metric in METRICS]
+    )
     return values.masked_fill_(block.choices == 0, torch.nan)
 
 
@@ -273,7 +274,7 @@ def _summary(values: Tensor, received: Tensor) -> tuple[Tensor, Tensor, Tensor, 
     """(mean, spread [metrics, heads] over the queries that are not NaN; strongest share, strongest key [heads])."""
     values, (share, key) = values.double(), received.max(dim=1)
     mean = values.nanmean(dim=-1)
-    return mean, (values - mean[..., None]).square().nanmean(dim=-1).sqrt(), share, key
+    return mean, values.sub_(mean[..., None]).square_().nanmean(dim=-1).sqrt(), share, key
 
 
 def standing_out(measured: pd.DataFrame) -> dict[str, int]:
@@ -286,12 +287,13 @@ def standing_out(measured: pd.DataFrame) -> dict[str, int]:
     measured  from `head_metrics`
     """
     habits = [metric.name for metric in METRICS if metric.likeness and metric.name not in ("sink", "special")]
-    lead = (measured[habits].max() - measured[habits].median()).dropna().sort_values(ascending=False, kind="stable")
+    shares = {name: measured[name].to_numpy() for name in habits}
+    lead = {name: np.nanmax(share) - np.nanmedian(share) for name, share in shares.items() if not np.isnan(share).all()}
     best: dict[str, int] = {}
-    for name in lead.index:
-        row = int(measured[name].to_numpy().argmax())
+    for name in sorted(lead, key=lambda name: -lead[name]):
+        row = int(np.nanargmax(shares[name]))
         if row not in best.values():
-            best[str(name)] = row
+            best[name] = row
     return best
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -51,9 +52,15 @@ class Text:
         return frozenset(need for need in is_met if is_met[need])
 
     @cached_property
-    def groups(self) -> Tensor:
-        """[keys, 3] 1 and 0: every key, those that are special, those that are punctuation."""
-        return torch.from_numpy(np.stack([np.ones_like(self.special), self.special, self.punctuation], axis=1))
+    def features(self) -> Tensor:
+        """[4, keys] float64, in the order of `Sums`: 1 and 0 for every key, special ones and punctuation; and positions."""
+        every, positions = np.ones_like(self.special), np.arange(len(self.special))
+        return torch.from_numpy(np.stack([every, self.special, self.punctuation, positions]).astype(np.float64))
+
+    @cached_property
+    def others(self) -> Tensor:
+        """[keys] bool: the keys where attention does not rest, which are neither the first one nor special."""
+        return torch.from_numpy(~self.special & (np.arange(len(self.special)) > 0))
 
     @cached_property
     def occurrences(self) -> Occurrences:
@@ -62,8 +69,18 @@ class Text:
         return Occurrences(self.ids)
 
 
+_TEXTS: WeakKeyDictionary[Pass, dict[Kind, Text]] = WeakKeyDictionary()  # a page asks for the same ones again and again
+
+
 def text_of(passed: Pass, kind: Kind) -> Text:
     """The key tokens of one kind of attention."""
+    known = _TEXTS.setdefault(passed, {})
+    if kind not in known:
+        known[kind] = _read(passed, kind)
+    return known[kind]
+
+
+def _read(passed: Pass, kind: Kind) -> Text:
     ids = passed.target_ids if kind == "decoder" else passed.input_ids
     _, keys = passed.shape(kind)
     if len(ids) != keys:  # patches of an image have no token numbers
@@ -99,61 +116,72 @@ class Block:
     @cached_property
     def choices(self) -> Tensor:
         """Number of keys that each query may attend to."""
-        return self.rows.allowed.sum(dim=-1).expand(self.weights.shape[:2])
+        return self.rows.choices.expand(self.weights.shape[:2])
 
     @cached_property
     def sums(self) -> Sums:
         """All sums in one product of matrices."""
-        weights, start = self.weights, self.rows.start
-        keys = weights.shape[2]
-        # Positions are counted from the block's first row: small numbers where the weights of local heads are.
-        positions = torch.arange(-start, keys - start, dtype=weights.dtype)
-        features = torch.cat([self.text.groups[:keys].to(weights.dtype), positions[:, None]], dim=1)
-        return Sums(*(weights @ features).unbind(-1))
+        weights = self.weights
+        heads, rows, keys = weights.shape
+        features = self.text.features[:, :keys].to(weights.dtype, copy=True)
+        features[-1] -= self.rows.start  # small numbers where the weights of local heads are
+        return Sums(*(features @ weights.reshape(-1, keys).T).reshape(-1, heads, rows))
 
     @cached_property
     def largest(self) -> Tensor:
         return self.weights.amax(-1)
 
     @property
-    def _query(self) -> Tensor:
-        """[rows] positions."""
-        return torch.arange(self.rows.start, self.rows.stop)
-
-    @property
     def elsewhere(self) -> Tensor:
         """The largest weight on a key other than the first, the query itself and special tokens; NaN for queries that may
         attend to no such key."""
-        key = torch.arange(self.weights.shape[2])
-        others = (key != self._query[:, None]) & (key > 0) & (self.text.groups[: len(key), 1] == 0)
-        may_attend = (self.rows.allowed & others).any(-1)
-        return torch.where(may_attend, (self.weights * others).amax(-1), torch.nan)
+        others = self.text.others[: self.weights.shape[2]]
+        weights, allowed = self.weights * others.to(self.weights.dtype), self.rows.allowed & others
+        for part in (weights, allowed):
+            part.diagonal(self.rows.start, 1, 2).zero_()
+        return torch.where(allowed.any(-1), weights.amax(-1), torch.nan)
 
     @cached_property
     def entropy(self) -> Tensor:
         """-Σ w ln w, in nats."""
         # ln w = score - ln Σ e^score; the logarithm of a sum per row is cheaper than that of every weight.
-        tiny = torch.finfo(self.weights.dtype).tiny
-        normaliser = self.rows.masked.amax(-1) - self.largest.clamp_min(tiny).log()
-        weighted_scores = (self.weights * self.rows.scores).sum(-1)
-        return (normaliser * self.sums.total - weighted_scores).clamp_min(0)  # which rounding may miss by 1e-6
+        weights, scores, shared = self.weights, self.rows.masked, self.rows.shared_keys
+        limits = torch.finfo(weights.dtype)
+        normaliser = scores.amax(-1) - self.largest.clamp_min(limits.tiny).log()
+        # -inf is made finite, since 0 × -inf is NaN.
+        weighted = (weights[..., :shared] * scores[..., :shared]).sum(-1)
+        weighted += (weights[..., shared:] * scores[..., shared:].clamp_min(limits.min)).sum(-1)
+        entropy = (normaliser * self.sums.total - weighted).clamp_min(0)  # which rounding may miss by 1e-6
+        for head in self.rows.instead:  # weights that an edit has placed do not follow from the scores
+            entropy[head] = -torch.xlogy(weights[head], weights[head]).sum(-1)
+        return entropy
 
     def on_key(self, key: int) -> Tensor:
         """The weight on one key of the text, 0 where it is masked; NaN where the text is shorter."""
         if key >= len(self.text.special):
             return torch.full_like(self.largest, torch.nan)
         # A block ends with the last key that any of its rows may attend to, which may come before this one.
-        return self.rows.at(torch.full((self.weights.shape[1], 1), key))[..., 0]
+        return self.weights[..., key] if key < self.weights.shape[2] else torch.zeros_like(self.largest)
+
+    @cached_property
+    def _near_keys(self) -> Tensor:
+        """[rows, 2 LOCAL + 1] positions, also outside of the text."""
+        return torch.arange(self.rows.start, self.rows.stop)[:, None] + torch.arange(-LOCAL, LOCAL + 1)
 
     @cached_property
     def near(self) -> Tensor:
         """The weights from LOCAL positions before each query to LOCAL after it: [heads, rows, 2 LOCAL + 1], 0 outside."""
-        return self.rows.at(self._query[:, None] + torch.arange(-LOCAL, LOCAL + 1))
+        return self.rows.at(self._near_keys)
+
+    @cached_property
+    def _near_in_text(self) -> Tensor:
+        """`near` with NaN outside of the text."""
+        keys = self._near_keys
+        return torch.where((keys >= 0) & (keys < self.queries), self.near, torch.nan)
 
     def beside(self, step: int) -> Tensor:
         """The weight on the key `step` (at most LOCAL) after the query, NaN where the text has none."""
-        key = self._query + step
-        return torch.where((key >= 0) & (key < self.queries), self.near[..., LOCAL + step], torch.nan)
+        return self._near_in_text[..., LOCAL + step]
 
     @property
     def distance(self) -> Tensor:
@@ -178,22 +206,25 @@ class Occurrences:
         # The positions of each token from the left, one token after another; and where those of each query's token begin.
         order = np.argsort(ids, kind="stable")
         first = np.searchsorted(ids[order], ids)
-        self._order, self._first = torch.from_numpy(order), torch.from_numpy(first)
-        self._count = torch.from_numpy(np.argsort(order) - first)  # [queries] how many copies came before
+        self._order, self._first = order, first
+        self._count = np.argsort(order) - first  # [queries] how many copies came before
 
     def shares(self, weights: Tensor, start: int) -> tuple[Tensor, Tensor]:
         """The weight [heads, rows] on earlier copies of each query's token, and on what followed them before the query; NaN
         for queries that have none of these."""
         count = self._count[start : start + weights.shape[1]]
-        row = torch.repeat_interleave(torch.arange(len(count)), count)
-        within = torch.arange(len(row)) - (count.cumsum(0) - count)[row]
+        row = np.repeat(np.arange(len(count)), count)
+        within = np.arange(len(row)) - (count.cumsum() - count)[row]
         copy = self._order[self._first[start : start + len(count)][row] + within]
         followed = copy + 1 < start + row  # by another token than the query itself
         return _summed(weights, row, copy), _summed(weights, row[followed], copy[followed] + 1)
 
 
-def _summed(weights: Tensor, row: Tensor, key: Tensor) -> Tensor:
-    """The weights at these places summed by row: [heads, rows], NaN for rows without any."""
+def _summed(weights: Tensor, row: NDArray[np.integer], key: NDArray[np.integer]) -> Tensor:
+    """The weights at these places summed by row: [heads, rows], NaN for rows without any. row: rising"""
     sums = weights.new_full(weights.shape[:2], torch.nan)
-    sums[:, row] = 0
-    return sums.index_add_(1, row, weights[:, row, key])
+    if len(row):
+        first = np.flatnonzero(np.diff(row, prepend=-1))
+        there = weights[:, torch.from_numpy(row), torch.from_numpy(key)].numpy(force=True)
+        sums[:, row[first]] = torch.from_numpy(np.add.reduceat(there, first, axis=1))
+    return sums

@@ -265,9 +265,10 @@ def patch_grid(model: Model, tokens: int) -> tuple[int, int] | None:
     return (rows, columns) if rows * columns <= tokens else None
 
 
-def run(model: Model, inputs: dict[str, torch.Tensor], **options: object) -> Any:
-    """Run one pass without gradients and return the network's output.
+def run(model: Model, inputs: dict[str, torch.Tensor], *, gradients: bool = False, **options: object) -> Any:
+    """Run one pass and return the network's output.
 
+    gradients  whether torch keeps what it needs to follow the pass backwards
     options  for the network; by default it keeps no key/value cache and gives a language model's logits at the last position
              only (`logits_to_keep` is the number of last positions, 0 for all)
     """
@@ -282,7 +283,7 @@ def run(model: Model, inputs: dict[str, torch.Tensor], **options: object) -> Any
     # Other entries of the inputs would be passed on down to the attention call.
     read = {name: part.to(_reading_device(model.network)) for name, part in inputs.items() if name in accepted}
     try:
-        with torch.inference_mode():
+        with torch.enable_grad() if gradients else torch.inference_mode():
             return model.network(**read, **options)
     except InputError:
         raise

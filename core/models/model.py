@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from .calls import IMPLEMENTATION
 from .devices import called, short
 from .images import ImageSettings
-from .modules import attention_modules
+from .modules import attention_modules, lists_of_layers
 from .sizes import ModelSize
 from .tokens import whole_text
 
@@ -119,6 +119,11 @@ class Model:
         # A tokenizer without a limit says 10^30.
         limit = getattr(self.tokenizer, "model_max_length", None)
         return int(limit) if limit is not None and limit < 10**9 else None
+
+    @cached_property
+    def lists_of_layers(self) -> tuple[str, ...]:
+        """As `core.models.modules.lists_of_layers` finds them, once: every pass asks for them."""
+        return lists_of_layers(self.network)
 
     def text_of(self, ids: Sequence[int]) -> str:
         """The text of these tokens; their numbers if there is no tokenizer."""

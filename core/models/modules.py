@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import cache
+from itertools import islice
 from typing import Literal
 
 import torch
@@ -40,6 +41,17 @@ def attention_modules(network: PreTrainedModel) -> dict[str, torch.nn.Module]:
     if text is network.config or getattr(network.config, "is_encoder_decoder", False):
         return modules
     return {name: module for name, module in modules.items() if getattr(module, "config", text) is text}
+
+
+def lists_of_layers(network: PreTrainedModel) -> tuple[str, ...]:
+    """The names of the lists of layers that a pass goes through one after another: the first list of modules on the way to each
+    attention module, whose items may also have none. Empty for a network that is built otherwise."""
+    modules = dict(network.named_modules())
+    lists: set[str] = set()
+    for parts in (name.split(".") for name in attention_modules(network)):
+        above = (".".join(parts[:length]) for length in range(1, len(parts)))
+        lists.update(islice((name for name in above if isinstance(modules[name], torch.nn.ModuleList)), 1))
+    return tuple(sorted(lists))
 
 
 def text_tower(network: PreTrainedModel) -> PreTrainedModel | None:

@@ -108,12 +108,6 @@ def head_weights(model: Model, layer: int, head: int, kind: Kind | None = None) 
     return HeadWeights(W_Q, W_K, W_V, W_O, b_Q, b_K, b_V, _read_only(output.bias), key_head)
 
 
-def output_weights(model: Model, layer: int, kind: Kind | None = None) -> NDArray[np.floating]:
-    """W_O of every head of a layer: [heads, d_head, d_model]. The arguments and errors are those of `head_weights`."""
-    queries, *_, output = _of_layer(model, layer, kind)
-    return np.stack([_read_only(part) for part in output.weight.split(len(queries[0].bias))])
-
-
 class _NotUnderstood(Exception):
     """An attention module whose parts cannot be told apart; the message is the end of a sentence."""
 

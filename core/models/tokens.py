@@ -35,7 +35,9 @@ def token_texts(tokenizer: PreTrainedTokenizerBase | None, ids: Sequence[int]) -
             return piece
         return _bytes_as_text(piece) if byte_level else piece.replace("▁", " ")
 
-    return tuple(map(text, map(int, ids)))
+    tokens = [int(token) for token in ids]
+    texts = {token: text(token) for token in set(tokens)}
+    return tuple(texts[token] for token in tokens)
 
 
 def whole_text(tokenizer: PreTrainedTokenizerBase | None, ids: Sequence[int]) -> str:

@@ -27,6 +27,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -68,7 +69,7 @@ class TokenClasses:
 def token_classes(tokenizer: PreTrainedTokenizerBase | None, ids: Sequence[int]) -> TokenClasses:
     """The kind of each token; without a tokenizer all are False."""
     special, punctuation = np.zeros(len(ids), bool), np.zeros(len(ids), bool)
-    for unit in _units(tokenizer, ids):
+    for unit in _units(tokenizer, tuple(ids)):
         special[unit.start : unit.end] = unit.special
         punctuation[unit.start : unit.end] = not unit.special and _is_punctuation(unit.text)
     return TokenClasses(frozen(special), frozen(punctuation))
@@ -76,7 +77,7 @@ def token_classes(tokenizer: PreTrainedTokenizerBase | None, ids: Sequence[int])
 
 def word_starts(tokenizer: PreTrainedTokenizerBase | None, ids: Sequence[int]) -> NDArray[np.intp]:
     """The positions at which words begin, rising from 0: [words]. Without a tokenizer: every position."""
-    units = _units(tokenizer, ids)
+    units = _units(tokenizer, tuple(ids))
     starts = [unit.start for before, unit in pairwise(units) if _parted(before, unit)]
     return np.array([0, *starts][: len(units)], np.intp)
 
@@ -136,7 +137,8 @@ def _parted(before: _Unit, unit: _Unit) -> bool:
     return any(letter.isspace() or _IDEOGRAPH.match(letter) for letter in (before.text[-1:], unit.text[:1]))
 
 
-def _units(tokenizer: PreTrainedTokenizerBase | None, ids: Sequence[int]) -> list[_Unit]:
+@lru_cache(maxsize=4)  # whoever asks for the kinds of a text's tokens also asks for its words
+def _units(tokenizer: PreTrainedTokenizerBase | None, ids: tuple[int, ...]) -> list[_Unit]:
     special = special_ids(tokenizer)
     units: list[_Unit] = []
     held, start = b"", 0
@@ -189,12 +191,15 @@ def _bytes(text: str) -> bytes:
 
 def _continues(held: bytes, data: bytes) -> bool:
     """Whether `held` ends within a character and `data` continues it."""
+    if not data or not 0x80 <= data[0] < 0xC0:
+        return False
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     decoder.decode(held)
     unfinished, _ = decoder.getstate()
-    return bool(unfinished) and bool(data) and 0x80 <= data[0] < 0xC0
+    return bool(unfinished)
 
 
+@lru_cache(maxsize=4096)
 def _is_punctuation(text: str) -> bool:
     shown = text.strip()
     return bool(shown) and all(unicodedata.category(letter)[0] == "P" or letter in ASCII_SYMBOLS for letter in shown)

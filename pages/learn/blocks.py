@@ -11,13 +11,14 @@ from core.figures.heatmaps.heatmap import Axis, heatmap
 from core.figures.labels import thinned
 from core.figures.plots.running import running
 from core.lessons.blocks import Blocks, differences, in_blocks
+from core.units import small_number
 from ui import state
 from ui.calls import call, result
 from ui.controls.fields import token_picker, whole_number
 from ui.controls.toy import sentence_knob
 from ui.markdown import quoted
 from ui.views.common.pictures import show_chart, show_heatmap
-from ui.views.common.tables import numbers, small_number, table
+from ui.views.common.tables import numbers, table
 from ui.views.lesson import IN_A_MODEL, Experiment, picture_and_knobs, real_head, show_lesson
 
 MAX_STEPS = 10  # in the table

@@ -5,6 +5,7 @@ import streamlit as st
 
 from core.figures.heatmaps.heatmap import Axis, heatmap
 from core.figures.palette import INK
+from core.figures.plots.bars import full_height
 from core.figures.plots.lines import Series, lines
 from core.lessons.long_range import MAX_QUERIES, costs, even_distance
 from ui import state
@@ -42,8 +43,9 @@ def steps_and_operations(experiment: Experiment) -> None:
                 Series("recurrent nd²", cost.lengths, cost.recurrent_operations),
                 Series("attention n²d", cost.lengths, cost.attention_operations),
             ]
-            chart = lines(curves, x="tokens n", y="multiplications, up to a constant factor", log_x=True, log_y=True)
-            chart.figure.add_vline(x=cost.crossing, line={"dash": "dot", "width": 1.5, "color": INK})
+            chart = lines(curves, x="tokens n", y="up to a constant factor", log_x=True, log_y=True)
+            crossing = {"dash": "dot", "width": 1.5, "color": INK}
+            chart.layout["shapes"] = [full_height(cost.crossing, cost.crossing, line=crossing)]
             show_chart(chart, "operations", "Multiplications, by the length of the text.")
         st.markdown(f"Both need the same number of multiplications at n = d = **{cost.crossing:,}** tokens.")
 
@@ -94,8 +96,8 @@ def in_a_model(experiment: Experiment) -> None:
         chart = heatmap(distances, Axis("layer"), Axis("head"), name="tokens", scale="share", height=420)
         show_heatmap(chart, "distances", "How many tokens away each head looks on average.")
         st.markdown(
-            f"The heads look **{distances.min():.1f}** to **{distances.max():.1f}** tokens away on average. Even attention "
-            f"would look **{even:.1f}** tokens away."
+            f"The heads look **{distances.min():.1f}** to **{distances.max():.1f}** tokens away on average. Attention spread "
+            f"evenly would look **{even:.1f}** tokens away."
         )
         if len(capture.tokens(kind)[0]) > MAX_QUERIES:
             st.caption(f"Measured at {MAX_QUERIES} evenly spaced queries.")

@@ -11,6 +11,7 @@ from core.figures.labels import all_placed, visible
 from core.figures.plots.bars import bars
 from core.heads.contributions import lengths
 from core.lessons.many_heads import PAIR, PAIR_WORDS, ManyHeads, fetch, heads_of_a_sentence, strongest_word
+from core.units import small_number
 from ui import state
 from ui.calls import attribute, call, result
 from ui.controls.fields import menu, number_picker, numbered, slider, text_line
@@ -133,7 +134,7 @@ def show_lengths(
     )
     st.markdown(
         f"{where}, head **{length[:, word].argmax()}** adds most. Largest difference between the sum of the heads and side "
-        f"by side × W_O: **{difference:.1e}**."
+        f"by side × W_O: **{small_number(difference)}**."
     )
 
 
@@ -172,7 +173,9 @@ def in_a_model(experiment: Experiment) -> None:
     kind = capture.kinds[0]
     tokens, _ = capture.tokens(kind)
     with place:
-        layer = number_picker("Layer", state.LAYER, capture.layers(kind), opening_head(request.model.name)[0])
+        opening = opening_head(request.model.name)[0]
+        look = {"label_visibility": "collapsed", "format_func": "Layer {}".format, "placeholder": f"Layer {opening}"}
+        layer = number_picker("Layer", state.LAYER, capture.layers(kind), opening, **look)
     task = experiments.layer_heads.task(request, kind, layer)
     layer_heads = run(task, "Adding up the heads", capture.heads(kind), unit="head")
     if layer_heads is None:

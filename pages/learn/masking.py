@@ -171,7 +171,7 @@ def show_weights(
 
 def _show(chart: Chart, name: str, alt: str) -> None:
     """Show a picture with the same room above as the others in its line, and without zooming, which a click could start."""
-    chart.figure.update_layout(margin_t=enlarged(TOP), dragmode=False)
+    chart.layout["dragmode"], chart.layout["margin"]["t"] = False, enlarged(TOP)
     show_heatmap(chart, name, alt, compact=True)
 
 

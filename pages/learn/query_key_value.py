@@ -26,10 +26,10 @@ from core.lessons.query_key_value import (
 )
 from ui import presenting, state
 from ui.calls import call, result
-from ui.controls.fields import menu, number_picker, slider, whole_slider
+from ui.controls.fields import menu, slider, token_picker, whole_slider
 from ui.markdown import plain, quoted
 from ui.views.common.pictures import show_chart
-from ui.views.common.tables import table
+from ui.views.common.tables import numbers, table
 from ui.views.lesson import IN_A_MODEL, Experiment, picture_and_knobs, real_head, show_lesson
 
 ANIMAL, STREET = 0, 1  # places in TOKENS
@@ -66,10 +66,9 @@ def show_scores(aligned: Alignment, names: Sequence[str]) -> None:
         [
             [
                 plain(names[int(place)]),
-                number(length),
+                *numbers(length),
                 f"{angle:.1f}°",
-                number(raw),
-                number(masked),
+                *numbers([raw, masked]),
                 f"**{weight:.1%}**",
             ]
             for place, (length, angle, raw, masked, weight) in zip(
@@ -143,7 +142,7 @@ def in_a_model(experiment: Experiment) -> None:
     trace = scene.trace
     picture, knobs = picture_and_knobs(experiment)
     with knobs:
-        query = number_picker("Query", state.QUERY, trace.shape[0], strongest_cell(trace.weights)[0])
+        query = token_picker("Query", state.QUERY, scene.query_tokens, strongest_cell(trace.weights)[0])
     aligned = result(call(alignment, trace, query))
     token, names = scene.query_tokens[query], [scene.key_tokens[place] for place in aligned.places]
     with picture:

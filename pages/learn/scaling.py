@@ -50,11 +50,12 @@ def curves(sweep: Sweep, name: str) -> list[Series]:
 
 def show_against_d_k(series: list[Series], name: str, y: str, alt: str, *, log_y: bool = False) -> None:
     chart = lines(series, x="d_k", y=y, log_x=True, log_y=log_y, height=420)
-    label_log_axes(chart.figure, x=POWERS_OF_TWO[::3])
+    label_log_axes(chart.layout, x=POWERS_OF_TWO[::3])
     if not log_y:
-        chart.figure.update_yaxes(rangemode="tozero")
+        chart.layout["yaxis"]["rangemode"] = "tozero"
     if any(curve.kind == "theory" for curve in series):  # a line through the points would hide it
-        chart.figure.update_traces(mode="markers", selector={"mode": "markers+lines"})
+        for trace in chart.traces:
+            trace["mode"] = trace["mode"].replace("markers+lines", "markers")
     show_chart(chart, name, alt)
 
 
@@ -67,7 +68,8 @@ def dot_products(experiment: Experiment) -> None:
         names = [f"{query} × {query + 2}" for query in range(1, n + 1)]
         groups = {"term": grown.terms, "sum so far": grown.totals}
         chart = bars(names, groups, x="entry of q × entry of k", y="q · k", printed=False, height=400)
-        chart.figure.update_traces(texttemplate="%{y:d}", textposition="outside", cliponaxis=False)
+        for trace in chart.traces:
+            trace |= {"texttemplate": "%{y:d}", "textposition": "outside", "cliponaxis": False}
         show_chart(chart, "terms", "Each term of the dot product and the sum so far.")
 
 
@@ -198,8 +200,9 @@ def depth(experiment: Experiment) -> None:
                     for text, lengths in ((UNSCALED, unscaled), ("scaled", scaled))
                 ]
                 chart = lines(series, x="layer", y=f"length of the {label}", powers_of_ten=True, height=400)
-                chart.figure.update_xaxes(tickvals=list(range(0, layers, 1 if layers <= 8 else 4)))
-                chart.figure.update_traces(hovertemplate="10<sup>%{y:.2f}</sup>")
+                chart.layout["xaxis"]["tickvals"] = list(range(0, layers, 1 if layers <= 8 else 4))
+                for trace in chart.traces:
+                    trace["hovertemplate"] = "10<sup>%{y:.2f}</sup>"
                 show_chart(chart, name, f"The length of the {label} in every layer, unscaled and scaled.")
         st.caption(
             "Measured on 8 random stacks with 32 tokens. The gradient at the output has length 1. Values below 10⁻¹⁶ are "
@@ -207,17 +210,17 @@ def depth(experiment: Experiment) -> None:
         )
 
 
-MEASURES = {"spread": "Spread", "entropy": "Entropy", "near-one": "Rows above .99"}
+MEASURES = {"spread": "Spread", "entropy": "Entropy", "near-one": "Weights above 0.99"}
 MEASURED = {
     "spread": ("spread", "standard deviation of scores"),
     "entropy": ("entropy", "mean entropy of a row (nats)"),
-    "near-one": ("near_one", "share of rows with a weight above .99"),
+    "near-one": ("near_one", "share of rows with a weight above 0.99"),
 }
 
 OVERALL = {
     "spread, median head": ("spread", ".2f"),
     "mean entropy": ("entropy", ".3f"),
-    "rows above .99": ("near_one", ".1%"),
+    "rows with one above 0.99": ("near_one", ".1%"),
 }
 
 
@@ -236,7 +239,8 @@ def in_a_model(experiment: Experiment) -> None:
     result(scores)
     picture, knobs = picture_and_knobs(experiment)
     with knobs:
-        measure = menu("Measure", state.MEASURE, MEASURES, look="buttons")
+        formerly = {"Rows above .99": "near-one"}
+        measure = menu("Measure", state.MEASURE, MEASURES, look="buttons", formerly=formerly)
     name, label = MEASURED[measure]
     chart = dots(
         {UNSCALED: getattr(scores.without_scale, name), "scaled": getattr(scores.with_scale, name)},
@@ -246,7 +250,7 @@ def in_a_model(experiment: Experiment) -> None:
         log_y=name == "spread",
         height=400,
     )
-    label_log_axes(chart.figure)
+    label_log_axes(chart.layout)
     with picture:
         show_chart(chart, "all_heads", f"The {label} of every head, unscaled and scaled.")
     both = over_heads(scores.without_scale), over_heads(scores.with_scale)

@@ -20,11 +20,12 @@ from core.lessons.softmax import (
     ranks,
     softmax_steps,
 )
+from core.units import small_number
 from ui import presenting, state
 from ui.calls import call, result
 from ui.controls.fields import slider, switch, text_line, whole_slider
 from ui.views.common.pictures import show_chart
-from ui.views.common.tables import numbers, small_number, table
+from ui.views.common.tables import numbers, table
 from ui.views.lesson import IN_A_MODEL, Experiment, picture_and_knobs, real_head, show_lesson
 
 MAX_PRINTED = 8  # bars side by side that have room for their numbers
@@ -128,17 +129,17 @@ def _reaches(formats: list[InFormat], largest: float) -> Chart:
         [format_.reach if format_.naive_holds is wanted else np.nan for format_ in formats] for wanted in (True, False)
     )
     marks = [
-        Mark(f"… and after scaling, {LARGEST_SCALED_SCORE:.0f}", LARGEST_SCALED_SCORE),
-        Mark(f"SmolLM2's largest raw score, {LARGEST_RAW_SCORE:.0f}", LARGEST_RAW_SCORE),
+        Mark(f"… after scaling, {LARGEST_SCALED_SCORE:.0f}", LARGEST_SCALED_SCORE),
+        Mark(f"SmolLM2's largest score, {LARGEST_RAW_SCORE:.0f}", LARGEST_RAW_SCORE),
     ]
     if largest >= 1:
         marks.append(Mark(f"<b>your largest score, {largest:g}</b>", largest, PIN))
     return log_bars(
         [format_.dtype for format_ in formats],
-        {"plain softmax works": holds, "plain softmax gives NaN": breaks},
+        {"plain works": holds, "plain gives NaN": breaks},
         x="largest x whose e^x is finite",
         limits=(1, 2000),
-        number=".2f",
+        written="{:.2f}".format,
         marks=marks,
         colours=(ALLOWED, ABOVE),
     )
@@ -156,7 +157,7 @@ def in_a_model(experiment: Experiment) -> None:
             "row sum, compared with 1": [result.row_sum_error for result in results],
             "weight, compared with float64": [result.weight_error for result in results],
         }
-        chart = log_bars(DTYPES, errors, x="largest error", limits=(1e-18, 10), number=".1e")
+        chart = log_bars(DTYPES, errors, x="largest error", limits=(1e-18, 10))
         show_chart(chart, "errors", "The largest errors of row sums and weights in three number formats.")
     with panel:
         table(

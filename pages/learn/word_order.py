@@ -22,6 +22,7 @@ from core.lessons.word_order import (
     sinusoidal,
     t5_buckets,
 )
+from core.units import small_number
 from ui import state
 from ui.calls import call, result
 from ui.controls.fields import menu, numbered, text_line, whole_number, whole_slider
@@ -76,7 +77,9 @@ def shuffled(experiment: Experiment) -> None:
                     f"weights {name}",
                     f"Attention weights of the sentence {name}.",
                 )
-        st.markdown(f"Largest difference between a word's outputs in the two orders: **{read.difference:.2g}**")
+        st.markdown(
+            f"Largest difference between a word's outputs in the two orders: **{small_number(read.difference)}**"
+        )
 
 
 def width_knob() -> int:
@@ -100,7 +103,8 @@ def sinusoids(experiment: Experiment) -> None:
             st.markdown("**Dot products**")
             products = heatmap(scores, Axis("position"), Axis("position"), name="dot product", height=380)
             show_heatmap(products, "products", "Dot products of the rows of all pairs of positions.")
-        st.markdown(f"Largest difference between dot products at the same distance: **{diagonal_spread(scores):.1e}**")
+        spread = small_number(diagonal_spread(scores))
+        st.markdown(f"Largest difference between dot products at the same distance: **{spread}**")
 
 
 def shift_by_k(experiment: Experiment) -> None:
@@ -131,7 +135,8 @@ def shift_by_k(experiment: Experiment) -> None:
                 Series("matrix × row of p", np.arange(width), moved.moved, kind="theory"),
             ]
             show_chart(lines(curves, x="dimension", y="entry"), "moved row", "The moved row and the row of p + k.")
-        st.markdown(f"Largest difference over positions 0 to 999, all with this matrix: **{moved.residual:.1e}**")
+        residual = small_number(moved.residual)
+        st.markdown(f"Largest difference over positions 0 to 999, all with this matrix: **{residual}**")
 
 
 def rotary(experiment: Experiment) -> None:
@@ -146,9 +151,9 @@ def rotary(experiment: Experiment) -> None:
             Series("at their own positions", scores.distances, scores.here, kind="measured"),
             Series(f"both {both} later", scores.distances, scores.shifted, kind="theory"),
         ]
-        chart = lines(curves, x="distance from query back to key (tokens)", y="raw score", height=420)
+        chart = lines(curves, x="tokens from query back to key", y="raw score", height=420)
         show_chart(chart, "rotary", "A query's score with a similar key at each distance, at two positions in a text.")
-        st.markdown(f"Largest difference between the curves: **{scores.difference:.1e}**")
+        st.markdown(f"Largest difference between the curves: **{small_number(scores.difference)}**")
 
 
 def biases(experiment: Experiment) -> None:
@@ -297,7 +302,7 @@ EXPERIMENTS = (
     Experiment(
         "biases",
         "Biases",
-        "A number for each distance is added to the score. In ALiBi it is fixed; T5 learns one for each bucket.",
+        "A number per distance is added to the score: fixed in ALiBi, learned for each bucket (range of distances) in T5.",
         biases,
     ),
     Experiment(

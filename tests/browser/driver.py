@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 from urllib.error import URLError
@@ -68,7 +68,7 @@ EQUATION = ("Query", "Key", "Raw scores", "Scaled", "Mask", "Masked", "Softmax",
 
 
 class Server:
-    """`streamlit run app.py`, as a person starts it, on a free port."""
+    """`streamlit run app.py`, as a person starts it, on a free port; torch gets one thread, or what OMP_NUM_THREADS says."""
 
     def __init__(self, script: str = "app.py") -> None:
         with socket.socket() as probe:
@@ -80,14 +80,15 @@ class Server:
         self._process = self._start()
 
     def _start(self) -> subprocess.Popen:
+        environment = {"OMP_NUM_THREADS": "1"} | os.environ | self._environment()
+        return subprocess.Popen(self._command(), cwd=ROOT, env=environment, stdout=self._log, stderr=subprocess.STDOUT)
+
+    def _command(self) -> tuple[str, ...]:
         options = ("--server.headless", "true", "--server.port", str(self.port))
-        return subprocess.Popen(
-            [sys.executable, "-m", "streamlit", "run", self._script, *options],
-            cwd=ROOT,
-            env=os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
-            stdout=self._log,
-            stderr=subprocess.STDOUT,
-        )
+        return (sys.executable, "-m", "streamlit", "run", self._script, *options)
+
+    def _environment(self) -> dict[str, str]:
+        return {"HF_HUB_OFFLINE": "1", "PYTHONPATH": str(ROOT)}
 
     def start_again(self) -> Server:
         """As somebody does who has changed something: open pages stay, their sessions are gone."""
@@ -109,6 +110,12 @@ class Server:
     def process_id(self) -> int:
         return self._process.pid
 
+    @property
+    def sessions(self) -> int:
+        """How many sessions have begun here."""
+        with urlopen(f"{self.address}/_stcore/metrics?families=session_events", timeout=PATIENCE) as answer:
+            return int(answer.read().split(b'{type="connect"} ')[1].split()[0])
+
     def log(self) -> str:
         self._log.seek(0)
         return self._log.read()
@@ -124,6 +131,42 @@ class Server:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+
+class Proxy(Server):
+    """Caddy with deploy/Caddyfile in front of copies of the app."""
+
+    def __init__(self, copies: Iterable[Server]) -> None:
+        self._copies = " ".join(f"127.0.0.1:{copy.port}" for copy in copies)
+        self._home = tempfile.TemporaryDirectory()  # Caddy writes there
+        super().__init__()
+
+    def _command(self) -> tuple[str, ...]:
+        return ("caddy", "run", "--config", "deploy/Caddyfile")
+
+    def _environment(self) -> dict[str, str]:
+        home = dict.fromkeys(("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"), self._home.name)
+        return home | {"SITE": f":{self.port}", "COPIES": self._copies}
+
+    def stop(self) -> None:
+        super().stop()
+        self._home.cleanup()
+
+
+@contextlib.contextmanager
+def running(copies: int) -> Iterator[tuple[Server, list[Server]]]:
+    """So many copies of the app: the server that visitors come to, which is a proxy if there are several, and the copies."""
+    with contextlib.ExitStack() as running:
+        started = [Server() for _ in range(copies)]
+        for server in started:
+            running.callback(server.stop)
+        visited = started[0]
+        if copies > 1:
+            visited = Proxy(started)
+            running.callback(visited.stop)
+        for server in (*started, visited):
+            server.wait()
+        yield visited, started
 
 
 # --- pictures
@@ -361,6 +404,13 @@ class App:
         frames = round(calm * FRAMES)
         self.page.wait_for_function(_IDLE, arg=frames, timeout=PATIENCE * 1000, polling="raf")
         return self
+
+    def reconnected(self) -> Self:
+        """Wait until the connection is lost, and until it is there again."""
+        for is_or_not in ("!==", "==="):
+            connected = f"document.querySelector('.stApp').dataset.testConnectionState {is_or_not} 'CONNECTED'"
+            self.page.wait_for_function(connected, timeout=PATIENCE * 1000)
+        return self.idle()
 
     @property
     def address(self) -> str:

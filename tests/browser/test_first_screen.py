@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
+import numpy as np
 import pytest
+from playwright.sync_api import Locator
+
+from tests.browser.driver import AS_IT_IS, App
+from ui import state
 
 # Where the first picture of a page is, which fields stand before it, and how many words before or beside it. A field counts
 # once, whatever it is made of; the buttons at the top right, which are the same on every page, don't.
@@ -32,25 +39,90 @@ _FIRST_SCREEN = """
     return { top: first.top, bottom: first.bottom, fields: fields.map((field) => field.innerText), words };
 }
 """
-PAGES = ("step_by_step", "heads", "what_if", "generation")
+# What each page says first, and the pictures that are whole on a laptop's first screen besides the first one.
+OPENS = {
+    "step_by_step": ("“it” gives 67.3% of its attention to “animal”", ["equation", AS_IT_IS]),
+    "heads": ("0.2 mostly the previous token (100%)", ["atlas", "head"]),
+    "what_if": ("“·Paris” comes next: 77.3% → 14.1%", []),
+    "generation": ("“·Paris” is written after “·is”, which gives 90.3% of its attention to “·France”", []),
+    "corpus": ("Head 0.2 gives 99.9% of its attention to the previous token", ["heads of the corpus"]),
+}
+OF_A_PAIR = {"heads?metric=pair": ("3.1 looks hardest from “it” to “animal” (67.7%)", ["atlas", "head"])}
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_a_page_opens_on_its_picture(visit, page):
+def end_of(app: App, finding: str) -> float:
+    place = app.page.get_by_text(finding)
+    assert place.count(), f"the page does not say: {finding}"
+    return bottom(place.first)
+
+
+def bottom(place: Locator) -> float:
+    box = place.bounding_box()
+    assert box is not None
+    return box["y"] + box["height"]
+
+
+@pytest.mark.parametrize(("page", "opens"), (OPENS | OF_A_PAIR).items())
+def test_a_page_opens_on_its_finding_and_picture(visit, page, opens):
+    finding, pictures = opens
     app = visit(f"/{page}", width=1280, height=720)
+    assert end_of(app, finding) <= 720
     seen = app.page.evaluate(_FIRST_SCREEN)
-    assert seen["bottom"] <= 720, f"the first picture ends at {seen['bottom']:.0f}"
+    for end in (seen["bottom"], *(bottom(app.widget(state.picture(name))) for name in pictures)):
+        assert end <= 720, f"a picture ends at {end:.0f}"
     assert len(seen["fields"]) <= 12, f"before the first picture: {seen['fields']}"
-    assert seen["words"] <= 70
+    assert seen["words"] <= 60
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_a_page_opens_on_a_finding_on_a_phone(visit, page):
+@pytest.mark.parametrize(("page", "opens"), OPENS.items())
+def test_a_page_opens_on_a_finding_on_a_phone(visit, page, opens):
     app = visit(f"/{page}", width=390, height=844)
-    finding = app.page.locator("[data-testid=stMain] h3, [data-testid=stMain] button").filter(has_text="%").first
-    place = finding.bounding_box()
-    assert place is not None
-    assert place["y"] + place["height"] <= 844, "the first screen has no number"
+    assert end_of(app, opens[0]) <= 844, "the first screen has no finding"
     seen = app.page.evaluate(_FIRST_SCREEN)
     assert seen["top"] < 844, "the first screen has no picture"
     assert app.page.evaluate("document.documentElement.scrollWidth") <= 390
+    if page == "heads":
+        metric = app.widget(state.METRIC).locator("input")
+        assert metric.evaluate("field => field.scrollWidth <= field.clientWidth"), "the menu of metrics is cut"
+        lines = [bottom(app.widget(state.finding(place))) for place in (0, 1, 2)]
+        assert max(np.diff(lines)) <= 48, f"the findings end at {lines}"
+
+
+# The labels that a picture shows and the room that each needs: a slanted one its height along the axis, any other its width.
+_SHOWN_LABELS = """
+(key) => {
+    const chart = document.querySelector(`.st-key-${key} .js-plotly-plot`);
+    const seen = [...chart.querySelectorAll(".xtick > text")].filter((one) => getComputedStyle(one).visibility === "visible");
+    return seen.map((one) => {
+        const { left, right } = one.getBoundingClientRect();
+        const isSlanted = one.getAttribute("transform").includes("rotate");
+        return { text: one.textContent, left: isSlanted ? right - parseFloat(one.style.fontSize) : left, right };
+    });
+}
+"""
+_SHOWN_NUMBERS = """
+(key) => [...document.querySelectorAll(`.st-key-${key} .textpoint > text`)]
+    .filter((one) => getComputedStyle(one).visibility === "visible").map((one) => one.getBoundingClientRect().toJSON())
+"""
+
+
+def test_labels_never_lie_on_each_other(visit):
+    phone, desk = {"width": 390, "height": 844}, {"width": 1280, "height": 720}
+    app = visit("/step_by_step", **phone)
+    labels = app.page.evaluate(_SHOWN_LABELS, state.picture("As it is"))
+    assert "animal" in [label["text"] for label in labels]  # the chosen column
+    assert len(labels) >= 5
+    for label, following in pairwise(labels):
+        assert label["right"] <= following["left"] + 1, (label, following)
+    app.page.set_viewport_size(desk)
+    app.until(lambda: len(app.page.evaluate(_SHOWN_LABELS, state.picture("As it is"))) == 16, "labels stay hidden")
+    app.page.set_viewport_size(phone)
+    app.go(f"/step_by_step?{state.SOURCE}=random")
+    numbers = app.page.evaluate(_SHOWN_NUMBERS, state.picture("As it is"))
+    assert len(numbers) == 48
+    for number, following in pairwise(numbers):
+        assert number["right"] <= following["left"] or number["top"] != following["top"]
+    app.go("/long_range?part=model")  # twelve columns: nobody could read such numbers
+    assert app.page.evaluate(_SHOWN_NUMBERS, state.picture("distances")) == []
+    app.page.set_viewport_size(desk)
+    app.until(lambda: len(app.page.evaluate(_SHOWN_NUMBERS, state.picture("distances"))) == 72, "numbers stay hidden")

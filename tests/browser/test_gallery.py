@@ -11,24 +11,25 @@ import pytest
 from tests.browser.driver import App, Server
 from tests.browser.visits import Visits
 from tests.test_gallery import BY_WORD, NAMES, disagreement
+from tests.written_numbers import WRITTEN, number
 from ui import state
 
 # What pages say of the numbers that the cards claim
 WORDS = {
-    "pronoun": r"“it” gives ([\d.]+%) of its attention to “animal”",
+    "pronoun": r"“it” gives\s([\d.]+%)\sof its attention to “animal”",
     "induction": r"“·green” gives ([\d.]+%) of its attention to “·doors”",
     "previous": r"Mostly the previous token \(([\d.]+%)\)",
     "paris": r"“·Paris” comes next: ([\d.]+%) → ([\d.]+%)",
     "generation": r"“·Paris” is written after “·is”, which gives ([\d.]+%) of its attention to “·France”",
     "patching": r"moves the answer by ([\d.]+%)",
     "two_sentences": r"“it” → “animal”: This text ([\d.]+%); Other text ([\d.]+%)",
-    "two_heads": r"The rows are ([\d.]+) nats apart on average, of at most ([\d.]+)\.",
+    "two_heads": r"The rows are ([\d.]+) apart on average: 0 is the same, ([\d.]+) nothing in common\.",
     "unscaled": r"=\sweight\s+([\d.]+)\s+([\d.]+)",
     "grouped": r"(\d+) query heads share (\d+) key/value heads",
     "saturation": r"\nweight\t[\d.]+\t[\d.]+\t([\d.]+)",
     "leak": r"([\d.]+) of the weight leaks",
-    "order": r"in the two orders: ([\d.e-]+)",
-    "in_blocks": r"float64 ([\d.e−]+)",
+    "order": rf"in the two orders: ({WRITTEN})",
+    "in_blocks": rf"float64 ({WRITTEN})",
     "costs": r"n = d = (\d+) tokens",
     "crossing": r"give weights (\d+) × (\d+)",
     "own_matrices": r"“q0” gives ([\d.]+%) of its attention to “k0”",
@@ -97,11 +98,6 @@ def test_what_is_meant_for_another_machine_is_seen_and_stopped(visit):
     app.problems.clear()
 
 
-def number(words: str) -> float:
-    plain = words.replace("−", "-")
-    return float(plain[:-1]) / 100 if plain.endswith("%") else float(plain)
-
-
 def shown(app: App, word: str) -> tuple[float, ...] | None:
     """The numbers of the view on the page; None while they are not there."""
     text = app.page.get_by_test_id("stMain").inner_text()
@@ -109,6 +105,18 @@ def shown(app: App, word: str) -> tuple[float, ...] | None:
         return DRAWN[word](app, text)
     found = re.search(WORDS[word], text)
     return None if found is None else tuple(map(number, found.groups()))
+
+
+def test_the_start_page_is_short_and_its_ways_in_look_like_buttons(visit):
+    app = visit("/", width=390, height=844)
+    assert app.page.evaluate("document.querySelector('.stMain').scrollHeight") < 10 * 844
+    ways = app.widget(state.WAYS_IN).get_by_role("link")
+    assert ways.count() == 3
+    for way in ways.all():
+        assert way.evaluate("way => getComputedStyle(way).borderTopStyle") == "solid"
+        box = way.bounding_box()
+        assert box["height"] >= 36
+        assert box["y"] + box["height"] <= 844
 
 
 @pytest.mark.parametrize("word", NAMES)

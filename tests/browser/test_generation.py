@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from playwright.sync_api import expect
 
 from core import generate, load_model
 from ui import state
@@ -61,10 +62,22 @@ def test_writing_can_be_stopped_and_gone_on_with(visit):
     def stopped() -> int:
         return int(note.inner_text().split()[0])
 
+    def room_for_progress() -> float:
+        """How far the growing text stands below the line of fields."""
+        fields, text = (
+            app.page.locator(one).bounding_box()
+            for one in ("[data-testid=stPopoverButton]:has-text('writes')", ".stCode")
+        )
+        return text["y"] - fields["y"] - fields["height"]
+
     written = app.page.locator(".token.written")
     app.until(lambda: written.count() == stopped(), lambda: f"{written.count()} of {stopped()} tokens are shown")
     assert 0 < (first := stopped()) < 200
     app.page.get_by_role("button", name="Continue").click()
-    app.page.get_by_role("button", name="Stop").click(timeout=60_000)
+    stop = app.page.get_by_role("button", name="Stop")
+    stop.wait_for(timeout=60_000)
+    assert room_for_progress() < 30  # none: it lies over the page
+    expect(stop).to_be_in_viewport()
+    stop.click(timeout=60_000)
     note.wait_for(timeout=60_000)
     assert stopped() > first

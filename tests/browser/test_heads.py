@@ -59,7 +59,7 @@ def opens(app: App, pass_, layer: int, head: int) -> None:
 def unfolded(app: App) -> App:
     """With the fields beside the menu in sight; a click elsewhere folds them up."""
     if not app.widget(state.AT_LEAST).count():
-        app.unfold("Measure and filter")
+        app.unfold("Options")
         app.until(lambda: app.widget(state.AT_LEAST).count() == 1, "the fields do not unfold")
     return app.idle()
 
@@ -221,7 +221,7 @@ def test_patterns(visit, taken):
     matches(pairs([(7, 2)]))
     app.write(state.PAIRS, "7-2, 9 -> 4")
     matches(pairs([(7, 2), (9, 4)]))
-    app.unfold("Measure and filter").click_cell("head", 10, 3)
+    app.unfold("Options").click_cell("head", 10, 3)
     matches(pairs([(7, 2), (9, 4), (10, 3)]))
     app.idle().click_cell("head", 7, 2)
     matches(pairs([(9, 4), (10, 3)]))
@@ -232,7 +232,7 @@ def test_patterns(visit, taken):
         (state.PAIRS, "9-4, x-y"): "“x-y” is no pair",
         (state.PAIRS, "99-98"): "No query of this text has a choice",
     }
-    unfolded(app).number(state.AT_LEAST, 0.2).idle().unfold("Measure and filter")
+    unfolded(app).number(state.AT_LEAST, 0.2).idle().unfold("Options")
     for (field, text), complaint in bad.items():
         app.write(field, text)
         app.until(lambda complaint=complaint: any(complaint in alert for alert in app.alerts()), complaint)
@@ -293,7 +293,7 @@ def test_what_is_shown(visit, minilm, taken_short):
             f"{removed.mean():.1%} on average, {removed.min():.1%} to {removed.max():.1%}",
         )
 
-    app.unfold("What is shown").idle()
+    app.unfold("Numbers").idle()
     app.toggle(state.LEAVE_OUT, "First token")
     removed = shows(left_out=frozenset({"first"}))
     note(removed, 1)

@@ -94,10 +94,10 @@ def test_a_link_with_many_settings(visit, other_server, smollm):
     assert 3 < passes.sum() < passes.size
     app.write(state.PAIRS, "7-2, 9-4").idle()
     unfolded(app).number(state.AT_LEAST, bound).idle()
-    app.number(state.TO_LAYER, 20).idle().unfold("Measure and filter")
+    app.number(state.TO_LAYER, 20).idle().unfold("Options")
     app.click_cell("atlas", 4, 2).idle().press(state.ORDER, "Lowest first").idle()
-    app.unfold("What is shown").toggle(state.LEAVE_OUT, "First token").idle().switch(state.RENORMALISE).idle()
-    app.choose(state.MEAN_OF, "4.2").idle().choose(state.MEAN_OF, "7.1").idle().unfold("What is shown").idle()
+    app.unfold("Numbers").toggle(state.LEAVE_OUT, "First token").idle().switch(state.RENORMALISE).idle()
+    app.choose(state.MEAN_OF, "4.2").idle().choose(state.MEAN_OF, "7.1").idle().unfold("Numbers").idle()
     view = HeadView(heads=((4, 2), (7, 1)), left_out=frozenset({"first"}), renormalise=True)
     viewed = ViewMatrix(taken, "self", view)
     pictures = {"atlas": np.where(passes, match, np.nan), "head": viewed.overview().matrices["view"].values}
@@ -234,20 +234,3 @@ def test_a_click_beside_going_back_does_not_part_page_and_address(visit):
         app.page.wait_for_timeout(200)
         app.idle().shows(drawn_by(app.address))
         app.go("/step_by_step?source=random&seed=3&stage=scaled").shows(drawn_by(app.address))
-
-
-def test_a_page_that_is_open_while_the_server_starts_anew_shows_its_address(visit, other_server):
-    """Its session is gone, and Streamlit remembers only the address with which it was opened.
-    Only a browser connects again by itself."""
-    app = visit("/step_by_step?source=random&seed=1", at=other_server.wait())
-    app.number(state.SEED, 2).until(lambda: "seed=2" in app.address, "the address does not know the number")
-    address = app.idle().address
-    other_server.start_again()
-    app.page.get_by_test_id("stConnectionStatus").wait_for(state="hidden")
-    app.until(
-        lambda: app.page.evaluate("document.querySelector('.stApp').dataset.testConnectionState") == "CONNECTED", ""
-    )
-    app.page.wait_for_timeout(1000)
-    app.idle().shows(drawn_by("/step_by_step?source=random&seed=2"))
-    assert app.address == address
-    app.problems.clear()  # the connection was lost

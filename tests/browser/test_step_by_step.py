@@ -19,7 +19,7 @@ from ui import state
 from ui.views.sources.passes import SENTENCE
 from ui.views.step_by_step.tour import STOPS
 
-TWICE = "the cat saw the other cat"
+TWICE, FRANCE = "the cat saw the other cat", "The capital of France is"
 
 
 @pytest.fixture(scope="session")
@@ -39,6 +39,8 @@ def test_opening_shows_a_finished_picture_without_a_click(app, minilm, opening):
     assert app.tokens(AS_IT_IS, "x") == tokens
     said = app.page.locator("body").inner_text()
     assert "Agrees with the model: 512 output numbers" in said
+    assert "Reads texts only." in said
+    assert (app.value(state.QUERY), app.value(state.KEY)) == ("it (10), suggested", "animal (2), suggested")
     assert minilm.revision not in said  # it is behind a click
     app.unfold("Provenance").page.get_by_text(minilm.revision).wait_for()
 
@@ -53,7 +55,11 @@ def test_sentence_layer_head_and_model_change_what_is_drawn(app, minilm, smollm,
         assert (labels.count("the"), labels.count("cat")) == (2, 2)
     assert app.picture(AS_IT_IS).values.shape == (8, 8)
     app.choose(state.MODEL, "SmolLM2-135M-Instruct")
-    app.shows_trace(capture(smollm, TWICE).trace(0, 3))
+    app.shows_trace(capture(smollm, TWICE).trace(0, 3)).idle()
+    assert "Writes texts." in app.page.locator("body").inner_text()
+    app.write(state.TEXT, FRANCE).idle().choose(state.HEAD_BOX, "Head 23.4")  # its last query chooses the next token
+    app.shows_trace(capture(smollm, FRANCE).trace(23, 4)).idle()
+    assert (app.value(state.QUERY), app.value(state.KEY)) == ("·is (4), suggested", "·France (3), suggested")
 
 
 def test_while_a_model_is_converted_the_first_screen_says_so(visit, smollm, tmp_path, monkeypatch, request):
@@ -61,12 +67,13 @@ def test_while_a_model_is_converted_the_first_screen_says_so(visit, smollm, tmp_
     monkeypatch.setenv("HEADLIGHT_CACHE", str(tmp_path))
     server = request.getfixturevalue("fresh_server")  # which has the cache only now
     app = visit(at=server.wait(), width=390, height=844)
+    text = app.widget(state.TEXT).bounding_box()
     app.choose(state.MODEL, "SmolLM2-135M-Instruct")
     words = app.page.get_by_text(re.compile("converting its weights, once: [0-9]+%"))
     expect(words).to_be_in_viewport()
     bar = app.page.get_by_role("progressbar")
     expect(bar).to_be_in_viewport()
-    assert bar.bounding_box()["y"] < app.widget(state.TEXT).bounding_box()["y"]
+    assert app.widget(state.TEXT).bounding_box() == text  # it lies over the page, which does not move
     expect(words).to_have_count(0, timeout=PATIENCE * 1000)
     app.idle().shows_trace(capture(smollm, SENTENCE).trace(13, 8))
     assert len(list(tmp_path.glob("SmolLM2*/model.safetensors"))) == 1
@@ -363,7 +370,7 @@ def test_token_text_is_data(app, smollm):
     # Any dialog, script error or stray request fails in `visit`.
 
 
-def test_fits_a_phone(visit, opening):
+def test_fits_a_phone(visit, opening, minilm):
     app = visit(width=390, height=844)
     app.shows_trace(opening.trace(5, 11))
     assert app.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
@@ -371,6 +378,9 @@ def test_fits_a_phone(visit, opening):
     assert line.evaluate("line => line.scrollWidth > 2 * line.clientWidth")
     app.click_stage("Output")  # brought into sight, and opened
     opens(app, "output", opening.trace(5, 11).output)
+    app.widget(state.TEXT).get_by_role("textbox").fill(TWICE)
+    app.widget(state.APPLY).get_by_role("button", name="Apply", exact=True).click()
+    app.shows_trace(capture(minilm, TWICE).trace(5, 11))
 
 
 # How far the labels below the columns of each picture are apart, at right angles to the way they run, less what a line of

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import socket
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -41,26 +36,6 @@ _READ = """
     };
 })
 """
-
-
-class ViewServer(Server):
-    """The small app that shows nothing but a token view."""
-
-    def __init__(self) -> None:
-        with socket.socket() as probe:
-            probe.bind(("localhost", 0))
-            self.port = probe.getsockname()[1]
-        self.address = f"http://localhost:{self.port}"
-        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - lives as long as the process that writes to it
-        script = ["-m", "streamlit", "run", "tests/browser/token_view_app.py"]
-        options = ["--server.headless", "true", "--server.port", str(self.port)]
-        self._process = subprocess.Popen(
-            [sys.executable, *script, *options],
-            cwd=ROOT,
-            env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
-            stdout=self._log,
-            stderr=subprocess.STDOUT,
-        )
 
 
 class View(App):
@@ -130,14 +105,14 @@ def rgb(colour: str) -> tuple[float, ...]:
 
 
 @pytest.fixture(scope="module")
-def view_server() -> Iterator[ViewServer]:
-    server = ViewServer()
+def view_server() -> Iterator[Server]:
+    server = Server("tests/browser/token_view_app.py")
     yield server.wait()
     server.stop()
 
 
 @pytest.fixture
-def show(visits: Visits, view_server: ViewServer) -> Iterator[Callable[..., View]]:
+def show(visits: Visits, view_server: Server) -> Iterator[Callable[..., View]]:
     """Opens token views; in the end nothing may have gone wrong on any of them."""
     with visits.to(view_server, View) as show:
         yield show

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
-from core.units import bytes_in_words, seconds_in_words
+from core.units import bytes_in_words, seconds_in_words, small_number
 
 
 @pytest.mark.parametrize(
@@ -37,3 +39,22 @@ def test_bytes_in_words(count: int, words: str):
 )
 def test_seconds_in_words(seconds: float, words: str):
     assert seconds_in_words(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (0.0, "0"),
+        (-0.0, "0"),
+        (9.5367e-07, "9.5×10⁻⁷"),
+        (-2e-16, "−2.0×10⁻¹⁶"),
+        (0.00999, "0.01"),
+        (0.25, "0.25"),
+        (12.3, "12"),
+        (12345.6, "12,346"),
+        (math.nan, "nan"),
+        (math.inf, "inf"),
+    ],
+)
+def test_a_small_number(value: float, words: str):
+    assert small_number(value) == words

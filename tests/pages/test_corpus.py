@@ -210,6 +210,18 @@ def test_an_uploaded_file_keeps_its_name():
     assert app.session_state[state.OWN_RUN].contents == SENTENCES[0].encode()
 
 
+def test_a_file_that_is_no_longer_on_the_server_is_said_to_be_gone():
+    """As after a restart, which a browser with the file's name in its field outlives."""
+    app = page()
+    app.file_uploader(key=state.OWN_FILE).set_value(("my.txt", SENTENCES[0].encode(), "text/plain"))
+    with mock.patch.object(app, "_register_uploaded_files"):
+        app.button(key=state.START_RUN).click()
+        app = ran(app)
+    assert not app.exception
+    assert "This file is no longer on the server." in words(app)
+    assert "There is no text in it." in words(app)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [(" \n", "There is no text in it."), (40 * "word ", "more than 20 tokens for all-MiniLM-L6-v2. Shorten it")],

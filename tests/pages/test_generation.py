@@ -11,6 +11,7 @@ from core.capturing.sampling import Sampling
 from tests.core.tiny_models import CAUSAL_WEIGHTS, number_words, randomised, tiny
 from tests.pages.test_what_if import choose, opened, words
 from tests.source_files import ROOT
+from tests.written_numbers import number
 from ui import state
 from ui.requests import ModelChoice, TextRequest, WritingRequest
 from ui.views.writing import written_after
@@ -48,8 +49,8 @@ def test_each_step_says_where_the_query_before_its_token_looks(dates):
 def test_the_rows_are_those_of_one_full_pass():
     said = words(page(new="5"))
     assert "The rows of all 5 steps" in said
-    difference = float(said.split("in any head is ")[1].split()[0].rstrip("."))
-    assert difference < 2e-5
+    difference = said.split("in any head is ")[1].split()[0].rstrip(".")
+    assert number(difference) < 2e-5
     assert "Agrees with the model" in str([badge.proto for badge in page(new="5").get("badge")]) or "Agrees" in said
 
 

@@ -13,6 +13,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core.heads.metrics import METRICS
+from core.models import tokens
 from tests.browser.driver import Picture
 from tests.source_files import ROOT
 from ui import models, progress, state
@@ -66,6 +67,16 @@ def checked(app: AppTest) -> AppTest:
 
 def choose(app: AppTest, key: str, value: object) -> AppTest:
     return checked(app.get_by_key(key).set_value(value).run())
+
+
+@pytest.mark.parametrize("page", ["heads", "step_by_step"])
+def test_another_head_writes_no_token_again(atlas: AppTest, page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A text of 4,096 tokens would take longer than its picture."""
+    app = choose(go(atlas, page), state.HEAD_BOX, "1.1")
+    asked = []
+    monkeypatch.setattr(tokens, "_piece", lambda *_: asked.append(1))
+    choose(app, state.HEAD_BOX, "1.2")
+    assert not asked
 
 
 def test_a_text_is_read_once_and_the_probe_runs_once(
@@ -286,3 +297,10 @@ def test_the_chosen_metric_is_explained(atlas: AppTest) -> None:
     for metric in METRICS[:3]:
         choose(atlas, state.METRIC, metric.name)
         assert metric.words in [caption.value for caption in atlas.caption]
+
+
+def test_the_rule_of_the_suggested_pair_is_explained(atlas: AppTest) -> None:
+    box = atlas.selectbox(key=state.QUERY)
+    assert box.proto.placeholder.endswith(", suggested")
+    assert "largest weight between two different tokens" in box.help
+    assert "the last query counts" in box.help

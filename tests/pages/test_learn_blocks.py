@@ -7,9 +7,9 @@ import pytest
 from core import attend
 from core.attention.sources import toy_sentence
 from core.lessons.blocks import differences, in_blocks
+from core.units import small_number
 from tests.pages.lessons import open_lesson, said
 from ui import state
-from ui.views.common.tables import small_number
 from ui.views.lesson import IN_A_MODEL
 
 opened = partial(open_lesson, "blocks")

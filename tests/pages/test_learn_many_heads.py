@@ -6,6 +6,7 @@ import pytest
 
 from core.heads.contributions import lengths
 from core.lessons.many_heads import fetch, heads_of_a_sentence
+from core.units import small_number
 from tests.pages.lessons import open_lesson, rows
 from ui import state
 from ui.views.sources.passes import SENTENCE
@@ -29,7 +30,7 @@ def test_the_sum_is_cores():
     shown = "".join(one.value for one in page.markdown)
     assert f"head **{length[:, 3].argmax()}** adds most" in shown
     assert "At “cross”" in shown
-    assert f"**{many.difference:.1e}**" in shown
+    assert f"**{small_number(many.difference)}**" in shown
 
 
 def test_leaning_shows_in_the_difference():

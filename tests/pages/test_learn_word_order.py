@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from core.lessons.word_order import ORDER_FROM, alibi_slopes, shift, shuffle
+from core.units import small_number
 from tests.pages.lessons import open_lesson, said
 from ui import state
 from ui.views.lesson import IN_A_MODEL
@@ -21,14 +22,14 @@ opened = partial(open_lesson, "word_order")
 def test_the_difference_is_cores(word, source):
     page = opened("Shuffle", **{state.ORDER_FROM: word})
     expected = shuffle("the dog bites the man", source, seed=29)
-    assert f"**{expected.difference:.2g}**" in said(page)
+    assert f"**{small_number(expected.difference)}**" in said(page)
     drawn = json.loads(page.get("plotly_chart")[0].proto.spec)
     assert "dog" in drawn["layout"]["yaxis"]["ticktext"]
 
 
 def test_the_residual_is_cores():
     page = opened("Shift", **{state.ONWARD: "40"})
-    assert f"**{shift(10, 40, 32).residual:.1e}**" in said(page)
+    assert f"**{small_number(shift(10, 40, 32).residual)}**" in said(page)
 
 
 @pytest.mark.parametrize("kind", ["alibi", "t5-encoder", "t5-decoder"])

@@ -20,6 +20,7 @@ from core.capturing.edits import every
 from core.figures.labels import escaped
 from tests.core.tiny_models import SEQ2SEQ, number_words, randomised
 from tests.source_files import ROOT
+from tests.written_numbers import WRITTEN, number
 from ui import models, state
 from ui.controls.edit_list import HIDDEN
 from ui.controls.what_if import CHOICES, Change
@@ -79,10 +80,10 @@ def turned(edits: Edits) -> tuple[float, float]:
 
 
 def says_it_turned(app: AppTest, edits: Edits) -> None:
-    said = re.findall(r"\*\*([0-9.]+(?:e[−-][0-9]+)?)\*\*", words(app).partition("turns by")[2])
-    for number, expected in zip(said[:2], turned(edits), strict=True):
-        digits = {"rel": 0.05, "abs": 0} if "e" in number else {"abs": 0.0005}
-        assert float(number.replace("−", "-")) == pytest.approx(expected, **digits)
+    said = re.findall(rf"\*\*({WRITTEN})\*\*", words(app).partition("turns by")[2])
+    for written, expected in zip(said[:2], turned(edits), strict=True):
+        digits = {"rel": 0.05, "abs": 0} if "×" in written else {"abs": 0.0005}
+        assert number(written) == pytest.approx(expected, **digits)
 
 
 def test_at_first_nothing_is_changed_and_fields_add_to_the_list() -> None:
@@ -207,7 +208,7 @@ def test_the_views_are_reached_by_menu_and_by_link_and_the_list_stays() -> None:
     shown = {
         "matter": "Each head is muted in turn",
         "patch": "Type another text of the same length",
-        "compare": "nats apart on average",
+        "compare": "apart on average",
         "change": "The sentence vector turns by",
     }
     for view, said in shown.items():

@@ -74,3 +74,30 @@ def test_visitors_with_images_and_changes_of_their_own_at_once(monkeypatch: pyte
     with ThreadPoolExecutor(max_workers=len(wanted)) as visitors:
         list(visitors.map(look, range(len(wanted))))
     assert not np.array_equal(alone[0].trace(0, 0).weights, alone[2].trace(0, 0).weights)
+
+
+def test_a_change_continues_from_what_is_known(minilm: Model) -> None:
+    """From the plain pass or from the one that was shown before; a text that edits read is read once for all of them."""
+    of, made = ModelChoice(minilm.name), []
+    keep(models.loaded, minilm, of)
+    plain, other = TextRequest(of, "A cat sat down here."), TextRequest(of, "A dog ran off again.")
+    low, high = Edits(mute_heads={(0, 1)}), Edits(mute_heads={(4, 1)})
+    patches = [Edits(patch_heads={(layer, 3)}, patch_from=other.text) for layer in (3, 5)]
+
+    def read(request: TextRequest, near: TextRequest | None = None) -> list[int]:
+        """The attention calls that are made for it, all over the request's own text."""
+        made.clear()
+        np.testing.assert_array_equal(
+            passes.captured(request, near=near, on_progress=made.append).vectors,
+            core.capture(minilm, request.text, edits=request.edits).vectors,
+        )
+        return made
+
+    assert read(plain) == [1, 2, 3, 4, 5, 6]
+    assert read(replace(plain, edits=high)) == [5, 6]
+    assert read(replace(plain, edits=low)) == [1, 2, 3, 4, 5, 6]
+    assert read(replace(plain, edits=low | high), replace(plain, edits=low)) == [5, 6]
+    assert not passes.captured.is_known(other)
+    assert read(replace(plain, edits=patches[0])) == [4, 5, 6]
+    assert passes.captured.is_known(other)
+    assert read(replace(plain, edits=patches[1])) == [6]

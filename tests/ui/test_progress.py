@@ -13,7 +13,7 @@ from streamlit.runtime.scriptrunner import StopException
 from streamlit.testing.v1 import AppTest
 
 from core import InputError
-from ui import progress, settings
+from ui import progress, settings, state
 from ui.settings import Settings
 
 
@@ -80,6 +80,13 @@ def test_each_long_work_is_asked_for_and_what_was_wanted_stays_wanted() -> None:
     assert texts(app) == ["first: done", "second: done"]
 
 
+def test_while_a_talk_is_prepared_nothing_is_asked_for() -> None:
+    app = AppTest.from_function(asking)
+    app.session_state[state.REHEARSING] = True
+    assert texts(app.run()) == ["first: done", "second: done"]
+    assert not app.info
+
+
 def test_the_bar_does_not_outlive_work_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     def page() -> None:
         import streamlit as st
@@ -109,14 +116,18 @@ class Place:
     def __init__(self) -> None:
         self.shown: list = []
 
+    def container(self, **_) -> Place:
+        return self
+
     def status(self, words: str, **_) -> None:
         self.shown.append(words)
 
     def progress(self, done: float, text: str) -> None:
         self.shown.append((done, text))
 
-    def empty(self) -> None:
+    def empty(self) -> Place:
         self.shown.append(None)
+        return self
 
 
 def until(place: Place, shown: object) -> None:

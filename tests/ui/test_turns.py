@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import time
+import weakref
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Event
@@ -197,3 +199,20 @@ def test_heavy_work_gives_way_to_pages_and_no_longer_than_its_steps_took() -> No
     light.result(20)
     assert noted == ["page", "heavy"]
     assert not sessions.turns._pages
+
+
+def test_what_earlier_work_left_in_circles_is_freed_before_a_turn():
+    """Streamlit's own search for garbage after each run of a page is switched off."""
+
+    class Tensor:
+        def __init__(self) -> None:
+            self.held_by = self
+
+    gc.disable()  # Python's own search would come sooner or later
+    try:
+        gone = weakref.ref(Tensor())
+        assert gone() is not None
+        with Sessions().turns.turn(0, lambda _: None):
+            assert gone() is None
+    finally:
+        gc.enable()

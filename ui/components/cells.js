@@ -99,7 +99,8 @@ export default function ({ parentElement, data, setTriggerValue }) {
     };
 
     const mark = () => {
-        for (const chart of document.querySelectorAll(".js-plotly-plot")) {
+        for (const chart of document.querySelectorAll(".stPlotlyChart .js-plotly-plot")) { // not those that are being saved
+            fitLabels(chart);
             if (!isWalked(chart)) {
                 unmark(chart);
                 continue;
@@ -172,7 +173,7 @@ function boxOf(chart, row, column) {
     const share = (axis, middle) => (middle - axis.range[0]) / (axis.range[1] - axis.range[0]);
     const [across, down] = [share(xaxis, xaxis2.tickvals[column]), 1 - share(yaxis, yaxis2.tickvals[row])];
     if (Math.min(across, down) < 0 || Math.max(across, down) > 1) return null;
-    const width = (meta.column_block * box.width) / Math.abs(xaxis.range[1] - xaxis.range[0]);
+    const width = cellWidth(chart);
     const height = (meta.row_block * box.height) / Math.abs(yaxis.range[1] - yaxis.range[0]);
     const [x, y] = [box.left + across * box.width, box.top + down * box.height];
     return { left: x - width / 2, top: y - height / 2, width, height };

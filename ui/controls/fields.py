@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 import streamlit as st
+from streamlit.runtime.uploaded_file_manager import UploadedFile
 
 from core.figures.labels import all_placed
 from ui import links
@@ -32,6 +33,20 @@ def text_area(label: str, key: str, opening: str = "", **widget: Any) -> str:
     """Lines of text."""
     links.field(key, Text(), opening, label)
     return st.text_area(label, opening, key=key, **KEPT, **widget)
+
+
+def upload(label: str, key: str, types: str | Sequence[str], **widget: Any) -> UploadedFile | None:
+    """A file. It is in the server's memory, not in the address: a browser still names it after the server has started anew."""
+    file = st.file_uploader(label, types, key=key, **widget)
+    if file is None and st.session_state[key] is not None:
+        st.caption("This file is no longer on the server. Please upload it again.")
+    return file
+
+
+def uploaded_file(key: str) -> UploadedFile | None:
+    """The file in an upload field, before the field is drawn; None if there is none, or it is no longer on the server."""
+    file = st.session_state.get(key)
+    return file if isinstance(file, UploadedFile) else None
 
 
 def whole_number(label: str, key: str, opening: int | None, low: int | None, high: int | None, **widget: Any) -> int:

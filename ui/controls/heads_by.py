@@ -47,9 +47,8 @@ class ByMetric:
 
 @dataclass(frozen=True)
 class ByPair:
-    """boxes: the place of the two boxes that choose the pair of tokens"""
+    """The pair is the chosen one."""
 
-    boxes: DeltaGenerator
     remarks: ClassVar[tuple[str, ...]] = ()
     words: ClassVar[str] = "How much one token looks at another."
 
@@ -96,11 +95,6 @@ class HeadsBy:
     bounds: Bounds
     drawn_as: str
 
-    @property
-    def boxes(self) -> DeltaGenerator | None:
-        """The place of the boxes of the chosen pair, if heads are ranked by it."""
-        return self.by.boxes if isinstance(self.by, ByPair) else None
-
 
 def heads_by(
     offered: Mapping[str, Metric], opening: str, *, patterns: bool, one_text: bool, probes: bool, deepest: int
@@ -114,16 +108,16 @@ def heads_by(
     deepest   the last layer
     """
     own = {PAIR: "From token to token"} | ({PATTERN: "Match with a pattern"} if patterns else {})
-    with st.container(horizontal=True):
+    with st.container(horizontal=True, gap="xsmall"):
         name = metric_menu("Heads by", offered, opening, own, label_visibility="collapsed")
-        popover = st.popover("Measure and filter", icon=":material/tune:")
+        popover = st.popover("Options")
     in_sight = st.container()
     with popover:  # its fields are there whether it is open or not, and keep their places in the address
         drawn_as = menu("Drawn as", state.ATLAS_BY, DRAWN_AS, look="buttons")
         bounds = _bounds(deepest)
         with st.container():  # whatever comes and goes in it, nothing else moves: what moves is made anew
             if name == PAIR:
-                by = ByPair(in_sight)
+                by = ByPair()
             else:
                 by = _by_pattern(in_sight, one_text) if name == PATTERN else _by_metric(offered[name], probes)
     return HeadsBy(by, bounds, drawn_as)

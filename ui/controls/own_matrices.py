@@ -11,7 +11,7 @@ from core import AttentionTrace, InputError, attend
 from core.attention.matrix_files import check_scores, read_mask, read_matrix, read_npz
 from ui import settings, state
 from ui.calls import call, uploaded
-from ui.controls.fields import text_area
+from ui.controls.fields import text_area, upload
 from ui.markdown import show_error
 
 # Small enough to follow by hand: three queries, four keys, two dimensions.
@@ -31,13 +31,13 @@ def own_matrices() -> AttentionTrace | None:
         "Upload files instead (CSV, NPY, or one NPZ with query, key and value, and optionally mask and bias)"
     ):
         st.caption("A link does not include uploaded files: it shows the typed matrices.")
-        archive = st.file_uploader("NPZ", type="npz", key=state.ARCHIVE)
+        archive = upload("NPZ", state.ARCHIVE, "npz")
         archive_problem = st.container()
         uploads = dict(zip(EXAMPLE, st.columns(4), strict=True))
     problems, sources = {}, {}
     for name, column in columns.items():
         with uploads[name]:
-            file = st.file_uploader(name.capitalize(), type=["csv", "txt", "npy"], key=state.FILES[name])
+            file = upload(name.capitalize(), state.FILES[name], ["csv", "txt", "npy"])
         with column:
             text = text_area(
                 f"{name.capitalize()} (file in use)" if file or archive else name.capitalize(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import streamlit as st
@@ -26,11 +27,12 @@ def pinned(weights: NDArray[np.floating], tokens: Tokens) -> tuple[int, int]:
 
     tokens  (query tokens, key tokens)
     """
+    return pinned_among(tokens, strongest_cell(weights), exact_in(weights))
 
-    def exact(rows: range, columns: range) -> NDArray[np.floating]:
-        return weights[rows.start : rows.stop, columns.start : columns.stop]
 
-    return pinned_among(tokens, strongest_cell(weights), exact)
+def exact_in(weights: NDArray[np.floating]) -> Numbers:
+    """Return a function of rows and columns that gives their numbers in a whole matrix."""
+    return lambda rows, columns: weights[rows.start : rows.stop, columns.start : columns.stop]
 
 
 def pinned_among(
@@ -55,8 +57,24 @@ def pinned_among(
     return query, key
 
 
-def hold(tokens: Tokens, suggested: tuple[int, int]) -> None:
-    """Choose the suggested cell in boxes that are empty: it then stays while other heads, which suggest others, are opened."""
+def from_to(tokens: Tokens, suggested: tuple[int, int], exact: Numbers) -> tuple[int, int]:
+    """Show the two boxes in one line, "From it (10) to animal (2)"; return the (query, key) that they choose.
+
+    Boxes that are empty are filled in: the pair stays while other heads, which suggest others, are opened. The arguments are
+    those of `pinned_among`.
+    """
+    _fill_in(tokens, suggested)
+    _settle((len(tokens[0]), len(tokens[1])), suggested, exact, (state.QUERY, state.KEY))
+    look: dict[str, Any] = {"label_visibility": "collapsed", "width": 140}
+    with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", width="content"):
+        st.markdown("From", width="content")
+        query = token_picker("Query", state.QUERY, tokens[0], suggested[0], **look)
+        st.markdown("to", width="content")
+        key = token_picker("Key", state.KEY, tokens[1], suggested[1], **look)
+    return query, key
+
+
+def _fill_in(tokens: Tokens, suggested: tuple[int, int]) -> None:
     fields = zip(("Query", "Key"), (state.QUERY, state.KEY), tokens, suggested, strict=True)
     for label, box, names, place in fields:
         if links.field(box, Index(len(names)), None, label) is None:

@@ -30,8 +30,6 @@ BY_WORD = {card.word: card for card in CARDS}
 # the picture stands beside the words, or the page would be ten screens long.
 _CARDS, _CARD = f"[class*=st-key-{state.cards(0)[:-1]}]", f"[class*=st-key-{state.card('')}]"
 STYLE = (
-    f".st-key-{state.WAYS_IN} a {{ border: 1px solid color-mix(in srgb, currentColor 35%, transparent); border-radius: .5rem;"
-    " padding: .5rem 1rem; }"
     f"{_CARDS} {_CARD} {{ position: relative; }}"
     f"{_CARDS} [data-testid=stPageLink] a::after {{ content: ''; position: absolute; inset: 0; }}"
     f"{_CARDS} [data-testid=stPageLink] a {{ padding-left: 0; }}"

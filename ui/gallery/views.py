@@ -161,8 +161,8 @@ CARDS = (
     Card(
         word="two_heads",
         title="Two heads side by side",
-        claim="0.64 of 0.69 nats apart",
-        sentence="One head looks one step back, the other one step ahead. Their rows have almost nothing in common.",
+        claim="0.64 of at most 0.69",
+        sentence="One head looks a step back, the other a step ahead: their rows are nearly as far apart as possible.",
         where=f"Heads {BACK} and {AHEAD} of {SENTENCE_MODEL}",
         page="what_if",
         address=_head(SENTENCE_MODEL, TIRED, BACK)

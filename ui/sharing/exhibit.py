@@ -31,8 +31,8 @@ def show_exhibit(shown: PageContents) -> None:
     icon, kind = ":material/inventory_2:", "application/octet-stream"
     st.download_button("Exhibit", make, name, kind, key=state.SAVE_EXHIBIT, icon=icon, on_click="ignore")
     st.caption(
-        f"An exhibit is one file with everything in this view: its address with all texts, uploads, {contents}. The page “Open "
-        f"an exhibit” shows it again with the same numbers, with or without the model."
+        f"An exhibit is one file with everything in this view: its address with all texts, uploads, {contents}. The page "
+        "“Exhibit” shows it again with the same numbers, with or without the model."
     )
 
 

@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 import streamlit as st
 
 from ui import links, state
+from ui.controls.fields import uploaded_file
 from ui.in_browser import component_beside
 from ui.sharing.exhibit import full_address
 from ui.shown import PageContents
@@ -46,6 +47,6 @@ def cannot_hold(shown: PageContents) -> str:
     if shown.of is not None and shown.of.text.image is not None:
         return "the image that you uploaded"
     is_own = links.here().get(state.SOURCE) == ["own"]
-    if is_own and any(st.session_state.get(key) is not None for key in (*state.FILES.values(), state.ARCHIVE)):
+    if is_own and any(uploaded_file(key) is not None for key in (*state.FILES.values(), state.ARCHIVE)):
         return "the matrices that you uploaded"
     return "the exhibit that you opened" if shown.of is None and shown.page == "exhibit" else ""

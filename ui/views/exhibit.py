@@ -13,6 +13,7 @@ from core.exporting.exhibit import ENDING, Exhibit, read
 from core.exporting.kept_heads import KeptHead, Origin
 from core.figures.labels import visible
 from ui import lessons, models, passes, shown, state
+from ui.controls.fields import upload
 from ui.controls.target import from_address
 from ui.links import go_to
 from ui.markdown import plain, show_error
@@ -29,8 +30,8 @@ LONGEST = 400  # characters of a text
 
 def show_opening() -> None:
     """Show the field for a file, and the exhibit that is open."""
-    field = {"key": state.EXHIBIT_FILE, "on_change": _dropped, "label_visibility": "collapsed"}
-    file = st.file_uploader("Exhibit", type=ENDING, **field)
+    label = "A file that “Share” has saved as an exhibit"
+    file = upload(label, state.EXHIBIT_FILE, ENDING, on_change=_dropped)
     if file is not None and st.session_state.pop(state.EXHIBIT_IS_NEW, False):
         try:
             st.session_state[state.EXHIBIT] = read(file.getvalue())
@@ -90,8 +91,8 @@ def _show_ways_on(exhibit: Exhibit) -> None:
         if kept is not None and st.button("Step by step", key=state.OPEN_STEPS, icon=":material/steps:"):
             _open_steps()
         if exhibit.page in LIVE and st.button("Open live", key=state.OPEN_LIVE, icon=":material/play_arrow:"):
-            if (upload := exhibit.uploads.get(state.IMAGE)) is not None:
-                st.session_state[state.SHOWN_IMAGE] = (upload.name, upload.data)
+            if (image := exhibit.uploads.get(state.IMAGE)) is not None:
+                st.session_state[state.SHOWN_IMAGE] = (image.name, image.data)
             _leave(exhibit.page, exhibit.address)
         key, icon = state.COMPARE_LIVE, ":material/compare:"
         compares = origin is not None and st.button("Compare with the model", key=key, icon=icon)

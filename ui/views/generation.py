@@ -24,6 +24,7 @@ from core.heads.one_query import one_query
 from core.models.modules import Kind
 from core.models.words import special_ids
 from core.notebook.figures import stage_figure
+from core.units import small_number
 from ui import models, presenting, shown, state
 from ui.calls import expression, result, result_of
 from ui.components import pin
@@ -154,7 +155,7 @@ def _choose_step(request: WritingRequest, generation: Generation, fields: InputF
         number = 0
         if len(steps) > 1:
             with st.container(width="stretch"):
-                number = int(menu("Step, and the token that it writes", state.STEP, steps, look="line")) - 1
+                number = int(menu("Step, and what it writes", state.STEP, steps, look="line")) - 1
     head = replace(whole, capture=generation.capture_of(number))
     weights = one_query(head.capture, head.shape[0] - 1, head.kind)
     row = weights[head.place]
@@ -231,7 +232,7 @@ def _every_step(step: Step) -> None:
     notes = [f"<br>query {escaped(token)}" for token in queries[first:]]
     rows = Axis("step", tokens, step.query - first, notes, 1)
     chart = _picture(trace.weights, rows, Axis("key", keys, step.key), ~trace.mask)
-    presenting.lit(chart.figure, step.query - first, step.key)
+    presenting.lit(chart, step.query - first, step.key)
     alt = f"The rows of head {whole}, one for each step by what it writes, by keys."
     numbers = of_weights(trace, Side("step", tokens, start=1), Side("key", keys))
     show_heatmap(chart, "row", alt, title=f"Every step in head {whole}", numbers=numbers)
@@ -266,7 +267,8 @@ def _all_heads(step: Step) -> None:
         title=f"Weight on “{visible(key)}” in every head",
         alt="Every head's weight on the chosen key",
         numbers="weight on the chosen key",
-        height=presenting.height(460, 0.7),
+        height=460,
+        on_stage=(0.55, 0.7),
     )
     st.caption(f"The share that each head gives to {quoted(key)} in this step.")
 
@@ -345,7 +347,7 @@ def _compare_with_full_pass(request: WritingRequest, generation: Generation) -> 
     if difference is not None:
         st.caption(
             f"The rows of all {count} steps, beside one pass over the whole text without a cache: the largest "
-            f"difference of a weight in any head is {difference:.1e}."
+            f"difference of a weight in any head is {small_number(difference)}."
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -53,7 +54,8 @@ def show_lesson(title: str, sentence: str, experiments: tuple[Experiment, ...]) 
     show_heading(title, sentence)
     by_word = {experiment.word: experiment for experiment in experiments}
     names = {experiment.word: experiment.name for experiment in experiments}
-    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+    line: dict[str, Any] = {"vertical_alignment": "center", "horizontal_alignment": "distribute", "key": state.WAY_ON}
+    with st.container(horizontal=True, **line):
         word = menu("Experiment", state.PART, names, look="buttons", wrap=True, label_visibility="collapsed")
         _lead_on(title, names, word)
     chosen = by_word[word]

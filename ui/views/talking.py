@@ -10,6 +10,7 @@ import streamlit as st
 from core import InputError
 from ui import links, state
 from ui.components.browser import TalkStorage
+from ui.controls.fields import upload, uploaded_file
 from ui.gallery.views import CARDS
 from ui.links import Number, go_to
 from ui.markdown import plain
@@ -187,10 +188,13 @@ def _show_view(talk: Talk, index: int) -> None:
     Their keys hold its mark, so that what a browser sends about a view reaches it even if it has moved meanwhile.
     """
     view = talk.views[index]
-    with st.container(border=True, horizontal=True, vertical_alignment="bottom"):
-        changing = {"on_change": _edit, "args": (view.mark,)}
+    changing = {"on_change": _edit, "args": (view.mark,)}
+    with st.container(border=True):
+        line = st.container(horizontal=True, vertical_alignment="bottom")
+        st.text_area("Notes", view.notes, key=_key("notes", view.mark), height=150, **changing)
+        st.caption(plain(f"/{view.link}"[:120]))
+    with line:
         st.text_input(f"View {index + 1}", view.title, key=_key("title", view.mark), width=300, **changing)
-        st.text_area("Notes", view.notes, key=_key("notes", view.mark), height=110, width="stretch", **changing)
         for name, icon, change, is_possible in (
             ("Up", "arrow_upward", (Talk.moved, -1), index > 0),
             ("Down", "arrow_downward", (Talk.moved, 1), index < len(talk.views) - 1),
@@ -198,7 +202,6 @@ def _show_view(talk: Talk, index: int) -> None:
         ):
             pressed = {"on_click": _change_view, "args": (view.mark, *change), "disabled": not is_possible}
             st.button("", key=_key(name.lower(), view.mark), icon=f":material/{icon}:", help=name, **pressed)
-        st.caption(plain(f"/{view.link}"[:120]))
 
 
 def _key(name: str, mark: str) -> str:
@@ -217,7 +220,7 @@ def _change_view(mark: str, change: Callable[..., Talk], *given: object) -> None
 
 def _show_reading() -> None:
     with st.expander("Open a saved talk, or add a view by its link"):
-        st.file_uploader("A talk saved on this page", ["json"], key=state.TALK_FILE, on_change=_read)
+        upload("A talk saved on this page", state.TALK_FILE, ["json"], on_change=_read)
         # A form, and a new field after each link: a browser that has not yet heard that a field was emptied would add its
         # link twice, or put it there again.
         row = {"key": state.NEW_VIEW, "horizontal": True, "vertical_alignment": "bottom"}
@@ -228,16 +231,18 @@ def _show_reading() -> None:
 
 
 def _read() -> None:
-    file = st.session_state[state.TALK_FILE]
+    file = uploaded_file(state.TALK_FILE)
+    if file is None:
+        return
+    content = file.getvalue()
 
     def read() -> Talk:
-        talk, remarks = from_file(file.getvalue())
+        talk, remarks = from_file(content)
         for remark in remarks:
             _say(remark)
         return talk
 
-    if file is not None:
-        _change(read)
+    _change(read)
 
 
 def _add_cards() -> None:

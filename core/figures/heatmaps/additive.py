@@ -12,7 +12,7 @@ from ..palette import ALLOWED, text_on
 from ..theme import letters
 from .heatmap import WIDTH, Axis, heatmap, printed_in
 
-MAX_PRINTED = 16  # keys: beyond that the numbers do not fit into their cells
+MAX_PRINTED = 12  # keys: beyond that the numbers do not fit into their cells
 
 
 def additive_mask(
@@ -34,5 +34,5 @@ def additive_mask(
         size = letters(15 if len(keys) <= 9 else 12)
         for text, cells, colour in (("−∞", forbidden, None), ("0", ~forbidden, text_on([ALLOWED])[0])):
             texts = [f"<b>{text}</b>"] * int(cells.sum())
-            chart.figure.add_trace(printed_in(cells, texts, {"size": size, "color": colour}))
+            chart.traces.append(printed_in(cells, texts, {"size": size, "color": colour}))
     return chart

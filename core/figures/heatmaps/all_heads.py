@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import plotly.graph_objects as go
 from numpy.typing import ArrayLike, NDArray
 from plotly.colors import sample_colorscale
 
@@ -13,7 +12,7 @@ from ..palette import FORBIDDEN, PIN, SEQUENTIAL
 from ..theme import PLAIN_AXIS, enlarged, template, thick
 from ..values import Values, head_values
 from .frames import over_cells
-from .heatmap import Axis, heatmap
+from .heatmap import WIDTH, Axis, heatmap
 
 GAP, MASKED, ZERO = 0, 1, 2  # levels of the small pictures that are no weights; from ZERO up they are
 _LEVELS = 255
@@ -28,11 +27,13 @@ def metric_grid(
     chosen: tuple[int, int],
     left_out: NDArray[np.bool_] | None,
     height: int,
+    width: int = WIDTH,
     left_out_name: str = "filtered out",
 ) -> Chart:
     """Draw one number for each head [layers, heads], NaN where it is unknown.
 
     left_out       [layers, heads] bool, True for heads that are drawn grey
+    width          as in `heatmap`
     left_out_name  what these are, in the legend
     """
     layer, head = chosen
@@ -45,6 +46,7 @@ def metric_grid(
         forbidden=left_out,
         forbidden_name=left_out_name,
         height=height,
+        width=width,
         printed=0,
     )
 
@@ -63,16 +65,17 @@ def small_pictures(
     framed = np.pad(shown, ((0, 0), (0, 0), (0, 1), (0, 1)), constant_values=GAP)
     grid = framed.transpose(0, 2, 1, 3).reshape(layers * (rows + 1), heads * (columns + 1))
     layer, head = chosen
-    picture = go.Heatmap(
-        z=grid,
-        x=_places(heads, columns),
-        y=_places(layers, rows),
-        zmin=GAP,
-        zmax=_LEVELS,
-        colorscale=_colours(),
-        colorbar={"tickvals": _level(_MARKED).tolist(), "ticktext": [f"{weight:g}" for weight in _MARKED]},
-        hovertemplate="layer <b>%{y:.0f}</b><br>head <b>%{x:.0f}</b><extra></extra>",
-    )
+    picture = {
+        "type": "heatmap",
+        "z": grid,
+        "x": _places(heads, columns),
+        "y": _places(layers, rows),
+        "zmin": GAP,
+        "zmax": _LEVELS,
+        "colorscale": _colours(),
+        "colorbar": {"tickvals": _level(_MARKED).tolist(), "ticktext": [f"{weight:g}" for weight in _MARKED]},
+        "hovertemplate": "layer <b>%{y:.0f}</b><br>head <b>%{x:.0f}</b><extra></extra>",
+    }
     frame = over_cells(range(layer, layer + 1), range(head, head + 1), line={"color": PIN, "width": thick(3)})
     gaps = {"x1": frame["x1"] - 1 / (columns + 1), "y1": frame["y1"] - 1 / (rows + 1)}  # are outside the frame
     layout = {
@@ -86,7 +89,7 @@ def small_pictures(
         "shapes": [frame | gaps],
         "meta": {"rows": "layer", "columns": "head", "row_block": 1, "column_block": 1},
     }
-    return Chart(go.Figure(picture, layout), (_largest_weights(weights, left_out),))
+    return Chart([picture], layout, (_largest_weights(weights, left_out),))
 
 
 def _largest_weights(weights: NDArray[np.floating], left_out: NDArray[np.bool_] | None) -> Values:

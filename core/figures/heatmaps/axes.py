@@ -7,16 +7,18 @@ import math
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..labels import axis_labels, escaped, in_blocks, placed, short, thinned
-from ..theme import PLAIN_AXIS, enlarged, letters
+from ..labels import MAX_LABELS, axis_labels, escaped, in_blocks, placed, short, thinned
+from ..theme import PLAIN_AXIS, enlarged, letters, smallest_letters
 
 MANY = 24  # labels: more are written smaller
-MAX_NUMBERS = 9  # along a side whose rows or columns are only numbered
+MAX_NUMBERS = 9  # along a side whose rows or columns are only numbered, at a desk
+LINE = 1.1  # the height of a line of text, as a share of that of its letters
 LETTER = 0.6  # the width of a letter, as a share of its height
 _ANGLE = -45  # of the labels below the columns that are no single characters
 SINGLE, MARK = 2, 4  # letters at most of what stands for a single character, and of a mark among them, such as </s>
@@ -53,7 +55,7 @@ def margins_for(shape: tuple[int, int], rows: Axis, columns: Axis, size: int, *,
 def _fitting_across(room: float, count: int, columns: Axis, size: int, *, max_labels: int) -> int:
     """Return how many labels fit below the columns without overlap."""
     if columns.tokens is None:
-        max_labels, needed = MAX_NUMBERS, (len(str(columns.start + count - 1)) + 1) * size * LETTER
+        max_labels, needed = _max_numbers(), (len(str(columns.start + count - 1)) + 1) * size * LETTER
     elif angle := _angle_of(count, columns):
         needed = size / math.sin(math.radians(abs(angle)))
     else:
@@ -63,15 +65,21 @@ def _fitting_across(room: float, count: int, columns: Axis, size: int, *, max_la
 
 
 def _fitting_down(room: float, size: int) -> int:
-    """Return how many labels fit beside the rows. A line of text needs a fifth more than its letters."""
-    usual, smaller = (int(room / height / 1.2) for height in (size, _smaller(size)))
+    """Return how many labels fit beside the rows."""
+    usual, smaller = (int(room / height / LINE) for height in (size, _smaller(size)))
     return max(1, smaller if smaller > MANY else usual)
+
+
+def _max_numbers() -> int:
+    """Return how many rows or columns are numbered at most. At a desk, pointing at a cell tells its number."""
+    return MAX_LABELS if smallest_letters.get() else MAX_NUMBERS
 
 
 def _smaller(size: int) -> int:
     return letters(size - 2)
 
 
+@lru_cache(maxsize=2**13)  # a figure asks for each token of a text several times
 def _width(text: str) -> float:
     """Estimate the width of a label in letters. Full-width letters and emoji count twice."""
     shown = html.unescape(text)
@@ -113,7 +121,9 @@ def columns_axis(count: int, columns: Axis, size: int, room: float, *, max_label
 
 def rows_axis(count: int, rows: Axis, size: int, room: float) -> dict[str, Any]:
     """The axis beside the rows, from the top down, with the labels that fit into these pixels for all rows."""
-    max_labels = MAX_NUMBERS if rows.tokens is None else _fitting_down(room, size)
+    max_labels = _fitting_down(room, size)
+    if rows.tokens is None:
+        max_labels = min(max_labels, _max_numbers())
     return _shown(count, rows, size, max_labels) | {"range": [count - 0.5, -0.5]}
 
 
@@ -127,7 +137,7 @@ def _shown(count: int, axis: Axis, size: int, max_labels: int) -> dict[str, Any]
         "range": [-0.5, count - 0.5],
         "tickvals": places,
         "ticktext": labels,
-        "tickfont": {"size": size if len(places) <= MANY else _smaller(size)},
+        "tickfont": {"size": size if min(count, max_labels) <= MANY else _smaller(size)},
         **PLAIN_AXIS,
     }
 

@@ -60,10 +60,10 @@ def compared_heatmaps(
             printed=0,
         )
     # Legends differ in height, and labels in length: cells should not.
-    margins = [chart.figure.layout.margin for chart in charts.values()]
+    margins = [chart.layout["margin"] for chart in charts.values()]
     widest = {side: max(margin[side] for margin in margins) for side in ("l", "t", "b")}
-    for chart in charts.values():
-        chart.figure.update_layout(margin=widest)
+    for margin in margins:
+        margin |= widest
     return charts
 
 

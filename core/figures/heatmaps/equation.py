@@ -8,12 +8,11 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
-import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from ...attention.pooling import Pooled
 from ...attention.stages import BY_KEY
-from ..chart import Chart
+from ..chart import Chart, Trace
 from ..palette import BELOW, FORBIDDEN, INK, PIN, colour_range, largest
 from ..theme import PLAIN_AXIS, enlarged, letters, smallest_letters, template, thick
 from ..values import Values
@@ -69,7 +68,7 @@ def equation(
     """
     is_long = max(len(_shape(stages[key].shape, " ")) for key in TERMS) > LONG
     layout = _layout(BELOW_IT + is_long * A_LINE)
-    traces: list[go.Heatmap] = []
+    traces: list[Trace] = []
     values: list[Values] = []
     for place, ((key, term), (left, width)) in enumerate(zip(TERMS.items(), _places().values(), strict=True)):
         drawn = stages[key].smaller(MAX_CELLS)
@@ -86,7 +85,7 @@ def equation(
         layout["annotations"] += _words(key, drawn, left + width / 2, between, is_open=key == opened)
         if term.operator:
             layout["annotations"].append(_operator(term, left, scale=scale, added=added))
-    return Chart(go.Figure(traces, layout), tuple(values))
+    return Chart(traces, layout, tuple(values))
 
 
 def middle_of(key: str) -> float:
@@ -109,20 +108,21 @@ def _transposed(stage: Pooled) -> Pooled:
     return replace(stage, values=stage.values.T, allowed=stage.allowed.T, shape=stage.shape[::-1], **blocks)
 
 
-def _picture(key: str, drawn: Pooled, number: str) -> go.Heatmap:
+def _picture(key: str, drawn: Pooled, number: str) -> Trace:
     scale = BY_KEY[key].scale
     colours, digits = colour_range(largest(drawn.values), signed=scale == "signed"), "%{z:.4g}"
     if scale == "permission":
         colours, digits = {"zmin": 0, "zmax": 1, "colorscale": PERMISSIONS}, "%{z:.0f}"
-    return go.Heatmap(
-        z=_cells(key, drawn),
-        xaxis=f"x{number}",
-        yaxis=f"y{number}",
+    return {
+        "type": "heatmap",
+        "z": _cells(key, drawn),
+        "xaxis": f"x{number}",
+        "yaxis": f"y{number}",
         **colours,
-        showscale=False,
-        name=key,
-        hovertemplate=f"{TERMS[key].name}: <b>{digits}</b><br>click to open<extra></extra>",
-    )
+        "showscale": False,
+        "name": key,
+        "hovertemplate": f"{TERMS[key].name}: <b>{digits}</b><br>click to open<extra></extra>",
+    }
 
 
 def _cells(key: str, drawn: Pooled) -> NDArray[np.float32]:

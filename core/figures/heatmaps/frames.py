@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..chart import Layout
 from ..palette import PIN
 from ..theme import thick
 
@@ -14,6 +15,11 @@ def over_cells(rows: range, columns: range, **look: Any) -> Shape:
     """A rectangle over these rows and columns. A line in the look is its frame."""
     edges = {"y0": rows.start - 0.5, "y1": rows.stop - 0.5, "x0": columns.start - 0.5, "x1": columns.stop - 0.5}
     return {"type": "rect", "xref": "x", "yref": "y"} | edges | look
+
+
+def cells_of(layout: Layout) -> tuple[range, range]:
+    """The rows and the columns of a heatmap with this layout."""
+    return range(round(layout["yaxis"]["range"][0] + 0.5)), range(round(layout["xaxis"]["range"][1] + 0.5))
 
 
 def pin_frames(shape: tuple[int, int], row: int | None, column: int | None, **thin: Any) -> list[Shape]:

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from typing import Any, Literal, TypedDict, Unpack
 
 import numpy as np
-import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from ...attention.pooling import Pooled, pool
-from ..chart import Chart
+from ..chart import Chart, Trace
 from ..labels import MAX_LABELS
 from ..palette import ALLOWED, FORBIDDEN, INK, PIN, colour_range, colours_of, largest, text_on
 from ..theme import enlarged, letters, smallest_letters, template, thick
@@ -96,7 +95,7 @@ def pooled_heatmap(
     # A grey ground behind all cells shows what is masked: for many cells this saves a third of the bytes.
     on_grey = not is_mask and not drawn.exact and np.array_equal(np.isnan(drawn.values), ~drawn.allowed)
 
-    traces: list[go.Heatmap | go.Scatter] = []
+    traces: list[Trace] = []
     if not is_mask:
         traces.append(_numbers(drawn, rows, columns, name, colours, hover if drawn.exact else None, narrow=narrow))
     traces += _masked(drawn, rows, columns, forbidden_name, is_mask=is_mask, on_grey=on_grey)
@@ -107,7 +106,8 @@ def pooled_heatmap(
     if not compact and not is_mask and drawn.shape[0] <= PRINTED_CELLS and drawn.shape[1] <= printed:
         traces += _printed(drawn.values, colours, room)
     if not legend_lines and rows.pinned is columns.pinned is None:
-        traces.append(go.Scatter(x=[None], y=[None], hoverinfo="skip"))  # axes with nothing on them show no labels
+        # Axes with nothing on them show no labels.
+        traces.append({"type": "scatter", "x": [None], "y": [None], "hoverinfo": "skip"})
     margins["t"] = enlarged(LEGEND) * legend_lines or enlarged(8)
     ground = over_cells(*map(range, drawn.shape), fillcolor=FORBIDDEN, line={"width": 0}, layer="below")
     thin = {"line": {"color": PIN, "width": thick(1)}, "opacity": 0.6}
@@ -129,7 +129,7 @@ def pooled_heatmap(
     if compact:
         layout["xaxis"]["title"] = layout["yaxis"]["title"] = None
     values = _values(drawn, rows, columns, name, forbidden_name, is_mask=is_mask)
-    return Chart(go.Figure(traces, layout), (values,))
+    return Chart(traces, layout, (values,))
 
 
 def _right(scale: Scale, *, narrow: bool) -> int:
@@ -206,22 +206,23 @@ def _numbers(
     hover: Hover | None,
     *,
     narrow: bool,
-) -> go.Heatmap:
+) -> Trace:
     """The cells in their colours."""
     also, numbers = hover or ("", None)
     text = f"{name} <b>%{{z:.6g}}</b>" + (f"<br>{also} <b>%{{customdata:.6g}}</b>" if hover else "")
-    return go.Heatmap(
-        z=drawn.values,
+    return {
+        "type": "heatmap",
+        "z": drawn.values,
         **_named_cells(drawn),
-        name=name,
+        "name": name,
         **colours,
-        colorbar=_colour_bar(colours["zmin"], colours["zmax"], narrow=narrow),
-        customdata=numbers,
-        hovertemplate=_pointing(rows, columns, text if drawn.exact else f"{text}<br>{strongest_of(drawn)} cells"),
-    )
+        "colorbar": _colour_bar(colours["zmin"], colours["zmax"], narrow=narrow),
+        "customdata": numbers,
+        "hovertemplate": _pointing(rows, columns, text if drawn.exact else f"{text}<br>{strongest_of(drawn)} cells"),
+    }
 
 
-def _printed(values: NDArray[np.floating], colours: dict[str, Any], room: float) -> list[go.Scatter]:
+def _printed(values: NDArray[np.floating], colours: dict[str, Any], room: float) -> list[Trace]:
     """The printed numbers of all cells, black or white on their colours; none where they would be too small to read."""
     lowest, highest = colours["zmin"], colours["zmax"]
     longest = len("−0.12" if lowest else "0.12")
@@ -230,21 +231,21 @@ def _printed(values: NDArray[np.floating], colours: dict[str, Any], room: float)
         return []
     is_known = np.isfinite(values)
     known = values[is_known]
-    texts = [f"{value:.2f}".replace("-", "−") for value in known.tolist()]
+    texts = [f"{value:z.2f}".replace("-", "−") for value in known.tolist()]
     on = colours_of((known - lowest) / (highest - lowest), colours["colorscale"])
     return [printed_in(is_known, texts, {"size": max(size, SMALLEST), "color": text_on(on)})]
 
 
-def printed_in(cells: NDArray[np.bool_], texts: Sequence[str], font: dict[str, Any]) -> go.Scatter:
+def printed_in(cells: NDArray[np.bool_], texts: Sequence[str], font: dict[str, Any]) -> Trace:
     """Texts in some cells of an exact heatmap: those where `cells` [rows, columns] is True, row by row."""
     rows, columns = np.nonzero(cells)
     look = {"mode": "text", "textfont": font, "showlegend": False, "hoverinfo": "skip"}
-    return go.Scatter(x=columns, y=rows, xaxis="x2", yaxis="y2", text=texts, **look)
+    return {"type": "scatter", "x": columns, "y": rows, "xaxis": "x2", "yaxis": "y2", "text": texts, **look}
 
 
 def _masked(
     drawn: Pooled, rows: Axis, columns: Axis, forbidden_name: str, *, is_mask: bool, on_grey: bool
-) -> list[go.Heatmap | go.Scatter]:
+) -> list[Trace]:
     """The grey cells of masked pairs and their legend, if any. A pooled cell is grey only if its whole block is."""
     allowed = drawn.allowed
     legend = [] if allowed.all() else [legend_entry(forbidden_name, FORBIDDEN)]
@@ -256,39 +257,41 @@ def _masked(
     texts = np.where(allowed, "may attend", pointing) if is_mask and drawn.exact else None
     if is_mask:
         pointing = "may attend: <b>%{z}</b>" if texts is None else "%{text}"
-    cells = go.Heatmap(
-        z=allowed.astype(np.uint8) if is_mask else np.where(allowed, np.nan, 0.0).astype(np.float32),
+    cells = {
+        "type": "heatmap",
+        "z": allowed.astype(np.uint8) if is_mask else np.where(allowed, np.nan, 0.0).astype(np.float32),
         **_named_cells(drawn),
-        zmin=0,
-        zmax=1,
-        colorscale=PERMISSIONS,
-        showscale=False,
-        text=texts,
-        hovertemplate=_pointing(rows, columns, pointing),
-    )
+        "zmin": 0,
+        "zmax": 1,
+        "colorscale": PERMISSIONS,
+        "showscale": False,
+        "text": texts,
+        "hovertemplate": _pointing(rows, columns, pointing),
+    }
     return [cells, *legend]
 
 
-def legend_entry(name: str, colour: str) -> go.Scatter:
+def legend_entry(name: str, colour: str) -> Trace:
     """An entry of the legend for a plain colour: a point without a position."""
-    marker = {"symbol": "square", "size": enlarged(11), "color": colour}
-    return go.Scatter(x=[None], y=[None], mode="markers", name=name, marker=marker, hoverinfo="skip")
+    look = {"mode": "markers", "marker": {"symbol": "square", "size": enlarged(11), "color": colour}}
+    return {"type": "scatter", "x": [None], "y": [None], "name": name, "hoverinfo": "skip", **look}
 
 
-def _gaps(shape: tuple[int, int], rows: Sequence[int], columns: Sequence[int], name: str) -> go.Scatter:
+def _gaps(shape: tuple[int, int], rows: Sequence[int], columns: Sequence[int], name: str) -> Trace:
     """Hatching over missing rows and columns, with its entry in the legend."""
     boxes = [(-0.5, shape[1] - 0.5, start - 0.5, stop - 0.5) for start, stop in _runs(rows)]
     boxes += [(start - 0.5, stop - 0.5, -0.5, shape[0] - 0.5) for start, stop in _runs(columns)]
-    return go.Scatter(
-        x=[at for left, right, _, _ in boxes for at in (left, right, right, left, None)],
-        y=[at for _, _, top, bottom in boxes for at in (top, top, bottom, bottom, None)],
-        mode="lines",
-        line={"width": 0},
-        fill="toself",
-        fillpattern={"shape": "/", "size": 6, "solidity": 0.25, "fgcolor": INK, "bgcolor": "rgba(0, 0, 0, 0)"},
-        name=name,
-        hoverinfo="skip",
-    )
+    return {
+        "type": "scatter",
+        "x": [at for left, right, _, _ in boxes for at in (left, right, right, left, None)],
+        "y": [at for _, _, top, bottom in boxes for at in (top, top, bottom, bottom, None)],
+        "mode": "lines",
+        "line": {"width": 0},
+        "fill": "toself",
+        "fillpattern": {"shape": "/", "size": 6, "solidity": 0.25, "fgcolor": INK, "bgcolor": "rgba(0, 0, 0, 0)"},
+        "name": name,
+        "hoverinfo": "skip",
+    }
 
 
 def _runs(places: Sequence[int]) -> list[tuple[int, int]]:

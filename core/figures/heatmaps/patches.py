@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import plotly.graph_objects as go
 from numpy.typing import NDArray
 from PIL import Image
 from plotly.colors import sample_colorscale
@@ -56,10 +55,9 @@ def on_image(
         "images": [grey | {"xref": "x", "yref": "y", "x": -0.5, "y": -0.5, "sizex": columns, "sizey": rows}],
         "meta": {"rows": "patch_row", "columns": "patch_column", "row_block": 1, "column_block": 1},
     }
-    figure = go.Figure(go.Heatmap(z=drawn, **colours, hovertemplate=pointing), layout)
     if query is not None:
         row, column = (range(place, place + 1) for place in query)
-        figure.add_shape(over_cells(row, column, line={"color": PIN, "width": thick(3)}))
+        layout["shapes"] = [over_cells(row, column, line={"color": PIN, "width": thick(3)})]
     numbers = Values(
         kind="cells",
         headings=("patch row", "patch column"),
@@ -69,10 +67,10 @@ def on_image(
         columns=numbered(columns),
         opening=f"{rows:,} by {columns:,}",
     )
-    return Chart(figure, (numbers,))
+    return Chart([{"type": "heatmap", "z": drawn, **colours, "hovertemplate": pointing}], layout, (numbers,))
 
 
-def _see_through(scale: str | list[list[float | str]], *, signed: bool) -> list[list[float | str]]:
+def _see_through(scale: list[list[float | str]], *, signed: bool) -> list[list[float | str]]:
     """Return the colour scale with opacities that grow evenly with the size of the number."""
     places = np.linspace(0, 1, 21)
     sizes = np.abs(2 * places - 1) if signed else places

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from ...attention.pooling import Pooled, pool
-from ..chart import Chart
+from ..chart import Chart, Trace
 from ..labels import axis_labels, in_blocks, short
 from ..palette import FORBIDDEN, PIN, colour_range, largest
 from ..theme import PLAIN_AXIS, colour_bar, enlarged, letters, template, thick
@@ -60,7 +59,7 @@ def side_by_side(
     column_names = in_blocks(axis_labels(columns), first.column_block)
     fits = (line_height - enlarged(ABOVE) - BETWEEN) / len(rows) >= enlarged(ROW_LABEL, 11)
     layout = _layout(matrices, signed=scale == "signed", height=-(-len(matrices) // across) * line_height)
-    traces: list[go.Heatmap | go.Scatter] = []
+    traces: list[Trace] = []
     for place, (matrix, name) in enumerate(zip(matrices, names, strict=True)):
         number = "" if place == 0 else str(place + 1)
         left_right, bottom_top = _domains(place, len(matrices), across, line_height)
@@ -79,7 +78,7 @@ def side_by_side(
         layout |= {"plot_bgcolor": FORBIDDEN, "showlegend": True, "margin": layout["margin"] | {"t": enlarged(LEGEND)}}
         layout["height"] += enlarged(LEGEND)
         traces.append(legend_entry("masked", FORBIDDEN))
-    return Chart(go.Figure(traces, layout), _values(matrices, names, rows, columns, what))
+    return Chart(traces, layout, _values(matrices, names, rows, columns, what))
 
 
 def _values(
@@ -103,18 +102,20 @@ def _values(
     )
 
 
-def _heatmap(matrix: Pooled, name: str, number: str, what: str) -> go.Heatmap:
+def _heatmap(matrix: Pooled, name: str, number: str, what: str) -> Trace:
     note = "" if matrix.exact else f"<br>{strongest_of(matrix)} cells"
-    return go.Heatmap(
-        z=matrix.values,
-        x=matrix.columns,
-        y=matrix.rows,
-        xaxis=f"x{number}",
-        yaxis=f"y{number}",
-        coloraxis="coloraxis",
-        name=name,
-        hovertemplate=f"{name}<br>row <b>%{{y}}</b><br>column <b>%{{x}}</b><br>{what} <b>%{{z:.4g}}</b>{note}<extra></extra>",
-    )
+    cell = f"row <b>%{{y}}</b><br>column <b>%{{x}}</b><br>{what} <b>%{{z:.4g}}</b>{note}"
+    return {
+        "type": "heatmap",
+        "z": matrix.values,
+        "x": matrix.columns,
+        "y": matrix.rows,
+        "xaxis": f"x{number}",
+        "yaxis": f"y{number}",
+        "coloraxis": "coloraxis",
+        "name": name,
+        "hovertemplate": f"{name}<br>{cell}<extra></extra>",
+    }
 
 
 def _domains(place: int, count: int, across: int, line_height: int) -> tuple[list[float], list[float]]:

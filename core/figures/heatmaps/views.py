@@ -50,6 +50,6 @@ def view_heatmap(
         width=width,
     )
     dotted = {"color": PIN, "width": thick(1), "dash": "dot"}
-    for row in marked:
-        chart.figure.add_shape(over_cells(range(row, row + 1), range(cells.shape[1]), line=dotted))
+    whole = range(cells.shape[1])
+    chart.layout["shapes"] += [over_cells(range(row, row + 1), whole, line=dotted) for row in marked]
     return chart

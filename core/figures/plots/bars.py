@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import cycle
 from typing import Any, NamedTuple
 
 import numpy as np
-import plotly.graph_objects as go
 from numpy.typing import ArrayLike, NDArray
-from plotly.subplots import make_subplots
 
-from ..chart import Chart
+from ...units import small_number
+from ..chart import Chart, Layout, Trace
 from ..labels import axis_labels, escaped, short, without_markup
 from ..palette import ABOVE, GRID, INK, SERIES, TOTAL, text_on
 from ..theme import enlarged, letters, plain_layout, template, thick
@@ -36,7 +35,7 @@ def bar_trace(
     hover: str = ".6g",
     horizontal: bool = False,
     names_group: bool = True,
-) -> go.Bar:
+) -> Trace:
     """Return a bar for each name, at 0, 1, 2 ... Names are tokens; the same one may occur twice.
 
     colour       of all bars, or one for each
@@ -46,17 +45,23 @@ def bar_trace(
     """
     places, length = list(range(len(names))), "x" if horizontal else "y"
     axes = {"orientation": "h", "y": places, "x": numbers} if horizontal else {"x": places, "y": np.asarray(numbers)}
-    return go.Bar(
+    return {
+        "type": "bar",
         **axes,
-        name=group,
-        marker={"color": colour},
-        customdata=axis_labels(names),
-        texttemplate=None if printed is None else f"%{{{length}:{printed}}}",
-        hovertemplate=f"%{{customdata}}: <b>%{{{length}:{hover}}}</b>" + ("" if names_group else "<extra></extra>"),
-    )
+        "name": group,
+        "marker": {"color": colour},
+        "customdata": axis_labels(names),
+        "text": None if printed is None else [_printed(value, printed) for value in np.asarray(numbers).tolist()],
+        "hovertemplate": f"%{{customdata}}: <b>%{{{length}:{hover}}}</b>" + ("" if names_group else "<extra></extra>"),
+    }
 
 
-def _traces(names: Sequence[str], groups: Groups, colours: Sequence[str] = SERIES, **look: Any) -> list[go.Bar]:
+def _printed(value: float, form: str) -> str:
+    """A number on its bar, with a real minus sign; nothing for NaN."""
+    return "" if np.isnan(value) else f"{value:z{form}}".replace("-", "−")
+
+
+def _traces(names: Sequence[str], groups: Groups, colours: Sequence[str] = SERIES, **look: Any) -> list[Trace]:
     return [
         bar_trace(names, numbers, group, colour, **look)
         for (group, numbers), colour in zip(groups.items(), cycle(colours), strict=False)
@@ -91,7 +96,7 @@ def bars(
     layout = plain_layout(height) | {"showlegend": len(groups) > 1, "barmode": "group"}
     layout["xaxis"] |= named_places(names) | {"title": {"text": x}}
     layout["yaxis"] |= {"title": {"text": y}, "range": list(limits or room_for(groups.values()))}
-    return Chart(go.Figure(traces, layout), _values(names, groups, heading=x, value=y))
+    return Chart(traces, layout, _values(names, groups, heading=x, value=y))
 
 
 def bar_panels(names: Sequence[str], panels: Groups, *, x: str, printed: bool = True, panel: int = 150) -> Chart:
@@ -102,23 +107,26 @@ def bar_panels(names: Sequence[str], panels: Groups, *, x: str, printed: bool = 
     limits = room_for(panels.values(), share=0.2)
     above, below = enlarged(PANEL_TITLE), enlarged(PANEL_LABELS)
     area = len(panels) * enlarged(panel) - above  # without the first title, which lies in the margin
-    figure = make_subplots(
-        rows=len(panels), shared_xaxes=True, vertical_spacing=above / area, subplot_titles=list(panels)
-    )
+    layout: Layout = {
+        "template": template(),
+        "height": area + above + below,
+        "margin": {"l": 8, "r": 16, "t": above, "b": below},
+        "showlegend": False,
+        "annotations": [],
+    }
+    scale = {"range": list(limits), "nticks": 4, "automargin": True}
     traces = _traces(names, panels, printed=".3f" if printed else None, names_group=False)
-    figure.add_traces(traces, rows=list(range(1, len(panels) + 1)), cols=[1] * len(panels))
-    figure.update_layout(
-        template=template(),
-        height=area + above + below,
-        margin={"l": 8, "r": 16, "t": above, "b": below},
-        showlegend=False,
-    )
-    figure.update_annotations(x=0, xanchor="left", font_size=letters(14))
-    figure.update_xaxes(named_places(names))
-    figure.update_xaxes(title_text=x, row=len(panels))
-    figure.update_yaxes(range=limits, nticks=4, automargin=True)
+    for place, (title, trace) in enumerate(zip(panels, traces, strict=True)):
+        number, bottom = str(place + 1) if place else "", (len(panels) - 1 - place) * enlarged(panel) / area
+        top = bottom + (enlarged(panel) - above) / area
+        shared = {"matches": f"x{len(panels)}", "showticklabels": False} if bottom else {"title": {"text": x}}
+        trace |= {"xaxis": f"x{number}", "yaxis": f"y{number}"}
+        layout[f"xaxis{number}"] = named_places(names) | {"anchor": f"y{number}"} | shared
+        layout[f"yaxis{number}"] = {"anchor": f"x{number}", "domain": [bottom, top]} | scale
+        at = {"x": 0, "xanchor": "left", "xref": "paper", "y": top, "yanchor": "bottom", "yref": "paper"}
+        layout["annotations"].append(at | {"text": title, "font": {"size": letters(14)}})
     groups = {without_markup(title): values for title, values in panels.items()}
-    return Chart(figure, _values(names, groups, heading=x))
+    return Chart(traces, layout, _values(names, groups, heading=x))
 
 
 def share_bars(names: Sequence[str], groups: Mapping[str, NDArray[np.floating]]) -> Chart:
@@ -134,7 +142,7 @@ def share_bars(names: Sequence[str], groups: Mapping[str, NDArray[np.floating]])
     highest = max(float(np.max(values, initial=0)) for values in groups.values())
     layout["xaxis"] = {"range": [0, highest * 1.12 or 1], "tickformat": ".0%", "nticks": 5}
     layout["yaxis"] |= named_places(names) | {"range": [len(names) - 0.5, -0.5], "showgrid": False}
-    return Chart(go.Figure(bars, layout), _values(names, groups))
+    return Chart(bars, layout, _values(names, groups))
 
 
 class Mark(NamedTuple):
@@ -151,7 +159,7 @@ def log_bars(
     *,
     x: str,
     limits: tuple[float, float],
-    number: str = ".3g",
+    written: Callable[[float], str] = small_number,
     marks: Sequence[Mark] = (),
     colours: Sequence[str] = SERIES,
 ) -> Chart:
@@ -159,23 +167,26 @@ def log_bars(
 
     groups  a number for each name; 0 is written but has no bar, NaN leaves the place empty
     limits  both ends of the axis, above 0
-    number  format of the numbers
+    written  how the numbers are written
     """
     low, high = np.log10(limits)
     lonely = bool((np.sum([np.isfinite(np.asarray(values)) for values in groups.values()], axis=0) <= 1).all())
     traces = [
-        go.Bar(
-            orientation="h",
-            y=[escaped(name) for name in names],
-            x=[None if np.isnan(value) else max(value, limits[0]) for value in np.asarray(values, dtype=np.float64)],
-            name=group,
-            marker={"color": colour},
-            text=[_written(value, number) for value in np.asarray(values, dtype=np.float64)],
-            textposition="auto",
-            insidetextanchor="end",
-            insidetextfont={"color": text_on([colour])[0]},
-            hovertemplate="%{y}, " + group + ": <b>%{text}</b><extra></extra>",
-        )
+        {
+            "type": "bar",
+            "orientation": "h",
+            "y": [escaped(name) for name in names],
+            "x": [None if np.isnan(value) else max(value, limits[0]) for value in np.asarray(values, dtype=np.float64)],
+            "name": group,
+            "marker": {"color": colour},
+            "text": [
+                "" if np.isnan(value) else written(value) for value in np.asarray(values, dtype=np.float64).tolist()
+            ],
+            "textposition": "auto",
+            "insidetextanchor": "end",
+            "insidetextfont": {"color": text_on([colour])[0]},
+            "hovertemplate": "%{y}, " + group + ": <b>%{text}</b><extra></extra>",
+        }
         for (group, values), colour in zip(groups.items(), colours, strict=False)
     ]
     top = enlarged(34) + enlarged(MARK) * len(marks)
@@ -202,13 +213,7 @@ def log_bars(
     layout["annotations"] = [
         _mark_words(mark, place, right=np.log10(mark.value) > (low + high) / 2) for place, mark in enumerate(marks)
     ]
-    return Chart(go.Figure(traces, layout), _values(names, groups, value=x))
-
-
-def _written(value: float, number: str) -> str:
-    if np.isnan(value):
-        return ""
-    return f"{value:{number}}" if value else "0"
+    return Chart(traces, layout, _values(names, groups, value=x))
 
 
 def full_height(left: float, right: float, **look: Any) -> dict[str, Any]:

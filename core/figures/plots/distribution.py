@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from ..chart import Chart
+from ..chart import Chart, Trace
 from ..palette import ABOVE, BELOW, INK, PIN
 from ..theme import PLAIN_AXIS, enlarged, letters, plain_layout, thick
 from ..values import bar_values, head_values
@@ -40,48 +39,51 @@ def distribution_bars(
     shares, edges = _drawn(histogram, high)
     width = edges[1] - edges[0]
     ranges = [f"{low:.3g} to {low + width:.3g}" for low in edges[:-1]]
-    bars = go.Bar(
-        x=(edges[:-1] + edges[1:]) / 2,
-        y=np.where(shares > 0, np.maximum(shares, LEAST * 1.25), np.nan),
-        width=width,
-        marker={"color": BELOW, "line": {"width": 0}},
-        customdata=ranges,
-        hovertemplate="%{customdata}: <b>%{y:.3%}</b> of the queries<extra></extra>",
-        textposition="none",
-    )
-    middle = go.Scatter(
-        x=[mean],
-        y=[_THIS],
-        yaxis="y2",
-        mode="markers",
-        marker={"symbol": "diamond", "size": enlarged(10), "color": ABOVE, "opacity": 1},
-        hoverinfo="skip",
-    )
+    bars = {
+        "type": "bar",
+        "x": (edges[:-1] + edges[1:]) / 2,
+        "y": np.where(shares > 0, np.maximum(shares, LEAST * 1.25), np.nan),
+        "width": width,
+        "marker": {"color": BELOW, "line": {"width": 0}},
+        "customdata": ranges,
+        "hovertemplate": "%{customdata}: <b>%{y:.3%}</b> of the queries<extra></extra>",
+        "textposition": "none",
+    }
+    middle = {
+        "type": "scatter",
+        "x": [mean],
+        "y": [_THIS],
+        "yaxis": "y2",
+        "mode": "markers",
+        "marker": {"symbol": "diamond", "size": enlarged(10), "color": ABOVE, "opacity": 1},
+        "hoverinfo": "skip",
+    }
     end = max(edges[-1], float(np.nanmax(means, initial=0.0)))
-    figure = go.Figure([bars, _dots(means, chosen), middle], _layout(label, end, quartiles))
     drawn = np.where(shares > 0, shares, np.nan)
     queries = bar_values(ranges, {"": drawn}, heading=label, value="share of queries")
-    return Chart(figure, (*queries, head_values(means, "mean", part="mean")))
+    traces, values = [bars, _dots(means, chosen), middle], (*queries, head_values(means, "mean", part="mean"))
+    return Chart(traces, _layout(label, end, quartiles), values)
 
 
-def _dots(means: NDArray[np.floating], chosen: tuple[int, int]) -> go.Scatter:
+def _dots(means: NDArray[np.floating], chosen: tuple[int, int]) -> Trace:
     """A tick for the mean of each head, a larger one for the chosen head."""
     heads = np.argwhere(np.isfinite(means))
     is_chosen = (heads == chosen).all(axis=1)
-    return go.Scatter(
-        x=means[tuple(heads.T)],
-        y=np.full(len(heads), _ALL),
-        yaxis="y2",
-        mode="markers",
-        name="mean",
-        marker={
+    return {
+        "type": "scatter",
+        "x": means[tuple(heads.T)],
+        "y": np.full(len(heads), _ALL),
+        "yaxis": "y2",
+        "mode": "markers",
+        "name": "mean",
+        "marker": {
             "symbol": "line-ns",
             "size": np.where(is_chosen, enlarged(18), enlarged(12)),
             "line": {"width": np.where(is_chosen, thick(4), thick(1.5)), "color": np.where(is_chosen, PIN, INK)},
         },
-        customdata=heads.tolist(),
-        hovertemplate="head %{customdata[0]}.%{customdata[1]}: mean <b>%{x:.4g}</b><extra></extra>",
-    )
+        "customdata": heads.tolist(),
+        "hovertemplate": "head %{customdata[0]}.%{customdata[1]}: mean <b>%{x:.4g}</b><extra></extra>",
+    }
 
 
 def _layout(label: str, end: float, quartiles: Sequence[float]) -> dict[str, Any]:

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from itertools import cycle
 
 import numpy as np
-import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from ..chart import Chart
+from ..chart import Chart, Trace
 from ..palette import PIN, SERIES
 from ..theme import enlarged, plain_layout, thick
 from ..values import head_values
@@ -29,40 +28,42 @@ def dots(
     levels  for a group's name the number that theory gives: a dashed line in the group's colour
     marked  (layer, head) with a ring around its dots
     """
-    traces: list[go.Scatter] = []
+    traces: list[Trace] = []
     for place, ((name, values), colour) in enumerate(zip(groups.items(), cycle(SERIES), strict=False)):
         shift = 0.6 * ((place + 0.5) / len(groups) - 0.5)  # the groups share the middle of the layer's width
         heads = np.indices(values.shape).reshape(2, -1).T  # (layer, head) of each
         is_marked = (heads == (marked or (-1, -1))).all(axis=1)
         traces.append(
-            go.Scatter(
-                x=heads[:, 0] + shift,
-                y=values.ravel(),
-                name=name,
-                mode="markers",
-                marker={
+            {
+                "type": "scatter",
+                "x": heads[:, 0] + shift,
+                "y": values.ravel(),
+                "name": name,
+                "mode": "markers",
+                "marker": {
                     "color": colour,
                     "size": np.where(is_marked, enlarged(13), enlarged(7)),
                     "opacity": 0.75,
                     "line": {"color": PIN, "width": np.where(is_marked, thick(3), 0)},
                 },
-                customdata=heads.tolist(),
-                hovertemplate=f"head %{{customdata[0]}}.%{{customdata[1]}}: {name} <b>%{{y:.4g}}</b><extra></extra>",
-            )
+                "customdata": heads.tolist(),
+                "hovertemplate": f"head %{{customdata[0]}}.%{{customdata[1]}}: {name} <b>%{{y:.4g}}</b><extra></extra>",
+            }
         )
         if levels is not None and name in levels:
             traces.append(
-                go.Scatter(
-                    x=[-0.5, len(values) - 0.5],
-                    y=[levels[name]] * 2,
-                    mode="lines",
-                    line={"color": colour, "width": thick(2), "dash": "dash"},
-                    showlegend=False,
-                    hoverinfo="skip",
-                )
+                {
+                    "type": "scatter",
+                    "x": [-0.5, len(values) - 0.5],
+                    "y": [levels[name]] * 2,
+                    "mode": "lines",
+                    "line": {"color": colour, "width": thick(2), "dash": "dash"},
+                    "showlegend": False,
+                    "hoverinfo": "skip",
+                }
             )
     layout = plain_layout(height)
     layout["xaxis"] |= {"title": {"text": "layer"}, "nticks": 8, "tickformat": "d"}
     layout["yaxis"] |= {"title": {"text": y}, "type": "log" if log_y else "linear"}
     values = tuple(head_values(numbers, y, part=name) for name, numbers in groups.items())
-    return Chart(go.Figure(traces, layout), values)
+    return Chart(traces, layout, values)

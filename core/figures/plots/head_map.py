@@ -8,7 +8,6 @@ from itertools import cycle
 from textwrap import wrap
 
 import numpy as np
-import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from ..chart import Chart
@@ -42,20 +41,22 @@ def head_map(
         inside = np.flatnonzero(cluster == number).tolist()
         name = "<br>".join(html.escape(line, quote=False) for line in wrap(words[number], LINE))
         traces.append(
-            go.Scatter(
-                x=x[inside],
-                y=y[inside],
-                mode="markers",
-                name=name,
-                marker={"color": colour, "symbol": mark, "size": enlarged(11)},
-                customdata=[list(heads[place]) for place in inside],
-                hovertemplate=f"head <b>%{{customdata[0]}}.%{{customdata[1]}}</b><br>{name}<extra></extra>",
-            )
+            {
+                "type": "scatter",
+                "x": x[inside],
+                "y": y[inside],
+                "mode": "markers",
+                "name": name,
+                "marker": {"color": colour, "symbol": mark, "size": enlarged(11)},
+                "customdata": [list(heads[place]) for place in inside],
+                "hovertemplate": f"head <b>%{{customdata[0]}}.%{{customdata[1]}}</b><br>{name}<extra></extra>",
+            }
         )
     if chosen in heads:
         at = [heads.index(chosen)]
         ring = {"symbol": "circle-open", "size": enlarged(22), "color": PIN, "line": {"width": thick(3)}}
-        traces.append(go.Scatter(x=x[at], y=y[at], mode="markers", marker=ring, showlegend=False, hoverinfo="skip"))
+        look = {"mode": "markers", "marker": ring, "showlegend": False, "hoverinfo": "skip"}
+        traces.append({"type": "scatter", "x": x[at], "y": y[at], **look})
     layout = plain_layout(height)
     layout["showlegend"] = True
     layout["margin"] |= {"t": 8, "l": 8, "r": 8}
@@ -68,4 +69,4 @@ def head_map(
     # Where a point lies means nothing by itself; how many heads a cluster has does.
     names = [" ".join(words[int(number)].split()) for number in numbers]
     values = bar_values(names, {"": counts}, heading="cluster", value="heads")
-    return Chart(go.Figure(traces, layout), values)
+    return Chart(traces, layout, values)

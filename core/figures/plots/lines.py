@@ -8,10 +8,9 @@ from itertools import cycle
 from typing import Literal
 
 import numpy as np
-import plotly.graph_objects as go
 from numpy.typing import ArrayLike
 
-from ..chart import Chart
+from ..chart import Chart, Layout
 from ..palette import SERIES
 from ..theme import enlarged, plain_layout, thick
 from ..values import Values, floats
@@ -47,16 +46,17 @@ def lines(
     """
     width = thick(1.2)
     traces = [
-        go.Scatter(
-            x=np.asarray(curve.x),
-            y=np.asarray(curve.y),
-            name=curve.name,
-            mode="markers+lines" if curve.kind == "measured" else "lines",
-            line={"color": colour, "width": thick(2), "dash": "dash" if curve.kind == "theory" else "solid"},
-            marker={"size": enlarged(8), "color": colour},
-            error_y=None if curve.error is None else {"array": curve.error, "color": colour, "thickness": width},
-            hovertemplate="%{y:.5g}",
-        )
+        {
+            "type": "scatter",
+            "x": np.asarray(curve.x),
+            "y": np.asarray(curve.y),
+            "name": curve.name,
+            "mode": "markers+lines" if curve.kind == "measured" else "lines",
+            "line": {"color": colour, "width": thick(2), "dash": "dash" if curve.kind == "theory" else "solid"},
+            "marker": {"size": enlarged(8), "color": colour},
+            "error_y": None if curve.error is None else {"array": curve.error, "color": colour, "thickness": width},
+            "hovertemplate": "%{y:.5g}",
+        }
         for curve, colour in zip(series, cycle(SERIES), strict=False)
     ]
     layout = plain_layout(height) | {"hovermode": "x unified", "showlegend": len(series) > 1}
@@ -76,14 +76,14 @@ def lines(
         )
         for curve in series
     )
-    return Chart(go.Figure(traces, layout), values)
+    return Chart(traces, layout, values)
 
 
-def label_log_axes(figure: go.Figure, *, x: Sequence[float] = THIRDS) -> None:
+def label_log_axes(layout: Layout, *, x: Sequence[float] = THIRDS) -> None:
     """Write plain numbers at these places of logarithmic axes, where Plotly would shorten 20 to a small 2.
 
     Places outside the figure are not drawn.
     """
-    for update, places in ((figure.update_xaxes, x), (figure.update_yaxes, THIRDS)):
-        labels = [f"{place:,g}" for place in places]
-        update(selector={"type": "log"}, tickvals=list(places), ticktext=labels)
+    for axis, places in (("xaxis", x), ("yaxis", THIRDS)):
+        if layout[axis].get("type") == "log":
+            layout[axis] |= {"tickvals": list(places), "ticktext": [f"{place:,g}" for place in places]}

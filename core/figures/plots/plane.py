@@ -6,10 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import plotly.graph_objects as go
 from numpy.typing import ArrayLike, NDArray
 
-from ..chart import Chart
+from ..chart import Chart, Trace
 from ..labels import escaped, short
 from ..palette import ABOVE, ALLOWED, BELOW, GRID, INK, PIN
 from ..theme import enlarged, plain_layout, thick
@@ -58,7 +57,7 @@ def plane(
     layout["xaxis"] |= x_axis
     layout["yaxis"] |= y_axis | {"scaleanchor": "x"}  # or angles would not be what they look like
     numbers = bar_values([short(name) for name in names], {"": scores}, heading="key", value="score")
-    return Chart(go.Figure(traces, layout), numbers)
+    return Chart(traces, layout, numbers)
 
 
 def _arrow(tip: Points, colour: str, width: float) -> dict[str, Any]:
@@ -77,12 +76,13 @@ def _arrow(tip: Points, colour: str, width: float) -> dict[str, Any]:
     return places | look | {"text": ""}
 
 
-def _legend(name: str, colour: str) -> go.Scatter:
+def _legend(name: str, colour: str) -> Trace:
     """The entry of the legend for arrows of this colour."""
-    return go.Scatter(x=[None], y=[None], mode="lines", name=name, line={"color": colour, "width": thick(3)})
+    look = {"mode": "lines", "line": {"color": colour, "width": thick(3)}}
+    return {"type": "scatter", "x": [None], "y": [None], "name": name, **look}
 
 
-def _key_names(keys: Points, names: Sequence[str], scores: Points, labelled: Collection[int]) -> go.Scatter:
+def _key_names(keys: Points, names: Sequence[str], scores: Points, labelled: Collection[int]) -> Trace:
     texts = [f"<i>k</i> {escaped(name)}" if at in labelled else "" for at, name in enumerate(names)]
     hover = [f"key <b>{escaped(name)}</b>" for name in names]
     return _names(
@@ -90,7 +90,7 @@ def _key_names(keys: Points, names: Sequence[str], scores: Points, labelled: Col
     )
 
 
-def _names(points: Points, texts: Sequence[str], hover: Sequence[str]) -> go.Scatter:
+def _names(points: Points, texts: Sequence[str], hover: Sequence[str]) -> Trace:
     """Names beyond the tips of arrows."""
     look = {
         "mode": "text",
@@ -98,50 +98,54 @@ def _names(points: Points, texts: Sequence[str], hover: Sequence[str]) -> go.Sca
         "cliponaxis": False,
         "textposition": [_beyond(point) for point in points],
     }
-    return go.Scatter(x=points[:, 0], y=points[:, 1], text=texts, hovertext=hover, hoverinfo="text", **look)
+    words = {"text": texts, "hovertext": hover, "hoverinfo": "text"}
+    return {"type": "scatter", "x": points[:, 0], "y": points[:, 1], **words, **look}
 
 
-def _values(points: Points, names: Sequence[str]) -> list[go.Scatter]:
+def _values(points: Points, names: Sequence[str]) -> list[Trace]:
     """Values as squares, and the area that they enclose. Its corners are joined in the order of their directions."""
     middle = points.mean(axis=0)
     around = points[np.argsort(np.arctan2(*(points - middle).T[::-1]))]
     line = {"color": VALUE, "width": thick(1), "dash": "dot"}
-    area = go.Scatter(
-        x=[*around[:, 0], around[0, 0]],
-        y=[*around[:, 1], around[0, 1]],
-        mode="lines",
-        line=line,
-        fill="toself",
-        fillcolor=AREA,
-        showlegend=False,
-        hoverinfo="skip",
-    )
-    squares = go.Scatter(
-        x=points[:, 0],
-        y=points[:, 1],
-        mode="markers+text",
-        name="value",
-        marker={"symbol": "square", "size": enlarged(11), "color": VALUE},
-        text=[f"<i>v</i> {escaped(name)}" for name in names],
-        textposition=["top center" if point[1] > middle[1] else "bottom center" for point in points],  # narrower
-        hovertext=[f"value <b>{escaped(name)}</b>" for name in names],
-        hoverinfo="text",
-        cliponaxis=False,
-    )
+    area = {
+        "type": "scatter",
+        "x": [*around[:, 0], around[0, 0]],
+        "y": [*around[:, 1], around[0, 1]],
+        "mode": "lines",
+        "line": line,
+        "fill": "toself",
+        "fillcolor": AREA,
+        "showlegend": False,
+        "hoverinfo": "skip",
+    }
+    squares = {
+        "type": "scatter",
+        "x": points[:, 0],
+        "y": points[:, 1],
+        "mode": "markers+text",
+        "name": "value",
+        "marker": {"symbol": "square", "size": enlarged(11), "color": VALUE},
+        "text": [f"<i>v</i> {escaped(name)}" for name in names],
+        "textposition": ["top center" if point[1] > middle[1] else "bottom center" for point in points],  # narrower
+        "hovertext": [f"value <b>{escaped(name)}</b>" for name in names],
+        "hoverinfo": "text",
+        "cliponaxis": False,
+    }
     return [area, squares]
 
 
-def _output(name: str, point: Points, *, hollow: bool) -> go.Scatter:
+def _output(name: str, point: Points, *, hollow: bool) -> Trace:
     symbol = "diamond-open" if hollow else "diamond"
     look = {"symbol": symbol, "size": enlarged(14), "color": OUTPUT, "line": {"width": thick(2) if hollow else 0}}
-    return go.Scatter(
-        x=[point[0]],
-        y=[point[1]],
-        mode="markers",
-        name=name,
-        marker=look,
-        hovertemplate=f"{name} <b>(%{{x:.3g}}, %{{y:.3g}})</b><extra></extra>",
-    )
+    return {
+        "type": "scatter",
+        "x": [point[0]],
+        "y": [point[1]],
+        "mode": "markers",
+        "name": name,
+        "marker": look,
+        "hovertemplate": f"{name} <b>(%{{x:.3g}}, %{{y:.3g}})</b><extra></extra>",
+    }
 
 
 def _beyond(direction: Points) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import plotly.graph_objects as go
 from numpy.typing import ArrayLike, NDArray
 
 from ..chart import Chart
@@ -31,14 +30,15 @@ def running(scores: NDArray[np.floating], keys: Sequence[str], ends: Sequence[in
     bars = bar_trace(keys, known, "score", colours, hover=".5g", names_group=False)
     edges = np.array([0, *ends]) - 0.5
     highest = np.where(np.isfinite(maximum), maximum, np.nan)
-    steps = go.Scatter(
-        x=edges,
-        y=[*highest, highest[-1]],
-        mode="lines",
-        line={"shape": "hv", "color": ABOVE, "width": thick(3)},
-        name="largest so far, m",
-        hoverinfo="skip",
-    )
+    steps = {
+        "type": "scatter",
+        "x": edges,
+        "y": [*highest, highest[-1]],
+        "mode": "lines",
+        "line": {"shape": "hv", "color": ABOVE, "width": thick(3)},
+        "name": "largest so far, m",
+        "hoverinfo": "skip",
+    }
     layout = plain_layout(230) | {"showlegend": True, "bargap": 0.15}
     places = thinned(len(keys), max_labels=MAX_LABELS * 14 // letters(14))
     labels = axis_labels([keys[place] for place in places])
@@ -50,4 +50,4 @@ def running(scores: NDArray[np.floating], keys: Sequence[str], ends: Sequence[in
         dotted = {"color": TOTAL, "width": thick(1), "dash": "dot"}
         layout["shapes"] += [full_height(edge, edge, line=dotted) for edge in edges[1:-1]]
     values = bar_values([short(key) for key in keys], {"score": known})
-    return Chart(go.Figure([bars, steps], layout), values)
+    return Chart([bars, steps], layout, values)

@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import plotly.graph_objects as go
-from plotly.subplots import make_subplots
-
 from ...attention.ledger import Ledger
 from ..chart import Chart
 from ..palette import ABOVE, BELOW, GRID, TOTAL
 from ..theme import letters, plain_layout
 from ..values import Values, bar_values, floats, numbered
 
+HEIGHT = 240  # pixels of each
 _PRODUCTS_WIDTH = 8.0  # the products share this much room, however many they are; every later step has 1
 
 
@@ -27,33 +25,36 @@ def waterfall(cell: Ledger) -> Chart:
     count = len(cell.products)
     width = _PRODUCTS_WIDTH / count
     later = [_PRODUCTS_WIDTH + 1 + place for place in range(len(steps))]
-    steps_of_score = go.Waterfall(
-        x=[(d + 0.5) * width for d in range(count)] + later,
-        y=cell.products.tolist() + [value for _, value, _ in steps],
-        measure=["relative"] * count + [measure for _, _, measure in steps],
-        width=[width * 0.9] * count + [0.8] * len(steps),
-        customdata=[f"dimension {d}" for d in range(count)] + [name for name, _, _ in steps],
-        increasing={"marker": {"color": ABOVE}},
-        decreasing={"marker": {"color": BELOW}},
-        totals={"marker": {"color": TOTAL}},
-        connector={"visible": False},
-        hovertemplate="%{customdata}: <b>%{delta:.5g}</b><br>so far <b>%{final:.5g}</b><extra></extra>",
-    )
-    share = go.Bar(
-        x=["e^x", "weight"],
-        y=[cell.exponential, cell.weight],
-        width=0.6,
-        marker={"color": [TOTAL, ABOVE]},
-        hovertemplate="%{x}: <b>%{y:.5g}</b><extra></extra>",
-    )
-    figure = make_subplots(cols=2, column_widths=[0.78, 0.12], horizontal_spacing=0.1)
-    figure.add_trace(steps_of_score, row=1, col=1).add_trace(share, row=1, col=2)
-    figure.update_layout(_quiet(240))
-    figure.update_xaxes(tickangle=-45, tickfont_size=letters(12))
+    steps_of_score = {
+        "type": "waterfall",
+        "x": [(d + 0.5) * width for d in range(count)] + later,
+        "y": cell.products.tolist() + [value for _, value, _ in steps],
+        "measure": ["relative"] * count + [measure for _, _, measure in steps],
+        "width": [width * 0.9] * count + [0.8] * len(steps),
+        "customdata": [f"dimension {d}" for d in range(count)] + [name for name, _, _ in steps],
+        "increasing": {"marker": {"color": ABOVE}},
+        "decreasing": {"marker": {"color": BELOW}},
+        "totals": {"marker": {"color": TOTAL}},
+        "connector": {"visible": False},
+        "hovertemplate": "%{customdata}: <b>%{delta:.5g}</b><br>so far <b>%{final:.5g}</b><extra></extra>",
+    }
+    share = {
+        "type": "bar",
+        "xaxis": "x2",
+        "yaxis": "y2",
+        "x": ["e^x", "weight"],
+        "y": [cell.exponential, cell.weight],
+        "width": 0.6,
+        "marker": {"color": [TOTAL, ABOVE]},
+        "hovertemplate": "%{x}: <b>%{y:.5g}</b><extra></extra>",
+    }
+    layout = _quiet()
+    slanted = {"tickangle": -45, "tickfont": {"size": letters(12)}}
     texts = [f"{count} products", *(name for name, _, _ in steps)]
-    figure.update_xaxes(tickvals=[_PRODUCTS_WIDTH / 2, *later], ticktext=texts, col=1)
-    figure.update_yaxes(range=[0, 1.02], nticks=3, tickfont_size=letters(12), col=2)
-    return Chart(figure, _values(cell, steps))
+    layout["xaxis"] |= slanted | {"domain": [0, 0.78], "tickvals": [_PRODUCTS_WIDTH / 2, *later], "ticktext": texts}
+    layout["xaxis2"] = slanted | {"domain": [0.88, 1], "anchor": "y2"}
+    layout["yaxis2"] = {"anchor": "x2", "range": [0, 1.02], "nticks": 3, "tickfont": {"size": letters(12)}}
+    return Chart([steps_of_score, share], layout, _values(cell, steps))
 
 
 def _steps(cell: Ledger) -> list[tuple[str, float, str]]:
@@ -86,17 +87,24 @@ def passed_on(cell: Ledger) -> Chart:
     groups, size = {"value": cell.value, "weight × value": cell.contribution}, cell.value.size
     pointing = "%{fullData.name}, dimension %{x}: <b>%{y:.5g}</b><extra></extra>"
     traces = [
-        go.Bar(x=list(range(size)), y=numbers, name=name, marker={"color": colour}, hovertemplate=pointing)
+        {
+            "type": "bar",
+            "x": list(range(size)),
+            "y": numbers,
+            "name": name,
+            "marker": {"color": colour},
+            "hovertemplate": pointing,
+        }
         for (name, numbers), colour in zip(groups.items(), (GRID, ABOVE), strict=True)
     ]
-    layout = _quiet(150) | {"barmode": "overlay", "showlegend": True, "legend": {"itemclick": False}}
+    layout = _quiet() | {"barmode": "overlay", "showlegend": True, "legend": {"itemclick": False}}
     layout["xaxis"] |= {
         "title": {"text": "dimension", "standoff": 4},
         "range": [-0.5, size - 0.5],
         "dtick": max(1, round(size / 8)),
     }
-    return Chart(go.Figure(traces, layout), bar_values(numbered(size), groups, heading="dimension"))
+    return Chart(traces, layout, bar_values(numbered(size), groups, heading="dimension"))
 
 
-def _quiet(height: int) -> dict[str, Any]:
-    return plain_layout(height) | {"showlegend": False, "margin": {"l": 8, "r": 8, "t": 8, "b": 8}}
+def _quiet() -> dict[str, Any]:
+    return plain_layout(HEIGHT) | {"showlegend": False, "margin": {"l": 8, "r": 8, "t": 8, "b": 8}}

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-import plotly.graph_objects as go
-
-from ..chart import Chart
+from ..chart import Chart, Layout
 from ..palette import ABOVE, BELOW, INK
 from ..theme import enlarged, template, thick
 
@@ -20,30 +18,31 @@ NAMES: dict[Text, str] = {"read": "text that is read", "written": "text written 
 
 def wiring(query_text: Text, key_text: Text, *, causal: bool) -> Chart:
     """Draw two texts at the left, the attention block at the right, and arrows for queries, keys and values."""
-    figure = go.Figure(
-        go.Scatter(x=[None], y=[None], showlegend=False, hoverinfo="skip"),  # without anything there are no axes
-        {
-            "template": template(),
-            "height": enlarged(150),
-            "margin": {"l": 0, "r": 0, "t": 0, "b": 0},
-            "xaxis": {"visible": False, "range": [-0.05, 10.05], "fixedrange": True},
-            "yaxis": {"visible": False, "range": [-0.05, 4.05], "fixedrange": True},
-        },
-    )
+    layout: Layout = {
+        "template": template(),
+        "height": enlarged(150),
+        "margin": {"l": 0, "r": 0, "t": 0, "b": 0},
+        "xaxis": {"visible": False, "range": [-0.05, 10.05], "fixedrange": True},
+        "yaxis": {"visible": False, "range": [-0.05, 4.05], "fixedrange": True},
+        "shapes": [],
+        "annotations": [],
+    }
     for text, middle in HEIGHTS.items():
         opacity = 1 if text in (query_text, key_text) else 0.35
-        _box(figure, 0, 3.6, middle - 0.75, middle + 0.75, NAMES[text], opacity)
-    _box(figure, 7, 10, 0.1, 3.9, "causal<br>attention" if causal else "attention")
+        _box(layout, 0, 3.6, middle - 0.75, middle + 0.75, NAMES[text], opacity)
+    _box(layout, 7, 10, 0.1, 3.9, "causal<br>attention" if causal else "attention")
     arrow = {"showarrow": True, "arrowhead": 2, "arrowsize": 1.1, "arrowwidth": thick(2.2), "text": ""}
-    arrow |= {"xref": "x", "yref": "y", "axref": "x", "ayref": "y"}
+    arrow |= {"x": 6.95, "ax": 3.65, "xref": "x", "yref": "y", "axref": "x", "ayref": "y"}
     for letter, (inlet, colour) in INLETS.items():
         origin = query_text if letter == "Q" else key_text
         start = HEIGHTS[origin] + (inlet - 2) * 0.2
-        figure.add_annotation(arrow, x=6.95, y=inlet, ax=3.65, ay=start, arrowcolor=colour)
-        figure.add_annotation(x=5.3, y=(start + inlet) / 2 + 0.33, text=f"<b>{letter}</b>")
-    return Chart(figure)
+        name = {"x": 5.3, "y": (start + inlet) / 2 + 0.33, "text": f"<b>{letter}</b>"}
+        layout["annotations"] += [arrow | {"y": inlet, "ay": start, "arrowcolor": colour}, name]
+    nothing = {"type": "scatter", "x": [None], "y": [None], "showlegend": False, "hoverinfo": "skip"}
+    return Chart([nothing], layout)  # without any trace there are no axes
 
 
-def _box(figure: go.Figure, x0: float, x1: float, y0: float, y1: float, text: str, opacity: float = 1) -> None:
-    figure.add_shape(type="rect", x0=x0, x1=x1, y0=y0, y1=y1, line={"color": INK, "width": thick(1.5)}, opacity=opacity)
-    figure.add_annotation(x=(x0 + x1) / 2, y=(y0 + y1) / 2, text=text, opacity=opacity)
+def _box(layout: Layout, x0: float, x1: float, y0: float, y1: float, text: str, opacity: float = 1) -> None:
+    look = {"line": {"color": INK, "width": thick(1.5)}, "opacity": opacity}
+    layout["shapes"].append({"type": "rect", "x0": x0, "x1": x1, "y0": y0, "y1": y1} | look)
+    layout["annotations"].append({"x": (x0 + x1) / 2, "y": (y0 + y1) / 2, "text": text, "opacity": opacity})

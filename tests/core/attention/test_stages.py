@@ -50,6 +50,10 @@ def test_live_numbers(trace):
     assert r"= {-\infty}" in formula("mask", trace, (1, 3))
     assert r"(10 \text{ of } 25" in formula("mask", trace, (1, 3))
     assert f"= {trace.weights[3, 1]:.4g}" in formula("weights", trace, (3, 1))
+    terms = np.sort(np.exp(trace.masked[3, :4] - trace.masked[3, :4].max()))[::-1]  # the first is 1
+    largest = " + ".join(f"{term:.4g}" for term in terms[:3])
+    assert rf"{{{largest} + \dots}} = " in formula("weights", trace, (3, 1))
+    assert rf"}}{{{terms.sum():.4g}}} = " in formula("weights", trace, (3, 1))
     assert r"5 \times 64" in formula("output", trace, (3, 1))
 
 

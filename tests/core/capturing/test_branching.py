@@ -61,6 +61,25 @@ def test_a_continuation_equals_a_whole_pass(name):
         assert seen[0] in own, "layers below are computed again"
 
 
+@pytest.mark.parametrize("name", [name for name in TINY if name != "ViT"])
+def test_gradients_are_the_slopes_of_continuations(name):
+    model = load_model(tiny(name))
+    branches = Branches(model, all_inputs(model, input_ids=IDS))
+    gradients = branches.gradients(lambda answer: answer.square().sum())
+    assert len(gradients) == len(branches.calls)
+    generator = torch.Generator().manual_seed(0)
+    for number, (call, gradient) in enumerate(zip(branches.calls, gradients, strict=True)):
+        direction = torch.randn(call.output.shape[1:], generator=generator)
+        steps = 3e-3 * torch.stack([direction, -direction])
+
+        def edit(at, call, number=number, steps=steps):
+            return call.output + steps if at == number else call.output
+
+        up, down = branches.go_on(number, 2, edit).square().sum(dim=-1)
+        assert float((up - down) / 6e-3) == pytest.approx(float((gradient * direction).sum()), rel=2e-2, abs=2e-3)
+    assert not branches.calls[0].output.requires_grad
+
+
 def test_whoever_has_seen_enough_ends_the_pass():
     model = load_model(tiny("Llama"))
     branches = Branches(model, all_inputs(model, input_ids=IDS))
@@ -100,13 +119,6 @@ def test_the_network_itself_stays_as_it_is(smollm):
         np.testing.assert_allclose(logits, before.logits, atol=1e-4)
     assert {name: parameter.data_ptr() for name, parameter in network.named_parameters()} == parameters
     assert not any("forward" in vars(module) or module._forward_pre_hooks for module in network.modules())
-
-
-def test_the_twin_has_no_numbers_of_its_own(smollm):
-    branches = Branches(smollm, all_inputs(smollm, "a"))
-    own, shared = branches._model.network, smollm.network
-    for one, other in zip([*own.parameters(), *own.buffers()], [*shared.parameters(), *shared.buffers()], strict=True):
-        assert one is other
 
 
 def test_what_has_no_branches():

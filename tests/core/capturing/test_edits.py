@@ -25,6 +25,7 @@ from core.heads.thumbnails import thumbnails
 from core.models.calls import IMPLEMENTATION
 from core.models.inputs import image_inputs
 from tests.core.naive_attention import Naive, naive_pass, twin_of
+from tests.core.same_bits import assert_same_bits
 from tests.core.tiny_models import SMALL, number_words, randomised, tiny
 from tests.hostile import processor_time
 
@@ -54,15 +55,23 @@ def naive(name: str, text: str = TEXT, changes=lambda *_: {}) -> Naive:
     return naive_pass(twin, inputs, changes)
 
 
-def captured(name: str, edits: Edits | None = None, text: str = TEXT):
+def captured(name: str, edits: Edits | None = None, text: str = TEXT, **known):
     model, _ = model_and_twin(name)
     target = {"target": WRITTEN} if model.is_encoder_decoder else {}
-    return capture(model, text, edits=edits, **target)
+    return capture(model, text, edits=edits, **target, **known)
+
+
+def changed(name: str, edits: Edits):
+    """The edited pass, continued from the plain one as far as that goes: to the last bit what a whole one gives."""
+    known = [plain(name), plain(name, OTHER), plain(name, LONGER)]
+    continued = captured(name, edits, known=known)
+    assert_same_bits(continued, captured(name, edits))
+    return continued
 
 
 @cache
-def plain(name: str):
-    return captured(name)
+def plain(name: str, text: str = TEXT):
+    return captured(name, text=text)
 
 
 @cache
@@ -219,7 +228,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("name", MODELS)
 def test_every_edit_is_the_naive_computation(name, case):
-    taken = captured(name, CASES[case].edits)
+    taken = changed(name, CASES[case].edits)
     assert_same_pass(taken, naive(name, changes=CASES[case].changes))
     assert taken.edits == CASES[case].edits
 
@@ -240,7 +249,7 @@ def test_a_mean_of_another_text(name):
         return {"output": other.output[kind, layer, head].mean(dim=0, keepdim=True)} if is_meant else {}
 
     edits = Edits(mean_heads={1, (0, 2)}, mean_over=LONGER)
-    assert_same_pass(captured(name, edits), naive(name, changes=changes))
+    assert_same_pass(changed(name, edits), naive(name, changes=changes))
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -254,14 +263,14 @@ def test_a_patch_from_another_text(name):
         return {"output": other.output[kind, layer, head]} if first(kind) and layer == 1 else {}
 
     edits = Edits(patch_heads={1}, patch_from=OTHER, mute_heads={(1, 3)})
-    assert_same_pass(captured(name, edits), naive(name, changes=changes))
+    assert_same_pass(changed(name, edits), naive(name, changes=changes))
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_replaced_token_is_another_text(name):
     words = TEXT.split()
     words[3], words[10] = "7", "61"
-    taken = captured(name, Edits(replace_tokens={3: "7", 10: "61"}))
+    taken = changed(name, Edits(replace_tokens={3: "7", 10: "61"}))
     assert taken.input_ids == tuple(map(int, words))
     assert_same_pass(taken, naive(name, " ".join(words)))
 
@@ -510,6 +519,9 @@ def test_every_way_to_look_at_a_head_shows_the_same(name, edits):
             assert measured.loc[(layer, head), "sink"] == pytest.approx(trace.weights[attending, 0].mean(), abs=1e-6)
             largest = trace.weights[attending].max(axis=1).mean()
             assert measured.loc[(layer, head), "largest"] == pytest.approx(largest, abs=1e-6)
+            attended = trace.weights[attending].astype(np.float64)
+            entropy = -(attended * np.log(np.where(attended > 0, attended, 1))).sum(axis=1).mean()
+            assert measured.loc[(layer, head), "entropy"] == pytest.approx(entropy, abs=1e-5)
             assert (trace.weights[~trace.mask] == 0).all()
 
 

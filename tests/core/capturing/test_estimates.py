@@ -5,6 +5,7 @@ import pytest
 import torch
 import transformers
 from torch.profiler import ProfilerActivity, profile
+from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from core import capture, load_model
@@ -33,8 +34,9 @@ def some_ids(model, tokens):
 
 
 def really_kept(taken):
-    """The bytes behind all tensors of a capture's calls, memory that several of them share counted once."""
-    tensors = [
+    """The bytes behind all tensors of a capture, memory that several of them share counted once."""
+    of_layers = [leaf for leaf in tree_leaves(taken.begun.returned) if isinstance(leaf, torch.Tensor)]
+    tensors = of_layers + [
         tensor
         for calls in taken.calls.values()
         for call in calls

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from core.capturing.sampling import Sampling, at_temperatures
+from core.capturing.sampling import Sampling, at_temperatures, most_probable
 
 LOGITS = np.log([0.4, 0.05, 0.3, 0.15, 0.1])
 
@@ -23,6 +23,12 @@ def test_greedy_takes_the_first_of_the_most_probable():
     logits = [0.0, 2.0, 2.0]
     assert Sampling().draw(logits, 0) == 1
     np.testing.assert_array_equal(Sampling().probabilities(logits), [0, 1, 0])
+
+
+@pytest.mark.parametrize("k", [0, 1, 4, 39, 40, 50])
+def test_the_most_probable_are_those_of_a_full_sort(k):
+    logits = np.random.default_rng(k).integers(0, 6, 40).astype(np.float32)  # most of them equal others
+    assert most_probable(logits, k) == np.argsort(-logits, kind="stable")[:k].tolist()
 
 
 def test_top_k_and_top_p_cut_the_rest_off():

@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from core.corpus.kept import StrongestSoFar, draws, first_drawn, rows_of, sample_dtype
+from core.corpus.kept import SampleSoFar, StrongestSoFar, draws, rows_of, sample_dtype
 from tests.core.corpus.plain import splitmix
 
 HEADS, METRICS, MOST, TOKENS = 3, 2, 4, 5
@@ -34,12 +34,11 @@ def found_in(passage, scores):
 def collected(given, most=MOST):
     """As a tally does it: each passage is asked for candidates, and these are added."""
     kept = StrongestSoFar(HEADS, METRICS, most, TOKENS)
-    heads = np.arange(HEADS)
     for passage, scores in given:
         draw = draws(passage, scores.shape[2])
-        metric, head, query = kept.candidates(heads, scores, draw)
+        metric, head, query = kept.candidates(slice(None), scores, draw)
         kept.add(
-            head=heads[head],
+            head=head,
             metric=metric,
             score=scores[metric, head, query],
             draw=draw[query],
@@ -109,6 +108,16 @@ def test_memory_is_bounded():
         assert sum(map(len, kept._held)) <= 1.25 * HEADS * METRICS * MOST + len(rows)
 
 
+def sample_of(parts, most=7):
+    """The sample of rows that come in these parts, each only as far as it asks for them."""
+    sample = SampleSoFar(parts[0].dtype, most)
+    for rows in parts:
+        wanted = sample.candidates(rows["draw"])
+        sample.extend(rows[wanted])
+        assert sum(map(len, sample._held)) <= 1.25 * most + len(rows)
+    return sample
+
+
 def test_a_sample_keeps_the_smallest_draws():
     chance = np.random.default_rng(0)
     draw = chance.integers(0, 2**63, 40).astype(np.uint64)
@@ -124,8 +133,8 @@ def test_a_sample_keeps_the_smallest_draws():
     expected = np.argsort(draw)[:7]
     for seed in range(3):
         order = np.random.default_rng(seed).permutation(40)
-        parts = [first_drawn(whole[order[start::3]], 7) for start in range(3)]
-        found = first_drawn(np.concatenate(parts), 7)
+        parts = [sample_of(np.array_split(whole[order[start::3]], 4)).rows for start in range(3)]
+        found = sample_of(parts).rows
         for column in (found["passage"], found["query"], found["values"][:, 1, 2], found["weights"][:, 1, 3]):
             assert column.tolist() == expected.tolist()
-    assert len(first_drawn(whole, 50)) == 40
+    assert len(sample_of([whole], 50).rows) == 40

@@ -106,7 +106,7 @@ def test_metrics_are_counted_by_their_names(bert, tmp_path):
     places = [NAMES.index(name) for name in some.settings.metrics]
     assert (some.histogram == every.histogram[places]).all()
     assert (some.totals.values == every.totals.values[places]).all()
-    np.testing.assert_array_equal(some.sample["weights"], every.sample["weights"])
+    np.testing.assert_array_equal(some.sample.rows["weights"], every.sample.rows["weights"])
     score, of_all = every.settings.examples_of.index("entropy"), every.strongest.rows
     assert some.strongest.rows["score"].tolist() == of_all["score"][of_all["metric"] == score].tolist()
     written = dict(tables(some, dict.fromkeys(some.shown_passages, ())))

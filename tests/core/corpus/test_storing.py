@@ -130,9 +130,9 @@ def test_kept_queries(tally, read):
             assert columns(table, "metric")[0] == [tally.settings.examples_of[number] for number in rows["metric"]]
     frame = read["sample"].to_pandas()
     sample = frame[(frame.layer == 0) & (frame["head"] == 3)]
-    np.testing.assert_array_equal(sample[list(NAMES)].to_numpy(), tally.sample["values"][:, :, 3])
-    assert sample["query"].tolist() == tally.sample["query"].tolist()
-    assert len(frame) == 8 * len(tally.sample)
+    np.testing.assert_array_equal(sample[list(NAMES)].to_numpy(), tally.sample.rows["values"][:, :, 3])
+    assert sample["query"].tolist() == tally.sample.rows["query"].tolist()
+    assert len(frame) == 8 * len(tally.sample.rows)
 
 
 def columns(table, *names):

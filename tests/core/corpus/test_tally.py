@@ -144,7 +144,7 @@ def assert_row(kept, weights):
 
 def test_the_sample(plain):
     """Exactly those queries with the smallest draws, of all texts, with every metric and weight of every head."""
-    sample = plain.tally.sample
+    sample = plain.tally.sample.rows
     drawn = sorted(plain.queries, key=lambda query: query.draw)[: plain.tally.settings.sample]
     assert sample["draw"].tolist() == [query.draw for query in drawn]
     assert sample["passage"].tolist() == [query.passage.id for query in drawn]
@@ -247,9 +247,9 @@ def test_a_text_in_many_blocks(name):
     for name in SUMS:
         one, other = getattr(parts, name), getattr(whole, name)
         np.testing.assert_allclose(one.values, other.values, rtol=1e-5, atol=1e-4, err_msg=name)
-    np.testing.assert_array_equal(parts.sample["query"], whole.sample["query"])
-    np.testing.assert_allclose(parts.sample["weights"], whole.sample["weights"], atol=1e-6)
-    np.testing.assert_allclose(parts.sample["values"], whole.sample["values"], atol=NEAR)
+    np.testing.assert_array_equal(parts.sample.rows["query"], whole.sample.rows["query"])
+    np.testing.assert_allclose(parts.sample.rows["weights"], whole.sample.rows["weights"], atol=1e-6)
+    np.testing.assert_allclose(parts.sample.rows["values"], whole.sample.rows["values"], atol=NEAR)
     mine, its = parts.strongest.rows, whole.strongest.rows
     np.testing.assert_allclose(mine["score"], its["score"], atol=NEAR)
     assert (np.isfinite(mine["weights"]).sum(axis=1) == np.isfinite(its["weights"]).sum(axis=1)).mean() > 0.95
@@ -262,14 +262,14 @@ def test_some_heads_alone_are_what_they_are_among_all(bert):
     places = [every.heads.index(head) for head in some.heads]
     np.testing.assert_array_equal(part.histogram, whole.histogram[:, places])
     np.testing.assert_array_equal(part.totals.values, whole.totals.values[:, places])
-    np.testing.assert_array_equal(part.sample["weights"], whole.sample["weights"][:, places])
+    np.testing.assert_array_equal(part.sample.rows["weights"], whole.sample.rows["weights"][:, places])
     # A product of other heads may round otherwise.
     np.testing.assert_allclose(part.attention.values, whole.attention.values[places], rtol=1e-6, atol=1e-9)
 
 
 def test_nothing_need_be_kept(bert):
     tally = tallied(bert, TEXTS[:3], settings_of(bert, strongest=0, sample=0))
-    assert (len(tally.strongest.rows), len(tally.sample), tally.shown_passages) == (0, 0, {})
+    assert (len(tally.strongest.rows), len(tally.sample.rows), tally.shown_passages) == (0, 0, {})
     assert dict(tables(tally, {}))["metrics"].num_rows == len(NAMES) * 8
 
 
@@ -295,7 +295,7 @@ def test_all_problems_are_counted_and_some_are_listed():
 def test_only_passages_that_are_shown_are_kept(bert):
     one, other = (tallied(bert, part, settings_of(bert, strongest=1, sample=1)) for part in (TEXTS[::2], TEXTS[1::2]))
     one.merge(other)
-    wanted = {*one.strongest.rows["passage"].tolist(), *one.sample["passage"].tolist()}
+    wanted = {*one.strongest.rows["passage"].tolist(), *one.sample.rows["passage"].tolist()}
     assert set(one.passages) == wanted
     assert [*one.shown_passages] == sorted(wanted)
 
@@ -312,7 +312,7 @@ def test_a_real_model(minilm):
     for place, name in enumerate(("entropy", "previous", "largest", "distance")):
         expected = np.nanmean([each[place] for each in found], axis=0)
         np.testing.assert_allclose(mean[NAMES.index(name)], expected, atol=5e-5, err_msg=name)
-    assert sorted(query.draw for query in queries)[:10] == tally.sample["draw"].tolist()
+    assert sorted(query.draw for query in queries)[:10] == tally.sample.rows["draw"].tolist()
 
 
 def test_of_many_problems_the_first_are_listed_and_all_are_counted(bert):

@@ -1,7 +1,6 @@
 """What is said about a figure is what NumPy finds in the numbers that were drawn."""
 
 import numpy as np
-import plotly.graph_objects as go
 import pytest
 
 from core.attention.head import Head
@@ -239,7 +238,7 @@ def test_many_curves_under_a_hostile_heading():
     """As many as a file may hold, and a heading as long as it may be: nothing is searched for twice."""
     curve = Values(kind="line", numbers=np.array([1.0, 2.0]), headings=("(" * 2_000,), x=np.array([0.0, 1.0]))
     with processor_time(3):
-        assert Chart(go.Figure(), (curve,) * 500).description
+        assert Chart([], {}, (curve,) * 500).description
 
 
 def test_dots_are_heads():

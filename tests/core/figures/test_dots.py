@@ -29,9 +29,10 @@ def test_theory_has_the_colour_of_its_group():
 
 @pytest.mark.parametrize(("log_x", "log_y"), [(True, True), (True, False), (False, True)])
 def test_only_logarithmic_axes_are_labelled(log_x, log_y):
-    figure = lines([Series("a", [1, 4096], [1, 64])], x="d_k", y="spread", log_x=log_x, log_y=log_y).figure
-    label_log_axes(figure, x=(1, 64, 4096))
-    assert figure.layout.xaxis.ticktext == (("1", "64", "4,096") if log_x else None)
-    assert (figure.layout.yaxis.ticktext is not None) == log_y
+    chart = lines([Series("a", [1, 4096], [1, 64])], x="d_k", y="spread", log_x=log_x, log_y=log_y)
+    label_log_axes(chart.layout, x=(1, 64, 4096))
+    layout = chart.figure.layout
+    assert layout.xaxis.ticktext == (("1", "64", "4,096") if log_x else None)
+    assert (layout.yaxis.ticktext is not None) == log_y
     if log_y:
-        assert dict(zip(figure.layout.yaxis.ticktext, figure.layout.yaxis.tickvals, strict=True))["30"] == 30
+        assert dict(zip(layout.yaxis.ticktext, layout.yaxis.tickvals, strict=True))["30"] == 30

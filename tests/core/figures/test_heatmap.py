@@ -176,6 +176,8 @@ def test_small_matrices_print_their_numbers(trace):
     places = zip(*np.nonzero(trace.mask), strict=True)
     assert found == {(row, column): f"{trace.weights[row, column]:.2f}" for row, column in places}
     assert not printed(heatmap(trace.weights, Axis("query"), Axis("key"), name="weight", compact=True).figure)
+    (rounded,) = printed(heatmap(np.array([[-0.001, -0.5]]), Axis("query"), Axis("key"), name="score").figure)
+    assert rounded.text == ("0.00", "−0.50")
 
 
 @pytest.mark.parametrize("scale", ["signed", "share"])

@@ -26,8 +26,8 @@ def test_panels_share_their_range():
 
 
 def test_logarithmic_bars_write_zero_and_leave_nan_empty():
-    figure = log_bars(["a", "b", "c"], {"error": [1e-3, 0, np.nan]}, x="error", limits=(1e-6, 1), number=".0e").figure
-    assert figure.data[0].text == ("1e-03", "0", "")
+    figure = log_bars(["a", "b", "c"], {"error": [1e-3, 0, np.nan]}, x="error", limits=(1e-6, 1)).figure
+    assert figure.data[0].text == ("0.001", "0", "")
     assert figure.data[0].x == (1e-3, 1e-6, None)
 
 

@@ -69,13 +69,13 @@ def test_signed_numbers_stand_out_the_more_the_farther_they_are_from_zero(mode, 
 
 def test_numbers_in_cells_are_legible_on_either_background():
     values = np.array([[-1.0, -0.5, 0.0], [0.02, 0.5, 1.0]])
-    figure = heatmap(values, Axis("query"), Axis("column"), name="n").figure
-    before = figure.to_json()
+    chart = heatmap(values, Axis("query"), Axis("column"), name="n")
+    before = chart.figure.to_json()
     for scale in (DIVERGING_ON_DARK, DIVERGING):
-        set_signed_colours(figure, scale)
-        cells, printed = figure.data[0], figure.data[1]
+        set_signed_colours(chart.traces, chart.layout, scale)
+        cells, printed = chart.figure.data[:2]
         assert cells.colorscale == tuple(map(tuple, scale))
         for value, text in zip(values.ravel(), printed.textfont.color, strict=True):
             under = hexadecimal(colours_of(np.array((value + 1) / 2), scale)[0])
             assert contrast({"black": "#000000", "white": "#ffffff"}[text], under) >= 4.5
-    assert figure.to_json() == before
+    assert chart.figure.to_json() == before

@@ -8,7 +8,7 @@ import pytest
 from core.figures.heatmaps.heatmap import Axis, heatmap
 from core.figures.heatmaps.spotlight import VEIL, with_spotlight
 from core.figures.theme import smallest_letters
-from tests.core.figures.test_theme import FIGURES
+from tests.core.figures.test_theme import CHARTS
 
 ROWS, COLUMNS = 5, 7
 
@@ -17,12 +17,11 @@ ROWS, COLUMNS = 5, 7
 @pytest.mark.parametrize(("row", "column"), [(2, 3), (0, 0), (4, 6)])
 @pytest.mark.parametrize("spot", ["none", "row", "column", "cell"])
 def test_all_cells_but_the_lit_ones_are_dimmed_once(spot, row, column, scale):
-    figure = heatmap(
-        np.eye(ROWS, COLUMNS), Axis("q", pinned=row), Axis("k", pinned=column), name="x", scale=scale
-    ).figure
-    frames = list(figure.layout.shapes)
+    chart = heatmap(np.eye(ROWS, COLUMNS), Axis("q", pinned=row), Axis("k", pinned=column), name="x", scale=scale)
+    frames = list(chart.figure.layout.shapes)
     dimmed = np.zeros((ROWS, COLUMNS), int)
-    lit = with_spotlight(figure, spot, row, column)
+    with_spotlight(chart, spot, row, column)
+    lit = chart.figure
     veils = [shape for shape in lit.layout.shapes if shape.fillcolor == VEIL]
     for veil in veils:
         at = np.s_[int(veil.y0 + 0.5) : int(veil.y1 + 0.5), int(veil.x0 + 0.5) : int(veil.x1 + 0.5)]
@@ -43,11 +42,11 @@ def sizes(found) -> list[float]:
 
 
 @pytest.mark.parametrize("least", [18, 22])
-@pytest.mark.parametrize("draw", FIGURES.values(), ids=FIGURES)
+@pytest.mark.parametrize("draw", CHARTS.values(), ids=CHARTS)
 def test_no_letter_is_smaller_than_wanted(draw, least):
     token = smallest_letters.set(least)
     try:
-        figure = draw().to_plotly_json()
+        figure = draw().figure.to_plotly_json()
     finally:
         smallest_letters.reset(token)
     found = sizes(figure["layout"])
@@ -55,4 +54,4 @@ def test_no_letter_is_smaller_than_wanted(draw, least):
         found += [size for key, part in trace.items() if "font" in key or key == "colorbar" for size in sizes(part)]
     assert found
     assert min(found) >= least
-    assert min(sizes(draw().to_plotly_json()["layout"])) < least, "nor are they larger at a desk"
+    assert min(sizes(draw().figure.to_plotly_json()["layout"])) < least, "nor are they larger at a desk"

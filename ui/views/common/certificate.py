@@ -5,6 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from core.capturing.certifying import Certificate
+from core.units import small_number
 from ui.markdown import plain
 
 
@@ -14,7 +15,9 @@ def show_certificate(certificate: Certificate, *, of_original: bool = False, wha
     of_original  whether the view above shows something else, which the model never computed
     what         what the numbers were compared with
     """
-    compared = f"{what}: {certificate.cells:,} output numbers, largest difference {certificate.difference:.1e}"
+    compared = (
+        f"{what}: {certificate.cells:,} output numbers, largest difference {small_number(certificate.difference)}"
+    )
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         if certificate.holds:
             st.badge(f"Agrees with {compared}", icon=":material/verified:", color="green")

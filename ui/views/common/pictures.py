@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import base64
+from typing import Any
 
-import plotly.graph_objects as go
+import numpy as np
 import streamlit as st
+from plotly.basedatatypes import BaseFigure
 
-from core.figures.chart import Chart
-from core.figures.palette import DIVERGING, DIVERGING_ON_DARK, TEXT_ON_DARK, set_signed_colours
+from core.figures.chart import Chart, copied
+from core.figures.palette import DIVERGING_ON_DARK, TEXT_ON_DARK, set_signed_colours
 from ui import presenting, shown, state
 from ui.markdown import plain
 from ui.views.common.tables import table
 
-# Plotly's own camera makes a picture without title or model: the dialog "Share" makes better ones.
-_REMOVED = ["select2d", "lasso2d", "autoScale2d", "toImage"]
+# Plotly's own camera makes a picture without title or model: the dialog "Share" makes better ones. One zooms by drawing a
+# rectangle: with two more buttons for it, the bar would cover the name of the columns of a narrow picture.
+_REMOVED = ["select2d", "lasso2d", "autoScale2d", "toImage", "zoomIn2d", "zoomOut2d"]
 _CONFIG = {"displaylogo": False, "modeBarButtonsToRemove": _REMOVED}
 
 
@@ -41,26 +43,42 @@ def show_chart(
     words = f"{alt} {chart.description}".strip()
     config = _CONFIG if tools and not presenting.is_on() else {"displayModeBar": False}
     height = "stretch" if fills and presenting.is_on() else "content"
-    with _colours_of_the_theme(chart.figure):
-        st.plotly_chart(chart.figure, key=state.picture(name), theme=None, config=config, alt=words, height=height)
+    drawing = _Drawing(chart, dark=st.context.theme.type == "dark")
+    st.plotly_chart(drawing, key=state.picture(name), theme=None, config=config, alt=words, height=height)
     if st.session_state.get(state.TABLES) and not presenting.is_on() and (strongest := chart.strongest()) is not None:
         table(list(map(plain, strongest.headings)), [list(map(plain, row)) for row in strongest.rows])
         st.caption(plain(strongest.left_out))
 
 
-@contextmanager
-def _colours_of_the_theme(figure: go.Figure) -> Iterator[None]:
-    """Give the figure the colours of the page's theme while it is sent, and take them back for exports."""
-    if st.context.theme.type != "dark":
-        yield
-        return
-    figure.update_layout(font_color=TEXT_ON_DARK)
-    set_signed_colours(figure, DIVERGING_ON_DARK)
-    try:
-        yield
-    finally:  # Streamlit may end the run here
-        figure.update_layout(font_color=None)
-        set_signed_colours(figure, DIVERGING)
+class _Drawing(BaseFigure):
+    """A chart for `st.plotly_chart`, which asks a figure of Plotly for its dictionary, and for nothing else.
+
+    Plotly's own figure would check every entry, at each run of a page.
+    """
+
+    def __init__(self, chart: Chart, *, dark: bool) -> None:
+        self._sent = as_sent(chart, dark=dark)
+
+    def to_dict(self) -> dict[str, Any]:
+        return self._sent
+
+
+def as_sent(chart: Chart, *, dark: bool) -> dict[str, Any]:
+    """What the browser gets of a chart, in the colours of the page's theme. The chart keeps its own, for exports."""
+    sent = copied({"data": chart.traces, "layout": chart.layout})
+    if dark:
+        sent["layout"]["font"] = sent["layout"].get("font", {}) | {"color": TEXT_ON_DARK}
+        set_signed_colours(sent["data"], sent["layout"], DIVERGING_ON_DARK)
+    sent["data"] = [{name: _packed(entry) for name, entry in trace.items()} for trace in sent["data"]]
+    return sent
+
+
+def _packed(entry: Any) -> Any:
+    """An array as plotly.js reads it: the bytes of its numbers. Other arrays become lists when they are written as JSON."""
+    if not isinstance(entry, np.ndarray) or entry.dtype.str not in ("<f4", "<f8", "|u1"):
+        return entry
+    packed = base64.b64encode(entry.tobytes()).decode("ascii")
+    return {"dtype": entry.dtype.str[1:], "bdata": packed, "shape": ", ".join(map(str, entry.shape))}
 
 
 def show_heatmap(

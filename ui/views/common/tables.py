@@ -22,11 +22,6 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 def numbers(values: ArrayLike) -> list[str]:
     """Return cells with three decimals and a real minus sign; NaN is red."""
     return [
-        ":red[**NaN**]" if np.isnan(value) else f"{value:,.3f}".replace("-", "−")
+        ":red[**NaN**]" if np.isnan(value) else f"{value:z,.3f}".replace("-", "−")
         for value in np.ravel(np.asarray(values))
     ]
-
-
-def small_number(value: float) -> str:
-    """Return a cell with two digits and a power of ten: 5.3e−04. No line break can split it."""
-    return f"{value:.1e}".replace("-", "−") if value else "0"

@@ -137,9 +137,8 @@ def _show_distances(run: Run, layer: int, head: int) -> None:
         height=HEIGHT,
     )
     ends = [_signed(last if last > 0 else first) for first, last in ranges]
-    chart.figure.update_layout(
-        yaxis_tickformat=".0%", xaxis_ticktext=ends, xaxis_tickangle=0, xaxis_tickfont_size=letters(12)
-    )
+    chart.layout["xaxis"] |= {"ticktext": ends, "tickangle": 0, "tickfont": {"size": letters(12)}}
+    chart.layout["yaxis"]["tickformat"] = ".0%"
     show_chart(
         chart,
         "looks",

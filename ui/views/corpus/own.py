@@ -9,7 +9,7 @@ import streamlit as st
 from core.corpus.in_process import AT_ONCE
 from core.corpus.opened import Run
 from ui import links, models, progress, state
-from ui.controls.fields import KEPT
+from ui.controls.fields import KEPT, upload, uploaded_file
 from ui.markdown import plain
 from ui.requests import ModelChoice, RunRequest
 from ui.views.corpus import results
@@ -28,10 +28,10 @@ def offer_own_text() -> None:
     """Show the popover with the fields for a text and a model, and the button that begins the run."""
     most = models.longest_text(results.MOST_TOKENS)
     with st.popover("Your own text", icon=":material/upload_file:", key=state.OWN_FIELDS, on_change="rerun"):
-        has_file = st.session_state.get(state.OWN_FILE) is not None
+        has_file = uploaded_file(state.OWN_FILE) is not None
         label = "Text (file in use)" if has_file else "Text"
         st.text_area(label, key=state.OWN_TEXT, height=140, disabled=has_file, **KEPT)
-        st.file_uploader("Or a file of text", ENDINGS, key=state.OWN_FILE)
+        upload("Or a file of text", state.OWN_FILE, ENDINGS)
         choose_model()
         st.button("Run", key=state.START_RUN, type="primary", on_click=_begin)
         st.caption(
@@ -42,7 +42,7 @@ def offer_own_text() -> None:
 
 def _begin() -> None:
     """Ask for the run, and open the page on it."""
-    file, model = st.session_state[state.OWN_FILE], ModelChoice(st.session_state[state.MODEL])
+    file, model = uploaded_file(state.OWN_FILE), ModelChoice(st.session_state[state.MODEL])
     if file is None:
         request = RunRequest(model, PASTED, st.session_state[state.OWN_TEXT].encode("utf-8", "surrogatepass"))
     else:

@@ -11,7 +11,8 @@ import streamlit as st
 from numpy.typing import NDArray
 
 from core.figures.heatmaps.all_heads import metric_grid
-from ui import models, state
+from core.figures.heatmaps.heatmap import WIDTH
+from ui import models, presenting, state
 from ui.components import pin
 from ui.components.arrows import arrow_keys
 from ui.growing import Growing
@@ -38,6 +39,7 @@ def show_grid_of_heads(
     left_out: NDArray | None = None,
     left_out_name: str = "filtered out",
     height: int = HEIGHT,
+    on_stage: tuple[float, float] = (0.36, 0.5),
 ) -> None:
     """Draw one number for each head, with the chosen (layer, head) framed.
 
@@ -50,10 +52,12 @@ def show_grid_of_heads(
     signed    whether the colours are centred on 0
     left_out  [layers, heads] bool, True for heads that are drawn grey; None: none
     left_out_name  what these are, in the legend
+    on_stage  its shares of the window's width and height while presenting, which decide how many labels fit
     """
     title = title or f"All heads by {label}"
     grey = {"left_out": left_out, "left_out_name": left_out_name}
-    chart = metric_grid(values, label, signed=signed, chosen=chosen, height=height, **grey)
+    width, height = presenting.width(WIDTH, on_stage[0]), presenting.height(height, on_stage[1])
+    chart = metric_grid(values, label, signed=signed, chosen=chosen, width=width, height=height, **grey)
     exact = of_grid(values.astype(np.float64), numbers or label)
     show_heatmap(chart, name, f"{alt or title}: a grid of layers by heads.", title=title, numbers=exact)
 
@@ -142,6 +146,7 @@ def fill_grid(
             signed=signed,
             left_out=None if known.all() else ~known,
             left_out_name="not measured",
+            on_stage=(0.9, 0.75),
         )
 
     fill(growing, job, what, draw, unit="head", seconds=models.reading_seconds(real.capture))

@@ -13,8 +13,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from core import InputError
 from core.attention.rowwise import Overview, around
-from core.attention.strongest import strongest_cell
-from core.capturing.layers import layer_labels
+from core.attention.strongest import Numbers, strongest_cell
 from core.capturing.weights_only import WeightsOnly
 from core.figures.chart import Chart
 from core.figures.heatmaps.borders import with_borders
@@ -31,7 +30,7 @@ from ui.components import pin
 from ui.components.token_view import token_view
 from ui.controls.fields import label_again, menu, menu_of_several, numbered, switch
 from ui.controls.heads_by import PATTERN
-from ui.controls.pinned import hold, pinned_among
+from ui.controls.pinned import Tokens, exact_in, from_to, pinned_among
 from ui.links import Choice
 from ui.markdown import plain, quoted, show_error
 from ui.progress import run
@@ -113,10 +112,11 @@ def show_exposed_head(
         st.space(CONTROLS)  # there is nothing to choose, but the pictures begin at one height
     picture = st.container()
     say_what_is_missing(head.capture)
-    beside = st.container() if boxes is None else boxes
-    if boxes is not None:
-        hold(head.tokens, strongest_cell(head.capture.weights(*head.place)))
-    cell = show_weights(head.capture, *head.place, picture, beside, 440)
+    weights = head.capture.weights(*head.place)
+    beside = st.container()
+    with beside:
+        cell = _choose_cell(head.tokens, strongest_cell(weights), exact_in(weights), boxes)
+    show_weights(head.capture, *head.place, cell, picture, beside, 440)
     with link, st.container(horizontal=True):
         link_to_steps(head.of, cell)
     return cell
@@ -136,7 +136,8 @@ def _show_view(real: RealHead, shown_as: str, view: HeadView, boxes: DeltaGenera
     labels, size, exact = matrix.labels, matrix.shape, matrix.exact
     picture = st.container()
     with st.container():
-        cell = query, key = _choose_cell(matrix, matrix.strongest(whole), boxes)
+        tokens, of_tokens = (labels.queries, labels.keys), None if view.by_word else boxes
+        cell = query, key = _choose_cell(tokens, matrix.strongest(whole), exact, of_tokens)
         # Before what shows the pins, or those of an address would be missing from the first run.
         if shown_as != "picture":
             placeholder = "none: click one in the text"
@@ -160,13 +161,13 @@ def _show_view(real: RealHead, shown_as: str, view: HeadView, boxes: DeltaGenera
     return None if view.by_word else cell
 
 
-def _choose_cell(matrix: ViewMatrix, suggested: tuple[int, int], boxes: DeltaGenerator | None) -> tuple[int, int]:
-    tokens = matrix.labels.queries, matrix.labels.keys
-    if boxes is None or matrix.view.by_word:
-        return pinned_among(tokens, suggested, matrix.exact)
-    hold(tokens, suggested)
+def _choose_cell(
+    tokens: Tokens, suggested: tuple[int, int], exact: Numbers, boxes: DeltaGenerator | None
+) -> tuple[int, int]:
+    if boxes is None:
+        return pinned_among(tokens, suggested, exact)
     with boxes:
-        return pinned_among(tokens, suggested, matrix.exact)
+        return from_to(tokens, suggested, exact)
 
 
 def _places(labels: ViewLabels) -> dict[int, str]:
@@ -198,10 +199,10 @@ def _overview(real: RealHead, matrix: ViewMatrix) -> Overview | None:
 def _title(head: AnyHead, measured: pd.DataFrame | None) -> DeltaGenerator:
     """Show the name of the head and what it looks like; return the place for a link beside it."""
     layer = head.layer
-    label = layer_labels(head.capture, head.kind)[layer]
+    label = passes.labels(head.of_kind, capture=head.capture)[layer]
     in_model = f" (layer {label.number} of the model)" if label.number != layer else ""
     row = layer * head.grid[1] + head.head
-    remarks = [] if measured is None else looks_like(head, measured.iloc[row : row + 1])
+    remarks = [] if measured is None else [looks_like(head, measured)[row]]
     remarks += [f"this layer: {label.words}"] if label.words else []
     presenting.title(f"Layer {layer}, head {head.head} of {plain(str(head.request.model))}")
     with st.container(horizontal=True, vertical_alignment="bottom"):
@@ -221,7 +222,7 @@ def _choose_view(real: RealHead) -> tuple[str, HeadView]:
         part = menu("Of the pair", state.PART_OF_PAIR, names, look="buttons", label_visibility="collapsed")
     else:
         part = links.field(state.PART_OF_PAIR, Choice({"both": names["both"]}), "both", "Of the pair")
-    with row, st.popover("What is shown", icon=":material/tune:"):
+    with row, st.popover("Numbers"):
         view = _choose_numbers(real)
     return shown_as, replace(view, part=PARTS[part][0])
 
@@ -291,7 +292,7 @@ def _heatmap(matrix: ViewMatrix, whole: Overview, cell: tuple[int, int]) -> None
     if matrix.texts is not None and matrix.view.part == "all":
         border = [matrix.texts[1].start]
         with_borders(chart, rows=border, columns=border)
-    presenting.lit(chart.figure, *(_inside(cell, whole) or (None, None)))
+    presenting.lit(chart, *(_inside(cell, whole) or (None, None)))
     alt = f"Heatmap of queries by keys, a {labels.unit} each."
     show_heatmap(chart, "head", alt, title=NAMES_OF[matrix.view.quantity], numbers=of_view(matrix))
 

@@ -11,15 +11,14 @@ from numpy.typing import NDArray
 
 from core import InputError
 from core.attention.masks import Predicate
-from core.capturing.layers import layer_labels
 from core.figures.heatmaps.all_heads import small_pictures
 from core.figures.labels import all_placed, visible
-from core.heads.metrics import METRICS, Metric, in_words, most_telling, nameable_keys, standing_out
+from core.heads.metrics import METRICS, Metric, most_telling, standing_out
 from core.heads.patterns import blocks, columns, diagonal, pairs, read_keys, read_pairs
 from core.heads.probing import SCORES
 from core.heads.quantities import text_of
 from core.notebook.figures import heads_figure
-from ui import presenting, shown, state
+from ui import passes, presenting, shown, state
 from ui.calls import call, result, result_of
 from ui.controls.fields import menu
 from ui.controls.heads_by import PAIR, ByMetric, ByPair, ByPattern, HeadsBy, heads_by
@@ -90,11 +89,10 @@ def show_findings(head: AnyHead, measured: pd.DataFrame, wanted: HeadsBy, cell: 
         return
     offered = _offered(head, measured)
     best = {name: row for name, row in standing_out(measured).items() if name in offered}
-    words = looks_like(head, measured.iloc[list(best.values())])
-    for at, ((name, row), like) in enumerate(zip(best.items(), words, strict=True)):
-        if at == FINDINGS:
-            return
+    words = looks_like(head, measured)
+    for at, (name, row) in enumerate(list(best.items())[:FINDINGS]):
         layer, number = divmod(row, head.grid[1])
+        like = words[row]
         label = f"**{layer}.{number}** {plain(like[0].lower() + like[1:])}"
         st.button(label, key=state.finding(at), type="tertiary", on_click=_open, args=(layer, number, name))
 
@@ -163,6 +161,7 @@ def _show_numbers(head: AnyHead, ranking: Ranking, left_out: NDArray[np.bool_] |
         signed=ranking.signed,
         left_out=left_out,
         left_out_name=" or ".join(names),
+        on_stage=(0.36, 0.75),
     )
 
 
@@ -251,12 +250,11 @@ def known_probe(head: AnyHead) -> pd.DataFrame | None:
     return results.probe(model) if head.kind == "self" and results.probe.is_known(model) else None
 
 
-def looks_like(head: AnyHead, measured: pd.DataFrame) -> list[str]:
-    """Describe the heads of these rows of the metrics in words. Tokens in them are as others wrote them: data, not markup."""
-    known = known_probe(head)
-    probes = [None] * len(measured) if known is None else known.iloc[measured.index].to_dict("records")
-    keys = [None if key is None else visible(key) for key in nameable_keys(head.capture, head.kind)]
-    return [in_words(row, probe, keys) for row, probe in zip(measured.to_dict("records"), probes, strict=True)]
+def looks_like(head: AnyHead, measured: pd.DataFrame) -> tuple[str, ...]:
+    """Describe every head in words. Tokens in them are as others wrote them: data, not markup."""
+    probed = known_probe(head)
+    of = {"capture": head.capture, "measured": measured, "probed": probed}
+    return results.descriptions(head.of_kind, probed is not None, **of)
 
 
 def _by_pattern(head: AnyHead, by: ByPattern) -> Ranking | None:
@@ -314,6 +312,7 @@ def _show_list(head: AnyHead, ranking: Ranking, measured: pd.DataFrame, left_out
         st.info("No head passes. Lower the bound or widen the layers.", icon=":material/filter_alt:")
         return
     layers, numbers = at = tuple(heads.T)
+    words = looks_like(head, measured)
     listed = pd.DataFrame(
         {
             # Each in a column of its own: to a spreadsheet heads 1.1 and 1.10 would be the same number.
@@ -321,10 +320,10 @@ def _show_list(head: AnyHead, ranking: Ranking, measured: pd.DataFrame, left_out
             "head": numbers,
             ranking.label: ranking.values[at],
             **{name: note[at] for name, note in ranking.notes.items()},
-            "looks like": looks_like(head, measured.iloc[layers * head.grid[1] + numbers]),
+            "looks like": [words[row] for row in layers * head.grid[1] + numbers],
         }
     )
-    labels = layer_labels(head.capture, head.kind)
+    labels = passes.labels(head.of_kind, capture=head.capture)
     if any(label.number != layer for layer, label in enumerate(labels)):
         listed["layer of the model"] = [labels[layer].number for layer in layers]
     if any(label.words for label in labels):

@@ -12,10 +12,12 @@ from core.attention.masks import Predicate
 from core.attention.pooling import Pooled
 from core.attention.rowwise import Overview, RowwiseMatrix
 from core.capturing.estimates import Run, measuring_operations
-from core.heads.metrics import head_metrics
+from core.figures.labels import visible
+from core.heads.metrics import head_metrics, in_words, nameable_keys
 from core.heads.one_query import pair_weights
 from core.heads.patterns import match_heads
 from core.heads.probing import longest, probe_heads
+from core.heads.quantities import Pass
 from core.heads.thumbnails import thumbnails
 from ui import passes
 from ui.cache import OnProgress, Store, cached
@@ -38,6 +40,16 @@ def metrics(request: KindRequest, *, on_progress: OnProgress | None = None) -> p
         cost = measuring_operations(pass_.model, len(pass_.input_ids))
         SPEEDS.learn(Run(pass_.model.label, "measuring", cost, seconds))
     return table
+
+
+@cached(Store(16))
+def descriptions(
+    of: KindRequest, _is_probed: bool, *, capture: Pass, measured: pd.DataFrame, probed: pd.DataFrame | None
+) -> tuple[str, ...]:
+    """What each head looks like, in words, from the metrics of every head and, where it is known, the probe."""
+    keys = [None if key is None else visible(key) for key in nameable_keys(capture, of.kind)]
+    probes = [None] * len(measured) if probed is None else probed.to_dict("records")
+    return tuple(in_words(row, probe, keys) for row, probe in zip(measured.to_dict("records"), probes, strict=True))
 
 
 def probe_length(choice: ModelChoice) -> int:

@@ -19,7 +19,8 @@ from ui import models, passes, state
 from ui.allowed import model_help
 from ui.calls import uploaded
 from ui.components import pin
-from ui.controls.fields import head_picker, text_area, text_line, tick
+from ui.controls.fields import head_picker, text_area, text_line, tick, upload, uploaded_file
+from ui.controls.pinned import pinned
 from ui.controls.precision import popover_with_precision, say_size
 from ui.controls.target import choose_target
 from ui.markdown import plain, quoted, show_error
@@ -137,7 +138,7 @@ def _what_it_does(model: Model) -> str:
         return "Reads images."
     if model.is_encoder_decoder:
         return "Reads a text, writes another."
-    return "Writes texts." if model.has_language_model_head else "Reads texts, writes none."
+    return "Writes texts." if model.has_language_model_head else "Reads texts only."
 
 
 def _say_what_for(model: str, place: DeltaGenerator) -> None:
@@ -175,7 +176,7 @@ def _name_missing(chosen: ModelChoice) -> None:
 
 def _image(chosen: ModelChoice) -> TextRequest | None:
     """The image that was last uploaded, on this page or another: an upload field forgets its file when its page is left."""
-    file = st.file_uploader("Image", ["png", "jpg", "jpeg", "webp"], key=state.IMAGE, on_change=_keep_image)
+    file = upload("Image", state.IMAGE, ["png", "jpg", "jpeg", "webp"], on_change=_keep_image)
     kept = st.session_state.get(state.SHOWN_IMAGE)
     still = "" if kept is None or file is not None else f"{plain(kept[0])} is still shown. "
     st.caption(f"{still}This model reads images. An uploaded image is not part of the page's address.")
@@ -183,7 +184,7 @@ def _image(chosen: ModelChoice) -> TextRequest | None:
 
 
 def _keep_image() -> None:
-    file = st.session_state[state.IMAGE]
+    file = uploaded_file(state.IMAGE)
     st.session_state[state.SHOWN_IMAGE] = None if file is None else (file.name, file.getvalue())
 
 
@@ -220,13 +221,19 @@ def read_or_say(fields: InputFields, read: Callable[[TextRequest], Result]) -> R
 
 
 def run_pass(
-    request: TextRequest, model: Model, max_tokens: int | None = None, *, measuring: bool = False
+    request: TextRequest,
+    model: Model,
+    max_tokens: int | None = None,
+    *,
+    measuring: bool = False,
+    near: TextRequest | None = None,
 ) -> Capture | None:
-    """Return the pass over this text, with its progress if it is not known yet; None as in `run`.
+    """Return the pass over this text, with its progress if it is not known yet; None as in `run`. near: as in `captured`
 
     Raises TooLongError for more than `max_tokens`, also if another page has read them already.
     """
-    task, layers = passes.captured.task(request), model.attention_calls or 1
+    task = passes.captured.task(request, near=near)
+    layers = 1 if task.is_known else model.attention_calls or 1
     if task.is_known or request.image is not None:  # reading an image never takes long: there is nothing to announce
         capture = run(task, "Reading the image", layers)
     elif not _is_written(request, model, max_tokens):
@@ -279,7 +286,9 @@ def _show_exposed(_: TextRequest, exposed: WeightsOnly, place: DeltaGenerator) -
     pin.listen()
     picture, beside = st.columns([7, 4], gap="medium")
     beside.subheader(f"Layer {layer}, head {head}", anchor=False)
-    show_weights(exposed, layer, head, picture, beside, 560)
+    with beside:
+        cell = pinned(exposed.weights(layer, head), exposed.tokens())
+    show_weights(exposed, layer, head, cell, picture, beside, 560)
 
 
 def _count(request: TextRequest, model: Model, max_tokens: int | None) -> tuple[int, int]:

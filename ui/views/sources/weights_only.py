@@ -9,7 +9,6 @@ from streamlit.delta_generator import DeltaGenerator
 from core.capturing.weights_only import WeightsOnly
 from core.figures.heatmaps.heatmap import Axis, heatmap
 from ui.calls import call, result
-from ui.controls.pinned import pinned
 from ui.markdown import plain, quoted
 from ui.views.common.pictures import show_heatmap
 from ui.views.needs import QUERIES_AND_KEYS
@@ -22,12 +21,18 @@ def say_what_is_missing(exposed: WeightsOnly) -> None:
 
 
 def show_weights(
-    exposed: WeightsOnly, layer: int, head: int, picture: DeltaGenerator, beside: DeltaGenerator, height: int
-) -> tuple[int, int]:
-    """Show the weights of one head, and `beside` them the chosen (query, key), which is returned."""
+    exposed: WeightsOnly,
+    layer: int,
+    head: int,
+    cell: tuple[int, int],
+    picture: DeltaGenerator,
+    beside: DeltaGenerator,
+    height: int,
+) -> None:
+    """Show the weights of one head, and `beside` them what is said of the chosen (query, key)."""
     weights, (tokens, _) = result(call(exposed.weights, layer, head)), exposed.tokens()
+    query, key = cell
     with beside:
-        query, key = pinned(weights, (tokens, tokens))
         share = f"**{weights[query, key]:.1%}** of its attention"
         st.markdown(f"{quoted(tokens[query])} gives {share} to {quoted(tokens[key])}.")
         if len(weights) > 1 and not np.triu(weights, 1).any():
@@ -39,4 +44,3 @@ def show_weights(
     with picture:
         chart = heatmap(weights, rows, columns, name="weight", scale="share", height=height, width=520)
         show_heatmap(chart, "exposed weights", "Weights: heatmap of queries by keys.", title="Weights")
-    return query, key

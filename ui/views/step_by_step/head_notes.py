@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from core.capturing.layers import layer_labels
-from ui import shown
+from ui import passes, shown
 from ui.markdown import quoted
 from ui.views.needs import NEXT_TOKENS, needs
 from ui.views.numbers import of_tokens
@@ -16,7 +15,7 @@ EXPORTED = 50  # next tokens
 
 def show_layer_number(real: RealHead) -> None:
     """Show the layer's number in the model, if the model also has layers without attention."""
-    number = layer_labels(real.capture, real.kind)[real.layer].number
+    number = passes.labels(real.of_kind, capture=real.capture)[real.layer].number
     if number != real.layer:
         st.caption(f"Layer {real.layer} of those with softmax attention is layer {number} of the model.")
 
@@ -39,7 +38,7 @@ def show_key_sharing(real: RealHead) -> None:
 def show_next_tokens(real: RealHead, *, of_original: bool) -> None:
     """Show the most probable next tokens. of_original: the page changes something that the model knows nothing of"""
     st.subheader("What the model would write next", anchor=False)
-    likely = real.capture.next_tokens(EXPORTED)
+    likely = passes.next_tokens(real.request, EXPORTED, capture=real.capture)
     shown.now().lists["Next tokens"] = of_tokens(
         [token for token, _ in likely], {"probability": [probability for _, probability in likely]}
     )

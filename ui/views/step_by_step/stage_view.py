@@ -77,6 +77,8 @@ def show_stages(scene: Scene, changed: Scene | None) -> Ledger:
         if not presenting.is_on():
             st.markdown(f"${formula(stage.key, current.head, current.overview, ledger)}$")
             _show_ledger(current, ledger, scene.head.explain(*cell) if changed else None)
+    if not presenting.is_on():
+        _show_bars(ledger)
     return ledger
 
 
@@ -111,7 +113,7 @@ def _show_stage(scene: Scene, changed: Scene | None, stage: Stage, ledger: Ledge
             if texts is not None:
                 border = [texts[1].start]  # where the second text begins
                 with_borders(chart, rows=border, columns=border if stage.columns == "key" else [])
-            presenting.lit(chart.figure, row, cell[1] if stage.columns == "key" else None)
+            presenting.lit(chart, row, cell[1] if stage.columns == "key" else None)
             alt = f"{stage.name}: heatmap of {stage.rows} by {stage.columns}. {stage.sentence}"
             title = stage.name if changed is None else f"{stage.name}, {name.lower()}"
             show_heatmap(chart, name, alt, title=title, numbers=of_stages(version, [stage.key]))
@@ -166,7 +168,13 @@ def _show_ledger(scene: Scene, cell: Ledger, before: Ledger | None) -> None:
     columns = [lines(ledger, has_bias=has_bias) for ledger in ((cell,) if before is None else (before, cell))]
     rows = [[plain(steps[0][0]), *(plain(words) for _, words in steps)] for steps in zip(*columns, strict=True)]
     table(["step", "value"] if before is None else ["step", "as it is", "changed"], rows)
-    alt = "Waterfall: the products of query and key one by one, their sum, and what becomes of it."
-    show_chart(waterfall(cell), "waterfall", alt, title="From products to the score")
-    alt = "Bars: the value vector of the key, and its share that reaches the query's output."
-    show_chart(passed_on(cell), "passed on", alt, title="What the key passes on")
+
+
+def _show_bars(cell: Ledger) -> None:
+    to_weight, to_output = st.columns(2, gap="medium")
+    with to_weight:
+        alt = "Waterfall: the products of query and key one by one, their sum, and what becomes of it."
+        show_chart(waterfall(cell), "waterfall", alt, title="From products to the score")
+    with to_output:
+        alt = "Bars: the value vector of the key, and its share that reaches the query's output."
+        show_chart(passed_on(cell), "passed on", alt, title="What the key passes on")

@@ -9,12 +9,13 @@ import numpy as np
 import streamlit as st
 
 from core import Capture, InputError
-from core.capturing.consequences import check_finite, movers, next_token, vectors
+from core.capturing.consequences import NextToken, check_finite, movers, vectors
 from core.capturing.edits import Edits
 from core.capturing.places import Place
 from core.figures.labels import all_placed, visible
 from core.figures.plots.bars import bars, share_bars
 from core.heads.aligning import Alignment
+from core.units import small_number
 from ui import passes, presenting, shown, state
 from ui.calls import result, result_of
 from ui.components import pin
@@ -24,7 +25,6 @@ from ui.markdown import plain, quoted, show_error
 from ui.progress import run
 from ui.views.common.certificate import show_certificate
 from ui.views.common.pictures import show_chart
-from ui.views.common.tables import small_number
 from ui.views.heads.grid import choose, choose_clicked, show_grid_of_heads, walk_through_heads
 from ui.views.needs import NEXT_TOKENS, needs
 from ui.views.sources.heads import RealHead
@@ -68,7 +68,7 @@ def show_changing(real: RealHead) -> None:
         with answer:
             _answer(real, changed, predicts=predicts)
         with outcome:
-            (_show_next_tokens if predicts else _show_turns)(real.capture, changed.capture)
+            (_show_next_tokens if predicts else _show_turns)(real, changed)
         with outcome if changed is real and not predicts else pictures:
             cell = _show_before_and_after(real, changed)
     with controls:
@@ -100,8 +100,9 @@ def _changed(real: RealHead, edits: Edits) -> RealHead | None:
     """Return the same head in the edited pass; None while the computation waits for the visitor."""
     request = replace(real.request, edits=edits)
     try:
-        capture = run_pass(request, real.capture.model)
+        capture = run_pass(request, real.capture.model, near=st.session_state.get(state.CHANGED_BEFORE))
         if capture is not None:
+            st.session_state[state.CHANGED_BEFORE] = request
             check_finite(capture)
     except InputError as error:
         show_error(error)
@@ -191,16 +192,21 @@ def _show_before_and_after(real: RealHead, changed: RealHead) -> tuple[int, int]
 
 def _next_token(real: RealHead, changed: RealHead) -> tuple[str, str | None]:
     """Say how the probability of the next token has changed, and by how much the distribution has."""
-    moved = next_token(real.capture, changed.capture)
+    moved = _moved(real, changed)
     token = int(moved.before.argmax())
-    words = f"{quoted(real.capture.next_tokens(1)[0][0])} comes next: **{moved.before[token]:.1%}**"
+    words = f"{quoted(_best(real)[0])} comes next: **{moved.before[token]:.1%}**"
     if changed is real:
         return words, None
     words += f" → **{moved.after[token]:.1%}**"
-    best, share = changed.capture.next_tokens(1)[0]
+    best, share = _best(changed)
     if int(moved.after.argmax()) != token:
         words += f"; now {quoted(best)} is first with {share:.1%}"
     return words, f"Kullback-Leibler divergence of all next tokens: {_distance(moved.divergence)} nats."
+
+
+def _best(head: RealHead) -> tuple[str, float]:
+    """The most probable next token and its probability."""
+    return passes.next_tokens(head.request, 1, capture=head.capture)[0]
 
 
 def _turned(real: RealHead, changed: RealHead) -> tuple[str, str | None]:
@@ -228,8 +234,12 @@ def _say_if_all_are_muted(capture: Capture) -> None:
         st.caption("All heads are muted, so no token receives anything from another token.")
 
 
-def _show_next_tokens(before: Capture, after: Capture) -> None:
-    table = movers(next_token(before, after), before)
+def _moved(real: RealHead, changed: RealHead) -> NextToken:
+    return results.moved(real.request, changed.request, before=real.capture, after=changed.capture)
+
+
+def _show_next_tokens(real: RealHead, changed: RealHead) -> None:
+    table = movers(_moved(real, changed), real.capture)
     if table["change"].to_numpy().any():
         st.markdown("**Next tokens** that changed most")
         groups = {name: table[name].to_numpy() for name in ("before", "after")}
@@ -241,7 +251,8 @@ def _show_next_tokens(before: Capture, after: Capture) -> None:
     show_chart(share_bars(table["token"].tolist(), groups), "outcome", alt, title="What comes of it")
 
 
-def _show_turns(before: Capture, after: Capture) -> None:
+def _show_turns(real: RealHead, changed: RealHead) -> None:
+    before, after = real.capture, changed.capture
     if after is before or before.vectors is None or len(before.vectors) > LABELLED:
         return
     st.markdown("**How far each token's vector has turned**, 1 − cosine")

@@ -44,7 +44,8 @@ WIDTH, HEIGHT = 290, 380  # pixels of one of three pictures in a window 1024 wid
 MAGNIFIED = 24  # tokens a side of the exact part of a long text
 LISTED = 10  # heads like this one
 DIVERGENCE = (
-    "The Jensen-Shannon divergence of rows of weights (Lin 1991): 0 for the same, ln 2 = 0.693 for no key in common."
+    "The Jensen-Shannon divergence of rows of weights, in nats (Lin 1991): 0 for the same, ln 2 = 0.693 for no key in "
+    "common."
 )
 CELL_SECONDS = 1e-8  # about, to weigh one query and one key in one head against another's
 
@@ -238,7 +239,7 @@ def _draw(two: TwoHeads, drawn: Overview, cell: tuple[int, int], limits: tuple[f
         with column:
             with presenting.told():
                 st.markdown(f"**{plain(title)}**")
-            presenting.lit(chart.figure, *(side.pinned for side in sides))
+            presenting.lit(chart, *(side.pinned for side in sides))
             alt, near = f"{title}: heatmap of queries by keys.", f"{where} the chosen pair" if where else ""
             numbers = None if where else of_pair(two.pair, part, title, *axes)
             show_heatmap(chart, f"compared {part}{where}", alt, title=f"Weights, {title}{near}", numbers=numbers)
@@ -272,7 +273,9 @@ def _say_cell(two: TwoHeads, cell: tuple[int, int]) -> None:
 def _say_how_far(two: TwoHeads, whole: Overview) -> None:
     divergence, real = whole.row_numbers["divergence"], two.first
     row, worst = worst_divergence(divergence)
-    sentence = f"The rows are **{mean_divergence(divergence):.3f}** nats apart on average, of at most 0.693."
+    sentence = (
+        f"The rows are **{mean_divergence(divergence):.3f}** apart on average: 0 is the same, 0.693 nothing in common."
+    )
     more = f"{DIVERGENCE} The row of {quoted(two.labels[0].both[row])} (query {row}) differs most, by {worst:.3f}."
     try:
         beside = run(results.random_pairs.task(real.of_kind), "Comparing random heads", PAIRS, unit="pair")
@@ -281,7 +284,7 @@ def _say_how_far(two: TwoHeads, whole: Overview) -> None:
     if beside is not None:
         queries = real.shape[0]
         on = "" if beside.queries == queries else f", measured on {beside.queries} of {queries:,} queries"
-        sentence += f" Two random heads of {plain(str(real.request.model))} have **{beside.mean:.3f}** on this text."
+        sentence += f" Two random heads of {plain(str(real.request.model))} are **{beside.mean:.3f}** apart."
         more += f" Of {beside.pairs} random pairs of heads 90% have {beside.low:.3f} to {beside.high:.3f}{on}."
     st.markdown(sentence, help=more)
 

@@ -29,8 +29,8 @@ TAKEN_AWAY: dict[Literal["heads", "layers", "tokens"], str] = {"heads": "Heads",
 OFFERED = 20  # next tokens
 PRINTED = 16  # bars with their numbers on them
 WORDS = {
-    "heads": "Each head is muted in turn: its output is set to 0 before W_O mixes the heads. The heads that add most to the "
-    "answer by themselves come first.",
+    "heads": "Each head is muted in turn: its output is set to 0 before W_O mixes the heads. The ten that matter most by the "
+    "gradient of the answer come first. A head that matters can be missing among them until all are measured.",
     "layers": "All heads of a layer are muted together.",
     "tokens": f"Each token is hidden in turn. {HIDDEN}",
 }

@@ -6,10 +6,11 @@ import numpy as np
 import streamlit as st
 
 from core import InputError
+from core.heads.examples import FRANCE, ITALY, TIRED, WIDE
 from core.heads.patching import Patching
 from core.models.tokens import token_texts
 from core.notebook.figures import heads_figure
-from ui import models, presenting, state
+from ui import links, models, presenting, state
 from ui.calls import result_of
 from ui.controls.fields import switch, text_line
 from ui.markdown import quoted, show_error
@@ -21,6 +22,7 @@ from ui.views.sources.heads import RealHead
 from ui.views.what_if import results
 
 LABEL = "Moved"
+EXAMPLES = {TIRED: WIDE, FRANCE: ITALY}  # a text -> another one with as many tokens
 WORDS = (
     "Each head in turn gets its output from the other text. 0: the answer does not change. 1: it becomes the answer to the "
     "other text, measured by the difference of the logits of both answers."
@@ -37,12 +39,13 @@ def show_patching(real: RealHead) -> None:
     if real.request.pair:
         st.info("Patching compares two texts. Leave the second text empty.")
         return
-    placeholder = "… Italy is, where the text says … France is"
-    source = text_line("Other text with as many tokens", state.SOURCE_TEXT, placeholder=placeholder)
+    source = text_line("Other text with as many tokens", state.SOURCE_TEXT)
     problem = st.container()
     if not source.strip():
         words = "Type another text of the same length, such as the same one with a name replaced."
         st.info(words, icon=":material/edit:")
+        if (example := EXAMPLES.get(real.request.text)) is not None:
+            st.button(f"“{example}”", key=state.USE_EXAMPLE, on_click=links.put, args=(state.SOURCE_TEXT, example))
         return
     try:
         with problem:

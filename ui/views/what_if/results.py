@@ -9,6 +9,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from core import Capture
+from core.capturing.consequences import NextToken, next_token
 from core.capturing.generating import Generating
 from core.heads.effects import SUSPECTS, Effects, head_effects
 from core.heads.examples import (
@@ -37,6 +39,12 @@ from ui.requests import EffectRequest, HeadRequest, KindRequest, ModelChoice, Pa
 from ui.views.heads.results import PROBE_SEEDS, probe
 
 # --- two heads, or two passes
+
+
+@cached(Store(8))
+def moved(_before: TextRequest, _after: TextRequest, *, before: Capture, after: Capture) -> NextToken:
+    """The prediction of the next token in two passes."""
+    return next_token(before, after)
 
 
 @cached(Store(16))

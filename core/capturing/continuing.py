@@ -1,0 +1,152 @@
+"""Passes that begin where another one differs: layers before that are taken from the other pass and not computed again.
+
+What a layer returns depends on the inputs and on what the layers before it did. So a pass over the same inputs with a change
+in layer 23 is the same up to there, to the last bit. The layers run in a twin of the network that shares all of its numbers,
+so that the network itself stays as it is and others can run it meanwhile.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves, tree_map_only
+from transformers import PreTrainedModel
+
+from ..models.calls import Call
+from ..models.model import Model
+
+# Bytes that a pass keeps to be continued. Of a longer text nothing is kept: each change is then a whole pass.
+MAX_BYTES = 2**30
+
+Visit = Callable[..., Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Begun:
+    """What another pass over the same inputs continues from.
+
+    inputs    the tensors that the pass read, before any of its tokens was replaced
+    calls     its attention calls, in their order
+    returned  for each run of a layer what it returned, on the CPU, and how many attention calls there had been by then. Empty
+              where every pass has to be a whole one: the network has no list of layers, computes attention between them, has
+              layers that write into what others returned, or would have to keep more than `MAX_BYTES`
+    nbytes    of what the layers returned
+    """
+
+    inputs: Mapping[str, Tensor]
+    calls: tuple[Call, ...]
+    returned: tuple[tuple[Any, int], ...] = ()
+    nbytes: int = 0
+
+    def reads(self, inputs: Mapping[str, Tensor]) -> bool:
+        """Whether this pass has read the very same."""
+        return self.inputs.keys() == inputs.keys() and all(map(torch.equal, self.inputs.values(), inputs.values()))
+
+
+class Layers:
+    """The layers of one pass as they run: from the first on that makes a changed call they are computed.
+
+    calls  number of attention calls so far; whoever hears a call counts it here
+    """
+
+    def __init__(
+        self, model: Model, begun: Begun | None = None, first: int = 0, *, variants: int = 1, keeps: bool = True
+    ) -> None:
+        """begun: the pass that is continued; first: the number of the first call that changes; variants: how many passes run
+        side by side, as a batch; keeps: whether a further pass is to continue from this one."""
+        self.calls = 0
+        self._model = model
+        self._begun, self._first, self._variants, self._keeps = begun, first, variants, keeps
+        self._returned: list[tuple[Any, int]] = []
+        self._copies: dict[int, tuple[Tensor, Tensor]] = {}  # of what the latest layer returned, which layers may share
+        self._sums: list[tuple[Tensor, Tensor]] = []  # of each kept tensor, to see whether it is changed later
+        self._nbytes = 0
+        self._is_safe = True
+
+    def model(self) -> Model:
+        """The model, with a twin of its network that runs these layers. Not kept here, or both would keep each other alive."""
+        return replace(self._model, network=twin_of(self._model, self._visit))
+
+    @property
+    def taken(self) -> tuple[Call, ...]:
+        """The attention calls that are taken from the other pass."""
+        if self._begun is None:
+            return ()
+        return self._begun.calls[: max((calls for _, calls in self._begun.returned if calls <= self._first), default=0)]
+
+    def begun(self, inputs: Mapping[str, Tensor], calls: tuple[Call, ...]) -> Begun:
+        """What a further pass can continue from, after this one."""
+        is_as_returned = all(torch.equal(tensor.sum(), before) for tensor, before in self._sums)
+        if not self._is_safe or not is_as_returned or self._nbytes > MAX_BYTES:
+            return Begun(dict(inputs), calls)
+        return Begun(dict(inputs), calls, tuple(self._returned), self._nbytes)
+
+    def _visit(self, compute: Callable, *inputs: Any, **options: Any) -> Any:
+        """Run a layer, or return what it returned. Visits are counted, since ALBERT runs the same layer again."""
+        number = len(self._returned)
+        earlier = self._begun.returned if self._begun is not None else ()
+        if number >= len(earlier) or earlier[number][1] > self._first:
+            self._is_safe &= self.calls == (self._returned[-1][1] if self._returned else 0)
+            returned = compute(*inputs, **options)
+            self._returned.append((self._kept(returned) if self._keeps else None, self.calls))
+            return returned
+        returned, self.calls = earlier[number]
+        self._returned.append(earlier[number])
+        is_last = any(calls > self._first for _, calls in earlier[number + 1 : number + 2])
+        return tree_map_only(Tensor, partial(self._for_all, copied=is_last), returned)
+
+    def _kept(self, returned: Any) -> Any:
+        """What a layer has returned, on the CPU; None once that is too much."""
+        copies: dict[int, tuple[Tensor, Tensor]] = {}
+        for tensor in tree_leaves(returned):
+            if isinstance(tensor, Tensor) and id(tensor) not in copies:
+                known = self._copies.get(id(tensor))  # the position bias of T5 goes through all layers
+                copies[id(tensor)] = known or (tensor, tensor.cpu())
+                if known is None:
+                    self._nbytes += tensor.nbytes
+                    self._sums.append((copies[id(tensor)][1], copies[id(tensor)][1].sum()))
+        self._copies = copies
+        if self._nbytes > MAX_BYTES:
+            self._sums = []
+            return None
+        return tree_map_only(Tensor, lambda tensor: copies[id(tensor)][1], returned)
+
+    def _for_all(self, tensor: Tensor, copied: bool) -> Tensor:
+        """A kept tensor for every variant; copied: for a next layer that is computed, and may write into it."""
+        tensor = tensor.to(self._model.network.device)
+        if tensor.ndim == 0 or tensor.shape[0] != 1:
+            return tensor
+        shared = tensor.expand(self._variants, *tensor.shape[1:])
+        return shared.clone() if copied else shared
+
+
+def twin_of(model: Model, visit: Visit) -> PreTrainedModel:
+    """The model's network with other layers: each runs `visit(forward of the network's own layer, *its arguments)`.
+
+    Only the modules on the way to the layers are new, and these share everything else with the network's own.
+    """
+    twin, twins = _opened(model.network), {}
+    for name in model.lists_of_layers:
+        above, path = twin, ""
+        for part in name.split("."):
+            path = f"{path}.{part}"
+            if path not in twins:
+                twins[path] = above._modules[part] = _opened(above._modules[part])
+            above = twins[path]
+        for number, layer in above._modules.items():
+            above._modules[number] = own = copy.copy(layer)
+            own.forward = partial(visit, layer.forward)
+    return twin
+
+
+def _opened(module: Any) -> Any:
+    """A copy of a module that shares everything with it, and can be given other children."""
+    twin = copy.copy(module)
+    twin._modules = dict(module._modules)
+    return twin
