@@ -158,9 +158,8 @@ def _one_thread() -> Iterator[None]:
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1)
-    others = Thread(
-        target=torch.set_num_threads, args=(before,)
-    )  # sets the second number, and the first of a thread that ends
+    # This sets the second number, and the first one of a thread that ends.
+    others = Thread(target=torch.set_num_threads, args=(before,))
     others.start()
     others.join()
     try:

@@ -51,12 +51,38 @@ def draws(passage: int, queries: int) -> NDArray[np.uint64]:
     return mixed ^ (mixed >> np.uint64(31))
 
 
-class SampleSoFar:
-    """Collects the queries with the smallest draws: at most `most`."""
+class _KeptSoFar:
+    """Collects rows, and drops those that are not wanted whenever there are too many. A subclass says which."""
+
+    def __init__(self, dtype: np.dtype, wanted: int) -> None:
+        """wanted: how many rows are kept at most"""
+        self._held, self._count, self._limit = [np.empty(0, dtype)], 0, int(PRUNE_AT * wanted)
+
+    def extend(self, rows: NDArray[np.void]) -> None:
+        if not len(rows):
+            return
+        self._held.append(rows)
+        self._count += len(rows)
+        if self._count > self._limit:
+            self._prune()
+
+    @property
+    def rows(self) -> NDArray[np.void]:
+        """The rows that are kept, in the order that the class names."""
+        self._prune()
+        return self._held[0]
+
+    def _prune(self) -> None:
+        """Make `_held` one array of the wanted rows, in their order, and `_count` its length."""
+        raise NotImplementedError
+
+
+class SampleSoFar(_KeptSoFar):
+    """Collects the queries with the smallest draws, at most `most`: the smallest first."""
 
     def __init__(self, dtype: np.dtype, most: int) -> None:
+        super().__init__(dtype, most)
         self.dtype, self._most = dtype, most
-        self._held, self._count = [np.empty(0, dtype)], 0
         self._last: np.uint64 | None = None  # the draw that a query has to stay below, once there are enough
 
     def candidates(self, draw: NDArray[np.uint64]) -> NDArray[np.intp]:
@@ -64,20 +90,6 @@ class SampleSoFar:
         if self._last is not None:
             return np.flatnonzero(draw < self._last)
         return np.sort(np.argsort(draw)[: self._most])
-
-    def extend(self, rows: NDArray[np.void]) -> None:
-        if not len(rows):
-            return
-        self._held.append(rows)
-        self._count += len(rows)
-        if self._count > PRUNE_AT * self._most:
-            self._prune()
-
-    @property
-    def rows(self) -> NDArray[np.void]:
-        """The rows with the smallest draws, the smallest first."""
-        self._prune()
-        return self._held[0]
 
     def _prune(self) -> None:
         if len(self._held) > 1:
@@ -88,12 +100,13 @@ class SampleSoFar:
             self._last = self._held[0]["draw"][-1]
 
 
-class StrongestSoFar:
-    """Collects the strongest queries: of each of so many heads and metrics at most `most`."""
+class StrongestSoFar(_KeptSoFar):
+    """Collects the strongest queries: of each of so many heads and metrics at most `most`. For each head and metric, in their
+    order, the rows with the largest scores, the largest first."""
 
     def __init__(self, heads: int, metrics: int, most: int, tokens: int) -> None:
-        self._most, self._limit = most, int(PRUNE_AT * heads * metrics * most)
-        self._held, self._count = [np.empty(0, strongest_dtype(tokens))], 0
+        super().__init__(strongest_dtype(tokens), heads * metrics * most)
+        self._most = most
         # The score and draw that a query has to beat; 0, which it has to exceed, until there are enough.
         self._score = np.zeros((heads, metrics), np.float32)
         self._draw = np.zeros((heads, metrics), np.uint64)
@@ -112,20 +125,6 @@ class StrongestSoFar:
     def add(self, **fields: ArrayLike) -> None:
         """Add queries, by the fields of `strongest_dtype`."""
         self.extend(rows_of(self._held[0].dtype, **fields))
-
-    def extend(self, rows: NDArray[np.void]) -> None:
-        if not len(rows):
-            return
-        self._held.append(rows)
-        self._count += len(rows)
-        if self._count > self._limit:
-            self._prune()
-
-    @property
-    def rows(self) -> NDArray[np.void]:
-        """For each head and metric, in their order, the rows with the largest scores, the largest first."""
-        self._prune()
-        return self._held[0]
 
     def _prune(self) -> None:
         rows = np.concatenate(self._held)

@@ -28,10 +28,8 @@ COLUMN, COLUMNS = 85, 170
 PRINT_PIXELS = {COLUMN: 480, COLUMNS: 960}
 SMALLEST, LARGEST = 12, 14  # pixels of letters in print: 6 and 7 points
 TALLEST = 1.3  # the height of all cells in print, as a share of the picture's width
-DOWN, SLANTED = (
-    1.2,
-    1.45,
-)  # the room of a label beside a row and of a slanted one below a column, in heights of its letters
+# The room of a label beside a row and of a slanted one below a column, in heights of its letters.
+DOWN, SLANTED = 1.2, 1.45
 
 
 @dataclass(frozen=True)
