@@ -9,7 +9,8 @@
     python -m bench.browser corpus     only the page Corpus, on the finished runs that are there
     python -m bench.browser first      only choosing SmolLM2 for the first time
 
-Every figure is the median of several rounds. Times hang on the machine, so the machine is named beside them.
+After *lengths* and *changing* stand the numbers of tokens to measure, if not all: `changing 512`. Every figure is the median
+of several rounds. Times hang on the machine, so the machine is named beside them.
 """
 
 from __future__ import annotations
@@ -238,7 +239,7 @@ def measure_first(browser: Browser) -> None:
 
 def measure_lengths(browser: Browser, server: Server) -> None:
     """Another head, another stage and another page, on short and long texts."""
-    for tokens in (32, 512, 2048, 4096):
+    for tokens in lengths(32, 512, 2048, 4096):
         app = App(browser.new_context(viewport=SCREEN), server)
         traffic = Traffic().listen(app.page)
         app.open("/step_by_step?model=SmolLM2-135M-Instruct")
@@ -262,7 +263,7 @@ def measure_changing(browser: Browser, server: Server) -> None:
     probabilities, which come first, and to the picture after. In as many threads as the server has."""
     torch.set_num_threads(1)
     model = load_model("SmolLM2-135M-Instruct")
-    for tokens, lowest in product((16, 512), (23, 10, 0)):
+    for tokens, lowest in product(lengths(16, 512), (23, 10, 0)):
         text = (SENTENCE * (tokens // 9 + 1)).rsplit(" ", 10 - tokens % 9)[0]
         muted = [f"mute {lowest + turn // 3}.{turn % 3}" for turn in range(2 * ROUNDS + 1)]
         changes = [("edit", f"off {line}") for line in muted]
@@ -296,6 +297,11 @@ def measure_changing(browser: Browser, server: Server) -> None:
                 flush=True,
             )
         app.page.context.close()
+
+
+def lengths(*otherwise: int) -> Sequence[int]:
+    """The numbers of tokens that the command names, or these."""
+    return tuple(map(int, sys.argv[2:])) or otherwise
 
 
 def in_quartiles(numbers: Sequence[float]) -> str:

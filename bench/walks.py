@@ -37,6 +37,7 @@ ADDRESSES = (
     "/heads?layer=1&head=4&metric=sink",
     "/heads?layer=0&head=2&metric=pair&query=10&key=2",
     f"/heads?{SMOLLM}&metric=previous&layer=0&head=2&text=The+capital+of+France+is",
+    f"/heads?{SMOLLM}&metric=contribution&layer=23&head=4&text=The+capital+of+France+is",
     "/heads?text=The+cat+saw+the+dog&metric=entropy&layer=3&head=0",
     "/what_if?edit=mute+5.11&layer=5&head=11",
     f"/what_if?{SMOLLM}&text=The+capital+of+France+is&layer=23&head=4&edit=mute+23.4",

@@ -4,7 +4,7 @@ import streamlit as st
 
 from ui.controls.what_if import choose_change
 from ui.views.common.heading import show_heading
-from ui.views.head_links import link_to_changing
+from ui.views.head_links import link_to_changing, link_to_why
 from ui.views.sources.scenes import pick_source
 from ui.views.step_by_step.head_notes import show_key_sharing, show_layer_number, show_next_tokens
 from ui.views.step_by_step.projections import show_head_weights
@@ -31,6 +31,7 @@ if scene is not None:
     if real is not None:
         if change is not None:
             link_to_changing(real, change[0])
+        link_to_why(real.of, (cell.query, cell.key))
         if show_next_tokens.missing(real.capture.model) is None:
             show_next_tokens(real, of_original=changed is not None)
         show_head_weights(real)

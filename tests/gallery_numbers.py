@@ -17,10 +17,12 @@ from core.attention.trace import Array, AttentionTrace, attend
 from core.capturing.capture import Capture, capture
 from core.capturing.edits import Edits
 from core.capturing.generating import Generation, generate
+from core.heads.attribution import logit, logit_attribution
 from core.heads.comparing import HeadPair
 from core.heads.examples import FRANCE, KNOWS_PARIS, LANGUAGE_MODEL, PARIS, PRONOUN_HEAD, SENTENCE_MODEL, TIRED, WIDE
 from core.heads.metrics import head_metrics
 from core.heads.patching import patch_effects
+from core.heads.paths import Path, follow, read_hops
 from core.lessons import blocks, long_range, masking, self_and_cross, softmax, word_order
 from core.models.loading import load_model
 from core.models.model import Model
@@ -85,6 +87,32 @@ def paris(passes: Passes) -> tuple[float, float]:
     model = passes.model(LANGUAGE_MODEL)
     muted = capture(model, FRANCE, edits=Edits(mute_heads={KNOWS_PARIS}))
     return _probability(passes.of(LANGUAGE_MODEL, FRANCE), PARIS), _probability(muted, PARIS)
+
+
+def followed(passes: Passes, view: str) -> Path:
+    """The path of a card."""
+    card = next(card for card in views.CARDS if card.word == view)
+    taken = capture(passes.model(LANGUAGE_MODEL), card.address["text"], components=True)
+    token = taken.model.tokenizer(card.address["answer"])["input_ids"][0]
+    than = taken.model.tokenizer(card.address.get("than", " years"))["input_ids"][0]
+    hops = read_hops(card.address["path"]) if "path" in card.address else None
+    return follow(taken, hops, logit_attribution(taken, token, than), logit(taken, token, than))
+
+
+def why(passes: Passes) -> tuple[float, float]:
+    """The contribution of the head, and the difference of the two logits by the model's own."""
+    path, logits = followed(passes, "why"), passes.of(LANGUAGE_MODEL, FRANCE).logits
+    assert path.stops[0].hop.component == str(KNOWS_PARIS)
+    paris, rome = (passes.model(LANGUAGE_MODEL).tokenizer(word)["input_ids"][0] for word in (PARIS, " Rome"))
+    return path.stops[0].gave, float(logits[paris] - logits[rome])
+
+
+def circuit(passes: Passes) -> tuple[float, float]:
+    """What the head before wrote of the score, and the score above the mean of the other keys."""
+    trace = passes.of(LANGUAGE_MODEL, views.CUT_SHORT).trace(*views.INDUCTION_HEAD)
+    query, key = views.GREEN_AT_DOORS
+    row = trace.scaled[query]
+    return followed(passes, "circuit").stops[1].gave, float(row[key] - np.delete(row, key).mean())
 
 
 def _probability(capture: Capture, token: str) -> float:
@@ -234,7 +262,21 @@ def typed_matrices() -> AttentionTrace:
 MEASURE: dict[str, Callable[[Passes], tuple[float, ...]]] = {
     measure.__name__: measure
     for measure in (
-        *(pronoun, induction, previous, sink, entropy, paris, patching, two_sentences, two_heads, unscaled, grouped),
+        *(
+            pronoun,
+            induction,
+            previous,
+            sink,
+            entropy,
+            paris,
+            why,
+            circuit,
+            patching,
+            two_sentences,
+            two_heads,
+            unscaled,
+            grouped,
+        ),
         *(rotary, generation, date, saturation, order, leak, in_blocks, gradients, costs, crossing, own_matrices),
     )
 }

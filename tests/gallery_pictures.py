@@ -16,6 +16,7 @@ from PIL import Image, ImageColor, ImageDraw, ImageFont
 from core import head_metrics
 from core.attention.trace import AttentionTrace
 from core.figures.palette import ABOVE, BELOW, DIVERGING, INK, PIN, SEQUENTIAL, SERIES
+from core.heads.attribution import as_grid
 from core.heads.examples import KNOWS_PARIS, LANGUAGE_MODEL, PRONOUN_HEAD, SENTENCE_MODEL, TIRED, WIDE
 from core.heads.patching import patch_effects
 from core.lessons import blocks, long_range, masking, self_and_cross, softmax, word_order
@@ -181,6 +182,25 @@ def paris(draw: ImageDraw.ImageDraw, passes: Passes) -> None:
     draw.line((135, 20, 135, HEIGHT - 20), fill=INK, width=2)
 
 
+def why(draw: ImageDraw.ImageDraw, passes: Passes) -> None:
+    grid = as_grid(gallery_numbers.followed(passes, "why").answer)
+    frame = grid.row_of("self", KNOWS_PARIS.layer), KNOWS_PARIS.head
+    heat(draw, WHOLE, colours(grid.values, signed=True), frame=frame, square=False)
+
+
+def circuit(draw: ImageDraw.ImageDraw, passes: Passes) -> None:
+    """A dot for each stop, and lines as thick as the share that they hand on."""
+    path = gallery_numbers.followed(passes, "circuit")
+    before = path.answer.number, path.stops[0].score
+    shares = [stop.gave / number for stop, number in zip(path.stops, before, strict=True)]
+    places, y = (80, 240, 400), HEIGHT / 2
+    for left, right, share in zip(places, places[1:], shares, strict=False):
+        draw.line((left, y, right, y), fill=ABOVE, width=round(4 + 20 * share))
+    for x, word in zip(places, ("doors", *(stop.hop.component for stop in path.stops)), strict=True):
+        draw.ellipse((x - 16, y - 16, x + 16, y + 16), fill=INK)
+        draw.text((x, y - 34), word, font=FONT, fill=INK, anchor="mb")
+
+
 def patching(draw: ImageDraw.ImageDraw, passes: Passes) -> None:
     found = patch_effects(passes.model(SENTENCE_MODEL), TIRED, WIDE)
     cells = colours(found.pivot(index="layer", columns="head", values="moved").to_numpy(), signed=True)
@@ -327,6 +347,8 @@ PAINT: dict[str, Callable[[ImageDraw.ImageDraw, Passes], None]] = {
             previous,
             sink,
             paris,
+            why,
+            circuit,
             generation,
             date,
             patching,

@@ -75,10 +75,12 @@ def found_on_every_page() -> dict[str, Found]:
         randomised(t.BartForConditionalGeneration(t.BartConfig(**SEQ2SEQ))).save_pretrained(folder)
         number_words().save_pretrained(folder)
         # What one can only type: a model with an encoder and a decoder, and a text that is too long for it; a text whose next
-        # token it predicts; and a second text as long as the first.
+        # token it predicts; a stop of a path, and an answer that is a cosine; and a second text as long as the first.
         typed = (
             {state.MODEL: folder, state.TEXT: "5 " * (SEQ2SEQ["max_position_embeddings"] + 1)},
             {state.MODEL: folder, state.TEXT: "5 6", state.VIEW: "matter"},
+            {state.STOP: "1"},
+            {state.MODEL: "all-MiniLM-L6-v2", state.PATH: ""},
             {state.SOURCE_TEXT: "The animal didn't cross the street because it was too wide.", state.VIEW: "patch"},
         )
         run = made_run(Path(folder) / "corpora" / "example", models.load(ModelChoice("all-MiniLM-L6-v2")))

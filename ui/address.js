@@ -4,7 +4,7 @@ const FRAME = ["embed", "embed_options"]; // Streamlit's own names, which stay
 const ASK_AGAIN = 250; // milliseconds between two checks whether the page still runs
 const TIMES = 4; // give up on an address that was sent this often and not read; other runs may come in between
 const { headlight } = window;
-let session, run, waiting;
+let session, run, waiting, runAgain, isWatched;
 let again = { address: null, times: 0 }; // the address that was sent again, and how often
 
 const pairs = () => [...new URLSearchParams(window.location.search)];
@@ -15,7 +15,9 @@ const byName = ([one], [other]) => (one < other ? -1 : one > other ? 1 : 0);
 const same = (one, other) => JSON.stringify([...one].sort(byName)) === JSON.stringify([...other].sort(byName));
 const here = () => window.location.pathname + window.location.search;
 
-export default function ({ data }) {
+export default function ({ data, setTriggerValue }) {
+    runAgain = () => setTriggerValue("connected", true);
+    if (!isWatched) watchConnection();
     if (data.session === session && data.run === run) return;
     const base = headlight.base(data.page);
     const isRead = base !== null && same(own(), data.read);
@@ -39,4 +41,17 @@ function askAgain() {
     }
     again = { address: here(), times: again.address === here() ? again.times + 1 : 1 };
     window.dispatchEvent(new PopStateEvent("popstate"));
+}
+
+// Streamlit does not run a page whose connection comes back. After a restart of the server its first click would only begin a
+// new session, so the page runs before, or once somebody looks at it.
+function watchConnection() {
+    const app = document.querySelector("[data-testid=stApp]");
+    const look = () => {
+        if (app.dataset.testConnectionState !== "CONNECTED") return;
+        if (document.hidden) document.addEventListener("visibilitychange", look, { once: true });
+        else runAgain();
+    };
+    new MutationObserver(look).observe(app, { attributeFilter: ["data-test-connection-state"] });
+    isWatched = true;
 }

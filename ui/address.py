@@ -32,7 +32,7 @@ def follow(page: str, address: Mapping[str, Sequence[str]], *, read: Mapping[str
         "read": _pairs(read),
         "isNew": is_new,
     }
-    _FOLLOWER(key=state.FOLLOWER, data=data)
+    _FOLLOWER(key=state.FOLLOWER, data=data, on_connected_change=lambda: None)
 
 
 def _pairs(address: Mapping[str, Sequence[str]]) -> list[list[str]]:

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from core import Capture, Model, load_model
-from core.capturing.estimates import Speeds, estimate, in_words, kept_bytes, passing_bytes, reading_operations
+from core.capturing.estimates import (
+    Speeds,
+    component_bytes,
+    estimate,
+    in_words,
+    kept_bytes,
+    passing_bytes,
+    reading_operations,
+)
 from core.capturing.layers import missing_layers as layers_without_attention
 from core.errors import InputError
 from core.models.conversion import Report
@@ -89,7 +97,8 @@ def seconds_to_read(network: Model, tokens: int, target_tokens: int = 1) -> floa
     return SPEEDS.seconds(network.label, "reading", cost)[0]
 
 
-def needed_bytes(choice: ModelChoice, tokens: int, target_tokens: int = 1) -> int:
-    """Bytes that reading so many tokens takes while it runs, with the result that is kept."""
+def needed_bytes(choice: ModelChoice, tokens: int, target_tokens: int = 1, *, components: bool = False) -> int:
+    """Bytes that reading so many tokens takes while it runs, with the result that is kept. components: with those kept too"""
     network = load(choice)
-    return sum(of(network, tokens, target_tokens=target_tokens) for of in (passing_bytes, kept_bytes))
+    kept = (passing_bytes, kept_bytes, *([component_bytes] if components else []))
+    return sum(of(network, tokens, target_tokens=target_tokens) for of in kept)

@@ -70,6 +70,16 @@ def captured(
     return pass_
 
 
+@cached(MEMORY)
+def with_components(request: TextRequest, *, on_progress: OnProgress | None = None) -> Capture:
+    """The pass with what each component wrote into the residual stream."""
+    options: dict[str, Any] = {"edits": request.edits, "components": True, "on_progress": on_progress}
+    if request.image is not None:
+        return call(capture, load(request.model), image=call(read_image, request.image), **options)
+    options |= limits_of(request)
+    return call(capture, load(request.model), request.text, pair=request.pair, target=target_of(request), **options)
+
+
 def _known(request: TextRequest, near: TextRequest | None) -> list[Capture]:
     """Known passes with other edits, and the passes over the texts that the edits read, which are kept for further edits."""
     if request.edits is None:

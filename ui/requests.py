@@ -86,6 +86,31 @@ class EffectRequest:
 
 
 @dataclass(frozen=True)
+class AnswerRequest:
+    """What an answer was read from: the logit of a next token, or the cosine of the sentence vector with that of `like`.
+
+    token  the number of the next token; None where the answer is a cosine
+    than   the number of the token with whose logit it is compared; "mean": with the mean of all
+    """
+
+    text: TextRequest
+    token: int | None
+    than: int | Literal["mean"]
+    like: str = ""
+
+
+@dataclass(frozen=True)
+class PathRequest:
+    """A path from an answer to the text.
+
+    hops  in words, as `core.heads.paths.read_hops` reads them; "": the opening ones. One that begins with a score has no answer
+    """
+
+    of: AnswerRequest
+    hops: str
+
+
+@dataclass(frozen=True)
 class PatchRequest:
     """How the model's answer changes when each head returns what it returns for another text, the source.
 

@@ -45,14 +45,20 @@ GALLERY = st.Page(ROOT / "pages/gallery.py", title="Gallery", icon=":material/ga
 STEPS = st.Page(ROOT / "pages/step_by_step.py", title="Step by step", icon=":material/steps:")
 HEADS = st.Page(ROOT / "pages/heads.py", title="Heads", icon=":material/apps:")
 EXHIBIT = st.Page(ROOT / "pages/exhibit.py", title="Exhibit", icon=":material/folder_open:")
+WHY = st.Page(ROOT / "pages/why.py", title="Why", icon=":material/account_tree:")
 WHAT_IF = st.Page(ROOT / "pages/what_if.py", title="What if", icon=":material/tune:")
 GENERATION = st.Page(ROOT / "pages/generation.py", title="Generation", icon=":material/edit_note:")
 CORPUS = st.Page(ROOT / "pages/corpus.py", title="Corpus", icon=":material/library_books:")
 TALK = st.Page(ROOT / "pages/talk.py", title="Talk", icon=":material/slideshow:")
 OLD_ATLAS = st.Page(lambda: None, title="Atlas", url_path="atlas", visibility="hidden")  # now the page "Heads"
 LEARN = [st.Page(lessons.file(name), title=title) for name, title in lessons.LESSONS.items()]
-PAGES = [GALLERY, STEPS, HEADS, WHAT_IF, GENERATION, CORPUS, TALK, EXHIBIT, *LEARN]
-page = st.navigation({"": [*PAGES[: -len(LEARN)], OLD_ATLAS], "Learn": LEARN}, position="hidden" if embedded else "top")
+PAGES = [GALLERY, STEPS, HEADS, WHY, WHAT_IF, GENERATION, CORPUS, TALK, EXHIBIT, *LEARN]
+menu = {
+    "": [GALLERY, STEPS, HEADS, WHY, WHAT_IF, GENERATION, CORPUS, OLD_ATLAS],
+    "Learn": LEARN,
+    "More": [TALK, EXHIBIT],
+}
+page = st.navigation(menu, position="hidden" if embedded else "top")
 if page == OLD_ATLAS:
     links.lead_on(HEADS.url_path)
 elif page == GALLERY and links.asks_for_something():  # it has no fields; formerly Step by step was the start page
@@ -63,7 +69,7 @@ is_leaving = state.GOING in st.session_state
 opening = OPENINGS.get(page.url_path, {})
 if not is_leaving:
     came_by_menu = links.read(page.url_path, opening)
-    if came_by_menu and page == GENERATION:
+    if came_by_menu and page in (GENERATION, WHY):
         models.open_with_a_writer()
 on_page = shown.begin(page.title, page.url_path)
 presentation = None if is_for_the_desk or is_leaving else presenting.begin()

@@ -138,6 +138,12 @@ TAKEN_AWAY, NEXT_TOKEN = in_address("taken", "next")
 SOURCE_TEXT, THROUGH_HEAD = in_address("other", "through")
 USE_EXAMPLE = "use_example"
 
+# Why: the answer and what it is compared with, the path, the stop that is shown and its side, and what is cut
+ANSWER, RATHER_THAN, LIKE_TEXT = in_address("answer", "than", "like")
+PATH, STOP, SIDE, CUTS = in_address("path", "stop", "side", "cuts")
+(ANSWER_SHOWS,) = in_address("answer_as")
+FOLLOW_ANSWER = "follow_answer"
+
 # Learn: which part of the lesson; then the knobs of each lesson
 (PART,) = in_address("part")
 NEXT_PART, WAY_ON = "next_part", "way_on"

@@ -98,7 +98,7 @@ class Head:
         """Every stage in at most `max_cells` rows and columns, from one sweep over the rows.
 
         Its matrices are the stages by their keys. Its row numbers are "output" [queries, d_v] and "forbidden" [queries], how
-        many keys a query may not attend to. `watch` is called with the rows and the trace of each band.
+        many keys a query may not attend to. `watch` is called with the rows and the trace of each band, as `reached` gives it.
         """
         poolings, row_numbers = sweep(self._bands(max_cells, watch), self.shape, max_cells)
         stages = {key: pooling.pooled() for key, pooling in poolings.items()}
@@ -141,21 +141,23 @@ class Head:
         """The stages from which the others follow once they are pooled."""
         for rows in self.blocks(ceil_divide(self.shape[0], max_cells)):
             trace = self.trace(rows)
-            yield _swept(rows, trace)
+            reached = trace.reached()
+            yield _swept(rows, trace.raw, reached)
             if watch is not None:
-                watch(rows, trace)
-            del trace  # before the next one is made: they take the same room in the processor's cache
+                watch(rows, reached)
+            del trace, reached  # before the next one is made: they take the same room in the processor's cache
 
 
-def _swept(rows: range, trace: AttentionTrace) -> Band:
+def _swept(rows: range, raw: Array, trace: AttentionTrace) -> Band:
+    """The raw scores of all keys, and everything else of those that one of these rows reaches."""
     mask = trace.mask
     matrices = {
-        "raw": Entries(trace.raw, np.broadcast_to(np.True_, trace.shape)),
+        "raw": Entries(raw, np.ones(raw.shape, dtype=np.bool_)),
         "masked": Entries(np.where(mask, trace.masked, 0), mask),
         "weights": Entries(trace.weights, mask),
     }
     # Counted in packed bits, four times as fast as the sum of a row.
-    forbidden = trace.shape[1] - np.bitwise_count(np.packbits(mask, axis=1)).sum(axis=1, dtype=np.int64)
+    forbidden = raw.shape[1] - np.bitwise_count(np.packbits(mask, axis=1)).sum(axis=1, dtype=np.int64)
     return Band(rows.start, matrices, {"output": trace.output, "forbidden": forbidden})
 
 

@@ -156,12 +156,17 @@ def _reduced(over: np.ufunc, values: NDArray, size: int, before: int, axis: int)
     head, whole, tail = np.split(values, [first, last], axis)
     at = values.ndim + axis
     shape = (*values.shape[:at], (last - first) // size, size, *values.shape[at + 1 :])
-    parts = [over.reduce(whole.reshape(shape), axis=axis)]
+    parts = [_along(over, whole.reshape(shape), axis)]
     if head.size:
         parts.insert(0, over.reduce(head, axis=axis, keepdims=True))
     if tail.size:
         parts.append(over.reduce(tail, axis=axis, keepdims=True))
     return parts[0] if len(parts) == 1 else np.concatenate(parts, axis)
+
+
+def _along(over: np.ufunc, values: NDArray, axis: int) -> NDArray:
+    """A ufunc over the axis -2 or -1. NumPy is slow where few numbers lie side by side, so these are laid out in rows first."""
+    return over.reduce(values, axis=-2) if axis == -2 else over.reduce(np.moveaxis(values, -1, 0).copy(), axis=0)
 
 
 def _middles(length: int, block: int) -> NDArray[np.floating]:

@@ -193,6 +193,18 @@ class AttentionTrace:
         inputs = {name: getattr(self, name)[part] for name in ("query", "mask", "bias")}
         return replace(self, **inputs, instead=self.instead.rows(part))
 
+    def reached(self) -> AttentionTrace:
+        """The trace without the keys after the last one that a query may attend to, on which its output does not depend."""
+        last = int(np.flatnonzero(self.mask.any(axis=0)).max(initial=0))
+        keys, instead = slice(last + 1), self.instead
+        if instead.weights is not None:
+            instead = replace(instead, weights=instead.weights[:, keys])
+        inputs = {name: getattr(self, name)[keys] for name in ("key", "value")}
+        inputs |= {name: getattr(self, name)[:, keys] for name in ("mask", "bias")}
+        trace = replace(self, **inputs, instead=instead)
+        vars(trace)["raw"] = self.raw[:, keys]  # as `cached_property` keeps it: there is no need to compute it again
+        return trace
+
     def changed(self, *, scale: float | None = None, mask: Predicate | ArrayLike | None = None) -> AttentionTrace:
         """The head with another scale, another mask (a predicate, or [queries, keys] bool), or both; None keeps its own, and an
         edit stays. Errors as in `attend`."""

@@ -34,10 +34,12 @@ from ..models.model import Model
 from ..models.modules import Kind
 from ..models.tokens import token_texts
 from .certifying import Certificate, certified_head, certify_call, mask_in_words
+from .components import ComponentPass, Components
 from .continuing import Begun, Layers
 from .edited import edit_of
 from .editor import Editor, unchanged
 from .edits import Edits
+from .path_cuts import components_read, not_read
 from .recorder import OnProgress, by_kind, kinds_of, record
 from .rows import Rows, head_permissions, row_blocks
 from .sampling import most_probable, next_probabilities
@@ -61,6 +63,7 @@ class Capture:
     edits       the changes that were made in this pass; traces show the edited computation
     sides       for a pair of texts 0, 1 or -1 (special) for each token; empty for one text and if the tokenizer does not tell
     begun       what a pass over the same inputs with other edits continues from; None: nothing is kept for that
+    components  what each component wrote into the residual stream; None unless it was asked for
     """
 
     model: Model
@@ -73,6 +76,7 @@ class Capture:
     edits: Edits = field(default_factory=Edits)
     sides: tuple[int, ...] = ()
     begun: Begun | None = None
+    components: Components | None = None
 
     def __repr__(self) -> str:
         """The capture in one line."""
@@ -112,9 +116,9 @@ class Capture:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the queries, keys, values and outputs of all layers, and of what they returned."""
-        of_layers = 0 if self.begun is None else self.begun.nbytes
-        return of_layers + sum(call.nbytes for layers in self.calls.values() for call in layers)
+        """Bytes of the queries, keys, values and outputs of all layers, of what they returned, and of the components."""
+        kept = sum(0 if part is None else part.nbytes for part in (self.begun, self.components))
+        return kept + sum(call.nbytes for layers in self.calls.values() for call in layers)
 
     def layer_call(self, layer: int, kind: Kind | None = None) -> Call:
         """The attention call of a layer: its inputs and its output. Raises InputError if there is no such layer."""
@@ -241,6 +245,7 @@ def capture(
     truncate: bool = False,
     edits: Edits | None = None,
     known: Iterable[Capture] = (),
+    components: bool = False,
     on_progress: OnProgress | None = None,
 ) -> Capture:
     """Run a model once over a text or an image and keep what its heads did.
@@ -256,6 +261,7 @@ def capture(
     edits        changes of this pass; the model itself does not change
     known        passes that need not be computed again: over the same inputs with other edits, from which this one continues
                  where the edits first differ, and over the texts that edits read. They change nothing but the time
+    components   whether to keep what each component wrote into the residual stream, for core.heads.attribution
     on_progress  called after every attention call with the number of calls so far, of `model.attention_calls`; an error that
                  it raises ends the pass and reaches the caller
 
@@ -275,7 +281,7 @@ def capture(
         )
     if edits is not None and "input_ids" in inputs:
         require_patch_length(model, edits, inputs["input_ids"][0].tolist())
-    return read(model, inputs, edits, on_progress, known)
+    return read(model, inputs, edits, on_progress, known, components=components)
 
 
 def read(
@@ -284,12 +290,17 @@ def read(
     edits: Edits | None = None,
     on_progress: OnProgress | None = None,
     known: Iterable[Capture] = (),
+    *,
+    components: bool = False,
 ) -> Capture:
     """Run a model over inputs that are tensors already; the rest as in `capture`."""
     edits, plain = edits or Edits(), inputs
     known = [one for one in known if one.model.network is model.network]
-    layers = _layers_of(model, inputs, edits, known)
-    inputs, calls, returned = edited_pass(model, inputs, edits, on_progress, layers, known)
+    layers = None if components or edits.cut_paths else _layers_of(model, inputs, edits, known)
+    component_pass = ComponentPass(model, kinds_of(model)) if components else None
+    inputs, calls, returned = edited_pass(
+        model, inputs, edits, on_progress, layers, known, component_pass=component_pass
+    )
     input_ids, target_ids, sides = (
         tuple(inputs[name][0].tolist()) if name in inputs else () for name in ("input_ids", "decoder_input_ids", SIDES)
     )
@@ -304,7 +315,8 @@ def read(
         vectors=None if last is None or model.has_language_model_head else _numpy(last[0]),
         edits=edits,
         sides=sides,
-        begun=layers.begun(plain, tuple(calls)),
+        begun=None if layers is None else layers.begun(plain, tuple(calls)),
+        components=None if component_pass is None else component_pass.components(returned),
     )
 
 
@@ -325,22 +337,27 @@ def edited_pass(
     on_progress: OnProgress | None = None,
     layers: Layers | None = None,
     known: Iterable[Capture] = (),
-    **options: object,
+    component_pass: ComponentPass | None = None,
+    **options: Any,
 ) -> tuple[dict[str, torch.Tensor], list[Call], Any]:
     """Run a pass with these edits: (its inputs, its attention calls, the network's output).
 
     layers   of this pass, some perhaps taken from another one
     known    passes over the texts that edits read, if they are known
+    component_pass  notes the components of the pass; one that cuts paths needs one, and makes its own by default
     options  for the network, as in core.models.inputs.run
     """
     inputs = replaced_tokens(model, inputs, dict(edits.replace_tokens))
     others = {
         keyword: _outputs_over(model, text, keyword, inputs, known) for keyword, text in edits.other_texts.items()
     }
-    editor = Editor(edits, kinds_of(model), others)
+    if edits.cut_paths and component_pass is None:
+        component_pass = ComponentPass(model, kinds_of(model))
+    editor = Editor(edits, kinds_of(model), others, None if component_pass is None else component_pass.reading)
     for call in () if layers is None else layers.taken:
         editor.check(call)
-    calls, returned = record(model, inputs, on_progress, editor.edit if edits else None, layers, **options)
+    edit = editor.edit if edits else None
+    calls, returned = record(model, inputs, on_progress, edit, layers, component_pass, **options)
     if not calls:
         raise not_captured(model)
     if edits:
@@ -349,7 +366,7 @@ def edited_pass(
 
 
 def check_edits(capture: Capture, edits: Edits) -> None:
-    """Raise InputError, as `capture` does, for edits that are not possible in such a pass. No pass is run."""
+    """Raise InputError, as `capture` does, for edits that are not possible in such a pass, without running it."""
     require_patch_length(capture.model, edits, capture.input_ids)
     inputs = {"input_ids": torch.tensor([capture.input_ids])} if capture.input_ids else {}
     replaced_tokens(capture.model, inputs, dict(edits.replace_tokens))
@@ -361,6 +378,10 @@ def check_edits(capture: Capture, edits: Edits) -> None:
         for call in calls:
             editor.check(call)
     editor.finish()
+    for path, _ in edits.cut_paths:
+        kind, layer = path.place.kind or capture.kinds[0], path.place.layer
+        if path.component not in components_read(capture.model, kind, layer, path.side):
+            raise not_read(path)
 
 
 def require_patch_length(model: Model, edits: Edits, ids: Sequence[int]) -> None:

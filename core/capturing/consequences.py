@@ -67,7 +67,8 @@ def movers(moved: NextToken, before: Capture, k: int = 8) -> pd.DataFrame:
     """
     change = moved.after - moved.before
     most_probable = [int(np.argmax(moved.before)), int(np.argmax(moved.after))]
-    places = smallest(-np.abs(change), k)
+    # Where nothing changes, all changes are equal, and sorting so many takes long.
+    places = smallest(-np.abs(change) if change.any() else -moved.before, k)
     largest = places[np.lexsort((-moved.before[places], -np.abs(change[places])))][:k]
     order = list(dict.fromkeys([*most_probable, *largest.tolist()]))[:k]
     return pd.DataFrame(

@@ -20,8 +20,8 @@ from ..attention.masks import MASKS, Predicate
 from ..errors import InputError, shortened
 from ..models.calls import Call
 from . import edit_forms as forms
-from .edited import PATTERNS, HeadEdit
-from .places import EVERYWHERE, Place, in_order, place_of, read_place
+from .edited import PATTERNS, Cut, HeadEdit
+from .places import EVERYWHERE, Path, Place, in_order, path_of, place_of, read_place
 
 SoftmaxName = Literal["softmax", "unscaled", "hardmax", "sigmoid"]
 SOFTMAXES: tuple[SoftmaxName, ...] = get_args(SoftmaxName)
@@ -48,7 +48,7 @@ class HeadInPass:
 class Edit:
     """One change of a pass: by default a value for the heads of a place, in a line such as "scale 2 at 5".
 
-    at          the place; for another token its position in the text
+    at          the place; for another token its position in the text; for a cut the path
     value       in the form that `checked` returns
 
     keyword     the keyword of `Edits` for edits of this kind
@@ -59,6 +59,7 @@ class Edit:
     fields      the fields of its form; their words, joined by blanks, are the `words` of a line
     nothing     the value that changes nothing, and only cancels that of a wider place
     rank        among edits that replace the output of a head the highest rank counts
+    field       the field of an error about its place; None: "kind", "layer" or "head"
     """
 
     at: Any
@@ -72,6 +73,7 @@ class Edit:
     fields: ClassVar[tuple[forms.Field, ...]] = ()
     nothing: ClassVar[Any] = ()
     rank: ClassVar[int] = 0
+    field: ClassVar[str | None] = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "value", self.checked(self.value))
@@ -153,6 +155,11 @@ class Edit:
         return {self.keyword: {self.at: self.value}, **text}
 
     # --- in a pass
+
+    @property
+    def place(self) -> Place | None:
+        """The heads that it covers; None: it changes what the model reads."""
+        return self.at if isinstance(self.at, Place) else None
 
     def apply(self, head: HeadInPass) -> HeadEdit:
         """The changes of a head that this edit covers, this edit included."""
@@ -506,9 +513,67 @@ class ReplaceToken(PlaceFirst):
         return {_position(at): str(text) for at, text in dict(given).items()}
 
 
+class CutPath(Edit):
+    """A component is taken out of what one head reads as its query, key or value; the norm before it is computed anew.
+
+    This is path patching (Wang et al. 2022, https://arxiv.org/abs/2211.00593).
+    """
+
+    keyword, verb, example = "cut_paths", "cut", "cut 16.0 from the key of 18.6"
+    field = "edits"
+
+    @classmethod
+    def checked(cls, value: Any) -> Cut:
+        if value not in get_args(Cut):
+            raise InputError(
+                f"A path cannot be cut to {shortened(repr(value))}: choose {' or '.join(get_args(Cut))}.", field="edits"
+            )
+        return value
+
+    @classmethod
+    def parse(cls, words: str, place: str | None) -> Edit:
+        component, _, head = words.partition(" from the ")
+        side, of, where = head.partition(" of ")
+        if place is not None or not of:
+            raise ValueError(words)
+        name, value = component.removesuffix(" mean"), "mean" if component.endswith(" mean") else "zero"
+        return cls(path_of(Path(name, read_place(where), side)), value)  # pyright: ignore[reportArgumentType] - is checked
+
+    @classmethod
+    def line_of(cls, words: str, at: Any) -> str:
+        return f"{cls.verb} {' '.join([at.component, *words.split()])} from the {at.side} of {at.place.words}"
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        return ("" if self.value == "zero" else self.value,)
+
+    @classmethod
+    def by_place(cls, given: Any) -> dict[Any, Any]:
+        if isinstance(given, str):
+            raise InputError(
+                'cut_paths takes paths with what is left of each: {("16.0", (18, 6, "key")): "zero"}.', field="edits"
+            )
+        return {path_of(where): cls.checked(value) for where, value in dict(given).items()}
+
+    @classmethod
+    def stored(cls, by_place: Mapping[Any, Any]) -> Any:
+        return tuple(sorted(by_place.items(), key=lambda item: (in_order(item[0].place), item[0])))
+
+    @classmethod
+    def python(cls, stored: Any) -> str:
+        return repr(dict(stored))
+
+    @property
+    def place(self) -> Place:
+        return self.at.place
+
+    def apply(self, head: HeadInPass) -> HeadEdit:
+        return replace(head.edit, cuts={**head.edit.cuts, self.at: self.value})
+
+
 # All of them, in the order of the menu.
 EDIT_KINDS: tuple[type[Edit], ...] = (
-    *(Mute, Scale, Mask, BlockKeys, BlockPairs, Pattern, Softmax, Mean, Patch, Paint, ReplaceToken),
+    *(Mute, Scale, Mask, BlockKeys, BlockPairs, Pattern, Softmax, Mean, Patch, Paint, CutPath, ReplaceToken),
 )
 
 

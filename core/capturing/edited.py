@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,10 @@ from torch import Tensor
 from ..attention.masks import Predicate
 from ..attention.trace import Weighing
 from ..models.calls import Call, wide
+from .places import Path, Side
+
+# What takes the place of a component that is cut: nothing, or its mean over all tokens.
+Cut = Literal["zero", "mean"]
 
 # Fixed patterns by name: the key that gets all of a query's attention, from their positions; None: all it may attend to.
 PATTERNS: dict[str, Callable[[NDArray[np.integer]], NDArray[np.integer]] | None] = {
@@ -36,6 +41,7 @@ class HeadEdit:
     painted   query -> key -> share: whole rows of weights, also in place of the pattern. These keys get attention even if
               they are masked or blocked
     output    [queries or 1, d_v] in place of the head's own output; further queries keep theirs
+    cuts      the paths into this head that are cut
     """
 
     scale_by: float = 1.0
@@ -46,6 +52,10 @@ class HeadEdit:
     pattern: str | None = None
     painted: Mapping[int, Mapping[int, float]] = field(default_factory=dict)
     output: Tensor | None = None
+    cuts: Mapping[Path, Cut] = field(default_factory=dict)
+
+    def cuts_of(self, side: Side) -> dict[Path, Cut]:
+        return {path: cut for path, cut in self.cuts.items() if path.side == side}
 
     def scale(self, own: float) -> float:
         return (1.0 if self.unscaled else own) * self.scale_by
@@ -55,12 +65,13 @@ class HeadEdit:
         return self.mask is not None or bool(self.blocked or self.painted)
 
     @property
-    def changes_weights(self) -> bool:
-        return self.scale_by != 1 or self.unscaled or self.changes_mask or self.places_weights
+    def attends_anew(self) -> bool:
+        """Whether the output has to be computed again from the queries, keys and values."""
+        return self.scale_by != 1 or self.unscaled or self.changes_mask or self.places_weights or bool(self.cuts)
 
     @property
     def changes(self) -> bool:
-        return self.changes_weights or self.output is not None
+        return self.attends_anew or self.output is not None
 
     @property
     def places_weights(self) -> bool:
@@ -124,6 +135,8 @@ def _by_pattern(name: str, queries: NDArray[np.integer], allowed: NDArray[np.boo
 @dataclass(frozen=True, eq=False)
 class EditedCall(Call):
     """A call with edited heads. Its `output` is that of the edited computation.
+
+    Where the keys or values of a head were made from something else, heads no longer share any: key_heads is heads.
 
     edits  the changes by query head
     """

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import get_args
 
 from torch import Tensor
 
 from ..errors import InputError, check_index
 from ..models.calls import Call
 from ..models.modules import Kind
+from .components import Reading
 from .edit_kinds import HeadInPass
 from .edited import UNEDITED, EditedCall, HeadEdit
 from .edits import Edits
-from .places import Place
+from .path_cuts import call_without
+from .places import Place, Side
 from .rows import edited_output
 
 
@@ -24,18 +27,20 @@ class Editor:
 
     kind_of  returns which attention a call is
     others   by the keyword of `Edits` that names another text: (kind, layer) -> the outputs over it, [tokens, heads, d_v]
+    reading  what a call of the running pass reads (`ComponentPass.reading`); None: no path is cut
     """
 
     edits: Edits
     kind_of: Callable[[Call], Kind]
     others: Mapping[str, Callable[[Kind, int], Tensor]] = field(default_factory=dict)
+    reading: Callable[[Call, Side], Reading] | None = None
 
     def __post_init__(self) -> None:
         self._shapes: dict[Kind, tuple[int, int]] = {}  # (layers so far, heads), the kind of the first call first
-        of_heads = [edit for edit in self.edits.each if isinstance(edit.at, Place)]
+        of_heads = [(edit.place, edit) for edit in self.edits.each if edit.place is not None]
         # In the order of application: if two edits change the same, the last one counts.
-        self._edits = sorted(of_heads, key=lambda edit: (edit.rank, edit.at.narrowness))
-        named = [(edit.at, tuple(zip(*edit.positions, strict=True))) for edit in of_heads]
+        self._edits = sorted(of_heads, key=lambda both: (both[1].rank, both[0].narrowness))
+        named = [(place, tuple(zip(*edit.positions, strict=True))) for place, edit in of_heads]
         self._farthest = [(place, max(both[0]), max(both[1])) for place, both in named if both]
 
     def edit(self, call: Call) -> Call:
@@ -47,8 +52,23 @@ class Editor:
         edits = {head: edit for head in range(call.heads) if (edit := self._of_head(call, kind, layer, head)).changes}
         if not edits:
             return call
-        edited = EditedCall(**vars(call), edits=edits)
+        edited = EditedCall(**vars(self._cut(call, edits)), edits=edits)
         return replace(edited, output=edited_output(edited))
+
+    def _cut(self, call: Call, edits: Mapping[int, HeadEdit]) -> Call:
+        """The call with the queries, keys and values that heads read without some components."""
+        sides = {path.side for edit in edits.values() for path in edit.cuts}
+        if not sides or self.reading is None:
+            return call
+        parts: dict[str, Tensor] = {"query": call.query.clone()} if "query" in sides else {}
+        if sides - {"query"}:
+            parts |= {side: getattr(call, side).repeat_interleave(call.group, dim=1) for side in ("key", "value")}
+        for head, edit in edits.items():
+            for side in get_args(Side):
+                if cuts := edit.cuts_of(side):
+                    anew = getattr(call_without(self.reading(call, side), cuts), side)
+                    parts[side][0, head] = anew[0, head if side == "query" else head // call.group]
+        return replace(call, **parts)
 
     def check(self, call: Call) -> tuple[Kind, int]:
         """Count the next call, and return its kind and its layer. Raises InputError for positions that are not there."""
@@ -64,14 +84,15 @@ class Editor:
 
     def finish(self) -> None:
         """Raise InputError after the pass for layers, heads and kinds of attention that it did not have."""
-        for place in {edit.at for edit in self._edits}:
+        for place, named in {(place, edit.field) for place, edit in self._edits}:
             kind = place.kind or next(iter(self._shapes))
             if kind not in self._shapes:
-                raise InputError(f"There is no {kind} attention here, only {', '.join(self._shapes)}.", field="kind")
+                kinds = ", ".join(self._shapes)
+                raise InputError(f"There is no {kind} attention here, only {kinds}.", field=named or "kind")
             layers, heads = self._shapes[kind]
             for number, count, name in ((place.layer, layers, "layer"), (place.head, heads, "head")):
                 if number is not None:
-                    check_index(number, count, name)
+                    check_index(number, count, name, field=named)
 
     def _covers(self, place: Place, kind: Kind, layer: int, head: int) -> bool:
         return place.covers(kind, layer, head, first=next(iter(self._shapes)))
@@ -80,8 +101,8 @@ class Editor:
         """All changes of a head together."""
         outputs = {keyword: output_of(kind, layer)[:, head] for keyword, output_of in self.others.items()}
         in_pass = HeadInPass(call, UNEDITED, outputs)
-        for edit in self._edits:
-            if self._covers(edit.at, kind, layer, head):
+        for place, edit in self._edits:
+            if self._covers(place, kind, layer, head):
                 in_pass = replace(in_pass, edit=edit.apply(in_pass))
         return in_pass.edit
 
@@ -94,7 +115,7 @@ def unchanged(calls: Sequence[Call], kind_of: Callable[[Call], Kind], before: Ed
     """
     if before.replace_tokens != after.replace_tokens:
         return 0
-    places = [edit.at for edit in set(before.each) ^ set(after.each) if isinstance(edit.at, Place)]
+    places = [edit.place for edit in set(before.each) ^ set(after.each) if edit.place is not None]
     layers: Counter[Kind] = Counter()
     for number, call in enumerate(calls):
         kind = kind_of(call)

@@ -35,6 +35,9 @@ class Edits:
                   "previous", "first" or "self" (the token before, the first one, the token itself; where that is masked the row
                   stays as it is); or painted, {query: {key: share}} with shares that sum to 1, on keys that are masked or
                   blocked too, other queries as they are
+    cut_paths     {(component, (layer, head, side)): "zero" or "mean"} a component, such as "16.0" or "mlp 9", that is taken out
+                  of what one head reads as its "query", "key" or "value", or replaced by its mean over all tokens; with the
+                  kind of attention after the side where a model has several
     replace_tokens  {position: text} what the model reads instead of a token of its text: one token each
 
     Frozen and hashable; printed as the Python that makes them. Raises InputError for what no model could do.
@@ -51,6 +54,7 @@ class Edits:
     block_keys: Any = ()
     block_pairs: Any = ()
     pattern: Any = ()
+    cut_paths: Any = ()
     replace_tokens: Any = ()
 
     def __post_init__(self) -> None:

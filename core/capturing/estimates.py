@@ -257,9 +257,28 @@ def kept_bytes(model: Model, tokens: int, *, target_tokens: int = 1) -> int:
     rows = sum(queries * heads + keys * key_heads for queries, keys, _ in _layers(model, tokens, target_tokens))
     fused = any(name.rpartition(".")[2] in _FUSED for name, _ in model.network.named_modules())
     numbers = (3 if fused else 2) * rows * _head_size(model) + _bias_numbers(model, tokens, target_tokens)
-    returned = config.hidden_size * (config.num_hidden_layers * tokens + _decoder_layers(model) * target_tokens)
-    size = model.network.dtype.itemsize
-    return numbers * size + min(returned * size, MAX_BYTES) + (tokens**2 if _is_windowed(model, tokens) else 0)
+    of_calls = numbers * model.network.dtype.itemsize + (tokens**2 if _is_windowed(model, tokens) else 0)
+    return of_calls + _returned_bytes(model, tokens, target_tokens)
+
+
+def component_bytes(model: Model, tokens: int, *, target_tokens: int = 1) -> int:
+    """Bytes that a pass with components keeps beyond those of `kept_bytes`; it keeps nothing of what its layers returned.
+
+    Counted in passes over one and two tokens, since what is kept grows linearly. So this also tells whether the model can be
+    taken apart. Raises InputError as `capture` does.
+    """
+
+    def kept(read: int, written: int) -> int:
+        target = [3] * (written - 1) if model.is_encoder_decoder else None
+        components = capture(model, input_ids=[3] * read, target=target, components=True).components
+        assert components is not None
+        return components.nbytes
+
+    first = kept(1, 1)
+    further = (tokens - 1) * (kept(2, 1) - first)
+    if target_tokens > 1:
+        further += (target_tokens - 1) * (kept(1, 2) - first)
+    return first + further - _returned_bytes(model, tokens, target_tokens)
 
 
 def passing_bytes(model: Model, tokens: int, *, target_tokens: int = 1) -> int:
@@ -294,6 +313,13 @@ def _layers(model: Model, tokens: int, target_tokens: int, cached: int = 0) -> I
     for _ in range(_decoder_layers(model)):
         yield written, target_tokens, True
         yield written, tokens, False
+
+
+def _returned_bytes(model: Model, tokens: int, target_tokens: int) -> int:
+    """Bytes of what all layers returned, as far as they are kept."""
+    config = model.text_config
+    numbers = config.hidden_size * (config.num_hidden_layers * tokens + _decoder_layers(model) * target_tokens)
+    return min(numbers * model.network.dtype.itemsize, MAX_BYTES)
 
 
 def _decoder_layers(model: Model) -> int:

@@ -1,13 +1,16 @@
-"""The heads of a model that an edit is made in, in Python and in the words of a line: `Place(5, 11)`, "5.11"."""
+"""Where an edit is made, in Python and in the words of a line: in heads, `Place(5, 11)`, "5.11"; or on the path from a
+component into a head, `Path("16.0", Place(18, 6), "key")`, "16.0 from the key of 18.6"."""
 
 from __future__ import annotations
 
 from numbers import Integral
 from string import ascii_lowercase
-from typing import Any, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from ..errors import InputError, shortened
 from ..models.modules import Kind
+
+Side = Literal["query", "key", "value"]
 
 
 class Place(NamedTuple):
@@ -71,6 +74,48 @@ def place_of(where: Any) -> Place:
 def in_order(at: Place | int) -> tuple:
     """A key for sorting places, or positions. None comes first."""
     return tuple((part is not None, part) for part in (at if isinstance(at, Place) else (at,)))
+
+
+class Path(NamedTuple):
+    """What a head reads of a component as its query, key or value.
+
+    component  its name, as in core.capturing.components.Component
+    place      of one head
+    """
+
+    component: str
+    place: Place
+    side: Side
+
+    def __repr__(self) -> str:
+        """The Python for it: ('16.0', (18, 6, 'key')), with the kind of attention at the end if it is given."""
+        kind = () if self.place.kind is None else (self.place.kind,)
+        return repr((self.component, (self.place.layer, self.place.head, self.side, *kind)))
+
+
+def path_of(where: Any) -> Path:
+    """The `Path` for (component, (layer, head, side)), with the kind of attention after the side if there is any.
+
+    Raises InputError for anything else.
+    """
+    component: Any = None
+    side: Any = None
+    place = EVERYWHERE
+    match where:
+        case Path(component, at, side):
+            place = place_of(at)
+        case (component, (Integral() as layer, Integral() as head, side)):
+            place = place_of((layer, head))
+        case (component, (Integral() as layer, Integral() as head, side, kind)) if kind in get_args(Kind):
+            place = place_of(Place(int(layer), int(head), kind))
+    is_head = place.layer is not None and place.head is not None
+    if not is_head or side not in get_args(Side) or not isinstance(component, str) or not component.strip():
+        raise InputError(
+            f"{shortened(repr(where))} is no path into a head: give a component and (layer, head, side), such as "
+            f'("16.0", (18, 6, "key")). The side is one of {", ".join(get_args(Side))}.',
+            field="edits",
+        )
+    return Path(" ".join(component.split()), place, side)
 
 
 def read_place(words: str) -> Place:

@@ -18,6 +18,7 @@ from ..models.calls import Call, heard_by
 from ..models.inputs import run
 from ..models.model import Model
 from ..models.modules import Kind, kind_of
+from .components import ComponentPass
 from .continuing import Layers
 
 OnProgress = Callable[[int], None]
@@ -29,6 +30,7 @@ def record(
     on_progress: OnProgress | None = None,
     edit: Callable[[Call], Call] | None = None,
     layers: Layers | None = None,
+    component_pass: ComponentPass | None = None,
     **options: Any,
 ) -> tuple[list[Call], Any]:
     """Run one pass: (its attention calls, the network's output).
@@ -36,6 +38,7 @@ def record(
     on_progress  called after every attention call with the number of calls so far; an error that it raises ends the pass
     edit         returns the call whose output the pass continues with
     layers       the layers of this pass; calls that they take from another pass are neither made nor edited again
+    component_pass  notes the components of the pass, which is then a whole one; None: they are not kept
     options      for the network, as in core.models.inputs.run
 
     Raises WeightsOnlyError for a model that computes attention within separate parts of its input.
@@ -51,6 +54,8 @@ def record(
                 f"Such parts are not shown. Choose another model.",
                 field="model",
             )
+        if component_pass is not None:
+            call = component_pass.read(call)
         kept = _on_cpu(call, shared)
         if edit is not None and (edited := edit(kept)) is not kept:
             kept, call = edited, replace(call, output=edited.output.to(call.output.device))
@@ -59,10 +64,14 @@ def record(
             layers.calls = len(calls)
         if on_progress is not None:
             on_progress(len(calls))
-        return call
+        return call if component_pass is None else replace(call, output=component_pass.wrote(call))
 
     with heard_by(keep):
-        returned = run(model if layers is None else layers.model(), inputs, **options)
+        if component_pass is not None:
+            twin = component_pass.model(options.pop("logits_to_keep", 1))
+            returned = run(twin, inputs, gradients=True, logits_to_keep=0, **options)
+        else:
+            returned = run(model if layers is None else layers.model(), inputs, **options)
     return calls, returned
 
 

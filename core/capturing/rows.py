@@ -151,7 +151,7 @@ def row_blocks(call: Call, head: int | None = None, *, rows: range | None = None
 def edited_output(call: EditedCall) -> Tensor:
     """The output of a layer's heads with their edits, [1, queries, heads, d_v]; that of other heads does not change."""
     output = call.output.clone()
-    weighed = [head for head, edit in call.edits.items() if edit.changes_weights]
+    weighed = [head for head, edit in call.edits.items() if edit.attends_anew]
     if len(weighed) == call.heads:
         for rows in row_blocks(call):
             output[0, rows.start : rows.stop] = _outputs(rows, call.value[0]).transpose(0, 1)

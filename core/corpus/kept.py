@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-PRUNE_AT = 1.25  # rows are pruned once there are this many times as many as can be kept
+PRUNE_AT = 1.5  # rows are pruned once there are this many times as many as can be kept
 QUERY = [("draw", np.uint64), ("passage", np.uint64), ("query", np.int32)]  # query: its position in the passage
 
 

@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from ..capturing.branching import LayerHead, batches
@@ -53,6 +53,13 @@ def head_effects(
     """
     effects = Effects(model, all_inputs(model, text, pair=pair, target=target, input_ids=input_ids), token, kind)
     return effects.table("effect", effects.of_heads(), on_progress)
+
+
+def rank_correlation(one: ArrayLike, other: ArrayLike) -> float:
+    """How far two numbers of every head order the heads alike, from -1 to 1 (Spearman 1904); NaN where one never differs. Heads
+    for which either number is NaN do not count."""
+    both = pd.DataFrame({"one": np.ravel(one), "other": np.ravel(other)})
+    return float(both.corr(method="spearman").to_numpy()[0, 1])
 
 
 class Effects(Interventions):

@@ -86,27 +86,33 @@ def replaced_tokens(model: Model, inputs: dict[str, torch.Tensor], texts: Mappin
     ids = inputs["input_ids"].clone()
     for position, text in texts.items():
         check_index(position, ids.shape[1], "token", field="replace_tokens")
-        ids[0, position] = _one_token(model, text, token_texts(model.tokenizer, [int(ids[0, position])])[0])
+        before = token_texts(model.tokenizer, [int(ids[0, position])])[0]
+        ids[0, position] = one_token(model, text, with_blank=before.startswith(" "), field="replace_tokens")
     return inputs | {"input_ids": ids}
 
 
-def _one_token(model: Model, text: str, before: str) -> int:
-    """The token number of `text`. If the token `before` begins with a blank, the text is tried with a blank first."""
+def one_token(model: Model, text: str, *, with_blank: bool, field: str) -> int:
+    """The token number of `text`.
+
+    with_blank  whether it is tried with a blank before it first, as words within a text begin
+    field       of the error
+
+    Raises InputError for a text that is not one token.
+    """
     if model.tokenizer is None:
-        raise InputError(f"{model.name} came without a tokenizer: it knows no texts.", field="replace_tokens")
+        raise InputError(f"{model.name} came without a tokenizer: it knows no texts.", field=field)
     ids: list[int] = []
-    wants_blank = before.startswith(" ") and not text.startswith(" ")
-    for spelled in [f" {text}", text] if wants_blank else [text]:
-        with tokenizing(model.name, replace_tokens=text):
+    for spelled in [f" {text}", text] if with_blank and not text.startswith(" ") else [text]:
+        with tokenizing(model.name, **{field: text}):
             ids = model.tokenizer(spelled, add_special_tokens=False)["input_ids"]
         if len(ids) == 1:
             return ids[0]
     pieces = " | ".join(token_texts(model.tokenizer, ids[:MAX_PIECES])) or "none"
     further = " | …" if len(ids) > MAX_PIECES else ""
     raise InputError(
-        f"“{shortened(text)}” is {len(ids):,} tokens for {model.name} ({pieces}{further}); a token can be replaced by one "
-        f"other. Choose a shorter word.",
-        field="replace_tokens",
+        f"“{shortened(text)}” is {len(ids):,} tokens for {model.name} ({pieces}{further}); one token is needed. Choose a "
+        f"shorter word, or one of these.",
+        field=field,
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from core import Capture, attend, capture, head_metrics, probe_heads, softmax
+from core import Capture, attend, capture, direct_contributions, head_metrics, probe_heads, softmax
 from core.attention.sources import random_matrices
 from core.capturing.edit_lines import edits_of
 from core.capturing.edits import every
@@ -46,7 +46,7 @@ def _heads(said: Mapping[str, str], _: list[str]) -> Drawn:
         weights = [one.weights[cell] if one.mask[cell] else np.nan for one in every]
         grid = np.array(weights).reshape(taken.layers(), taken.heads())
     else:
-        table = _probe(taken.model) if name in PROBED else _metrics(taken)
+        table = _direct(taken) if name == "contribution" else _probe(taken.model) if name in PROBED else _metrics(taken)
         grid = table.pivot(index="layer", columns="head", values=name).to_numpy()
     return {"atlas": grid, "head": np.where(trace.mask, trace.weights, np.nan)}
 
@@ -92,6 +92,11 @@ def _taken(name: str, text: str) -> Capture:
 @cache
 def _metrics(taken: Capture) -> pd.DataFrame:
     return head_metrics(taken)
+
+
+@cache
+def _direct(taken: Capture) -> pd.DataFrame:
+    return direct_contributions(capture(taken.model, input_ids=taken.input_ids, components=True))
 
 
 @cache

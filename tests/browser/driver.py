@@ -267,25 +267,25 @@ class Picture:
     def values(self) -> NDArray[np.floating]:
         """The drawn numbers: of a heatmap [rows, columns], NaN where a cell is forbidden or not drawn at all; else of bars."""
         heatmap = next((trace for trace in self.data if trace["type"] == "heatmap"), None)
-        return _array(self.data[0]["y"]) if heatmap is None else _array(heatmap["z"])
+        return array(self.data[0]["y"]) if heatmap is None else array(heatmap["z"])
 
     @property
     def places(self) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
         """Where the columns and the rows of the drawn cells are, in the coordinates of the axes."""
         heatmap = next(trace for trace in self.data if trace["type"] == "heatmap")
-        return _array(heatmap["x"]), _array(heatmap["y"])
+        return array(heatmap["x"]), array(heatmap["y"])
 
     @property
     def lines(self) -> dict[str, tuple[NDArray[np.floating], NDArray[np.floating]]]:
         """The (x, y) of each line and row of dots that has a name."""
         named = [trace for trace in self.data if trace["type"] == "scatter" and trace.get("name")]
-        return {trace["name"]: (_array(trace["x"]), _array(trace["y"])) for trace in named}
+        return {trace["name"]: (array(trace["x"]), array(trace["y"])) for trace in named}
 
     @property
     def forbidden(self) -> NDArray[np.bool_]:
         """[rows, columns]: drawn grey."""
         grey = [trace for trace in self.data if trace["type"] == "heatmap" and trace.get("showscale") is False]
-        return _array(grey[0]["z"]) == 0 if grey else np.zeros(self.values.shape, bool)
+        return array(grey[0]["z"]) == 0 if grey else np.zeros(self.values.shape, bool)
 
     @property
     def pinned(self) -> tuple[float | None, float | None]:
@@ -298,7 +298,7 @@ class Picture:
         return next(iter(rows), None), next(iter(columns), None)
 
 
-def _array(value: Any) -> NDArray:
+def array(value: Any) -> NDArray:
     """An array as Plotly takes it: {dtype, bdata, shape} in base64, or nested lists."""
     if not isinstance(value, dict):
         return np.array(value, dtype=float)
@@ -597,6 +597,20 @@ class App:
         self.until(pointed_at, f"cell ({row}, {column}) of {picture!r} cannot be pointed at")
         self.page.mouse.down()
         self.page.mouse.up()
+        return self
+
+    def click_near(self, picture: str, x: float, y: float) -> App:
+        """Click two pixels beside a point of a picture whose axes are numbers."""
+        place = self.page.evaluate(
+            """([key, x, y]) => {
+                const chart = document.querySelector(`.st-key-${key} .js-plotly-plot`);
+                chart.scrollIntoView({ block: "center", behavior: "instant" });
+                const { xaxis, yaxis } = chart._fullLayout, box = chart.getBoundingClientRect();
+                return [box.left + xaxis._offset + xaxis.l2p(x), box.top + yaxis._offset + yaxis.l2p(y)];
+            }""",
+            [state.picture(picture), x, y],
+        )
+        self.page.mouse.click(place[0] + 2, place[1] - 2)
         return self
 
     def until(self, condition: Callable[[], bool], complaint: Callable[[], str] | str, patience: float = 20) -> None:

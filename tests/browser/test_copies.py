@@ -80,9 +80,8 @@ def test_a_visitor_whose_copy_dies_goes_on_with_another(visits: Visits, site: tu
         [other] = [copy for copy in copies if copy is not mine]
 
         os.kill(mine.process_id, signal.SIGKILL)
-        app.reconnected().click_stage("Query")  # the first click brings what the address says, without the file
         typed = attend(np.array([[1, 0], [0, 1], [1, 1]]), np.array([[1, 0], [0, 1], [1, 1], [-1, 1]]), np.ones((4, 1)))
-        app.shows({AS_IT_IS: typed.scaled}).idle()
+        app.reconnected().shows({AS_IT_IS: typed.scaled}).idle()  # what the address says, without the file
         assert "no longer on the server" in app.page.locator("body").inner_text()
         assert app.address == f"{OWN}&stage=scaled&query=1&key=2"
         assert other.sessions == before[copies.index(other)] + 1

@@ -155,16 +155,7 @@ def percent(weight: float) -> str:
 def test_a_click_on_the_map_opens_the_nearest_head(visit, run):
     app = visit("/corpus?heads_as=map&layer=0&head=0")
     heading(app, 0, 0)
-    place = app.page.evaluate(
-        """([key, x, y]) => {
-            const chart = document.querySelector(`.st-key-${key} .js-plotly-plot`);
-            chart.scrollIntoView({ block: "center", behavior: "instant" });
-            const { xaxis, yaxis } = chart._fullLayout, box = chart.getBoundingClientRect();
-            return [box.left + xaxis._offset + xaxis.l2p(x), box.top + yaxis._offset + yaxis.l2p(y)];
-        }""",
-        [state.picture(GRID), float(run.map.heads["x"][27]), float(run.map.heads["y"][27])],
-    )
-    app.page.mouse.click(place[0] + 2, place[1] - 2)
+    app.click_near(GRID, float(run.map.heads["x"][27]), float(run.map.heads["y"][27]))
     heading(app, *run.heads[27])
 
 

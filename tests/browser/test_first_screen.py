@@ -43,6 +43,7 @@ _FIRST_SCREEN = """
 OPENS = {
     "step_by_step": ("“it” gives 67.3% of its attention to “animal”", ["equation", AS_IT_IS]),
     "heads": ("0.2 mostly the previous token (100%)", ["atlas", "head"]),
+    "why": ("Head 23.4 adds 3.01, read from “·France”", ["path"]),
     "what_if": ("“·Paris” comes next: 77.3% → 14.1%", []),
     "generation": ("“·Paris” is written after “·is”, which gives 90.3% of its attention to “·France”", []),
     "corpus": ("Head 0.2 gives 99.9% of its attention to the previous token", ["heads of the corpus"]),

@@ -25,6 +25,8 @@ WORDS = {
     "two_sentences": r"“it” → “animal”: This text ([\d.]+%); Other text ([\d.]+%)",
     "two_heads": r"The rows are ([\d.]+) apart on average: 0 is the same, ([\d.]+) nothing in common\.",
     "unscaled": r"=\sweight\s+([\d.]+)\s+([\d.]+)",
+    "why": r"is (?=[\d.]+ above that of .* adds ([\d.]+))([\d.]+)",
+    "circuit": r"scored \S+ (?=[\d.]+ above the other keys: .* adds ([\d.]+))([\d.]+)",
     "grouped": r"(\d+) query heads share (\d+) key/value heads",
     "saturation": r"\nweight\t[\d.]+\t[\d.]+\t([\d.]+)",
     "leak": r"([\d.]+) of the weight leaks",

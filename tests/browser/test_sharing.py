@@ -21,7 +21,7 @@ from pypdfium2.raw import FPDF_PAGEOBJ_IMAGE
 from core import capture
 from core.exporting.exhibit import read, write
 from core.heads.metrics import head_metrics
-from tests.browser.driver import AS_IT_IS, App, _array
+from tests.browser.driver import AS_IT_IS, App, array
 from tests.source_files import ROOT
 from ui import state
 
@@ -92,7 +92,7 @@ def test_a_view_is_saved_in_every_form_and_opened_again_without_its_model(
     drawn = opened.evaluate("document.querySelector('.js-plotly-plot').data[0].z")
     body = opened.locator("body").inner_text()
     offline.close()
-    assert np.array_equal(_array(drawn) if isinstance(drawn, dict) else np.array(drawn, np.float32), trace.weights)
+    assert np.array_equal(array(drawn) if isinstance(drawn, dict) else np.array(drawn, np.float32), trace.weights)
     assert TEXT in body
     assert f"{LAYER}.{HEAD}" in body
     assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []

@@ -5,7 +5,7 @@ from urllib.parse import parse_qs, quote_plus, urlsplit
 import numpy as np
 import pytest
 
-from core import Edits, capture, compare
+from core import Edits, capture, compare, direct_contributions
 from core.capturing.generating import generate
 from core.heads.effects import head_effects
 from core.heads.patching import patch_effects
@@ -149,8 +149,14 @@ def test_what_the_model_writes_on(visit, smollm, france, muted):
 
 
 def test_which_heads_matter_and_patching(visit, minilm):
-    app = visit(link(view="matter"))
-    app.shows({"atlas": grid(head_effects(minilm, FRANCE), "effect")}).idle()
+    app = visit(link(view="matter", layer=0, head=0))
+    effects = grid(head_effects(minilm, FRANCE), "effect")
+    app.shows({"atlas": effects}).idle()
+    direct = grid(direct_contributions(capture(minilm, FRANCE, components=True)), "contribution")
+    strongest = np.unravel_index(direct.argmax(), direct.shape)
+    app.click_near("direct", direct[strongest], effects[strongest])
+    app.until(lambda: app.value(state.HEAD_BOX) == "Head {}.{}".format(*strongest), "the head is not chosen")
+    assert f"By itself the head contributes {direct[strongest]:.3g} to the cosine" in words(app.idle())
     app.press(state.VIEW, "Patch").idle().write(state.SOURCE_TEXT, ITALY)
     app.shows({"atlas": grid(patch_effects(minilm, FRANCE, ITALY), "moved")}).idle()
     app.click_cell("atlas", 3, 1)

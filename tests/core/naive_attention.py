@@ -79,7 +79,8 @@ def _attention(module, query, key, value, mask, *, scaling=None, position_bias=N
     outputs = []
     for head in range(heads):
         changes = done.changes(kind, layer, head)
-        q, k, v = query[0, head].float(), key[0, head // group].float(), value[0, head // group].float()
+        own = {"query": query[0, head], "key": key[0, head // group], "value": value[0, head // group]}
+        q, k, v = (changes.get(name, part).float() for name, part in own.items())
         scale = (1.0 if changes.get("unscaled") else size**-0.5 if scaling is None else scaling) * changes.get(
             "factor", 1
         )

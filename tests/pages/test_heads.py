@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from core import capture, logit_attribution
 from core.heads.metrics import METRICS
 from core.models import tokens
 from tests.browser.driver import Picture
@@ -242,6 +243,21 @@ def words(app: AppTest) -> str:
 
 def places(app: AppTest) -> dict[str, list[str]]:
     return {key: app.session_state[state.ADDRESS].get(key, []) for key in (state.QUERY, state.KEY)}
+
+
+def test_heads_are_ranked_by_what_they_contribute_to_the_next_token() -> None:
+    text = "The capital of France is"
+    app = by_link(
+        "heads", SMOLLM | {state.METRIC: "contribution", state.TEXT: text, state.LAYER: "23", state.HEAD: "4"}
+    )
+    taken = capture(models.load(ModelChoice(SMOLLM[state.MODEL])), text, components=True)
+    attribution = logit_attribution(taken, against="mean").query("role == 'head'")
+    expected = attribution.pivot(index="layer", columns="head", values="contribution")
+    np.testing.assert_allclose(picture(app, "atlas").values, expected, rtol=1e-4, atol=1e-6)
+    assert "adds to the logit of “·Paris”, the most probable next token (77.3%)" in words(app)
+    assert app.dataframe[0].value.iloc[0][["layer", "head"]].tolist() == [23, 4]
+    offered = choose(app, state.MODEL, MODEL).get_by_key(state.METRIC).options
+    assert not any("next token" in option for option in offered)
 
 
 def test_heads_are_ranked_by_the_pair_of_tokens_in_the_address() -> None:

@@ -152,6 +152,13 @@ def test_a_change_that_does_not_fit_waits_for_a_model_that_it_fits() -> None:
     assert listed(app) == ["mute 23.4"]
 
 
+def test_a_path_cut_comes_with_the_address() -> None:
+    """One that this model could not make keeps no other from being made."""
+    app = opened(**{state.EDITS: ["cut mlp 5 from the key of 5.11", "cut mlp 4 from the key of 5.11"]})
+    assert "Not applied. The key of head 5.11 is not made from “mlp 5”." in words(app)
+    says_it_turned(app, Edits(cut_paths={("mlp 4", (5, 11, "key")): "zero"}))
+
+
 def test_what_comes_next_is_listed_once_while_nothing_has_moved_it() -> None:
     """Neither a list without a change nor one that comes to nothing has movers."""
     likely = capture(models.load(SMOLLM), FRANCE).next_tokens(8)

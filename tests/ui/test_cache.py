@@ -138,7 +138,10 @@ def test_all_that_is_large_shares_the_memory_of_the_settings() -> None:
         if isinstance(function, Cached) and function.__module__ == module.__name__
     ]
     large = {function.__name__ for function in functions if function.store is MEMORY}
-    assert large == {"captured", "weights_only", "written_after", "effects", "patching", "patch_effects"}
+    assert large == {
+        *("captured", "with_components", "weights_only", "written_after"),
+        *("effects", "patching", "patch_effects"),
+    }
     assert not [
         function for function in functions if isinstance(function.store, Memory) and function.store is not MEMORY
     ]

@@ -20,8 +20,8 @@ export default function ({ parentElement, data }) {
         const place = text.tokens.indexOf(token);
         const words =
             place < 0
-                ? strongest(weights, text, data.query)
-                : [" attends to ", place === data.query ? "itself" : name(text, place), `: ${percent(weights[place])}.`];
+                ? strongest(weights, text, data.query, data.says[1])
+                : [` ${data.says[0]} `, place === data.query ? "itself" : name(text, place), `: ${percent(weights[place])}.`];
         note.replaceChildren(from.cloneNode(true), ...words);
     };
     text.tokens.forEach((token, place) => {
@@ -53,12 +53,12 @@ export default function ({ parentElement, data }) {
 }
 
 // "“it” (10) attends most to “animal” (2): 41.3 %, then itself: 20.1 %." without its beginning.
-function strongest(weights, text, query) {
+function strongest(weights, text, query, says) {
     const falling = [...weights.keys()].sort((one, other) => weights[other] - weights[one]);
     const best = falling.slice(0, 3).filter((place, at) => at === 0 || weights[place] >= FAINTEST);
     const words = best.map((place) => [place === query ? "itself" : name(text, place), `: ${percent(weights[place])}`]);
     const joins = ["", ", then ", " and "];
-    return [" attends most to ", ...words.flatMap((parts, at) => [joins[at], ...parts]), "."];
+    return [` ${says} `, ...words.flatMap((parts, at) => [joins[at], ...parts]), "."];
 }
 
 function legend(limit, colours) {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,7 +16,14 @@ _TEXT = component_beside(__file__, "tokens")
 
 
 def shaded_text(
-    tokens: Sequence[str], weights: ArrayLike, query: int, *, start: int = 0, limit: float, key: str
+    tokens: Sequence[str],
+    weights: ArrayLike,
+    query: int,
+    *,
+    start: int = 0,
+    limit: float,
+    verb: Literal["attends", "takes"] = "attends",
+    key: str,
 ) -> None:
     """Put the text on the page.
 
@@ -23,6 +31,7 @@ def shaded_text(
     query    the index of the query token among these
     start    the position of the first of these tokens in the whole text
     limit    the weight with the strongest shade; use the same for texts that are compared
+    verb     what the query does: "attends" to a token, or "takes" from it what it passes on
     Raises ValueError for weights of another shape, and for a query that is none of the tokens.
     """
     numbers = np.ascontiguousarray(weights, dtype="<f4")
@@ -36,6 +45,7 @@ def shaded_text(
         "weights": base64.b64encode(numbers.tobytes()).decode("ascii"),
         "query": int(query),
         "limit": float(limit),
+        "says": {"attends": ["attends to", "attends most to"], "takes": ["takes from", "takes most from"]}[verb],
     }
     _TEXT(key=key, data=data)
 

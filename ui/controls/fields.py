@@ -105,6 +105,18 @@ def suggested(label: str, key: str, offered: Sequence[str], opening: str, **widg
     return st.selectbox(label, offered, key=key, accept_new_options=True, **KEPT, **widget)
 
 
+def suggested_or_none(label: str, key: str, offered: Sequence[str], placeholder: str, **widget: Any) -> str | None:
+    """One of the texts that are offered, or any other text; None while nobody has chosen.
+
+    placeholder  is shown then
+    """
+    chosen = links.field(key, Text(), None, label)
+    # The browser sends the label of an option back, so one of another's own has to be among them.
+    options = [*offered, *([] if chosen is None or chosen in offered else [chosen])]
+    widget |= {"index": None, "placeholder": placeholder, "accept_new_options": True}
+    return st.selectbox(label, options, key=key, **KEPT, **widget)
+
+
 def numbered(numbers: Iterable[int]) -> dict[int, str]:
     """Return the choices of a menu of numbers."""
     return {number: str(number) for number in numbers}

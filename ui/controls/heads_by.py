@@ -18,7 +18,7 @@ from ui import state
 from ui.controls.fields import menu, number, text_line, whole_number
 from ui.markdown import plain
 
-PAIR, PATTERN = "pair", "pattern"
+PAIR, PATTERN, CONTRIBUTION = "pair", "pattern", "contribution"
 ON = {"text": "This text", "random": "Random tokens, twice"}
 DRAWN_AS = {"colours": "Colours", "pictures": "Small pictures"}
 PATTERNS = {
@@ -64,6 +64,14 @@ class ByPattern:
 
 
 @dataclass(frozen=True)
+class ByContribution:
+    """To the logit of the most probable next token."""
+
+    remarks: ClassVar[tuple[str, ...]] = ()
+    words: ClassVar[str] = "What each head itself adds to the logit of the most probable next token."
+
+
+@dataclass(frozen=True)
 class Bounds:
     """Bounds on the heads that are shown; None: no bound."""
 
@@ -87,27 +95,40 @@ class Bounds:
         return tuple(f"{name} {bound:g}" for name, bound in named.items() if bound is not None)
 
 
+By = ByMetric | ByPair | ByPattern | ByContribution
+
+
 @dataclass(frozen=True)
 class HeadsBy:
     """The choices of the menu and the popover."""
 
-    by: ByMetric | ByPair | ByPattern
+    by: By
     bounds: Bounds
     drawn_as: str
 
 
 def heads_by(
-    offered: Mapping[str, Metric], opening: str, *, patterns: bool, one_text: bool, probes: bool, deepest: int
+    offered: Mapping[str, Metric],
+    opening: str,
+    *,
+    patterns: bool,
+    predicts: bool,
+    one_text: bool,
+    probes: bool,
+    deepest: int,
 ) -> HeadsBy:
     """Show the menu and the popover; return what they choose.
 
     offered   by name, `opening` the one that the page opens with
     patterns  whether heads can also be compared with a pattern
+    predicts  whether they can contribute to a next token
     one_text  whether queries and keys are the tokens of one text
     probes    whether metrics can also be measured on random tokens
     deepest   the last layer
     """
-    own = {PAIR: "From token to token"} | ({PATTERN: "Match with a pattern"} if patterns else {})
+    own = {PAIR: "Your choice: From token to token"}
+    own |= {PATTERN: "Your choice: Match with a pattern"} if patterns else {}
+    own |= {CONTRIBUTION: "Answer: Contribution to the next token"} if predicts else {}
     with st.container(horizontal=True, gap="xsmall"):
         name = metric_menu("Heads by", offered, opening, own, label_visibility="collapsed")
         popover = st.popover("Options")
@@ -116,11 +137,16 @@ def heads_by(
         drawn_as = menu("Drawn as", state.ATLAS_BY, DRAWN_AS, look="buttons")
         bounds = _bounds(deepest)
         with st.container():  # whatever comes and goes in it, nothing else moves: what moves is made anew
-            if name == PAIR:
-                by = ByPair()
-            else:
-                by = _by_pattern(in_sight, one_text) if name == PATTERN else _by_metric(offered[name], probes)
+            by = _chosen(name, in_sight, offered, one_text=one_text, probes=probes)
     return HeadsBy(by, bounds, drawn_as)
+
+
+def _chosen(name: str, in_sight: DeltaGenerator, offered: Mapping[str, Metric], *, one_text: bool, probes: bool) -> By:
+    """Show the fields of a choice of the menu, and return what is chosen; the rest as in `heads_by`."""
+    if name == PATTERN:
+        return _by_pattern(in_sight, one_text)
+    without_fields = {PAIR: ByPair, CONTRIBUTION: ByContribution}
+    return without_fields[name]() if name in without_fields else _by_metric(offered[name], probes)
 
 
 def metric_menu(
@@ -133,12 +159,12 @@ def metric_menu(
     """Show the menu of metrics, in groups; return the name of the chosen one.
 
     offered  by name
-    own      further choices: word in the address -> label
+    own      further choices: word in the address -> group and label
     """
     grouped = sorted(offered.values(), key=lambda metric: GROUPS.index(metric.group))
     choices = {metric.name: f"{metric.group}: {metric.label}" for metric in grouped}
-    choices |= {word: f"Your choice: {words}" for word, words in own.items()}
-    formerly = {metric.label: name for name, metric in offered.items()} | {words: word for word, words in own.items()}
+    choices |= own
+    formerly = {words.partition(": ")[2]: word for word, words in choices.items()}
     return menu(label, state.METRIC, choices, opening=opening, formerly=formerly, **widget)
 
 

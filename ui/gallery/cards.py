@@ -19,8 +19,19 @@ WAYS_IN = (
 
 # The cards by their short names, a group with what belongs together
 GROUPS = {
-    "Start here": ("pronoun", "induction", "paris", "generation"),
-    "Language": ("previous", "sink", "entropy", "grouped", "date", "crossing", "order", "rotary"),
+    "Start here": ("pronoun", "induction", "paris", "why"),
+    "Language": (
+        "generation",
+        "circuit",
+        "previous",
+        "sink",
+        "entropy",
+        "grouped",
+        "date",
+        "crossing",
+        "order",
+        "rotary",
+    ),
     "Change": ("patching", "two_sentences", "two_heads", "unscaled"),
     "Theory": ("saturation", "leak", "in_blocks", "gradients", "costs", "own_matrices"),
 }

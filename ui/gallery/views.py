@@ -13,10 +13,12 @@ from ui import state
 PICTURES = Path(__file__).parent / "pictures"
 
 REPEATED = "seven green doors and a cold river seven green doors and a cold river"
+CUT_SHORT = REPEATED.removesuffix(" doors and a cold river")
 
 # The head of each view, and its pair as (query, key)
 IT_AT_ANIMAL = (10, 2)
 INDUCTION_HEAD, GREEN_AT_DOORS = OneHead(18, 6), (8, 2)
+PREVIOUS_HEAD = OneHead(16, 0)
 BACK, AHEAD = OneHead(0, 2), OneHead(1, 8)
 PATCHED = OneHead(5, 9)
 UNSCALED, WAS_AT_ANIMAL = OneHead(13, 8), (9, 1)
@@ -113,6 +115,27 @@ CARDS = (
         page="what_if",
         address=_head(LANGUAGE_MODEL, FRANCE, KNOWS_PARIS) | {state.EDITS: f"mute {KNOWS_PARIS}"},
         alt="Two bars: the probability of “Paris” with the head, and the much smaller one without it.",
+    ),
+    Card(
+        word="why",
+        title="What wrote “Paris”?",
+        claim="3.01 of 7.31",
+        sentence="Follow the answer back: one head adds most of it, and read it from “France”. See why it looked there.",
+        where=f"Head {KNOWS_PARIS} of {LANGUAGE_MODEL}, “Paris” rather than “Rome”",
+        page="why",
+        address={state.MODEL: LANGUAGE_MODEL, state.TEXT: FRANCE, state.ANSWER: " Paris", state.RATHER_THAN: " Rome"},
+        alt="A grid of layers by heads: the contribution of one head stands out.",
+    ),
+    Card(
+        word="circuit",
+        title="An induction circuit, read",
+        claim="10.1 of 10.3",
+        sentence="Why does an induction head find “doors”? Nearly all of its score is what one head before wrote there.",
+        where=f"Heads {INDUCTION_HEAD} and {PREVIOUS_HEAD} of {LANGUAGE_MODEL}",
+        page="why",
+        address={state.MODEL: LANGUAGE_MODEL, state.TEXT: CUT_SHORT, state.ANSWER: " doors"}
+        | {state.PATH: f"{INDUCTION_HEAD}>2, key {PREVIOUS_HEAD}>1", state.STOP: "1"},
+        alt="A path of dots from “doors” over two heads back to the text.",
     ),
     Card(
         word="generation",
@@ -295,4 +318,4 @@ CARDS = (
 
 # The views with which pages open for somebody who has chosen nothing: page -> address
 OPENINGS = {"heads": _head(SENTENCE_MODEL, TIRED, BACK), "corpus": {state.RUN: state.RUN_INCLUDED}}
-OPENINGS |= {card.page: card.address for card in CARDS if card.word in ("paris", "generation")}
+OPENINGS |= {card.page: card.address for card in CARDS if card.word in ("paris", "why", "generation")}

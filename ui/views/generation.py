@@ -38,6 +38,7 @@ from ui.requests import TextRequest, WritingRequest
 from ui.views import writing
 from ui.views.common.certificate import show_certificate
 from ui.views.common.pictures import show_chart, show_heatmap
+from ui.views.head_links import link_to_why_word
 from ui.views.heads.grid import choose_clicked, show_grid_of_heads
 from ui.views.numbers import of_tokens, of_weights
 from ui.views.sources.heads import RealHead, choose_head
@@ -127,6 +128,9 @@ def _show_step(
     with small:
         tells = menu("Told", state.STEP_TELLS, TELLS, look="buttons", label_visibility="collapsed")
         {"next": _candidates, "heat": _over_temperature, "cache": _cache}[tells](generation, step.number)
+        if not request.chat and request.text.target is None:
+            before = head.capture.model.text_of((*generation.begun, *generation.token_ids[: step.number]))
+            link_to_why_word(request.text, before, generation.tokens[step.number])
     show_certificate(head.capture.certificate(*head.place, head.kind))
     _compare_with_full_pass(request, generation)
 

@@ -13,7 +13,8 @@ from ui import state
 from ui.controls.target import in_address
 from ui.controls.what_if import Change
 from ui.lessons import PAGES
-from ui.requests import HeadRequest
+from ui.markdown import quoted
+from ui.requests import HeadRequest, TextRequest
 from ui.views.sources.heads import RealHead
 
 Cell = tuple[int, int] | None  # the chosen (query, key)
@@ -34,6 +35,25 @@ def link_to_heads(
 def link_to_what_if(head: HeadRequest, changes: Sequence[str] = (), label: str = "What if") -> None:
     """Link to the page where the head can be changed. changes: lines of `core.capturing.edit_lines`"""
     _link("what_if", label, ":material/tune:", head, None, **({state.EDITS: list(changes)} if changes else {}))
+
+
+def link_to_why(head: HeadRequest, cell: Cell) -> None:
+    """Link to why the head looked from this query to this key; no link without a cell."""
+    if cell is not None:
+        kind = "" if head.kind == "self" else f"{head.kind} "
+        path = f"score {kind}{head.layer}.{head.head}@{cell[0]}>{cell[1]}"
+        _link(
+            "why", "Why this weight?", ":material/account_tree:", head, None, **{state.PATH: [path], state.STOP: ["1"]}
+        )
+
+
+def link_to_why_word(text: TextRequest, words: str, token: str) -> None:
+    """Link to why a token comes next after these words."""
+    address = {state.TEXT: words, state.MODEL: text.model.name, state.DTYPE: text.model.dtype, state.ANSWER: token}
+    address |= {state.DEVICE: text.model.device, state.PATH: "", state.STOP: "0"}
+    with suppress(StreamlitPageNotFoundError):
+        label, icon = f"Why {quoted(token)}?", ":material/account_tree:"
+        st.page_link(PAGES / "why.py", label=label, icon=icon, query_params=address)
 
 
 def link_to_changing(real: RealHead, change: Change) -> None:

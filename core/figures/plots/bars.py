@@ -61,7 +61,9 @@ def _printed(value: float, form: str) -> str:
     return "" if np.isnan(value) else f"{value:z{form}}".replace("-", "−")
 
 
-def _traces(names: Sequence[str], groups: Groups, colours: Sequence[str] = SERIES, **look: Any) -> list[Trace]:
+def _traces(
+    names: Sequence[str], groups: Groups, colours: Sequence[str | Sequence[str]] = SERIES, **look: Any
+) -> list[Trace]:
     return [
         bar_trace(names, numbers, group, colour, **look)
         for (group, numbers), colour in zip(groups.items(), cycle(colours), strict=False)
@@ -86,11 +88,11 @@ def bars(
     printed: bool = True,
     limits: tuple[float, float] | None = None,
     height: int = 320,
-    colours: Sequence[str] = SERIES,
+    colours: Sequence[str | Sequence[str]] = SERIES,
 ) -> Chart:
     """Draw a bar for each name and group, the groups side by side. Names are tokens; the same one may occur twice.
 
-    colours  one for each group
+    colours  one for each group, or one for each of its bars
     """
     traces = _traces(names, groups, colours, printed=".3f" if printed else None)
     layout = plain_layout(height) | {"showlegend": len(groups) > 1, "barmode": "group"}

@@ -1,17 +1,20 @@
-"""All heads of a model as dots, each above its layer."""
+"""All heads of a model as dots: each above its layer, or by two numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import cycle
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..chart import Chart, Trace
-from ..palette import PIN, SERIES
-from ..theme import enlarged, plain_layout, thick
-from ..values import head_values
+from ..palette import INK, PIN, SERIES
+from ..theme import enlarged, letters, plain_layout, thick
+from ..values import farthest, head_values
+
+NAMED = 3  # dots along each axis that have the names of their heads
 
 
 def dots(
@@ -40,12 +43,7 @@ def dots(
                 "y": values.ravel(),
                 "name": name,
                 "mode": "markers",
-                "marker": {
-                    "color": colour,
-                    "size": np.where(is_marked, enlarged(13), enlarged(7)),
-                    "opacity": 0.75,
-                    "line": {"color": PIN, "width": np.where(is_marked, thick(3), 0)},
-                },
+                "marker": _marker(colour, is_marked),
                 "customdata": heads.tolist(),
                 "hovertemplate": f"head %{{customdata[0]}}.%{{customdata[1]}}: {name} <b>%{{y:.4g}}</b><extra></extra>",
             }
@@ -67,3 +65,55 @@ def dots(
     layout["yaxis"] |= {"title": {"text": y}, "type": "log" if log_y else "linear"}
     values = tuple(head_values(numbers, y, part=name) for name, numbers in groups.items())
     return Chart(traces, layout, values)
+
+
+def dots_against(
+    x: NDArray[np.floating],
+    y: NDArray[np.floating],
+    *,
+    names: tuple[str, str],
+    marked: tuple[int, int],
+    height: int = 380,
+) -> Chart:
+    """Draw each head as a dot by two numbers, both [layers, heads]; one where either is NaN is left out.
+
+    names   of x and y
+    marked  (layer, head) with a ring around its dot; it and the heads farthest from 0 along x or y are named
+    """
+    heads = np.argwhere(np.isfinite(x) & np.isfinite(y))
+    across, along = x[tuple(heads.T)], y[tuple(heads.T)]
+    is_marked = (heads == marked).all(axis=1)
+    named = {*farthest(across, NAMED), *farthest(along, NAMED), *np.flatnonzero(is_marked).tolist()}
+    texts = ["{}.{}".format(*head) if place in named else "" for place, head in enumerate(heads.tolist())]
+    dot: Trace = {
+        "type": "scatter",
+        "x": across,
+        "y": along,
+        "mode": "markers+text",
+        "text": texts,
+        "textposition": "top center",
+        "textfont": {"size": letters(12)},
+        "cliponaxis": False,
+        "marker": _marker(SERIES[0], is_marked),
+        "customdata": heads.tolist(),
+        "hovertemplate": "head %{customdata[0]}.%{customdata[1]}<br>"
+        f"{names[0]} <b>%{{x:.4g}}</b><br>{names[1]} <b>%{{y:.4g}}</b><extra></extra>",
+    }
+    layout = plain_layout(height)
+    layout["showlegend"] = False
+    layout["xaxis"] |= {"title": {"text": names[0]}, "nticks": 8, "zeroline": True, "zerolinecolor": INK}
+    layout["yaxis"] |= {"title": {"text": names[1]}}
+    places = [[*head, *at] for head, at in zip(heads.tolist(), np.stack([across, along], axis=1).tolist(), strict=True)]
+    layout["meta"] = {"map": {"rows": "layer", "columns": "head", "places": places}}
+    values = tuple(head_values(numbers, name, part=name) for name, numbers in zip(names, (x, y), strict=True))
+    return Chart([dot], layout, values)
+
+
+def _marker(colour: str, is_marked: NDArray[np.bool_]) -> dict[str, Any]:
+    """The look of dots of a colour, some of them marked."""
+    return {
+        "color": colour,
+        "size": np.where(is_marked, enlarged(13), enlarged(7)),
+        "opacity": 0.75,
+        "line": {"color": PIN, "width": np.where(is_marked, thick(3), 0)},
+    }

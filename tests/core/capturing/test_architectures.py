@@ -17,16 +17,18 @@ import torch
 from core import capture, load_model
 from core.capturing.capture import Capture
 from core.capturing.layers import layer_labels
+from core.errors import InputError
 from core.models.inputs import image_inputs
 from core.models.modules import Kind
+from tests.core.taken_apart import PICTURE, READ, WRITTEN, attribution, tiny_taken_apart
 from tests.core.tiny_models import SILENT_ON_CAUSALITY, TINY, eager, number_words, randomised, tiny
 from tests.source_files import ROOT
 
 DOCUMENT = ROOT / "docs" / "architectures.md"
 START, END = "<!-- table -->\n", "<!-- end of table -->"
 HEADER = (
-    "| architecture | class | kinds | layers × heads | special | weights | outputs |\n"
-    "| --- | --- | --- | --- | --- | --- | --- |\n"
+    "| architecture | class | kinds | layers × heads | special | attribution | weights | outputs |\n"
+    "| --- | --- | --- | --- | --- | --- | --- | --- |\n"
 )
 FIELD: dict[Kind, str] = {
     "self": "attentions",
@@ -37,11 +39,6 @@ FIELD: dict[Kind, str] = {
 # What is stated is one of these: another machine rounds differently, but not beyond them.
 BOUNDS = (1e-6, 2e-6, 3e-6, 5e-6)
 QK_NORMS = ("q_norm", "query_norm", "q_layernorm")
-
-# Longer than the sliding windows, and with tokens that come again.
-READ = np.random.default_rng(1).integers(3, 64, 24)
-WRITTEN = np.random.default_rng(2).integers(3, 64, 9)
-PICTURE = np.random.default_rng(3).integers(0, 256, (40, 30, 3), dtype=np.uint8)
 
 
 @dataclass(frozen=True)
@@ -193,7 +190,16 @@ def row(name: str) -> list[str]:
     """The cells that are the same on every machine."""
     taken = passed(name).taken
     sizes = dict.fromkeys(f"{taken.layers(kind)} × {taken.heads(kind)}" for kind in taken.kinds)
-    return [name, type(taken.model.network).__name__, ", ".join(taken.kinds), ", ".join(sizes), special(taken)]
+    network = type(taken.model.network).__name__
+    return [name, network, ", ".join(taken.kinds), ", ".join(sizes), special(taken), attributed(name)]
+
+
+def attributed(name: str) -> str:
+    """Whether what its components add up to is the number."""
+    try:
+        return "exact" if attribution(tiny_taken_apart(name).taken).holds else "wrong"
+    except InputError:
+        return "refused"
 
 
 def bound(difference: float) -> str:
@@ -218,8 +224,8 @@ def test_the_document_states_what_is_measured():
     written = stated()
     assert [cells[0] for cells in written] == list(TINY)
     for name, cells in zip(TINY, written, strict=True):
-        assert cells[:5] == row(name)
-        for cell, difference in zip(cells[5:], (worst_weights(name), worst_outputs(name)), strict=True):
+        assert cells[:6] == row(name)
+        for cell, difference in zip(cells[6:], (worst_weights(name), worst_outputs(name)), strict=True):
             limit = float(re.fullmatch(r"< ([0-9]e-[0-9])", cell)[1])
             assert limit in BOUNDS
             assert difference < limit, (name, difference)

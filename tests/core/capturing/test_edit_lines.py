@@ -16,7 +16,9 @@ from core import Edits, Place, capture, load_model
 from core.capturing.capture import check_edits
 from core.capturing.edit_kinds import MASKS, MAX_CELLS, PATTERNS, SOFTMAXES
 from core.capturing.edit_lines import MAX_LINE, divided, edits_of, lines_of, painted, painting
+from core.capturing.edited import Cut
 from core.capturing.edits import every
+from core.capturing.places import Side
 from core.errors import InputError
 from core.models.modules import Kind
 from tests.core.tiny_models import number_words, tiny
@@ -43,6 +45,8 @@ PROMISED = {
     "block key 3 at 5.11": Edits(block_keys={(5, 11): {3}}),
     "block pair 10>2": Edits(block_pairs={(10, 2)}),
     'token 3 "dog"': Edits(replace_tokens={3: "dog"}),
+    "cut 16.0 from the key of 18.6": Edits(cut_paths={("16.0", (18, 6, "key")): "zero"}),
+    "cut mlp 9 mean from the value of 18.6": Edits(cut_paths={("mlp 9", (18, 6, "value")): "mean"}),
     "mute all": Edits(mute_heads={None}),
     "mute cross 5.11": Edits(mute_heads={Place(5, 11, "cross")}),
     "scale 0.5 at .11": Edits(scale_by={Place(head=11): 0.5}),
@@ -66,11 +70,17 @@ def every_change():
             yield Edits(mean_heads={place}, mean_over=text)
             yield Edits(patch_heads={place}, patch_from=text)
     yield from (Edits(replace_tokens={7: text}) for text in TEXTS)
+    for component in ("embedding", "16.0", "cross 1.2", "encoder mlp 9", "mean", "bias"):
+        yield Edits(cut_paths={(component, (18, 6, "key")): "zero"})
+        yield Edits(cut_paths={(component, (18, 6, "value", "decoder")): "mean"})
 
 
 NUMBER = st.integers(0, 10**30)
 PLACE = st.builds(Place, st.none() | NUMBER, st.none() | NUMBER, st.none() | st.sampled_from(get_args(Kind)))
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(str.strip)
+COMPONENT = st.builds("{} {}.{}".format, st.sampled_from(["", "mlp", "cross"]), NUMBER, NUMBER)
+HEAD = st.tuples(NUMBER, NUMBER, st.sampled_from(get_args(Side)), st.sampled_from(get_args(Kind)))
+PATH = st.tuples(COMPONENT, HEAD | HEAD.map(lambda head: head[:3]))
 WITH_NUMBER = st.sampled_from([word for word, named in MASKS.items() if named.number])
 ANY_CHANGE = st.one_of(
     st.builds(lambda place: Edits(mute_heads={place}), PLACE),
@@ -82,6 +92,7 @@ ANY_CHANGE = st.one_of(
     st.builds(lambda at, query, key: Edits(block_pairs={at: {(query, key)}}), PLACE, NUMBER, NUMBER),
     st.builds(lambda at, one, two: Edits(pattern={at: {one: {two: 1.0}, two: {one: 1.0}}}), PLACE, NUMBER, NUMBER),
     st.builds(lambda position, text: Edits(replace_tokens={position: text}), NUMBER, TEXT),
+    st.builds(lambda path, cut: Edits(cut_paths={path: cut}), PATH, st.sampled_from(get_args(Cut))),
 )
 
 
@@ -125,9 +136,10 @@ def test_many_changes_are_a_line_each_and_together_the_same():
         block_pairs={(10, 2), (3, 3)},
         pattern={5: "first", (5, 1): {2: {0: 0.5, 1: 0.5}}},
         replace_tokens={1: "a", 4: " at 5"},
+        cut_paths={("0.1", (2, 0, "key")): "zero", ("mlp 0", (2, 0, "key")): "mean"},
     )
     lines = lines_of(together)
-    assert len(lines) == len(set(lines)) == 19
+    assert len(lines) == len(set(lines)) == 21
     assert {part.name for part in fields(Edits) if getattr(together, part.name)} == {
         part.name for part in fields(Edits)
     }
@@ -156,7 +168,7 @@ def test_a_painted_row_is_divided_by_its_sum_where_that_puts_it_right():
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        ("erase 5", "mute, mean, patch, scale, softmax, mask, block, pattern, paint, token"),
+        ("erase 5", "mute, mean, patch, scale, softmax, mask, block, pattern, paint, cut, token"),
         ("mute", "mute, mean, patch"),
         ("mute five", "a layer and a head such as 5.11"),
         ("mute 5 at 3", "“mute 23.4”"),  # which of the two would it be?
@@ -174,6 +186,11 @@ def test_a_painted_row_is_divided_by_its_sum_where_that_puts_it_right():
         ("paint 1>2=0.5", "Divide each by 0.5"),
         ("paint 1-2", "“paint 10>2=0.7 10>3=0.3 at 5.11”"),
         ("token dog", '“token 3 "dog"”'),
+        ("cut 16.0", "“cut 16.0 from the key of 18.6”"),
+        ("cut 16.0 from the key of 18.6 at 5", "“cut 16.0 from the key of 18.6”"),
+        ("cut 16.0 from the key of 18", '("16.0", (18, 6, "key"))'),
+        ("cut 16.0 from the score of 18.6", "query, key, value"),
+        ("cut mean from the key of all", '("16.0", (18, 6, "key"))'),
         ("token 3 dog", '“token 3 "dog"”'),
         ("mean 5 over a text", '“mean 23.4 over "a text"”'),
         ('patch 5 from " "', "patch_from"),
@@ -194,6 +211,7 @@ NUMBERS = (
 )
 PARTS = (
     *("mute", "mean", "patch", "scale", "softmax", "mask", "block", "pattern", "paint", "token", "off", "at", "over"),
+    *("cut", "the", "of", "embedding", "mlp 0", "0.1 from the key of 1.2", "value"),
     *("from", "key", "pair", "all", "cross", "window", "blocks", "prefix", "padding", "causal-window", "first", "none"),
     *('""', '"', '"dog"', '"\\ud800"', '"\\u0000"', '"a\nb"', "'dog'", "\\", ">", "=", "1>2=1", "1>2", "0>0=1", "3.4"),
     *("1>2=1e999", "1>2=-1e999", "1>2=-1", "1>2=nan", "at 5", "at 5.", " at at", "\t", "😀", "\ud800", *NUMBERS),
@@ -214,6 +232,8 @@ def hostile_lines():
             *(f"paint {number}>1=1", f"paint 1>{number}=1", f"paint 1>1={number}", f"paint 1>1=1 at {number}"),
             *(f"mask window {number}", f"mask blocks {number}", f"mask prefix {number}", f"mask padding {number}"),
             *(f'mean {number} over "x"', f'patch {number} from "x"', f"pattern first at {number}", f"softmax {number}"),
+            *(f"cut {number} from the key of 1.0", f"cut 0.{number} mean from the key of 1.0"),
+            *(f"cut 0.0 from the {number} of 1.0", f"cut 0.0 from the key of {number}.0", f"cut mlp {number} from the"),
         )
     chance = random.Random(0)
     for _ in range(4000):

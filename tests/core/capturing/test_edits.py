@@ -16,7 +16,7 @@ from core import Edits, Place, capture, load_model
 from core.attention import rowwise
 from core.attention.pooling import pool
 from core.capturing.capture import check_edits
-from core.capturing.edit_kinds import EDIT_KINDS, Mean, Patch, ReplaceToken
+from core.capturing.edit_kinds import EDIT_KINDS, CutPath, Mean, Patch, ReplaceToken
 from core.capturing.edits import every
 from core.capturing.rows import row_blocks
 from core.errors import InputError
@@ -234,9 +234,9 @@ def test_every_edit_is_the_naive_computation(name, case):
 
 
 def test_every_kind_is_computed_by_the_tests_too():
-    """Below, what needs another text: means, patches and other tokens."""
+    """Below, what needs another text: means, patches and other tokens. Path cuts are in test_path_cuts.py."""
     computed = {type(edit) for case in CASES.values() for edit in case.edits.each}
-    assert computed | {Mean, Patch, ReplaceToken} == {*EDIT_KINDS}
+    assert computed | {Mean, Patch, ReplaceToken, CutPath} == {*EDIT_KINDS}
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -589,6 +589,8 @@ SOME = (
     Edits(pattern={None: PAINTED}),
     Edits(pattern={0: "first", (0, 1): PAINTED}),
     Edits(replace_tokens={3: "7", 0: " a"}),
+    Edits(cut_paths={("mlp 9", (1, 2, "value")): "mean", ("16.0", (18, 6, "key")): "zero"}),
+    Edits(cut_paths={("cross 1.2", (5, 1, "query", "cross")): "zero", ("it's", (5, 1, "query")): "mean"}),
     *(case.edits for case in CASES.values()),
 )
 
@@ -647,6 +649,7 @@ def test_edits_combine_and_the_later_wins():
         replace_tokens={0: "5"},
         mean_heads={(1, 1)},
         mean_over=TEXT,
+        cut_paths={("0.1", (1, 0, "key")): "zero", ("0.1", (1, 0, "query")): "zero"},
     )
     other = Edits(
         mute_heads={(1, 1)},
@@ -657,6 +660,7 @@ def test_edits_combine_and_the_later_wins():
         replace_tokens={0: "6", 1: "7"},
         mean_heads={(0, 0)},
         mean_over=OTHER,
+        cut_paths={("0.1", (1, 0, "key")): "mean", ("0.2", (1, 0, "key")): "zero"},
     )
     assert one | other == Edits(
         mute_heads={(0, 1), (1, 1)},
@@ -667,6 +671,11 @@ def test_edits_combine_and_the_later_wins():
         replace_tokens={0: "6", 1: "7"},
         mean_heads={(1, 1), (0, 0)},
         mean_over=OTHER,
+        cut_paths={
+            ("0.1", (1, 0, "key")): "mean",
+            ("0.1", (1, 0, "query")): "zero",
+            ("0.2", (1, 0, "key")): "zero",
+        },
     )
     assert every([one, other, Edits(mask="none")]) == one | other | Edits(mask="none")
     assert every([]) == Edits()

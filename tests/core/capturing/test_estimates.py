@@ -13,6 +13,7 @@ from core.capturing.estimates import (
     Estimate,
     Run,
     Speeds,
+    component_bytes,
     estimate,
     in_words,
     kept_bytes,
@@ -47,13 +48,18 @@ def really_kept(taken):
     return sum(storages.values())
 
 
-def peak(action):
-    """Bytes allocated at the most while something runs, as torch's allocator reports them."""
+def allocated(action):
+    """Bytes allocated after each step of what runs, as torch's allocator reports them; the last are those that it keeps."""
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
         kept = action()
     sizes = [event.nbytes() for event in seen.profiler.kineto_results.events() if event.name() == "[memory]"]
     del kept
-    return np.cumsum(sizes).max()
+    return np.cumsum(sizes)
+
+
+def peak(action):
+    """Bytes allocated at the most while something runs."""
+    return allocated(action).max()
 
 
 # --- memory
@@ -96,6 +102,22 @@ def test_half_precision_keeps_half():
     full = kept_bytes(load_model(network), 40)
     model = load_model(network.to(torch.bfloat16))
     assert kept_bytes(model, 40) == full // 2 == really_kept(capture(model, input_ids=some_ids(model, 40)))
+
+
+@pytest.mark.parametrize("name", ["BERT", "Llama", "OPT", "Gemma 3", "gpt-oss", "T5", "BART"])
+def test_components_keep_what_was_estimated(name):
+    """All that torch has allocated for the pass and not freed: nothing else stays, such as hidden layers of MLPs."""
+    model = load_model(tiny(name))
+    target = {"target": [7] * 29} if model.is_encoder_decoder else {}
+    given = {"input_ids": some_ids(model, 60), "components": True} | target
+    taken = capture(model, **given)
+    kept = allocated(lambda: capture(model, **given))[-1]
+    written = 30 if target else 1
+    estimated = sum(count(model, 60, target_tokens=written) for count in (kept_bytes, component_bytes))
+    assert estimated == pytest.approx(kept, rel=0.1)  # tables of rotation and masks, too
+    assert (
+        taken.nbytes == sum(call.nbytes for calls in taken.calls.values() for call in calls) + taken.components.nbytes
+    )
 
 
 @pytest.mark.parametrize("name", ["minilm", "smollm"])

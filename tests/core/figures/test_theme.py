@@ -21,7 +21,7 @@ from core.figures.heatmaps.side_by_side import side_by_side, small
 from core.figures.heatmaps.stages import stage_heatmap
 from core.figures.plots.bars import bar_panels, bars, log_bars, share_bars
 from core.figures.plots.distribution import distribution_bars
-from core.figures.plots.dots import dots
+from core.figures.plots.dots import dots, dots_against
 from core.figures.plots.head_map import head_map
 from core.figures.plots.lines import Series, lines
 from core.figures.plots.plane import plane
@@ -42,6 +42,7 @@ CHARTS = {
     "lines": lambda: lines([Series("a", [1, 2], [1, 2])], x="x", y="y"),
     "bars": lambda: bars(AB, {"one": [1, 2]}, y="y"),
     "dots": lambda: dots({"one": ONES}, y="y"),
+    "dots by two numbers": lambda: dots_against(ONES, ONES, names=("one", "other"), marked=(0, 0)),
     "heatmap": lambda: heatmap(ONES, Axis("query"), Axis("key"), name="weight"),
     "waterfall": lambda: waterfall(CELL),
     "passed on": lambda: passed_on(CELL),

@@ -2,15 +2,25 @@
 
 import copy
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
 
-from core import Edits, InputError, Place, capture, head_effects, load_model
+from core import (
+    Edits,
+    InputError,
+    Place,
+    capture,
+    cosine_attribution,
+    direct_contributions,
+    head_effects,
+    load_model,
+)
 from core.capturing.branching import Branches
-from core.heads.effects import Effects
+from core.heads.effects import Effects, rank_correlation
 from core.models.inputs import all_inputs
 from core.models.modules import kind_of
 from tests.core.tiny_models import TWO_TOWERS, randomised, tiny
@@ -90,6 +100,60 @@ def test_muting_as_hooks_on_eager_code_do_it(name, kind):
                 expected.append(effect(plain, answer(network, **inputs), token))
         np.testing.assert_allclose([*heads[layer], layers[layer]], expected, rtol=1e-4, atol=2e-5)
         assert np.abs(expected).max() > 1e-3
+
+
+LAST_NORMS = {"Llama": "model.norm", "GPT-2": "transformer.ln_f", "T5": "decoder.final_layer_norm"}
+
+
+@pytest.mark.parametrize(("name", "kind"), [(name, kind) for name, kind in CASES if name in LAST_NORMS])
+def test_direct_contributions_through_the_last_norm_by_hand(name, kind):
+    """The head's slice of W_O, the last norm with the scale that it had, and the unembedding less its mean."""
+    model = load_model(tiny(name))
+    network, inputs = eager_twin(model.network), inputs_of(name, model)
+    given = {"target": WRITTEN[1:]} if name == "T5" else {}
+    found = direct_contributions(capture(model, input_ids=IDS, components=True, **given), 7, kind)
+    norm, modules, read = network.get_submodule(LAST_NORMS[name]), mixing(name, network, kind), {}
+    with ExitStack() as stack:
+        for module in (norm, *modules):
+            keep = module.register_forward_pre_hook(lambda module, inputs: read.update({module: inputs[0][0, -1]}))
+            stack.callback(keep.remove)
+        answer(network, **inputs)
+    rows = network.get_output_embeddings().weight.detach().double() * (32**-0.5 if name == "T5" else 1)
+    direction = (rows[7] - rows.mean(dim=0)) * norm.weight.detach().double()
+    stream = read[norm].double()
+    if name == "GPT-2":  # its norm subtracts the mean
+        stream, direction = stream - stream.mean(), direction - direction.mean()
+    expected = np.zeros((2, 4))
+    for layer, module in enumerate(modules if kind != "encoder" else []):
+        for head in range(4):
+            alone = torch.zeros_like(read[module]).unflatten(0, (4, -1))
+            alone[head] = read[module].unflatten(0, (4, -1))[head]
+            with torch.inference_mode():
+                wrote = module(alone.flatten()[None]) - module(torch.zeros_like(alone).flatten()[None])
+            expected[layer, head] = wrote[0].double() @ direction / stream.square().mean().sqrt()
+    assert found[["layer", "head"]].to_numpy().tolist() == [[*place] for place in np.ndindex(2, 4)]
+    np.testing.assert_allclose(found["contribution"].to_numpy().reshape(2, 4), expected, rtol=1e-3, atol=1e-5)
+    assert (np.abs(expected).max() > 0.01) == (kind != "encoder")  # its heads are read by others only
+
+
+def test_direct_contributions_to_the_cosine(minilm):
+    passed = capture(minilm, "The capital of France is", components=True)
+    found = direct_contributions(passed)
+    assert found.shape == (72, 3)
+    heads = cosine_attribution(passed, passed).query("role == 'head'")
+    np.testing.assert_array_equal(found["contribution"], heads["contribution"])
+    with pytest.raises(InputError, match="has no cross attention"):
+        direct_contributions(passed, kind="cross")
+    written = tuple(one for one in passed.components.written if (one.role, one.number) != ("mlp", 5))
+    without_one = replace(passed.components, written=written)
+    with pytest.raises(InputError, match="does not add up"):
+        direct_contributions(replace(passed, components=without_one))
+
+
+def test_rank_correlation():
+    assert rank_correlation([1, 2, 3, 4], [1, 4, 9, 16]) == 1
+    assert rank_correlation([[1, 2], [3, np.nan]], [[1, 3], [2, 0]]) == pytest.approx(0.5)
+    assert np.isnan(rank_correlation([0, 0, 0], [1, 2, 3]))
 
 
 def blocked_masks(name, key):

@@ -18,7 +18,9 @@ def a_menu():
 
     links.read("a page")
     offered = {metric.name: metric for metric in METRICS}
-    st.session_state["picked"] = metric_menu("Heads by", offered, "previous", {"pair": "From token to token"})
+    st.session_state["picked"] = metric_menu(
+        "Heads by", offered, "previous", {"pair": "Your choice: From token to token"}
+    )
     links.write("a page", st.empty(), is_whole=True)
 
 

@@ -142,6 +142,7 @@ def test_a_head_step_by_step(picture: str, address: dict[str, str], tmp_path: Pa
         ("induction", {"metric": "induction"}),
         ("Match", {"metric": "pattern", "pattern_of": "pairs", "pairs": "7-2, 3-1"}),
         ("Weight", {"metric": "pair", "query": "10", "key": "2", "layer": "5", "head": "11"}),
+        ("contribution", DATES | {"metric": "contribution", "kind": "cross"}),
         ("largest", DATES | {"metric": "largest", "kind": "cross", "target_as": "numbers", "target_ids": "9 8 7"}),
     ],
 )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,8 @@ from ui.views.sources.heads import RealHead
 NAME = "atlas"  # of the picture
 HEIGHT = 370
 LISTED = 30  # of the strongest heads
+
+Grid = NDArray[np.floating]  # [layers, heads], NaN where a number is not known
 
 
 def show_grid_of_heads(
@@ -156,14 +159,18 @@ def fill_grid(
     return values()
 
 
-def show_strongest(values: NDArray[np.floating], label: str) -> None:
-    """List the heads whose numbers [layers, heads] are farthest from 0. Marking a row chooses the head."""
+def show_strongest(values: Grid, label: str, notes: Mapping[str, Grid] = MappingProxyType({})) -> None:
+    """List the heads whose numbers are farthest from 0. Marking a row chooses the head.
+
+    notes  column name -> further numbers
+    """
     heads = np.argwhere(np.isfinite(values))
     if not len(heads):
         return
     order = np.argsort(-np.abs(values[tuple(heads.T)]), kind="stable")[:LISTED]
     layers, numbers = heads[order].T
-    listed = pd.DataFrame({"layer": layers, "head": numbers, label: values[layers, numbers]})
-    show_list_of_heads(listed, (label,), height=300)
+    columns = {name: grid[layers, numbers] for name, grid in {label: values, **notes}.items()}
+    listed = pd.DataFrame({"layer": layers, "head": numbers, **columns})
+    show_list_of_heads(listed, columns, height=300)
     among = "" if len(heads) == values.size else f" of the {len(heads)} heads that are measured"
     st.caption(f"The {len(listed)} strongest{among}. Mark a row to choose its head.")

@@ -38,7 +38,7 @@ from ui.requests import HeadRequest
 from ui.views.common.certificate import show_certificate
 from ui.views.common.magnified import show_magnified
 from ui.views.common.pictures import show_heatmap
-from ui.views.head_links import link_to_steps, link_to_what_if
+from ui.views.head_links import link_to_steps, link_to_what_if, link_to_why
 from ui.views.heads import results
 from ui.views.heads.grid import choose_clicked
 from ui.views.heads.heads_grid import looks_like
@@ -96,6 +96,7 @@ def show_head(
     with st.container():
         show_key_sharing(real)
         show_certificate(passes.certificate(real.of))
+        link_to_why(real.of, cell)
     with link, st.container(horizontal=True):
         link_to_steps(real.of, cell)
         link_to_what_if(real.of)

@@ -9,7 +9,7 @@ import pandas as pd
 import streamlit as st
 from numpy.typing import NDArray
 
-from core import InputError
+from core import Capture, InputError
 from core.attention.masks import Predicate
 from core.figures.heatmaps.all_heads import small_pictures
 from core.figures.labels import all_placed, visible
@@ -21,13 +21,14 @@ from core.notebook.figures import heads_figure
 from ui import passes, presenting, shown, state
 from ui.calls import call, result, result_of
 from ui.controls.fields import menu
-from ui.controls.heads_by import PAIR, ByMetric, ByPair, ByPattern, HeadsBy, heads_by
-from ui.markdown import plain, show_error
+from ui.controls.heads_by import PAIR, By, ByContribution, ByMetric, ByPair, ByPattern, HeadsBy, heads_by
+from ui.markdown import plain, quoted, show_error
 from ui.progress import run
 from ui.views.common.pictures import show_heatmap
 from ui.views.heads import results
+from ui.views.heads.direct import contributions_of
 from ui.views.heads.grid import HEIGHT, NAME, choose, show_grid_of_heads, show_list_of_heads, walk_through_heads
-from ui.views.needs import QUERIES_AND_KEYS, TEXTS, missing
+from ui.views.needs import NEXT_TOKENS, QUERIES_AND_KEYS, TEXTS, missing
 from ui.views.numbers import of_heads
 from ui.views.sources.heads import AnyHead
 
@@ -70,6 +71,7 @@ def choose_by(head: AnyHead, measured: pd.DataFrame) -> HeadsBy:
         wanted = heads_by(
             _offered(head, measured),
             most_telling(measured, known_probe(head)),
+            predicts=missing(model, QUERIES_AND_KEYS, NEXT_TOKENS) is None and head.kind != "encoder",
             patterns=QUERIES_AND_KEYS.is_met(model),  # a match is corrected for chance, which depends on the mask
             one_text=text_of(head.capture, head.kind).same,
             probes=missing(model, QUERIES_AND_KEYS, TEXTS) is None and head.kind == "self",
@@ -173,9 +175,7 @@ def _offered(head: AnyHead, measured: pd.DataFrame) -> dict[str, Metric]:
     return {metric.name: metric for metric in METRICS if lacking.isdisjoint(metric.needs)}
 
 
-def _ranking(
-    head: AnyHead, measured: pd.DataFrame, by: ByMetric | ByPair | ByPattern, cell: tuple[int, int] | None
-) -> Ranking | None:
+def _ranking(head: AnyHead, measured: pd.DataFrame, by: By, cell: tuple[int, int] | None) -> Ranking | None:
     match by:
         case ByPair():
             return _by_pair(head, cell)
@@ -183,6 +183,8 @@ def _ranking(
             return _by_pattern(head, by)
         case ByMetric():
             return _by_metric(head, by, measured)
+        case ByContribution():
+            return _by_contribution(head)
 
 
 def _by_pair(head: AnyHead, cell: tuple[int, int] | None) -> Ranking | None:
@@ -226,6 +228,19 @@ def _by_metric(head: AnyHead, by: ByMetric, measured: pd.DataFrame) -> Ranking |
             f"{np.count_nonzero(clear)} of {len(probed)} do."
         )
     return Ranking(metric.label, _grid(head, probed, metric.name), caption, notes, (probed, metric.name))
+
+
+def _by_contribution(head: AnyHead) -> Ranking | None:
+    pass_ = head.capture
+    if not isinstance(pass_, Capture) or (table := contributions_of(head.of_kind, pass_)) is None:
+        return None
+    ((token, share),) = passes.next_tokens(head.request, 1, capture=pass_)
+    caption = (
+        f"What each head itself adds to the logit of {quoted(token)}, the most probable next token ({share:.1%}), less what it "
+        f"adds to all logits on average. What it does through later heads and layers is not in it."
+    )
+    values = _grid(head, table, "contribution")
+    return Ranking("Direct contribution", values, caption, {}, (table, "contribution"), signed=True)
 
 
 def _grid(head: AnyHead, table: pd.DataFrame, column: str) -> NDArray:

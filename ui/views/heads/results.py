@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from core import direct_contributions
 from core.attention.masks import Predicate
 from core.attention.pooling import Pooled
 from core.attention.rowwise import Overview, RowwiseMatrix
@@ -89,3 +90,9 @@ def overview(
 ) -> Overview:
     """The whole of `matrix`, small enough to draw: a view of the heads of a pass, or a head beside another one."""
     return matrix.overview(on_progress=on_progress)
+
+
+@cached(Store(16))
+def contributions(of: KindRequest, token: int | None = None, *, on_progress: OnProgress | None = None) -> pd.DataFrame:
+    """What each head itself writes into the answer, a row a head: see `core.direct_contributions`."""
+    return call(direct_contributions, passes.with_components(of.text, on_progress=on_progress), token, of.kind)

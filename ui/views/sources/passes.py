@@ -227,12 +227,16 @@ def run_pass(
     *,
     measuring: bool = False,
     near: TextRequest | None = None,
+    components: bool = False,
 ) -> Capture | None:
-    """Return the pass over this text, with its progress if it is not known yet; None as in `run`. near: as in `captured`
+    """Return the pass over this text, with its progress if it is not known yet; None as in `run`.
+
+    near        as in `passes.captured`
+    components  whether to keep what each component wrote
 
     Raises TooLongError for more than `max_tokens`, also if another page has read them already.
     """
-    task = passes.captured.task(request, near=near)
+    task = passes.with_components.task(request) if components else passes.captured.task(request, near=near)
     layers = 1 if task.is_known else model.attention_calls or 1
     if task.is_known or request.image is not None:  # reading an image never takes long: there is nothing to announce
         capture = run(task, "Reading the image", layers)
@@ -241,7 +245,7 @@ def run_pass(
     else:
         tokens, written = _count(request, model, max_tokens)
         announce = partial(models.announced, request.model, tokens, target_tokens=written, measuring=measuring)
-        needs = models.needed_bytes(request.model, tokens, written)
+        needs = models.needed_bytes(request.model, tokens, written, components=components)
         capture = run(task, f"Reading {tokens:,} tokens", layers, announce=announce, needs=needs)
     if capture is None:
         return None

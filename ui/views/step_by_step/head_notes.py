@@ -6,6 +6,7 @@ import streamlit as st
 
 from ui import passes, shown
 from ui.markdown import quoted
+from ui.views.head_links import link_to_why_word
 from ui.views.needs import NEXT_TOKENS, needs
 from ui.views.numbers import of_tokens
 from ui.views.sources.heads import RealHead
@@ -44,5 +45,6 @@ def show_next_tokens(real: RealHead, *, of_original: bool) -> None:
     )
     for column, (token, probability) in zip(st.columns(5, wrap=False), likely, strict=False):
         column.markdown(f"{quoted(token)}  \n**{probability:.1%}**")
+    link_to_why_word(real.request, real.request.text, likely[0][0])
     if of_original:
         st.caption("Of the original: the change above does not reach the rest of the model.")

@@ -11,6 +11,7 @@ from core import Capture, InputError
 from core.capturing.sampling import most_probable
 from core.figures.labels import visible
 from core.figures.plots.bars import bars
+from core.figures.values import written
 from core.notebook.figures import heads_figure
 from ui import models, presenting, state
 from ui.calls import result, result_of
@@ -20,10 +21,11 @@ from ui.markdown import plain, quoted, show_error
 from ui.progress import fill
 from ui.requests import EffectRequest
 from ui.views.common.pictures import show_chart
-from ui.views.heads.grid import fill_grid, show_strongest
+from ui.views.heads.grid import Grid, fill_grid, show_strongest
 from ui.views.needs import NEXT_TOKENS, TEXTS, needs
 from ui.views.sources.heads import RealHead
 from ui.views.what_if import results
+from ui.views.what_if.direct import OF_COSINE, OF_LOGIT, direct_of, show_direct
 
 TAKEN_AWAY: dict[Literal["heads", "layers", "tokens"], str] = {"heads": "Heads", "layers": "Layers", "tokens": "Tokens"}
 OFFERED = 20  # next tokens
@@ -82,17 +84,32 @@ def _choose_token(capture: Capture) -> NextToken:
 def _show_heads(real: RealHead, request: EffectRequest, label: str, token: NextToken | None) -> None:
     presenting.title(f"Which heads of {plain(str(real.request.model))} matter: {plain(label)}")
     growing, signed = results.effects(request), token is not None
-    result_of(heads_figure, growing, "effect", head=real.place)
     values = fill_grid(growing, request, "Muting every head", label, real, signed=signed)
-    effect = values[real.place]
-    if np.isfinite(effect):
-        words = f": 1 − cosine **{effect:.4f}**."
-        if token is not None:
-            after = token.share * np.exp(effect)
-            words = f", {quoted(token.text)} goes from {token.share:.1%} to **{after:.1%}**."
-        with presenting.told("number"):
-            st.markdown(f"Without head {real}{words}")
-    show_strongest(values, label)
+    # The heads of an encoder write nothing that the answer is read from: only other heads read it.
+    direct = direct_of(real, request.token) if growing.done and real.kind != "encoder" else None
+    result_of(heads_figure, growing, "effect", head=real.place)
+    with presenting.told("number"):
+        st.markdown(_in_words(real, values, direct, token))
+    listed, drawn = st.columns(2, gap="medium")
+    with listed:
+        show_strongest(values, label, {} if direct is None else {"direct": direct})
+    if direct is not None and not presenting.is_on():
+        with drawn:
+            show_direct(real, direct, values, label, OF_LOGIT if token else OF_COSINE)
+
+
+def _in_words(real: RealHead, effects: Grid, direct: Grid | None, token: NextToken | None) -> str:
+    """What muting the chosen head does, and what the head contributes by itself; "" while neither is known."""
+    words, effect = [], effects[real.place]
+    if np.isfinite(effect) and token is not None:
+        after = token.share * np.exp(effect)
+        words.append(f"Without head {real}, {quoted(token.text)} goes from {token.share:.1%} to **{after:.1%}**.")
+    elif np.isfinite(effect):
+        words.append(f"Without head {real}: 1 − cosine **{effect:.4f}**.")
+    if direct is not None:
+        what = "the cosine of the sentence vector with itself" if token is None else "the token's logit"
+        words.append(f"By itself the head contributes {written(direct[real.place])} to {what}.")
+    return " ".join(words)
 
 
 def _show_bars(real: RealHead, request: EffectRequest, label: str) -> None:

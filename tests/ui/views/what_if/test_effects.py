@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from streamlit.testing.v1 import AppTest
 
-from tests.browser.driver import Picture
+from tests.browser.driver import Picture, array
 from ui import progress, state
 from ui.controls.edit_list import HIDDEN
 
@@ -54,8 +54,8 @@ def checked(app: AppTest) -> AppTest:
     return app
 
 
-def figure(app: AppTest) -> dict:
-    (chart,) = app.get("plotly_chart")
+def figure(app: AppTest, name: str = "atlas") -> dict:
+    (chart,) = (chart for chart in app.get("plotly_chart") if chart.proto.id.endswith(f"-{state.picture(name)}"))
     return json.loads(chart.proto.spec)
 
 
@@ -67,8 +67,14 @@ def test_each_head_muted_for_the_chosen_next_token() -> None:
     app = shown(FRANCE, "SmolLM2-135M-Instruct", "effects", layer=23, head=4)
     said = words(app).replace("\\", "")
     assert "Without head 23.4, “·Paris” goes from 77.3% to **14.1%**" in said
+    assert "By itself the head contributes 2.87 to the token's logit." in said
+    assert "Rank correlation of the two: −0.0422." in said
     (table,) = app.dataframe
     assert tuple(table.value.iloc[0][["layer", "head"]]) == (23, 4)
+    dots = figure(app, "direct")["data"][0]
+    places = [dots["customdata"].index(head) for head in ([23, 4], [29, 1], [0, 4])]
+    expected = [[2.87, 1.87, -0.05], [-1.70, -0.03, -1.30]]  # as docs/what-if.md says
+    np.testing.assert_allclose([array(dots[axis])[places] for axis in "xy"], expected, atol=0.0051)
     tokens = app.get_by_key(state.NEXT_TOKEN)
     assert len(tokens.options) == 20
     assert "Paris" in tokens.options[0]
@@ -78,10 +84,10 @@ def test_each_head_muted_for_the_chosen_next_token() -> None:
 
 def test_layers_and_tokens_as_bars() -> None:
     app = shown(FRANCE, "all-MiniLM-L6-v2", "effects", taken="layers")
-    (bars,) = figure(app)["data"]
+    (bars,) = figure(app, "effects")["data"]
     assert len(bars["x"]) == 6
     app = checked(app.get_by_key(state.TAKEN_AWAY).set_value("tokens").run())
-    (bars,) = figure(app)["data"]
+    (bars,) = figure(app, "effects")["data"]
     assert bars["customdata"][1:5] == ["the", "capital", "of", "france"]
     assert f"Each token is hidden in turn. {HIDDEN}" in words(app)
     assert "1 − cosine" in words(app)

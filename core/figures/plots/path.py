@@ -1,0 +1,72 @@
+"""A path from an answer back to the text: a dot for each stop, and between two of them what was handed on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..chart import Chart
+from ..labels import escaped
+from ..palette import ABOVE, BELOW, INK, PIN
+from ..theme import enlarged, letters, plain_layout, thick
+from ..values import Values, floats, written
+
+HEIGHT = 104  # pixels
+
+
+class Node(NamedTuple):
+    """A stop of a path.
+
+    name   in a word
+    below  the token that belongs to it
+    gave   its contribution to the number of the stop before
+    share  the same as a share of that number
+    """
+
+    name: str
+    below: str = ""
+    gave: float = 0.0
+    share: float = 0.0
+
+
+def path_chart(nodes: Sequence[Node], chosen: int, *, height: int = HEIGHT) -> Chart:
+    """Draw the stops from left to right, the answer first. A line is as thick as the share that it hands on.
+
+    chosen  the number of the stop with a ring
+    """
+    places = list(range(len(nodes)))
+    lines, words = [], []
+    for place, node in enumerate(nodes[1:], start=1):
+        look = {"color": ABOVE if node.gave >= 0 else BELOW, "width": thick(2 + 7 * min(abs(node.share), 1.0))}
+        lines.append({"type": "line", "x0": place - 1, "x1": place, "y0": 0, "y1": 0, "line": look, "layer": "below"})
+        words.append(_words(written(node.gave), place - 0.5, 10, "bottom"))
+    for place, node in enumerate(nodes):
+        words.append(_words(f"<b>{escaped(node.name)}</b>", place, 12, "bottom"))
+        if node.below:
+            words.append(_words(escaped(node.below), place, -12, "top"))
+    dots = {
+        "type": "scatter",
+        "mode": "markers",
+        "x": places,
+        "y": [0] * len(places),
+        "marker": {
+            "size": enlarged(15),
+            "color": INK,
+            "opacity": 1,
+            "line": {"color": PIN, "width": [thick(3) if place == chosen else 0 for place in places]},
+        },
+        "hoverinfo": "skip",
+    }
+    layout = plain_layout(height) | {"shapes": lines, "annotations": words, "showlegend": False}
+    layout["margin"] = {"l": 8, "r": 8, "t": 4, "b": 4}
+    layout["xaxis"] = {"range": [-0.6, max(len(nodes), 2) - 0.4], "visible": False}
+    layout["yaxis"] = {"range": [-1, 1], "visible": False}
+    names = [f"{node.name} at {node.below}" if node.below else node.name for node in nodes[1:]]
+    gave = floats([node.gave for node in nodes[1:]])
+    values = Values(kind="bars", numbers=gave, headings=("stop",), value="contribution", rows=names)
+    return Chart([dots], layout, (values,) if names else ())
+
+
+def _words(text: str, x: float, shift: float, anchor: str) -> dict[str, object]:
+    at = {"x": x, "y": 0, "xanchor": "center", "yanchor": anchor, "yshift": enlarged(shift)}
+    return at | {"text": text, "font": {"size": letters(14)}, "showarrow": False}

@@ -1,0 +1,65 @@
+"""From “ Paris” back to the text: by clicks and by keys, with two hops cut, every number as core has it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from core import Edits, capture, load_model, logit_attribution
+from core.heads.attribution import as_grid, logit
+from core.heads.paths import follow, read_hops
+from ui import state
+
+SMOLLM, FRANCE = "SmolLM2-135M-Instruct", "The capital of France is"
+
+
+def test_from_paris_to_the_text(visit):
+    app = visit("/why")
+    model = load_model(SMOLLM)
+    paris, rome = (model.tokenizer(word)["input_ids"][0] for word in (" Paris", " Rome"))
+    taken = capture(model, FRANCE, components=True)
+    answer = logit_attribution(taken, paris, rome)
+
+    def along(words: str):
+        return follow(taken, read_hops(words), answer, logit(taken, paris, rome))
+
+    def says(*parts: str) -> None:
+        told = app.page.get_by_test_id("stMain")
+        app.until(lambda: all(part in told.inner_text() for part in parts), lambda: told.inner_text()[:600])
+
+    def shows(table) -> None:
+        app.shows({"components": as_grid(table).values})
+
+    shows(answer)
+    says(f"is {answer.number:.2f} above that of “·Rome”")
+    stop = along("29.1").stops[0]
+    app.click_cell("components", 29, 1)
+    shows(stop.of_key)
+    says(f"Head 29.1 scored “{taken.tokens()[1][stop.key].replace(' ', '·')}”")
+    assert "path=29.1" in app.idle().address
+
+    app.page.go_back()
+    shows(answer)
+    line = app.widget(state.ARROWS).locator(".keys")
+    line.focus()
+    line.press("ArrowRight")
+    stop = along("23.4").stops[0]
+    shows(stop.of_key)
+    says(f"Head 23.4 scored “·France” {stop.score:.2f} above the other keys")
+    app.press(state.SIDE, "Written into the query")
+    shows(stop.of_query)
+    grid = as_grid(stop.of_query)
+    grid.values[:, -1] = -np.inf
+    row, head = np.unravel_index(np.argmax(grid.values), grid.values.shape)
+    layer = grid.rows[row][1]
+    app.click_cell("components", int(row), int(head))
+    path = along(f"23.4>3, query {layer}.{head}")
+    says(f"Head {layer}.{head} scored")
+    shows(path.stops[1].of_key)
+
+    app.page.get_by_role("button", name="mute 23.4").click()
+    app.page.get_by_role("button", name=f"{layer}.{head} from the query of 23.4").click()
+    edits = Edits(mute_heads={(23, 4)}) | path.cut(1)
+    logits = capture(model, FRANCE, edits=edits).logits
+    after = float(logits[paris] - logits[rome])
+    says(f"{answer.number:.2f} → {after:.2f}", f"predicted {answer.number - path.stops[0].gave:.2f}")
+    assert not app.alerts()

@@ -1,0 +1,307 @@
+"""Components against the hidden states of other passes, and against sums written out by hand."""
+
+import gc
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import transformers as t
+
+from core import InputError, capture, load_model
+from core.capturing.components import Held
+from tests.core.capturing.test_layers import HYBRIDS
+from tests.core.same_bits import assert_same_bits
+from tests.core.taken_apart import READ, inputs_of, taken_apart, tiny_taken_apart
+from tests.core.tiny_models import (
+    MORE_READERS_AND_WRITERS,
+    SILENT_ON_CAUSALITY,
+    SMALL,
+    TINY,
+    TWO_TOWERS,
+    randomised,
+    tiny,
+)
+
+# Their modules for the output of a sublayer add the residual themselves, without a norm.
+NORMS_FIRST = {
+    "ESM": lambda: t.EsmModel(t.EsmConfig(**SMALL, max_position_embeddings=64, pad_token_id=1)),
+    "XLM-RoBERTa-XL": lambda: t.XLMRobertaXLModel(t.XLMRobertaXLConfig(**SMALL)),
+}
+REFUSED = {"Qwen3-Next": "passes through “Mul”"}  # it multiplies what its heads give by a gate
+
+
+# --- the pass
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_the_pass_is_the_same_to_the_last_bit(name):
+    both = tiny_taken_apart(name)
+    if (
+        both.taken.model.is_encoder_decoder
+    ):  # the product of all positions is rounded in another way than that of the last one
+        np.testing.assert_allclose(both.taken.logits, both.plain.logits, rtol=0, atol=2e-6)
+        assert_same_bits(replace(both.taken, logits=both.plain.logits), both.plain)
+    else:
+        assert_same_bits(both.taken, both.plain)
+    assert both.plain.components is None
+
+
+def test_the_network_stays_as_it_is():
+    network = tiny("GPT-2")
+    before = {name: (id(parameter), parameter.requires_grad) for name, parameter in network.named_parameters()}
+    parts = {name: dict(vars(part)) for name, part in network.named_modules()}
+    capture(load_model(network), input_ids=READ, components=True)
+    assert before == {name: (id(parameter), parameter.requires_grad) for name, parameter in network.named_parameters()}
+    assert all(dict(vars(part)) == parts[name] for name, part in network.named_modules())
+
+
+def test_two_passes_at_once_do_not_hear_each_other():
+    model = load_model(tiny("Gemma 3"))
+
+    def total(_: int) -> list[float]:
+        found = capture(model, input_ids=READ, components=True).components
+        return [float(share.sum()) for share in found.owed(found.final[0, -1].sum())]
+
+    with ThreadPoolExecutor(4) as threads:
+        totals = list(threads.map(total, range(8)))
+    assert totals == [totals[0]] * 8
+
+
+def test_a_pass_goes_when_its_capture_goes():
+    """Without the garbage collector, which may not come for long."""
+    model = load_model(tiny("Llama"))
+    gc.collect()
+    gc.disable()
+    try:
+        taken = capture(model, input_ids=READ, components=True)
+        kept = [weakref.ref(one.tensor) for one in taken.components.written]
+        assert all(ref() is not None for ref in kept)
+        del taken
+        assert all(ref() is None for ref in kept)
+    finally:
+        gc.enable()
+
+
+# --- the sums
+
+
+def streams(model, **options):
+    """A pass, and what each layer read in it, in the order of the visits."""
+    read = []
+
+    def keep(_, inputs, options):
+        read.append(next(part for part in (*inputs, *options.values()) if torch.is_tensor(part) and part.ndim > 1))
+
+    with ExitStack() as stack:
+        for name in model.lists_of_layers:
+            for layer in model.network.get_submodule(name).children():
+                stack.enter_context(layer.register_forward_pre_hook(keep, with_kwargs=True))
+        return capture(model, **inputs_of(model), **options), read
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_components_sum_to_the_stream_before_every_block(name):
+    """To what the layers read in a plain pass, in a random direction: the sum of every token and dimension counts."""
+    model = tiny_taken_apart(name).taken.model
+    (taken, ours), (_, theirs) = streams(model, components=True), streams(model)
+    layers = model.network.config.num_hidden_layers
+    assert len(ours) == len(theirs) == (2 * layers if model.is_encoder_decoder else layers)
+    for number, (stream, expected) in enumerate(zip(ours, theirs, strict=True)):
+        torch.testing.assert_close(stream.detach(), expected, rtol=0, atol=0)
+        if number % layers:  # what the first one reads are the embeddings
+            assert_sums_up(taken.components, stream)
+
+
+def assert_sums_up(components, tensor):
+    """A tensor is the sum of its components: the same in a random direction."""
+    direction = torch.randn(tensor.shape, generator=torch.Generator().manual_seed(0))
+    with torch.enable_grad():
+        owed = components.owed((tensor * direction).sum())
+    number = float((tensor.detach().double() * direction).sum())
+    size = sum(float(share.abs().sum()) for share in owed)
+    assert sum(float(share.double().sum()) for share in owed) == pytest.approx(number, abs=1e-6 * size)
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_every_component_reaches_the_end(name):
+    """No part of a layer is a component that swallows the stream it adds to."""
+    assert_all_reach_the_end(tiny_taken_apart(name).taken.components)
+
+
+def assert_all_reach_the_end(components):
+    with torch.enable_grad():
+        number = components.final.square().sum()  # a plain sum has no gradient through a layer norm
+    for one, gradient in zip(components.written, components.gradients(number), strict=True):
+        if one.where != "encoder" and one.role != "bias":  # the encoder's outputs reach the decoder through heads alone
+            assert gradient is not None, (one.role, one.where, one.number)
+            assert gradient.any(), (one.role, one.where, one.number)
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_held_norms_are_the_norms(name):
+    components = tiny_taken_apart(name).taken.components
+    assert 0 < components.rounding < 5
+    assert len(components.held) >= 3
+    assert all(held.holds for held in components.held)
+
+
+@torch.no_grad()
+def test_a_held_norm_by_hand():
+    """Layer norm and RMS norm, with a gain that is stored as its difference from 1."""
+    torch.manual_seed(0)
+    x = torch.randn(1, 5, 32, dtype=torch.float64) * 3 + 1
+    rms = 1 / (x.square().mean(dim=-1, keepdim=True) + 1e-6).sqrt()
+
+    norm = tiny("Gemma 2").model.norm.double()
+    held = Held(norm, x, norm(x))
+    assert not held.centred
+    torch.testing.assert_close(held.gain, 1 + norm.weight.detach())
+    torch.testing.assert_close(held.scale, rms)
+    assert not held.bias.any()
+
+    norm = tiny("GPT-2").transformer.ln_f.double()
+    held = Held(norm, x, norm(x))
+    assert held.centred
+    torch.testing.assert_close(held.gain, norm.weight.detach())
+    torch.testing.assert_close(held.bias, norm.bias.detach())
+    torch.testing.assert_close(held.scale, 1 / (x.var(dim=-1, keepdim=True, correction=0) + norm.eps).sqrt())
+    direction = torch.randn_like(x)
+    _, expected = torch.func.vjp(lambda x: (x - x.mean(dim=-1, keepdim=True)) * norm.weight * held.scale, x)
+    torch.testing.assert_close(held.transposed(direction), expected(direction)[0])
+    assert held.rounding < 5
+    assert not Held(norm, x, norm(x) + 0.001 * x).holds
+
+
+# --- names
+
+
+def names(name):
+    return [part.name for part in tiny_taken_apart(name).taken.components.each]
+
+
+def test_names_and_their_order():
+    heads = [[f"{layer}.{head}" for head in range(4)] for layer in range(2)]
+    assert names("Llama") == ["embedding", *heads[0], "mlp 0", *heads[1], "mlp 1"]
+    assert names("GPT-2") == [
+        *("embedding", *heads[0], "mlp 0", "bias 0", *heads[1], "mlp 1", "bias 1"),
+        "bias",
+    ]
+    assert [name for name in names("ALBERT") if name[:3] == "mlp"] == ["mlp 0", "mlp 1", "mlp 2", "mlp 3"]
+    assert sorted(
+        set(names("T5")) & {"encoder embedding", "decoder embedding", "encoder 1.3", "cross 0.0", "decoder mlp 1"}
+    ) == [
+        *("cross 0.0", "decoder embedding", "decoder mlp 1", "encoder 1.3", "encoder embedding"),
+    ]
+    for name in TINY:
+        assert len(names(name)) == len(set(names(name)))
+
+
+# --- what is exact beside the promised ones, and what is refused
+
+
+@pytest.mark.parametrize("name", HYBRIDS)
+def test_hybrids_are_exact_or_refused(name):
+    network = randomised(HYBRIDS[name][0]())
+    if name in REFUSED:
+        with pytest.raises(InputError, match=REFUSED[name]) as raised:
+            taken_apart(network)
+        assert raised.value.field == "model"
+        return
+    both = taken_apart(network)
+    assert_same_bits(both.taken, both.plain)
+    assert {part.name for part in both.taken.components.each if part.role == "rest"}
+    assert_final_holds(both)
+
+
+@pytest.mark.parametrize(
+    "name", ["mBART", "LongT5", "CLIP", "AltCLIP", "AIMv2", "CLAP", "Doge", "Splinter", "ESM", "XLM-RoBERTa-XL"]
+)
+def test_further_models_are_exact(name):
+    make = (MORE_READERS_AND_WRITERS | TWO_TOWERS | SILENT_ON_CAUSALITY | NORMS_FIRST)[name]
+    network = randomised(make())
+    if name in TWO_TOWERS:
+        network = load_model(network).network
+    assert_final_holds(taken_apart(network))
+
+
+def assert_final_holds(both):
+    """What the last norm gave, at all tokens in random directions, is what its components add up to."""
+    components = both.taken.components
+    assert_sums_up(components, components.final)
+    assert_all_reach_the_end(components)
+    if components.head is None:
+        torch.testing.assert_close(components.final, both.returned.last_hidden_state)
+
+
+class Clipped(torch.nn.Module):
+    """A layer that reads only what is positive: its sums would add up, but not to what the layers wrote."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, stream, *inputs, **options):
+        return self.layer(stream.relu(), *inputs, **options)
+
+
+class Shifted(Clipped):
+    """A layer that reads a constant more."""
+
+    def forward(self, stream, *inputs, **options):
+        return self.layer(stream + torch.ones(32), *inputs, **options)
+
+
+class TanhNorm(torch.nn.Module):
+    """Called a norm, and another function (Zhu et al. 2025)."""
+
+    def forward(self, x):
+        return torch.tanh(x)
+
+
+class NormOfTwo(torch.nn.LayerNorm):
+    """A norm that depends on more than one tensor."""
+
+    def forward(self, x, gate=2.0):
+        return super().forward(x) * gate
+
+
+def test_what_is_no_sum_is_refused_by_name():
+    def layered(layer):
+        network = tiny("Llama")
+        network.model.layers[1] = layer(network.model.layers[1])
+        return network
+
+    def normed(norm):
+        network = tiny("Llama")
+        network.model.layers[1].input_layernorm = norm
+        return network
+
+    class Gated(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = NormOfTwo(32)
+
+        def forward(self, x):
+            return self.norm(x, gate=0.5)
+
+    def on_devices():
+        network = tiny("Llama")
+        network.model.layers[1].forward = network.model.layers[1].forward
+        return network
+
+    for network, words in (
+        (layered(Clipped), "LlamaForCausalLM cannot be taken apart into components: its .* “Relu”"),
+        (layered(Shifted), "“Add”"),
+        (normed(TanhNorm()), "TanhNorm is no norm of a known form"),
+        (normed(Gated()), "passes through “Mul”|“NativeLayerNorm”"),
+        (on_devices(), "spread over several devices"),
+    ):
+        model = load_model(network)
+        assert capture(model, input_ids=READ).components is None
+        with pytest.raises(InputError, match=words) as raised:
+            capture(model, input_ids=READ, components=True)
+        assert raised.value.field == "model"

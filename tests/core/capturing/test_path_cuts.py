@@ -1,0 +1,449 @@
+"""Path cuts: what heads read without a component, against hooks and plain code, and against what must be left of it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from transformers.models.gemma2.modeling_gemma2 import apply_rotary_pos_emb
+
+from core import Edits, capture, load_model
+from core.capturing.capture import check_edits
+from core.capturing.generating import generate
+from core.capturing.losses import pass_with_losses
+from core.errors import InputError
+from core.heads.attribution import score_attribution
+from core.heads.probing import random_texts
+from core.models.modules import Kind
+from tests.core.capturing.test_edits import (
+    TEXT,
+    WRITTEN,
+    assert_same_pass,
+    captured,
+    last,
+    model_and_twin,
+    naive,
+    numbers,
+    plain,
+)
+from tests.core.tiny_models import TINY, number_words, tiny
+
+SIZE = 8  # of the queries, keys and values of the tiny models
+
+
+# --- by hand
+
+
+class Seen:
+    """What every module of a network read and gave in a naive pass."""
+
+    def __init__(self, name: str, *what: Any) -> None:
+        self.network: Any = model_and_twin(name)[1].requires_grad_(False)
+        self.read: dict[str, Tensor] = {}
+        self.gave: dict[str, Tensor] = {}
+        hooks = [
+            module.register_forward_hook(
+                lambda _, given, options, gave, at=at: self._keep(at, given, options, gave), with_kwargs=True
+            )
+            for at, module in self.network.named_modules()
+        ]
+        naive(name, *what)
+        for hook in hooks:
+            hook.remove()
+
+    def _keep(self, name: str, given: tuple, options: dict, gave: object) -> None:
+        tensors = [part for part in (*given, *options.values()) if isinstance(part, Tensor)]
+        if tensors:
+            self.read[name] = tensors[0]
+        if isinstance(gave, Tensor):
+            self.gave[name] = gave
+
+    def by_head(self, linear: str, head: int) -> Tensor:
+        """What a head added by W_O: its numbers through its columns."""
+        own = slice(head * SIZE, (head + 1) * SIZE)
+        return self.read[linear][..., own] @ self.network.get_submodule(linear).weight[:, own].T
+
+
+@dataclass
+class Hand:
+    """What one head of a layer reads.
+
+    stream  what its norm reads
+    wrote   what some components added to that
+    made    from what the norm gives without them: its queries, keys or values [heads, tokens, d]
+    """
+
+    stream: Tensor
+    wrote: dict[str, Tensor]
+    norm: Callable[[Tensor], Tensor]
+    made: Callable[[Tensor, str], Tensor]
+
+    def without(self, cuts: Mapping[str, str], side: str) -> Tensor:
+        left = self.stream.clone()
+        for component, how in cuts.items():
+            wrote = self.wrote[component]
+            left -= wrote if how == "zero" else wrote - wrote.mean(dim=1, keepdim=True)
+        return self.made(self.norm(left), side)
+
+
+def heads_of(projected: Tensor) -> Tensor:
+    return projected[0].unflatten(-1, (-1, SIZE)).transpose(0, 1)
+
+
+def rotated(network, attention) -> Callable[[Tensor, str], Tensor]:
+    def made(given: Tensor, side: str) -> Tensor:
+        heads = heads_of(getattr(attention, f"{side[0]}_proj")(given))
+        if side == "value":
+            return heads
+        angles = network.model.rotary_emb(given, torch.arange(given.shape[1])[None])
+        return apply_rotary_pos_emb(heads[None], heads[None], *angles)[0][0]
+
+    return made
+
+
+def llama(text: str = TEXT, changes: Callable = lambda *_: {}) -> Hand:
+    seen, at = Seen("Llama", text, changes), "model.layers.1.input_layernorm"
+    wrote = {
+        "embedding": seen.read["model.layers.0.input_layernorm"],
+        "0.1": seen.by_head("model.layers.0.self_attn.o_proj", 1),
+        "mlp 0": seen.gave["model.layers.0.mlp"],
+    }
+    norm, attention = seen.network.get_submodule(at), seen.network.model.layers[1].self_attn
+    return Hand(seen.read[at], wrote, norm, rotated(seen.network, attention))
+
+
+def gemma() -> Hand:
+    """With a norm after each sublayer, too, which is held."""
+    seen, first = Seen("Gemma 2"), "model.layers.0"
+    after = seen.network.get_submodule(f"{first}.post_attention_layernorm")
+    whole = seen.read[f"{first}.post_attention_layernorm"]
+    scale = (whole.square().mean(dim=-1, keepdim=True) + after.eps).rsqrt() * (1 + after.weight)
+    wrote = {
+        "embedding": seen.read[f"{first}.input_layernorm"],
+        "0.1": seen.by_head(f"{first}.self_attn.o_proj", 1) * scale,
+        "mlp 0": seen.gave[f"{first}.post_feedforward_layernorm"],
+    }
+    at = "model.layers.1.input_layernorm"
+    norm, attention = seen.network.get_submodule(at), seen.network.model.layers[1].self_attn
+    return Hand(seen.read[at], wrote, norm, rotated(seen.network, attention))
+
+
+def bert() -> Hand:
+    """A head reads the norm at the end of the block before; the norm in the middle of that block is held."""
+    seen, first = Seen("BERT"), "encoder.layer.0"
+    middle, end = f"{first}.attention.output.LayerNorm", f"{first}.output.LayerNorm"
+    held = seen.network.get_submodule(middle)
+    scale = held.weight / (seen.read[middle].var(dim=-1, keepdim=True, correction=0) + held.eps).sqrt()
+
+    def past(wrote: Tensor) -> Tensor:
+        return (wrote - wrote.mean(dim=-1, keepdim=True)) * scale
+
+    dense = f"{first}.output.dense"
+    wrote = {
+        "embedding": past(seen.read[first]),
+        "0.1": past(seen.by_head(f"{first}.attention.output.dense", 1)),
+        "mlp 0": seen.read[dense] @ seen.network.get_submodule(dense).weight.T,
+    }
+    attention = seen.network.encoder.layer[1].attention.self
+    return Hand(
+        seen.read[end],
+        wrote,
+        seen.network.get_submodule(end),
+        lambda given, side: heads_of(getattr(attention, side)(given)),
+    )
+
+
+def t5(part: str, at: str, wrote: Callable[[Seen], dict[str, Tensor]]) -> Hand:
+    seen = Seen("T5")
+    attention = seen.network.decoder.block[1].layer[1].EncDecAttention
+    return Hand(
+        seen.read[f"{part}.{at}"],
+        wrote(seen),
+        seen.network.get_submodule(f"{part}.{at}"),
+        lambda given, side: heads_of(getattr(attention, side[0])(given)),
+    )
+
+
+def t5_queries() -> Hand:
+    """Of cross-attention: from the decoder's stream."""
+    return t5(
+        "decoder",
+        "block.1.layer.1.layer_norm",
+        lambda seen: {
+            "decoder embedding": seen.read["decoder.block.0.layer.0.layer_norm"],
+            "cross 0.1": seen.by_head("decoder.block.0.layer.1.EncDecAttention.o", 1),
+            "decoder 1.3": seen.by_head("decoder.block.1.layer.0.SelfAttention.o", 3),
+            "decoder mlp 0": seen.gave["decoder.block.0.layer.2.DenseReluDense"],
+        },
+    )
+
+
+def t5_keys() -> Hand:
+    """Of cross-attention: from what the encoder gives in the end."""
+    return t5(
+        "encoder",
+        "final_layer_norm",
+        lambda seen: {
+            "encoder embedding": seen.read["encoder.block.0.layer.0.layer_norm"],
+            "encoder 1.2": seen.by_head("encoder.block.1.layer.0.SelfAttention.o", 2),
+            "encoder mlp 1": seen.gave["encoder.block.1.layer.1.DenseReluDense"],
+        },
+    )
+
+
+HEAD = 1  # of layer 1, which shares a key head with head 0 in the grouped models
+BY_HAND = {
+    **{
+        (name, side): make
+        for name, make in (("Llama", llama), ("Gemma 2", gemma), ("BERT", bert))
+        for side in ("query", "key", "value")
+    },
+    ("T5", "query"): t5_queries,
+    **{("T5", side): t5_keys for side in ("key", "value")},
+}
+
+
+@pytest.mark.parametrize(("name", "side"), BY_HAND)
+def test_a_cut_is_what_is_computed_by_hand(name, side):
+    """Each component alone, removed or as its mean, and several at once."""
+    hand: Hand = BY_HAND[name, side]()
+    kind: Kind = "cross" if name == "T5" else "self"
+    hows = dict(zip(hand.wrote, ("zero", "mean") * 2, strict=False))
+    for cuts in (*({component: how} for component, how in hows.items()), hows):
+        anew = hand.without(cuts, side)
+        at = kind, 1, HEAD
+        edits = Edits(cut_paths={(component, (1, HEAD, side, kind)): how for component, how in cuts.items()})
+        taken = captured(name, edits, known=[plain(name)])
+        of_head = anew[HEAD * len(anew) // 4]
+        assert_same_pass(
+            taken, naive(name, changes=lambda *head, at=at, new=of_head: {side: new} if head == at else {})
+        )
+        read, before = (getattr(one.trace(1, HEAD, kind), side) for one in (taken, plain(name)))
+        np.testing.assert_allclose(read, of_head.numpy(), rtol=2e-5, atol=2e-5)
+        assert np.abs(read - before).max() > 0.01
+
+
+# --- with other edits, and in everything else that runs passes
+
+
+def test_other_edits_of_the_same_head_and_of_those_before_it_count():
+    """What is cut of a muted head is nothing; of a scaled one what it writes then. The rest is done to what is read."""
+    others = Edits(
+        scale_by={(0, 1): 3.0, (1, HEAD): 0.5}, mask={(1, 2): "none"}, mute_heads={(0, 3)}, replace_tokens={3: "7"}
+    )
+    cuts = Edits(
+        cut_paths={
+            ("0.1", (1, HEAD, "key")): "zero",
+            ("0.3", (1, HEAD, "key")): "mean",
+            ("mlp 0", (1, 2, "value")): "mean",
+        }
+    )
+    words = TEXT.split()
+    words[3] = "7"
+    before = {(0, 1): {"factor": 3.0}, (0, 3): {"output": torch.zeros(1, 1)}}
+    changes: dict[tuple[int, int], dict] = {(1, HEAD): {"factor": 0.5}, (1, 2): {"allowed": lambda *_: True}}
+
+    def changed(_kind, *at):
+        return (before | changes).get(at, {})
+
+    hand = llama(" ".join(words), lambda _kind, *at: before.get(at, {}))
+    changes[1, HEAD]["key"] = hand.without({"0.1": "zero"}, "key")[0]
+    changes[1, 2]["value"] = hand.without({"mlp 0": "mean"}, "value")[1]
+    taken = captured("Llama", others | cuts)
+    assert_same_pass(taken, naive("Llama", " ".join(words), changed))
+    assert_same_pass(captured("Llama", cuts | others, known=[plain("Llama")]), naive("Llama", " ".join(words), changed))
+
+
+def test_generation_and_losses_have_the_cut_in_every_pass():
+    model, _ = model_and_twin("Llama")
+    ids, edits = numbers(TEXT), Edits(cut_paths={("mlp 0", (1, HEAD, "value")): "zero"})
+
+    def logits_after(text: list[int]) -> np.ndarray:
+        logits = capture(model, input_ids=text, edits=edits).logits
+        assert logits is not None
+        return logits.astype(np.float64)
+
+    written = generate(model, input_ids=ids, new_tokens=3, edits=edits)
+    text = [*ids]
+    for step in range(3):
+        logits = logits_after(text)
+        np.testing.assert_allclose(last(written.capture_of(step)), logits, atol=1e-5)
+        text.append(int(logits.argmax()))
+    assert text != [*ids, *generate(model, input_ids=ids, new_tokens=3).token_ids]
+    _, losses = pass_with_losses(model, text, edits=edits)
+    for position in (3, len(text) - 1):
+        logits = logits_after(text[:position])
+        expected = np.logaddexp.reduce(logits) - logits[text[position]]
+        assert losses[position - 1] == pytest.approx(expected, abs=1e-5)
+
+
+def test_scores_of_a_head_with_a_cut_are_not_attributed():
+    model, _ = model_and_twin("Llama")
+    edits = Edits(cut_paths={("0.1", (1, HEAD, "key")): "zero"})
+    taken = capture(model, TEXT, edits=edits, components=True)
+    with pytest.raises(InputError, match="cut") as refused:
+        score_attribution(taken, 1, HEAD, 5, 2)
+    assert refused.value.field == "edits"
+    beside = score_attribution(taken, 1, 3, 5, 2, None)  # its key head is that of the head before it
+    assert beside.score == pytest.approx(float(taken.trace(1, 3).scaled[5, 2]), abs=1e-5)
+    assert beside.total == pytest.approx(beside.score, abs=1e-5)
+
+
+# --- everything that a head reads
+
+
+def read_by(taken, kind, layer, side) -> list[str]:
+    """The names of all components that a head reads before its norm. Biases may be read after it as well."""
+    assert taken.components is not None
+    calls = [one.where or "self" for one in taken.components.written if one.role == "head"]
+    number = [at for at, own in enumerate(calls) if own == kind][layer]
+    owed = taken.components.gradients(taken.components.reads[number][side == "key"].sum())
+    after = (f"bias {layer}", f"{kind} bias {layer}", f"decoder bias {layer}")
+    return [
+        part.name
+        for part in taken.components.each
+        if any(owed[index] is not None for index, _ in part.places) and part.name not in after
+    ]
+
+
+def passed(name: str, seed: int, **options):
+    model = model_and_twin(name)[0] if name != "ViT" else load_model(tiny(name))
+    chance = np.random.default_rng(seed)
+    if model.reads_images:
+        return capture(model, image=chance.integers(0, 256, (12, 12, 3), dtype=np.uint8), **options)
+    target = {"target": WRITTEN} if model.is_encoder_decoder else {}
+    return capture(model, input_ids=chance.integers(3, 64, 11), **target, **options)
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_with_everything_cut_nothing_of_the_text_is_left(name):
+    """Queries, keys and values are those of norm(0), made from biases alone: values are the same at every token."""
+    taken = passed(name, 1, components=True)
+    for kind in taken.kinds:
+        cuts = {
+            (component, (1, HEAD, side, kind)): "zero"
+            for side in ("query", "key", "value")
+            for component in read_by(taken, kind, 1, "query" if side == "query" else "key")
+        }
+        texts = [passed(name, seed, edits=Edits(cut_paths=cuts)) for seed in (1, 2)]
+        traces = [text.trace(1, HEAD, kind) for text in texts]
+        for side in ("query", "key", "value"):
+            ours, theirs = (getattr(trace, side) for trace in traces)
+            np.testing.assert_allclose(ours, theirs[[0] * len(theirs)] if side == "value" else theirs, atol=1e-5)
+        assert np.abs(taken.trace(1, HEAD, kind).value[0] - taken.trace(1, HEAD, kind).value[1]).max() > 0.1
+        assert all(text.certificate(1, head, kind).holds for text in texts for head in range(text.heads(kind)))
+
+
+@pytest.mark.parametrize(
+    ("name", "norm", "linear"),
+    [
+        ("GPT-2", "transformer.h.1.ln_1", "transformer.h.1.attn.c_attn"),
+        ("BERT", "encoder.layer.0.output.LayerNorm", "encoder.layer.1.attention.self.query"),
+        ("Llama", None, None),
+        ("OLMo 2", None, None),
+        ("T5", None, None),
+    ],
+)
+def test_with_everything_cut_a_query_is_made_from_biases(name, norm, linear):
+    taken = passed(name, 1, components=True)
+    kind = taken.kinds[0]
+    cuts = {(component, (1, HEAD, "query", kind)): "zero" for component in read_by(taken, kind, 1, "query")}
+    query = passed(name, 1, edits=Edits(cut_paths=cuts)).trace(1, HEAD, kind).query
+    if norm is None:  # without biases
+        assert not query.any()
+        return
+    network = taken.model.network
+    with torch.inference_mode():
+        expected = network.get_submodule(linear)(network.get_submodule(norm).bias)[HEAD * SIZE : (HEAD + 1) * SIZE]
+    np.testing.assert_allclose(query, np.broadcast_to(expected.numpy(), query.shape), atol=1e-6)
+
+
+def test_half_precision_is_no_more_than_rounded():
+    """A quarter of each vector is left by the first two cuts, and no rounding error by the last."""
+    half = tiny("Llama").bfloat16()
+    models = [load_model(network, tokenizer=number_words()) for network in (half, copy.deepcopy(half).float())]
+    components = ["embedding", "mlp 0", *(f"0.{head}" for head in range(4))]
+    for count, size in ((1, 2), (2, 2), (len(components), 0)):
+        edits = Edits(cut_paths={(component, (1, HEAD, "key")): "zero" for component in components[:count]})
+        rounded, exact = (capture(model, TEXT, edits=edits).trace(1, HEAD).key for model in models)
+        np.testing.assert_allclose(rounded, exact, atol=0.05 * size)
+        assert (np.abs(exact).max(axis=1) > size / 4).all() == bool(size)
+
+
+# --- what cannot be cut
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "words"),
+    [
+        ("Llama", ("1.0", (1, 0, "key")), "“1.0”"),
+        ("Llama", ("0.4", (1, 0, "key")), "“0.4”"),
+        ("Llama", ("cross 0.1", (1, 0, "key")), "“cross 0.1”"),
+        ("Llama", ("nothing", (1, 0, "key")), "“nothing”"),
+        ("Llama", ("mlp", (1, 0, "key")), "“mlp”"),
+        ("Llama", ("mlp 1", (1, 0, "key")), "“mlp 1”"),
+        ("Llama", ("bias 0", (1, 0, "key")), "“bias 0”"),  # it has no biases
+        ("BERT", ("bias 1", (1, 0, "key")), "“bias 1”"),
+        ("Llama", ("embedding 0", (1, 0, "query")), "“embedding 0”"),
+        ("Llama", ("1" * 5000, (1, 0, "query")), "…”"),
+        ("Llama", ("0.1", (1, 4, "key")), "no head 4: they run from 0 to 3"),
+        ("Llama", ("0.1", (2, 0, "key")), "no layer 2: they run from 0 to 1"),
+        ("Llama", ("0.1", (1, 0, "key", "cross")), "no cross attention here, only self"),
+        ("T5", ("encoder 0.1", (1, 0, "query", "cross")), "“encoder 0.1”"),
+        ("T5", ("decoder 0.1", (1, 0, "key", "cross")), "“decoder 0.1”"),
+        ("T5", ("cross 1.1", (1, 0, "query", "cross")), "“cross 1.1”"),
+        ("T5", ("mlp 0", (1, 0, "query")), "“mlp 0”"),
+        ("T5", ("embedding", (1, 0, "value", "decoder")), "“embedding”"),
+    ],
+)
+def test_what_this_pass_could_not_cut(name, path, words):
+    edits = Edits(cut_paths={path: "zero"})
+    for run in (lambda: captured(name, edits), lambda: check_edits(plain(name), edits)):
+        with pytest.raises(InputError, match=words) as raised:
+            run()
+        assert raised.value.field == "edits"
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({("0.1", (1, 0, "scores")): "zero"}, "one of query, key, value"),
+        ({("0.1", (1, 0)): "zero"}, "no path"),
+        ({("0.1", (1, 0, "key", "sideways")): "zero"}, "no path"),
+        ({("", (1, 0, "key")): "zero"}, "no path"),
+        ({(0.1, (1, 0, "key")): "zero"}, "no path"),
+        ({"0.1": "zero"}, "no path"),
+        ("0.1", "cut_paths takes paths"),
+        ({("0.1", (1, 0, "key")): "half"}, "zero or mean"),
+    ],
+)
+def test_what_is_no_cut(given, words):
+    with pytest.raises(InputError, match=words) as raised:
+        Edits(cut_paths=given)
+    assert raised.value.field == "edits"
+
+
+# --- induction
+
+
+def test_without_the_previous_token_head_an_induction_head_finds_nothing(smollm):
+    """18.6 finds the token after the earlier copy by what 16.0 wrote there about the token before."""
+    text = random_texts(smollm, 50, 0)[0]
+    ids, half = list(text.ids), len(text.ids) - text.second
+    queries = np.arange(text.second, len(ids))
+
+    def stripe(path: tuple | None) -> float:
+        taken = capture(smollm, input_ids=ids, edits=Edits(cut_paths={path: "zero"} if path else {}))
+        assert taken.certificate(18, 6).holds
+        return float(taken.trace(18, 6).weights[queries, queries - half + 1].mean())
+
+    # The numbers of docs/what-if.md.
+    assert stripe(None) == pytest.approx(0.93, abs=0.01)
+    assert stripe(("16.0", (18, 6, "key"))) == pytest.approx(0.002, abs=0.001)
+    assert stripe(("16.0", (18, 6, "query"))) == pytest.approx(0.83, abs=0.01)

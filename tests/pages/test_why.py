@@ -1,0 +1,103 @@
+"""The page "Why": its numbers are those of core and of the model's own output, and what cannot be followed is said."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from core import Edits, capture, load_model, score_attribution
+from core.capturing.sampling import next_probabilities
+from core.heads.attribution import cosine, cosine_attribution
+from core.heads.paths import Hop, follow, read_hops
+from tests.pages.test_what_if import MINILM, SMOLLM, opened, words
+from ui import state
+
+OPEN = {state.MODEL: SMOLLM, state.ANSWER: " Paris", state.RATHER_THAN: " Rome"}
+
+
+@pytest.fixture(scope="module")
+def smollm():
+    return load_model(SMOLLM)
+
+
+def logits_of(taken, *texts: str) -> list[float]:
+    return [float(taken.logits[taken.model.tokenizer(text)["input_ids"][0]]) for text in texts]
+
+
+def test_the_answer_and_its_cut_are_what_the_model_gives(smollm):
+    """Only this test finds a page whose difference of logits, before or after a cut, is not the model's own."""
+    said = words(opened("why", **OPEN, cuts="0"))
+    plain, muted = (
+        capture(smollm, "The capital of France is", edits=edits) for edits in (None, Edits(mute_heads={(23, 4)}))
+    )
+    (paris, rome), (paris_after, rome_after) = (logits_of(taken, " Paris", " Rome") for taken in (plain, muted))
+    assert f"is **{paris - rome:.2f}** above that of “·Rome”" in said
+    assert f"{paris - rome:.2f} → **{paris_after - rome_after:.2f}**; predicted 4.30" in said
+    token = smollm.tokenizer(" Paris")["input_ids"][0]
+    before, after = (next_probabilities(taken.logits)[token] for taken in (plain, muted))
+    assert f"comes next: {before:.1%} → {after:.1%}" in said
+
+
+def test_a_path_in_the_address_is_the_one_that_is_followed(smollm):
+    said = {state.TEXT: "seven green doors and a cold river seven green", state.MODEL: SMOLLM, state.ANSWER: " doors"}
+    app = opened("why", **said, path="18.6>2, key 16.0>1", stop="1", cuts="1")
+    taken = capture(smollm, said[state.TEXT], components=True)
+    row = taken.trace(18, 6).scaled[8]
+    score = row[2] - np.delete(row, 2).mean()
+    table = score_attribution(taken, 18, 6, 8, 2).by_key.set_index("component")["contribution"]
+    assert f"Head 18.6 scored “·doors” **{score:.2f}** above the other keys" in words(app)
+    assert f"head 16.0 adds {table['16.0']:.2f} of it" in words(app)
+    assert f"{score:.2f} → " in words(app)
+    assert f"predicted {score - table['16.0']:.2f}" in words(app)
+
+
+@pytest.mark.parametrize(
+    ("asked", "complaint"),
+    [
+        ({"path": "16.0 of nothing"}, "is no hop of a path"),
+        ({"path": "key 16.0"}, "the first hop, alone, leads to the answer"),
+        ({"path": "99.0"}, "There is no head 99.0"),
+        ({"path": ",".join(["23.4"] * 7)}, "at most 6 hops"),
+        ({"path": "23.4>9"}, "There is no key 9"),
+        ({state.ANSWER: "Ouagadougou"}, "one token is needed"),
+    ],
+)
+def test_what_cannot_be_followed_is_said(asked, complaint):
+    assert complaint in words(opened("why", **OPEN | asked))
+
+
+def test_an_encoder_is_asked_for_a_cosine():
+    text, like = "The cat sleeps.", "A dog runs."
+    said = words(opened("why", **{state.MODEL: MINILM, state.TEXT: text, state.LIKE_TEXT: like}))
+    model = load_model(MINILM)
+    one, other = (capture(model, words).vectors.mean(axis=0) for words in (text, like))
+    expected = one @ other / np.linalg.norm(one) / np.linalg.norm(other)
+    assert f"The cosine with “A dog runs\\.” is **{expected:.2f}**".replace("\\", "") in said
+
+
+def test_hops_are_read_as_they_are_written():
+    words = "18.6>2, key 16.0>1, query cross 2.1"
+    assert ", ".join(map(str, read_hops(words))) == words
+    assert read_hops("cross 1.2")[0] == Hop("answer", "cross", 1, 2)
+
+
+def test_the_shares_by_token_add_up_to_the_head():
+    """In an encoder a head writes at every token, and the stop is about the one at which it wrote most."""
+    model = load_model(MINILM)
+    taken, other = capture(model, "The cat sleeps.", components=True), capture(model, "A dog runs.")
+    answer, number = cosine_attribution(taken, other), cosine(taken, other)
+    stop = follow(taken, None, answer, number).stops[0]
+    assert 0 < stop.by_token.sum() <= stop.gave * 1.5
+    assert stop.by_token.argmax() == stop.key
+
+
+def test_a_path_that_begins_with_a_weight_needs_no_answer():
+    text = "The animal didn't cross the street because it was too tired."
+    said = {state.MODEL: MINILM, state.TEXT: text, "path": "score 5.11@10>2, key 4.3"}
+    app = words(opened("why", **said, stop="1", cuts="1"))
+    taken = capture(load_model(MINILM), text, components=True)
+    of = score_attribution(taken, 5, 11, 10, 2)
+    gave = of.by_key.set_index("component")["contribution"]["4.3"]
+    assert f"Head 5.11 scored “animal” **{of.score:.2f}** above the other keys" in app
+    assert f"predicted {of.score - gave:.2f}".replace("-", "−") in app
+    assert "needs a query and a key" in words(opened("why", **said | {"path": "score 5.11"}))

@@ -1,0 +1,47 @@
+"""What is asked on the page Why: for which answer, and compared with what."""
+
+from __future__ import annotations
+
+from core import Capture
+from core.capturing.sampling import most_probable
+from core.figures.labels import visible
+from core.models.inputs import one_token
+from core.models.tokens import token_texts
+from ui import state
+from ui.controls.fields import suggested_or_none, text_line
+from ui.requests import AnswerRequest, TextRequest
+from ui.views.sources.passes import SENTENCE
+
+OFFERED = 12  # tokens
+MEAN_OF_ALL = "the mean of all tokens"
+
+
+def choose_answer(request: TextRequest, capture: Capture) -> AnswerRequest:
+    """Show the fields. Raises InputError (field "answer" or "than") for a word that is not one token."""
+    if capture.logits is None:
+        like = text_line("Compared with", state.LIKE_TEXT, SENTENCE, width=340)
+        return AnswerRequest(request, None, "mean", like or SENTENCE)
+    numbers = most_probable(capture.logits, OFFERED)
+    offered = dict(zip(token_texts(capture.model.tokenizer, numbers), numbers, strict=True))
+    answer = _token(capture, "Answer", state.ANSWER, offered)
+    others = {text: number for text, number in offered.items() if number != answer}
+    return AnswerRequest(
+        request, answer, _token(capture, "Rather than", state.RATHER_THAN, others | {MEAN_OF_ALL: "mean"})
+    )
+
+
+def _token(capture: Capture, label: str, key: str, offered: dict) -> int:
+    """A token that is offered, the first one while nobody has chosen, or a typed one."""
+    first = next(iter(offered))
+    words = suggested_or_none(label, key, [*offered], visible(first), format_func=visible, width=170)
+    if words is None:
+        return offered[first]
+    return offered[words] if words in offered else one_token(capture.model, words, with_blank=True, field=key)
+
+
+def text_of(capture: Capture, of: AnswerRequest) -> tuple[str, str]:
+    """The texts of the answer and of what it is compared with."""
+    if of.token is None:
+        return "the cosine", of.like or "no text"
+    answer, *than = token_texts(capture.model.tokenizer, [of.token, *([] if of.than == "mean" else [of.than])])
+    return answer, than[0] if than else MEAN_OF_ALL

@@ -1,0 +1,396 @@
+"""A path from an answer back to the text: one stop at a time, with its picture and its number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import streamlit as st
+
+from core import Capture
+from core.attention.rowwise import around
+from core.capturing.edits import every
+from core.capturing.sampling import next_probabilities
+from core.figures.heatmaps.heatmap import WIDTH, Axis, heatmap
+from core.figures.labels import escaped, visible
+from core.figures.palette import ABOVE, BELOW
+from core.figures.plots.bars import bars
+from core.figures.plots.path import Node, path_chart
+from core.heads.attribution import Attribution, Grid, as_grid, strongest
+from core.heads.lens import POSITIONS
+from core.heads.paths import MOST_HOPS, CutEffect, Path, Stop, cut_effect
+from core.units import small_number
+from ui import presenting, state
+from ui.calls import result
+from ui.components import pin
+from ui.components.arrows import arrow_keys
+from ui.components.shaded_text import shaded_text
+from ui.controls.fields import menu, menu_of_several
+from ui.links import Text, field
+from ui.markdown import plain, quoted
+from ui.models import MAX_TOKENS
+from ui.progress import run
+from ui.requests import AnswerRequest, PathRequest, TextRequest
+from ui.views.common.pictures import show_chart, show_heatmap
+from ui.views.needs import NEXT_TOKENS, TEXTS, missing
+from ui.views.numbers import of_table
+from ui.views.sources.passes import InputFields, read_or_say, run_pass
+from ui.views.why import results
+from ui.views.why.asking import choose_answer, text_of
+
+BARS = 8  # components
+LONGEST_PATH = 300  # characters
+IN_TEXT = 192  # tokens of a long text that are shown as text
+HEIGHT = 290  # pixels of the grid
+ANSWER_SHOWS = {"components": "Contributions", "lens": "Logit lens"}
+SIDES = {"key": "Written into the key", "query": "Written into the query"}
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """What the page shows in one run.
+
+    at     the stop: 0 is the answer
+    texts  those of the answer and of what it is compared with
+    """
+
+    capture: Capture
+    of: AnswerRequest
+    path: Path
+    at: int
+    texts: tuple[str, str]
+
+    @property
+    def stop(self) -> Stop | None:
+        """The head of this stop; None at the answer."""
+        return self.path.stops[self.at - 1] if self.at else None
+
+    @property
+    def after(self) -> Stop | None:
+        """The next head on the path; None at its end."""
+        return self.path.stops[self.at] if self.at < len(self.path.stops) else None
+
+    def token(self, position: int, stop: Stop, *, key: bool = False) -> str:
+        return self.capture.tokens(stop.hop.kind)[key][position]
+
+
+def show_path(fields: InputFields) -> None:
+    """Show the fields, and the path from an answer back to the text."""
+    if (words := missing(fields.model, TEXTS)) is not None:
+        st.info(plain(words), icon=":material/visibility_off:")
+        return
+    finding = st.container(gap=None)
+    line = st.container(horizontal=True, vertical_alignment="bottom", gap="small")
+
+    def follow(request: TextRequest) -> tuple[Capture, AnswerRequest, Path] | None:
+        capture = run_pass(request, fields.model, MAX_TOKENS, components=True)
+        if capture is None:
+            return None
+        hops = field(state.PATH, Text(LONGEST_PATH), "", "Path")
+        if hops.startswith("score "):
+            with line:
+                st.button("Follow the answer", key=state.FOLLOW_ANSWER, on_click=_follow, args=([],))
+            of = AnswerRequest(request, None, "mean")
+        else:
+            with line:
+                of = choose_answer(request, capture)
+        return capture, of, results.path(PathRequest(of, hops))
+
+    followed = read_or_say(fields, follow)
+    if followed is None:
+        return
+    capture, of, path = followed
+    if path.answer is not None:
+        result(path.answer)
+    with line:
+        at = _choose_stop(path)
+        _choose_cuts(path)
+    view = View(capture, of, path, at, text_of(capture, of))
+    with finding:
+        pin.listen(lambda cell: _clicked(view, cell))
+        _say(view)
+    _draw(view)
+
+
+def _choose_stop(path: Path) -> int:
+    names = {} if path.answer is None else {"0": "Answer"}
+    names |= {str(number): stop.hop.component for number, stop in enumerate(path.stops, start=1)}
+    return int(menu("Stop of the path", state.STOP, names, look="buttons"))
+
+
+# --- what is said
+
+
+def _say(view: View) -> None:
+    answer, than = map(quoted, view.texts)
+    begins = "Why does it look there?" if view.path.answer is None else "Why are these texts alike?"
+    presenting.title(begins if view.of.token is None else f"Why {answer}?")
+    with presenting.told("number"):
+        words = _of_answer(view, answer, than) if view.stop is None else _of_score(view, view.stop)
+        st.markdown(words if presenting.is_on() else f"#### {words}", anchors=False)
+    _say_cuts(view)
+
+
+def _of_answer(view: View, answer: str, than: str) -> str:
+    number = _table(view).number
+    if view.of.token is None:
+        told = f"The cosine with {than} is **{_signed(number)}**"
+    else:
+        told = f"The logit of {answer} is **{_signed(number)}** above that of {than}"
+        told = told.removesuffix(f"that of {than}") + than if view.of.than == "mean" else told
+    if view.after is None:
+        return f"{told}. No head adds a tenth of that."
+    stop = view.after
+    looked = quoted(view.token(stop.key, stop, key=True))
+    return f"{told}. Head {stop.hop.component} adds {_signed(stop.gave)}, read from {looked}."
+
+
+def _of_score(view: View, stop: Stop) -> str:
+    key, (name, gave) = quoted(view.token(stop.key, stop, key=True)), strongest(_table(view), 1)[0]
+    scored = f"Head {stop.hop.component} scored {key} **{_signed(stop.score)}** above the other keys"
+    return f"{scored}: {_in_words(name)} adds {_signed(gave)} of it."
+
+
+def _in_words(component: str) -> str:
+    return component.replace("mlp", "MLP") if "." not in component else f"head {component}"
+
+
+def _signed(number: float) -> str:
+    return f"{number:z.2f}".replace("-", "−") if abs(number) >= 0.005 or not number else small_number(number)
+
+
+def _side(view: View) -> str:
+    chosen = st.session_state.get(state.SIDE)
+    if chosen in SIDES:
+        return chosen
+    return "key" if view.after is None else view.after.hop.side
+
+
+def _table(view: View) -> Attribution:
+    """The attribution of the stop's number."""
+    if view.stop is None:
+        assert view.path.answer is not None
+        return view.path.answer
+    return view.stop.of_key if _side(view) == "key" else view.stop.of_query
+
+
+# --- what is drawn
+
+
+def _draw(view: View) -> None:
+    large, beside = st.columns([5, 7], gap="medium")
+    with large:
+        shows = "components"
+        if view.stop is not None:
+            menu("Side", state.SIDE, SIDES, opening=_side(view), look="buttons", label_visibility="collapsed")
+        elif NEXT_TOKENS.is_met(view.capture.model):
+            shows = menu("Shown", state.ANSWER_SHOWS, ANSWER_SHOWS, look="buttons", label_visibility="collapsed")
+        {"components": _draw_grid, "lens": _draw_lens}[shows](view)
+    with beside:
+        _draw_path(view)
+        _draw_text(view)
+        _draw_bars(view)
+
+
+def _draw_grid(view: View) -> None:
+    """The contribution of every head, and of every feed-forward layer in the last column."""
+    table, grid = _table(view), as_grid(_table(view))
+    rows, columns = grid.names
+    pinned = (None, None) if view.after is None else _place(grid, view.after)
+    chart = heatmap(
+        grid.values,
+        Axis("layer", rows, pinned[0]),
+        Axis("component", columns, pinned[1]),
+        name="contribution",
+        scale="signed",
+        height=presenting.height(HEIGHT, 0.7),
+        width=presenting.width(WIDTH, 0.4),
+        printed=0,
+    )
+    alt = "What every head and every feed-forward layer contributed: a grid of layers by heads."
+    names, numbers = zip(*strongest(table, len(table)), strict=True)
+    values = np.array(numbers, dtype=np.float64)[:, None]
+    exact = of_table("components", "Contributions", values, ("component", names), ("number", ["contribution"]))
+    show_heatmap(chart, "components", alt, title="Contributions of all components", numbers=exact)
+    label = f"Walk along the path with the arrow keys. Chosen: stop {view.at} of {len(view.path.stops)}."
+    first = view.path.answer is None
+    arrow_keys(
+        state.picture("components"),
+        label,
+        (0, view.at - first),
+        (1, len(view.path.stops) + 1 - first),
+        lambda _, place: _go_to(place + first),
+        words="← → walk along the path",
+    )
+
+
+def _draw_lens(view: View) -> None:
+    """The probability of the answer after each layer at each position, if the model stopped there."""
+    passed = run_pass(view.of.text, view.capture.model, MAX_TOKENS)
+    if passed is None or view.of.token is None:
+        return
+    layers = passed.layers(passed.kinds[0]) + 1
+    task = results.lens.task(view.of.text, view.of.token, capture=passed)
+    lens = run(task, "Reading after each layer", layers * min(POSITIONS, len(passed.input_ids)), unit="pair")
+    if lens is None:
+        return
+    chosen = lens.chosen.pivot(index="layer", columns="position", values="probability")
+    last = lens[(lens["position"] == lens["position"].max()).to_numpy()]
+    best = [
+        f"<br>best at the end: {escaped(text)} {share:.1%}"
+        for text, share in zip(last["text"], last["probability"], strict=True)
+    ]
+    tokens = passed.tokens("decoder" if passed.target_ids else None)[0][int(chosen.columns[0]) :]
+    chart = heatmap(
+        chosen.to_numpy(),
+        Axis("layer", notes=best),
+        Axis("after", tokens),
+        name="probability",
+        scale="share",
+        height=presenting.height(HEIGHT, 0.7),
+        width=presenting.width(WIDTH, 0.4),
+        printed=0,
+    )
+    show_heatmap(chart, "lens", "The probability of the answer after each layer, by position.", title="Logit lens")
+    first = next(
+        (layer for layer, text in zip(last["layer"], last["text"], strict=True) if text == view.texts[0]), None
+    )
+    found = (
+        ""
+        if first is None
+        else f" At the end of the text {quoted(view.texts[0])} is first the best one after layer {first}."
+    )
+    st.caption(f"If the model stopped after a layer.{found} The last norm is trained for the last layer only.")
+
+
+def _place(grid: Grid, stop: Stop) -> tuple[int, int]:
+    return grid.row_of(stop.hop.kind, stop.hop.layer), stop.hop.head
+
+
+def _draw_path(view: View) -> None:
+    """The whole path: the answer, every head with the token at which it looked, and the component at its end."""
+    stops = view.path.stops
+    looked = [visible(view.token(stop.key, stop, key=True)) for stop in stops]
+    answer = view.path.answer
+    before = [0.0 if answer is None else answer.number, *(stop.score for stop in stops)]
+    nodes = [
+        Node(stop.hop.component, f"→ {at}", stop.gave, stop.gave / number if number else 0.0)
+        for stop, at, number in zip(stops, looked, before[:-1], strict=True)
+    ]
+    if answer is not None:
+        nodes.insert(0, Node(visible(view.texts[0])))
+    if stops:
+        name, gave = strongest(stops[-1].of_key, 1)[0]
+        share = gave / before[-1] if before[-1] else 0.0
+        nodes.append(Node(name.replace("mlp", "MLP"), f"at {looked[-1]}", gave, share))
+    title = "The path from the answer to the text"
+    show_chart(
+        path_chart(nodes, view.at - (answer is None)), "path", f"{title}, from left to right.", title=title, fills=False
+    )
+
+
+def _draw_text(view: View) -> None:
+    """The text, shaded by what the head of this stop passed on from each token; at the answer, that of the next one."""
+    stop = view.stop or view.after
+    if stop is None:
+        return
+    queries, tokens = view.capture.tokens(stop.hop.kind)
+    part = around(stop.key, len(tokens), IN_TEXT)
+    is_weight = stop.hop.side == "score"
+    added = np.maximum(stop.by_token * np.sign(stop.gave), 0)
+    shares = added / (added.sum() or 1.0)
+    query = stop.query if queries == tokens and stop.query in part else stop.key
+    key = f"{state.TOKEN_VIEW}_{stop.hop.component}"
+    here = slice(part.start, part.stop)
+    verb = "attends" if is_weight else "takes"
+    shaded_text(tokens[here], shares[here], query - part.start, start=part.start, limit=1.0, verb=verb, key=key)
+    shortened = f" Shown are {len(part)} of {len(tokens):,} tokens." if len(part) < len(tokens) else ""
+    st.caption(
+        f"Shaded: from which tokens head {stop.hop.component} passed on what it wrote at the framed one.{shortened}"
+    )
+
+
+def _draw_bars(view: View) -> None:
+    names, numbers = zip(*strongest(_table(view), BARS), strict=True)
+    colours = [ABOVE if number >= 0 else BELOW for number in numbers]
+    names = [name.replace("mlp", "MLP") for name in names]
+    height = presenting.height(210, 0.3)
+    chart = bars(names, {"contribution": np.array(numbers)}, y="contribution", colours=[colours], height=height)
+    show_chart(chart, "strongest", f"The {len(names)} largest contributions.", title="The largest contributions")
+
+
+# --- going on
+
+
+def _clicked(view: View, cell: pin.Cell) -> None:
+    """Go on to the head that was clicked."""
+    grid = as_grid(_table(view))
+    place = pin.place_in(cell, "layer", "component", grid.values.shape)
+    if place is None or place[1] == grid.values.shape[1] - 1:
+        return
+    kind, layer = grid.rows[place[0]]
+    name = f"{kind} {layer}.{place[1]}".strip()
+    side = "" if view.stop is None else f"{_side(view)} "
+    _follow([str(stop.hop) for stop in view.path.stops[: view.at]] + [f"{side}{name}"])
+
+
+def _follow(hops: Sequence[str]) -> None:
+    st.session_state[state.PATH] = ", ".join(hops[:MOST_HOPS])
+    _go_to(min(len(hops), MOST_HOPS))
+    st.session_state[state.CUTS] = []
+
+
+def _go_to(stop: int) -> None:
+    st.session_state[state.STOP] = str(stop)
+    st.session_state[state.SIDE] = None
+
+
+# --- cutting
+
+
+def _choose_cuts(path: Path) -> None:
+    names = {
+        str(number): _cut_in_words(path, number) for number, stop in enumerate(path.stops) if stop.hop.side != "score"
+    }
+    if names:
+        menu_of_several("Cut", state.CUTS, names, width="content")
+
+
+def _cut_in_words(path: Path, number: int) -> str:
+    hop = path.stops[number].hop
+    if hop.side == "answer":
+        return f"mute {hop.component}"
+    return f"{hop.component} from the {hop.side} of {path.stops[number - 1].hop.component}"
+
+
+def _say_cuts(view: View) -> None:
+    """What was predicted of the chosen cuts, and what the model then does."""
+    chosen = [int(word) for word in st.session_state.get(state.CUTS) or [] if word.isdecimal()]
+    cuts = [number for number in chosen if (view.path.answer is None) <= number < len(view.path.stops)]
+    if not cuts:
+        return
+    edits = every([view.of.text.edits or every([]), *(view.path.cut(number) for number in cuts)])
+    edited = replace(view.of.text, edits=edits)
+    after = run_pass(edited, view.capture.model, MAX_TOKENS, components=True)
+    if after is None:
+        return
+    answer_after = 0.0 if view.path.answer is None else results.number_after(view.of, edited)
+    told = [_cut_in_numbers(view, number, cut_effect(view.path, number, after, answer_after)) for number in cuts]
+    if view.of.token is not None:
+        shares = [
+            next_probabilities(one.logits)[view.of.token] for one in (view.capture, after) if one.logits is not None
+        ]
+        told.append(f"{quoted(view.texts[0])} comes next: {' → '.join(f'{share:.1%}' for share in shares)}.")
+    with presenting.told():
+        st.markdown(" ".join(told), anchors=False)
+
+
+def _cut_in_numbers(view: View, number: int, effect: CutEffect) -> str:
+    if number == 0:
+        what = f"Without {view.path.stops[0].hop.component} the difference"
+        what = what if view.of.token is not None else what.replace("difference", "cosine")
+    else:
+        what = f"Without {_cut_in_words(view.path, number)} its score"
+    change = f"{_signed(effect.before)} → **{_signed(effect.after)}**"
+    return f"{what} goes {change}; predicted {_signed(effect.predicted)}."
