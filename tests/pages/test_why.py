@@ -33,6 +33,10 @@ def test_the_answer_and_its_cut_are_what_the_model_gives(smollm):
     (paris, rome), (paris_after, rome_after) = (logits_of(taken, " Paris", " Rome") for taken in (plain, muted))
     assert f"is **{paris - rome:.2f}** above that of “·Rome”" in said
     assert f"{paris - rome:.2f} → **{paris_after - rome_after:.2f}**; predicted 4.30" in said
+    (badge,) = [
+        part.proto.body for part in opened("why", **OPEN).get("markdown") if "contributions add up" in part.proto.body
+    ]
+    assert f"add up to {paris - rome:.2f}, and the number is {paris - rome:.2f}" in badge
     token = smollm.tokenizer(" Paris")["input_ids"][0]
     before, after = (next_probabilities(taken.logits)[token] for taken in (plain, muted))
     assert f"comes next: {before:.1%} → {after:.1%}" in said

@@ -306,18 +306,25 @@ def _draw_text(view: View) -> None:
     verb = "attends" if is_weight else "takes"
     shaded_text(tokens[here], shares[here], query - part.start, start=part.start, limit=1.0, verb=verb, key=key)
     shortened = f" Shown are {len(part)} of {len(tokens):,} tokens." if len(part) < len(tokens) else ""
-    st.caption(
-        f"Shaded: from which tokens head {stop.hop.component} passed on what it wrote at the framed one.{shortened}"
-    )
+    what = "those that it attends to from" if is_weight else "those from which it passed on what it wrote at"
+    st.caption(f"Tokens as head {stop.hop.component} read them; shaded are {what} the framed one.{shortened}")
 
 
 def _draw_bars(view: View) -> None:
-    names, numbers = zip(*strongest(_table(view), BARS), strict=True)
+    """The largest contributions, and whether all of them together are the number."""
+    table = _table(view)
+    names, numbers = zip(*strongest(table, BARS), strict=True)
     colours = [ABOVE if number >= 0 else BELOW for number in numbers]
     names = [name.replace("mlp", "MLP") for name in names]
     height = presenting.height(210, 0.3)
     chart = bars(names, {"contribution": np.array(numbers)}, y="contribution", colours=[colours], height=height)
     show_chart(chart, "strongest", f"The {len(names)} largest contributions.", title="The largest contributions")
+    sum_ = f"{len(table):,} contributions add up to {_signed(table.total)}, and the number is {_signed(table.number)}"
+    if table.holds:
+        st.badge(f"{sum_}: {table.rounding:.2g} rounding errors apart", icon=":material/verified:", color="green")
+    else:
+        words = f"{sum_}: {table.rounding:,.0f} times what rounding explains"
+        st.badge(words, icon=":material/error:", color="red")
 
 
 # --- going on
