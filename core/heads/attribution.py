@@ -433,6 +433,10 @@ def _contrast(rows: Tensor, token: int, against: int | Literal["mean"] | None) -
     if against == "mean":
         return row - wide(rows).mean(dim=0)
     check_index(against, len(rows), "token", field="against")
+    if against == token:
+        raise InputError(
+            "A token is compared with itself here: choose another one to compare it with.", field="against"
+        )
     return row - wide(rows[int(against)])
 
 

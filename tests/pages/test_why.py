@@ -63,6 +63,7 @@ def test_a_path_in_the_address_is_the_one_that_is_followed(smollm):
         ({"path": "99.0"}, "There is no head 99.0"),
         ({"path": ",".join(["23.4"] * 7)}, "at most 6 hops"),
         ({"path": "23.4>9"}, "There is no key 9"),
+        ({state.RATHER_THAN: " Paris"}, "compared with itself"),
         ({state.ANSWER: "Ouagadougou"}, "one token is needed"),
     ],
 )

@@ -153,7 +153,9 @@ def _of_score(view: View, stop: Stop) -> str:
 
 
 def _in_words(component: str) -> str:
-    return component.replace("mlp", "MLP") if "." not in component else f"head {component}"
+    if "." in component:
+        return f"head {component}"
+    return component.replace("mlp", "MLP") if component[-1].isdecimal() else f"the {component}"
 
 
 def _signed(number: float) -> str:
