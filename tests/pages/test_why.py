@@ -51,7 +51,10 @@ def test_a_path_in_the_address_is_the_one_that_is_followed(smollm):
     table = score_attribution(taken, 18, 6, 8, 2).by_key.set_index("component")["contribution"]
     assert f"Head 18.6 scored “·doors” **{score:.2f}** above the other keys" in words(app)
     assert f"head 16.0 adds {table['16.0']:.2f} of it" in words(app)
-    assert f"{score:.2f} → " in words(app)
+    cut = capture(smollm, said[state.TEXT], edits=Edits(cut_paths={("16.0", (18, 6, "key")): "zero"}))
+    row = cut.trace(18, 6).scaled[8]
+    after = row[2] - np.delete(row, 2).mean()
+    assert f"{score:.2f} → **{after:.2f}**".replace("-", "−") in words(app)
     assert f"predicted {score - table['16.0']:.2f}" in words(app)
 
 
