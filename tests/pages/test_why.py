@@ -109,3 +109,10 @@ def test_a_path_that_begins_with_a_weight_needs_no_answer():
     assert f"Head 5.11 scored “animal” **{of.score:.2f}** above the other keys" in app
     assert f"predicted {of.score - gave:.2f}".replace("-", "−") in app
     assert "needs a query and a key" in words(opened("why", **said | {"path": "score 5.11"}))
+
+
+def test_what_a_head_wrote_into_a_key_came_from_the_token_before(smollm):
+    taken = capture(smollm, "seven green doors and a cold river seven green", components=True)
+    stop = follow(taken, read_hops("score 18.6@8>2, key 16.0")).stops[1]
+    assert (stop.query, stop.key) == (2, 1)
+    assert stop.by_token[1] > 0.9 * stop.by_token.sum() > 5
