@@ -34,7 +34,8 @@ from ..models.model import Model
 from ..models.modules import Kind
 from ..models.tokens import token_texts
 from .certifying import Certificate, certified_head, certify_call, mask_in_words
-from .components import ComponentPass, Components
+from .component_pass import ComponentPass
+from .components import Components
 from .continuing import Begun, Layers
 from .edited import edit_of
 from .editor import Editor, unchanged

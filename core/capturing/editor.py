@@ -12,7 +12,7 @@ from torch import Tensor
 from ..errors import InputError, check_index
 from ..models.calls import Call
 from ..models.modules import Kind
-from .components import Reading
+from .component_pass import Reading
 from .edit_kinds import HeadInPass
 from .edited import UNEDITED, EditedCall, HeadEdit
 from .edits import Edits

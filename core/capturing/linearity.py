@@ -19,7 +19,7 @@ _MOVES = {
 }
 _SUMS = {"Add", "Sub"}  # if all that they add is followed
 _PRODUCTS = {"Bmm", "Div", "Mm", "Mul"}  # if one factor is a constant
-_OWN = {"_HeldNorm", "_LinearMap", "torch::autograd::AccumulateGrad"}
+_OWN = {"HeldNorm", "LinearMap", "torch::autograd::AccumulateGrad"}
 
 
 class Followed:

@@ -21,8 +21,10 @@ from ..models.calls import Call, wide
 from ..models.inputs import all_inputs, image_inputs
 from ..models.model import Model
 from ..models.modules import Kind
-from .components import ALLOWED_ROUNDING, Component, ComponentPass, Reading, rounding_error
+from .component_pass import ComponentPass, Reading
+from .components import Component
 from .edited import Cut
+from .held_norms import ALLOWED_ROUNDING, rounding_error
 from .places import Path, Side
 from .recorder import kinds_of, record
 

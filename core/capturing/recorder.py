@@ -18,7 +18,7 @@ from ..models.calls import Call, heard_by
 from ..models.inputs import run
 from ..models.model import Model
 from ..models.modules import Kind, kind_of
-from .components import ComponentPass
+from .component_pass import ComponentPass
 from .continuing import Layers
 
 OnProgress = Callable[[int], None]

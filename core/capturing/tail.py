@@ -20,7 +20,7 @@ from ..errors import InputError
 from ..models.calls import wide
 from ..models.inputs import replaced_tokens, run
 from .capture import Capture
-from .components import is_stream
+from .component_pass import is_stream
 from .continuing import twin_of
 
 # The largest difference of the last layer's logits from those of the pass, in units of one rounding error of the largest.

@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..capturing.capture import Capture
-from ..capturing.components import ALLOWED_ROUNDING, Component, Components, rounding_error
+from ..capturing.components import Component, Components
 from ..capturing.edited import edit_of
+from ..capturing.held_norms import ALLOWED_ROUNDING, rounding_error
 from ..capturing.rows import head_permissions
 from ..errors import InputError, check_index
 from ..models.calls import wide

@@ -12,7 +12,7 @@ import torch
 import transformers as t
 
 from core import InputError, capture, load_model
-from core.capturing.components import Held
+from core.capturing.held_norms import Held
 from tests.core.capturing.test_layers import HYBRIDS
 from tests.core.same_bits import assert_same_bits
 from tests.core.taken_apart import READ, inputs_of, taken_apart, tiny_taken_apart
