@@ -21,6 +21,8 @@ PANEL_LABELS = 46  # pixels below the last one
 ROW = 34  # pixels of the bars of a token
 LOG_ROW = 30  # pixels of a bar on a logarithmic axis
 MARK = 20  # pixels for the words of a mark
+NUMBER = 22  # pixels of a number beyond the end of its bar
+AROUND = 72  # pixels above and below the bars: the legend, and their names
 
 Groups = Mapping[str, ArrayLike]  # the name of a group -> a number for each bar
 
@@ -97,7 +99,9 @@ def bars(
     traces = _traces(names, groups, colours, printed=".3f" if printed else None)
     layout = plain_layout(height) | {"showlegend": len(groups) > 1, "barmode": "group"}
     layout["xaxis"] |= named_places(names) | {"title": {"text": x}}
-    layout["yaxis"] |= {"title": {"text": y}, "range": list(limits or room_for(groups.values()))}
+    number = enlarged(NUMBER)
+    share = number / max(number, height - enlarged(AROUND) - 2 * number)
+    layout["yaxis"] |= {"title": {"text": y}, "range": list(limits or room_for(groups.values(), share))}
     return Chart(traces, layout, _values(names, groups, heading=x, value=y))
 
 
@@ -106,7 +110,7 @@ def bar_panels(names: Sequence[str], panels: Groups, *, x: str, printed: bool = 
 
     panel  height of each panel in pixels, with its title
     """
-    limits = room_for(panels.values(), share=0.2)
+    limits = room_for(panels.values(), 0.2)
     above, below = enlarged(PANEL_TITLE), enlarged(PANEL_LABELS)
     area = len(panels) * enlarged(panel) - above  # without the first title, which lies in the margin
     layout: Layout = {
@@ -229,7 +233,7 @@ def _mark_words(mark: Mark, place: int, *, right: bool) -> dict[str, object]:
     return at | {"text": mark.words, "xref": "x", "yref": "paper", "yshift": enlarged(MARK) * place}
 
 
-def room_for(groups: Iterable[ArrayLike], share: float = 0.12) -> tuple[float, float]:
+def room_for(groups: Iterable[ArrayLike], share: float) -> tuple[float, float]:
     """Return a range that holds 0, every bar, and a number beyond its end.
 
     share  part of the bars' range that a number takes

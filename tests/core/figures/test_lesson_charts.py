@@ -6,14 +6,18 @@ import pytest
 from core.attention import masks as m
 from core.figures.heatmaps.additive import additive_mask
 from core.figures.heatmaps.heatmap import Axis, heatmap
-from core.figures.plots.bars import Mark, bar_panels, bars, log_bars, room_for
+from core.figures.plots.bars import AROUND, NUMBER, Mark, bar_panels, bars, log_bars
 from core.figures.plots.running import running
 
 
 @pytest.mark.parametrize("values", [[1.0, 2.0], [-1.0, -2.0], [-1.0, 2.0], [0.0, 0.0]])
 def test_bars_leave_room_for_their_numbers(values):
-    low, high = bars(["a", "b"], {"x": values}, y="y").figure.layout.yaxis.range
-    assert (low, high) == room_for([values])
+    height = 200
+    low, high = bars(["a", "b"], {"x": values}, y="y", height=height).figure.layout.yaxis.range
+    pixel = (high - low) / (height - AROUND)
+    # Under a bar downwards there has to be as much as above one upwards.
+    beyond = [min(values) - low] * (min(values) < 0) + [high - max(values)] * (max(values) > 0)
+    assert all(room >= 0.99 * NUMBER * pixel for room in beyond)
     assert low < min(values) if min(values) < 0 else low == 0
     assert high > max(values) if max(values) > 0 or min(values) == 0 else high == 0
     assert np.isfinite([low, high]).all()
