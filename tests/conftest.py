@@ -1,6 +1,5 @@
 """Real models, loaded once a run: both that are there without a network, and transformers' own eager twins of them."""
 
-import copy
 import os
 from functools import cache
 from unittest import mock
@@ -64,11 +63,15 @@ def half():
 
 
 def eager_attentions(model, capture):
-    """The same pass in transformers' own eager code, on a copy of the network; `.attentions` are its weights by layer."""
-    network = copy.deepcopy(model.network)
+    """The same pass in transformers' own eager code; `.attentions` are its weights by layer."""
+    network = model.network
+    ours = network.config._attn_implementation
     network.set_attn_implementation("eager")
-    with torch.inference_mode():
-        return network(torch.tensor([capture.input_ids]), output_attentions=True)
+    try:
+        with torch.inference_mode():
+            return network(torch.tensor([capture.input_ids]), output_attentions=True)
+    finally:
+        network.set_attn_implementation(ours)
 
 
 # The files whose tests take longest without a browser: they start Ray, other processes, or pages in great number.

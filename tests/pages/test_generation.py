@@ -14,9 +14,16 @@ from tests.source_files import ROOT
 from tests.written_numbers import number
 from ui import state
 from ui.requests import ModelChoice, TextRequest, WritingRequest
+from ui.views import generation
 from ui.views.writing import written_after
 
 DATES, DATE = "written-dates", "the 3rd of march 1987"
+
+
+@pytest.fixture
+def two_tokens(monkeypatch):
+    """A page without an address writes so many, which takes a tenth of the time."""
+    monkeypatch.setattr(generation, "OPENING_TOKENS", 2)
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +132,8 @@ def test_numbers_of_an_address_that_are_out_of_range_are_passed_over():
     assert "“77”" in "".join(warning.value for warning in app.warning)
 
 
-def test_who_comes_with_a_model_that_only_reads_finds_one_that_writes(smollm):  # noqa: ARG001 - it is loaded here
+@pytest.mark.usefixtures("smollm", "two_tokens")
+def test_who_comes_with_a_model_that_only_reads_finds_one_that_writes():
     app = opened("heads", model="all-MiniLM-L6-v2", text="The capital of France is")
     app.query_params.clear()  # as a click on the menu does
     app = app.switch_page("../pages/generation.py").run()
@@ -151,6 +159,7 @@ def test_the_choices_are_the_sampling():
     assert app.session_state["found"] == Sampling(1.0, 3, 0.5)
 
 
+@pytest.mark.usefixtures("two_tokens")
 def test_it_opens_with_something_to_see_for_a_model_of_either_kind():
     """A model that writes on opens with Paris, and one that reads dates with a date."""
     app = AppTest.from_file(str(ROOT / "ui/shell.py"), default_timeout=120)
