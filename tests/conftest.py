@@ -1,5 +1,6 @@
 """Real models, loaded once a run: both that are there without a network, and transformers' own eager twins of them."""
 
+import gc
 import os
 from functools import cache
 from unittest import mock
@@ -35,6 +36,15 @@ def components_of_packages():
     once = cache(manifest_scanner.scan_component_manifests)
     with mock.patch.object(manifest_scanner, "scan_component_manifests", once):
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_old_is_garbage():
+    """Heavy work searches all of Python's objects for garbage before it begins. What the tests have imported is none."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @cache
