@@ -41,7 +41,10 @@ TOKENS = 1000  # a part of all that there are
 @pytest.fixture(scope="module")
 def cluster():
     """One Ray for all tests of this file: starting it takes longer than they do."""
-    ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    keep = {"idle_worker_killing_time_threshold_ms": 10**6}  # starting a process takes longer than all that it does
+    ray.init(
+        "local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR", _system_config=keep
+    )
     yield
     ray.shutdown()
 
@@ -186,7 +189,7 @@ def test_a_run_in_this_process_gives_the_tables_of_the_command(encoder, tmp_path
     """To the last bit, with as many threads as this process has, and stopped on the way."""
     file = tmp_path / "my text.txt"
     file.write_text("\n".join(passage.text for passage in passages(90)))
-    about = run(encoder, str(file), str(tmp_path / "command"), workers=2)
+    about = run(encoder, str(file), str(tmp_path / "command"), workers=1)
     here = InProcessRun(load_model(encoder), file, tmp_path / "page", 10**6)
     while here.go_on():
         pass
