@@ -62,9 +62,13 @@ def distributions(modules: set[str]) -> set[str]:
 _homes = cache(metadata.packages_distributions)
 
 
+@cache
+def imported_by(path: Path) -> set[str]:
+    return distributions(third_party(text(path), ".".join(path.parent.parts)))
+
+
 def imported_in(*places: str) -> set[str]:
-    files = python_files(*places)
-    return distributions(set().union(*(third_party(text(path), ".".join(path.parent.parts)) for path in files)))
+    return set().union(*map(imported_by, python_files(*places)))
 
 
 def test_only_exact_pins_are_read() -> None:
@@ -95,7 +99,7 @@ def test_the_app_installs_what_it_imports() -> None:
 def test_what_only_runs_over_a_corpus_need_is_imported_by_these_alone() -> None:
     running = {Path("core/corpus", f"{name}.py") for name in ("profiles", "reading", "running")}
     extra = pins(text(CORPUS)).keys()
-    users = {path for path in python_files(*PRODUCT) if distributions(third_party(text(path))) & extra}
+    users = {path for path in python_files(*PRODUCT) if imported_by(path) & extra}
     assert users <= running
 
 
@@ -135,5 +139,4 @@ def test_every_model_has_a_hash() -> None:
 
 
 def test_the_code_of_the_model_packages_is_never_imported() -> None:
-    modules = {name.replace("-", "_") for name in pins(text(MODELS))}
-    assert not modules & set().union(*(third_party(text(path)) for path in python_files(*EVERYTHING)))
+    assert not pins(text(MODELS)).keys() & imported_in(*EVERYTHING)
