@@ -3,7 +3,7 @@
 import copy
 from contextlib import ExitStack
 from dataclasses import replace
-from itertools import pairwise
+from itertools import islice, pairwise
 
 import numpy as np
 import pytest
@@ -347,18 +347,16 @@ def test_without_gradients_there_are_no_suspects():
 def test_the_head_that_knows_the_capital(smollm):
     """23.4 takes " Paris" from 0.772 to 0.141."""
     text = "The capital of France is"
-    table = head_effects(smollm, text)
-    assert table.shape == (270, 3)
-    strongest = table.loc[table["effect"].idxmin()]
-    assert (strongest["layer"], strongest["head"]) == (23, 4)
+    asked = Effects(smollm, all_inputs(smollm, text))
+    above = dict(islice(asked.of_heads(), 10))  # the last layers, which are the quickest
+    effects = np.stack([above[layer] for layer in range(20, 30)])
+    layer, head = np.unravel_index(effects.argmin(), effects.shape)
+    assert (layer + 20, head) == (23, 4)
     ((token, before),) = capture(smollm, text).next_tokens(1)
     assert token == " Paris"
     assert before == pytest.approx(0.772, abs=0.005)
-    assert before * np.exp(strongest["effect"]) == pytest.approx(0.141, abs=0.005)
-    asked = Effects(smollm, all_inputs(smollm, text))
-    ten = table.loc[table["effect"].abs().nlargest(10).index, ["layer", "head"]]
-    assert len({*ten.itertuples(index=False, name=None)} & {*asked.suspects()}) >= 3
-    assert asked.of_several({(23, 4)}) == pytest.approx(strongest["effect"], abs=1e-4)
+    assert before * np.exp(effects.min()) == pytest.approx(0.141, abs=0.005)
+    assert asked.of_several({(23, 4)}) == pytest.approx(effects.min(), abs=1e-4)
     assert asked.of_several(()) == 0
 
 

@@ -25,7 +25,7 @@ from core.heads.examples import (
     pronoun_steps,
     share_of_way,
 )
-from core.heads.probing import probe_heads, random_texts
+from core.heads.probing import random_texts
 
 
 @contextmanager
@@ -103,11 +103,6 @@ def test_the_head_that_knows_paris(smollm, twin):
 
 
 # --- what an induction head needs
-
-
-@pytest.fixture(scope="module")
-def probed(smollm):
-    return probe_heads(smollm, LENGTH)
 
 
 @pytest.fixture(scope="module")

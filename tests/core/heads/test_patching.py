@@ -1,6 +1,7 @@
 """Patching, against hooks on transformers' own eager code: one full pass for every number."""
 
 from contextlib import ExitStack
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -134,9 +135,10 @@ def test_france_and_italy(smollm):
     patching = Patching(smollm, "The capital of France is", "The capital of Italy is")
     names = smollm.tokenizer.convert_ids_to_tokens(patching.answers)
     assert [name.strip("Ġ") for name in names] == ["Paris", "Rome"]
-    moved = np.full((30, 9), np.nan)
-    for layer, shares in patching.of_heads():
+    moved = np.full((30, 9), -np.inf)
+    for layer, shares in islice(patching.of_heads(), 10):  # the last layers, which are the quickest
         moved[layer] = shares
+    assert np.isfinite(moved[20:]).all()
     assert np.unravel_index(moved.argmax(), moved.shape) == (23, 4)
     assert moved[23, 4] == pytest.approx(0.958, abs=0.01)
     # Patched all together, nothing of the text is left but its last token, and that is the same in both.

@@ -6,7 +6,7 @@ import pytest
 from core import capture, load_model
 from core.errors import InputError
 from core.heads.probing import longest, probe_heads, random_texts, stands_clear
-from tests.core.tiny_models import tiny
+from tests.core.tiny_models import number_words, tiny
 
 
 def test_the_texts_are_what_they_should_be(minilm, smollm):
@@ -27,28 +27,28 @@ def test_the_texts_are_what_they_should_be(minilm, smollm):
         assert (random_texts(model, 50, seed=4)[0].ids != repeated.ids).any()
 
 
-def test_scores_by_their_definition(smollm):
-    seeds = (0, 5)
-    table = probe_heads(smollm, 20, seeds)
+def test_scores_by_their_definition():
+    model, seeds = load_model(tiny("Llama"), tokenizer=number_words()), (0, 5)
+    table = probe_heads(model, 20, seeds)
     found = {"duplicate": [], "induction": [], "previous": []}
     nulls = []
     for seed in seeds:
-        repeated, shuffled = random_texts(smollm, 20, seed)
-        weights = capture(smollm, input_ids=repeated.ids).trace(18, 6).weights.astype(float)
+        repeated, shuffled = random_texts(model, 20, seed)
+        weights = capture(model, input_ids=repeated.ids).trace(1, 2).weights.astype(float)
         found["duplicate"].append(np.mean([weights[query, query - 20] for query in range(20, 40)]))
         found["induction"].append(np.mean([weights[query, query - 19] for query in range(20, 40)]))
         found["previous"].append(np.diagonal(weights, -1).mean())
-        null = capture(smollm, input_ids=shuffled.ids).trace(18, 6).weights.astype(float)
+        null = capture(model, input_ids=shuffled.ids).trace(1, 2).weights.astype(float)
         nulls.append(np.mean([null[query, query - 19] for query in range(20, 40)]))
-    row = table.iloc[18 * 9 + 6]
+    row = table.iloc[1 * 4 + 2]
     for name, values in found.items():
         assert row[name] == pytest.approx(np.mean(values), abs=1e-6), name
         assert row[f"{name}_error"] == pytest.approx(np.std(values, ddof=1) / np.sqrt(2), abs=1e-6), name
     assert row["induction_null"] == pytest.approx(np.mean(nulls), abs=1e-6)
 
 
-def test_the_induction_heads_of_a_real_model(smollm):
-    table = probe_heads(smollm)
+def test_the_induction_heads_of_a_real_model(probed):
+    table = probed
     best = table.sort_values("induction", ascending=False).iloc[0]
     assert (best["layer"], best["head"]) == (18, 6)
     assert best["induction"] > 0.85

@@ -216,9 +216,10 @@ def test_a_window_around_a_place(place, length, expected):
     assert place in around(place, length, 10)
 
 
-def test_a_mean_can_be_watched_and_stopped(smollm):
-    taken = capture(smollm, "The dog barks. " * 250)
-    viewed = ViewMatrix(taken, "self", HeadView(heads=((3, 1), (20, 4))))
+def test_a_mean_can_be_watched_and_stopped(monkeypatch):
+    monkeypatch.setattr(ViewMatrix, "cells", 5 * 40)
+    taken = capture(load_model(tiny("Llama")), input_ids=np.arange(3, 43))
+    viewed = ViewMatrix(taken, "self", HeadView(heads=((0, 1), (1, 3))))
     seen = []
     expected = viewed.overview(on_progress=seen.append)
     assert len(seen) > 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -20,6 +21,17 @@ FRANCE = "The capital of France is"
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """However busy the machine is, all is worked out."""
     monkeypatch.setattr(progress, "LONG", 1e9)
+
+
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """From when it is called, work stops and asks after its first piece."""
+
+    def hurry() -> None:
+        monkeypatch.setattr(progress, "LONG", 0.0)
+        monkeypatch.setattr(progress, "TRIAL", 0.0)
+
+    return hurry
 
 
 def page(text: str, model: str, view: str) -> None:
@@ -63,7 +75,7 @@ def words(app: AppTest) -> str:
     return "\n".join(element.value for element in (*app.markdown, *app.caption, *app.info))
 
 
-def test_each_head_muted_for_the_chosen_next_token() -> None:
+def test_each_head_muted_for_the_chosen_next_token(hurried: Callable[[], None]) -> None:
     app = shown(FRANCE, "SmolLM2-135M-Instruct", "effects", layer=23, head=4)
     said = words(app).replace("\\", "")
     assert "Without head 23.4, “·Paris” goes from 77.3% to **14.1%**" in said
@@ -78,6 +90,7 @@ def test_each_head_muted_for_the_chosen_next_token() -> None:
     tokens = app.get_by_key(state.NEXT_TOKEN)
     assert len(tokens.options) == 20
     assert "Paris" in tokens.options[0]
+    hurried()
     checked(tokens.set_value(tokens.options[1]).run())
     assert "Paris" not in words(app)
 
@@ -93,7 +106,7 @@ def test_layers_and_tokens_as_bars() -> None:
     assert "1 − cosine" in words(app)
 
 
-def test_patching_two_texts() -> None:
+def test_patching_two_texts(hurried: Callable[[], None]) -> None:
     app = shown(FRANCE, "SmolLM2-135M-Instruct", "patching", layer=23, head=4)
     assert "Type another text" in words(app)
     other = app.get_by_key(state.SOURCE_TEXT)
@@ -103,6 +116,7 @@ def test_patching_two_texts() -> None:
     assert not app.error
     assert "Head 23.4 moves the answer by **95.8%** of the way" in words(app)
     assert "**38.0%**" in words(app)
+    hurried()
     checked(app.get_by_key(state.THROUGH_HEAD).set_value(True).run())
     assert "Only the path through head 23.4 is measured" in words(app)
     assert app.dataframe[0].value["layer"].max() < 23
@@ -159,9 +173,8 @@ def test_what_is_interrupted_by_something_else_goes_on_by_itself(monkeypatch: py
     assert app.session_state.worked == [0, 1, 2]  # each of them once
 
 
-def test_long_work_asks_after_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "LONG", 0.0)
-    monkeypatch.setattr(progress, "TRIAL", 0.0)
+def test_long_work_asks_after_a_moment(hurried: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    hurried()
     monkeypatch.setattr("core.capturing.branching.BATCH_TOKENS", 1)
     app = shown("A text that nobody has read yet.", "all-MiniLM-L6-v2", "effects")
     assert "10 of 72 measured. Continue? It takes about" in words(app)
@@ -193,10 +206,11 @@ def grey(app: AppTest) -> dict[str, NDArray]:
     return {trace["name"]: chart.forbidden for trace in chart.data if trace["type"] == "scatter" and trace.get("name")}
 
 
-def test_an_unfinished_map_does_not_pass_for_a_finished_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unfinished_map_does_not_pass_for_a_finished_one(
+    hurried: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Neither its title nor its numbers in a file do."""
-    monkeypatch.setattr(progress, "LONG", 0.0)
-    monkeypatch.setattr(progress, "TRIAL", 0.0)
+    hurried()
     monkeypatch.setattr("core.capturing.branching.BATCH_TOKENS", 1)
     app = shown("Another text that nobody has read yet.", "all-MiniLM-L6-v2", "kept")
     title, table = app.session_state["kept"]

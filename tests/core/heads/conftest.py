@@ -1,0 +1,12 @@
+"""What the tests of several modules of heads look at."""
+
+import pytest
+
+from core.heads.examples import LENGTH
+from core.heads.probing import probe_heads
+
+
+@pytest.fixture(scope="session")
+def probed(smollm):
+    """All heads of SmolLM2 on random tokens read twice."""
+    return probe_heads(smollm, LENGTH)
