@@ -70,7 +70,7 @@ def same(ours, expected):
     assert ours.values.dtype == expected.values.dtype
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(traces(), st.integers(1, 70))
 def test_the_overview_pools_every_stage_of_the_whole_trace(trace, max_cells):
     overview = Head.of(trace).overview(max_cells)
@@ -81,7 +81,7 @@ def test_the_overview_pools_every_stage_of_the_whole_trace(trace, max_cells):
     np.testing.assert_array_equal(overview.row_numbers["forbidden"], np.sum(~trace.mask, axis=1))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(traces(), st.data())
 def test_a_few_rows_are_a_part_of_the_whole(trace, data):
     start = data.draw(st.integers(0, trace.shape[0] - 1))
@@ -142,7 +142,7 @@ def test_an_overview_watched_tells_every_row_once():
         assert not trace.mask[rows.start : rows.stop, reached:].any()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(traces(), st.data())
 def test_the_ledger_is_that_of_the_whole_trace(trace, data):
     query, key = (data.draw(st.integers(0, length - 1)) for length in trace.shape)
@@ -170,7 +170,7 @@ def edits(draw, queries, keys, d_v):
     )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(traces(), st.none() | st.floats(-2, 2), st.booleans(), st.data())
 def test_changed_is_what_it_is_of_a_trace(trace, scale, with_mask, data):
     """And both are what `attend` makes of the changed inputs, with the edit that there was before."""
@@ -218,7 +218,7 @@ def test_changes_that_cannot_be_are_refused():
             one.changed(scale=np.nan)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(traces())
 def test_the_strongest_pair_of_a_short_text_is_the_traces(trace):
     one = Head.of(trace)
@@ -231,7 +231,7 @@ def test_the_strongest_pair_of_a_text_with_nothing_but_the_diagonal():
     assert one.strongest(one.overview()) == strongest_pair(trace)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(traces(), st.integers(3, 20))
 def test_the_strongest_pair_is_the_largest_weight_of_its_cell(trace, max_cells):
     one = Head.of(trace)

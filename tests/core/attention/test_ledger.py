@@ -31,7 +31,7 @@ def cells(draw):
     return trace, draw(st.integers(0, queries - 1)), draw(st.integers(0, keys - 1))
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(cells())
 def test_the_ledger_recomputes_its_cell(drawn):
     trace, query, key = drawn
@@ -84,7 +84,7 @@ def test_cells_outside_are_refused(place):
         explain(attend(np.eye(2), np.eye(2), np.eye(2)), *place)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(cells(), st.integers(0, 15))
 def test_an_output_is_the_sum_of_its_terms(drawn, most):
     trace, query, _ = drawn

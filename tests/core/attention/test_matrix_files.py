@@ -210,11 +210,11 @@ class TestText:
     def test_too_large_for_a_float(self):
         assert "line 1, column 2 is '1e999', too large" in refusal("1 1e999")
 
-    @pytest.mark.parametrize("separator", [",", " "])
-    def test_too_many_cells(self, separator):
-        row = separator.join(["1"] * 1025)
-        message = refusal("\n".join([row] * 512))
-        assert "512 × 1,025 (rows × columns) are 524,800 cells; at most 524,288" in message
+    def test_too_many_cells(self):
+        for separator in ", ":
+            row = separator.join(["1"] * 1025)
+            message = refusal("\n".join([row] * 512))
+            assert "512 × 1,025 (rows × columns) are 524,800 cells; at most 524,288" in message
         assert read_matrix("1\n" * MAX_CELLS, field="query").shape == (MAX_CELLS, 1)
         assert "524,289 × 1 " in refusal("1\n" * (MAX_CELLS + 1))
 
@@ -377,7 +377,7 @@ class TestNpy:
 
     @pytest.mark.filterwarnings("ignore:Reading .* required additional header parsing")
     @given(st.data())
-    @settings(max_examples=400)
+    @settings(max_examples=150)
     def test_flipped_bytes(self, data):
         content = bytearray(npy(NUMBERS))
         for _ in range(data.draw(st.integers(1, 4))):
@@ -565,7 +565,7 @@ class TestNpz:
     @pytest.mark.filterwarnings("ignore:Reading .* required additional header parsing")
     @pytest.mark.parametrize("compress", [False, True])
     @given(data=st.data())
-    @settings(max_examples=300)
+    @settings(max_examples=100)
     def test_flipped_bytes(self, compress, data):
         content = bytearray(npz(compress=compress, query=NUMBERS, key=NUMBERS, value=NUMBERS))
         for _ in range(data.draw(st.integers(1, 4))):
