@@ -61,7 +61,7 @@ class ComponentPass:
         self._visits: Counter[str] = Counter()  # of layers so far, of each stack
         self._originals: dict[int, nn.Module] = {}  # by the id of the twin
         self._running = ""  # the stack whose layer runs
-        self._starts: set[int] = set()  # the ids of the constants with which the streams begin
+        self._starts: dict[str, Tensor] = {}  # the constants with which the streams begin, by stack
         # By what a norm gave: the norm, and what it read.
         self._norms: MutableMapping[Tensor, tuple[nn.Module, Tensor]] = WeakTensorKeyDictionary()
         self._arguments: tuple[list[Any], Any] = [], None  # of the attention module that runs, as a tree
@@ -221,15 +221,16 @@ class ComponentPass:
         return self._constant(numbers, "bias", *(layer or ("", None)))
 
     def _visit(self, own: Callable, stack: str, *inputs: Any, **options: Any) -> Any:
-        """Run a layer. The first of a stack reads the embeddings."""
+        """Run a layer. The first of a stack reads the embeddings; some networks also hand them to later ones (Zamba)."""
         self._running = stack
         self._visits[stack] += 1
-        if self._visits[stack] == 1:
-            leaves, spec = tree_flatten((inputs, options))
+        leaves, spec = tree_flatten((inputs, options))
+        if stack not in self._starts:
             place = next(at for at, leaf in enumerate(leaves) if is_stream(leaf))
-            leaves[place] = self._constant(leaves[place], "embedding", stack, None)
-            self._starts.add(id(leaves[place]))
-            inputs, options = tree_unflatten(leaves, spec)
+            leaves[place] = self._starts[stack] = self._constant(leaves[place], "embedding", stack, None)
+        start = self._starts[stack]
+        leaves = [start if _is_same(leaf, start) else leaf for leaf in leaves]
+        inputs, options = tree_unflatten(leaves, spec)
         return own(*inputs, **options)
 
     def _hold(self, norm: nn.Module, layer: tuple[str, int] | None, x: Tensor, *more: Any, **options: Any) -> Any:
@@ -279,7 +280,8 @@ class ComponentPass:
 
     def _reads_stream(self, x: Tensor, *, past_norms: bool = True) -> bool:
         """Whether a tensor comes from a residual stream, not from a single component. past_norms: also through norms"""
-        return any(id(constant) in self._starts for constant in _constants(x, past_norms=past_norms))
+        starts = {id(start) for start in self._starts.values()}
+        return any(id(constant) in starts for constant in _constants(x, past_norms=past_norms))
 
     def _end(self, head: Callable, read: Tensor) -> Tensor:
         """The language-model head, at the last positions only: all would be [tokens, vocabulary]."""
@@ -288,6 +290,11 @@ class ComponentPass:
             logits = head(read[:, -self._logits :])
         self._end_gave = wide(logits[0, -1])
         return logits
+
+
+def _is_same(leaf: Any, start: Tensor) -> bool:
+    """Whether a tensor that was made from no component has the numbers of the embeddings."""
+    return is_stream(leaf) and not leaf.requires_grad and leaf.shape == start.shape and torch.equal(leaf, start)
 
 
 def _run(module: weakref.ref[nn.Module], forward: Callable, *inputs: Any, **options: Any) -> Any:

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+import transformers as t
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
 from core import Edits, InputError, capture, head_weights, load_model
@@ -20,7 +21,7 @@ from core.heads.attribution import (
 )
 from tests.core.capturing.test_layers import HYBRIDS
 from tests.core.taken_apart import PICTURE, READ, taken_apart, tiny_taken_apart
-from tests.core.tiny_models import MORE_READERS_AND_WRITERS, TINY, randomised, tiny
+from tests.core.tiny_models import DECODER, MORE_READERS_AND_WRITERS, TINY, randomised, tiny
 
 WRITERS = [
     name for name in TINY if name not in ("BERT", "RoBERTa", "DistilBERT", "ELECTRA", "ALBERT", "ModernBERT", "ViT")
@@ -88,6 +89,18 @@ def test_hybrids_have_sums_too():
     close(logit_attribution(both.taken, 7), float(both.returned.logits[0, -1, 7]))
     table = logit_attribution(both.taken, 7)
     assert set(table["role"]) == {"embedding", "head", "mlp", "rest", "bias"}
+
+
+def test_embeddings_that_later_layers_read_again_count_as_embeddings():
+    """Zamba's heads read the stream beside the embeddings, which the network hands to them a second time."""
+    layers = {"num_hidden_layers": 4, "layers_block_type": ["mamba", "hybrid"] * 2}
+    config = t.ZambaConfig(**DECODER | layers, num_key_value_heads=4, mamba_d_state=4, mamba_dt_rank=4)
+    both = taken_apart(randomised(t.ZambaForCausalLM(config)))
+    close(logit_attribution(both.taken, 7), float(both.returned.logits[0, -1, 7]))
+    for layer in range(both.taken.layers()):
+        found = score_attribution(both.taken, layer, 1, 12, 7)
+        for side in (found.by_query, found.by_key):
+            close(side, by_hand(both.plain, layer, 1, 12, 7, "others", None))
 
 
 def test_bfloat16_has_a_unit_of_its_own():
