@@ -122,6 +122,9 @@ NEW_FIELDS = {  # by the name of a field in core.capturing.edit_forms
     "softmax": "new_softmax",
     "pattern": "new_pattern",
     "cells": "new_cells",
+    "component": "component",
+    "side": "cut_from",
+    "instead": "cut_to",
 }
 in_address(*NEW_FIELDS.values())
 TOKEN_AT, NEW_TOKEN, TOKEN_LINE = "token", "new_token", "token_line"

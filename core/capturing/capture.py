@@ -40,7 +40,8 @@ from .continuing import Begun, Layers
 from .edited import edit_of
 from .editor import Editor, unchanged
 from .edits import Edits
-from .path_cuts import components_read, not_read
+from .path_cuts import components_read, not_read, vectors_over
+from .places import Path
 from .recorder import OnProgress, by_kind, kinds_of, record
 from .rows import Rows, head_permissions, row_blocks
 from .sampling import most_probable, next_probabilities
@@ -354,7 +355,8 @@ def edited_pass(
     }
     if edits.cut_paths and component_pass is None:
         component_pass = ComponentPass(model, kinds_of(model))
-    editor = Editor(edits, kinds_of(model), others, None if component_pass is None else component_pass.reading)
+    reading = None if component_pass is None else component_pass.reading
+    editor = Editor(edits, kinds_of(model), others, reading, _patched_components(model, edits, inputs))
     for call in () if layers is None else layers.taken:
         editor.check(call)
     edit = editor.edit if edits else None
@@ -386,8 +388,8 @@ def check_edits(capture: Capture, edits: Edits) -> None:
 
 
 def require_patch_length(model: Model, edits: Edits, ids: Sequence[int]) -> None:
-    """Raise InputError (field "patch_from") if heads are patched from a text with another number of tokens."""
-    if edits.patch_heads:
+    """Raise InputError (field "patch_from") if anything is patched from a text with another number of tokens."""
+    if edits.patch_heads or _patched_paths(edits):
         other = _other_inputs(model, edits.patch_from, "patch_from")["input_ids"][0].tolist()
         require_same_length(model, ids, other, field="patch_from")
 
@@ -395,15 +397,27 @@ def require_patch_length(model: Model, edits: Edits, ids: Sequence[int]) -> None
 def _outputs_over(
     model: Model, text: str, field: str, inputs: dict[str, torch.Tensor], known: Iterable[Capture]
 ) -> Callable[[Kind, int], torch.Tensor]:
-    """A function from (kind, layer) to the outputs of its heads over another text: [queries, heads, d_v].
-
-    The decoder of an encoder-decoder model reads the same in both passes.
-    """
-    target = {name: ids for name, ids in inputs.items() if name == "decoder_input_ids"}
-    read_there = _other_inputs(model, text, field) | target
+    """A function from (kind, layer) to the outputs of its heads over another text: [queries, heads, d_v]."""
+    read_there = _other_inputs(model, text, field) | _target(inputs)
     plain = (one for one in known if not one.edits and one.begun is not None and one.begun.reads(read_there))
     other = next(plain, None) or read(model, read_there)
     return lambda kind, layer: other.layer_call(layer, kind).output[0]
+
+
+def _patched_components(model: Model, edits: Edits, inputs: dict[str, torch.Tensor]) -> dict[Path, torch.Tensor]:
+    """What the components that are patched are in the other text, by path."""
+    if not (paths := _patched_paths(edits)):
+        return {}
+    return vectors_over(model, _other_inputs(model, edits.patch_from, "patch_from") | _target(inputs), paths)
+
+
+def _patched_paths(edits: Edits) -> list[Path]:
+    return [path for path, cut in edits.cut_paths if cut == "patch"]
+
+
+def _target(inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """What the decoder of an encoder-decoder model reads: the same in a pass over another text."""
+    return {name: ids for name, ids in inputs.items() if name == "decoder_input_ids"}
 
 
 def _other_inputs(model: Model, text: str | None, field: str) -> dict[str, torch.Tensor]:

@@ -1,7 +1,7 @@
 """The fields of the form of an edit, as plain data. A page chooses the widgets for them.
 
-Each field gives words. The words of all fields of a form, joined by blanks, stand in the line of the edit between its verb and
-its place. The edit is complete when every field has words.
+Each field gives words, from which the kind of edit makes its line: by default they stand between its verb and its place, joined
+by blanks. The edit is complete when every field has words.
 
 name   identifies a field: fields of the same name in several forms share their value
 label  its name on a page
@@ -46,11 +46,15 @@ class Choice(_Named):
 
     choices: Mapping[str, str]
     width: int
-    then: Mapping[str, WholeNumber] = field(default_factory=dict)
+    then: Mapping[str, WholeNumber | Text] = field(default_factory=dict)
 
 
 class Text(_Named):
     """A text for the model to read."""
+
+
+class Component(_Named):
+    """A component that the chosen head reads, by its name."""
 
 
 @dataclass(frozen=True)
@@ -68,4 +72,4 @@ class ChosenPair:
     """The query and key that are chosen on the page, without a widget: "10>3"."""
 
 
-Field = Number | WholeNumber | Choice | Text | Cells | ChosenKey | ChosenPair
+Field = Number | WholeNumber | Choice | Text | Component | Cells | ChosenKey | ChosenPair

@@ -7,11 +7,11 @@ change in a head, and the fields of the form.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 from numbers import Integral
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, cast, get_args
 
 import numpy as np
 from torch import Tensor
@@ -21,7 +21,7 @@ from ..errors import InputError, shortened
 from ..models.calls import Call
 from . import edit_forms as forms
 from .edited import PATTERNS, Cut, HeadEdit
-from .places import EVERYWHERE, Path, Place, in_order, path_of, place_of, read_place
+from .places import EVERYWHERE, Path, Place, Side, in_order, path_of, place_of, read_place
 
 SoftmaxName = Literal["softmax", "unscaled", "hardmax", "sigmoid"]
 SOFTMAXES: tuple[SoftmaxName, ...] = get_args(SoftmaxName)
@@ -52,11 +52,12 @@ class Edit:
     value       in the form that `checked` returns
 
     keyword     the keyword of `Edits` for edits of this kind
-    other_text  the keyword of `Edits` for another text that they read; empty if they read none
+    other_text  the keyword of `Edits` for another text that they may read; empty if they read none
     verb        the first word of a line, or its first two words
     example     an example of a line
     label       the name in a menu; empty if no menu offers this kind
-    fields      the fields of its form; their words, joined by blanks, are the `words` of a line
+    fields      the fields of its form
+    of_one_head whether its place is always one head
     nothing     the value that changes nothing, and only cancels that of a wider place
     rank        among edits that replace the output of a head the highest rank counts
     field       the field of an error about its place; None: "kind", "layer" or "head"
@@ -71,6 +72,7 @@ class Edit:
     example: ClassVar[str]
     label: ClassVar[str] = ""
     fields: ClassVar[tuple[forms.Field, ...]] = ()
+    of_one_head: ClassVar[bool] = False
     nothing: ClassVar[Any] = ()
     rank: ClassVar[int] = 0
     field: ClassVar[str | None] = None
@@ -102,6 +104,11 @@ class Edit:
     def line_of(cls, words: str, at: Any) -> str:
         """The line with these words at a place; the words are not checked. A text is given without quotes."""
         return f"{cls.verb} {words}" + ("" if at == EVERYWHERE else f" at {at.words}")
+
+    @classmethod
+    def line_of_form(cls, words: Sequence[str], place: Place) -> str:
+        """The line that a form says. words: of each of its fields"""
+        return cls.line_of(" ".join(words), place)
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -410,14 +417,12 @@ class PlaceFirst(Edit):
             raise ValueError(place)
         if cls.joint is None:
             return cls(cls.read_at(words))
-        at, quote, rest = words.partition('"')
-        text = json.loads(quote + rest)
-        text.encode()  # half of a pair of surrogates is no text
-        return cls(cls.read_at(at.rstrip().removesuffix("over").removesuffix("from")), text)
+        at, text = _with_text(words)
+        return cls(cls.read_at(at), text)
 
     @classmethod
     def line_of(cls, words: str, at: Any) -> str:
-        text = "" if cls.joint is None else f"{cls.joint}{json.dumps(words, ensure_ascii=False)}"
+        text = "" if cls.joint is None else f"{cls.joint}{_quoted(words)}"
         return f"{cls.verb} {at.words if isinstance(at, Place) else at}{text}"
 
 
@@ -469,9 +474,7 @@ class OutputOverText(OutputEdit):
 
     @classmethod
     def checked(cls, value: Any) -> str:
-        if not (value or "").strip():
-            raise InputError(f"{cls.keyword} needs a text to read: give it as {cls.other_text}.", field=cls.other_text)
-        return value
+        return _text_for(cls, value)
 
     def apply(self, head: HeadInPass) -> HeadEdit:
         return replace(head.edit, output=head.outputs[self.other_text])
@@ -496,7 +499,7 @@ class Patch(OutputOverText):
 
     keyword, other_text = "patch_heads", "patch_from"
     verb, joint, example = "patch", " from ", 'patch 23.4 from "a text"'
-    clash = "Heads are patched from"
+    clash = "Patches are taken from"
     label = "What it gives in another text"
     fields = (forms.Text("text", "Other text, with as many tokens"),)
     rank = 2
@@ -513,39 +516,80 @@ class ReplaceToken(PlaceFirst):
         return {_position(at): str(text) for at, text in dict(given).items()}
 
 
+@dataclass(frozen=True)
 class CutPath(Edit):
     """A component is taken out of what one head reads as its query, key or value; the norm before it is computed anew.
 
     This is path patching (Wang et al. 2022, https://arxiv.org/abs/2211.00593).
+
+    text  the other text, if it is patched
     """
 
-    keyword, verb, example = "cut_paths", "cut", "cut 16.0 from the key of 18.6"
+    text: str | None = None
+
+    keyword, other_text = "cut_paths", "patch_from"
+    verb, example = "cut", "cut 16.0 from the key of 18.6"
+    label = "Cut a path"
+    of_one_head = True
+    fields = (
+        forms.Component("component", "Component"),
+        forms.Choice("side", "From", {side: f"from the {side}" for side in get_args(Side)}, width=150),
+        forms.Choice(
+            "instead",
+            "Instead",
+            {"zero": "leaving nothing", "mean": "leaving its mean", "patch": "as in another text"},
+            width=190,
+            then={"patch": forms.Text("text", "Other text, with as many tokens")},
+        ),
+    )
     field = "edits"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.value == "patch":
+            _text_for(CutPath, self.text)
 
     @classmethod
     def checked(cls, value: Any) -> Cut:
         if value not in get_args(Cut):
             raise InputError(
-                f"A path cannot be cut to {shortened(repr(value))}: choose {' or '.join(get_args(Cut))}.", field="edits"
+                f"A path cannot be cut to {shortened(repr(value))}: choose {', '.join(get_args(Cut))}.", field="edits"
             )
         return value
 
     @classmethod
     def parse(cls, words: str, place: str | None) -> Edit:
-        component, _, head = words.partition(" from the ")
+        before, text = _with_text(words) if '"' in words else (words, None)
+        component, _, head = before.partition(" from the ")
         side, of, where = head.partition(" of ")
         if place is not None or not of:
             raise ValueError(words)
-        name, value = component.removesuffix(" mean"), "mean" if component.endswith(" mean") else "zero"
-        return cls(path_of(Path(name, read_place(where), side)), value)  # pyright: ignore[reportArgumentType] - is checked
+        cut = "patch" if text is not None else "mean" if component.endswith(" mean") else "zero"
+        name = component.removesuffix(" mean") if cut == "mean" else component
+        return cls(path_of(Path(name, read_place(where), cast(Side, side))), cut, text)
 
     @classmethod
     def line_of(cls, words: str, at: Any) -> str:
-        return f"{cls.verb} {' '.join([at.component, *words.split()])} from the {at.side} of {at.place.words}"
+        cut, _, text = words.partition(" ")
+        mean, there = " mean" if cut == "mean" else "", f" as in {_quoted(text)}" if cut == "patch" else ""
+        return f"{cls.verb} {at.component}{mean} from the {at.side} of {at.place.words}{there}"
+
+    @classmethod
+    def line_of_form(cls, words: Sequence[str], place: Place) -> str:
+        component, side, cut = words
+        return cls.line_of(cut, Path(component, place, cast(Side, side)))
 
     @property
     def words(self) -> tuple[str, ...]:
-        return ("" if self.value == "zero" else self.value,)
+        return (self.value if self.text is None else f"{self.value} {self.text}",)
+
+    @property
+    def keywords(self) -> dict[str, Any]:
+        return {self.keyword: {self.at: self.value}, self.other_text: self.text}
+
+    @classmethod
+    def each(cls, stored: Any, text: str | None) -> Iterator[Edit]:
+        return (cls(at, value, text if value == "patch" else None) for at, value in stored)
 
     @classmethod
     def by_place(cls, given: Any) -> dict[Any, Any]:
@@ -575,6 +619,28 @@ class CutPath(Edit):
 EDIT_KINDS: tuple[type[Edit], ...] = (
     *(Mute, Scale, Mask, BlockKeys, BlockPairs, Pattern, Softmax, Mean, Patch, Paint, CutPath, ReplaceToken),
 )
+
+
+# --- texts
+
+
+def _text_for(kind: type[Edit], text: str | None) -> str:
+    """The other text that an edit reads. Raises InputError if there is none."""
+    if not (text or "").strip():
+        raise InputError(f"{kind.keyword} needs a text to read: give it as {kind.other_text}.", field=kind.other_text)
+    return text or ""
+
+
+def _with_text(words: str) -> tuple[str, str]:
+    """What is before a text at the end of a line, without the word that leads to it, and the text."""
+    before, quote, rest = words.partition('"')
+    text = json.loads(quote + rest)
+    text.encode()  # half of a pair of surrogates is no text
+    return before.rstrip().removesuffix("over").removesuffix("from").removesuffix("as in"), text
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
 
 
 # --- painted cells

@@ -8,6 +8,7 @@ before it where a model has several: "cross 5.11"; ".11" is that head of every l
     patch 23.4 from "a text of the same length"                                  block pair 10>2
     pattern previous at 5.11                  paint 10>2=0.7 10>3=0.3 at 5.11    token 3 "dog"
     cut 16.0 from the key of 18.6             cut mlp 9 mean from the value of 18.6
+    cut 16.0 from the key of 18.6 as in "a text of the same length"
 
 Lines come from anybody's link. They are cut at words, quotes and signs and never searched for a pattern, so that reading one
 takes time in proportion to its length, and that length has a limit. Each kind of edit reads its own words

@@ -15,8 +15,8 @@ from ..attention.trace import Weighing
 from ..models.calls import Call, wide
 from .places import Path, Side
 
-# What takes the place of a component that is cut: nothing, or its mean over all tokens.
-Cut = Literal["zero", "mean"]
+# What takes the place of a component that is cut: nothing, its mean over all tokens, or what it is in another text.
+Cut = Literal["zero", "mean", "patch"]
 
 # Fixed patterns by name: the key that gets all of a query's attention, from their positions; None: all it may attend to.
 PATTERNS: dict[str, Callable[[NDArray[np.integer]], NDArray[np.integer]] | None] = {

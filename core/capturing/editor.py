@@ -17,7 +17,7 @@ from .edit_kinds import HeadInPass
 from .edited import UNEDITED, EditedCall, HeadEdit
 from .edits import Edits
 from .path_cuts import call_without
-from .places import Place, Side
+from .places import Path, Place, Side
 from .rows import edited_output
 
 
@@ -28,12 +28,14 @@ class Editor:
     kind_of  returns which attention a call is
     others   by the keyword of `Edits` that names another text: (kind, layer) -> the outputs over it, [tokens, heads, d_v]
     reading  what a call of the running pass reads (`ComponentPass.reading`); None: no path is cut
+    elsewhere  by path: what its component is in another text (`core.capturing.path_cuts.vectors_over`)
     """
 
     edits: Edits
     kind_of: Callable[[Call], Kind]
     others: Mapping[str, Callable[[Kind, int], Tensor]] = field(default_factory=dict)
     reading: Callable[[Call, Side], Reading] | None = None
+    elsewhere: Mapping[Path, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._shapes: dict[Kind, tuple[int, int]] = {}  # (layers so far, heads), the kind of the first call first
@@ -66,7 +68,7 @@ class Editor:
         for head, edit in edits.items():
             for side in get_args(Side):
                 if cuts := edit.cuts_of(side):
-                    anew = getattr(call_without(self.reading(call, side), cuts), side)
+                    anew = getattr(call_without(self.reading(call, side), cuts, self.elsewhere), side)
                     parts[side][0, head] = anew[0, head if side == "query" else head // call.group]
         return replace(call, **parts)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property, reduce
 from typing import Any
 
-from .edit_kinds import EDIT_KINDS, Edit
+from .edit_kinds import EDIT_KINDS, Edit, OutputOverText
 
 
 @dataclass(frozen=True, repr=False)
@@ -35,9 +35,10 @@ class Edits:
                   "previous", "first" or "self" (the token before, the first one, the token itself; where that is masked the row
                   stays as it is); or painted, {query: {key: share}} with shares that sum to 1, on keys that are masked or
                   blocked too, other queries as they are
-    cut_paths     {(component, (layer, head, side)): "zero" or "mean"} a component, such as "16.0" or "mlp 9", that is taken out
-                  of what one head reads as its "query", "key" or "value", or replaced by its mean over all tokens; with the
-                  kind of attention after the side where a model has several
+    cut_paths     {(component, (layer, head, side)): "zero", "mean" or "patch"} a component, such as "16.0" or "mlp 9", that is
+                  taken out of what one head reads as its "query", "key" or "value", or replaced there by its mean over all
+                  tokens, or by what it is in a pass over the text `patch_from`; with the kind of attention after the side where
+                  a model has several
     replace_tokens  {position: text} what the model reads instead of a token of its text: one token each
 
     Frozen and hashable; printed as the Python that makes them. Raises InputError for what no model could do.
@@ -73,8 +74,8 @@ class Edits:
 
     @property
     def other_texts(self) -> dict[str, str]:
-        """The other texts that these edits read, by keyword."""
-        return {edit.other_text: getattr(self, edit.other_text) for edit in self.each if edit.other_text}
+        """The other texts whose outputs these edits give to heads, by keyword."""
+        return {edit.other_text: edit.value for edit in self.each if isinstance(edit, OutputOverText)}
 
     def __bool__(self) -> bool:
         """Whether anything is changed: a scale multiplied by 1 is not."""

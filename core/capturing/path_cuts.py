@@ -8,7 +8,8 @@ norm is computed anew.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -32,9 +33,12 @@ from .recorder import kinds_of, record
 SUMMED = 4
 
 
-def call_without(reading: Reading, cuts: Mapping[Path, Cut]) -> Call:
-    """The call without some components of what it reads. Raises InputError for components that it doesn't read."""
-    left = _without(reading.stream.detach(), _taken(reading, cuts))
+def call_without(reading: Reading, cuts: Mapping[Path, Cut], elsewhere: Mapping[Path, Tensor]) -> Call:
+    """The call without some components of what it reads. Raises InputError for components that it doesn't read.
+
+    elsewhere  what those that are patched are in the other text (`vectors_over`)
+    """
+    left = _without(reading.stream.detach(), _taken(reading, cuts, elsewhere))
     with torch.no_grad():
         return reading.call_on(left if reading.norm is None else reading.norm(left))
 
@@ -48,31 +52,63 @@ def not_read(path: Path) -> InputError:
     )
 
 
-def components_read(model: Model, kind: Kind, layer: int, side: Side) -> frozenset[str]:
+def components_read(model: Model, kind: Kind, layer: int, side: Side) -> tuple[str, ...]:
     """The names of the components that the heads of a layer read, as a pass over a single token shows.
 
     Raises InputError as `call_without` does.
     """
-    of_network = _READ.setdefault(model.network, {})
-    at = kind, layer, side == "query"
-    if at not in of_network:
-        component_pass, layers = ComponentPass(model, kind_of := kinds_of(model)), Counter[Kind]()
+    if model.network not in _READ:
+        found: dict[tuple[Kind, int, bool], tuple[str, ...]] = {}
 
-        def look(call: Call) -> Call:
-            own = kind_of(call)
-            if (own, layers[own]) == (kind, layer):
-                of_network[at] = frozenset(_known(component_pass.reading(call, side)))
-            layers[own] += 1
-            return call
+        def look(kind: Kind, layer: int, reading: Callable[[Side], Reading]) -> None:
+            for is_query, read in ((True, reading("query")), (False, reading("key"))):
+                found[kind, layer, is_query] = tuple(_known(read))
 
         picture = np.zeros((32, 32, 3), np.uint8)
         inputs = image_inputs(model, picture) if model.reads_images else all_inputs(model, input_ids=[0])
-        record(model, inputs, edit=look, component_pass=component_pass)
-    return of_network[at]
+        _look_at_readings(model, inputs, look)
+        _READ[model.network] = found
+    return _READ[model.network][kind, layer, side == "query"]
 
 
 # By network: what `components_read` has found.
-_READ: WeakKeyDictionary[Any, dict[tuple[Kind, int, bool], frozenset[str]]] = WeakKeyDictionary()
+_READ: WeakKeyDictionary[Any, dict[tuple[Kind, int, bool], tuple[str, ...]]] = WeakKeyDictionary()
+
+
+def vectors_over(model: Model, inputs: dict[str, Tensor], paths: Collection[Path]) -> dict[Path, Tensor]:
+    """What the component of each path adds to the stream that its head reads, in a plain pass: [1, tokens, width].
+
+    Raises InputError as `call_without` does.
+    """
+    found: dict[Path, Tensor] = {}
+    kinds: list[Kind] = []  # the one of the first call first
+
+    def look(kind: Kind, layer: int, reading: Callable[[Side], Reading]) -> None:
+        kinds.append(kind)
+        here = [path for path in paths if path.place.covers(kind, layer, path.place.head or 0, kinds[0])]
+        sides: set[Side] = {path.side for path in here}
+        for side in sides:
+            read, own = reading(side), [path for path in here if path.side == side]
+            vectors = wide(read.components.vectors(read.stream, _parts(read, own)))
+            found.update(zip(own, vectors, strict=True))
+
+    _look_at_readings(model, inputs, look)
+    return found
+
+
+def _look_at_readings(
+    model: Model, inputs: dict[str, Tensor], look: Callable[[Kind, int, Callable[[Side], Reading]], None]
+) -> None:
+    """Run a pass and look at what each of its attention calls reads. look: gets the kind, the layer and `Reading` by side"""
+    component_pass, layers = ComponentPass(model, kind_of := kinds_of(model)), Counter[Kind]()
+
+    def heard(call: Call) -> Call:
+        kind = kind_of(call)
+        look(kind, layers[kind], partial(component_pass.reading, call))
+        layers[kind] += 1
+        return call
+
+    record(model, inputs, edit=heard, component_pass=component_pass)
 
 
 def _known(reading: Reading) -> dict[str, Component]:
@@ -85,22 +121,36 @@ def _known(reading: Reading) -> dict[str, Component]:
     }
 
 
-def _taken(reading: Reading, cuts: Mapping[Path, Cut]) -> Tensor:
-    """What the cuts take out of the stream, in its shape."""
-    components, known = reading.components, _known(reading)
-    for path in cuts:
+def _parts(reading: Reading, paths: Iterable[Path]) -> list[Component]:
+    """The components of paths into the head that reads. Raises InputError for one that it doesn't read."""
+    known = _known(reading)
+    for path in paths:
         if path.component not in known:
             raise not_read(path)
-    by_name = {path.component: cut for path, cut in cuts.items()}
+    return [known[path.component] for path in paths]
+
+
+def _taken(reading: Reading, cuts: Mapping[Path, Cut], elsewhere: Mapping[Path, Tensor]) -> Tensor:
+    """What the cuts take out of the stream, in its shape."""
+    parts = dict(zip(cuts, _parts(reading, cuts), strict=True))
     places = {
-        cut: tuple(place for name, own in by_name.items() if own == cut for place in known[name].places)
-        for cut in by_name.values()
+        how: tuple(place for path, part in parts.items() if cuts[path] == how for place in part.places)
+        for how in cuts.values()
     }
-    groups = [Component(cut, "group", "", None, None, of_cut) for cut, of_cut in places.items()]
-    vectors = dict(zip(places, wide(components.vectors(reading.stream, groups)), strict=True))
+    groups = [Component(how, "group", "", None, None, of_cut) for how, of_cut in places.items()]
+    vectors = dict(zip(places, wide(reading.components.vectors(reading.stream, groups)), strict=True))
     if "mean" in vectors:
         vectors["mean"] -= vectors["mean"].mean(dim=-2, keepdim=True)
+    if "patch" in vectors:
+        _subtract(vectors["patch"], torch.stack([elsewhere[path] for path, cut in cuts.items() if cut == "patch"]))
     return torch.stack([*vectors.values()]).sum(dim=0)
+
+
+def _subtract(vectors: Tensor, elsewhere: Tensor) -> None:
+    """Leave of vectors [..., tokens, width] what they are more than in another text; 0 for tokens that have come since."""
+    tokens = min(vectors.shape[-2], elsewhere.shape[-2])
+    vectors[..., :tokens, :] -= elsewhere.sum(dim=0)[..., :tokens, :]
+    vectors[..., tokens:, :] = 0
 
 
 def _without(stream: Tensor, taken: Tensor) -> Tensor:

@@ -118,6 +118,7 @@ FIELDS = {
     "mean": 'mean 2.3 over "The animal didn\'t cross the street because it was too tired."',
     "patch": 'patch 2.3 from "The capital of Italy is"',
     "paint": "paint 3>1=0.5 3>0=0.5 at 2.3",
+    "cut": "cut embedding from the query of 2.3",
 }
 
 
@@ -137,6 +138,18 @@ def test_every_change_that_is_offered_can_be_made() -> None:
         assert "Not applied" not in words(app)
         says_it_turned(app, edits_of(line))
         press(app, "Reset")
+    choose(app, state.NEW_FIELDS["component"], "mlp 1")
+    choose(app, state.NEW_FIELDS["side"], "value")
+    choose(app, state.NEW_FIELDS["instead"], "patch")  # from the text that was typed for the patch
+    press(app, "Add")
+    assert address(app) == ['cut mlp 1 from the value of 2.3 as in "The capital of Italy is"']
+    says_it_turned(app, edits_of(address(app)[0]))
+    choose(app, state.NEW_FIELDS["text"], "The capital of Spain is")
+    press(app, "Add")
+    assert "Not applied. Patches are taken from one text at a time" in words(app)
+    choose(app, state.NEW_FIELDS["text"], "The capital of Italy was Turin")
+    press(app, "Add")
+    assert "Not applied. Patching needs two texts of as many tokens" in words(app)
 
 
 def test_a_change_that_does_not_fit_waits_for_a_model_that_it_fits() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from itertools import product
 
 import pytest
 
@@ -26,6 +27,8 @@ def words_of(field) -> list[str]:
             return [str(field.low), str(field.opens), str(field.high)]
         case forms.Text():
             return ["a text"]
+        case forms.Component():
+            return ["16.0", "cross mlp 9", "embedding"]
         case forms.Cells():
             return [field.example.format(query=10, key=2)]
         case forms.ChosenKey():
@@ -47,13 +50,13 @@ def test_a_kind_parses_what_it_prints(kind: type[Edit]) -> None:
 
 @pytest.mark.parametrize("kind", OFFERED)
 def test_every_choice_of_a_form_is_a_line(kind: type[Edit]) -> None:
-    places = (Place(), Place(5), Place(5, 11), Place(5, 11, "cross"))
-    for words in [""] if not kind.fields else words_of(*kind.fields):
+    places = (Place(5, 11), Place(5, 11, "cross"), *(() if kind.of_one_head else (Place(), Place(5))))
+    for words in product(*map(words_of, kind.fields)):
         for place in places:
-            line = kind.line_of(words, place)
+            line = kind.line_of_form(words, place)
             (edit,) = edits_of(line).each
             assert type(edit) is kind
-            assert edit.at == place
+            assert edit.place == place
 
 
 def test_the_keywords_of_edits_are_those_of_the_kinds() -> None:

@@ -16,7 +16,6 @@ from core import Edits, Place, capture, load_model
 from core.capturing.capture import check_edits
 from core.capturing.edit_kinds import MASKS, MAX_CELLS, PATTERNS, SOFTMAXES
 from core.capturing.edit_lines import MAX_LINE, divided, edits_of, lines_of, painted, painting
-from core.capturing.edited import Cut
 from core.capturing.edits import every
 from core.capturing.places import Side
 from core.errors import InputError
@@ -47,6 +46,9 @@ PROMISED = {
     'token 3 "dog"': Edits(replace_tokens={3: "dog"}),
     "cut 16.0 from the key of 18.6": Edits(cut_paths={("16.0", (18, 6, "key")): "zero"}),
     "cut mlp 9 mean from the value of 18.6": Edits(cut_paths={("mlp 9", (18, 6, "value")): "mean"}),
+    'cut 16.0 from the key of 18.6 as in "a text of the same length"': Edits(
+        cut_paths={("16.0", (18, 6, "key")): "patch"}, patch_from="a text of the same length"
+    ),
     "mute all": Edits(mute_heads={None}),
     "mute cross 5.11": Edits(mute_heads={Place(5, 11, "cross")}),
     "scale 0.5 at .11": Edits(scale_by={Place(head=11): 0.5}),
@@ -73,6 +75,7 @@ def every_change():
     for component in ("embedding", "16.0", "cross 1.2", "encoder mlp 9", "mean", "bias"):
         yield Edits(cut_paths={(component, (18, 6, "key")): "zero"})
         yield Edits(cut_paths={(component, (18, 6, "value", "decoder")): "mean"})
+        yield from (Edits(cut_paths={(component, (1, 0, "query")): "patch"}, patch_from=text) for text in TEXTS)
 
 
 NUMBER = st.integers(0, 10**30)
@@ -92,7 +95,8 @@ ANY_CHANGE = st.one_of(
     st.builds(lambda at, query, key: Edits(block_pairs={at: {(query, key)}}), PLACE, NUMBER, NUMBER),
     st.builds(lambda at, one, two: Edits(pattern={at: {one: {two: 1.0}, two: {one: 1.0}}}), PLACE, NUMBER, NUMBER),
     st.builds(lambda position, text: Edits(replace_tokens={position: text}), NUMBER, TEXT),
-    st.builds(lambda path, cut: Edits(cut_paths={path: cut}), PATH, st.sampled_from(get_args(Cut))),
+    st.builds(lambda path, cut: Edits(cut_paths={path: cut}), PATH, st.sampled_from(["zero", "mean"])),
+    st.builds(lambda path, text: Edits(cut_paths={path: "patch"}, patch_from=text), PATH, TEXT),
 )
 
 
@@ -136,10 +140,14 @@ def test_many_changes_are_a_line_each_and_together_the_same():
         block_pairs={(10, 2), (3, 3)},
         pattern={5: "first", (5, 1): {2: {0: 0.5, 1: 0.5}}},
         replace_tokens={1: "a", 4: " at 5"},
-        cut_paths={("0.1", (2, 0, "key")): "zero", ("mlp 0", (2, 0, "key")): "mean"},
+        cut_paths={
+            ("0.1", (2, 0, "key")): "zero",
+            ("mlp 0", (2, 0, "key")): "mean",
+            ("embedding", (2, 0, "key")): "patch",
+        },
     )
     lines = lines_of(together)
-    assert len(lines) == len(set(lines)) == 21
+    assert len(lines) == len(set(lines)) == 22
     assert {part.name for part in fields(Edits) if getattr(together, part.name)} == {
         part.name for part in fields(Edits)
     }
@@ -191,6 +199,7 @@ def test_a_painted_row_is_divided_by_its_sum_where_that_puts_it_right():
         ("cut 16.0 from the key of 18", '("16.0", (18, 6, "key"))'),
         ("cut 16.0 from the score of 18.6", "query, key, value"),
         ("cut mean from the key of all", '("16.0", (18, 6, "key"))'),
+        ('cut 16.0 from the key of 18.6 as in " "', "patch_from"),
         ("token 3 dog", '“token 3 "dog"”'),
         ("mean 5 over a text", '“mean 23.4 over "a text"”'),
         ('patch 5 from " "', "patch_from"),
@@ -234,6 +243,7 @@ def hostile_lines():
             *(f'mean {number} over "x"', f'patch {number} from "x"', f"pattern first at {number}", f"softmax {number}"),
             *(f"cut {number} from the key of 1.0", f"cut 0.{number} mean from the key of 1.0"),
             *(f"cut 0.0 from the {number} of 1.0", f"cut 0.0 from the key of {number}.0", f"cut mlp {number} from the"),
+            *(f'cut 0.0 from the key of 1.{number} as in "6 7 8 9 5"', f'cut {number} from the key of 1.0 as in "5"'),
         )
     chance = random.Random(0)
     for _ in range(4000):

@@ -33,6 +33,7 @@ TEXT = " ".join(map(str, np.random.default_rng(1).integers(3, 64, 11)))
 OTHER = " ".join(map(str, np.random.default_rng(2).integers(3, 64, 11)))
 LONGER = " ".join(map(str, np.random.default_rng(3).integers(3, 64, 15)))
 WRITTEN = " ".join(map(str, np.random.default_rng(4).integers(3, 64, 6)))
+PATCHED = {("0.1", (1, 0, "key")): "patch"}
 MODELS = ("Llama", "BERT", "T5", "Gemma 2", "gpt-oss")
 TOLERANCE = 2e-5
 
@@ -694,6 +695,7 @@ def test_edits_combine_and_the_later_wins():
         (lambda: Edits(mean_heads={0}), "mean_over", "needs a text"),
         (lambda: Edits(mean_heads={0}, mean_over="  "), "mean_over", "needs a text"),
         (lambda: Edits(patch_heads={0}), "patch_from", "needs a text"),
+        (lambda: Edits(cut_paths=PATCHED), "patch_from", "needs a text"),
         (lambda: Edits(scale_by=float("nan")), "scale", "finite"),
         (lambda: Edits(scale_by={0: float("inf")}), "scale", "finite"),
         (lambda: Edits(softmax="softmin"), "softmax", "choose softmax, unscaled, hardmax, sigmoid"),
@@ -734,6 +736,8 @@ def test_what_no_model_could_do(make, field, words):
         ("Llama", Edits(replace_tokens={11: "5"}), "replace_tokens", "no token 11"),
         ("Llama", Edits(replace_tokens={0: "5 6"}), "replace_tokens", "2 tokens"),
         ("Llama", Edits(patch_heads={0}, patch_from=LONGER), "patch_from", "has 11, the other one 15"),
+        ("Llama", Edits(cut_paths=PATCHED, patch_from=LONGER), "patch_from", "has 11, the other one 15"),
+        ("Llama", Edits(cut_paths={("1.1", (1, 0, "key")): "patch"}, patch_from=TEXT), "edits", "“1.1”"),
         ("Llama", Edits(mean_heads={0}, mean_over=" ".join(["5"] * 99)), "mean_over", "99 tokens"),
         ("Llama", Edits(patch_heads={0}, patch_from=" ".join(["5"] * 99)), "patch_from", "99 tokens"),
     ],

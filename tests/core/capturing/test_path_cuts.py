@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from transformers.models.gemma2.modeling_gemma2 import apply_rotary_pos_emb
 
-from core import Edits, capture, load_model
+from core import AttentionTrace, Edits, capture, load_model
 from core.capturing.capture import check_edits
 from core.capturing.generating import generate
 from core.capturing.losses import pass_with_losses
@@ -22,6 +22,7 @@ from core.heads.attribution import score_attribution
 from core.heads.probing import random_texts
 from core.models.modules import Kind
 from tests.core.capturing.test_edits import (
+    OTHER,
     TEXT,
     WRITTEN,
     assert_same_pass,
@@ -84,11 +85,16 @@ class Hand:
     norm: Callable[[Tensor], Tensor]
     made: Callable[[Tensor, str], Tensor]
 
-    def without(self, cuts: Mapping[str, str], side: str) -> Tensor:
+    def without(self, cuts: Mapping[str, str], side: str, other: Hand | None = None) -> Tensor:
         left = self.stream.clone()
         for component, how in cuts.items():
             wrote = self.wrote[component]
-            left -= wrote if how == "zero" else wrote - wrote.mean(dim=1, keepdim=True)
+            if how == "mean":
+                left += wrote.mean(dim=1, keepdim=True)
+            if how == "patch":
+                assert other is not None
+                left += other.wrote[component]
+            left -= wrote
         return self.made(self.norm(left), side)
 
 
@@ -118,9 +124,9 @@ def llama(text: str = TEXT, changes: Callable = lambda *_: {}) -> Hand:
     return Hand(seen.read[at], wrote, norm, rotated(seen.network, attention))
 
 
-def gemma() -> Hand:
+def gemma(text: str = TEXT) -> Hand:
     """With a norm after each sublayer, too, which is held."""
-    seen, first = Seen("Gemma 2"), "model.layers.0"
+    seen, first = Seen("Gemma 2", text), "model.layers.0"
     after = seen.network.get_submodule(f"{first}.post_attention_layernorm")
     whole = seen.read[f"{first}.post_attention_layernorm"]
     scale = (whole.square().mean(dim=-1, keepdim=True) + after.eps).rsqrt() * (1 + after.weight)
@@ -134,9 +140,9 @@ def gemma() -> Hand:
     return Hand(seen.read[at], wrote, norm, rotated(seen.network, attention))
 
 
-def bert() -> Hand:
+def bert(text: str = TEXT) -> Hand:
     """A head reads the norm at the end of the block before; the norm in the middle of that block is held."""
-    seen, first = Seen("BERT"), "encoder.layer.0"
+    seen, first = Seen("BERT", text), "encoder.layer.0"
     middle, end = f"{first}.attention.output.LayerNorm", f"{first}.output.LayerNorm"
     held = seen.network.get_submodule(middle)
     scale = held.weight / (seen.read[middle].var(dim=-1, keepdim=True, correction=0) + held.eps).sqrt()
@@ -159,8 +165,8 @@ def bert() -> Hand:
     )
 
 
-def t5(part: str, at: str, wrote: Callable[[Seen], dict[str, Tensor]]) -> Hand:
-    seen = Seen("T5")
+def t5(text: str, part: str, at: str, wrote: Callable[[Seen], dict[str, Tensor]]) -> Hand:
+    seen = Seen("T5", text)
     attention = seen.network.decoder.block[1].layer[1].EncDecAttention
     return Hand(
         seen.read[f"{part}.{at}"],
@@ -170,9 +176,10 @@ def t5(part: str, at: str, wrote: Callable[[Seen], dict[str, Tensor]]) -> Hand:
     )
 
 
-def t5_queries() -> Hand:
+def t5_queries(text: str = TEXT) -> Hand:
     """Of cross-attention: from the decoder's stream."""
     return t5(
+        text,
         "decoder",
         "block.1.layer.1.layer_norm",
         lambda seen: {
@@ -184,9 +191,10 @@ def t5_queries() -> Hand:
     )
 
 
-def t5_keys() -> Hand:
+def t5_keys(text: str = TEXT) -> Hand:
     """Of cross-attention: from what the encoder gives in the end."""
     return t5(
+        text,
         "encoder",
         "final_layer_norm",
         lambda seen: {
@@ -211,14 +219,15 @@ BY_HAND = {
 
 @pytest.mark.parametrize(("name", "side"), BY_HAND)
 def test_a_cut_is_what_is_computed_by_hand(name, side):
-    """Each component alone, removed or as its mean, and several at once."""
-    hand: Hand = BY_HAND[name, side]()
+    """Each component alone, removed, as its mean or as in another text, and several at once."""
+    hand, other = (BY_HAND[name, side](text) for text in (TEXT, OTHER))
     kind: Kind = "cross" if name == "T5" else "self"
-    hows = dict(zip(hand.wrote, ("zero", "mean") * 2, strict=False))
+    hows = dict(zip(hand.wrote, ("zero", "mean", "patch", "patch"), strict=False))
     for cuts in (*({component: how} for component, how in hows.items()), hows):
-        anew = hand.without(cuts, side)
+        anew = hand.without(cuts, side, other)
         at = kind, 1, HEAD
-        edits = Edits(cut_paths={(component, (1, HEAD, side, kind)): how for component, how in cuts.items()})
+        paths = {(component, (1, HEAD, side, kind)): how for component, how in cuts.items()}
+        edits = Edits(cut_paths=paths, patch_from=OTHER)
         taken = captured(name, edits, known=[plain(name)])
         of_head = anew[HEAD * len(anew) // 4]
         assert_same_pass(
@@ -276,6 +285,16 @@ def test_generation_and_losses_have_the_cut_in_every_pass():
         np.testing.assert_allclose(last(written.capture_of(step)), logits, atol=1e-5)
         text.append(int(logits.argmax()))
     assert text != [*ids, *generate(model, input_ids=ids, new_tokens=3).token_ids]
+    patched = generate(
+        model,
+        input_ids=ids,
+        new_tokens=3,
+        edits=Edits(cut_paths={("mlp 0", (1, HEAD, "value")): "patch"}, patch_from=OTHER),
+    )
+    read = [*ids, *patched.token_ids[:2]]
+    value, own = (taken.trace(1, HEAD).value for taken in (patched.capture_of(2), capture(model, input_ids=read)))
+    np.testing.assert_allclose(value[len(ids) :], own[len(ids) :], atol=1e-6)  # the other text has no such tokens
+    assert np.abs(value[: len(ids)] - own[: len(ids)]).max() > 0.01
     _, losses = pass_with_losses(model, text, edits=edits)
     for position in (3, len(text) - 1):
         logits = logits_after(text[:position])
@@ -321,9 +340,15 @@ def passed(name: str, seed: int, **options):
     return capture(model, input_ids=chance.integers(3, 64, 11), **target, **options)
 
 
+def assert_same_inputs(one: AttentionTrace, other: AttentionTrace) -> None:
+    for side in ("query", "key", "value"):
+        np.testing.assert_allclose(getattr(one, side), getattr(other, side), atol=1e-5)
+
+
 @pytest.mark.parametrize("name", TINY)
 def test_with_everything_cut_nothing_of_the_text_is_left(name):
-    """Queries, keys and values are those of norm(0), made from biases alone: values are the same at every token."""
+    """Queries, keys and values are those of norm(0), made from biases alone: values are the same at every token. If all are
+    patched they are those of the other text."""
     taken = passed(name, 1, components=True)
     for kind in taken.kinds:
         cuts = {
@@ -333,11 +358,15 @@ def test_with_everything_cut_nothing_of_the_text_is_left(name):
         }
         texts = [passed(name, seed, edits=Edits(cut_paths=cuts)) for seed in (1, 2)]
         traces = [text.trace(1, HEAD, kind) for text in texts]
-        for side in ("query", "key", "value"):
-            ours, theirs = (getattr(trace, side) for trace in traces)
-            np.testing.assert_allclose(ours, theirs[[0] * len(theirs)] if side == "value" else theirs, atol=1e-5)
+        assert_same_inputs(*traces)
+        np.testing.assert_allclose(traces[0].value, traces[0].value[[0] * len(traces[0].value)], atol=1e-5)
         assert np.abs(taken.trace(1, HEAD, kind).value[0] - taken.trace(1, HEAD, kind).value[1]).max() > 0.1
         assert all(text.certificate(1, head, kind).holds for text in texts for head in range(text.heads(kind)))
+        if not taken.model.reads_images:
+            other = passed(name, 2)
+            words = " ".join(map(str, other.input_ids))
+            patched = passed(name, 1, edits=Edits(cut_paths=dict.fromkeys(cuts, "patch"), patch_from=words))
+            assert_same_inputs(patched.trace(1, HEAD, kind), other.trace(1, HEAD, kind))
 
 
 @pytest.mark.parametrize(
@@ -420,7 +449,7 @@ def test_what_this_pass_could_not_cut(name, path, words):
         ({(0.1, (1, 0, "key")): "zero"}, "no path"),
         ({"0.1": "zero"}, "no path"),
         ("0.1", "cut_paths takes paths"),
-        ({("0.1", (1, 0, "key")): "half"}, "zero or mean"),
+        ({("0.1", (1, 0, "key")): "half"}, "zero, mean, patch"),
     ],
 )
 def test_what_is_no_cut(given, words):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import streamlit as st
 
+from core import InputError
 from core.capturing import edit_forms as forms
 from core.capturing.edit_kinds import EDIT_KINDS
+from core.capturing.path_cuts import components_read
 from core.capturing.places import EVERYWHERE, Place
 from ui import state
 from ui.controls import edit_list
 from ui.controls.fields import menu, number, switch, text_line, whole_number
-from ui.markdown import quoted
+from ui.markdown import plain, quoted
 from ui.views.sources.heads import RealHead
 from ui.views.sources.passes import SENTENCE
 
@@ -31,9 +33,13 @@ def choose_new_edit(real: RealHead, cell: tuple[int, int]) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         kind = OFFERED[menu("Change", state.NEW_EDIT, labels, width=205, label_visibility="collapsed")]
         words = [_show(field, real, cell) for field in kind.fields]
-        _, place = places[menu("In", state.NEW_PLACE, names, width=125, label_visibility="collapsed")]
+        if kind.of_one_head:
+            st.markdown(f"of {places['head'][0]}", width="content")
+            place = places["head"][1]
+        else:
+            _, place = places[menu("In", state.NEW_PLACE, names, width=125, label_visibility="collapsed")]
         is_whole = all(words)
-        line = kind.line_of(" ".join(words), place) if is_whole else ""
+        line = kind.line_of_form(words, place) if is_whole else ""
         adding = {"key": state.button("add", 0), "on_click": edit_list.add, "args": (line,), "disabled": not is_whole}
         st.button("Add", icon=":material/add:", **adding)
         switch(
@@ -62,9 +68,23 @@ def _show(field: forms.Field, real: RealHead, cell: tuple[int, int]) -> str:
             return str(whole_number(*at, opens, low, high, width=width, label_visibility=hidden))
         case forms.Choice(choices=choices, width=width, then=then):
             word = menu(*at, choices, width=width, label_visibility=hidden)
-            return f"{word} {_show(then[word], real, cell)}" if word in then else word
+            further = _show(then[word], real, cell) if word in then else ""
+            return f"{word} {further}" if further else "" if word in then else word
+        case forms.Component():
+            return _show_components(at, real)
         case forms.Text(label=label):
             return text_line(*at, SENTENCE, width=TYPED, label_visibility=hidden, placeholder=label).strip()
         case forms.Cells(example=example):
             example = example.format(query=cell[0], key=cell[1])
             return text_line(*at, width=TYPED, label_visibility=hidden, placeholder=example).strip()
+
+
+def _show_components(at: tuple[str, str], real: RealHead) -> str:
+    """Draw the field for a component that the chosen head reads and return its name; "" if the model has none."""
+    try:
+        both = [components_read(real.capture.model, real.kind, real.layer, side) for side in ("query", "key")]
+    except InputError as error:
+        st.caption(plain(str(error)))
+        return ""
+    names = {name: name for read in both for name in read}  # in cross-attention each side reads its own
+    return menu(*at, names, width=150, label_visibility="collapsed")
