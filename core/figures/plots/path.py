@@ -39,9 +39,10 @@ def path_chart(nodes: Sequence[Node], chosen: int, *, height: int = HEIGHT) -> C
     for place, node in enumerate(nodes[1:], start=1):
         look = {"color": ABOVE if node.gave >= 0 else BELOW, "width": thick(2 + 7 * min(abs(node.share), 1.0))}
         lines.append({"type": "line", "x0": place - 1, "x1": place, "y0": 0, "y1": 0, "line": look, "layer": "below"})
-        words.append(_words(written(node.gave), place - 0.5, 10, "bottom"))
+        words.append(_words(written(node.gave), place - 0.5, 8, "bottom"))
     for place, node in enumerate(nodes):
-        words.append(_words(f"<b>{escaped(node.name)}</b>", place, 12, "bottom"))
+        # Above the numbers: on a narrow screen there is no room beside them.
+        words.append(_words(f"<b>{escaped(node.name)}</b>", place, 26, "bottom"))
         if node.below:
             words.append(_words(escaped(node.below), place, -12, "top"))
     dots = {
