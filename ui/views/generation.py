@@ -128,7 +128,7 @@ def _show_step(
     with small:
         tells = menu("Told", state.STEP_TELLS, TELLS, look="buttons", label_visibility="collapsed")
         {"next": _candidates, "heat": _over_temperature, "cache": _cache}[tells](generation, step.number)
-        if not request.chat and request.text.target is None:
+        if not request.chat:
             before = head.capture.model.text_of((*generation.begun, *generation.token_ids[: step.number]))
             link_to_why_word(request.text, before, generation.tokens[step.number])
     show_certificate(head.capture.certificate(*head.place, head.kind))

@@ -48,7 +48,9 @@ def link_to_why(head: HeadRequest, cell: Cell) -> None:
 
 
 def link_to_why_word(text: TextRequest, words: str, token: str) -> None:
-    """Link to why a token comes next after these words."""
+    """Link to why a token comes next after these words; none where the model has read more than words."""
+    if text.target is not None or text.image is not None:
+        return
     address = {state.TEXT: words, state.MODEL: text.model.name, state.DTYPE: text.model.dtype, state.ANSWER: token}
     address |= {state.DEVICE: text.model.device, state.PATH: "", state.STOP: "0"}
     with suppress(StreamlitPageNotFoundError):

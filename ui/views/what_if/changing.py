@@ -25,6 +25,7 @@ from ui.markdown import plain, quoted, show_error
 from ui.progress import run
 from ui.views.common.certificate import show_certificate
 from ui.views.common.pictures import show_chart
+from ui.views.head_links import link_to_why_word
 from ui.views.heads.grid import choose, choose_clicked, show_grid_of_heads, walk_through_heads
 from ui.views.needs import NEXT_TOKENS, needs
 from ui.views.sources.heads import RealHead
@@ -249,6 +250,7 @@ def _show_next_tokens(real: RealHead, changed: RealHead) -> None:
         groups = {"probability": table["before"].to_numpy()}
         alt = "Bars: the most probable next tokens."
     show_chart(share_bars(table["token"].tolist(), groups), "outcome", alt, title="What comes of it")
+    link_to_why_word(real.request, real.request.text, _best(real)[0])
 
 
 def _show_turns(real: RealHead, changed: RealHead) -> None:
