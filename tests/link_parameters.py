@@ -28,7 +28,7 @@ from ui.views.corpus import results
 
 Address = dict[str, str]
 SPELLED = {2: "two"}
-MANY = 12  # numbers in an address that are not listed one by one
+MANY = 12  # numbers or texts in an address: further ones are not listed one by one
 WRITING = {state.NEW_TOKENS: "2"}  # once as much has been written as a page opens with, two tokens bring every field
 
 
@@ -75,11 +75,13 @@ def found_on_every_page() -> dict[str, Found]:
         randomised(t.BartForConditionalGeneration(t.BartConfig(**SEQ2SEQ))).save_pretrained(folder)
         number_words().save_pretrained(folder)
         # What one can only type: a model with an encoder and a decoder, and a text that is too long for it; a text whose next
-        # token it predicts; a stop of a path, and an answer that is a cosine; and a second text as long as the first.
+        # token it predicts; a stop of a path and a cut, answers of several tokens, and one that is a cosine; and a second text
+        # as long as the first.
         typed = (
             {state.MODEL: folder, state.TEXT: "5 " * (SEQ2SEQ["max_position_embeddings"] + 1)},
             {state.MODEL: folder, state.TEXT: "5 6", state.VIEW: "matter"},
-            {state.STOP: "1"},
+            {state.STOP: "1", state.CUTS: "0"},
+            {state.ANSWER: "Ouagadougou", state.RATHER_THAN: "Timbuktu"},
             {state.MODEL: "all-MiniLM-L6-v2", state.PATH: ""},
             {state.SOURCE_TEXT: "The animal didn't cross the street because it was too wide.", state.VIEW: "patch"},
         )
@@ -147,7 +149,7 @@ def note(one: Parameter, form: Form, opening: Any, what: str) -> None:
         case links.Number() if what == "Which ten examples":
             one.take(what, values="1 to as many as there are", opening=opens)
         case links.Text(such_as=such_as):
-            one.take(what, values=f"text, such as {', '.join(such_as)}" if such_as else "text")
+            one.take(what, values=f"text, such as {', '.join(such_as[:MANY])}" if such_as else "text")
         case links.Number(low, high):
             limits = "a number" if low is None or high is None else f"{low:g} to {high:g}"
             one.take(what, values=limits, opening=opens)

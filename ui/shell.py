@@ -69,7 +69,8 @@ is_leaving = state.GOING in st.session_state
 opening = OPENINGS.get(page.url_path, {})
 if not is_leaving:
     came_by_menu = links.read(page.url_path, opening)
-    if came_by_menu and page in (GENERATION, WHY):
+    compares_texts = page == WHY and state.LIKE_TEXT in st.session_state[state.CHOSEN]  # with an encoder
+    if came_by_menu and page in (GENERATION, WHY) and not compares_texts:
         models.open_with_a_writer()
 on_page = shown.begin(page.title, page.url_path)
 presentation = None if is_for_the_desk or is_leaving else presenting.begin()

@@ -143,7 +143,10 @@ USE_EXAMPLE = "use_example"
 
 # Why: the answer and what it is compared with, the path, the stop that is shown and its side, and what is cut
 ANSWER, RATHER_THAN, LIKE_TEXT = in_address("answer", "than", "like")
-PATH, STOP, SIDE, CUTS = in_address("path", "stop", "side", "cuts")
+PIECES = dict(
+    zip((ANSWER, RATHER_THAN), in_address("answer_piece", "than_piece"), strict=True)
+)  # of a word of several tokens
+PATH, STOP, SIDE, CUTS, CUT_TO = in_address("path", "stop", "side", "cuts", "as_in")
 (ANSWER_SHOWS,) = in_address("answer_as")
 FOLLOW_ANSWER = "follow_answer"
 

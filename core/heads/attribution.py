@@ -515,3 +515,15 @@ def strongest(table: Attribution, count: int) -> list[tuple[str, float]]:
     """The components with the largest contributions, below 0 or above, each with its contribution."""
     order = np.argsort(-np.abs(table["contribution"].to_numpy()), kind="stable")[:count]
     return [(table["component"].iloc[row], float(table["contribution"].iloc[row])) for row in order]
+
+
+def strongest_pairs(table: pd.DataFrame, count: int) -> tuple[list[tuple[str, str, float]], float]:
+    """Of a table of pairs the largest ones, below 0 or above, as (component of the query, of the keys, contribution), and what
+    all others add."""
+    pairs = [
+        (str(of_query), str(of_key), float(number))
+        for of_query, row in table.drop(index="rest", columns="rest").iterrows()
+        for of_key, number in row.items()
+    ]
+    largest = sorted(pairs, key=lambda pair: -abs(pair[2]))[:count]
+    return largest, float(table.to_numpy().sum()) - sum(number for *_, number in largest)

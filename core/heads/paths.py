@@ -21,7 +21,7 @@ from ..capturing.edits import Edits
 from ..capturing.places import Place
 from ..errors import InputError, check_index, shortened
 from ..models.modules import Kind
-from .attribution import Attribution, Scores, contributions_by_key, score_attribution
+from .attribution import Attribution, ScoreAttribution, Scores, contributions_by_key, score_attribution
 
 Side = Literal["answer", "score", "key", "query"]
 MOST_HOPS = 6
@@ -110,17 +110,21 @@ class Path:
     answer: Attribution | None
     stops: tuple[Stop, ...]
 
-    def cut(self, place: int) -> Edits:
+    def cut(self, place: int, other: str | None = None) -> Edits:
         """The edit that cuts the hop to the stop of this number: the head before no longer reads what this one wrote.
 
         The first head writes into the answer itself, from where it cannot be taken alone: it is muted.
+
+        other  a text with as many tokens: what the head writes there takes the place of what it wrote; None: nothing does
         """
         hop = self.stops[place].hop
         if hop.side == "answer":
-            return Edits(mute_heads={Place(hop.layer, hop.head, hop.kind)})
+            heads = {Place(hop.layer, hop.head, hop.kind)}
+            return Edits(patch_heads=heads, patch_from=other) if other else Edits(mute_heads=heads)
         before = self.stops[place - 1].hop
         kind = () if before.kind == "self" else (before.kind,)
-        return Edits(cut_paths={(hop.component, (before.layer, before.head, hop.side, *kind)): "zero"})
+        path = hop.component, (before.layer, before.head, hop.side, *kind)
+        return Edits(cut_paths={path: "patch" if other else "zero"}, patch_from=other)
 
 
 @dataclass(frozen=True)
@@ -128,12 +132,12 @@ class CutEffect:
     """What cutting a hop does to the number that it leads to.
 
     before     the number: of the answer, or the score of the head before
-    predicted  the same without the contribution that is cut
+    predicted  the same without the contribution that is cut; None where that of another text takes its place
     after      the number in the edited pass. It differs from the prediction where norms, a softmax or later heads react
     """
 
     before: float
-    predicted: float
+    predicted: float | None
     after: float
 
 
@@ -149,7 +153,7 @@ def cut_effect(path: Path, place: int, edited: Capture, answer_after: float) -> 
         before, after = path.answer.number, answer_after
     else:
         before, after = path.stops[place - 1].score, _score_in(edited, path.stops[place - 1])
-    return CutEffect(before, before - stop.gave, after)
+    return CutEffect(before, None if edited.edits.patch_from else before - stop.gave, after)
 
 
 def _score_in(capture: Capture, stop: Stop) -> float:
@@ -238,11 +242,15 @@ def _scored(
     capture: Capture, hop: Hop, cell: tuple[int, int], gave: float, by_token: NDArray[np.float64]
 ) -> tuple[Stop, Scores]:
     """A stop with the score of its (query, key), and that score."""
-    query, key = cell
+    of = attribution_at(capture, hop, *cell)
+    return Stop(hop, *cell, gave, by_token, of.score, of.by_key, of.by_query), of.asked
+
+
+def attribution_at(capture: Capture, hop: Hop, query: int, key: int) -> ScoreAttribution:
+    """Why the head of a hop looked from the query to the key: relative to the other keys, if there are any."""
     row = capture.trace(hop.layer, hop.head, hop.kind, rows=range(query, query + 1))
     against = "others" if row.mask.sum() > 1 else None
-    of = score_attribution(capture, hop.layer, hop.head, query, key, against, kind=hop.kind)
-    return Stop(hop, query, key, gave, by_token, of.score, of.by_key, of.by_query), of.asked
+    return score_attribution(capture, hop.layer, hop.head, query, key, against, kind=hop.kind)
 
 
 def _to_strongest(table: Attribution, side: Side) -> Hop | None:

@@ -91,22 +91,28 @@ def replaced_tokens(model: Model, inputs: dict[str, torch.Tensor], texts: Mappin
     return inputs | {"input_ids": ids}
 
 
-def one_token(model: Model, text: str, *, with_blank: bool, field: str) -> int:
-    """The token number of `text`.
+def word_tokens(model: Model, text: str, *, with_blank: bool, field: str) -> list[int]:
+    """The token numbers of a word: a single one if there is one for it.
 
     with_blank  whether it is tried with a blank before it first, as words within a text begin
     field       of the error
 
-    Raises InputError for a text that is not one token.
+    Raises InputError for a model without a tokenizer.
     """
     if model.tokenizer is None:
         raise InputError(f"{model.name} came without a tokenizer: it knows no texts.", field=field)
-    ids: list[int] = []
+    spellings = []
     for spelled in [f" {text}", text] if with_blank and not text.startswith(" ") else [text]:
         with tokenizing(model.name, **{field: text}):
-            ids = model.tokenizer(spelled, add_special_tokens=False)["input_ids"]
-        if len(ids) == 1:
-            return ids[0]
+            spellings.append(model.tokenizer(spelled, add_special_tokens=False)["input_ids"])
+    return next((ids for ids in spellings if len(ids) == 1), spellings[0])
+
+
+def one_token(model: Model, text: str, *, with_blank: bool, field: str) -> int:
+    """The token number of `text`, as in `word_tokens`. Raises InputError for a text that is not one token."""
+    ids = word_tokens(model, text, with_blank=with_blank, field=field)
+    if len(ids) == 1:
+        return ids[0]
     pieces = " | ".join(token_texts(model.tokenizer, ids[:MAX_PIECES])) or "none"
     further = " | …" if len(ids) > MAX_PIECES else ""
     raise InputError(

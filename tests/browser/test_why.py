@@ -45,7 +45,7 @@ def test_from_paris_to_the_text(visit):
     stop = along("23.4").stops[0]
     shows(stop.of_key)
     says(f"Head 23.4 scored “·France” {stop.score:.2f} above the other keys")
-    app.press(state.SIDE, "Written into the query")
+    app.press(state.SIDE, "Into the query")
     shows(stop.of_query)
     grid = as_grid(stop.of_query)
     grid.values[:, -1] = -np.inf

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,8 @@ from core import Edits, capture, load_model, score_attribution
 from core.capturing.sampling import next_probabilities
 from core.heads.attribution import cosine, cosine_attribution
 from core.heads.paths import Hop, follow, read_hops
-from tests.pages.test_what_if import MINILM, SMOLLM, opened, words
+from tests.browser.driver import array
+from tests.pages.test_what_if import MINILM, SMOLLM, opened, picture, ran, words
 from ui import state
 
 OPEN = {state.MODEL: SMOLLM, state.ANSWER: " Paris", state.RATHER_THAN: " Rome"}
@@ -67,16 +70,60 @@ def test_a_path_in_the_address_is_the_one_that_is_followed(smollm):
         ({"path": ",".join(["23.4"] * 7)}, "at most 6 hops"),
         ({"path": "23.4>9"}, "There is no key 9"),
         ({state.RATHER_THAN: " Paris"}, "compared with itself"),
-        ({state.ANSWER: "Ouagadougou"}, "one token is needed"),
+        ({"cuts": "0", state.CUT_TO: "The capital of Italy was Turin"}, "Patching needs two texts of as many tokens"),
     ],
 )
 def test_what_cannot_be_followed_is_said(asked, complaint):
     assert complaint in words(opened("why", **OPEN | asked))
 
 
+def test_one_token_of_a_longer_word_is_the_answer(smollm):
+    numbers = smollm.tokenizer(" Ouagadougou")["input_ids"]
+    logits = capture(smollm, "The capital of France is").logits
+    rome = smollm.tokenizer(" Rome")["input_ids"][0]
+    for piece in (0, 1):
+        asked = OPEN | {state.ANSWER: "Ouagadougou", "answer_piece": str(piece)}
+        said = words(opened("why", **asked)).replace("−", "-")
+        assert f"is **{logits[numbers[piece]] - logits[rome]:.2f}** above that of “·Rome”" in said
+
+
+def test_a_cut_can_leave_what_another_text_has(smollm):
+    text, other = "The capital of France is", "The capital of Italy is"
+    asked = OPEN | {"path": "23.4>3, key 22.3", "cuts": ["0", "1"], state.CUT_TO: other}
+    said = words(opened("why", **asked)).replace("−", "-")
+    both = Edits(patch_heads={(23, 4)}, patch_from=other, cut_paths={("22.3", (23, 4, "key")): "patch"})
+    before, after = (capture(smollm, text, edits=edits) for edits in (None, both))
+    (paris, rome), (paris_after, rome_after) = (logits_of(taken, " Paris", " Rome") for taken in (before, after))
+    assert (
+        f"With 23.4 as in “{other}” the difference goes {paris - rome:.2f} → **{paris_after - rome_after:.2f}**."
+        in said
+    )
+    row = after.trace(23, 4).scaled[4]
+    assert f"→ **{row[3] - np.delete(row, 3).mean():.2f}**." in said.partition("its score")[2]
+
+
+def test_pairs_of_components_are_those_of_the_score(smollm):
+    app = opened("why", **OPEN | {"path": "23.4>3", "stop": "1", "side": "pairs"})
+    table = score_attribution(capture(smollm, "The capital of France is", components=True), 23, 4, 4, 3).table
+    (drawn,) = [trace for trace in json.loads(picture(app, "pairs").spec)["data"] if trace["type"] == "heatmap"]
+    np.testing.assert_allclose(array(drawn["z"]), table.to_numpy(), atol=1e-3)
+    inside = table.iloc[:-1, :-1].stack()
+    of_query, of_key = inside.abs().idxmax()
+    gave = inside[of_query, of_key]
+    assert f"of the query, adds {gave:.2f} of it" in words(app).replace("−", "-")
+    bars = json.loads(picture(app, "strongest").spec)["data"][0]
+    assert array(bars["y"]).sum() == pytest.approx(table.to_numpy().sum(), abs=1e-3)
+
+
 def test_an_encoder_is_asked_for_a_cosine():
     text, like = "The cat sleeps.", "A dog runs."
-    said = words(opened("why", **{state.MODEL: MINILM, state.TEXT: text, state.LIKE_TEXT: like}))
+    app = opened("why", **{state.MODEL: MINILM, state.TEXT: text, state.LIKE_TEXT: like})
+    said = words(app)
+    for page in ("heads", "why"):  # where the same is compared as before
+        app.switch_page(f"../pages/{page}.py")
+        app.query_params.clear()
+        ran(app)
+    assert said == words(app)
     model = load_model(MINILM)
     one, other = (capture(model, words).vectors.mean(axis=0) for words in (text, like))
     expected = one @ other / np.linalg.norm(one) / np.linalg.norm(other)

@@ -11,7 +11,7 @@ from core.capturing.path_cuts import components_read
 from core.capturing.places import EVERYWHERE, Place
 from ui import state
 from ui.controls import edit_list
-from ui.controls.fields import menu, number, switch, text_line, whole_number
+from ui.controls.fields import menu, number, suggested, switch, text_line, whole_number
 from ui.markdown import plain, quoted
 from ui.views.sources.heads import RealHead
 from ui.views.sources.passes import SENTENCE
@@ -86,5 +86,5 @@ def _show_components(at: tuple[str, str], real: RealHead) -> str:
     except InputError as error:
         st.caption(plain(str(error)))
         return ""
-    names = {name: name for read in both for name in read}  # in cross-attention each side reads its own
-    return menu(*at, names, width=150, label_visibility="collapsed")
+    names = list(dict.fromkeys(name for read in both for name in read))  # in cross-attention each side reads its own
+    return suggested(*at, names, names[0], width=150, label_visibility="collapsed")

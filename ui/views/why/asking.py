@@ -5,10 +5,10 @@ from __future__ import annotations
 from core import Capture
 from core.capturing.sampling import most_probable
 from core.figures.labels import visible
-from core.models.inputs import one_token
+from core.models.inputs import MAX_PIECES, one_token, word_tokens
 from core.models.tokens import token_texts
 from ui import state
-from ui.controls.fields import suggested_or_none, text_line
+from ui.controls.fields import menu, suggested_or_none, text_line
 from ui.requests import AnswerRequest, TextRequest
 from ui.views.sources.passes import SENTENCE
 
@@ -17,7 +17,7 @@ MEAN_OF_ALL = "the mean of all tokens"
 
 
 def choose_answer(request: TextRequest, capture: Capture) -> AnswerRequest:
-    """Show the fields. Raises InputError (field "answer" or "than") for a word that is not one token."""
+    """Show the fields. Raises InputError (field "answer" or "than") for a word of which there is no token."""
     if capture.logits is None:
         like = text_line("Compared with", state.LIKE_TEXT, SENTENCE, width=340)
         return AnswerRequest(request, None, "mean", like or SENTENCE)
@@ -31,12 +31,18 @@ def choose_answer(request: TextRequest, capture: Capture) -> AnswerRequest:
 
 
 def _token(capture: Capture, label: str, key: str, offered: dict) -> int:
-    """A token that is offered, the first one while nobody has chosen, or a typed one."""
+    """A token that is offered, the first one while nobody has chosen, or a typed one. Of several tokens one is chosen."""
     first = next(iter(offered))
     words = suggested_or_none(label, key, [*offered], visible(first), format_func=visible, width=170)
     if words is None:
         return offered[first]
-    return offered[words] if words in offered else one_token(capture.model, words, with_blank=True, field=key)
+    if words in offered:
+        return offered[words]
+    numbers = word_tokens(capture.model, words, with_blank=True, field=key)[:MAX_PIECES]
+    if len(numbers) < 2:
+        return one_token(capture.model, words, with_blank=True, field=key)
+    pieces = {str(place): visible(text) for place, text in enumerate(token_texts(capture.model.tokenizer, numbers))}
+    return numbers[int(menu("Token of this word", state.PIECES[key], pieces, width=170))]
 
 
 def text_of(capture: Capture, of: AnswerRequest) -> tuple[str, str]:

@@ -6,18 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pandas as pd
 import streamlit as st
 
-from core import Capture
+from core import Capture, InputError
 from core.attention.rowwise import around
 from core.capturing.edits import every
 from core.capturing.sampling import next_probabilities
 from core.figures.heatmaps.heatmap import WIDTH, Axis, heatmap
 from core.figures.labels import escaped, visible
 from core.figures.palette import ABOVE, BELOW
-from core.figures.plots.bars import bars
+from core.figures.plots.bars import bars, room_for
 from core.figures.plots.path import Node, path_chart
-from core.heads.attribution import Attribution, Grid, as_grid, strongest
+from core.heads.attribution import Attribution, Grid, as_grid, strongest, strongest_pairs
 from core.heads.lens import POSITIONS
 from core.heads.paths import MOST_HOPS, CutEffect, Path, Stop, cut_effect
 from core.units import small_number
@@ -26,9 +27,9 @@ from ui.calls import result
 from ui.components import pin
 from ui.components.arrows import arrow_keys
 from ui.components.shaded_text import shaded_text
-from ui.controls.fields import menu, menu_of_several
-from ui.links import Text, field
-from ui.markdown import plain, quoted
+from ui.controls.fields import menu, menu_of_several, text_line
+from ui.links import Choice, Text, field
+from ui.markdown import plain, quoted, show_error
 from ui.models import MAX_TOKENS
 from ui.progress import run
 from ui.requests import AnswerRequest, PathRequest, TextRequest
@@ -44,7 +45,7 @@ LONGEST_PATH = 300  # characters
 IN_TEXT = 192  # tokens of a long text that are shown as text
 HEIGHT = 290  # pixels of the grid
 ANSWER_SHOWS = {"components": "Contributions", "lens": "Logit lens"}
-SIDES = {"key": "Written into the key", "query": "Written into the query"}
+SIDES = {"key": "Into the key", "query": "Into the query", "pairs": "Pairs"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +53,7 @@ class View:
     """What the page shows in one run.
 
     at     the stop: 0 is the answer
+    side   what is shown of its score: one of `SIDES`
     texts  those of the answer and of what it is compared with
     """
 
@@ -59,6 +61,7 @@ class View:
     of: AnswerRequest
     path: Path
     at: int
+    side: str
     texts: tuple[str, str]
 
     @property
@@ -106,7 +109,8 @@ def show_path(fields: InputFields) -> None:
     with line:
         at = _choose_stop(path)
         _choose_cuts(path)
-    view = View(capture, of, path, at, text_of(capture, of))
+    side = field(state.SIDE, Choice(SIDES), _opening_side(path, at), "Side") if at else ""
+    view = View(capture, of, path, at, side, text_of(capture, of))
     with finding:
         pin.listen(lambda cell: _clicked(view, cell))
         _say(view)
@@ -117,6 +121,11 @@ def _choose_stop(path: Path) -> int:
     names = {} if path.answer is None else {"0": "Answer"}
     names |= {str(number): stop.hop.component for number, stop in enumerate(path.stops, start=1)}
     return int(menu("Stop of the path", state.STOP, names, look="buttons"))
+
+
+def _opening_side(path: Path, at: int) -> str:
+    """What the path goes on from."""
+    return path.stops[at].hop.side if at < len(path.stops) else "key"
 
 
 # --- what is said
@@ -147,8 +156,12 @@ def _of_answer(view: View, answer: str, than: str) -> str:
 
 
 def _of_score(view: View, stop: Stop) -> str:
-    key, (name, gave) = quoted(view.token(stop.key, stop, key=True)), strongest(_table(view), 1)[0]
+    key = quoted(view.token(stop.key, stop, key=True))
     scored = f"Head {stop.hop.component} scored {key} **{_signed(stop.score)}** above the other keys"
+    if view.side == "pairs":
+        ((of_query, of_key, gave),), _ = strongest_pairs(_pairs(view, stop), 1)
+        return f"{scored}: {_in_words(of_key)}, met by {_in_words(of_query)} of the query, adds {_signed(gave)} of it."
+    name, gave = strongest(_table(view), 1)[0]
     return f"{scored}: {_in_words(name)} adds {_signed(gave)} of it."
 
 
@@ -162,19 +175,17 @@ def _signed(number: float) -> str:
     return f"{number:z.2f}".replace("-", "−") if abs(number) >= 0.005 or not number else small_number(number)
 
 
-def _side(view: View) -> str:
-    chosen = st.session_state.get(state.SIDE)
-    if chosen in SIDES:
-        return chosen
-    return "key" if view.after is None else view.after.hop.side
-
-
 def _table(view: View) -> Attribution:
     """The attribution of the stop's number."""
     if view.stop is None:
         assert view.path.answer is not None
         return view.path.answer
-    return view.stop.of_key if _side(view) == "key" else view.stop.of_query
+    return view.stop.of_query if view.side == "query" else view.stop.of_key
+
+
+def _pairs(view: View, stop: Stop) -> pd.DataFrame:
+    with st.spinner("Multiplying what both sides were made from"):
+        return results.pairs(view.of.text, stop.hop, stop.query, stop.key)
 
 
 # --- what is drawn
@@ -185,10 +196,12 @@ def _draw(view: View) -> None:
     with large:
         shows = "components"
         if view.stop is not None:
-            menu("Side", state.SIDE, SIDES, opening=_side(view), look="buttons", label_visibility="collapsed")
+            opening = _opening_side(view.path, view.at)
+            menu("Side", state.SIDE, SIDES, opening=opening, look="buttons", label_visibility="collapsed")
+            shows = "pairs" if view.side == "pairs" else "components"
         elif NEXT_TOKENS.is_met(view.capture.model):
             shows = menu("Shown", state.ANSWER_SHOWS, ANSWER_SHOWS, look="buttons", label_visibility="collapsed")
-        {"components": _draw_grid, "lens": _draw_lens}[shows](view)
+        {"components": _draw_grid, "lens": _draw_lens, "pairs": _draw_pairs}[shows](view)
     with beside:
         _draw_path(view)
         _draw_text(view)
@@ -224,6 +237,28 @@ def _draw_grid(view: View) -> None:
         (1, len(view.path.stops) + 1 - first),
         lambda _, place: _go_to(place + first),
         words="← → walk along the path",
+    )
+
+
+def _draw_pairs(view: View) -> None:
+    """The score by pairs of components; the last row and the last column are what all others add."""
+    assert view.stop is not None
+    table = _pairs(view, view.stop)
+    rows, columns = ([str(name).replace("mlp", "MLP") for name in names] for names in (table.index, table.columns))
+    chart = heatmap(
+        table.to_numpy(),
+        Axis("of the query", rows),
+        Axis("of the keys", columns),
+        name="contribution",
+        scale="signed",
+        height=presenting.height(HEIGHT, 0.7),
+        width=presenting.width(WIDTH, 0.4),
+        printed=0,
+    )
+    alt = "The score by pairs of components, one of the query and one of the keys."
+    show_heatmap(chart, "pairs", alt, title="Contributions of pairs of components")
+    st.caption(
+        "The strongest components of either side; “rest” is what all others add. Bars name that of the query first."
     )
 
 
@@ -314,12 +349,17 @@ def _draw_text(view: View) -> None:
 
 def _draw_bars(view: View) -> None:
     """The largest contributions, and whether all of them together are the number."""
-    table = _table(view)
-    names, numbers = zip(*strongest(table, BARS), strict=True)
+    table, listed = _table(view), strongest(_table(view), BARS)
+    if view.stop is not None and view.side == "pairs":
+        pairs, others = strongest_pairs(_pairs(view, view.stop), BARS - 2)
+        listed = [(f"{of_query} · {of_key}", gave) for of_query, of_key, gave in pairs] + [("rest", others)]
+    names, numbers = zip(*listed, strict=True)
     colours = [ABOVE if number >= 0 else BELOW for number in numbers]
     names = [name.replace("mlp", "MLP") for name in names]
     height = presenting.height(210, 0.3)
-    chart = bars(names, {"contribution": np.array(numbers)}, y="contribution", colours=[colours], height=height)
+    groups = {"contribution": np.array(numbers)}
+    limits = room_for(groups.values(), share=0.25)  # a low chart: numbers below bars would reach the names
+    chart = bars(names, groups, y="contribution", limits=limits, colours=[colours], height=height)
     show_chart(chart, "strongest", f"The {len(names)} largest contributions.", title="The largest contributions")
     sum_ = f"{len(table):,} contributions add up to {_signed(table.total)}, and the number is {_signed(table.number)}"
     if table.holds:
@@ -340,7 +380,7 @@ def _clicked(view: View, cell: pin.Cell) -> None:
         return
     kind, layer = grid.rows[place[0]]
     name = f"{kind} {layer}.{place[1]}".strip()
-    side = "" if view.stop is None else f"{_side(view)} "
+    side = "" if view.stop is None else f"{view.side} "
     _follow([str(stop.hop) for stop in view.path.stops[: view.at]] + [f"{side}{name}"])
 
 
@@ -362,8 +402,9 @@ def _choose_cuts(path: Path) -> None:
     names = {
         str(number): _cut_in_words(path, number) for number, stop in enumerate(path.stops) if stop.hop.side != "score"
     }
-    if names:
-        menu_of_several("Cut", state.CUTS, names, width="content")
+    if names and menu_of_several("Cut", state.CUTS, names, width="content"):
+        label = "As in another text"
+        text_line(label, state.CUT_TO, width=230, placeholder="Nothing, or a text of as many tokens")
 
 
 def _cut_in_words(path: Path, number: int) -> str:
@@ -379,13 +420,17 @@ def _say_cuts(view: View) -> None:
     cuts = [number for number in chosen if (view.path.answer is None) <= number < len(view.path.stops)]
     if not cuts:
         return
-    edits = every([view.of.text.edits or every([]), *(view.path.cut(number) for number in cuts)])
-    edited = replace(view.of.text, edits=edits)
-    after = run_pass(edited, view.capture.model, MAX_TOKENS, components=True)
+    other = (st.session_state.get(state.CUT_TO) or "").strip() or None
+    edited = replace(view.of.text, edits=every(view.path.cut(number, other) for number in cuts))
+    try:
+        after = run_pass(edited, view.capture.model, MAX_TOKENS, components=True)
+    except InputError as error:
+        show_error(error)
+        return
     if after is None:
         return
     answer_after = 0.0 if view.path.answer is None else results.number_after(view.of, edited)
-    told = [_cut_in_numbers(view, number, cut_effect(view.path, number, after, answer_after)) for number in cuts]
+    told = [_cut_in_numbers(view, number, cut_effect(view.path, number, after, answer_after), other) for number in cuts]
     if view.of.token is not None:
         shares = [
             next_probabilities(one.logits)[view.of.token] for one in (view.capture, after) if one.logits is not None
@@ -395,11 +440,10 @@ def _say_cuts(view: View) -> None:
         st.markdown(" ".join(told), anchors=False)
 
 
-def _cut_in_numbers(view: View, number: int, effect: CutEffect) -> str:
-    if number == 0:
-        what = f"Without {view.path.stops[0].hop.component} the difference"
-        what = what if view.of.token is not None else what.replace("difference", "cosine")
-    else:
-        what = f"Without {_cut_in_words(view.path, number)} its score"
-    change = f"{_signed(effect.before)} → **{_signed(effect.after)}**"
-    return f"{what} goes {change}; predicted {_signed(effect.predicted)}."
+def _cut_in_numbers(view: View, number: int, effect: CutEffect, other: str | None) -> str:
+    hop = view.path.stops[number].hop
+    where = f" in the {hop.side} of {view.path.stops[number - 1].hop.component}" if number else ""
+    said = f"Without {hop.component}{where}" if other is None else f"With {hop.component} as in {quoted(other)}{where}"
+    what = "its score" if number else "the cosine" if view.of.token is None else "the difference"
+    change = f"{said} {what} goes {_signed(effect.before)} → **{_signed(effect.after)}**"
+    return f"{change}." if effect.predicted is None else f"{change}; predicted {_signed(effect.predicted)}."

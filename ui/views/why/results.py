@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pandas as pd
 from torch import Tensor
 
 from core import Capture, Lens, cosine_attribution, logit_attribution, logit_lens
 from core.heads.attribution import Attribution, cosine, logit
-from core.heads.paths import Path, follow, read_hops
+from core.heads.paths import Hop, Path, attribution_at, follow, read_hops
 from ui.cache import OnProgress, Store, cached
 from ui.calls import call
 from ui.passes import captured, with_components
@@ -30,6 +31,12 @@ def path(request: PathRequest) -> Path:
     if hops is not None and hops[0].side == "score":
         return follow(capture, hops)
     return follow(capture, hops, answer(of), _number(of, capture))
+
+
+@cached(Store(16))
+def pairs(of: TextRequest, hop: Hop, query: int, key: int) -> pd.DataFrame:
+    """The score of a stop by pairs of components, one of the query and one of the keys."""
+    return attribution_at(with_components(of), hop, query, key).table
 
 
 @cached(Store(16))
