@@ -59,7 +59,13 @@ def test_from_paris_to_the_text(visit):
     app.page.get_by_role("button", name="mute 23.4").click()
     app.page.get_by_role("button", name=f"{layer}.{head} from the query of 23.4").click()
     edits = Edits(mute_heads={(23, 4)}) | path.cut(1)
-    logits = capture(model, FRANCE, edits=edits).logits
-    after = float(logits[paris] - logits[rome])
-    says(f"{answer.number:.2f} → {after:.2f}", f"predicted {answer.number - path.stops[0].gave:.2f}")
+    cut = capture(model, FRANCE, edits=edits)
+    after = float(cut.logits[paris] - cut.logits[rome])
+    row = cut.trace(23, 4).scaled[4]
+    score = row[3] - np.delete(row, 3).mean()  # all that the second cut changes, as 23.4 is muted
+    says(
+        f"the difference goes {answer.number:.2f} → {after:.2f}",
+        f"predicted {answer.number - path.stops[0].gave:.2f}",
+        f"its score goes {path.stops[0].score:.2f} → {score:.2f}",
+    )
     assert not app.alerts()
