@@ -16,7 +16,7 @@ from core.capturing.sampling import next_probabilities
 from core.figures.heatmaps.heatmap import WIDTH, Axis, heatmap
 from core.figures.labels import escaped, visible
 from core.figures.palette import ABOVE, BELOW
-from core.figures.plots.bars import bars, room_for
+from core.figures.plots.bars import bars
 from core.figures.plots.path import Node, path_chart
 from core.heads.attribution import Attribution, Grid, as_grid, strongest, strongest_pairs
 from core.heads.lens import POSITIONS
@@ -357,9 +357,7 @@ def _draw_bars(view: View) -> None:
     colours = [ABOVE if number >= 0 else BELOW for number in numbers]
     names = [name.replace("mlp", "MLP") for name in names]
     height = presenting.height(210, 0.3)
-    groups = {"contribution": np.array(numbers)}
-    limits = room_for(groups.values(), share=0.25)  # a low chart: numbers below bars would reach the names
-    chart = bars(names, groups, y="contribution", limits=limits, colours=[colours], height=height)
+    chart = bars(names, {"contribution": np.array(numbers)}, y="contribution", colours=[colours], height=height)
     show_chart(chart, "strongest", f"The {len(names)} largest contributions.", title="The largest contributions")
     sum_ = f"{len(table):,} contributions add up to {_signed(table.total)}, and the number is {_signed(table.number)}"
     if table.holds:
