@@ -14,12 +14,13 @@ from ui import state
 MOST_CLICKS = 100  # in one message
 
 
-def component_beside(file: str, *shared: str) -> Any:
-    """Return the component made from the HTML, style and script beside this module, after the files named `shared` there."""
+def component_beside(file: str, *shared: str | Path) -> Any:
+    """Return the component made from the HTML, style and script beside this module, after the `shared` files: names of files
+    there, or paths, without their endings."""
     module = Path(file)
     parts = {}
     for ending in ("html", "css", "js"):
-        sources = [module.with_name(f"{name}.{ending}") for name in (*shared, module.stem)]
+        sources = [module.parent / f"{name}.{ending}" for name in (*shared, module.stem)]
         parts[ending] = "\n".join(source.read_text("utf-8") for source in sources if source.is_file()) or None
     return component(f"headlight_{module.stem}", **parts)
 

@@ -378,9 +378,13 @@ async (source) => {
 
 
 def test_calls_that_are_cleaned_up_late_or_find_fewer_tokens(show):
-    source = "\n".join(
-        (ROOT / f"ui/components/{name}.js").read_text("utf-8") for name in ("tokens", "clicks", "token_view")
+    parts = (
+        "core/figures/text/tokens",
+        "core/figures/text/text_view",
+        "ui/components/clicks",
+        "ui/components/token_view",
     )
+    source = "\n".join((ROOT / f"{part}.js").read_text("utf-8") for part in parts)
     late, focused, note, gone, new = show().page.evaluate(_CALL_DIRECTLY, source)
     assert (late, gone, new) == (10, 0, 5)
     assert focused == "t1"

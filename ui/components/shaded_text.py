@@ -9,10 +9,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ui.components.tokens import spelled
+from core.figures.text.tokens import TOKENS, spelled
 from ui.in_browser import component_beside
 
-_TEXT = component_beside(__file__, "tokens")
+_TEXT = component_beside(__file__, TOKENS)
 
 
 def shaded_text(

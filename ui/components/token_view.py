@@ -13,12 +13,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ui.components.tokens import spelled
+from core.figures.text.tokens import TEXT_VIEW, TOKENS, spelled
 from ui.in_browser import clicks_seen, component_beside, new_clicks
 
 MAX_TOKENS = 256  # queries or keys: more are slow to send and hard to read
 
-_VIEW = component_beside(__file__, "tokens", "clicks")
+_VIEW = component_beside(__file__, TOKENS, TEXT_VIEW, "clicks")
 
 
 def token_view(

@@ -1,11 +1,15 @@
-"""The common parts of components that show tokens as running text, shaded."""
+"""What a browser needs to write tokens as running text, and where its scripts are."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Literal
 
-from core.figures.labels import visible
+from ..labels import visible
+
+# Each stands for a script and a style: tokens that shade, and the view with pointing, pinning and lines.
+TOKENS, TEXT_VIEW = Path(__file__).with_suffix(""), Path(__file__).with_name("text_view")
 
 
 def spelled(tokens: Sequence[str], start: int) -> dict[str, Any]:
