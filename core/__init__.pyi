@@ -42,5 +42,7 @@ from .models.projections import HeadWeights as HeadWeights
 from .models.projections import head_weights as head_weights
 from .notebook.figures import heads_figure as heads_figure
 from .notebook.figures import stage_figure as stage_figure
+from .notebook.view import View as View
+from .notebook.view import view as view
 
 __version__: str

@@ -5,6 +5,7 @@ import math
 import re
 import zipfile
 from itertools import islice
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,8 @@ MAX_SCORES = 4_096 * 4_096  # those of the longest text on the pages: 128 MB of 
 
 INPUTS = ("query", "key", "value")
 NPZ_NAMES = {name: name for name in (*INPUTS, "mask", "bias")} | {name[0]: name for name in INPUTS}
+MAX_WEIGHTS_BYTES = 2**31  # of an NPZ file of attention weights, unpacked
+WEIGHTS, TOKENS, QUERY_TOKENS, KEY_TOKENS = "attentions", "tokens", "query_tokens", "key_tokens"
 
 _NPY_MAGIC = b"\x93NUMPY"
 _ZIP_MAGIC = b"PK\x03\x04"
@@ -104,12 +107,7 @@ def read_npz(data: bytes, *, name: str = "") -> dict[str, np.ndarray]:
     """
     source = _Source("file", name)
     source.check_size(len(data), MAX_FILE_BYTES)
-    try:
-        archive = zipfile.ZipFile(io.BytesIO(data))
-    except Exception:
-        # What a damaged archive raises is no closed list: BadZipFile, ValueError, NotImplementedError ...
-        raise source.error("this is not an NPZ file, or it is damaged. Make one with np.savez.") from None
-    with archive:
+    with _opened(data, source) as archive:
         arrays = {}
         for field, member in _npz_members(archive, source).items():
             part = _Source(field, name, is_mask=field == "mask")
@@ -118,6 +116,40 @@ def read_npz(data: bytes, *, name: str = "") -> dict[str, np.ndarray]:
                 raise part.error(f"{_shorten(member.filename)} is not an NPY array. Make the file with np.savez.")
             arrays[field] = _read(content, part)
     return arrays
+
+
+class WeightsFile(NamedTuple):
+    """What an NPZ file of attention weights holds: an array that is not checked yet, and tokens, None where it names none."""
+
+    array: NDArray[Any]
+    query_tokens: list[str] | None
+    key_tokens: list[str] | None
+
+
+def read_weights_npz(data: bytes | Path, *, name: str = "", max_bytes: int = MAX_WEIGHTS_BYTES) -> WeightsFile:
+    """The array of attention weights in an NPZ file, and the tokens in it.
+
+    data       the bytes of a file, or its path
+    max_bytes  of all that the file holds, unpacked
+
+    The weights are the array named `attentions`, or the only array besides the tokens. Tokens are arrays of texts named
+    `tokens`, or `query_tokens` and `key_tokens`. Raises InputError with field "file".
+    """
+    source = _Source("file", name)
+    with _opened(data, source) as archive:
+        entries = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
+        source.check_size(sum(entry.file_size for entry in entries.values()), max_bytes)
+        tokens = {field: entries.pop(field) for field in (TOKENS, QUERY_TOKENS, KEY_TOKENS) if field in entries}
+        if WEIGHTS not in entries and len(entries) != 1:
+            raise source.error(
+                f"there is no array named {WEIGHTS}; the file holds {_names(list(entries.values()))}. Save it with "
+                f"np.savez(file, {WEIGHTS}=..., {TOKENS}=...)."
+            )
+        weights = _member(archive, entries[WEIGHTS] if WEIGHTS in entries else next(iter(entries.values())), source)
+        _check_dtype(weights.dtype, source)
+        texts = {field: _texts(_member(archive, entry, source), field, source) for field, entry in tokens.items()}
+    both = texts.get(TOKENS)
+    return WeightsFile(weights, texts.get(QUERY_TOKENS, both), texts.get(KEY_TOKENS, both))
 
 
 def check_scores(query: np.ndarray, key: np.ndarray, value: np.ndarray) -> None:
@@ -241,7 +273,7 @@ def _bad_cell(cells: list[str], width: int, text: str, separator: str | None, so
 
 def _read_npy(data: bytes, source: _Source) -> NDArray[np.float64]:
     stream = io.BytesIO(data)
-    shape, fortran_order, dtype = _npy_header(stream, source)
+    header = shape, _, dtype = _npy_header(stream, source)
     _check_dtype(dtype, source)
     if len(shape) != 2:
         dimensions = "1 dimension" if len(shape) == 1 else f"{len(shape)} dimensions"
@@ -249,18 +281,25 @@ def _read_npy(data: bytes, source: _Source) -> NDArray[np.float64]:
         advice = one_row if len(shape) < 2 else one_of_many
         raise source.error(f"the array has {dimensions}, not 2 (rows, columns). {advice}")
     source.check_cells(*shape)
-    offset = stream.tell()
+    stored = _stored(data, stream.tell(), *header, source)
+    with np.errstate(all="ignore"):  # what float64 cannot hold becomes an infinity, which is refused just below
+        array = np.array(stored, dtype=np.float64, order="C")
+    source.check_each(array, np.isfinite(array), source.only_finite)
+    return array
+
+
+def _stored(
+    data: bytes, offset: int, shape: tuple[int, ...], fortran_order: bool, dtype: np.dtype[Any], source: _Source
+) -> NDArray[Any]:
+    """The array of an NPY file, read-only: taken from the bytes themselves, with no loader in between that could unpickle."""
     needed, held = math.prod(shape) * dtype.itemsize, len(data) - offset
     if needed != held:
         raise source.error(
             f"the NPY file announces {needed:,} bytes of numbers but holds {held:,}. It is damaged: save it again."
         )
-    # Taken from the bytes themselves, with no loader in between that could unpickle.
-    stored = np.frombuffer(data, dtype=dtype, offset=offset).reshape(shape, order="F" if fortran_order else "C")
-    with np.errstate(all="ignore"):  # what float64 cannot hold becomes an infinity, which is refused just below
-        array = np.array(stored, dtype=np.float64, order="C")
-    source.check_each(array, np.isfinite(array), source.only_finite)
-    return array
+    if needed == 0:
+        raise source.error(f"the array is empty: its shape is {shape}. Give at least one number.")
+    return np.frombuffer(data, dtype=dtype, offset=offset).reshape(shape, order="F" if fortran_order else "C")
 
 
 def _npy_header(stream: io.BytesIO, source: _Source) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
@@ -302,13 +341,47 @@ def _npz_members(archive: zipfile.ZipFile, source: _Source) -> dict[str, zipfile
         members[field] = entry
     missing = [field for field in INPUTS if field not in members]
     if missing:
-        shown = ", ".join(_shorten(entry.filename) for entry in entries[:10]) or "nothing"
-        more = f" and {len(entries) - 10:,} more" if len(entries) > 10 else ""
         raise source.error(
-            f"there is no array named {' or '.join(missing)}; the file holds {shown}{more}. "
+            f"there is no array named {' or '.join(missing)}; the file holds {_names(entries)}. "
             "Save it with np.savez(file, query=..., key=..., value=...)."
         )
     return members
+
+
+def _names(entries: list[zipfile.ZipInfo]) -> str:
+    shown = ", ".join(_shorten(entry.filename) for entry in entries[:10]) or "nothing"
+    return shown + (f" and {len(entries) - 10:,} more" if len(entries) > 10 else "")
+
+
+def _opened(data: bytes | Path, source: _Source) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(io.BytesIO(data) if isinstance(data, bytes) else data)
+    except FileNotFoundError:
+        raise source.error("there is no such file. Give the path of an NPZ file.") from None
+    except Exception:
+        # What a damaged archive raises is no closed list: BadZipFile, ValueError, NotImplementedError ...
+        raise source.error("this is not an NPZ file, or it is damaged. Make one with np.savez.") from None
+
+
+def _member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, source: _Source) -> NDArray[Any]:
+    """An array of any shape, which may hold anything but Python objects."""
+    data = _unpack(archive, entry, source)
+    stream = io.BytesIO(data)
+    header = _npy_header(stream, source)
+    if header[2].hasobject:
+        _check_dtype(header[2], source)
+    return _stored(data, stream.tell(), *header, source)
+
+
+def _texts(array: NDArray[Any], field: str, source: _Source) -> list[str]:
+    if array.ndim != 1 or array.dtype.kind != "U":
+        raise source.error(f"{field} is not a list of texts. Save it as np.array([...]) of strings.")
+    try:
+        return array.tolist()
+    except Exception:  # numbers that are no letters: SystemError, by the machine also others
+        raise source.error(
+            f"{field} holds something that is not text. Save it as np.array([...]) of strings."
+        ) from None
 
 
 def _unpack(archive: zipfile.ZipFile, member: zipfile.ZipInfo, source: _Source) -> bytes:

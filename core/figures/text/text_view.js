@@ -201,7 +201,7 @@ class TextView {
                 token.classList.toggle("forbidden", Number.isNaN(mean));
                 token.classList.toggle("pointed", Boolean(at) && token === at.token);
                 token.title = mean === undefined ? "" : Number.isNaN(mean) ? "masked" : this.say(mean);
-                const parts = [side.text[place], `position ${side.start + place}`, token.title];
+                const parts = [side.text[place], `position ${position(side, place)}`, token.title];
                 token.setAttribute("aria-label", parts.filter(Boolean).join(", "));
             });
         }

@@ -49,7 +49,14 @@ function inNextLine(tokens, place, step) {
 function name(side, place) {
     const letters = [...(side.text[place].slice(side.quiet[place]) || side.text[place])];
     const short = letters.length > 24 ? `${letters.slice(0, 23).join("")}…` : letters.join("");
-    return make("bdi", "", ["“", make("bdi", "", [short]), `”${NO_BREAK}(${side.start + place})`]);
+    return make("bdi", "", ["“", make("bdi", "", [short]), `”${NO_BREAK}(${position(side, place)})`]);
+}
+
+// Return the position of a token in the whole text; where several are written as one, from the first to the last.
+function position({ start, block = 1, count }, place) {
+    const first = start + place * block;
+    const last = Math.min(first + block, count ?? Infinity) - 1;
+    return last > first ? `${first}–${last}` : `${first}`;
 }
 
 const count = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;

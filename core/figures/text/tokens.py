@@ -46,3 +46,18 @@ def _before(token: str, marks_spaces: bool) -> Literal["j", "b", "s"]:
 def _continues(token: str, marks_spaces: bool) -> bool:
     """Return whether this is the second or a later piece of a word in WordPiece's spelling: "##ing"."""
     return not marks_spaces and token.startswith("##") and len(token) > 2
+
+
+def joined(tokens: Sequence[str], block: int) -> list[str]:
+    """Return the text of every `block` tokens as one."""
+    if block == 1:
+        return list(tokens)
+    marks_spaces = any(token.startswith(" ") for token in tokens)
+    texts = []
+    for first in range(0, len(tokens), block):
+        text, *others = tokens[first : first + block]
+        for token in others:
+            is_apart = _before(token, marks_spaces) == "s"
+            text += f" {token}" if is_apart else token[2:] if _continues(token, marks_spaces) else token
+        texts.append(text)
+    return texts

@@ -1,0 +1,240 @@
+"""Attention weights that were computed elsewhere: arrays of any library, and what is wrong with them by layer and head."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InputError, check_index, shortened
+from .matrix_files import MAX_WEIGHTS_BYTES, read_weights_npz
+
+Tokens = Sequence[str] | tuple[Sequence[str], Sequence[str]]
+
+# The distance from 1 to the next number, by the last word of a dtype's name, which NumPy, torch and JAX share.
+_STEPS = {"float64": 2**-52, "float16": 2**-10, "bfloat16": 2**-7}
+_SINGLE = 2**-23
+_FORMS = (
+    "Give what output_attentions=True returns (a tuple of one tensor a layer), an array [layers, heads, queries, keys], "
+    "[heads, queries, keys] or [queries, keys], or the path of an NPZ file."
+)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AttentionArrays:
+    """The weights of every head, as somebody gave them. Layers and heads count from 0.
+
+    A head is checked when it is read, so that arrays on a device or a disk are never copied as a whole.
+    """
+
+    query_tokens: tuple[str, ...]
+    key_tokens: tuple[str, ...]
+    _layers: tuple[Any, ...]  # [heads, queries, keys] each
+
+    def __repr__(self) -> str:
+        """The arrays in one line."""
+        queries, keys = self.shape
+        return f"<AttentionArrays: {self.layers()} layers × {self.heads()} heads, {queries:,} queries × {keys:,} keys>"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(queries, keys) of every head."""
+        return len(self.query_tokens), len(self.key_tokens)
+
+    def tokens(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """(query tokens, key tokens)."""
+        return self.query_tokens, self.key_tokens
+
+    def layers(self) -> int:
+        """Number of layers."""
+        return len(self._layers)
+
+    def heads(self) -> int:
+        """Number of heads of a layer."""
+        return self._layers[0].shape[0]
+
+    def weights(self, layer: int, head: int) -> NDArray[np.floating]:
+        """The weights of one head: [queries, keys], at least 0, in float32, or float64 if they came so.
+
+        Raises InputError (field "attentions") for numbers that are not finite or below 0, which names the layer, the head, the
+        query and the key; and (field "layer" or "head") if there is no such head.
+        """
+        check_index(layer, self.layers(), "layer")
+        check_index(head, self.heads(), "head")
+        weights = _as_numpy(self._layers[layer][head])
+        self._check(weights, ~np.isfinite(weights), layer, head, "Attention weights are numbers from 0 to 1.")
+        below = (
+            "Attention weights are never below 0: are these scores, before the softmax? Take the softmax over the keys."
+        )
+        self._check(weights, weights < 0, layer, head, below)
+        return weights
+
+    def rounding(self, layer: int) -> float:
+        """How far from 1 the sum of a row may be by rounding: each weight in its dtype, and the sum by which they were divided
+        in float32, which errs the more the more keys there are."""
+        step = _STEPS.get(str(self._layers[layer].dtype).rpartition(".")[2], _SINGLE)
+        return 2 * max(step, _SINGLE) + 4 * self.shape[1] ** 0.5 * _SINGLE
+
+    def _check(
+        self, weights: NDArray[np.floating], is_wrong: NDArray[np.bool_], layer: int, head: int, advice: str
+    ) -> None:
+        if not is_wrong.any():
+            return
+        query, key = np.argwhere(is_wrong)[0].tolist()
+        count = int(is_wrong.sum())
+        more = f", the first of {count:,}" if count > 1 else ""
+        names = shortened(self.query_tokens[query], 20), shortened(self.key_tokens[key], 20)
+        raise _refused(
+            f"Layer {layer}, head {head}: the weight of query {query} ({names[0]!r}) for key {key} ({names[1]!r}) is "
+            f"{weights[query, key]:.6g}{more}. {advice}"
+        )
+
+
+def attention_arrays(
+    attentions: Any, tokens: Tokens | None = None, *, max_bytes: int = MAX_WEIGHTS_BYTES
+) -> AttentionArrays:
+    """The weights in any of the forms that libraries give them, and their tokens.
+
+    attentions  layers of [heads, queries, keys] or [1, heads, queries, keys], in a list or a tuple; or one array [layers,
+                heads, queries, keys], [heads, queries, keys] of a layer or [queries, keys] of a head; or an NPZ file, by its
+                path or its contents. Arrays of NumPy, tensors of torch, and what NumPy can read as an array
+    tokens      one list for queries and keys, or (query tokens, key tokens); None: those in the file, or else positions
+    max_bytes   of an NPZ file, unpacked
+
+    Raises InputError (field "attentions", "tokens" or "file") for other shapes, and where tokens do not fit. Heads are checked
+    when they are read.
+    """
+    if isinstance(attentions, str | Path | bytes):
+        data = attentions if isinstance(attentions, bytes) else Path(attentions)
+        file = read_weights_npz(data, name="" if isinstance(data, bytes) else data.name, max_bytes=max_bytes)
+        attentions = file.array
+        if tokens is None and file.query_tokens is not None and file.key_tokens is not None:
+            tokens = file.query_tokens, file.key_tokens
+    layers = _layers(attentions)
+    _, queries, keys = layers[0].shape
+    return AttentionArrays(*_tokens(tokens, queries, keys), layers)
+
+
+def _refused(message: str) -> InputError:
+    return InputError(message, field="attentions")
+
+
+# --- shapes
+
+
+def _layers(attentions: Any) -> tuple[Any, ...]:
+    """Each layer as [heads, queries, keys], all of one shape."""
+    if isinstance(attentions, list | tuple):
+        layers = [_layer(number, layer) for number, layer in enumerate(attentions)]
+    else:
+        layers = _split(_array(attentions, "This"))
+    if not layers:
+        raise _refused(f"There are no layers: the model returned no weights. {_EAGER} {_FORMS}")
+    first = tuple(layers[0].shape)
+    for number, layer in enumerate(layers):
+        if 0 in layer.shape:
+            raise _refused(f"Layer {number} is empty: its shape [heads, queries, keys] is {_sizes(layer)}.")
+        if tuple(layer.shape) != first:
+            raise _refused(
+                f"Layer {number} has the shape [heads, queries, keys] {_sizes(layer)}, but layer 0 has {_sizes(layers[0])}. "
+                f"All layers must have one shape: show the others in a view of their own."
+            )
+    return tuple(layers)
+
+
+_EAGER = 'Load it with attn_implementation="eager", because fused attention returns no weights.'
+
+
+def _layer(number: int, layer: Any) -> Any:
+    if layer is None:
+        raise _refused(f"Layer {number} is None: the model returned no weights for it. {_EAGER}")
+    if isinstance(layer, tuple):
+        raise _refused(
+            f"Layer {number} is a tuple. generate() returns a tuple of layers for every token that it writes: give those of "
+            f"one token, such as attentions[0]."
+        )
+    array = _array(layer, f"Layer {number}")
+    if array.ndim == 4:
+        return _one_of_batch(array, f"Layer {number}")
+    if array.ndim != 3:
+        raise _refused(
+            f"Layer {number} has the shape {_sizes(array)}; a layer has [heads, queries, keys] or [1, heads, queries, keys]."
+        )
+    return array
+
+
+def _split(array: Any) -> list[Any]:
+    """The layers of one array."""
+    if array.ndim == 5:
+        return [_one_of_batch(layer, f"Layer {number}") for number, layer in enumerate(array)]
+    if not 2 <= array.ndim <= 4:
+        raise _refused(f"This array has the shape {_sizes(array)}. {_FORMS}")
+    while array.ndim < 4:
+        array = array[None]
+    return list(array)
+
+
+def _one_of_batch(array: Any, name: str) -> Any:
+    if array.shape[0] != 1:
+        raise _refused(
+            f"{name} holds a batch of {array.shape[0]} texts: its shape is {_sizes(array)}. Choose one of them, such as "
+            f"[layer[:1] for layer in attentions] for the first."
+        )
+    return array[0]
+
+
+def _array(given: Any, name: str) -> Any:
+    """What was given, if it is an array of numbers; lists of numbers become one."""
+    if not hasattr(given, "ndim") or not hasattr(given, "dtype"):
+        try:
+            given = np.asarray(given)
+        except ValueError:  # rows of different lengths
+            raise _refused(f"{name} is no array of numbers. {_FORMS}") from None
+    if (
+        isinstance(given, np.ndarray) and given.dtype.kind not in "biufV"
+    ):  # V: bfloat16, which NumPy itself does not have
+        raise _refused(f"{name} is no array of numbers, but {type(given).__name__} of {given.dtype}. {_FORMS}")
+    return given
+
+
+def _sizes(array: Any) -> str:
+    return str(tuple(array.shape))
+
+
+def _as_numpy(array: Any) -> NDArray[np.floating]:
+    if hasattr(array, "detach"):  # a tensor of torch, on any device
+        array = array.detach().cpu()
+        array = array if str(array.dtype) == "torch.float64" else array.float()
+    numbers = np.asarray(array)
+    return numbers if numbers.dtype == np.float64 else numbers.astype(np.float32, copy=False)
+
+
+# --- tokens
+
+
+def _tokens(tokens: Tokens | None, queries: int, keys: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    if tokens is None:
+        return tuple(map(str, range(queries))), tuple(map(str, range(keys)))
+    if isinstance(tokens, str):
+        raise InputError("The tokens are one text. Give a list with the text of each token.", field="tokens")
+    is_pair = len(tokens) == 2 and not any(isinstance(part, str) for part in tokens)
+    of_queries, of_keys = tokens if is_pair else (tokens, tokens)
+    for name, given, count in (("query", of_queries, queries), ("key", of_keys, keys)):
+        for place, token in enumerate(given):
+            if not isinstance(token, str):
+                raise InputError(
+                    f"Token {place} of the {name} tokens is {type(token).__name__}, not a text. Give the texts, such as "
+                    f"tokenizer.convert_ids_to_tokens(ids).",
+                    field="tokens",
+                )
+        if len(given) != count:
+            pair = "" if is_pair or queries == keys else " Queries and keys differ: give (query tokens, key tokens)."
+            raise InputError(
+                f"There are {len(given):,} {name} tokens, but the arrays have {count:,}. Give one token for each.{pair}",
+                field="tokens",
+            )
+    return tuple(map(str, of_queries)), tuple(map(str, of_keys))

@@ -1,0 +1,273 @@
+"""Attention weights of any origin as one interactive cell of a notebook, or as a page, without a network and a server."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import isqrt
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from plotly.colors import validate_colors
+
+from ..attention.arrays import AttentionArrays, Tokens, attention_arrays
+from ..attention.pooling import Pooled, ceil_divide, pool
+from ..attention.strongest import strongest_cell
+from ..errors import InputError, check_index, shortened
+from ..figures.palette import SEQUENTIAL, colours_of
+from ..figures.text.tokens import TEXT_VIEW, TOKENS, joined, spelled
+from .packing import Packed, in_levels, pack, text_of
+
+MAX_BYTES = 10_000_000  # of a cell
+MAX_SIDE = 1_024  # rows and columns of a head: more than a screen has room for
+MAX_CELLS = 72 * 2**20  # of all heads together, while they are packed: two bytes each
+MAX_HEADS, MAX_AXIS = (
+    2**14,
+    2**10,
+)  # heads in all, and layers or heads of a layer: a picture of each must fit on a canvas
+MAX_TEXT = 2_000_000  # characters of all tokens
+LONGEST = 100  # characters of a token
+PICTURE = 24  # cells of a small picture, per side
+PICTURES = 4 * 2**20  # cells of all small pictures
+HEIGHT = 760  # pixels, until the cell knows its own height
+
+_CELL = Path(__file__).with_suffix("")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class View:
+    """An interactive view of attention weights, which a notebook shows by itself.
+
+    page   the same as a whole HTML page, which needs no network
+    notes  what the view says about the arrays: rows that do not sum to 1, and what was pooled or cut
+    """
+
+    page: str
+    notes: tuple[str, ...]
+    title: str
+
+    def __repr__(self) -> str:
+        """The view in one line."""
+        return f"<View of {self.title}: {len(self.page) / 1e6:.1f} MB>"
+
+    def _repr_html_(self) -> str:
+        """The page in a frame, whose style and names cannot meet those of the notebook."""
+        style = f"width: 100%; height: {HEIGHT}px; border: 0"
+        return f'<iframe srcdoc="{html.escape(self.page)}" title="{html.escape(self.title)}" style="{style}"></iframe>'
+
+    def save(self, path: str | Path) -> None:
+        """Write the page to a file, which any browser opens."""
+        Path(path).write_text(self.page, "utf-8")
+
+
+def view(attentions: Any, tokens: Tokens | None = None, *, head: tuple[int, int] = (0, 0)) -> View:
+    """Attention weights as an interactive cell: all heads as small pictures, the chosen one as a heatmap and as a text.
+
+    attentions  what a transformers model returns with `output_attentions=True`, which BertViz takes too: a tuple of one tensor
+                [1, heads, queries, keys] a layer; a TransformerLens pattern [heads, queries, keys], or several stacked; an
+                array [layers, heads, queries, keys]; or the path of an NPZ file with such an array
+    tokens      the text of each token, or (query tokens, key tokens) for cross-attention; None: those of the file, or positions
+    head        the (layer, head) with which the view opens
+
+    The view has at most 10 MB. It says how exact its weights are, and what was pooled. Raises InputError, which names the layer
+    and the head, for numbers that are not finite or below 0; for other shapes; and for tokens that do not fit. Rows that do not
+    sum to 1, such as those of heads with a sink, are shown, and the view says so.
+    """
+    arrays = attention_arrays(attentions, tokens)
+    check_index(head[0], arrays.layers(), "layer", field="head")
+    check_index(head[1], arrays.heads(), "head")
+    if arrays.layers() * arrays.heads() > MAX_HEADS or max(arrays.layers(), arrays.heads()) > MAX_AXIS:
+        raise InputError(
+            f"{arrays.layers():,} layers × {arrays.heads():,} heads are too many for one view: at most {MAX_AXIS:,} of each "
+            f"and {MAX_HEADS:,} heads in all. Choose some layers.",
+            field="attentions",
+        )
+    heads = _read(arrays)
+    title = f"attention weights, {_count(arrays.layers(), 'layer')} × {_count(arrays.heads(), 'head')}"
+    budget = MAX_BYTES - 2**17 - len(text_of(heads.pictures.tobytes())) - 2 * len(_texts(arrays, heads.cells))
+    packed = pack(heads.levels, budget)
+    chosen = head[0] * arrays.heads() + head[1]
+    cells = replace(heads.cells, values=heads.levels[chosen].astype(np.float32)).smaller(packed.side)
+    notes = tuple(_notes(arrays, heads, cells))
+    about = {
+        "layers": arrays.layers(),
+        "heads": arrays.heads(),
+        "head": chosen,
+        "cell": strongest_cell(cells.values),
+        "levels": packed.levels,
+        "picture": heads.pictures.shape[1:],
+        "looksAhead": heads.looks_ahead,
+        "sums": {int(number): heads.sums[number].tolist() for number in np.flatnonzero(heads.is_off)},
+        "notes": notes,
+    }
+    about |= json.loads(_texts(arrays, cells))
+    return View(_page(title, about, heads, packed), notes, title)
+
+
+# --- reading
+
+
+@dataclass(frozen=True, eq=False)
+class _Heads:
+    """What is known of all heads, layer by layer, once each has been read.
+
+    levels    [heads, rows, columns] uint16, as in `in_levels`
+    cells     what their rows and columns stand for
+    pictures  [heads, rows', columns'] uint8: the square root of the weight, from 0 to 255, so that 0.01 is still seen
+    largest   [heads] the largest weight
+    sums      [heads, 2] the least and the largest sum of a row, of rows that attend to anything
+    is_off    [heads] whether one of them is not 1
+    empty     [heads] number of rows that are all 0
+    looks_ahead  whether any weight is on a key that comes after its query
+    """
+
+    levels: NDArray[np.uint16]
+    cells: Pooled
+    pictures: NDArray[np.uint8]
+    largest: NDArray[np.float32]
+    sums: NDArray[np.float64]
+    is_off: NDArray[np.bool_]
+    empty: NDArray[np.intp]
+    looks_ahead: bool
+
+
+def _read(arrays: AttentionArrays) -> _Heads:
+    """Read every head once, one after another."""
+    count, longest = arrays.layers() * arrays.heads(), max(arrays.shape)
+    side, picture = min(longest, MAX_SIDE), min(PICTURE, isqrt(PICTURES // count))
+    while count * np.prod([ceil_divide(length, ceil_divide(length, side)) for length in arrays.shape]) > MAX_CELLS:
+        side = side * 3 // 4
+    levels, pictures, cells = np.zeros(0, np.uint16), [], None
+    largest, sums, empty = np.zeros(count, np.float32), np.ones((count, 2)), np.zeros(count, np.intp)
+    is_off, looks_ahead = np.zeros(count, np.bool_), False
+    for number in range(count):
+        layer, head = divmod(number, arrays.heads())
+        weights = arrays.weights(layer, head)
+        of_rows = weights.sum(axis=1, dtype=np.float64)
+        attends = weights.any(axis=1)
+        if attends.any():
+            sums[number] = of_rows[attends].min(), of_rows[attends].max()
+        empty[number] = (~attends).sum()
+        is_off[number] = np.abs(sums[number] - 1).max() > arrays.rounding(layer)
+        looks_ahead = looks_ahead or bool(np.triu(weights, 1).any())
+        largest[number] = weights.max()
+        if cells is None:
+            cells = pool(weights, side)
+            levels = np.zeros((count, *cells.values.shape), np.uint16)
+        levels[number] = in_levels(weights if cells.exact else pool(weights, side).values)
+        pictures.append(np.rint(255 * np.sqrt(np.minimum(pool(weights, picture).values, 1))).astype(np.uint8))
+    assert cells is not None  # there is at least one head
+    return _Heads(levels, cells, np.stack(pictures), largest, sums, is_off, empty, looks_ahead)
+
+
+# --- words
+
+
+def _notes(arrays: AttentionArrays, heads: _Heads, cells: Pooled) -> list[str]:
+    notes = []
+    off = np.flatnonzero(heads.is_off)
+    if off.size:
+        worst = off[np.abs(heads.sums[off] - 1).max(axis=1).argmax()]
+        least, most = heads.sums[worst]
+        notes.append(
+            f"Rows do not sum to 1 in {off.size:,} of {_count(len(heads.largest), 'head')}: those of "
+            f"{_place(arrays, int(worst))} sum to {_range(least, most)}."
+        )
+        if heads.sums[off, 0].min() < 1 - arrays.rounding(0):
+            notes.append("What is missing went to something that is not in the arrays, such as a sink.")
+        if heads.sums[off, 1].max() > 1 + arrays.rounding(0):
+            notes.append("Rows above 1 are no shares of attention.")
+    if heads.empty.any():
+        head = int(heads.empty.argmax())
+        notes.append(f"Some queries attend to nothing, {_count(heads.empty[head], 'query')} in {_place(arrays, head)}.")
+    if not heads.looks_ahead and arrays.query_tokens == arrays.key_tokens:
+        notes.append("Nothing goes to later tokens. Which pairs are masked is not known: such a weight is drawn as 0.")
+    if not cells.exact:
+        rows, columns = cells.row_block, cells.column_block
+        notes.append(
+            f"{arrays.shape[0]:,} × {arrays.shape[1]:,} weights of each head are too many for {MAX_BYTES // 10**6} MB. Each "
+            f"cell is the largest of {rows} × {columns} weights. Give a part of the arrays to see every weight."
+        )
+    longest = _longest(arrays)
+    cut = sum(len(token) > longest for token in (*arrays.query_tokens, *arrays.key_tokens))
+    if cut:
+        notes.append(f"{_count(cut, 'token')} cut after {longest} characters.")
+    return notes
+
+
+def _place(arrays: AttentionArrays, number: int) -> str:
+    layer, head = divmod(number, arrays.heads())
+    return f"layer {layer}, head {head}"
+
+
+def _count(number: int, noun: str) -> str:
+    nouns = noun if number == 1 else "queries" if noun == "query" else f"{noun}s"
+    return f"{number:,} {nouns}"
+
+
+def _range(least: float, most: float) -> str:
+    low, high = f"{least:.5g}", f"{most:.5g}"
+    return low if low == high else f"{low} to {high}"
+
+
+def _longest(arrays: AttentionArrays) -> int:
+    return max(1, min(LONGEST, MAX_TEXT // sum(arrays.shape)))
+
+
+def _texts(arrays: AttentionArrays, cells: Pooled) -> str:
+    """The tokens of the rows and columns in JSON; of the columns None where they are those of the rows."""
+    longest, is_one_text = _longest(arrays), arrays.query_tokens == arrays.key_tokens
+
+    def side(tokens: Sequence[str], block: int) -> dict[str, Any]:
+        short = [shortened(token, longest) for token in tokens]
+        return spelled(joined(short, block), 0) | {"block": block, "count": len(tokens)}
+
+    rows = side(arrays.query_tokens, cells.row_block)
+    return json.dumps({"queries": rows, "keys": None if is_one_text else side(arrays.key_tokens, cells.column_block)})
+
+
+# --- the page
+
+
+def _page(title: str, about: dict[str, Any], heads: _Heads, packed: Packed) -> str:
+    """The whole page. Texts that others wrote are only in the compressed data."""
+    parts = {
+        ending: "\n".join(part.with_suffix(f".{ending}").read_text("utf-8") for part in (TOKENS, TEXT_VIEW, _CELL))
+        for ending in ("js", "css")
+    }
+    colours = np.array(validate_colors(colours_of(np.linspace(0, 1, 256), SEQUENTIAL), colortype="tuple"))
+    data = [
+        text_of(json.dumps(about).encode()),
+        text_of(np.rint(255 * colours).astype(np.uint8).tobytes()),
+        text_of(heads.pictures.tobytes()),
+        text_of(heads.largest.astype("<f4").tobytes()),
+        *packed.heads,
+    ]
+    lines = "\n".join(data)
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src 'unsafe-inline'; \
+style-src 'unsafe-inline'">
+<meta name="viewport" content="width=device-width">
+<title>{html.escape(title)}</title>
+<style>
+{parts["css"]}
+</style>
+</head>
+<body>
+<p id="problem">This view needs JavaScript.</p>
+<script type="text/plain" id="data">
+{lines}
+</script>
+<script type="module">
+{parts["js"]}
+</script>
+</body>
+</html>
+"""

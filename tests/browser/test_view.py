@@ -1,0 +1,138 @@
+"""The view of arrays in a browser without a network: opened from a file, and within a notebook's page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Frame, Page, expect
+
+from core import view
+from core.figures.palette import SEQUENTIAL, colours_of
+from core.notebook.view import View
+from tests.browser.driver import STILL
+from tests.browser.test_accessible import RULES
+
+TOKENS = ["The", " <b>cat</b>", " sat", "<img src=x onerror=alert(1)>", " on", " $x$", " the", " mat"]
+WEIGHTS = np.random.default_rng(0).dirichlet(np.full(8, 0.3), (3, 4, 8)).astype(np.float32)
+NOTEBOOK = '<!doctype html><html lang="en"><title>Notebook</title><body style="background: {}">{}</body>'
+
+
+@pytest.fixture
+def opened(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Page]]:
+    """Opens a page from a file, with nothing to be reached beyond it; in the end no script may have failed."""
+    wrong: list[str] = []
+    with browser.new_context(offline=True, viewport={"width": 1280, "height": 900}, **STILL) as context:
+        context.on("weberror", lambda error: wrong.append(str(error.error)))
+        context.on("console", lambda message: message.type == "error" and wrong.append(message.text))
+        context.on("dialog", lambda dialog: wrong.append(dialog.message))
+
+        def open_page(page_of: str) -> Page:
+            file = tmp_path / "page.html"
+            file.write_text(page_of, "utf-8")
+            page = context.new_page()
+            page.goto(file.as_uri())
+            expect(page.frames[-1].locator("h3")).not_to_be_empty()
+            return page
+
+        yield open_page
+    assert wrong == []
+
+
+def cell(page: Page | Frame, query: int, key: int) -> dict[str, float]:
+    """The middle of a cell of the heatmap, in pixels of its canvas: cells of 40, and 8 beyond the last one."""
+    labels = page.locator("canvas").nth(1).evaluate("canvas => canvas.clientWidth") - 8 * 40 - 8
+    return {"x": labels + 40 * (key + 0.5), "y": 40 * (query + 0.5)}
+
+
+def says(page: Page | Frame, layer: int, head: int, query: int, key: int) -> None:
+    """That the view tells the exact weight of a pair."""
+    weight, step = float(WEIGHTS[layer, head, query, key]), float(WEIGHTS[layer, head].max()) / 65_535
+    expect(page.locator("h3")).to_have_text(f"Layer {layer}, head {head}")
+    said = page.locator(".said")
+    expect(said).to_contain_text(f"({query}) → “")
+    expect(said).to_contain_text(f"({key}): ")
+    number, margin = said.locator("b").inner_text().split(" ± ")
+    assert abs(float(number) - weight) <= float(margin) <= 2 * step
+
+
+def test_it_is_read_by_mouse_and_by_keyboard(opened):
+    page = opened(view(WEIGHTS, TOKENS, head=(1, 2)).page)
+    matrix, text = page.locator("canvas").nth(1), page.get_by_role("listbox")
+    matrix.hover(position=cell(page, 3, 6))
+    says(page, 1, 2, 3, 6)
+    expect(page.locator(".said")).to_contain_text("“<img src=x onerror=aler…”")
+    assert page.locator("img, .tokens b").count() == 0
+    expect(text.locator(".pointed")).to_have_text(TOKENS[3])
+    matrix.click(position=cell(page, 5, 1))
+    says(page, 1, 2, 5, 1)
+    text.get_by_role("option").nth(2).click()
+    page.mouse.move(5, 5)
+    says(page, 1, 2, 2, 1)
+    best = int(WEIGHTS[1, 2, 2].argmax())
+    expect(page.locator(".note")).to_contain_text(f"attends most to “{TOKENS[best].strip()[:23]}")
+    expect(page.locator(".note")).to_contain_text(f"({best}): {100 * WEIGHTS[1, 2, 2].max():#.3g} %")
+
+    grid = page.get_by_role("application", name="All heads")
+    grid.focus()
+    for key in ("ArrowDown", "ArrowDown", "ArrowRight"):  # the grid ends with layer 2
+        page.keyboard.press(key)
+    says(page, 2, 3, 2, 1)
+    page.get_by_role("application", name="Weights").focus()
+    page.keyboard.press("ArrowRight")
+    says(page, 2, 3, 2, 2)
+    page.get_by_role("combobox", name="Layer").select_option("0")
+    says(page, 0, 3, 2, 2)
+    page.locator("canvas").first.click(position={"x": 30 + 32, "y": 30 + 2 * 64 + 32})
+    says(page, 2, 0, 2, 2)
+
+
+def test_colours_are_those_of_the_weights(opened):
+    """The heatmap by its pixels: the square root of the weight, as a share of the largest, on the scale of all figures."""
+    page = opened(view(WEIGHTS, TOKENS).page)
+    for query, key in ((0, 0), (2, 5), (7, 3)):
+        at = cell(page, query, key)
+        drawn = page.evaluate(
+            "({x, y}) => [...document.querySelectorAll('canvas')[1].getContext('2d').getImageData(x + 9, y + 9, 1, 1).data]",
+            at,
+        )
+        share = np.sqrt(WEIGHTS[0, 0, query, key] / WEIGHTS[0, 0].max())
+        (colour,) = colours_of(np.array([share]), SEQUENTIAL)
+        expected = [float(part) for part in colour.removeprefix("rgb(").removesuffix(")").split(",")]
+        np.testing.assert_allclose(drawn[:3], expected, atol=4)
+
+
+@pytest.mark.parametrize("ground", ["#111111", "#ffffff"])
+def test_in_a_notebook_it_fits_the_theme_and_axe_finds_nothing(opened, ground):
+    given = WEIGHTS.copy()
+    given[2, 1] *= 0.5
+    shown: View = view(given, (TOKENS, [f"key{place}" for place in range(8)]), head=(2, 1))
+    page = opened(NOTEBOOK.format(ground, shown._repr_html_()))
+    frame = page.frames[1]
+    expect(frame.locator(".aside").nth(1)).to_contain_text("Its rows sum to 0.5, not 1.")
+    expect(frame.locator(".notes")).to_contain_text("Rows do not sum to 1 in 1 of 12 heads: those of layer 2, head 1")
+    colour = frame.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+    assert colour == f"rgb({', '.join(str(int(ground[place : place + 2], 16)) for place in (1, 3, 5))})"
+    frame.wait_for_function("document.documentElement.scrollHeight <= window.innerHeight")  # nothing is cut off
+    found = Axe().run(page, options={"runOnly": RULES, "resultTypes": ["violations"]}).response["violations"]
+    of_frame = [(one["id"], node["html"]) for one in found for node in one["nodes"] if len(node["target"]) > 1]
+    assert of_frame == []
+    page.set_viewport_size({"width": 400, "height": 900})
+    frame.wait_for_function("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+def test_a_pooled_view_names_the_tokens_of_a_cell(opened, monkeypatch):
+    monkeypatch.setattr("core.notebook.view.MAX_SIDE", 4)
+    page = opened(view(WEIGHTS, TOKENS).page)
+    matrix = page.get_by_role("application", name="Weights")
+    matrix.focus()
+    for key in ("ArrowUp",) * 3 + ("ArrowLeft",) * 3 + ("ArrowRight",):
+        page.keyboard.press(key)
+    expect(page.locator(".said")).to_contain_text("(0–1) → “sat<img")
+    expect(page.locator(".said")).to_contain_text("(2–3): largest ")
+    number, margin = page.locator(".said b").inner_text().split(" ± ")
+    assert abs(float(number) - WEIGHTS[0, 0, :2, 2:4].max()) <= float(margin)
+    expect(page.locator(".notes")).to_contain_text("Each cell is the largest of 2 × 2 weights.")

@@ -1,0 +1,154 @@
+"""Attention weights from elsewhere: every form in which libraries give them, and what is wrong with them by name."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+import torch
+import transformers as t
+
+from core import InputError
+from core.attention import matrix_files
+from core.attention.arrays import attention_arrays
+from tests.core.tiny_models import SMALL, randomised
+
+
+def weights(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).dirichlet(np.full(shape[-1], 0.3), shape[:-1])
+
+
+def npz(**arrays) -> bytes:
+    file = io.BytesIO()
+    np.savez(file, **arrays)
+    return file.getvalue()
+
+
+def test_every_form_gives_the_same_heads(tmp_path):
+    network = randomised(t.BertModel(t.BertConfig(**SMALL, attn_implementation="eager")))
+    returned = network.eval()(torch.arange(3, 12)[None], output_attentions=True).attentions  # with a gradient
+    stacked = torch.cat(returned).detach()  # [layers, heads, queries, keys], as TransformerLens stacks patterns
+    path = tmp_path / "attentions.npz"
+    np.savez_compressed(path, attentions=stacked.numpy(), tokens=np.array(list("abcdefghi")))
+    forms = {
+        "transformers": (returned, "012345678"),
+        "lists": ([layer[0].tolist() for layer in returned], "012345678"),
+        "batches": (torch.stack(returned), "012345678"),
+        "TransformerLens": (stacked, "012345678"),
+        "NumPy": (stacked.numpy(), "012345678"),
+        "NPZ": (path, "abcdefghi"),
+        "another name": (npz(x=stacked.numpy(), tokens=np.array(list("abcdefghi"))), "abcdefghi"),
+    }
+    for name, (given, tokens) in forms.items():
+        arrays = attention_arrays(given)
+        assert (arrays.layers(), arrays.heads(), arrays.shape) == (2, 4, (9, 9)), name
+        assert arrays.tokens() == (tuple(tokens), tuple(tokens)), name
+        for place in np.ndindex(2, 4):
+            np.testing.assert_array_equal(arrays.weights(*place), stacked[place].numpy(), err_msg=name)
+    one_layer = attention_arrays(stacked[1])
+    np.testing.assert_array_equal(one_layer.weights(0, 3), stacked[1, 3].numpy())
+    assert attention_arrays(stacked[1, 3]).heads() == 1
+    half = attention_arrays([layer.bfloat16() for layer in returned])
+    np.testing.assert_array_equal(half.weights(1, 2), stacked[1, 2].bfloat16().float().numpy())
+    # The rows of each are within what its own rounding explains, and those in half precision not within that of the other.
+    exact, rounded = one_layer.weights(0, 2), half.weights(1, 2)
+    errors = [abs(one.sum(axis=1, dtype=float) - 1).max() for one in (exact, rounded)]
+    assert errors[0] < one_layer.rounding(0)
+    assert one_layer.rounding(0) < errors[1] < half.rounding(1)
+
+
+def test_tokens_of_queries_and_of_keys():
+    given = weights(2, 3, 2, 5)
+    queries, keys = ["<b>", "b"], np.array(list("abcde"))
+    assert attention_arrays(given, (queries, keys)).tokens() == (("<b>", "b"), tuple("abcde"))
+    file = npz(attentions=given, query_tokens=np.array(queries), key_tokens=keys)
+    assert attention_arrays(file).tokens() == (("<b>", "b"), tuple("abcde"))
+    assert attention_arrays(file, (["x", "y"], keys)).tokens()[0] == ("x", "y")
+    assert attention_arrays(weights(1, 1, 2, 2), ["a", "b"]).tokens() == (("a", "b"), ("a", "b"))
+
+
+def changed(value: float) -> np.ndarray:
+    given = weights(3, 4, 5, 5)
+    given[2, 1, 3, 0] = given[2, 1, 4, 2] = value
+    return given
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (np.nan, r"Layer 2, head 1: the weight of query 3 \('d'\) for key 0 \('a'\) is nan, the first of 2"),
+        (np.inf, "Layer 2, head 1: .* is inf"),
+        (-0.5, "Layer 2, head 1: .* is -0.5, .*scores, before the softmax"),
+    ],
+)
+def test_numbers_that_are_no_weights_are_named_by_layer_and_head(value, words):
+    arrays = attention_arrays(changed(value), list("abcde"))
+    arrays.weights(2, 0)
+    with pytest.raises(InputError, match=words) as error:
+        arrays.weights(2, 1)
+    assert error.value.field == "attentions"
+
+
+BATCH = weights(2, 4, 5, 5)
+WRONG = {
+    "no layers": ((), None, "attentions", "no layers.*eager"),
+    "fused attention": ((BATCH[:1], None), None, "attentions", "Layer 1 is None.*eager"),
+    "generated": (((BATCH[:1], BATCH[:1]),), None, "attentions", r"Layer 0 is a tuple. generate\(\)"),
+    "a batch": ((BATCH, BATCH), None, "attentions", r"Layer 0 holds a batch of 2 texts.*\(2, 4, 5, 5\)"),
+    "other heads": (
+        (BATCH[0], BATCH[1, :3]),
+        None,
+        "attentions",
+        r"Layer 1 .*\(3, 5, 5\), but layer 0 has \(4, 5, 5\)",
+    ),
+    "no queries": ((BATCH[0, :, :0],), None, "attentions", "Layer 0 is empty"),
+    "a row": (np.ones(4), None, "attentions", r"shape \(4,\)"),
+    "layers of heads": ([BATCH[0, 0]], None, "attentions", r"Layer 0 has the shape \(5, 5\)"),
+    "texts": (np.array(["a"]), None, "attentions", "no array of numbers"),
+    "rows of different lengths": ([[[[0.5], [0.5, 0.5]]]], None, "attentions", "Layer 0 is no array"),
+    "too few tokens": (BATCH, ["a"] * 4, "tokens", "4 query tokens, but the arrays have 5"),
+    "one list for two": (BATCH[:, :, :2], ["a", "b"], "tokens", r"2 key tokens.*give \(query tokens, key tokens\)"),
+    "numbers as tokens": (BATCH, [1, 2, 3, 4, 5], "tokens", "Token 0 .* is int"),
+    "a text as tokens": (BATCH, "abcde", "tokens", "one text"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_shapes_and_tokens_are_refused(name):
+    given, tokens, field, words = WRONG[name]
+    with pytest.raises(InputError, match=words) as error:
+        attention_arrays(given, tokens)
+    assert error.value.field == field
+
+
+def truncated(data: bytes) -> bytes:
+    return data[: len(data) // 2]
+
+
+FILES = {
+    "damaged": (truncated(npz(attentions=BATCH)), "not an NPZ"),
+    "no archive": (b"{}", "not an NPZ"),
+    "pickled": (npz(attentions=np.array([None])), "pickled"),
+    "two arrays": (npz(a=BATCH, b=BATCH), "no array named attentions; the file holds 'a.npy', 'b.npy'"),
+    "numbers as tokens": (npz(attentions=BATCH, tokens=np.arange(5)), "tokens is not a list of texts"),
+    "no letters": (
+        npz(attentions=BATCH, tokens=np.full(5, 0x7FFFFFFF, "<u4").view("<U1")),
+        "tokens holds something that is not text",
+    ),
+    "too large": (npz(attentions=np.zeros((4, 4, 100, 100))), r"1,280,\d+ bytes to read; at most 1,000,000"),
+    "complex": (npz(attentions=BATCH.astype(complex)), "holds 'complex128'"),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_hostile_files_are_refused(name):
+    data, words = FILES[name]
+    with pytest.raises(InputError, match=words):
+        attention_arrays(data, max_bytes=1_000_000)
+
+
+def test_a_missing_file(tmp_path):
+    with pytest.raises(InputError, match="no such file"):
+        attention_arrays(tmp_path / "nothing.npz")
+    assert matrix_files.MAX_WEIGHTS_BYTES > 10**9
