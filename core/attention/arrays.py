@@ -24,6 +24,26 @@ _FORMS = (
 )
 
 
+@dataclass(frozen=True)
+class RowSums:
+    """The sums of a head's rows.
+
+    least, most  of the rows that attend to anything; 1 where none does
+    is_off       whether one of these is not 1, by more than rounding explains
+    empty        number of rows that are all 0: their queries attend to nothing
+    """
+
+    least: float
+    most: float
+    is_off: bool
+    empty: int
+
+    @property
+    def in_words(self) -> str:
+        low, high = f"{self.least:.5g}", f"{self.most:.5g}"
+        return low if low == high else f"{low} to {high}"
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class AttentionArrays:
     """The weights of every head, as somebody gave them. Layers and heads count from 0.
@@ -72,6 +92,14 @@ class AttentionArrays:
         )
         self._check(weights, weights < 0, layer, head, below)
         return weights
+
+    def row_sums(self, layer: int, weights: NDArray[np.floating]) -> RowSums:
+        """The sums of the rows of the weights [queries, keys] of a head of this layer."""
+        attends = weights.any(axis=1)
+        sums = weights.sum(axis=1, dtype=np.float64)[attends]
+        least, most = (float(sums.min()), float(sums.max())) if sums.size else (1.0, 1.0)
+        is_off = max(1 - least, most - 1) > self.rounding(layer)
+        return RowSums(least, most, is_off, int((~attends).sum()))
 
     def rounding(self, layer: int) -> float:
         """How far from 1 the sum of a row may be by rounding: each weight in its dtype, and the sum by which they were divided

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from plotly.colors import validate_colors
 
-from ..attention.arrays import AttentionArrays, Tokens, attention_arrays
+from ..attention.arrays import AttentionArrays, RowSums, Tokens, attention_arrays
 from ..attention.pooling import Pooled, ceil_divide, pool
 from ..attention.strongest import strongest_cell
 from ..errors import InputError, check_index, shortened
@@ -147,12 +147,9 @@ def _read(arrays: AttentionArrays) -> _Heads:
     for number in range(count):
         layer, head = divmod(number, arrays.heads())
         weights = arrays.weights(layer, head)
-        of_rows = weights.sum(axis=1, dtype=np.float64)
-        attends = weights.any(axis=1)
-        if attends.any():
-            sums[number] = of_rows[attends].min(), of_rows[attends].max()
-        empty[number] = (~attends).sum()
-        is_off[number] = np.abs(sums[number] - 1).max() > arrays.rounding(layer)
+        of_rows = arrays.row_sums(layer, weights)
+        sums[number] = of_rows.least, of_rows.most
+        is_off[number], empty[number] = of_rows.is_off, of_rows.empty
         looks_ahead = looks_ahead or bool(np.triu(weights, 1).any())
         largest[number] = weights.max()
         if cells is None:
@@ -172,10 +169,10 @@ def _notes(arrays: AttentionArrays, heads: _Heads, cells: Pooled) -> list[str]:
     off = np.flatnonzero(heads.is_off)
     if off.size:
         worst = off[np.abs(heads.sums[off] - 1).max(axis=1).argmax()]
-        least, most = heads.sums[worst]
+        sums = RowSums(*heads.sums[worst], is_off=True, empty=0).in_words
         notes.append(
             f"Rows do not sum to 1 in {off.size:,} of {_count(len(heads.largest), 'head')}: those of "
-            f"{_place(arrays, int(worst))} sum to {_range(least, most)}."
+            f"{_place(arrays, int(worst))} sum to {sums}."
         )
         if heads.sums[off, 0].min() < 1 - arrays.rounding(0):
             notes.append("What is missing went to something that is not in the arrays, such as a sink.")
@@ -207,11 +204,6 @@ def _place(arrays: AttentionArrays, number: int) -> str:
 def _count(number: int, noun: str) -> str:
     nouns = noun if number == 1 else "queries" if noun == "query" else f"{noun}s"
     return f"{number:,} {nouns}"
-
-
-def _range(least: float, most: float) -> str:
-    low, high = f"{least:.5g}", f"{most:.5g}"
-    return low if low == high else f"{low} to {high}"
 
 
 def _longest(arrays: AttentionArrays) -> int:

@@ -13,8 +13,9 @@ from playwright.sync_api import Browser, Frame, Page, expect
 from core import view
 from core.figures.palette import SEQUENTIAL, colours_of
 from core.notebook.view import View
-from tests.browser.driver import STILL
+from tests.browser.driver import STILL, App
 from tests.browser.test_accessible import RULES
+from ui import state
 
 TOKENS = ["The", " <b>cat</b>", " sat", "<img src=x onerror=alert(1)>", " on", " $x$", " the", " mat"]
 WEIGHTS = np.random.default_rng(0).dirichlet(np.full(8, 0.3), (3, 4, 8)).astype(np.float32)
@@ -150,3 +151,25 @@ def test_a_pooled_view_names_the_tokens_of_a_cell(opened, monkeypatch):
     number, margin = page.locator(".said b").inner_text().split(" ± ")
     assert abs(float(number) - WEIGHTS[0, 0, :2, 2:4].max()) <= float(margin)
     expect(page.locator(".notes")).to_contain_text("Each cell is the largest of 2 × 2 weights.")
+
+
+def test_the_app_opens_a_file_of_weights(visit: Callable[..., App], tmp_path: Path) -> None:
+    given = WEIGHTS.copy()
+    given[2, 1] *= 0.5
+    file = tmp_path / "attentions.npz"
+    np.savez_compressed(file, attentions=given, tokens=np.array(TOKENS))
+    app = visit("/exhibit")
+    field = app.widget(state.EXHIBIT_FILE).locator("input[type=file]")
+    field.set_input_files(file)
+    app.shows({"exposed weights": given[0, 0]}).choose(state.HEAD_BOX, "Head 2.1")
+    app.shows({"exposed weights": given[2, 1]}).click_cell("exposed weights", 3, 1).idle()
+    said = app.page.get_by_text(f"gives {given[2, 1, 3, 1]:.1%} of its attention to")
+    expect(said).to_contain_text("“<img src=x onerror=alert(1)>” gives")
+    assert "The rows of this head sum to 0.5, not 1." in " ".join(app.alerts())
+    given[1, 3, 5, 2] = np.nan
+    bad = tmp_path / "bad.npz"
+    np.savez(bad, attentions=given)
+    app.page.get_by_role("button", name="Remove").click()
+    app.idle()
+    field.set_input_files(bad)
+    expect(app.page.get_by_text("Layer 1, head 3: the weight of query 5")).to_be_visible()

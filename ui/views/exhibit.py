@@ -1,4 +1,4 @@
-"""An exhibit that somebody opens: the view with the numbers of the file, and ways to compare it with the model."""
+"""A file that somebody opens: an exhibit, with ways to compare it with the model, or attention weights."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from ui.progress import following
 from ui.requests import ModelChoice, TextRequest
 from ui.views.common.certificate import show_certificate
 from ui.views.common.pictures import show_chart
+from ui.views.sources.arrays import read_arrays, show_arrays
 from ui.views.sources.passes import run_pass
 
 STEPS = "step_by_step"
@@ -29,21 +30,28 @@ LONGEST = 400  # characters of a text
 
 
 def show_opening() -> None:
-    """Show the field for a file, and the exhibit that is open."""
-    label = "A file that “Share” has saved as an exhibit"
-    file = upload(label, state.EXHIBIT_FILE, ENDING, on_change=_dropped)
-    if file is not None and st.session_state.pop(state.EXHIBIT_IS_NEW, False):
+    """Show the field for a file, and the exhibit or the attention weights that are open."""
+    label = "A file that “Share” has saved as an exhibit, or attention weights as NPZ"
+    file = upload(label, state.EXHIBIT_FILE, [ENDING, "npz"], on_change=_dropped)
+    if file is not None and st.session_state.get(state.EXHIBIT_IS_NEW, False):
+        for key in (state.EXHIBIT, state.ARRAYS):
+            st.session_state.pop(key, None)
         try:
-            st.session_state[state.EXHIBIT] = read(file.getvalue())
+            if file.name.lower().endswith(".npz"):
+                st.session_state[state.ARRAYS] = read_arrays(file.name, file.getvalue())
+            else:
+                st.session_state[state.EXHIBIT] = read(file.getvalue())
         except InputError as error:
-            st.session_state.pop(state.EXHIBIT, None)
-            show_error(error)
+            show_error(error)  # again in every run, until there is another file
             return
-        exhibit = st.session_state[state.EXHIBIT]
-        if exhibit.page == STEPS and exhibit.heads:
+        del st.session_state[state.EXHIBIT_IS_NEW]
+        exhibit = st.session_state.get(state.EXHIBIT)
+        if exhibit is not None and exhibit.page == STEPS and exhibit.heads:
             _open_steps()
     if (exhibit := st.session_state.get(state.EXHIBIT)) is not None:
         _show(exhibit)
+    elif (opened := st.session_state.get(state.ARRAYS)) is not None:
+        show_arrays(opened)
 
 
 def _dropped() -> None:

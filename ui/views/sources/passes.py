@@ -18,9 +18,7 @@ from core.models.inputs import TooLongError, all_inputs, target_ids
 from ui import models, passes, state
 from ui.allowed import model_help
 from ui.calls import uploaded
-from ui.components import pin
-from ui.controls.fields import head_picker, text_area, text_line, tick, upload, uploaded_file
-from ui.controls.pinned import pinned
+from ui.controls.fields import text_area, text_line, tick, upload, uploaded_file
 from ui.controls.precision import popover_with_precision, say_size
 from ui.controls.target import choose_target
 from ui.markdown import plain, quoted, show_error
@@ -28,7 +26,7 @@ from ui.progress import run
 from ui.requests import GeneratedTarget, ModelChoice, TextRequest
 from ui.views.needs import QUERIES_AND_KEYS
 from ui.views.sources.models import choose_model, forget_places, read_model
-from ui.views.sources.weights_only import say_what_is_missing, show_weights
+from ui.views.sources.weights_only import say_what_is_missing, show_any_head
 
 SENTENCE = "The animal didn't cross the street because it was too tired."
 OPENING_TEXTS = {"written-dates": "the 3rd of march 1987"}  # of models that were trained for texts of another kind
@@ -283,16 +281,8 @@ def _exposed(request: TextRequest) -> tuple[TextRequest, WeightsOnly]:
 
 
 def _show_exposed(_: TextRequest, exposed: WeightsOnly, place: DeltaGenerator) -> None:
-    with place:
-        shape = exposed.layers(), exposed.heads()
-        layer, head = head_picker(state.HEAD_BOX, (state.LAYER, state.HEAD), shape, (0, 0))
     say_what_is_missing(exposed)
-    pin.listen()
-    picture, beside = st.columns([7, 4], gap="medium")
-    beside.subheader(f"Layer {layer}, head {head}", anchor=False)
-    with beside:
-        cell = pinned(exposed.weights(layer, head), exposed.tokens())
-    show_weights(exposed, layer, head, cell, picture, beside, 560)
+    show_any_head(exposed, place)
 
 
 def _count(request: TextRequest, model: Model, max_tokens: int | None) -> tuple[int, int]:
