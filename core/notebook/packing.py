@@ -33,7 +33,7 @@ class Packed:
 
 def in_levels(weights: NDArray[np.floating]) -> NDArray[np.uint16]:
     """Weights as the nearest of FINEST steps from 0 to the largest of them."""
-    return np.rint(weights * (FINEST / (weights.max() or 1))).astype(np.uint16)
+    return np.rint(weights / (weights.max() or 1) * FINEST).astype(np.uint16)
 
 
 def pack(heads: NDArray[np.uint16], max_bytes: int) -> Packed:

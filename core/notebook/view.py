@@ -29,7 +29,7 @@ MAX_HEADS, MAX_AXIS = (
     2**14,
     2**10,
 )  # heads in all, and layers or heads of a layer: a picture of each must fit on a canvas
-MAX_TEXT = 2_000_000  # characters of all tokens
+MAX_TEXT = 1_000_000  # characters of all tokens
 LONGEST = 100  # characters of a token
 PICTURE = 24  # cells of a small picture, per side
 PICTURES = 4 * 2**20  # cells of all small pictures
@@ -88,7 +88,10 @@ def view(attentions: Any, tokens: Tokens | None = None, *, head: tuple[int, int]
         )
     heads = _read(arrays)
     title = f"attention weights, {_count(arrays.layers(), 'layer')} × {_count(arrays.heads(), 'head')}"
-    budget = MAX_BYTES - 2**17 - len(text_of(heads.pictures.tobytes())) - 2 * len(_texts(arrays, heads.cells))
+    others = heads.pictures.tobytes(), _texts(arrays, heads.cells).encode()
+    budget = (
+        MAX_BYTES - 2**17 - sum(len(text_of(part)) for part in others) * 11 // 10
+    )  # pooled tokens may take a little more
     packed = pack(heads.levels, budget)
     chosen = head[0] * arrays.heads() + head[1]
     cells = replace(heads.cells, values=heads.levels[chosen].astype(np.float32)).smaller(packed.side)

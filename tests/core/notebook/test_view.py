@@ -144,6 +144,16 @@ def test_texts_are_only_in_the_compressed_data():
     assert re.search(r"\d tokens cut after 100 characters", " ".join(shown.notes))
 
 
+def test_long_tokens_leave_room_for_the_weights(monkeypatch):
+    monkeypatch.setattr(views, "MAX_BYTES", 2**17 + 2**19)
+    letters = np.random.default_rng(0).integers(0x10000, 0x1FFFF, (2, 300, 120))
+    tokens = [["".join(map(chr, token)) for token in side] for side in letters.tolist()]
+    shown = view(np.full((1, 1, 300, 300), 1 / 300, np.float32), tuple(tokens))
+    assert len(shown._repr_html_().encode()) <= views.MAX_BYTES
+    assert "600 tokens cut after 100 characters" in shown.notes[-1]
+    np.testing.assert_allclose(read(shown.page).heads, 1 / 300, rtol=1e-6)
+
+
 def test_what_cannot_be_shown_is_refused():
     with pytest.raises(InputError, match="Layer 1, head 0: the weight of query 2"):
         view([weights(2, 5, 5), np.full((2, 5, 5), [[0.2], [0.2], [-0.2], [0.2], [0.2]])])
