@@ -50,10 +50,7 @@ def test_addresses_are_shown_as_typed_and_are_no_links(visit):
 
 BAD_MATRICES = (
     ("key", "1, 2, 3", ["3 × 2", "1 × 3"]),
-    ("value", "1, 2", ["4 × 2", "1 × 2"]),
-    ("query", "1, 2\n3", ["line 2"]),
-    ("query", "1, nan", ["nan"]),
-    ("query", "1, two", ["two"]),
+    ("value", "1, two", ["two"]),
     ("query", "", ["no numbers"]),
     ("mask", "1, 0", ["(1, 2)", "(3, 4)"]),
 )

@@ -74,7 +74,7 @@ DRAWN: dict[str, Callable[[App, str], tuple[float, ...]]] = {
 
 @pytest.fixture(scope="module")
 def app(visits: Visits, server: Server) -> Iterator[App]:
-    """One page for all: every link that it opens is a session of its own. The browser finds no machine but this one."""
+    """One visitor for all, who goes from view to view. The browser finds no machine but this one."""
     with visits.to(
         server
     ) as visit:  # in the end there was no problem, such as a request that was meant for another machine
@@ -123,7 +123,7 @@ def test_the_start_page_is_short_and_its_ways_in_look_like_buttons(visit):
 
 @pytest.mark.parametrize("word", NAMES)
 def test_the_view_shows_the_number_of_its_card(app, links, word):
-    app.open(links[word])
+    app.go(links[word])
     if word in WORDS:
         app.until(lambda: shown(app, word) is not None, f"{word} does not say its number")
     numbers = shown(app, word)

@@ -229,7 +229,7 @@ def test_a_click_beside_going_back_does_not_part_page_and_address(visit):
     """Then Streamlit runs the page for the click alone. Only a browser does both at once."""
     app = visit("/step_by_step?source=random&seed=1")
     app.go("/step_by_step?source=random&seed=2&stage=raw")
-    for _ in range(3):
+    for _ in range(2):
         app.page.evaluate("history.back(); document.querySelector('.st-key-tables input').click()")
         app.page.wait_for_timeout(200)
         app.idle().shows(drawn_by(app.address))

@@ -114,13 +114,12 @@ def test_a_picture_from_its_upload_to_the_attention_of_a_patch(
 
 
 def test_patches_lie_on_the_picture_in_its_proportions(visit: Callable[..., App], vit: Path, house: Path) -> None:
-    app = visit("/")
+    app = visit(f"/heads?metric=sink&model={vit}&as={PICTURE}")
+    upload(app, house).picture("patches")
     for width in (1280, 700):
         app.page.set_viewport_size({"width": width, "height": 900})
-        app.open(f"/heads?metric=sink&model={vit}&as={PICTURE}")
-        upload(app, house).picture("patches")
         key = state.picture("patches")
-        picture, patches = (app.page.evaluate(_BOX, [key, layer]) for layer in (".imagelayer", ".heatmaplayer"))
+        picture, patches = (app.idle().page.evaluate(_BOX, [key, layer]) for layer in (".imagelayer", ".heatmaplayer"))
         assert picture == pytest.approx(patches, abs=1.5)
         assert picture[2] / picture[3] == pytest.approx(WIDTH / HEIGHT, rel=0.01)
         assert picture[2] > 250
@@ -162,9 +161,8 @@ def test_choosing_among_heads_of_which_only_weights_are_known(visit: Callable[..
     app.mark_row(state.RANKED, 0).shows({SHOWN: exposed.weights(*map(int, best))})
 
 
-@pytest.mark.parametrize("path", ["/step_by_step", "/heads"])
-def test_a_model_that_hands_out_only_weights(visit: Callable[..., App], gptj: Path, path: str) -> None:
-    app = visit(f"{path}?text={NUMBERS}")
+def test_a_model_that_hands_out_only_weights(visit: Callable[..., App], gptj: Path) -> None:
+    app = visit(f"/step_by_step?text={NUMBERS}")
     type_path(app, gptj)
     exposed = attention_weights(load_model(gptj), NUMBERS)
     app.shows({SHOWN: exposed.weights(0, 0)})
