@@ -80,6 +80,7 @@ def test_what_cannot_be_followed_is_said(asked, complaint):
 def test_one_token_of_a_longer_word_is_the_answer(smollm):
     numbers = smollm.tokenizer(" Ouagadougou")["input_ids"]
     logits = capture(smollm, "The capital of France is").logits
+    assert logits is not None
     rome = smollm.tokenizer(" Rome")["input_ids"][0]
     for piece in (0, 1):
         asked = OPEN | {state.ANSWER: "Ouagadougou", "answer_piece": str(piece)}
