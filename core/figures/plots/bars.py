@@ -98,8 +98,7 @@ def bars(
     """
     traces = _traces(names, groups, colours, printed=".3f" if printed else None)
     layout = plain_layout(height) | {"showlegend": len(groups) > 1, "barmode": "group"}
-    # A slanted name near the edge has room below it; plotly.js would hide it.
-    layout["xaxis"] |= named_places(names) | {"title": {"text": x}, "ticklabeloverflow": "allow"}
+    layout["xaxis"] |= named_places(names) | {"title": {"text": x}}
     number = enlarged(NUMBER)
     share = number / max(number, height - enlarged(AROUND) - 2 * number)
     layout["yaxis"] |= {"title": {"text": y}, "range": list(limits or room_for(groups.values(), share))}
