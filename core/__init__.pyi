@@ -8,6 +8,7 @@ from .attention.sources import toy_sentence as toy_sentence
 from .attention.trace import AttentionTrace as AttentionTrace
 from .attention.trace import attend as attend
 from .attention.trace import softmax as softmax
+from .captures.opening import open_capture as open_capture
 from .capturing.capture import Capture as Capture
 from .capturing.capture import capture as capture
 from .capturing.edits import Edits as Edits

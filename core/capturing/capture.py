@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
+from os import PathLike
 from typing import Any, get_args
 
 import numpy as np
@@ -40,11 +41,13 @@ from .continuing import Begun, Layers
 from .edited import edit_of
 from .editor import Editor, unchanged
 from .edits import Edits
+from .layers import layer_labels
 from .path_cuts import components_read, not_read, vectors_over
 from .places import Path
 from .recorder import OnProgress, by_kind, kinds_of, record
 from .rows import Rows, head_permissions, row_blocks
 from .sampling import most_probable, next_probabilities
+from .saving import save_pass
 from .weights_only import no_weights
 
 
@@ -193,6 +196,22 @@ class Capture:
         """max |our output - the model's own attention output| over the heads of a layer, without empty rows."""
         return max(self.certificate(layer, head, kind).difference for head in range(self.heads(kind)))
 
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the pass to a safetensors file, which `open_capture` opens without the model. docs/captures.md describes it.
+
+        The file holds the queries, keys, values and outputs of every head in the dtype that they have, masks and biases in a
+        form that grows linearly with the text, and the tokens. It holds neither components nor what another pass continues
+        from: both need the model. Raises OSError where it cannot be written; what was there before then stays.
+        """
+        save_pass(
+            path,
+            self.model,
+            {kind: zip(layer_labels(self, kind), calls, strict=True) for kind, calls in self.calls.items()},
+            {name: getattr(self, name) for name in ("input_ids", "target_ids", "sides", "logits", "vectors")},
+            self.edits,
+            self.grid,
+        )
+
     def next_tokens(self, k: int = 5) -> list[tuple[str, float]]:
         """The k most probable next tokens, each with its probability.
 
@@ -217,7 +236,7 @@ class Capture:
             return tuple(f"position {position}" for position in range(self.shape()[1]))
         rows, columns = self.grid
         further = max(self.prefix_tokens - 1, 0)
-        are_registers = further == getattr(self.model.network.config, "num_register_tokens", 0)
+        are_registers = further == self.model.register_tokens
         first = ("[CLS]", *(f"[{'REG' if are_registers else 'extra'} {number + 1}]" for number in range(further)))
         patches = (f"patch {row},{column}" for row in range(rows) for column in range(columns))
         return (*first[: self.prefix_tokens], *patches)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 
 from ..models.calls import Call
 from ..models.model import Model
 from ..models.modules import Kind, attention_modules
-from .capture import Capture
+from ..models.recorded import RecordedModel
 from .rows import split_mask
 from .weights_only import WeightsOnly, no_weights
 
@@ -36,10 +37,22 @@ class LayerLabel:
     words: str
 
 
-def layer_labels(capture: Capture | WeightsOnly, kind: Kind | None = None) -> tuple[LayerLabel, ...]:
+class WithLayers(Protocol):
+    """A `Capture`."""
+
+    @property
+    def model(self) -> Model: ...
+    @property
+    def kinds(self) -> tuple[Kind, ...]: ...
+    def each_layer(self, kind: Kind | None = None) -> Iterator[Call]: ...
+
+
+def layer_labels(capture: WithLayers | WeightsOnly, kind: Kind | None = None) -> tuple[LayerLabel, ...]:
     """A label for each layer of this kind (None: the first), from its attention call; of `WeightsOnly` its number alone."""
     if isinstance(capture, WeightsOnly):
         return tuple(LayerLabel(number, "") for number in range(capture.layers(kind)))
+    if isinstance(capture.model, RecordedModel):
+        return tuple(LayerLabel(*label) for label in capture.model.labels[kind or capture.kinds[0]])
     config = capture.model.text_config
     types = (getattr(config, "layer_types", None) or ()) if capture.kinds == ("self",) else ()
     layers = zip(layer_numbers(capture, kind), capture.each_layer(kind), strict=True)
@@ -54,6 +67,8 @@ def missing_layers(model: Model) -> tuple[str, ...]:
     A name consists of the layer's type in the configuration and the class that works in the place of attention. Empty for any
     other model, and for models that expose only their weights.
     """
+    if isinstance(model, RecordedModel):
+        return ()
     config, network = model.text_config, model.network
     attending: dict[str, set[int]] = defaultdict(set)  # the numbers of layers with attention, by their list
     for stack, number in map(_stack_and_number, attention_modules(network)):
@@ -107,11 +122,13 @@ def _window(call: Call) -> int | None:
     return window if not bool(allowed[: tokens - window].any()) else None
 
 
-def layer_numbers(capture: Capture, kind: Kind | None = None) -> tuple[int, ...]:
+def layer_numbers(capture: WithLayers, kind: Kind | None = None) -> tuple[int, ...]:
     """The number of each captured layer of this kind among all the model's layers, from 0.
 
     It is part of the name of its module; if layers share a module (ALBERT), every pass is a layer.
     """
+    if isinstance(capture.model, RecordedModel):
+        return tuple(number for number, _ in capture.model.labels[kind or capture.kinds[0]])
     modules = [call.module for call in capture.each_layer(kind)]
     names = {id(module): name for name, module in capture.model.network.named_modules()}
     if len({id(module) for module in modules}) < len(modules):

@@ -22,6 +22,7 @@ from ..attention.masks import causal, everything
 from ..attention.trace import WEIGHINGS, Instead, biased, forbid, put_in, softmax
 from ..models.calls import Call, wide
 from .edited import EditedCall, edit_of
+from .linear_masks import InRows
 
 # Numbers of one block, in all heads together: 2 MB in float32, which fits into the processor's cache.
 CELLS = 2**19
@@ -264,14 +265,16 @@ def split_mask(mask: Any, dtype: torch.dtype) -> tuple[Any, Any]:
     return allowed, array_namespace(mask).where(allowed, mask, 0)
 
 
-def _array_of(tensor: Tensor, heads: slice, rows: range, keys: int) -> NDArray:
+def _array_of(tensor: Tensor | InRows, heads: slice, rows: range, keys: int) -> NDArray:
     """Rows of one head's mask or bias as an array: [rows, keys]."""
     part = _rows_of(tensor, heads, rows, keys)[0]
     return (part if part.dtype == torch.bool else wide(part)).numpy(force=True)
 
 
-def _rows_of(tensor: Tensor, heads: slice, rows: range, keys: int) -> Tensor:
+def _rows_of(tensor: Tensor | InRows, heads: slice, rows: range, keys: int) -> Tensor:
     """Rows of a mask or bias [1, 1 or heads, 1 or queries, keys or more]: [1 or heads, rows, keys]."""
+    if not isinstance(tensor, Tensor):
+        return tensor.rows(heads, rows)
     chosen = tensor[0, heads] if tensor.shape[1] > 1 else tensor[0]
     chosen = chosen[:, rows.start : rows.stop] if chosen.shape[1] > 1 else chosen
     return chosen[..., :keys].expand(-1, len(rows), -1)

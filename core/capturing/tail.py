@@ -19,6 +19,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only, tree_u
 from ..errors import InputError
 from ..models.calls import wide
 from ..models.inputs import replaced_tokens, run
+from ..models.recorded import require_model
 from .capture import Capture
 from .component_pass import is_stream
 from .continuing import twin_of
@@ -38,6 +39,7 @@ class Tail:
         output, or between two layers."""
         self._model, begun = capture.model, capture.begun
         if begun is None or not begun.returned:
+            require_model(capture.model, "What follows a layer")
             raise InputError(_why_nothing(capture), field="text")
         self._inputs: dict[str, Tensor] = replaced_tokens(
             self._model, dict(begun.inputs), dict(capture.edits.replace_tokens)

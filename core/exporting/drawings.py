@@ -19,7 +19,7 @@ from ..figures import descriptions
 from ..figures.chart import Chart, Layout, Trace
 from ..figures.theme import template
 from ..figures.values import Values, floats
-from .fields import Fields, broken
+from ..models.fields import Fields, broken
 from .pictures import GROUNDS, portrait
 from .tables import tables_of
 

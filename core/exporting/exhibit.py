@@ -18,9 +18,9 @@ from safetensors import SafetensorError
 
 from ..errors import InputError
 from ..figures.chart import Chart
+from ..models.fields import Fields, broken, lists_in, read_json
 from . import drawings
 from .about import About
-from .fields import Fields, broken
 from .kept_heads import KeptHead
 
 ENDING = "headlight"
@@ -97,7 +97,7 @@ def write(exhibit: Exhibit) -> bytes:
     text = json.dumps(content, ensure_ascii=False, allow_nan=False).encode()
     arrays[_IN_FILE] = np.frombuffer(text, dtype=np.uint8)
     data = safetensors.numpy.save(arrays)
-    if len(data) > MAX_BYTES or len(text) > MAX_JSON or _lists(text) > MAX_LISTS:
+    if len(data) > MAX_BYTES or len(text) > MAX_JSON or lists_in(text) > MAX_LISTS:
         raise InputError(
             f"The file would have {len(data) / 2**20:.0f} MB; at most {MAX_BYTES / 2**20:.0f} MB can be opened again. "
             f"Take its numbers as NPZ, or a shorter text.",
@@ -153,25 +153,7 @@ def _content(data: bytes) -> Fields:
         raise broken("it is no exhibit, or a part of it is missing") from None
     if len(arrays) > MAX_ARRAYS:
         raise broken(f"it holds {len(arrays):,} arrays")
-    text = _bytes(arrays, _IN_FILE)
-    if _lists(text) > MAX_LISTS:
-        raise broken("its description is too large")
-    try:
-        content = json.loads(text.decode(), parse_constant=_refuse_constant)
-    except (ValueError, RecursionError):
-        content = None
-    if not isinstance(content, dict):
-        raise broken("its description cannot be read")
-    return Fields(content, arrays)
-
-
-def _lists(text: bytes) -> int:
-    """Maximum number of lists and objects in a text in JSON: brackets within words count, too."""
-    return text.count(b"[") + text.count(b"{")
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(name)  # NaN and infinities are no JSON
+    return Fields(read_json(_bytes(arrays, _IN_FILE), MAX_LISTS), arrays)
 
 
 def _bytes(arrays: Mapping[str, NDArray], name: str) -> bytes:

@@ -18,8 +18,8 @@ from ..capturing.capture import Capture
 from ..capturing.certifying import Certificate, certified_head
 from ..errors import InputError
 from ..models.devices import DTYPES
+from ..models.fields import Fields, broken
 from ..models.modules import Kind
-from .fields import Fields, broken
 
 
 class Origin(NamedTuple):

@@ -27,6 +27,7 @@ from ..capturing.rows import head_permissions
 from ..errors import InputError, check_index
 from ..models.calls import wide
 from ..models.modules import Kind
+from ..models.recorded import require_model
 
 STRONGEST = 12  # components of each side in a table of pairs
 
@@ -403,6 +404,7 @@ def _strongest(table: Attribution, parts: Sequence[Component], count: int) -> li
 
 def _components(capture: Capture) -> Components:
     if capture.components is None:
+        require_model(capture.model, "What components contribute")
         raise InputError("This pass kept no components. Capture it again with components=True.", field="components")
     return capture.components
 

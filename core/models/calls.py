@@ -22,6 +22,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from ..errors import WeightsOnlyError
+from ..record_pass import WITHOUT_EFFECT
 
 IMPLEMENTATION = "headlight"
 
@@ -95,15 +96,6 @@ def came_from_a_call(error: BaseException) -> bool:
     return any(frame.f_code is _attention.__code__ for frame, _ in walk_tb(error.__traceback__))
 
 
-# Arguments of an attention call that change nothing about its scores, or that the mask already contains.
-_WITHOUT_EFFECT = (
-    {"cache_position", "layer_idx", "past_key_values", "position_embeddings", "position_ids", "use_cache"}
-    | {"cu_seq_lens_k", "cu_seq_lens_q", "max_length_k", "max_length_q", "num_items_in_batch", "seq_idx"}
-    | {"logits_to_keep", "output_attentions", "output_hidden_states", "output_router_logits", "return_dict"}
-    | {"deterministic", "head_mask", "window_size"}
-)
-
-
 def _attention(
     module: torch.nn.Module,
     query: Tensor,
@@ -121,7 +113,7 @@ def _attention(
     **others: object,
 ) -> tuple[Tensor, None]:
     listener = _listener.get()
-    unknown = sorted(name for name in others.keys() - _WITHOUT_EFFECT if others[name] is not None)
+    unknown = sorted(name for name in others.keys() - WITHOUT_EFFECT if others[name] is not None)
     if unknown and listener is not None:
         raise WeightsOnlyError(
             f"{type(module).__name__} computes its attention with {', '.join(unknown)}, which is not understood here. "

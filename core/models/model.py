@@ -91,6 +91,11 @@ class Model:
         return self.network.can_generate() and self.network.get_output_embeddings() is not None
 
     @property
+    def register_tokens(self) -> int:
+        """Number of tokens of a vision model that stand for no patch, beside the first one (Darcet et al. 2024)."""
+        return getattr(self.network.config, "num_register_tokens", 0)
+
+    @property
     def takes_pairs(self) -> bool:
         """Whether it is an encoder whose tokenizer puts a separator between two texts, as BERT's does."""
         if self.tokenizer is None or self.is_encoder_decoder or self.has_language_model_head:

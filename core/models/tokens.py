@@ -7,25 +7,60 @@ number a multiple of 64; such a token shows its number: "‹token 49153›".
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
 from types import MappingProxyType
+from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
+from ..errors import InputError
+from ..record_pass import spelling
+
+NOT_THERE = (
+    "the pass was opened from a file, which holds what its heads did and not the model. Load the model with load_model, and "
+    "capture the text again."
+)
 _BYTE_OF = {letter: byte for byte, letter in bytes_to_unicode().items()}
 
 
-def token_texts(tokenizer: PreTrainedTokenizerBase | None, ids: Sequence[int]) -> tuple[str, ...]:
+@dataclass(frozen=True, eq=False)
+class RecordedTokens:
+    """What a file holds of a tokenizer: the pieces of the tokens that were read and of the most probable next ones.
+
+    It stands in the place of the tokenizer for whoever asks for the texts of tokens, or for words.
+
+    pieces           the tokens as they stand in the vocabulary, by their numbers
+    all_special_ids  the numbers of those that are special
+    in_bytes         whether they are spelled in GPT-2's alphabet of bytes
+    marks            how pieces tell where words begin: see core.models.words
+    """
+
+    pieces: Mapping[int, str]
+    all_special_ids: Collection[int]
+    in_bytes: bool
+    marks: str
+    is_fast: bool = True
+
+    def convert_ids_to_tokens(self, ids: Sequence[int]) -> list[str | None]:
+        return [self.pieces.get(token) for token in ids]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return "".join(token_texts(self, ids))
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        raise InputError(f"A text cannot be read: {NOT_THERE}", field="model")
+
+
+def token_texts(tokenizer: PreTrainedTokenizerBase | RecordedTokens | None, ids: Sequence[int]) -> tuple[str, ...]:
     """The text of each token, with leading spaces and newlines; without a tokenizer, its number."""
     if tokenizer is None:
         return tuple(str(token) for token in ids)
     special = set(tokenizer.all_special_ids)
-    byte_level = all(
-        letter in vocabulary(tokenizer) for letter in "Ġ!¡Ċ"
-    )  # a piece for every byte, in GPT-2's alphabet
+    byte_level, _ = spelled(tokenizer)
 
     def text(token: int) -> str:
         piece = _piece(tokenizer, token)
@@ -51,13 +86,21 @@ def whole_text(tokenizer: PreTrainedTokenizerBase | None, ids: Sequence[int]) ->
     )
 
 
-def _piece(tokenizer: PreTrainedTokenizerBase, token: int) -> str | None:
+def _piece(tokenizer: PreTrainedTokenizerBase | RecordedTokens, token: int) -> str | None:
     """The token as it stands in the vocabulary; None for a number beyond the vocabulary."""
     try:
         (piece,) = tokenizer.convert_ids_to_tokens([token])
         return piece
     except Exception:  # some tokenizers give None, others fail, each with another error
         return None
+
+
+@lru_cache(maxsize=4)
+def spelled(tokenizer: PreTrainedTokenizerBase | RecordedTokens) -> tuple[bool, str]:
+    """Whether pieces are spelled in GPT-2's alphabet of bytes, and how they mark words: see `core.record_pass.spelling`."""
+    if isinstance(tokenizer, RecordedTokens):
+        return tokenizer.in_bytes, tokenizer.marks
+    return spelling(tokenizer, vocabulary(tokenizer))
 
 
 @lru_cache(maxsize=4)

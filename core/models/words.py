@@ -32,18 +32,16 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers.models import WordPiece
 from transformers import PreTrainedTokenizerBase
 
 from ..attention.trace import frozen
 from ..errors import InputError
-from .tokens import token_texts, vocabulary
+from .tokens import spelled, token_texts
 
 Starts = Sequence[int] | NDArray[np.integer]
 
 GOES_ON = "##"
 ENDS = "</w>"
-BLANKS = ("Ġ", "▁")
 ASCII_SYMBOLS = "$+<=>^`|~"
 
 # Bytes of a part of a character, as token_texts writes them and as SentencePiece names single bytes.
@@ -159,10 +157,10 @@ def _with_blanks(tokenizer: PreTrainedTokenizerBase | None, ids: Sequence[int]) 
     texts = token_texts(tokenizer, ids)
     if tokenizer is None:
         return [" " + text for text in texts]
-    model = getattr(getattr(tokenizer, "backend_tokenizer", None), "model", None)
-    if getattr(model, "end_of_word_suffix", None) == ENDS:
+    _, marks = spelled(tokenizer)
+    if marks == ENDS:
         return [text.removesuffix(ENDS) + " " if text.endswith(ENDS) else text for text in texts]
-    if not isinstance(model, WordPiece) and any(piece[:1] in BLANKS for piece in vocabulary(tokenizer) if piece):
+    if marks == "blanks":
         return list(texts)
     # Without a single "##" in the vocabulary this makes every token a word.
     return [text[len(GOES_ON) :] if _goes_on(text) else " " + text for text in texts]

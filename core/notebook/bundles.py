@@ -24,6 +24,7 @@ from ..figures.values import numbered
 from ..heads.comparing import Comparison
 from ..models import model as models
 from ..models.projections import HeadWeights
+from ..models.recorded import RecordedModel
 from ..units import bytes_in_words
 from .figures import stage_figure
 from .tables import Html, shaded, table, token
@@ -102,6 +103,9 @@ def weights_only(of: exposed.WeightsOnly) -> Bundle:
 
 
 def model(of: models.Model) -> Bundle:
+    if isinstance(of, RecordedModel):
+        told = [("model", of.name), ("revision", of.revision), ("precision", of.dtype)]
+        return {"text/html": table([*told, ("network", "not here: this is what a file says of it")])}
     calls = of.attention_calls
     texts = f"texts of up to {of.max_tokens:,} tokens" if of.max_tokens else "texts"
     rows = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
-from ..models.texts import half_of_a_pair
+from .texts import half_of_a_pair
 
 MAX_TEXT = 1_000  # characters of a token, a name or a sentence
 
@@ -19,9 +20,32 @@ MAX_TEXT = 1_000  # characters of a token, a name or a sentence
 def broken(why: str) -> InputError:
     """The error for a file that cannot be opened, with the reason."""
     return InputError(
-        f"This file cannot be opened: {why}. It is damaged, or was not written by Headlight. Export it again.",
+        f"This file cannot be opened: {why}. It is damaged, or was not written by Headlight. Make it again.",
         field="file",
     )
+
+
+def read_json(text: bytes, most_lists: int) -> dict[str, Any]:
+    """An object in JSON. Raises InputError for anything else, and for more lists and objects than `most_lists`: while Python
+    makes them, all other sessions wait."""
+    if lists_in(text) > most_lists:
+        raise broken("its description is too large")
+    try:
+        content = json.loads(text.decode(), parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        content = None
+    if not isinstance(content, dict):
+        raise broken("its description cannot be read")
+    return content
+
+
+def lists_in(text: bytes) -> int:
+    """Maximum number of lists and objects in a text in JSON: brackets within words count, too."""
+    return text.count(b"[") + text.count(b"{")
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(name)  # NaN and infinities are no JSON
 
 
 @dataclass(frozen=True)
@@ -53,6 +77,11 @@ class Fields:
         if self.values.get(name) not in words:
             raise broken(f"its {name} is not one of {', '.join(words)}")
         return self.values[name]
+
+    def flag(self, name: str) -> bool:
+        if not isinstance(value := self.values.get(name), bool):
+            raise broken(f"its {name} is not true or false")
+        return value
 
     def number(self, name: str) -> float:
         value = self.values.get(name)

@@ -1,0 +1,374 @@
+"""Opening a pass from a file, without its model. Nothing in the file is trusted: every part is checked before it is used."""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, get_args
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import Tensor, nn
+
+from ..attention.trace import WEIGHINGS
+from ..capturing.capture import Capture
+from ..capturing.edit_lines import edits_of
+from ..capturing.edited import PATTERNS, EditedCall, HeadEdit
+from ..capturing.edits import Edits, every
+from ..capturing.linear_masks import ByDistance, Runs
+from ..errors import InputError, shortened
+from ..models.calls import Call
+from ..models.devices import DTYPES
+from ..models.fields import Fields, broken, read_json
+from ..models.modules import Kind
+from ..models.recorded import NoNetwork, RecordedModel
+from ..models.tokens import RecordedTokens
+from ..record_pass import FORMAT, VERSION
+
+MAX_HEADER = 32 * 2**20  # bytes of the names, shapes and description
+MAX_LISTS = 1_000_000
+MAX_LAYERS, MAX_EDITS, MAX_WORDS = 10_000, 10_000, 200_000
+LARGEST = 1e30  # no number of a file may be larger: products of a few such numbers are not finite
+_FLOATS = {torch.float16, torch.bfloat16, torch.float32, torch.float64}
+_NAMES = {"F16", "BF16", "F32", "F64", "I8", "I32", "I64"}  # dtypes as safetensors calls them
+
+
+def open_capture(file: str | os.PathLike[str] | bytes) -> Capture:
+    """Open a pass that `Capture.save` or a recorder has written; docs/captures.md describes the file.
+
+    file  its path, or its contents
+
+    The capture needs no model: traces, tokens, certificates, metrics and exports are those of the pass. What needs the model
+    (another text, a what-if, components) raises InputError.
+
+    Raises InputError (field "file") for a file that is no pass, is damaged, or holds what no pass has: arrays of other sizes or
+    dtypes, numbers that are not finite. Nothing in it is ever run.
+    """
+    content, arrays = _content(file)
+    return _Opening(Fields(content), arrays).capture()
+
+
+# --- the file
+
+
+def _content(file: str | os.PathLike[str] | bytes) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """(the description, the arrays), after the header has shown that the file holds what it announces."""
+    if isinstance(file, bytes):
+        description = _header(io.BytesIO(file), len(file))
+    else:
+        path = Path(file)
+        if not path.is_file():
+            raise InputError(f"There is no file {shortened(str(path))}.", field="file")
+        with _readable(), path.open("rb") as stream:
+            description = _header(stream, path.stat().st_size)
+    with _readable():
+        if isinstance(file, bytes):
+            return description, safetensors.torch.load(file)
+        # Copied, since the file could change after its numbers have been checked.
+        return description, {name: array.clone() for name, array in safetensors.torch.load_file(file).items()}
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    try:
+        yield
+    except SafetensorError:
+        raise broken("the places of its arrays do not fit their sizes") from None
+    except OSError as error:
+        raise InputError(f"The file cannot be read: {error.strerror}.", field="file") from None
+
+
+def _header(stream: BinaryIO, size: int) -> dict[str, Any]:
+    """The description in the header. Raises InputError unless the arrays that the header announces can be there."""
+    length = int.from_bytes(stream.read(8), "little")
+    if size < 10:
+        raise broken("it is too short to be a safetensors file")
+    if length > MAX_HEADER:
+        raise broken(f"its header would have {length:,} bytes, and at most {MAX_HEADER:,} are read")
+    if length > size - 8:
+        raise broken("it ends within its header: it is cut short")
+    header = read_json(stream.read(length), MAX_LISTS)
+    about = Fields(header["__metadata__"] if isinstance(header.get("__metadata__"), dict) else {})
+    if FORMAT not in about.values:
+        raise broken("it is a safetensors file that holds no recorded pass")
+    description = read_json(about.text(FORMAT, MAX_HEADER).encode(), MAX_LISTS)
+    version = Fields(description).number("version")
+    if version > VERSION:
+        raise InputError(
+            f"This pass has version {version:g}; this Headlight reads {VERSION}. Update Headlight to open it.",
+            field="file",
+        )
+    end = 0
+    for name, entry in header.items():
+        if name != "__metadata__":
+            end = max(end, _end(name, entry))
+    if end > size - 8 - length:
+        raise broken(f"it announces {end:,} bytes of numbers and holds {size - 8 - length:,}: it is cut short")
+    return description
+
+
+def _end(name: str, entry: object) -> int:
+    """The end of an array in the file. Raises InputError for a dtype that no part of a pass has."""
+    fields = Fields(entry if isinstance(entry, dict) else {})
+    if fields.values.get("dtype") not in _NAMES:
+        raise broken(
+            f"its {_called(name)} holds {shortened(str(fields.values.get('dtype')), 20)}, which no part of a pass does"
+        )
+    offsets = fields.values.get("data_offsets")
+    if not isinstance(offsets, list) or not all(type(offset) is int for offset in offsets) or len(offsets) != 2:
+        raise broken(f"it does not say where its {_called(name)} is")
+    return max(offsets)
+
+
+def _called(name: str) -> str:
+    return f"“{shortened(name, 60)}”"
+
+
+# --- what it holds
+
+
+class _Opening:
+    """Makes a capture of the description and the arrays of a file."""
+
+    def __init__(self, description: Fields, arrays: Mapping[str, Tensor]) -> None:
+        self._description, self._arrays = description, arrays
+
+    def capture(self) -> Capture:
+        description = self._description
+        calls = description.values.get("calls")
+        kinds = [kind for kind in get_args(Kind) if isinstance(calls, dict) and kind in calls]
+        if not kinds or not isinstance(calls, dict) or len(calls) != len(kinds):
+            raise broken(f"its calls are not lists of layers by kind: {', '.join(get_args(Kind))}")
+        entries = {kind: Fields(calls).parts(kind, MAX_LAYERS) for kind in kinds}
+        layers = {kind: self._layers(kind, entries[kind]) for kind in kinds}
+        labels = {kind: [(_whole(one, "layer"), one.text("label")) for one in entries[kind]] for kind in kinds}
+        ids, target = self._ids("input_ids"), self._ids("target_ids")
+        opened = Capture(
+            self._model(labels),
+            ids,
+            target,
+            layers,
+            logits=self._numbers("logits", 1),
+            grid=self._grid(layers),
+            vectors=self._numbers("vectors", 2),
+            edits=self._edits(),
+            sides=self._ids("sides", -1, 1),
+        )
+        self._check(opened)
+        return opened
+
+    def _model(self, labels: Mapping[Kind, list[tuple[int, str]]]) -> RecordedModel:
+        given = self._description.values.get("model")
+        fields = Fields(given if isinstance(given, dict) else {})
+        network: Any = NoNetwork()
+        tokens: Any = self._tokens()
+        return RecordedModel(
+            fields.text("name"),
+            network,
+            tokens,
+            fields.text("revision"),
+            recorded_dtype=fields.word("dtype", tuple(DTYPES)),
+            predicts=fields.flag("predicts"),
+            both=fields.flag("both"),
+            registers=_whole(fields, "registers") if "registers" in fields.values else 0,
+            labels=labels,
+        )
+
+    def _tokens(self) -> RecordedTokens | None:
+        given = self._description.values.get("vocabulary")
+        if given is None:
+            return None
+        fields = Fields(given if isinstance(given, dict) else {})
+        pieces, special = fields.values.get("pieces"), fields.values.get("special", [])
+        if not isinstance(pieces, dict) or not all(map(_is_number, pieces)) or not _are_whole(special):
+            raise broken("its vocabulary is no table of tokens by their numbers")
+        texts = {int(token): Fields(pieces).text(token) for token in pieces}
+        marks = fields.word("words", ("blanks", "##", "</w>"))
+        return RecordedTokens(texts, frozenset(special), fields.flag("bytes"), marks)
+
+    def _edits(self) -> Edits:
+        lines = self._description.texts("edits", MAX_WORDS) if "edits" in self._description.values else ()
+        if len(lines) > MAX_EDITS:
+            raise broken(f"it names {len(lines):,} edits")
+        try:
+            return every(map(edits_of, lines))
+        except InputError as error:
+            raise broken(f"its edits cannot be read: {str(error).rstrip('.')}") from None
+
+    def _grid(self, layers: Mapping[Kind, tuple[Call, ...]]) -> tuple[int, int] | None:
+        given = self._description.values.get("grid")
+        if given is None:
+            return None
+        tokens = next(iter(layers.values()))[0].key.shape[2]
+        if not _are_whole(given) or len(given) != 2 or not 0 < given[0] * given[1] <= tokens:
+            raise broken("its grid of patches does not fit its numbers")
+        return given[0], given[1]
+
+    # --- layers
+
+    def _layers(self, kind: Kind, entries: list[Fields]) -> tuple[Call, ...]:
+        if not entries:
+            raise broken(f"it has no layer of {kind} attention")
+        calls = tuple(self._call(f"{kind}.{number}", entry) for number, entry in enumerate(entries))
+        shapes = {(call.heads, call.query.shape[2], call.key.shape[2]) for call in calls}
+        if len(shapes) > 1:
+            raise broken(f"its layers of {kind} attention differ in their numbers of heads or tokens")
+        return calls
+
+    def _call(self, name: str, entry: Fields) -> Call:
+        query, key, value, output = (self._array(f"{name}.{part}", 3) for part in ("query", "key", "value", "output"))
+        (heads, queries, d_k), (key_heads, keys, _), d_v = query.shape, key.shape, value.shape[2]
+        fits = key.shape[2] == d_k and value.shape[:2] == (key_heads, keys) and output.shape == (heads, queries, d_v)
+        if not fits or heads % key_heads:
+            raise broken(f"the sizes of the queries, keys, values and outputs of {name} do not fit each other")
+        if len({array.dtype for array in (query, key, value)}) > 1:
+            raise broken(f"the queries, keys and values of {name} differ in precision")
+        sinks = self._array(f"{name}.sinks", 1) if f"{name}.sinks" in self._arrays else None
+        if sinks is not None and len(sinks) != heads:
+            raise broken(f"the sinks of {name} are not one number a head")
+        softcap = None if entry.values.get("softcap") is None else entry.number("softcap")
+        if softcap is not None and softcap <= 0:
+            raise broken(f"the soft cap of {name} is not above 0")
+        mask: Any = self._mask(entry.text("mask"), heads, queries, keys)
+        bias: Any = self._bias(entry.text("bias"), heads, queries, keys)
+        scale, causal = entry.number("scale"), entry.values["mask"] == "causal"
+        tensors = (query[None], key[None], value[None], mask, causal, scale, bias, softcap, sinks)
+        call = Call(nn.Module(), *tensors, output=output.transpose(0, 1)[None])
+        edits = {_below(one, "head", heads): self._edit(name, one, call) for one in entry.parts("edits", heads)}
+        call = EditedCall(**vars(call), edits=edits) if edits else call
+        largest = math.prod(float(array.abs().max()) for array in (query, key)) * d_k
+        factor = max((abs(edit.scale(scale)) for edit in edits.values()), default=0.0)
+        if not largest * max(1.0, abs(scale), factor) < LARGEST:
+            raise broken(f"the scores of {name} would be too large")
+        return call
+
+    def _mask(self, form: str, heads: int, queries: int, keys: int) -> Runs | None:
+        if form in ("none", "causal"):
+            return None
+        if not form.startswith("runs."):
+            raise broken(f"its mask {_called(form)} is not none, causal or runs")
+        runs = self._array(form, 4, {torch.int32, torch.int64})
+        if runs.shape[0] not in (1, heads) or runs.shape[1] != queries or runs.shape[3] != 2:
+            raise broken(f"the mask {form} does not fit the queries and keys")
+        first, stop = runs[..., 0], runs[..., 1]
+        if runs.shape[2] >= 2**15 or not bool(((first >= 0) & (first <= stop) & (stop <= keys)).all()):
+            raise broken(f"the mask {form} names keys that are not there")
+        return Runs(runs.numpy(), keys)
+
+    def _bias(self, form: str, heads: int, queries: int, keys: int) -> Tensor | ByDistance | None:
+        if form == "none":
+            return None
+        if form.startswith("by_distance."):
+            numbers = self._array(form, 2)
+            if numbers.shape[0] not in (1, heads) or numbers.shape[1] != queries + keys - 1:
+                raise broken(f"the bias {form} does not fit the queries and keys")
+            return ByDistance(numbers, queries)
+        if not form.startswith("bias."):
+            raise broken(f"its bias {_called(form)} is not none, by_distance or bias")
+        bias = self._array(form, 3)
+        if bias.shape[0] not in (1, heads) or bias.shape[1] not in (1, queries) or bias.shape[2] != keys:
+            raise broken(f"the bias {form} does not fit the queries and keys")
+        return bias[None]
+
+    def _edit(self, name: str, fields: Fields, call: Call) -> HeadEdit:
+        """What was changed in a head."""
+        queries, keys, d_v = call.query.shape[2], call.key.shape[2], call.value.shape[3]
+        head = _below(fields, "head", call.heads)
+        mask = None if fields.values.get("mask") is None else self._mask(fields.text("mask"), 1, queries, keys)
+        blocked, painted = fields.values.get("blocked"), fields.values.get("painted")
+        if not isinstance(blocked, list) or not all(
+            _are_whole(pair, -1) and len(pair) == 2 and -1 < pair[1] < keys and pair[0] < queries for pair in blocked
+        ):
+            raise broken(f"an edit of {name} blocks pairs that are not there")
+        output = self._array(place, 2) if (place := f"{name}.instead.{head}") in self._arrays else None
+        if output is not None and output.shape[1] != d_v:
+            raise broken(f"the output that an edit of {name} gives does not fit the values")
+        return HeadEdit(
+            scale_by=fields.number("scale_by"),
+            unscaled=fields.flag("unscaled"),
+            mask=None
+            if mask is None
+            else lambda query, key: mask.allowed(slice(0, 1), query.ravel())[0][:, key.ravel()],
+            blocked=tuple((query, key) for query, key in blocked),
+            weighing=fields.word("weighing", tuple(WEIGHINGS)),
+            pattern=None if fields.values.get("pattern") is None else fields.word("pattern", tuple(PATTERNS)),
+            painted=_painted(painted, queries, keys),
+            output=output,
+        )
+
+    # --- arrays
+
+    def _array(self, name: str, dimensions: int, dtypes: set[torch.dtype] = _FLOATS) -> Tensor:
+        """An array that is not empty, whose numbers are finite."""
+        array = self._arrays.get(name)
+        if array is None:
+            raise broken(f"its {_called(name)} is missing")
+        if array.ndim != dimensions or 0 in array.shape:
+            raise broken(
+                f"its {_called(name)} has the shape {tuple(array.shape)}, not {dimensions} dimensions of at least 1"
+            )
+        if array.dtype not in dtypes:
+            raise broken(f"its {_called(name)} holds {str(array.dtype).removeprefix('torch.')}")
+        if array.dtype in _FLOATS and not bool((array.abs() < LARGEST).all()):
+            raise broken(f"its {_called(name)} holds numbers that are not finite, or beyond {LARGEST:g}")
+        return array
+
+    def _numbers(self, name: str, dimensions: int) -> Any:
+        if name not in self._arrays:
+            return None
+        array = self._array(name, dimensions)
+        return (array if array.dtype == torch.float64 else array.float()).numpy()
+
+    def _ids(self, name: str, least: int = 0, most: int = 2**31) -> tuple[int, ...]:
+        if name not in self._arrays:
+            return ()
+        array = self._array(name, 1, {torch.int8, torch.int32, torch.int64})
+        if bool((array < least).any()) or bool((array > most).any()):
+            raise broken(f"its {_called(name)} holds numbers that are not from {least} to {most:,}")
+        return tuple(array.tolist())
+
+    def _check(self, opened: Capture) -> None:
+        """Whether the tokens fit the layers."""
+        for kind in opened.kinds:
+            if tuple(map(len, opened.tokens(kind))) != opened.shape(kind):
+                raise broken(f"its tokens do not fit its {kind} attention")
+        if opened.sides and len(opened.sides) != len(opened.input_ids):
+            raise broken("its sides do not fit its tokens")
+
+
+def _painted(given: object, queries: int, keys: int) -> dict[int, dict[int, float]]:
+    """The rows of weights that an edit gives."""
+    painted: dict[int, dict[int, float]] = {}
+    for row in given if isinstance(given, list) else [None]:
+        parts: list[Any] = row if isinstance(row, list) and len(row) == 3 else [None] * 3
+        query, at, shares = parts
+        fits = _are_whole([query]) and _are_whole(at) and isinstance(shares, list) and len(at) == len(shares)
+        if not fits or query >= queries or max(at, default=0) >= keys:
+            raise broken("an edit paints weights that are not there")
+        painted[query] = {key: Fields({"share": share}).number("share") for key, share in zip(at, shares, strict=True)}
+    return painted
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 10
+
+
+def _are_whole(numbers: Any, least: int = 0) -> bool:
+    return isinstance(numbers, list) and all(type(number) is int and least <= number < 2**31 for number in numbers)
+
+
+def _whole(fields: Fields, name: str) -> int:
+    if not _are_whole([fields.values.get(name)]):
+        raise broken(f"its {name} is not a whole number from 0")
+    return fields.values[name]
+
+
+def _below(fields: Fields, name: str, count: int) -> int:
+    if (number := _whole(fields, name)) >= count:
+        raise broken(f"there is no {name} {number}: they run from 0 to {count - 1}")
+    return number

@@ -1,0 +1,113 @@
+"""A model as a file describes it: what a pass that was saved says of the model that made it, which is not there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..errors import InputError
+from .model import Model
+from .modules import Kind
+from .tokens import NOT_THERE
+
+
+class NoNetwork:
+    """In the place of the network of a model that is not there: whatever is asked of it raises InputError."""
+
+    main_input_name = "input_ids"  # so that what is refused is a text, whatever the model once read
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise InputError(f"This needs the model itself: {NOT_THERE}", field="model")
+
+
+def require_model(model: Model, what: str) -> None:
+    """Raise InputError (field "model") for a model that only a file describes. what: what needs the model, "The logit lens"."""
+    if isinstance(model, RecordedModel):
+        raise InputError(f"{what} needs the model itself: {NOT_THERE}", field="model")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RecordedModel(Model):
+    """A model as a file describes it.
+
+    recorded_dtype  the dtype that it computed in
+    predicts        whether it predicts the next token
+    both            whether it has an encoder and a decoder
+    registers       number of register tokens of a vision model
+    labels          for each recorded layer its number among all layers of the model, and what is special about it, in words
+    """
+
+    recorded_dtype: str = "float32"
+    predicts: bool = False
+    both: bool = False
+    registers: int = 0
+    labels: Mapping[Kind, Sequence[tuple[int, str]]] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        """The model in one line."""
+        return f"<Model {self.name}, {self.dtype}, as a file describes it>"
+
+    @property
+    def vocabulary(self) -> dict[str, Any] | None:
+        """What the file holds of the tokenizer, as it stands there."""
+        tokens: Any = self.tokenizer
+        if tokens is None:
+            return None
+        pieces = {str(token): piece for token, piece in tokens.pieces.items()}
+        return {
+            "pieces": pieces,
+            "special": sorted(tokens.all_special_ids),
+            "bytes": tokens.in_bytes,
+            "words": tokens.marks,
+        }
+
+    @property
+    def dtype(self) -> str:
+        return self.recorded_dtype
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        return ("cpu",)  # where the numbers of the file are now
+
+    @property
+    def nbytes(self) -> int:
+        return 0
+
+    @property
+    def captures(self) -> bool:
+        return True
+
+    @property
+    def reads_images(self) -> bool:
+        return False
+
+    @property
+    def is_encoder_decoder(self) -> bool:
+        return self.both
+
+    @property
+    def has_language_model_head(self) -> bool:
+        return self.predicts
+
+    @property
+    def register_tokens(self) -> int:
+        return self.registers
+
+    @property
+    def takes_pairs(self) -> bool:
+        return False
+
+    @property
+    def chats(self) -> bool:
+        return False
+
+    @property
+    def max_tokens(self) -> int | None:
+        return None
+
+    @property
+    def attention_calls(self) -> int | None:
+        return sum(map(len, self.labels.values()))

@@ -1,0 +1,200 @@
+"""Record one pass of a transformers model into a file that Headlight's `open_capture` opens without the model.
+
+Copy this file alone to where the model runs; it needs torch, transformers and safetensors. docs/captures.md says more.
+
+    model = AutoModelForCausalLM.from_pretrained(name, dtype="bfloat16", device_map="auto")
+    record(model, AutoTokenizer.from_pretrained(name), "A text.", "pass.safetensors", layers=[0, 39, 79], heads=[4, 17])
+"""
+
+import inspect
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Collection, Iterable
+from itertools import chain
+from typing import Any
+
+import torch
+import transformers as t
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from torch.nn.functional import pad
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+FORMAT, VERSION = "headlight pass", 1
+BEST = 100  # most probable next tokens whose texts are in the file
+CELLS = 2**22  # of a mask that are looked at together
+# Arguments of attention that change nothing about the scores, or that the mask already contains.
+WITHOUT_EFFECT = {
+    *("cache_position", "layer_idx", "past_key_values", "position_embeddings", "position_ids", "use_cache", "seq_idx"),
+    *("cu_seq_lens_k", "cu_seq_lens_q", "max_length_k", "max_length_q", "num_items_in_batch", "window_size", "dropout"),
+    *("logits_to_keep", "output_attentions", "output_hidden_states", "output_router_logits", "return_dict"),
+    *("deterministic", "head_mask"),
+}
+
+
+class PassFile:
+    """The arrays and the description of a file, collected layer by layer."""
+
+    def __init__(self) -> None:
+        self.arrays: dict[str, Tensor] = {}
+        self.calls: dict[str, list[dict[str, Any]]] = {}
+        self._seen: list[tuple] = []  # the latest masks and biases, which layers may share, with their entries
+
+    def add(self, kind: str, layer: int, arrays: dict[str, Tensor], *, mask: Tensor | None = None,
+            bias: Tensor | None = None, causal: bool = False, **values: Any) -> dict[str, Any]:  # fmt: skip
+        """Add a layer by its number in the model, and return its entry in the description.
+
+        arrays  query, key, value, output [heads, tokens, size], and sinks [heads] where it has them
+        mask    [1 or heads, 1 or queries, keys] bool, or additive; bias likewise: it is added to the scaled scores
+        values  scale; softcap, or None; label: what is special about the layer, in words
+        """
+        calls = self.calls.setdefault(kind, [])
+        kept = {name: array.detach().cpu().contiguous() for name, array in arrays.items()}
+        self.arrays |= {f"{kind}.{len(calls)}.{name}": array for name, array in kept.items()}
+        size = kept["query"].shape[1], kept["key"].shape[1]
+        of = [size, *((part.device, part.data_ptr(), part.shape) for part in (mask, bias) if part is not None)]
+        forms = next((forms for seen, forms, *_ in self._seen if seen == of), None) or self._forms(mask, bias, *size)
+        self._seen = [*self._seen[-3:], (of, forms, mask, bias)]  # held, or others could take their places in memory
+        calls.append({"layer": layer, "mask": "causal" if causal else forms[0], "bias": forms[1], **values})
+        return calls[-1]
+
+    def keep(self, form: str, array: Tensor) -> str:
+        """Keep an array that several layers may share. Returns its name: equal ones are kept once."""
+        array, alike = array.detach().cpu().contiguous(), [name for name in self.arrays if name.startswith(f"{form}.")]
+        name = next((name for name in alike if torch.equal(self.arrays[name], array)), f"{form}.{len(alike)}")
+        self.arrays[name] = array
+        return name
+
+    def _forms(self, mask: Tensor | None, bias: Tensor | None, queries: int, keys: int) -> tuple[str, str]:
+        form = "none"
+        if mask is not None and mask.dtype != torch.bool:
+            allowed = mask > torch.finfo(mask.dtype).min / 2  # all other entries of an additive mask are a bias
+            rest, mask = torch.where(allowed, mask, 0), allowed
+            bias = (rest if bias is None else rest.float() + bias.float()) if bool(rest.any()) else bias
+        if mask is not None:
+            mask, size = mask[..., :keys].expand(-1, queries, -1), max(1, CELLS // keys)
+            form = self.keep("runs", runs_of(mask[:, at : at + size] for at in range(0, queries, size)))
+        if bias is None or not bool((bias := bias[..., :keys]).any()):
+            return form, "none"
+        if bias.shape[1] == queries:
+            by_distance = torch.cat([bias[:, :, 0].flip(1), bias[:, 0, 1:]], dim=1)  # of key - query, rising
+            rows = by_distance.unfold(1, keys, 1)  # of the last query first
+            if all(torch.equal(bias[:, query], rows[:, queries - 1 - query]) for query in range(queries)):
+                return form, self.keep("by_distance", by_distance)
+        return form, self.keep("bias", bias)
+
+    def save(self, path: str | os.PathLike, **description: Any) -> None:
+        """Write the file. It is there as a whole or not at all."""
+        text = json.dumps({"version": VERSION, "calls": self.calls, **description}, ensure_ascii=False, allow_nan=False)
+        part = f"{os.fspath(path)}.part"
+        save_file(self.arrays, part, {FORMAT: text})
+        os.replace(part, path)
+
+
+def runs_of(blocks: Iterable[Tensor]) -> Tensor:
+    """The runs of keys that each query may attend to, (first, one after the last): int32 [heads, queries, runs, 2].
+    blocks: rows of a mask [1 or heads, rows, keys] bool, one block after another."""
+    parts = []
+    for allowed in blocks:
+        steps = pad(allowed.to(torch.int8), (1, 1)).diff(dim=-1).flatten(0, 1)
+        (row, first), (_, stop) = (steps == 1).nonzero(as_tuple=True), (steps == -1).nonzero(as_tuple=True)
+        count = torch.bincount(row, minlength=len(steps))
+        within = torch.arange(len(row), device=row.device) - (count.cumsum(0) - count)[row]
+        runs = torch.zeros(len(steps), max(1, int(count.max())), 2, dtype=torch.int32, device=steps.device)
+        runs[row, within] = torch.stack([first, stop], dim=1).int()
+        parts.append(runs.unflatten(0, allowed.shape[:2]).cpu())
+    widest = max(part.shape[2] for part in parts)
+    return torch.cat([pad(part, (0, 0, 0, widest - part.shape[2])) for part in parts], dim=1)
+
+
+def spelling(tokenizer: Any, pieces: Any) -> tuple[bool, str]:
+    """Whether pieces are spelled in GPT-2's alphabet of bytes, and how words are marked. pieces: the whole vocabulary"""
+    model = getattr(getattr(tokenizer, "backend_tokenizer", None), "model", None)
+    has_blanks = type(model).__name__ != "WordPiece" and any(piece[:1] in ("Ġ", "▁") for piece in pieces if piece)
+    ends = getattr(model, "end_of_word_suffix", None) == "</w>"
+    return all(letter in pieces for letter in "Ġ!¡Ċ"), "</w>" if ends else "blanks" if has_blanks else "##"
+
+
+def vocabulary(tokenizer: Any, ids: Iterable[int]) -> dict[str, Any]:
+    """The pieces of some tokens as the tokenizer has them, and which of them are special."""
+    pieces = {token: tokenizer.convert_ids_to_tokens(token) for token in sorted(ids)}
+    added = getattr(tokenizer, "added_tokens_decoder", {}).items()
+    special = {*tokenizer.all_special_ids, *(token for token, entry in added if entry.special)} & pieces.keys()
+    known = {str(token): piece for token, piece in pieces.items() if piece is not None}
+    spelled = dict(zip(("bytes", "words"), spelling(tokenizer, tokenizer.get_vocab()), strict=True))
+    return {"pieces": known, "special": sorted(special), **spelled}
+
+
+def record(model: t.PreTrainedModel, tokenizer: Any, text: str, path: str | os.PathLike, *, target: str | None = None,
+           layers: Collection[int] | None = None, heads: Collection[int] | None = None) -> None:  # fmt: skip
+    """Run the model once over a text, and write the file. What a layer gives goes to the CPU as it comes, and nothing is kept
+    that grows with the square of the text. target: what a decoder has written; layers, heads: their numbers, None for all."""
+    both, file, seen = bool(model.config.is_encoder_decoder), PassFile(), Counter()
+    names = {id(module): name.lower() for name, module in model.named_modules()}
+
+    def attention(module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *,
+                  scaling: float | None = None, is_causal: bool | None = None, position_bias: Tensor | None = None,
+                  softcap: float | None = None, s_aux: Tensor | None = None, sliding_window: int | None = None,
+                  **others: Any) -> tuple[Tensor, None]:  # fmt: skip
+        if unknown := sorted(name for name in others.keys() - WITHOUT_EFFECT if others[name] is not None):
+            raise ValueError(f"{type(module).__name__} has {', '.join(unknown)}, which this recorder does not know.")
+        is_causal = getattr(module, "is_causal", False) if is_causal is None else is_causal
+        causal, own = bool(is_causal) and mask is None and query.shape[2] > 1, sys.modules[type(module).__module__]
+        scale, inputs = query.shape[-1] ** -0.5 if scaling is None else float(scaling), (module, query, key, value)
+        if softcap is None and s_aux is None:
+            how = {"scaling": scale, "is_causal": is_causal, "position_bias": position_bias}
+            output, _ = sdpa_attention_forward(*inputs, mask, **how)
+        else:  # torch's own function knows neither
+            added = torch.ones_like(query[0, 0] @ key[0, 0].mT).tril()[None, None] > 0 if causal else mask
+            if added is not None and added.dtype == torch.bool:
+                added = torch.zeros_like(added, dtype=query.dtype).masked_fill(~added, torch.finfo(query.dtype).min)
+            how = {name: given for name, given in (("softcap", softcap), ("s_aux", s_aux)) if given is not None}
+            output, _ = own.eager_attention_forward(*inputs, added, scaling=scale, dropout=0.0, **how)
+        name, count, shared = names[id(module)], query.shape[1], query.shape[1] // key.shape[1]
+        is_cross = any(word in name for word in ("encoder_attn", "encdecatt", "crossatt", "cross_att"))
+        kind = "cross" if is_cross else "self" if not both else "decoder" if "decoder" in name else "encoder"
+        layer, seen[kind] = seen[kind], seen[kind] + 1
+        if layers is None or layer in layers:
+            some = sorted(heads or range(count))
+            of_keys = [head // shared for head in some] if heads else range(count // shared)
+            words = [f"sliding window {sliding_window}"] * bool(sliding_window) + ["sinks"] * (s_aux is not None)
+            words += [f"soft cap {softcap}"] * bool(softcap)
+            words += [f"heads {', '.join(map(str, some))} of {count}"] * bool(heads)
+            arrays = {"query": query[0, some], "output": output[0, :, some].transpose(0, 1)}
+            arrays |= {"key": key[0, of_keys], "value": value[0, of_keys]}
+            arrays |= {} if s_aux is None else {"sinks": s_aux.flatten()[some]}
+            values = {"scale": scale, "softcap": softcap, "label": ", ".join(words), "causal": causal}
+            for of, one in (("mask", mask), ("bias", position_bias)):
+                values[of] = None if one is None else one[0] if one.shape[1] == 1 or not heads else one[0, some]
+            file.add(kind, layer, arrays, **values)
+        return output, None
+
+    read, takes = {"input_ids": tokenizer(text)["input_ids"]}, inspect.signature(model.forward).parameters
+    if both:
+        written = tokenizer(target, add_special_tokens=False)["input_ids"] if target else []
+        read["decoder_input_ids"] = [model.config.decoder_start_token_id, *written]
+    t.AttentionInterface.register("recorded", attention)
+    t.AttentionMaskInterface.register("recorded", sdpa_mask)
+    before, options = model.config._attn_implementation or "sdpa", {"use_cache": False, "logits_to_keep": 1}
+    model.set_attn_implementation("recorded")
+    try:
+        with torch.inference_mode():
+            inputs = {name: torch.tensor([ids], device=model.device) for name, ids in read.items()}
+            returned = model(**inputs, **{name: value for name, value in options.items() if name in takes})
+    finally:
+        model.set_attn_implementation(before)
+    if not file.calls:
+        raise ValueError(f"Nothing was recorded: {type(model).__name__} does not use transformers' AttentionInterface.")
+    ids, predicts = {*chain(*read.values())}, model.can_generate()
+    file.arrays |= dict(zip(("input_ids", "target_ids"), map(torch.tensor, read.values()), strict=False))
+    if predicts:
+        file.arrays["logits"] = returned.logits[0, -1].float().cpu()
+        ids |= {*file.arrays["logits"].argsort(descending=True)[:BEST].tolist()}
+    elif hasattr(returned, "last_hidden_state"):
+        file.arrays["vectors"] = returned.last_hidden_state[0].float().cpu()
+    of = {"name": model.config._name_or_path or type(model).__name__, "dtype": str(model.dtype).removeprefix("torch.")}
+    of |= {"revision": getattr(model.config, "_commit_hash", None) or "not known", "predicts": predicts, "both": both}
+    file.save(path, model=of, vocabulary=vocabulary(tokenizer, ids))

@@ -1,0 +1,362 @@
+"""Passes that are saved and opened again: the same to the last bit, without the model, and nothing in a file is trusted."""
+
+import json
+import struct
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, safe_open, save_file
+
+from core import (
+    Edits,
+    InputError,
+    capture,
+    head_metrics,
+    head_weights,
+    layer_labels,
+    load_model,
+    logit_attribution,
+    logit_lens,
+    open_capture,
+)
+from core.captures.__main__ import main
+from core.exporting.kept_heads import KeptHead
+from core.heads.views import HeadView, ViewMatrix
+from core.models.words import token_classes
+from core.notebook import bundles
+from core.record_pass import FORMAT, PassFile
+from tests.conftest import TEXTS
+from tests.core.tiny_models import number_words, tiny
+
+TEXT = "5 17 8 9 3 4 5 6"
+EDITS = Edits(
+    mute_heads={(0, 1)},
+    scale_by={(1, 2): 2.0},
+    mask={(1, 0): "window 2"},
+    block_pairs={(0, 2): [(4, 1)]},
+    softmax={(1, 3): "hardmax"},
+    pattern={(0, 3): "previous", (1, 1): {2: {0: 0.25, 5: 0.75}}},
+)
+STAGES = ("query", "key", "value", "bias", "mask", "raw", "scaled", "masked", "weights", "output")
+
+
+def taken(name, edits=None, dtype="float32", text=TEXT):
+    model = load_model(tiny(name).to(getattr(torch, dtype)), tokenizer=number_words())
+    target = {"target": [3, 4, 5]} if model.is_encoder_decoder else {}
+    return capture(model, text, edits=edits, **target)
+
+
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "pass.safetensors"
+
+
+def assert_the_same(one, other):
+    """In every number of every head, and in what is said of them."""
+    for of in ("kinds", "edits", "input_ids", "target_ids", "sides", "grid"):
+        assert getattr(one, of) == getattr(other, of)
+    for name in ("logits", "vectors"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+    for kind in one.kinds:
+        assert one.tokens(kind) == other.tokens(kind)
+        assert layer_labels(one, kind) == layer_labels(other, kind)
+        for layer in range(one.layers(kind)):
+            assert one.agreement(layer, kind) == other.agreement(layer, kind)
+            for head in range(one.heads(kind)):
+                assert one.certificate(layer, head, kind) == other.certificate(layer, head, kind)
+                ours, theirs = (of.trace(layer, head, kind) for of in (one, other))
+                for stage in STAGES:
+                    assert getattr(ours, stage).dtype == getattr(theirs, stage).dtype
+                    np.testing.assert_array_equal(getattr(ours, stage), getattr(theirs, stage), err_msg=stage)
+
+
+@pytest.mark.parametrize("edits", [None, EDITS], ids=["plain", "edited"])
+@pytest.mark.parametrize("name", ["BERT", "Llama", "T5", "Gemma 2", "gpt-oss"])
+def test_every_trace_is_the_same_after_saving_and_opening(name, edits, file):
+    saved = taken(name, edits, "bfloat16" if name == "Llama" else "float32")
+    saved.save(file)
+    opened = open_capture(file)
+    assert_the_same(saved, opened)
+    assert head_metrics(opened).equals(head_metrics(saved))
+    assert bundles.capture(opened) == bundles.capture(saved)
+    assert KeptHead.of(opened, 1, 2, saved.kinds[0]).same_as(KeptHead.of(saved, 1, 2, saved.kinds[0]))
+    again = file.with_name("again.safetensors")
+    opened.save(again)
+    assert again.read_bytes() == file.read_bytes()
+    assert_the_same(saved, open_capture(file.read_bytes()))
+
+
+@pytest.mark.parametrize("model", ["minilm", "smollm"])
+def test_the_tokens_of_a_real_model_are_known_without_its_tokenizer(model, file, request):
+    model = request.getfixturevalue(model)
+    saved = capture(model, TEXTS[2])
+    saved.save(file)
+    opened = open_capture(file)
+    assert opened.tokens() == saved.tokens()
+    assert opened.model.text_of(opened.input_ids[1:3]) == "".join(saved.tokens()[0][1:3])
+    ours, theirs = (token_classes(one.model.tokenizer, one.input_ids) for one in (saved, opened))
+    np.testing.assert_array_equal(ours.special, theirs.special)
+    np.testing.assert_array_equal(ours.punctuation, theirs.punctuation)
+    words = [ViewMatrix(one, "self", HeadView(heads=((0, 0),), by_word=True)).labels for one in (saved, opened)]
+    assert vars(words[0]) == vars(words[1])
+    if saved.logits is not None:
+        assert opened.next_tokens(20) == saved.next_tokens(20)
+
+
+def test_a_pass_over_an_image_and_a_step_of_a_generation(file):
+    image = capture(load_model(tiny("ViT")), image=np.zeros((12, 12, 3)))
+    image.save(file)
+    assert_the_same(image, open_capture(file))
+
+
+def test_what_needs_the_model_says_so(file):
+    taken("Llama").save(file)
+    opened = open_capture(file)
+    needing = (
+        lambda: capture(opened.model, TEXT),
+        lambda: capture(opened.model, input_ids=[1, 2], edits=Edits(mute_heads={(0, 0)})),
+        lambda: logit_attribution(opened),
+        lambda: logit_lens(opened),
+        lambda: head_weights(opened.model, 0, 0),
+    )
+    for need in needing:
+        with pytest.raises(InputError, match=r"opened from a file.*Load the model with load_model") as error:
+            need()
+        assert error.value.field == "model"
+    assert "as a file describes it" in repr(opened.model)
+    assert "LlamaForCausalLM" in bundles.model(opened.model)["text/html"]
+
+
+def test_what_is_kept_of_masks_and_biases_grows_with_the_text_and_not_with_its_square(file):
+    for name, form in (("Gemma 2", "runs.0"), ("T5", "by_distance.0")):
+        sizes = []
+        for tokens in (16, 32):
+            taken(name, text=" ".join(["7 5"] * (tokens // 2))).save(file)
+            arrays = load_file(file)
+            sizes.append(
+                sum(array.nbytes for part, array in arrays.items() if part.startswith(("runs", "by_", "bias")))
+            )
+            assert form in arrays
+        assert sizes[1] <= 2.1 * sizes[0]
+
+
+def test_a_mask_of_any_shape_and_an_additive_one_with_numbers_in_it():
+    """Keys that are parted by others, rows without any, and numbers that are added."""
+    torch.manual_seed(0)
+    allowed, file = torch.rand(3, 7, 9) < 0.5, PassFile()
+    allowed[:, 2] = False
+    bias = torch.randn(3, 7, 9)
+    both = torch.where(allowed, bias, torch.finfo(torch.float32).min)
+    arrays = {
+        part: torch.zeros(3, 7 if part in ("query", "output") else 9, 2) for part in ("query", "key", "value", "output")
+    }
+    entries = [file.add("self", 0, arrays, mask=mask, scale=1.0, softcap=None, label="") for mask in (allowed, both)]
+    assert entries[0]["mask"] == entries[1]["mask"]  # equal ones are kept once
+    assert entries[0]["bias"] == "none"
+    drawn = torch.zeros(3, 7, 9, dtype=torch.bool)
+    for head, query, run, _ in np.ndindex(*file.arrays[entries[0]["mask"]].shape):
+        first, stop = file.arrays[entries[0]["mask"]][head, query, run]
+        drawn[head, query, first:stop] = True
+    assert torch.equal(drawn, allowed)
+    assert torch.equal(file.arrays[entries[1]["bias"]][allowed], bias[allowed])
+
+
+# --- files that somebody has changed
+
+
+def changed(file, change):
+    """The file with other arrays."""
+    with safe_open(file, "pt") as opened:
+        about = opened.metadata()
+    arrays = {name: array.clone() for name, array in load_file(file).items()}
+    content = json.loads(about[FORMAT])
+    about[FORMAT] = json.dumps(change(arrays, content) or content)
+    save_file(arrays, file, about)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("name", "array"),
+    [
+        *(("Gemma 2", f"self.0.{part}") for part in ("query", "key", "value", "output")),
+        ("Gemma 2", "runs.0"),
+        ("T5", "by_distance.0"),
+        ("gpt-oss", "self.0.sinks"),
+    ],
+)
+def test_one_changed_number_turns_a_certificate_red(name, array, file, capsys):
+    taken(name).save(file)
+    assert main(["check", str(file)]) == 0
+
+    def change(arrays, _):
+        arrays[array].view(-1)[{"self.0.query": -1, "runs.0": -2}.get(array, 0)] += 1
+
+    kind = "encoder" if name == "T5" else "self"
+    opened = open_capture(changed(file, change))
+    assert not all(opened.certificate(0, head, kind).holds for head in range(opened.heads(kind)))
+    assert main(["check", str(file)]) == 1
+    assert "does not agree with its output: " in capsys.readouterr().out
+
+
+def _array(name, of):
+    def change(arrays, _):
+        arrays[name] = of(arrays[name])
+
+    return change
+
+
+def _said(*path, to):
+    def change(_, content):
+        place = content
+        for part in path[:-1]:
+            place = place[part]
+        place[path[-1]] = to
+        return content
+
+    return change
+
+
+def _nan(array):
+    array[0, 1, 2] = torch.nan
+    return array
+
+
+LAYER = ("calls", "self", 0)
+CHANGES = {
+    "NaN": (_array("self.1.value", _nan), "“self.1.value” holds numbers that are not finite"),
+    "whole numbers": (_array("self.0.key", lambda array: array.int()), "“self.0.key” holds int32"),
+    "bools": (_array("self.0.key", lambda array: array > 0), "“self.0.key” holds BOOL"),
+    "too large": (_array("self.0.key", lambda array: array * 0 + 1e29), "scores of self.0 would be too large"),
+    "another size": (_array("self.0.key", lambda array: array[:, :-1].clone()), "do not fit each other"),
+    "tokens left out": (_array("input_ids", lambda array: array[:-1].clone()), "tokens do not fit its self attention"),
+    "empty": (_array("self.0.output", lambda array: array[:0].clone()), "at least 1"),
+    "flat": (_array("self.0.output", lambda array: array.flatten()), "not 3 dimensions"),
+    "another precision": (_array("self.0.value", lambda array: array.half()), "differ in precision"),
+    "keys beyond the text": (_array("runs.0", lambda array: array + 5), "names keys that are not there"),
+    "mask of fewer": (_array("runs.0", lambda array: array[:, 1:].clone()), "does not fit the queries and keys"),
+    "another head count": (_array("self.1.query", lambda array: array[:2].clone()), "do not fit each other"),
+    "tokens below 0": (_array("input_ids", lambda array: array - 50), "not from 0"),
+    "a mask by another name": (_said(*LAYER, "mask", to="self.0.key"), "not none, causal or runs"),
+    "a bias by another name": (_said(*LAYER, "bias", to="../x"), "not none, by_distance or bias"),
+    "a missing bias": (_said(*LAYER, "bias", to="by_distance.7"), "is missing"),
+    "a scale in words": (_said(*LAYER, "scale", to="1"), "scale is not a number"),
+    "a soft cap of 0": (_said(*LAYER, "softcap", to=0), "is not above 0"),
+    "a kind that is none": (_said("calls", to={"sideways": []}), "not lists of layers by kind"),
+    "no layers": (_said("calls", to={"self": []}), "no layer of self attention"),
+    "a dtype that is none": (_said("model", "dtype", to="int8"), "dtype is not one of"),
+    "a name that never ends": (_said("model", "name", to="x" * 2_000), "at most 1,000 characters"),
+    "tokens that never end": (_said("vocabulary", "pieces", to={"5": "x" * 2_000}), "at most 1,000 characters"),
+    "tokens by names": (_said("vocabulary", "pieces", to={"²": "x"}), "no table of tokens"),
+    "edits that are none": (_said("edits", to=["format the disk"]), "edits cannot be read"),
+    "a grid": (_said("grid", to=[9, 9]), "does not fit its numbers"),
+    "a head that is not there": (
+        _said(*LAYER, "edits", to=[{"head": 9}]),
+        "no head 9: they run from 0 to 3",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CHANGES)
+def test_a_file_that_somebody_has_changed_is_refused_in_words(case, file):
+    change, message = CHANGES[case]
+    taken("Gemma 2").save(file)
+    with pytest.raises(InputError, match="cannot be opened") as error:
+        open_capture(changed(file, change))
+    assert error.value.field == "file"
+    assert message in str(error.value)
+
+
+def _with_header(header, rest=b"", length=None):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<Q", len(text) if length is None else length) + text + rest
+
+
+ABOUT = {"__metadata__": {FORMAT: '{"version": 1}'}}
+BAD = {
+    "empty": (b"", "too short"),
+    "no safetensors": (b"PK\x03\x04" + b"x" * 90, "its header would have"),
+    "an endless header": (
+        struct.pack("<Q", 2**63) + b"{" * 90,
+        "its header would have 9,223,372,036,854,775,808 bytes",
+    ),
+    "a header that is cut short": (_with_header(ABOUT, length=5_000), "ends within its header"),
+    "a header of brackets": (_with_header(b"[" * 2_000_000), "description is too large"),
+    "deep brackets": (_with_header(b"[" * 100_000), "description cannot be read"),
+    "another safetensors file": (_with_header({"__metadata__": {"format": "pt"}}), "holds no recorded pass"),
+    "nothing said": (_with_header({}), "holds no recorded pass"),
+    "a later version": (_with_header({"__metadata__": {FORMAT: '{"version": 2}'}}), "Update Headlight"),
+    "10 GB announced": (
+        _with_header(
+            ABOUT | {"a": {"dtype": "F32", "shape": [2_500_000_000], "data_offsets": [0, 10_000_000_000]}}, b"0" * 64
+        ),
+        "announces 10,000,000,000 bytes of numbers and holds 64",
+    ),
+    "sizes that do not add up": (
+        _with_header(ABOUT | {"a": {"dtype": "F32", "shape": [2_500_000_000], "data_offsets": [0, 64]}}, b"0" * 64),
+        "do not fit their sizes",
+    ),
+    "overlapping arrays": (
+        _with_header(
+            ABOUT | {name: {"dtype": "F32", "shape": [16], "data_offsets": [0, 64]} for name in "ab"}, b"0" * 64
+        ),
+        "do not fit their sizes",
+    ),
+    "places in words": (
+        _with_header(ABOUT | {"a": {"dtype": "F32", "shape": [1], "data_offsets": "0"}}),
+        "where its “a” is",
+    ),
+    "another dtype": (
+        _with_header(ABOUT | {"a": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}}, b"0"),
+        "holds U8",
+    ),
+    "nothing in it": (_with_header(ABOUT), "not lists of layers by kind"),
+    "NaN in the description": (
+        _with_header({"__metadata__": {FORMAT: '{"calls": NaN}'}}),
+        "description cannot be read",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_file_that_is_no_pass_is_refused_in_words(case, file):
+    data, message = BAD[case]
+    file.write_bytes(data)
+    for given in (file, data):
+        with pytest.raises(InputError) as error:
+            open_capture(given)
+        assert message in str(error.value)
+
+
+def test_a_file_that_is_cut_short_anywhere_is_refused(file):
+    taken("BERT").save(file)
+    data = file.read_bytes()
+    for length in range(0, len(data), 997):
+        with pytest.raises(InputError, match="cannot be opened"):
+            open_capture(data[:length])
+
+
+def test_no_file_a_folder_and_markup(file, tmp_path):
+    for missing in (file, tmp_path):
+        with pytest.raises(InputError, match="no file"):
+            open_capture(missing)
+    taken("BERT").save(file)
+    markup = "<img src=x onerror=alert(1)>"
+
+    def change(_, content):
+        content["vocabulary"]["pieces"]["5"] = markup
+        return content
+
+    opened = open_capture(changed(file, change))
+    assert opened.tokens()[0][0] == markup
+    assert markup not in bundles.capture(opened)["text/html"]
+
+
+def test_the_pass_that_was_there_stays_if_a_new_one_cannot_be_written(file):
+    saved = taken("BERT")
+    saved.save(file)
+    before = file.read_bytes()
+    file.with_name(f"{file.name}.part").mkdir()
+    with pytest.raises(OSError, match="directory"):
+        saved.save(file)
+    assert file.read_bytes() == before
