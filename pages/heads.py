@@ -37,6 +37,7 @@ passed = choose_text(
     more=True,
     max_tokens=None,
     measuring=True,
+    recorded=True,
     on_weights=lambda request, exposed, place: show(choose_head(request, exposed, place), show_exposed_head),
 )
 if passed is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core import Capture, Model, load_model
+from core import Capture, Model, load_model, open_capture
 from core.capturing.estimates import (
     Speeds,
     component_bytes,
@@ -15,10 +15,12 @@ from core.capturing.estimates import (
 from core.capturing.layers import missing_layers as layers_without_attention
 from core.errors import InputError
 from core.models.conversion import Report
+from core.models.recorded import RecordedModel
 from ui import settings
 from ui.allowed import places_of
 from ui.cache import Store, cached
-from ui.calls import call
+from ui.calls import call, uploaded
+from ui.memory import MEMORY
 from ui.requests import ModelChoice
 
 # One head of so long a text holds four arrays of 64 MB; twice the length would need four times as much.
@@ -44,8 +46,24 @@ def load(choice: ModelChoice | str, report: Report | None = None) -> Model:
     """
     if isinstance(choice, str):
         choice = ModelChoice(choice)
+    if choice.is_recorded:
+        return opened(choice).model
     places_of(choice.name)
     return loaded(choice, report=report)
+
+
+@cached(MEMORY)
+def opened(choice: ModelChoice) -> Capture:
+    """A recorded pass, uploaded or from a path where this host allows folders. Raises InputError (field "model")."""
+    try:
+        if choice.contents is not None:
+            return call(open_capture, uploaded(choice.name, choice.contents))
+        if "folder" not in places_of(choice.name):
+            raise InputError("This host opens no files by their paths. Upload the file under “More”.", field="file")
+        return call(open_capture, choice.name.strip())
+    except InputError as error:
+        error.field = "model"
+        raise
 
 
 @cached(Store(8, waits=True))
@@ -86,8 +104,8 @@ def announced(
 
 
 def reading_seconds(pass_: Capture) -> float:
-    """Estimated seconds for one more pass over what has been read; 0 for an image."""
-    tokens = len(pass_.input_ids)
+    """Estimated seconds for one more pass over what has been read; 0 for an image, and where the model is not here."""
+    tokens = 0 if isinstance(pass_.model, RecordedModel) else len(pass_.input_ids)
     return seconds_to_read(pass_.model, tokens, max(1, len(pass_.target_ids))) if tokens else 0.0
 
 

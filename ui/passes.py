@@ -19,10 +19,11 @@ from core.exporting.kept_heads import KeptHead
 from core.heads.quantities import Pass
 from core.models.images import read_image
 from core.models.inputs import all_inputs
+from core.models.recorded import require_model
 from ui.cache import OnProgress, Store, cached
 from ui.calls import call
 from ui.memory import MEMORY
-from ui.models import SPEEDS, check_characters, load, longest_text
+from ui.models import SPEEDS, check_characters, load, longest_text, opened
 from ui.requests import GeneratedTarget, HeadRequest, KindRequest, TextRequest
 from ui.turns import TURNS
 
@@ -55,6 +56,10 @@ def captured(
     near  another request, which may differ in a few edits only: where its pass is known, this one continues from it
     """
     network = load(request.model)
+    if request.model.is_recorded:
+        if request.edits is not None:
+            require_model(network, "A what-if")
+        return opened(request.model)
     options: dict[str, Any] = {"edits": request.edits, "on_progress": on_progress}
     if request.image is not None:
         known = _known(request, near)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from core.capturing.edits import Edits
@@ -16,11 +16,19 @@ class ModelChoice:
     """A model as it is loaded. In another dtype or on another device it gives other numbers: it is another model.
 
     As text it is its name, with dtype and device where these are not float32 and the CPU.
+
+    contents  of an uploaded file with a recorded pass, whose model is not here; None: not uploaded
     """
 
     name: str
     dtype: str = "float32"
     device: str = "cpu"
+    contents: bytes | None = field(default=None, repr=False)
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether it is a recorded pass, uploaded or by its path."""
+        return self.contents is not None or self.name.strip().endswith(".safetensors")
 
     def __str__(self) -> str:
         return called(self.name, self.dtype, self.device)

@@ -37,7 +37,8 @@ def metrics(request: KindRequest, *, on_progress: OnProgress | None = None) -> p
     start = TURNS.clock()
     table = call(head_metrics, pass_, request.kind, on_progress=on_progress)
     seconds = TURNS.clock() - start
-    if pass_.model.captures and request.kind == pass_.kinds[0] and pass_.input_ids:  # what estimates are made of
+    has_cost = pass_.model.captures and not request.text.model.is_recorded
+    if has_cost and request.kind == pass_.kinds[0] and pass_.input_ids:  # what estimates are made of
         cost = measuring_operations(pass_.model, len(pass_.input_ids))
         SPEEDS.learn(Run(pass_.model.label, "measuring", cost, seconds))
     return table

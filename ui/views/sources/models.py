@@ -8,7 +8,7 @@ from streamlit.delta_generator import DeltaGenerator
 from core import InputError, Model
 from ui import models, state
 from ui.allowed import offered, places_of
-from ui.controls.fields import suggested
+from ui.controls.fields import suggested, upload, uploaded_file
 from ui.markdown import show_error
 from ui.progress import following
 from ui.requests import ModelChoice
@@ -33,12 +33,32 @@ def forget_places() -> None:
         st.session_state[state.CHOSEN].pop(key, None)
 
 
+def choice_of(name: str, dtype: str, device: str) -> ModelChoice:
+    """The model of this name: of the uploaded pass, if that is what it names."""
+    recorded = st.session_state.get(state.SHOWN_RECORDED)
+    return ModelChoice(name, dtype, device, recorded[1] if recorded is not None and recorded[0] == name else None)
+
+
+def choose_recorded() -> None:
+    """Show the field for a file with a recorded pass, which becomes the model."""
+    upload("Open a recorded pass", state.RECORDED, ["safetensors"], on_change=_keep_recorded)
+
+
+def _keep_recorded() -> None:
+    file = uploaded_file(state.RECORDED)
+    if file is not None:
+        st.session_state[state.SHOWN_RECORDED] = (file.name, file.getvalue())
+        st.session_state[state.MODEL] = file.name
+        forget_places()
+
+
 def choose_model(*, writes: bool = False) -> str:
     """Show the field for a model, and return its name.
 
     writes  open with a model that writes
     """
-    names = offered()
+    recorded = st.session_state.get(state.SHOWN_RECORDED)
+    names: list[str] = [*offered(), *([] if recorded is None else [recorded[0]])]
     opening = WRITERS.get(names[0], names[0]) if writes else names[0]
     return suggested("Model", state.MODEL, names, opening, on_change=forget_places, label_visibility="collapsed")
 
@@ -46,6 +66,8 @@ def choose_model(*, writes: bool = False) -> str:
 def read_model(chosen: ModelChoice, place: DeltaGenerator, problem: DeltaGenerator) -> Model | None:
     """Load the model. `place` says what takes time. None after saying in `problem` what is wrong."""
     try:
+        if chosen.is_recorded:
+            return models.load(chosen)
         places_of(chosen.name)
         if models.loaded.is_known(chosen):
             return models.load(chosen)

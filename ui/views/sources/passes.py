@@ -15,6 +15,7 @@ from core.capturing.weights_only import WeightsOnly
 from core.heads.examples import FRANCE
 from core.models.catalogue import CATALOGUE
 from core.models.inputs import TooLongError, all_inputs, target_ids
+from core.models.recorded import RecordedModel
 from ui import models, passes, state
 from ui.allowed import model_help
 from ui.calls import uploaded
@@ -25,12 +26,15 @@ from ui.markdown import plain, quoted, show_error
 from ui.progress import run
 from ui.requests import GeneratedTarget, ModelChoice, TextRequest
 from ui.views.needs import QUERIES_AND_KEYS
-from ui.views.sources.models import choose_model, forget_places, read_model
+from ui.views.sources.models import choice_of, choose_model, choose_recorded, forget_places, read_model
 from ui.views.sources.weights_only import say_what_is_missing, show_any_head
 
 SENTENCE = "The animal didn't cross the street because it was too tired."
 OPENING_TEXTS = {"written-dates": "the 3rd of march 1987"}  # of models that were trained for texts of another kind
 WRITTEN = 120  # letters that are shown of what a model has written
+RECORDED_ONLY = (
+    "is not here: this file holds one pass of it, which Step by step and Heads can show. Choose a model for this page."
+)
 NAMED = 3  # layers without attention that are named; the others are counted
 
 Result = TypeVar("Result")
@@ -51,11 +55,12 @@ class InputFields:
     head_place: DeltaGenerator
 
 
-def choose_request(*, more: bool = False, writes: bool = False) -> InputFields | None:
+def choose_request(*, more: bool = False, writes: bool = False, recorded: bool = False) -> InputFields | None:
     """Show the fields for the model and what it reads. Returns None after saying what is wrong.
 
     more    also ask for the second text that some models read
     writes  open with a model that writes
+    recorded  whether the page can show a recorded pass, whose model is not here
     """
     progress = st.empty()  # above the text, which on a phone fills most of the first screen
     words, which = st.columns([6, 5], gap="small")
@@ -70,19 +75,28 @@ def choose_request(*, more: bool = False, writes: bool = False) -> InputFields |
         name = choose_model(writes=writes)
     with further:
         dtype, device, further = popover_with_precision()
-    chosen = ModelChoice(name, dtype, device)
+    with further:
+        choose_recorded()
+    chosen = choice_of(name, dtype, device)
     model = read_model(chosen, progress, model_place)
     model_place.caption("No model." if model is None else _what_it_does(model), help=model_help())
     if model is not None:
         with further:
             say_size(model)
     with text_place:
-        if model is not None and model.reads_images:
+        if model is not None and chosen.is_recorded:
+            request = _recorded_text(chosen)
+        elif model is not None and model.reads_images:
             request = _image(chosen)
         else:
             request = TextRequest(chosen, _text_field(chosen.name))
             st.button("Apply", key=state.APPLY, help="Read the text. Ctrl+Enter does the same.")
-    if more and request is not None and model is not None and not model.reads_images and QUERIES_AND_KEYS.is_met(model):
+    if chosen.is_recorded and model is not None and not recorded:
+        with problem:
+            show_error(InputError(f"{model.name} {RECORDED_ONLY}", field="model"))
+        return None
+    reads_more = model is not None and not (chosen.is_recorded or model.reads_images) and QUERIES_AND_KEYS.is_met(model)
+    if more and request is not None and model is not None and reads_more:
         with further:
             request = _with_second_text(request, model, problem)
     _say_what_for(chosen.name, problem)
@@ -99,6 +113,7 @@ def choose_text(
     more: bool = False,
     max_tokens: int | None = models.MAX_TOKENS,
     measuring: bool = False,
+    recorded: bool = False,
     on_weights: Callable[[TextRequest, WeightsOnly, DeltaGenerator], None] | None = None,
 ) -> tuple[TextRequest, Capture, DeltaGenerator] | None:
     """Return the pass of the chosen model over the text, and the container for the choice of a head.
@@ -107,10 +122,11 @@ def choose_text(
 
     more        also ask for the second text that some models read, and name the layers that cannot be shown
     max_tokens  the most tokens that the page can show; None: as many as the model reads
+    recorded    as in `choose_request`
     measuring   the page then measures every head, which the announcement includes
     on_weights  shows a model that exposes only its weights; None: show one of its heads, chosen here
     """
-    fields = choose_request(more=more)
+    fields = choose_request(more=more, recorded=recorded)
     if fields is None:
         return None
     model = fields.model
@@ -132,6 +148,8 @@ def choose_text(
 
 
 def _what_it_does(model: Model) -> str:
+    if isinstance(model, RecordedModel):
+        return f"A recorded pass of {plain(model.name)}."
     if model.reads_images:
         return "Reads images."
     if model.is_encoder_decoder:
@@ -170,6 +188,16 @@ def _name_missing(chosen: ModelChoice) -> None:
         count = "1 layer has" if len(missing) == 1 else f"{len(missing)} layers have"
         named = "; ".join(missing[:NAMED])
         st.caption(plain(f"{count} no softmax attention and cannot be shown: {named}{further}."))
+
+
+def _recorded_text(chosen: ModelChoice) -> TextRequest:
+    """Show the text of a recorded pass, which cannot be changed."""
+    capture = models.opened(chosen)
+    tokens = capture.tokens(capture.kinds[0])[1]
+    text = ("" if any(token.startswith(" ") for token in tokens) else " ").join(tokens)
+    shortened = text if len(text) <= WRITTEN else f"{text[:WRITTEN]}…"
+    st.caption(f"{quoted(shortened)}  The text of the file. Another text, and what-ifs, need the model itself.")
+    return TextRequest(chosen, "")
 
 
 def _image(chosen: ModelChoice) -> TextRequest | None:
@@ -236,7 +264,7 @@ def run_pass(
     """
     task = passes.with_components.task(request) if components else passes.captured.task(request, near=near)
     layers = 1 if task.is_known else model.attention_calls or 1
-    if task.is_known or request.image is not None:  # reading an image never takes long: there is nothing to announce
+    if task.is_known or request.image is not None or request.model.is_recorded:  # which never takes long
         capture = run(task, "Reading the image", layers)
     elif not _is_written(request, model, max_tokens):
         return None

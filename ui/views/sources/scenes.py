@@ -57,7 +57,7 @@ class Scene:
 
 def real_head() -> Scene | None:
     """A head of a pretrained model, with the fields that choose it; None after showing what is wrong."""
-    passed = choose_text(more=True)
+    passed = choose_text(more=True, recorded=True)
     if passed is None:
         return None
     real = choose_head(*passed)
