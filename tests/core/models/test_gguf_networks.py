@@ -1,0 +1,225 @@
+"""GGUF files of many architectures and quantisations: the same logits as the network that was written into the file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transformers as t
+from gguf import GGMLQuantizationType as Quantisation
+
+from core.models.loading import load_model, model_size
+from tests.core.gguf_files import VOCABULARY, stored_as, write_gguf
+
+SIZES = {"hidden_size": 256, "intermediate_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4}
+DECODER = SIZES | {"num_key_value_heads": 2, "vocab_size": VOCABULARY, "max_position_embeddings": 64}
+IDS = {"bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 0}
+LLAMA_3 = {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "rope_theta": 1e4}
+SAID = {
+    "block_count": 2,
+    "context_length": 64,
+    "embedding_length": 256,
+    "feed_forward_length": 256,
+    "attention.head_count": 4,
+    "attention.head_count_kv": 2,
+}
+NORM = {"attention.layer_norm_epsilon": 1e-5}
+RMS = {"attention.layer_norm_rms_epsilon": 1e-6}
+WIDE = RMS | {"attention.key_length": 128, "attention.value_length": 128}
+TURNED = {"rope.freq_base": 5e4}
+EXPERTS = {"expert_count": 4, "expert_used_count": 2, "expert_feed_forward_length": 256}
+LONG = {"short_factor": [1.0 + 0.1 * i for i in range(32)], "long_factor": [2.0 + 0.3 * i for i in range(32)]}
+
+
+def llama3_frequencies() -> np.ndarray:
+    """As llama.cpp's convert_hf_to_gguf.py computes the tensor rope_freqs of Llama 3."""
+    inverse = 1.0 / 1e4 ** (torch.arange(0, 64, 2, dtype=torch.float32) / 64)
+    factors = []
+    for wavelength in 2 * np.pi / inverse.double().numpy():
+        if wavelength < 16 / 4.0:
+            factors.append(1.0)
+        elif wavelength > 16 / 1.0:
+            factors.append(4.0)
+        else:
+            smooth = (16 / wavelength - 1.0) / (4.0 - 1.0)
+            factors.append(1 / ((1 - smooth) / 4.0 + smooth))
+    return np.array(factors, np.float32)
+
+
+def theta(base: float = 5e4) -> dict:
+    return {"rope_parameters": {"rope_type": "default", "rope_theta": base}}
+
+
+# architecture and quantisation -> (network, the file's settings, tensors beside the network's)
+FILES = {
+    "llama Q4_K": (lambda: t.LlamaForCausalLM(t.LlamaConfig(**DECODER, **IDS, **theta())), SAID | RMS | TURNED, {}),
+    "llama Q6_K": (
+        lambda: t.LlamaForCausalLM(
+            t.LlamaConfig(**DECODER, **IDS, rope_parameters=LLAMA_3 | {"original_max_position_embeddings": 16})
+        ),
+        SAID | RMS | {"rope.freq_base": 1e4, "rope.dimension_count": 64},
+        {"rope_freqs.weight": llama3_frequencies()},
+    ),
+    "qwen2 Q5_K": (
+        lambda: t.Qwen2ForCausalLM(
+            t.Qwen2Config(
+                **DECODER | IDS,
+                rope_parameters={
+                    "rope_type": "yarn",
+                    "factor": 4.0,
+                    "original_max_position_embeddings": 16,
+                    "rope_theta": 5e4,
+                },
+            )
+        ),
+        SAID
+        | RMS
+        | TURNED
+        | {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 16},
+        {},
+    ),
+    "qwen2moe Q8_0": (
+        lambda: t.Qwen2MoeForCausalLM(
+            t.Qwen2MoeConfig(
+                **DECODER | IDS | theta(),
+                num_experts=4,
+                num_experts_per_tok=2,
+                moe_intermediate_size=256,
+                shared_expert_intermediate_size=256,
+            )
+        ),
+        SAID | RMS | TURNED | EXPERTS | {"expert_shared_feed_forward_length": 256},
+        {},
+    ),
+    "qwen3 Q4_0": (
+        lambda: t.Qwen3ForCausalLM(t.Qwen3Config(**DECODER | IDS | theta(), head_dim=128, tie_word_embeddings=True)),
+        SAID | TURNED | WIDE,
+        {},
+    ),
+    "qwen3moe Q5_1": (
+        lambda: t.Qwen3MoeForCausalLM(
+            t.Qwen3MoeConfig(
+                **DECODER | IDS | theta(),
+                head_dim=128,
+                num_experts=4,
+                num_experts_per_tok=2,
+                moe_intermediate_size=256,
+                norm_topk_prob=True,
+            )
+        ),
+        SAID | TURNED | WIDE | EXPERTS,
+        {},
+    ),
+    "gemma2 Q3_K": (
+        lambda: t.Gemma2ForCausalLM(
+            t.Gemma2Config(
+                **DECODER | IDS,
+                head_dim=128,
+                query_pre_attn_scalar=128,
+                sliding_window=4,
+                attn_logit_softcapping=2.0,
+                final_logit_softcapping=3.0,
+            )
+        ),
+        SAID | WIDE | {"attention.sliding_window": 4, "attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0},
+        {},
+    ),
+    "gemma3 Q2_K": (
+        lambda: t.Gemma3ForCausalLM(
+            t.Gemma3TextConfig(
+                **DECODER | IDS | {"num_hidden_layers": 6},
+                head_dim=128,
+                query_pre_attn_scalar=128,
+                sliding_window=4,
+                rope_parameters={
+                    "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+                    "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+                },
+            )
+        ),
+        SAID
+        | WIDE
+        | {
+            "block_count": 6,
+            "attention.sliding_window": 4,
+            "rope.freq_base": 1e6,
+            "rope.scaling.type": "linear",
+            "rope.scaling.factor": 8.0,
+        },
+        {},
+    ),
+    "phi3 IQ4_XS": (
+        lambda: t.Phi3ForCausalLM(
+            t.Phi3Config(
+                **DECODER | IDS,
+                sliding_window=20,
+                rms_norm_eps=1e-6,
+                original_max_position_embeddings=16,
+                rope_parameters={"rope_type": "longrope", "rope_theta": 1e4} | LONG,
+            )
+        ),
+        SAID
+        | RMS
+        | {"rope.freq_base": 1e4, "rope.dimension_count": 64, "rope.scaling.original_context_length": 16}
+        | {"rope.scaling.attn_factor": float(np.sqrt(1 + np.log(4) / np.log(16))), "attention.sliding_window": 20},
+        {f"rope_factors_{name}.weight": np.array(LONG[f"{name}_factor"], np.float32) for name in ("short", "long")},
+    ),
+    "stablelm Q5_0": (
+        lambda: t.StableLmForCausalLM(t.StableLmConfig(**DECODER | IDS, use_qkv_bias=True)),
+        SAID | NORM | {"rope.dimension_count": 16, "use_parallel_residual": True},
+        {},
+    ),
+    "starcoder2 BF16": (
+        lambda: t.Starcoder2ForCausalLM(t.Starcoder2Config(**DECODER | IDS | theta(), sliding_window=4)),
+        SAID | TURNED | NORM | {"attention.sliding_window": 4},
+        {},
+    ),
+    "nemotron F16": (
+        lambda: t.NemotronForCausalLM(t.NemotronConfig(**DECODER | IDS | theta())),
+        SAID | TURNED | {"rope.dimension_count": 32, "attention.layer_norm_rms_epsilon": 1e-5},
+        {},
+    ),
+    "gpt2 F32": (
+        lambda: t.GPT2LMHeadModel(
+            t.GPT2Config(n_embd=64, n_layer=2, n_head=4, n_positions=48, vocab_size=VOCABULARY, **IDS)
+        ),
+        NORM
+        | {"block_count": 2, "context_length": 48, "embedding_length": 64, "feed_forward_length": 256}
+        | {"attention.head_count": 4},
+        {},
+    ),
+}
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADLIGHT_CACHE", str(tmp_path / "cache"))
+
+
+def made(name: str, folder: Path, **changed: object) -> tuple[Path, t.PreTrainedModel]:
+    """(the file, the network whose weights are in it)"""
+    network_of, settings, tensors = FILES[name]
+    architecture, quantisation = name.split()
+    torch.manual_seed(0)
+    network = network_of().eval()
+    with torch.no_grad():
+        for weight in network.parameters():
+            weight.add_(torch.randn_like(weight) * 0.1)
+        stored = stored_as(network, architecture, Quantisation[quantisation])
+    return write_gguf(folder / f"{architecture}.gguf", architecture, {**settings, **changed}, stored | tensors), network
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_logits_are_those_of_the_network_in_the_file(name: str, tmp_path: Path) -> None:
+    path, network = made(name, tmp_path)
+    model = load_model(path)
+    read = torch.randint(0, VOCABULARY, (1, 24), generator=torch.Generator().manual_seed(0))
+    with torch.inference_mode():
+        wanted, found = network(read).logits, model.network(read).logits
+    assert wanted.std() > 0.1
+    torch.testing.assert_close(found, wanted, atol=2e-5 * float(wanted.std()), rtol=1e-5)
+    assert model.name == path.stem
+    assert model.size is not None
+    assert model_size(path).numbers == model.size.numbers + sum(map(np.size, FILES[name][2].values()))
