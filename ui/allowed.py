@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import time
+from functools import lru_cache
 
 from core import InputError
 from core.models.catalogue import CATALOGUE
 from core.models.loading import PLACES, Place
+from core.models.on_disk import OLLAMA, models_on_disk, ollama_folder
+from core.units import bytes_in_words
 from ui import settings
 
 _HUB_NAME = re.compile(r"(?!.{97})[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
@@ -27,7 +31,7 @@ def places_of(name: str) -> tuple[Place, ...]:
     if name in offered():
         return PLACES
     places: list[Place] = []
-    if allowed.folders is True or (allowed.folders and _is_inside(name, allowed.folders)):
+    if may_read(str(ollama_folder()) if allowed.folders and name.startswith(OLLAMA) else name):
         places.append("folder")
     if allowed.hub and ("folder" in places or _HUB_NAME.fullmatch(name)):
         places.append("hub")
@@ -36,9 +40,31 @@ def places_of(name: str) -> tuple[Place, ...]:
     return tuple(places)
 
 
+def may_read(path: str) -> bool:
+    """Whether models may be loaded from this folder or file."""
+    folders = settings.current().folders
+    return folders is True or (bool(folders) and _is_inside(path, folders))
+
+
+def models_here() -> dict[str, str]:
+    """The models on this disk that may be loaded, by name, each with what it is: in which program's folder, its architecture,
+    and the memory that it needs. They are looked for at most every ten seconds, since every change on a page draws the menu."""
+    return _models_here(settings.current(), int(time.monotonic() / 10)) if settings.current().folders else {}
+
+
+@lru_cache(maxsize=1)
+def _models_here(allowed: settings.Settings, _moment: int) -> dict[str, str]:
+    return {
+        model.name: f"{model.label} · {model.place} · {model.architecture}, {bytes_in_words(model.size.needed('float32'))}"
+        for model in models_on_disk(lambda path: may_read(str(path)))
+        if allowed.hub or model.path.suffix == ".gguf" or model.name.startswith(OLLAMA)
+    }
+
+
 def model_help() -> str:
     """The help beside the field for a model: what can be typed there."""
-    return f"The listed models are there at once. {_sentence()}"
+    here = " Those of this disk stand with the memory that they need in float32." if models_here() else ""
+    return f"The listed models are there at once.{here} {_sentence()}"
 
 
 def _sentence() -> str:
@@ -48,7 +74,7 @@ def _sentence() -> str:
         ways.append("a Hugging Face name such as openai-community/gpt2")
     if allowed.folders:
         which = "" if allowed.folders is True else " among those that it allows"
-        ways.append(f"the path of a folder with safetensors{which}")
+        ways.append(f"the path of a GGUF file or of a folder with safetensors{which}")
     if ways:
         return f"You can also type {' or '.join(ways)}."
     return f"It has {', '.join(offered()[:-1])} and {offered()[-1]}; on your own computer Headlight opens any model."

@@ -121,7 +121,8 @@ class Settings:
     folders: bool | tuple[str, ...] = _setting(
         True,
         _folders,
-        "Whether models may be loaded from folders: all, none, or those in a list and what is inside them.",
+        "Whether models may be loaded from folders and GGUF files, and those on this disk are listed: all, none, or those in "
+        "a list and what is inside them.",
     )
     models: tuple[str, ...] = _setting(
         (), _several, "Further models, by name or folder, that may be loaded whatever the two lines above say."

@@ -7,13 +7,15 @@ import socket
 from pathlib import Path
 
 import pytest
+from huggingface_hub.utils import _cache_manager
 from streamlit.testing.v1 import AppTest
 
 from core import InputError
 from core.models.loading import load_model
+from tests.core.models.test_on_disk import fill
 from tests.source_files import ROOT
-from ui import models, settings, state
-from ui.allowed import model_help, offered, places_of
+from ui import allowed, models, settings, state
+from ui.allowed import model_help, models_here, offered, places_of
 from ui.settings import Settings
 
 
@@ -136,3 +138,32 @@ def test_the_page_says_so_beside_the_field(host) -> None:
     assert said[0] == said[1]
     assert len(said[0]) == 1
     assert any("on your own computer Headlight opens any model" in caption.proto.help for caption in app.caption)
+
+
+def test_models_on_this_disk_are_listed_where_folders_are_allowed(
+    host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(_cache_manager, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    fill(tmp_path)
+    host()
+    assert len(models_here()) == 6
+    assert models_here()["ollama:tiny:1b"] == "tiny:1b · Ollama · llama F32, 1 MB"
+    host(hub=False)
+    assert len(models_here()) == 5
+    host(folders=(str(tmp_path / ".ollama"),))
+    assert [name.partition(":")[0] for name in models_here()] == ["ollama"] * 3
+    assert all(places_of(name) == ("folder",) for name in models_here())
+    host(folders=(str(tmp_path / ".lmstudio"),), hub=False)
+    assert [Path(name).name for name in models_here()] == ["tiny.gguf"]
+    said = refusal("ollama:tiny:1b")
+    assert said == refusal("ollama:other:1b")
+    host(folders=False)
+
+    def touched(*_args: object, **_named: object) -> None:
+        raise AssertionError("something was looked for")
+
+    monkeypatch.setattr(allowed, "models_on_disk", touched)
+    assert models_here() == {}
+    assert "gguf" not in model_help().lower()
+    assert refusal("ollama:tiny:1b") == refusal("ollama:other:1b")

@@ -7,7 +7,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from core import InputError, Model
 from ui import models, state
-from ui.allowed import offered, places_of
+from ui.allowed import models_here, offered, places_of
 from ui.controls.fields import suggested, upload, uploaded_file
 from ui.markdown import show_error
 from ui.progress import following
@@ -60,7 +60,13 @@ def choose_model(*, writes: bool = False) -> str:
     recorded = st.session_state.get(state.SHOWN_RECORDED)
     names: list[str] = [*offered(), *([] if recorded is None else [recorded[0]])]
     opening = WRITERS.get(names[0], names[0]) if writes else names[0]
-    return suggested("Model", state.MODEL, names, opening, on_change=forget_places, label_visibility="collapsed")
+    here = models_here()
+    look = {
+        "on_change": forget_places,
+        "label_visibility": "collapsed",
+        "format_func": lambda name: here.get(name, name),
+    }
+    return suggested("Model", state.MODEL, [*names, *(name for name in here if name not in names)], opening, **look)
 
 
 def read_model(chosen: ModelChoice, place: DeltaGenerator, problem: DeltaGenerator) -> Model | None:
