@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections import Counter
 from functools import lru_cache
 
 from core import InputError
 from core.models.catalogue import CATALOGUE
 from core.models.loading import PLACES, Place
-from core.models.on_disk import OLLAMA, models_on_disk, ollama_folder
+from core.models.on_disk import OLLAMA, ModelOnDisk, models_on_disk, ollama_folder
 from core.units import bytes_in_words
 from ui import settings
+from ui.markdown import plain
 
+_IN_HELP = 20  # models on this disk
 _HUB_NAME = re.compile(r"(?!.{97})[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
 
 
@@ -54,17 +57,31 @@ def models_here() -> dict[str, str]:
 
 @lru_cache(maxsize=1)
 def _models_here(allowed: settings.Settings, _moment: int) -> dict[str, str]:
-    return {
-        model.name: f"{model.label} · {model.place} · {model.architecture}, {bytes_in_words(model.size.needed('float32'))}"
+    found = [
+        model
         for model in models_on_disk(lambda path: may_read(str(path)))
         if allowed.hub or model.path.suffix == ".gguf" or model.name.startswith(OLLAMA)
+    ]
+    # The menu is narrow, and the browser knows an option by its words: short ones if they are its own.
+    short = Counter(_short(model) for model in found)
+    return {
+        model.name: f"{_short(model) if short[_short(model)] == 1 else model.label} · "
+        f"{bytes_in_words(model.size.needed('float32'))} · {model.architecture} · {model.place}"
+        for model in found
     }
+
+
+def _short(model: ModelOnDisk) -> str:
+    return model.path.stem if model.path.suffix == ".gguf" else model.label
 
 
 def model_help() -> str:
     """The help beside the field for a model: what can be typed there."""
-    here = " Those of this disk stand with the memory that they need in float32." if models_here() else ""
-    return f"The listed models are there at once.{here} {_sentence()}"
+    here = list(models_here().values())
+    more = [f"and {len(here) - _IN_HELP} more"] if len(here) > _IN_HELP else []
+    listed = [f"- {plain(words)}" for words in here[:_IN_HELP] + more]
+    said = ["Those of this disk, with the memory that they need in float32:", "\n".join(listed)] if here else []
+    return "\n\n".join(["The listed models are there at once.", *said, _sentence()])
 
 
 def _sentence() -> str:
