@@ -22,17 +22,20 @@ from ..attention.rowwise import MAX_CELLS, Overview
 from ..attention.trace import AttentionTrace, Instead, attend
 from ..errors import InputError, WeightsOnlyError, check_index
 from ..models.calls import Call, wide
+from ..models.image_grids import ImageGrid, Tiles, text_grids, vision_grids
 from ..models.inputs import (
     SIDES,
     TokenNumbers,
     all_inputs,
     image_inputs,
+    image_text_inputs,
+    image_token,
     patch_grid,
     replaced_tokens,
     require_same_length,
 )
 from ..models.model import Model
-from ..models.modules import Kind
+from ..models.modules import Kind, first_of
 from ..models.tokens import token_texts
 from .certifying import Certificate, certified_head, certify_call, mask_in_words
 from .component_pass import ComponentPass
@@ -53,17 +56,18 @@ from .weights_only import no_weights
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Capture:
-    """One pass of a model over a text or an image, from which the trace of any head can be computed.
+    """One pass of a model over a text, an image or both, from which the trace of any head can be computed.
 
     Layers and heads count from 0. `kind` is the kind of attention: "self" in an encoder or decoder alone; "encoder",
-    "decoder" (its self-attention) and "cross" (queries of the decoder, keys of the encoder) in an encoder-decoder model.
-    None is the first of these.
+    "decoder" (its self-attention) and "cross" (queries of the decoder, keys of the encoder) in an encoder-decoder model;
+    "vision" in the tower that reads the image in a model of image and text. None is the first of these.
 
     input_ids   the tokens of the text; empty for an image
     target_ids  the tokens of an encoder-decoder model's decoder
     calls       the attention calls, by kind, one a layer
     logits      [vocabulary] of the next token; None for models without a language-model head
-    grid        (rows, columns) of the patches of an image; None for a text
+    grid        (rows, columns) of the patches of an image alone; None for a text
+    tiles       the areas of an image that was read with a text; None otherwise
     vectors     [tokens, d_model], the output of the last layer; None for models with a language-model head
     edits       the changes that were made in this pass; traces show the edited computation
     sides       for a pair of texts 0, 1 or -1 (special) for each token; empty for one text and if the tokenizer does not tell
@@ -82,6 +86,7 @@ class Capture:
     sides: tuple[int, ...] = ()
     begun: Begun | None = None
     components: Components | None = None
+    tiles: Tiles | None = None
 
     def __repr__(self) -> str:
         """The capture in one line."""
@@ -103,8 +108,44 @@ class Capture:
     def tokens(self, kind: Kind | None = None) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """(texts of the query tokens, texts of the key tokens); for an image "[CLS]" and "patch <row>,<column>"."""
         kind = self._kind(kind)
+        if kind == "vision":
+            return (patches := self._placed(kind, [""] * self.shape(kind)[1]), patches)
         text, target = self._texts
         return target if kind in ("decoder", "cross") else text, target if kind == "decoder" else text
+
+    def ids(self, kind: Kind | None = None) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """(numbers of the query tokens, numbers of the key tokens); empty for patches of an image."""
+        kind = self._kind(kind)
+        if kind == "vision":
+            return (), ()
+        text, target = self.input_ids, self.target_ids
+        return target if kind in ("decoder", "cross") else text, target if kind == "decoder" else text
+
+    def image_grids(self, kind: Kind | None = None) -> tuple[ImageGrid, ...]:
+        """The grids that the keys of this kind form on the image, the one of most tokens first; () if none of them lies there.
+
+        There are several if a model reads an image in tiles and once more as a whole.
+        """
+        kind = self._kind(kind)
+        if self.grid is not None:
+            positions = np.arange(self.prefix_tokens, self.shape()[1])
+            return (ImageGrid((0.0, 0.0, 1.0, 1.0), positions.reshape(self.grid)),)
+        if self.tiles is None:
+            return ()
+        if kind == "vision":
+            grids = vision_grids(self.tiles, self.shape(kind)[1], self.model.network.config.vision_config)
+        else:
+            ids = np.array(self.input_ids)
+            grids = text_grids(self.tiles, np.flatnonzero(ids == image_token(self.model)))
+        return tuple(sorted(grids, key=lambda grid: -grid.tokens.size))
+
+    def image_boxes(self, kind: Kind | None = None) -> NDArray[np.floating]:
+        """Where on the image the keys of this kind lie: [keys, 4], left, top, right and bottom as shares of its width and
+        height; NaN for a key that stands for no part of it."""
+        boxes = np.full((self.shape(kind)[1], 4), np.nan)
+        for grid in self.image_grids(kind):
+            boxes[grid.tokens] = grid.boxes()
+        return boxes
 
     def layers(self, kind: Kind | None = None) -> int:
         """Number of layers with this kind of attention."""
@@ -229,7 +270,17 @@ class Capture:
         if not self.input_ids:
             return (patches := self._patches(), patches)
         text, target = (token_texts(self.model.tokenizer, ids) for ids in (self.input_ids, self.target_ids))
-        return text, target
+        return (text if self.tiles is None else self._placed(first_of(self.kinds), text)), target
+
+    def _placed(self, kind: Kind, texts: Sequence[str]) -> tuple[str, ...]:
+        """These texts, with "patch <row>,<column>" for each that lies on the image; of the image as a whole, which a model
+        reads beside its tiles, "whole <row>,<column>"; "[CLS]" for a blank one."""
+        named = [text or "[CLS]" for text in texts]
+        for number, grid in enumerate(self.image_grids(kind)):
+            word = "patch" if number == 0 else "whole" if number == 1 else f"part {number}"
+            for (row, column), position in np.ndenumerate(grid.tokens):
+                named[position] = f"{word} {row},{column}"
+        return tuple(named)
 
     def _patches(self) -> tuple[str, ...]:
         if self.grid is None:
@@ -275,8 +326,9 @@ def capture(
     pair         a second text, for encoders that read two
     target       the text of an encoder-decoder model's decoder after its start token, or token numbers; None: nothing
     input_ids    token numbers instead of a text
-    image        for models that read images: [height, width, 3], uint8 or real numbers from 0 to 1
-                 (core.models.images.read_image)
+    image        for models that read images, alone or with a text: [height, width, 3], uint8 or real numbers from 0 to 1
+                 (core.models.images.read_image). Where it belongs in the text, the text may have the processor's placeholder,
+                 such as "<image>"; without one, the text is a message in the model's chat template, or follows the image
     max_tokens   maximum number of tokens, if that is less than the model's own
     truncate     whether to keep the first tokens that fit instead of raising TooLongError
     edits        changes of this pass; the model itself does not change
@@ -292,17 +344,24 @@ def capture(
     """
     if not model.captures:
         raise not_captured(model)
-    if image is not None and not (text is None and input_ids is None):
-        raise InputError("Give an image or a text, not both.", field="image")
-    if image is not None:
+    tiles = None
+    if image is not None and model.reads_images and not (text is None and input_ids is None):
+        raise InputError(f"{model.name} reads an image alone. Give it no text.", field="image")
+    if image is not None and model.reads_images:
         inputs = image_inputs(model, image)
+    elif image is not None:
+        if not (pair is None and target is None and input_ids is None):
+            raise InputError("With an image only a text can be given.", field="image")
+        if components:
+            raise InputError("What components write is kept for texts alone. Leave the image out.", field="image")
+        inputs, tiles = image_text_inputs(model, text, image, max_tokens)
     else:
         inputs = all_inputs(
             model, text, pair=pair, target=target, input_ids=input_ids, max_tokens=max_tokens, truncate=truncate
         )
     if edits is not None and "input_ids" in inputs:
         require_patch_length(model, edits, inputs["input_ids"][0].tolist())
-    return read(model, inputs, edits, on_progress, known, components=components)
+    return read(model, inputs, edits, on_progress, known, components=components, tiles=tiles)
 
 
 def read(
@@ -313,8 +372,9 @@ def read(
     known: Iterable[Capture] = (),
     *,
     components: bool = False,
+    tiles: Tiles | None = None,
 ) -> Capture:
-    """Run a model over inputs that are tensors already; the rest as in `capture`."""
+    """Run a model over inputs that are tensors already; the rest as in `capture`. tiles: of an image among them"""
     edits, plain = edits or Edits(), inputs
     known = [one for one in known if one.model.network is model.network]
     layers = None if components or edits.cut_paths else _layers_of(model, inputs, edits, known)
@@ -338,6 +398,7 @@ def read(
         sides=sides,
         begun=None if layers is None else layers.begun(plain, tuple(calls)),
         components=None if component_pass is None else component_pass.components(returned),
+        tiles=tiles,
     )
 
 

@@ -151,6 +151,8 @@ def _certificate(
 
 def mask_in_words(call: Call, head: int) -> str:
     """The mask of one head in words, as `core.attention.masks.describe` says it."""
+    if call.parts is not None:
+        return f"within {int(call.parts.max()) + 1} parts"
     if call.mask is None:
         return "causal" if call.causal else "none"
     allowed, _ = permissions(call, slice(head, head + 1), range(call.query.shape[2]))

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..errors import InputError, check_index
 from ..models.calls import Call
-from ..models.modules import Kind
+from ..models.modules import Kind, first_of
 from .component_pass import Reading
 from .edit_kinds import HeadInPass
 from .edited import UNEDITED, EditedCall, HeadEdit
@@ -87,7 +87,7 @@ class Editor:
     def finish(self) -> None:
         """Raise InputError after the pass for layers, heads and kinds of attention that it did not have."""
         for place, named in {(place, edit.field) for place, edit in self._edits}:
-            kind = place.kind or next(iter(self._shapes))
+            kind = place.kind or first_of(self._shapes)
             if kind not in self._shapes:
                 kinds = ", ".join(self._shapes)
                 raise InputError(f"There is no {kind} attention here, only {kinds}.", field=named or "kind")
@@ -97,7 +97,7 @@ class Editor:
                     check_index(number, count, name, field=named)
 
     def _covers(self, place: Place, kind: Kind, layer: int, head: int) -> bool:
-        return place.covers(kind, layer, head, first=next(iter(self._shapes)))
+        return place.covers(kind, layer, head, first=first_of(self._shapes))
 
     def _of_head(self, call: Call, kind: Kind, layer: int, head: int) -> HeadEdit:
         """All changes of a head together."""
@@ -119,9 +119,10 @@ def unchanged(calls: Sequence[Call], kind_of: Callable[[Call], Kind], before: Ed
         return 0
     places = [edit.place for edit in set(before.each) ^ set(after.each) if edit.place is not None]
     layers: Counter[Kind] = Counter()
+    first = first_of(map(kind_of, calls))
     for number, call in enumerate(calls):
         kind = kind_of(call)
-        if any(place.covers(kind, layers[kind], place.head or 0, first=kind_of(calls[0])) for place in places):
+        if any(place.covers(kind, layers[kind], place.head or 0, first=first) for place in places):
             return number
         layers[kind] += 1
     return len(calls)

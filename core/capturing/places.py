@@ -17,7 +17,8 @@ class Place(NamedTuple):
     """The heads that an edit is made in: one head, those of a layer, or all.
 
     layer, head  from 0; None: all
-    kind         which attention, in a model that has several; None: every kind if it is every layer, else the first
+    kind         which attention, in a model that has several; None: every kind that reads texts if it is every layer, else the
+                 first of these
     """
 
     layer: int | None = None
@@ -25,8 +26,8 @@ class Place(NamedTuple):
     kind: Kind | None = None
 
     def covers(self, kind: Kind, layer: int, head: int, first: Kind) -> bool:
-        """Whether this head is one of them. first: the kind of the first attention call of the pass."""
-        own = kind if self.kind is None and self.layer is None else self.kind or first
+        """Whether this head is one of them. first: the first kind of the pass, as `first_of` says."""
+        own = kind if self.kind is None and self.layer is None and kind != "vision" else self.kind or first
         return kind == own and self.layer in (None, layer) and self.head in (None, head)
 
     @property

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..errors import WeightsOnlyError
-from ..models.calls import Call, heard_by
+from ..models.calls import Call, heard_by, part_numbers
 from ..models.inputs import run
 from ..models.model import Model
 from ..models.modules import Kind, kind_of
@@ -41,14 +42,19 @@ def record(
     component_pass  notes the components of the pass, which is then a whole one; None: they are not kept
     options      for the network, as in core.models.inputs.run
 
-    Raises WeightsOnlyError for a model that computes attention within separate parts of its input.
+    Raises WeightsOnlyError for a model that computes attention within separate parts of its input, unless these are the tiles
+    of an image that it reads with a text.
     """
     calls = [] if layers is None else list(layers.taken)
     shared: dict[int, tuple[Tensor, Tensor]] = {}
 
-    def keep(call: Call) -> Call:
-        parts = call.query.shape[0]
-        if parts != 1:  # Swin's windows, for example
+    own_kind = cache(lambda: kinds_of(model))  # asked for where tiles make a batch
+
+    def keep(heard: Call) -> Call:
+        call, parts = heard, heard.query.shape[0]
+        if parts != 1 and own_kind()(heard) == "vision" and (heard.mask is None or _allows_all(heard.mask)):
+            call = _in_a_row(heard)
+        elif parts != 1:  # Swin's windows, for example
             raise WeightsOnlyError(
                 f"{type(call.module).__name__} computes attention within {parts} separate parts of what it reads. "
                 f"Such parts are not shown. Choose another model.",
@@ -64,7 +70,9 @@ def record(
             layers.calls = len(calls)
         if on_progress is not None:
             on_progress(len(calls))
-        return call if component_pass is None else replace(call, output=component_pass.wrote(call))
+        if component_pass is not None:
+            return replace(call, output=component_pass.wrote(call))
+        return call if parts == 1 else replace(heard, output=call.output.unflatten(1, (parts, -1))[0])
 
     with heard_by(keep):
         if component_pass is not None:
@@ -73,6 +81,18 @@ def record(
         else:
             returned = run(model if layers is None else layers.model(), inputs, **options)
     return calls, returned
+
+
+def _allows_all(mask: Tensor) -> bool:
+    return bool(mask.all() if mask.dtype == torch.bool else (mask == 0).all())
+
+
+def _in_a_row(call: Call) -> Call:
+    """A call over a batch of tiles as a call over one sequence of all tiles, whose tokens attend within their own tile."""
+    query, key, value = (part.transpose(0, 1).flatten(1, 2)[None] for part in (call.query, call.key, call.value))
+    parts = part_numbers([call.query.shape[2]] * call.query.shape[0])
+    output = call.output.flatten(0, 1)[None]
+    return replace(call, query=query, key=key, value=value, output=output, mask=None, parts=parts)
 
 
 def _on_cpu(call: Call, shared: dict[int, tuple[Tensor, Tensor]]) -> Call:
@@ -91,7 +111,12 @@ def _on_cpu(call: Call, shared: dict[int, tuple[Tensor, Tensor]]) -> Call:
 def kinds_of(model: Model) -> Callable[[Call], Kind]:
     """A function that gives the kind of attention of a call. The layer of a call is its position among those of its kind."""
     names = {id(module): name for name, module in model.network.named_modules()}
-    return lambda call: kind_of(names[id(call.module)], model.is_encoder_decoder)
+
+    def of(call: Call) -> Kind:
+        name = names[id(call.module)]
+        return model.kinds.get(name) or kind_of(name, model.is_encoder_decoder)
+
+    return of
 
 
 def by_kind(calls: Iterable[Call], kind_of: Callable[[Call], Kind]) -> dict[Kind, tuple[Call, ...]]:

@@ -223,6 +223,9 @@ def permissions(call: Call, heads: slice, rows: range) -> tuple[Tensor, Tensor |
     if any(edit_of(call, head).changes_mask for head in numbers):
         by_head = zip(*(head_permissions(call, head, rows) for head in numbers), strict=True)
         allowed, bias = (torch.from_numpy(np.stack(part)).to(device) for part in by_head)
+    elif call.parts is not None:
+        own = call.parts.to(device)
+        allowed = (own[rows.start : rows.stop, None] == own)[None]
     elif call.mask is None:
         reach = min(rows.stop, keys) if call.causal else keys
         query, key = torch.arange(rows.start, rows.stop, device=device)[:, None], torch.arange(reach, device=device)
@@ -249,6 +252,9 @@ def head_permissions(call: Call, head: int, rows: range) -> tuple[NDArray[np.boo
         bias = np.broadcast_to(dtype(0), (len(rows), keys))
     else:
         bias = _array_of(call.bias, heads, rows, keys)
+    if call.parts is not None:
+        own = call.parts.numpy(force=True)
+        return edit.allowed(rows, own[rows.start : rows.stop, None] == own), bias
     if call.mask is None:
         predicate = causal if call.causal else everything
         return edit.allowed(rows, predicate(np.array(rows)[:, None], np.arange(keys))), bias

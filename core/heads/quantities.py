@@ -83,7 +83,7 @@ def text_of(passed: Pass, kind: Kind) -> Text:
 def _read(passed: Pass, kind: Kind) -> Text:
     ids = passed.target_ids if kind == "decoder" else passed.input_ids
     _, keys = passed.shape(kind)
-    if len(ids) != keys:  # patches of an image have no token numbers
+    if len(ids) != keys or kind == "vision":  # patches of an image have no token numbers
         nothing = np.zeros(keys, dtype=np.bool_)
         return Text(None, nothing, nothing, same=True)
     classes = token_classes(passed.model.tokenizer, ids)

@@ -161,8 +161,7 @@ class ViewMatrix(RowwiseMatrix):
         if not self.view.by_word:
             return None
         tokenizer = self.capture.model.tokenizer
-        queries = self.capture.target_ids if self.kind in ("decoder", "cross") else self.capture.input_ids
-        keys = self.capture.target_ids if self.kind == "decoder" else self.capture.input_ids
+        queries, keys = self.capture.ids(self.kind)
         return word_starts(tokenizer, queries), word_starts(tokenizer, keys)
 
     def _in_units(self, rows: range) -> _ViewRows:

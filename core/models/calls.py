@@ -9,7 +9,7 @@ threads do not hear each other. This is the only file that knows the signature o
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -25,6 +25,8 @@ from ..errors import WeightsOnlyError
 from ..record_pass import WITHOUT_EFFECT
 
 IMPLEMENTATION = "headlight"
+# The same function. By this name Qwen-VL's vision tower takes it for flash attention and makes one call for all its windows.
+PACKED = "headlight-flash"
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +40,8 @@ class Call:
     bias    [1, heads, queries, keys] added to the scaled scores, or None
     output  [1, queries, heads, d_v]     what the model's own attention returned, before W_O
     sliding_window  keys must be less than this many tokens away; `mask` contains this limit already
+    parts   [queries] the number of the part that each token belongs to, if tokens attend only within their own part: a tile of
+            an image, or a window; None: there is one part
     """
 
     module: torch.nn.Module
@@ -52,6 +56,7 @@ class Call:
     sinks: Tensor | None
     output: Tensor
     sliding_window: int | None = None
+    parts: Tensor | None = None
 
     @property
     def heads(self) -> int:
@@ -110,6 +115,7 @@ def _attention(
     softcap: float | None = None,
     s_aux: Tensor | None = None,
     sliding_window: int | None = None,
+    cu_seq_lens_q: Tensor | None = None,
     **others: object,
 ) -> tuple[Tensor, None]:
     listener = _listener.get()
@@ -126,9 +132,17 @@ def _attention(
     scale = query.shape[-1] ** -0.5 if scaling is None else float(scaling)
     causal_without_mask = bool(is_causal) and attention_mask is None and query.shape[2] > 1
     inputs = (module, query, key, value)
+    lengths: list[int] = []
+    if cu_seq_lens_q is not None and attention_mask is None and not is_causal:
+        lengths = cu_seq_lens_q.diff().tolist()
     if softcap is None and s_aux is None:
         options = {"dropout": dropout, "scaling": scale, "is_causal": is_causal, "position_bias": position_bias}
-        output, _ = sdpa_attention_forward(*inputs, attention_mask, **options)
+        parts = [part.split(lengths or part.shape[2], dim=2) for part in inputs[1:]]
+        outputs = [
+            sdpa_attention_forward(module, q, k, v, attention_mask, **options)[0]
+            for q, k, v in zip(*parts, strict=True)
+        ]
+        output = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1)
     else:
         mask = attention_mask
         if causal_without_mask:
@@ -146,8 +160,14 @@ def _attention(
         sinks=s_aux,
         output=output,
         sliding_window=sliding_window,
+        parts=part_numbers(lengths) if len(lengths) > 1 else None,
     )
     return listener(call).output, None
+
+
+def part_numbers(lengths: Sequence[int]) -> Tensor:
+    """`Call.parts` of parts of these lengths, one after another."""
+    return torch.arange(len(lengths)).repeat_interleave(torch.tensor(lengths))
 
 
 def _eager(
@@ -168,5 +188,7 @@ def _eager(
 
 
 AttentionInterface.register(IMPLEMENTATION, _attention)
+AttentionInterface.register(PACKED, _attention)
 # Without a mask function of the same name transformers passes no mask at all and causal models read the future.
 AttentionMaskInterface.register(IMPLEMENTATION, sdpa_mask)
+AttentionMaskInterface.register(PACKED, sdpa_mask)

@@ -33,11 +33,18 @@ def written_message(name: str, tokenizer: PreTrainedTokenizerBase, message: str)
     Raises InputError (field "chat") if the template refuses the message, fails, or takes too much time or memory, and if this
     system cannot start a process.
     """
+    return filled_in(name, tokenizer, _template(name, tokenizer), message)
+
+
+def filled_in(
+    name: str, tokenizer: PreTrainedTokenizerBase, template: object, content: str | list[dict[str, str]]
+) -> str:
+    """Fill in a template, as `written_message` does. content: the message, or its parts by type, "image" and "text"."""
     request = {
-        "template": _template(name, tokenizer),
+        "template": _checked(name, template),
         "seen": {
             **tokenizer.special_tokens_map,
-            "messages": [{"role": "user", "content": message}],
+            "messages": [{"role": "user", "content": content}],
             "add_generation_prompt": True,
             "tools": None,
             "documents": None,
@@ -54,11 +61,15 @@ def written_message(name: str, tokenizer: PreTrainedTokenizerBase, message: str)
     return answer["written"]
 
 
-def _template(name: str, tokenizer: PreTrainedTokenizerBase) -> str:
+def _template(name: str, tokenizer: PreTrainedTokenizerBase) -> object:
     try:
         template: object = tokenizer.get_chat_template()
     except ValueError:  # several templates, none of them the default
         raise _failed(name, "there are several and none is called default") from None
+    return template
+
+
+def _checked(name: str, template: object) -> str:
     if not isinstance(template, str):
         raise _failed(name, "it is no text")
     if len(template) > MAX_TEMPLATE:

@@ -103,13 +103,14 @@ def pixel_values(image: ArrayLike, size: tuple[int, int], settings: ImageSetting
     The whole image is squeezed or stretched to this size, nothing is cut off: every patch is a part of the image.
     """
     height, width = size
-    resized = Image.fromarray(_eight_bits(image)).resize((width, height), Image.Resampling(settings.resample))
+    resized = Image.fromarray(eight_bits(image)).resize((width, height), Image.Resampling(settings.resample))
     pixels = torch.from_numpy(np.array(resized)).permute(2, 0, 1)[None] / 255
     mean, std = (torch.tensor(part).view(1, 3, 1, 1) for part in (settings.mean, settings.std))
     return (pixels - mean) / std
 
 
-def _eight_bits(image: ArrayLike) -> NDArray[np.uint8]:
+def eight_bits(image: ArrayLike) -> NDArray[np.uint8]:
+    """The image as uint8, [height, width, 3]. Raises InputError (field "image") for anything that is none."""
     array = np.asarray(image)
     if array.ndim != 3 or array.shape[2] != 3 or 0 in array.shape:
         raise InputError(

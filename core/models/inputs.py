@@ -15,8 +15,10 @@ from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
 from ..errors import InputError, check_index, first_line, shortened
 from .calls import came_from_a_call, heard_by
 from .chat_templates import written_message
-from .images import MAX_PIXELS, pixel_values
+from .image_grids import Tiles
+from .images import MAX_PIXELS, eight_bits, pixel_values
 from .model import Model, read_by
+from .processors import processed
 from .texts import tokenizing
 from .tokens import token_texts
 
@@ -83,12 +85,22 @@ def replaced_tokens(model: Model, inputs: dict[str, torch.Tensor], texts: Mappin
         return inputs
     if "input_ids" not in inputs:
         raise InputError("An image has no tokens that could be replaced by others.", field="text")
-    ids = inputs["input_ids"].clone()
+    ids, image = inputs["input_ids"].clone(), image_token(model)
     for position, text in texts.items():
         check_index(position, ids.shape[1], "token", field="replace_tokens")
+        if "pixel_values" in inputs and int(ids[0, position]) == image:
+            raise InputError(
+                f"Token {position:,} stands for a part of the image. Only tokens of the text can be replaced.",
+                field="replace_tokens",
+            )
         before = token_texts(model.tokenizer, [int(ids[0, position])])[0]
         ids[0, position] = one_token(model, text, with_blank=before.startswith(" "), field="replace_tokens")
     return inputs | {"input_ids": ids}
+
+
+def image_token(model: Model) -> int | None:
+    """The number of the token that stands for a part of an image; None for a model that reads none with a text."""
+    return getattr(model.network.config, "image_token_id", None)
 
 
 def word_tokens(model: Model, text: str, *, with_blank: bool, field: str) -> list[int]:
@@ -246,6 +258,34 @@ def image_inputs(model: Model, image: ArrayLike) -> dict[str, torch.Tensor]:
         raise InputError(f"{model.name} reads texts, not images. Give it a text.", field="image")
     pixels = pixel_values(image, image_size(model), model.image_settings)
     return {"pixel_values": pixels.to(model.network.dtype)}
+
+
+def image_text_inputs(
+    model: Model, text: str | None, image: ArrayLike, max_tokens: int | None = None
+) -> tuple[dict[str, torch.Tensor], Tiles]:
+    """The inputs of an image with a text, made by the model's own processor, and the areas of the image that it reads.
+
+    Raises InputError: field "image" for a model that reads texts only, or an image that cannot be read; "text" for a text that
+    is blank, has no place for the image or places for several, or is too long with the image.
+    """
+    if model.processor is None:
+        why = "was loaded without its processor" if model.kinds_beside_text else "reads texts, not images"
+        raise InputError(f"{model.name} {why}. Give it a text alone.", field="image")
+    if model.is_encoder_decoder:
+        raise InputError(
+            f"{model.name} has an encoder and a decoder; with an image only decoders are read.", field="image"
+        )
+    inputs, tiles = processed(model.name, model.processor, eight_bits(image), text or "")
+    count, limit = inputs["input_ids"].shape[1], token_limit(model, max_tokens)
+    if limit is not None and count > limit:
+        raise InputError(
+            f"The image and the text have {count:,} tokens together; at most {limit:,} can be read. Give a smaller image or a "
+            f"shorter text.",
+            field="image",
+        )
+    _check_known(model, model.network, inputs["input_ids"][0].tolist())
+    dtype = model.network.dtype
+    return {name: part.to(dtype) if part.is_floating_point() else part for name, part in inputs.items()}, tiles
 
 
 def image_size(model: Model) -> tuple[int, int]:

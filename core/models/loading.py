@@ -24,11 +24,11 @@ from huggingface_hub import HfApi, constants, snapshot_download
 from huggingface_hub.errors import GatedRepoError, HFValidationError, RepositoryNotFoundError
 from huggingface_hub.utils import validate_repo_id
 from safetensors import SafetensorError
-from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin
 
 from ..errors import InputError, first_line
 from .bounds import SMALL_FILES, as_large_as, forbidden_file, forbidden_length
-from .calls import IMPLEMENTATION
+from .calls import IMPLEMENTATION, PACKED
 from .catalogue import CATALOGUE, CatalogueEntry
 from .conversion import Report, converted, file_sha256, silent
 from .devices import ON_DISK, checked_device, checked_device_map, checked_dtype
@@ -36,8 +36,9 @@ from .gguf_files import is_gguf, read_gguf
 from .images import ImageSettings, image_settings
 from .inputs import cannot_read
 from .model import Model, read_by, reads_alone
-from .modules import asks_the_registry, text_tower
+from .modules import asks_the_registry, reads_packed, text_tower
 from .on_disk import OLLAMA, models_on_disk, ollama_file
+from .processors import processor_in
 from .sizes import Fits, ModelSize, require_room, size_of_files, size_of_gguf, size_on_hub
 
 # Set here because huggingface_hub reads the environment variable of this name only when it is first imported.
@@ -63,6 +64,7 @@ def load_model(
     name_or_path_or_network: str | os.PathLike[str] | PreTrainedModel,
     *,
     tokenizer: PreTrainedTokenizerBase | None = None,
+    processor: ProcessorMixin | None = None,
     dtype: str = "float32",
     device: str = "cpu",
     device_map: str | Mapping[str, str | int] | None = None,
@@ -78,6 +80,7 @@ def load_model(
     keeps its dtype and its device.
 
     tokenizer   replaces the model's own
+    processor   of a model in memory that reads an image with a text; its tokenizer is the model's unless another is given
     dtype       of the weights and of the computation: a name in core.models.devices.DTYPES
     device      "cpu", "cuda", "cuda:1" or "mps". A pass runs there; what is kept of it is copied to the CPU
     device_map  instead of `device`, for a model that is too large for one GPU: "auto", or the device of each part of the
@@ -90,7 +93,7 @@ def load_model(
     is checked before anything is loaded); "dtype", "device" or "device_map" for a value that is not available.
     """
     if isinstance(name_or_path_or_network, PreTrainedModel):
-        return _in_memory(name_or_path_or_network, tokenizer)
+        return _in_memory(name_or_path_or_network, tokenizer, processor)
     number = checked_dtype(dtype)
     checked_map: Any = None  # for transformers, which accepts a device_map only with accelerate
     devices = (checked_device(device, dtype),)
@@ -110,7 +113,8 @@ def load_model(
         size = size_of_files(files)
     fits(size)
     report(f"Reading {source.name}", None)
-    model = _in_memory(_network(source, kind, config, size, number, checked_map), tokenizer or _tokenizer(source))
+    network, tokenizer = _network(source, kind, config, size, number, checked_map), tokenizer or _tokenizer(source)
+    model = _in_memory(network, tokenizer, processor or _processor(source, config, tokenizer))
     if device_map is None:
         model.network.to(devices[0])  # type: ignore[arg-type]
     return replace(
@@ -458,6 +462,18 @@ def _tokenizer(source: _Source) -> PreTrainedTokenizerBase | None:
         return transformers.AutoTokenizer.from_pretrained(source.folder, local_files_only=True, trust_remote_code=False)
 
 
+def _processor(
+    source: _Source, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase | None
+) -> ProcessorMixin | None:
+    """The processor of a model that reads an image with a text; None if it is none, or lacks its files or a package."""
+    if tokenizer is None or not source.has("preprocessor_config.json", "processor_config.json"):
+        return None
+    if getattr(config, "image_token_id", None) is None:
+        return None
+    with source.refusing("has a processor that cannot be loaded"), suppress(ImportError):
+        return processor_in(source.folder, config, tokenizer)
+
+
 def _image_settings(source: _Source) -> ImageSettings:
     path = source.folder / "preprocessor_config.json"
     if not path.is_file():
@@ -466,7 +482,9 @@ def _image_settings(source: _Source) -> ImageSettings:
         return image_settings(json.loads(path.read_text("utf-8")))
 
 
-def _in_memory(whole: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None) -> Model:
+def _in_memory(
+    whole: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None, processor: ProcessorMixin | None = None
+) -> Model:
     tower = text_tower(whole)
     network = tower or whole
     network.eval()
@@ -476,12 +494,16 @@ def _in_memory(whole: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None
         # In an encoder-decoder made of two models, the modules have configurations of which the network has copies.
         for module in asking:
             getattr(module, "config", network.config)._attn_implementation = IMPLEMENTATION
+        for module in reads_packed(network):
+            module.config._attn_implementation = PACKED  # type: ignore[union-attr]
     else:
         # set_attn_implementation would not change such networks. Falcon in its other implementation, when asked for its
         # weights, adds a mask of True and False to its scores and reads the future.
         network.config._attn_implementation = "eager"
     tower_of = None if tower is None else type(whole).__name__
-    return Model(type(network).__name__, network, tokenizer, "in memory", tower_of=tower_of)
+    if tokenizer is None and processor is not None:
+        tokenizer = processor.tokenizer
+    return Model(type(network).__name__, network, tokenizer, "in memory", tower_of=tower_of, processor=processor)
 
 
 def _sha256(files: list[Path]) -> str:

@@ -9,12 +9,12 @@ from functools import cache, cached_property
 from typing import Any
 
 import torch
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin
 
 from .calls import IMPLEMENTATION
 from .devices import called, short
 from .images import ImageSettings
-from .modules import attention_modules, lists_of_layers
+from .modules import Kind, attention_modules, kinds_of_modules, lists_of_layers
 from .sizes import ModelSize
 from .tokens import whole_text
 
@@ -28,6 +28,7 @@ class Model:
                 quantisation for a converted GGUF file, the commit for a hub id, or "in memory"
     image_settings  how a vision model scales the colours of images
     size        the memory that its files need; None for a model in memory
+    processor   of a model that reads an image with a text; None for other models, and where its files are missing
     tower_of    the class of the network of two towers, such as "CLIPModel", whose text tower this is; None for other models
     """
 
@@ -38,6 +39,7 @@ class Model:
     image_settings: ImageSettings = field(default_factory=ImageSettings)
     size: ModelSize | None = None
     tower_of: str | None = None
+    processor: ProcessorMixin | None = None
 
     def __repr__(self) -> str:
         """The model in one line."""
@@ -79,6 +81,11 @@ class Model:
     def reads_images(self) -> bool:
         """Whether it reads one image and nothing else, as vision transformers do."""
         return reads_alone(type(self.network)) == "images" and not self.is_encoder_decoder
+
+    @property
+    def takes_images(self) -> bool:
+        """Whether it reads an image with a text, as LLaVA does; it also reads a text alone."""
+        return self.processor is not None and not self.is_encoder_decoder
 
     @property
     def is_encoder_decoder(self) -> bool:
@@ -129,6 +136,16 @@ class Model:
     def lists_of_layers(self) -> tuple[str, ...]:
         """As `core.models.modules.lists_of_layers` finds them, once: every pass asks for them."""
         return lists_of_layers(self.network)
+
+    @cached_property
+    def kinds(self) -> dict[str, Kind]:
+        """As `core.models.modules.kinds_of_modules` finds them."""
+        return kinds_of_modules(self.network)
+
+    @property
+    def kinds_beside_text(self) -> bool:
+        """Whether a part of it reads images, of which every text may have one."""
+        return "vision" in self.kinds.values()
 
     def text_of(self, ids: Sequence[int]) -> str:
         """The text of these tokens; their numbers if there is no tokenizer."""

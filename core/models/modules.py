@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from itertools import islice
 from typing import Literal
@@ -11,7 +11,16 @@ from typing import Literal
 import torch
 from transformers import PreTrainedModel
 
-Kind = Literal["self", "encoder", "decoder", "cross"]
+Kind = Literal["self", "encoder", "decoder", "cross", "vision"]
+
+
+def first_of(kinds: Iterable[Kind]) -> Kind:
+    """The kind that is meant where none is named: the first of these that reads a text."""
+    for kind in kinds:
+        if kind != "vision":
+            return kind
+    return "self"
+
 
 # Names of cross-attention modules: in BART, T5, BERT, Moonshine ...
 _CROSSING = ("encoder_attn", "encdecatt", "crossatt", "cross_att")
@@ -34,13 +43,40 @@ def kind_of(name: str, is_encoder_decoder: bool) -> Kind:
 def attention_modules(network: PreTrainedModel) -> dict[str, torch.nn.Module]:
     """The modules that compute attention through transformers' registry, by name; in a model that also reads images or sounds,
     only those that read the text."""
-    modules: dict[str, torch.nn.Module] = {
-        name: module for name, module in network.named_modules() if asks_the_registry(module)
+    return {name: module for name, module in _asking(network).items() if not _is_beside_text(network, module)}
+
+
+def kinds_of_modules(network: PreTrainedModel) -> dict[str, Kind]:
+    """The kind of every module that computes attention through transformers' registry, by name.
+
+    "vision" if it belongs to the tower that reads images in a model that reads them with a text; otherwise as `kind_of`.
+    """
+    is_both = bool(getattr(network.config, "is_encoder_decoder", False))
+    return {
+        name: "vision" if _is_beside_text(network, module) else kind_of(name, is_both)
+        for name, module in _asking(network).items()
     }
+
+
+def reads_packed(network: PreTrainedModel) -> list[torch.nn.Module]:
+    """The modules of a vision tower that compute attention within parts of one sequence, and hand all of them over in one call
+    where flash attention is asked for (Qwen-VL): otherwise they make a call for each part."""
+    return [
+        module
+        for module in _asking(network).values()
+        if _is_beside_text(network, module) and "cu_seq_lens_q=cu_seqlens" in _source_of(type(module).forward)
+    ]
+
+
+def _asking(network: PreTrainedModel) -> dict[str, torch.nn.Module]:
+    return {name: module for name, module in network.named_modules() if asks_the_registry(module)}
+
+
+def _is_beside_text(network: PreTrainedModel, module: torch.nn.Module) -> bool:
+    """Whether a module belongs to the part of a model that reads something else, which has a configuration of its own."""
     text = network.config.get_text_config()
-    if text is network.config or getattr(network.config, "is_encoder_decoder", False):
-        return modules
-    return {name: module for name, module in modules.items() if getattr(module, "config", text) is text}
+    is_one = text is network.config or getattr(network.config, "is_encoder_decoder", False)
+    return not is_one and getattr(module, "config", text) is not text
 
 
 def lists_of_layers(network: PreTrainedModel) -> tuple[str, ...]:

@@ -275,11 +275,12 @@ def test_texts_and_pictures_are_not_confused(vit, minilm):
         with pytest.raises(InputError, match="ViTModel reads images, not texts") as caught:
             capture(vit, **arguments)
         assert caught.value.field == field
-    with pytest.raises(InputError, match="reads texts, not images") as caught:
-        capture(minilm, image=PICTURE)
-    assert caught.value.field == "image"
-    with pytest.raises(InputError, match="not both") as caught:
-        capture(minilm, "a cat", image=PICTURE)
+    for text in (None, "a cat"):
+        with pytest.raises(InputError, match="reads texts, not images") as caught:
+            capture(minilm, text, image=PICTURE)
+        assert caught.value.field == "image"
+    with pytest.raises(InputError, match="reads an image alone") as caught:
+        capture(vit, "a cat", image=PICTURE)
     assert caught.value.field == "image"
 
 

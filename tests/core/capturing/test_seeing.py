@@ -1,0 +1,223 @@
+"""Models that read an image with a text: every head of both parts against transformers' eager code, and where tokens lie."""
+
+import copy
+import json
+import sys
+
+import numpy as np
+import pytest
+import torch
+import transformers as t
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.masking_utils import eager_mask
+
+from core import Edits, capture, load_model
+from core.capturing.places import Place
+from core.errors import InputError
+from tests.core.tiny_models import eager, tiny
+from tests.core.tiny_seeing import PLACES, PLAIN, SEEING, seeing
+
+IMAGE = np.random.default_rng(0).integers(0, 256, (30, 50, 3), dtype=np.uint8)
+
+# --- against transformers' eager code
+
+WATCHED: list[tuple[torch.nn.Module, torch.Tensor]] = []
+
+
+def watching(module, *inputs, **options):
+    output, weights = sys.modules[type(module).__module__].eager_attention_forward(module, *inputs, **options)
+    WATCHED.append((module, weights))
+    return output, weights
+
+
+AttentionInterface.register("watching", watching)
+AttentionMaskInterface.register("watching", eager_mask)
+
+
+def eager_weights(network, inputs) -> dict[str, np.ndarray]:
+    """The weights that transformers' eager code computes, by the name of the module: [heads, queries, keys]. Those of windows
+    and tiles lie one after another on the diagonal."""
+    twin = copy.deepcopy(network)
+    twin.set_attn_implementation("watching")
+    names = {id(module): name for name, module in twin.named_modules()}
+    WATCHED.clear()
+    with torch.inference_mode():
+        twin(**inputs)
+    found: dict[str, list[torch.Tensor]] = {}
+    for module, weights in WATCHED:
+        found.setdefault(names[id(module)], []).extend(weights)
+    return {
+        name: np.stack([torch.block_diag(*(part[head] for part in parts)).numpy() for head in range(len(parts[0]))])
+        for name, parts in found.items()
+    }
+
+
+@pytest.mark.parametrize("name", SEEING)
+def test_every_head_of_both_parts_agrees_with_eager(name):
+    model = seeing(name)
+    taken = capture(model, PLACES[name], image=IMAGE)
+    assert taken.kinds == ("self", "vision")
+    inputs = model.processor(images=IMAGE, text=[PLACES[name]], return_tensors="pt")
+    inputs.pop("labels", None)
+    assert taken.input_ids == tuple(inputs["input_ids"][0].tolist())
+    expected = eager_weights(model.network, inputs)
+    assert len(expected) == sum(map(taken.layers, taken.kinds))
+    names = {id(module): name for name, module in model.network.named_modules()}
+    for kind in taken.kinds:
+        for layer, call in enumerate(taken.each_layer(kind)):
+            for head, weights in enumerate(expected[names[id(call.module)]]):
+                trace = taken.trace(layer, head, kind)
+                np.testing.assert_allclose(trace.weights, weights, rtol=0, atol=1e-5)
+                assert taken.certificate(layer, head, kind).holds
+            assert weights.std() > 0.01  # far from uniform
+    reference = eager(model.network, **inputs)
+    np.testing.assert_allclose(taken.logits, reference.logits[0, -1].numpy(), rtol=0, atol=5e-5)
+
+
+# --- where tokens lie
+
+
+def padded():
+    """LLaVA's processor as LLaVA 1.5 was trained: the image is padded to a square."""
+    size = {"size": {"shortest_edge": 24}, "crop_size": {"height": 24, "width": 24}}
+    return t.LlavaImageProcessorPil(do_pad=True, **size, **PLAIN)
+
+
+def with_crops():
+    scan = {"pan_and_scan_min_crop_size": 8, "pan_and_scan_max_num_crops": 4, "pan_and_scan_min_ratio_to_activate": 1.2}
+    return t.Gemma3ImageProcessorPil(size={"height": 24, "width": 24}, do_pan_and_scan=True, **scan, **PLAIN)
+
+
+OTHERS = {"LLaVA, padded": padded, "Gemma 3, with crops": with_crops}
+
+
+def unmixed(name):
+    """The model with a vision tower in which no patch learns of another, and perhaps with another image processor."""
+    family = name.split(",")[0]
+    network, processor = copy.deepcopy((seeing(family).network, seeing(family).processor))
+    if name in OTHERS:
+        processor.image_processor = OTHERS[name]()
+    with torch.no_grad():
+        for module, kind in seeing(family).kinds.items():
+            if kind == "vision":
+                (out,) = (
+                    part
+                    for part in network.get_submodule(module).named_children()
+                    if part[0] in ("proj", "out_proj", "projection_layer")
+                )
+                for parameter in out[1].parameters():
+                    parameter.zero_()
+    return load_model(network, processor=processor)
+
+
+@pytest.mark.parametrize("shape", [(60, 100), (96, 40)], ids=str)
+@pytest.mark.parametrize("name", [*SEEING, *OTHERS])
+def test_one_bright_square_is_where_the_tokens_say(name, shape):
+    """An image that is black except one square: the tokens whose values change are those that say they lie there."""
+    model, text = unmixed(name), PLACES[name.split(",")[0]]
+    if name == "Gemma 3, with crops":
+        model.processor.images_kwargs = {"do_pan_and_scan": True}
+    height, width = shape
+    black = np.zeros((*shape, 3), dtype=np.uint8)
+    dark = capture(model, text, image=black)
+    left, top, right, bottom = 0.22, 0.33, 0.4, 0.5
+    bright = black.copy()
+    bright[int(top * height) : int(bottom * height), int(left * width) : int(right * width)] = 255
+    lit = capture(model, text, image=bright)
+    for kind in ("self", "vision"):
+        values = [taken.layer_call(0, kind).value[0] for taken in (dark, lit)]
+        changed = (values[0] != values[1]).any(dim=2).any(dim=0).numpy()
+        boxes = lit.image_boxes(kind)
+        across = np.minimum(boxes[:, 2], right) - np.maximum(boxes[:, 0], left)
+        down = np.minimum(boxes[:, 3], bottom) - np.maximum(boxes[:, 1], top)
+        overlap = np.minimum(across / (boxes[:, 2] - boxes[:, 0]), down / (boxes[:, 3] - boxes[:, 1]))
+        overlap = np.where(np.isnan(overlap), -1, overlap)  # a token of the text, or of padding
+        # A patch has 4 × 4 pixels. One in which the square covers less than a pixel may have changed or not.
+        assert changed[overlap > 0.3].all()
+        assert not changed[overlap < -0.3].any()
+        assert (overlap > 0.3).any()
+        assert len(lit.image_grids(kind)) == (2 if name in ("Idefics 3", "InternVL", "Gemma 3, with crops") else 1)
+
+
+# --- edits, folders, bad input
+
+
+def test_edits_of_a_part_leave_the_other_alone():
+    model = seeing("Idefics 3")
+    text, plain = PLACES["Idefics 3"], capture(model, PLACES["Idefics 3"], image=IMAGE)
+
+    def edited(edits):
+        return capture(model, text, image=IMAGE, edits=edits, known=[plain])
+
+    in_tower = edited(Edits(mute_heads={Place(1, 0, "vision")}))
+    assert not in_tower.trace(1, 0, "vision").output.any()
+    np.testing.assert_array_equal(in_tower.trace(1, 1, "vision").output, plain.trace(1, 1, "vision").output)
+    assert (in_tower.logits != plain.logits).any()
+    network = copy.deepcopy(model.network)
+    out = network.model.vision_model.encoder.layers[1].self_attn.out_proj
+    out.weight.data[:, :8] = 0
+    without = capture(load_model(network, processor=model.processor), text, image=IMAGE)
+    np.testing.assert_allclose(in_tower.logits, without.logits, rtol=0, atol=1e-5)
+    # Where no kind is named, that of the text is meant, though the tower makes the first calls.
+    for edits in (Edits(mute_heads={(1, 0)}), Edits(block_keys={4}), Edits(scale_by=2.0)):
+        in_text = edited(edits)
+        assert (in_text.logits != plain.logits).any()
+        for layer in range(plain.layers("vision")):
+            np.testing.assert_array_equal(
+                in_text.trace(layer, 0, "vision").output, plain.trace(layer, 0, "vision").output
+            )
+    with pytest.raises(InputError, match="stands for a part of the image"):
+        edited(Edits(replace_tokens={2: "5"}))
+
+
+@pytest.mark.parametrize("name", ["Qwen2.5-VL", "Idefics 3"])
+def test_a_folder_with_its_processor(name, tmp_path):
+    model = seeing(name)
+    model.network.save_pretrained(tmp_path)
+    settings = model.processor.to_dict()
+    for part in (model.processor.image_processor, model.tokenizer):
+        part.save_pretrained(tmp_path)
+    kept = {key: settings[key] for key in ("image_seq_len", "processor_class") if key in settings}
+    (tmp_path / "processor_config.json").write_text(json.dumps(kept))
+    (tmp_path / "chat_template.jinja").write_text(model.processor.chat_template or "{{ messages[0].content }}")
+    loaded = load_model(tmp_path)
+    assert loaded.takes_images
+    given = (PLACES[name], "5 6") if name == "Qwen2.5-VL" else (PLACES[name],)
+    for text in given:  # a message takes the place that its template gives the image
+        taken = capture(loaded, text, image=IMAGE)
+        assert taken.layers("vision") == 2
+        expected = capture(model, PLACES[name], image=IMAGE).logits
+        np.testing.assert_allclose(taken.logits, expected, rtol=0, atol=1e-5)
+
+
+def test_what_cannot_be_read_is_refused_beside_its_field():
+    model, text = seeing("Idefics 3"), PLACES["Idefics 3"]
+
+    def refused(match, field, model=model, text=text, image=IMAGE, **options):
+        with pytest.raises(InputError, match=match) as caught:
+            capture(model, text, image=image, **options)
+        assert caught.value.field == field
+
+    refused("blank", "text", text="  ")
+    refused("blank", "text", text=None)
+    refused("places (<image>) for 2 images".replace("(", r"\(").replace(")", r"\)"), "text", text="<image> 5 <image>")
+    refused("leave the image out".capitalize(), "image", components=True)
+    refused("With an image only a text", "image", pair="7")
+    refused("45 tokens together; at most 20", "image", max_tokens=20)
+    refused("uint8 from 0 to 255", "image", image=IMAGE.astype(int))
+    refused(
+        "Choose another one",
+        "image",
+        model=seeing("Qwen2.5-VL"),
+        text=PLACES["Qwen2.5-VL"],
+        image=IMAGE[:1].repeat(9, 1),
+    )
+    refused("reads texts, not images", "image", model=load_model(tiny("Llama"), tokenizer=model.tokenizer))
+    refused("without its processor", "image", model=load_model(model.network, tokenizer=model.tokenizer))
+    processor = copy.deepcopy(model.processor)
+    processor.chat_template = "{{ messages[0].content[1].text }}"
+    refused("leaves no place for the image", "text", model=load_model(model.network, processor=processor), text="5 6")
+    # A text alone is read as by any other model.
+    alone = capture(model, "5 6")
+    assert alone.kinds == ("self",)
+    assert alone.image_grids() == ()

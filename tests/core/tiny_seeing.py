@@ -1,0 +1,160 @@
+"""Tiny networks that read an image with a text, each with a processor: transformers' own classes, without files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import transformers as t
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+
+from core import Model, load_model
+from core.models.processors import without_videos
+from tests.core.tiny_models import IDS, LOCAL, SMALL, randomised
+
+WORDS = 32  # tokens "0" to "31"; special tokens follow
+VOCABULARY = 128
+TEXT = SMALL | IDS | {"vocab_size": VOCABULARY, "max_position_embeddings": 256, "num_key_value_heads": 2, "head_dim": 8}
+TOWER = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "patch_size": 4}
+# Without a filter, a bright square changes exactly the patches that it lies in.
+PLAIN = {"image_mean": [0.5] * 3, "image_std": [0.5] * 3, "resample": 0}
+QWEN = ("<|image_pad|>", "<|video_pad|>", "<|vision_start|>", "<|vision_end|>")
+IDEFICS = (
+    *("<image>", "<fake_token_around_image>", "<end_of_utterance>", "<global-img>"),
+    *(f"<row_{row}_col_{column}>" for row in range(1, 5) for column in range(1, 5)),
+)
+
+
+def words(special: tuple[str, ...], **named: str) -> t.PreTrainedTokenizerFast:
+    """A tokenizer for texts such as "5 17 8", with special tokens from number 32 on. named: "boi_token" and the like."""
+    vocabulary = {str(number): number for number in range(WORDS)}
+    vocabulary |= {token: WORDS + number for number, token in enumerate(special)}
+    made = Tokenizer(WordLevel(vocabulary, unk_token="0"))
+    made.pre_tokenizer = Whitespace()
+    made.add_special_tokens(list(special))
+    return t.PreTrainedTokenizerFast(tokenizer_object=made, bos_token="1", extra_special_tokens=named)
+
+
+def _qwen(family: str, vision: dict, rope: dict) -> tuple[t.PreTrainedModel, t.ProcessorMixin]:
+    tower = {
+        "depth": 2,
+        "hidden_size": 16,
+        "num_heads": 2,
+        "intermediate_size": 24,
+        "patch_size": 4,
+        "out_hidden_size": 32,
+    }
+    names = ("image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id")
+    numbers = dict(zip(names, range(WORDS, WORDS + 4), strict=True))
+    config = getattr(t, f"{family}Config")(
+        text_config=TEXT | {"rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0} | rope},
+        vision_config=tower | vision,
+        **numbers,
+    )
+    images = t.Qwen2VLImageProcessorPil(patch_size=4, min_pixels=64, max_pixels=1200, **PLAIN)
+    kind = without_videos(getattr(t, f"{family}Processor"))
+    processor = kind(image_processor=images, tokenizer=words(QWEN), chat_template=QWEN_TEMPLATE)
+    return getattr(t, f"{family}ForConditionalGeneration")(config), processor
+
+
+QWEN_TEMPLATE = (
+    "{% for message in messages %}{% for part in message['content'] %}{% if part['type'] == 'image' %}"
+    "<|vision_start|><|image_pad|><|vision_end|>{% else %}{{ part['text'] }}{% endif %}{% endfor %}{% endfor %}"
+)
+
+
+def _llava() -> tuple[t.PreTrainedModel, t.ProcessorMixin]:
+    config = t.LlavaConfig(
+        text_config=t.LlamaConfig(**TEXT),
+        vision_config=t.CLIPVisionConfig(**TOWER | {"num_hidden_layers": 3}, image_size=24),
+        image_token_index=32,
+        vision_feature_layer=-2,
+    )
+    images = t.CLIPImageProcessorPil(size={"shortest_edge": 24}, crop_size={"height": 24, "width": 24}, **PLAIN)
+    options = {"patch_size": 4, "vision_feature_select_strategy": "default", "num_additional_image_tokens": 1}
+    return t.LlavaForConditionalGeneration(config), t.LlavaProcessor(images, words(("<image>",)), **options)
+
+
+def _idefics() -> tuple[t.PreTrainedModel, t.ProcessorMixin]:
+    config = t.Idefics3Config(
+        text_config=t.LlamaConfig(**TEXT),
+        vision_config=TOWER | {"image_size": 16},
+        image_token_id=32,
+        scale_factor=2,
+    )
+    images = t.Idefics3ImageProcessorPil(size={"longest_edge": 48}, max_image_size={"longest_edge": 16}, **PLAIN)
+    return t.Idefics3ForConditionalGeneration(config), t.Idefics3Processor(images, words(IDEFICS), image_seq_len=4)
+
+
+def _gemma() -> tuple[t.PreTrainedModel, t.ProcessorMixin]:
+    config = t.Gemma3Config(
+        text_config=TEXT | LOCAL | {"query_pre_attn_scalar": 8},
+        vision_config=t.SiglipVisionConfig(**TOWER, image_size=24),
+        mm_tokens_per_image=9,
+        image_token_index=32,
+        boi_token_index=33,
+        eoi_token_index=34,
+    )
+    named = {"image_token": "<image_soft_token>", "boi_token": "<start_of_image>", "eoi_token": "<end_of_image>"}
+    images = t.Gemma3ImageProcessorPil(size={"height": 24, "width": 24}, **PLAIN)
+    tokenizer = words(tuple(named.values()), **named)
+    return t.Gemma3ForConditionalGeneration(config), t.Gemma3Processor(images, tokenizer, image_seq_length=9)
+
+
+def _paligemma() -> tuple[t.PreTrainedModel, t.ProcessorMixin]:
+    config = t.PaliGemmaConfig(
+        text_config=t.GemmaConfig(**TEXT | {"vocab_size": 1300}),
+        vision_config=t.SiglipVisionConfig(**TOWER, image_size=24, vision_use_head=False),
+        image_token_index=32,
+        projection_dim=32,
+        hidden_size=32,
+    )
+    images = t.SiglipImageProcessorPil(size={"height": 24, "width": 24}, **PLAIN)
+    images.image_seq_length = 36
+    return t.PaliGemmaForConditionalGeneration(config), t.PaliGemmaProcessor(images, words(("<image>",)))
+
+
+def _internvl() -> tuple[t.PreTrainedModel, t.ProcessorMixin]:
+    config = t.InternVLConfig(
+        text_config=t.Qwen2Config(**{name: size for name, size in TEXT.items() if name != "head_dim"}),
+        vision_config=TOWER | {"image_size": [16, 16], "patch_size": [4, 4]},
+        image_token_id=32,
+        image_seq_length=4,
+    )
+    named = {"context_image_token": "<IMG_CONTEXT>", "start_image_token": "<img>", "end_image_token": "</img>"}
+    tokenizer = words((*named.values(), "<video>"), **named, video_token="<video>")
+    images = t.GotOcr2ImageProcessorPil(size={"height": 16, "width": 16}, max_patches=6, **PLAIN)
+    kind = without_videos(t.InternVLProcessor)
+    return t.InternVLForConditionalGeneration(config), kind(images, tokenizer, image_seq_length=4)
+
+
+SEEING: dict[str, Callable[[], tuple[t.PreTrainedModel, t.ProcessorMixin]]] = {
+    "Qwen2.5-VL": lambda: _qwen(
+        "Qwen2_5_VL", {"window_size": 16, "fullatt_block_indexes": [1]}, {"mrope_section": [1, 1, 2]}
+    ),
+    "Qwen3-VL": lambda: _qwen(
+        "Qwen3VL", {"num_position_embeddings": 16, "deepstack_visual_indexes": [0]}, {"mrope_section": [2, 1, 1]}
+    ),
+    "LLaVA": _llava,
+    "Idefics 3": _idefics,
+    "Gemma 3": _gemma,
+    "PaliGemma": _paligemma,
+    "InternVL": _internvl,
+}
+
+
+# Texts in which the processor's own token stands where the image belongs.
+PLACES = {
+    **dict.fromkeys(("Qwen2.5-VL", "Qwen3-VL"), "<|vision_start|><|image_pad|><|vision_end|> 5 6"),
+    **dict.fromkeys(("LLaVA", "Idefics 3", "PaliGemma"), "<image> 5 6"),
+    "Gemma 3": "<start_of_image> 5 6",
+    "InternVL": "<IMG_CONTEXT> 5 6",
+}
+
+
+@cache
+def seeing(name: str) -> Model:
+    network, processor = SEEING[name]()
+    return load_model(randomised(network), processor=processor)
