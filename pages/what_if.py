@@ -33,7 +33,10 @@ if show is None:
     show_examples()
 elif (passed := choose_text(more=True)) is not None:
     real = choose_head(*passed)
-    if (words := show.missing(real.capture.model)) is None:
+    words = show.missing(real.capture.model)
+    if real.request.reads_both and view not in ("change", "compare"):
+        words = "This is computed from texts alone. Take the image out, or open Change."
+    if words is None:
         show(real)
     else:
         st.info(plain(words), icon=":material/visibility_off:")

@@ -15,6 +15,7 @@ from core.capturing.estimates import Run, reading_operations
 from core.capturing.generating import Generating
 from core.capturing.layers import LayerLabel, layer_labels
 from core.capturing.weights_only import WeightsOnly, attention_weights
+from core.errors import InputError
 from core.exporting.kept_heads import KeptHead
 from core.heads.quantities import Pass
 from core.models.images import read_image
@@ -43,6 +44,8 @@ def limits_of(request: TextRequest) -> dict[str, Any]:
 
 def inputs_of(request: TextRequest) -> dict:
     """The tensors that the model reads."""
+    if request.image is not None:
+        raise InputError("This is computed from texts alone. Take the image out.", field="image")
     model, target = load(request.model), target_of(request)
     return call(all_inputs, model, request.text, pair=request.pair, target=target, **limits_of(request))
 
@@ -62,8 +65,8 @@ def captured(
         return opened(request.model)
     options: dict[str, Any] = {"edits": request.edits, "on_progress": on_progress}
     if request.image is not None:
-        known = _known(request, near)
-        return call(capture, network, image=call(read_image, request.image), known=known, **options)
+        options |= _text_beside(request) | {"known": _known(request, near)}
+        return call(capture, network, image=call(read_image, request.image), **options)
     target = target_of(request)
     start = TURNS.clock()
     options |= limits_of(request) | {"known": _known(request, near)}
@@ -80,9 +83,18 @@ def with_components(request: TextRequest, *, on_progress: OnProgress | None = No
     """The pass with what each component wrote into the residual stream."""
     options: dict[str, Any] = {"edits": request.edits, "components": True, "on_progress": on_progress}
     if request.image is not None:
+        options |= _text_beside(request)
         return call(capture, load(request.model), image=call(read_image, request.image), **options)
     options |= limits_of(request)
     return call(capture, load(request.model), request.text, pair=request.pair, target=target_of(request), **options)
+
+
+def _text_beside(request: TextRequest) -> dict[str, Any]:
+    """The text that is read with an image, and its limit; nothing for a model that reads an image alone."""
+    if load(request.model).reads_images:
+        return {}
+    check_characters(request.text)
+    return {"text": request.text, "max_tokens": longest_text()}
 
 
 def _known(request: TextRequest, near: TextRequest | None) -> list[Capture]:

@@ -46,11 +46,11 @@ Target = str | tuple[int, ...] | GeneratedTarget | None
 
 @dataclass(frozen=True)
 class TextRequest:
-    """One pass of one model over one text, or over the image in a file.
+    """One pass of one model over one text, the image in a file, or both.
 
     target  what the decoder of an encoder-decoder has written: a text, token numbers, or what it writes by itself
     keep    how many tokens of a longer text are kept; None: all
-    image   the contents of the file; the text is then empty
+    image   the contents of the file; the text is then empty, unless the model reads it too
     edits   what is changed in the pass; None: nothing
     """
 
@@ -61,6 +61,11 @@ class TextRequest:
     keep: int | None = None
     image: bytes | None = None
     edits: Edits | None = None
+
+    @property
+    def reads_both(self) -> bool:
+        """Whether an image is read with the text. What is computed from texts alone is not offered then."""
+        return self.image is not None and bool(self.text)
 
 
 @dataclass(frozen=True)

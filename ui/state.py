@@ -22,6 +22,7 @@ IMAGE = "image"
 SHOWN_IMAGE = "shown_image"  # the uploaded file's name and bytes, on all pages
 RECORDED = "recorded"
 SHOWN_RECORDED = "shown_recorded"  # the uploaded pass: its file's name and bytes, on all pages
+FORGET_IMAGE = "forget_image"
 MODEL, KIND, LAYER, HEAD = in_address("model", "kind", "layer", "head")
 HEAD_BOX = "head_box"  # both of them, chosen as one
 APPLY = "apply"

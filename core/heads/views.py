@@ -27,11 +27,12 @@ from ..errors import InputError
 from ..models.modules import Kind
 from ..models.projections import head_weights
 from ..models.words import merge_keys, merge_queries, word_starts, word_texts
+from .image_sinks import image_sinks
 from .pairs import pair_ranges
 from .quantities import text_of
 
 Quantity = Literal["weights", "values", "outputs", "raw", "scaled", "masked"]
-LeftOut = Literal["first", "special"]
+LeftOut = Literal["first", "special", "sinks"]
 PairPart = Literal["all", "first to second", "second to first"]
 
 SCORES = ("raw", "scaled", "masked")
@@ -43,7 +44,7 @@ class HeadView:
 
     heads        (layer, head) pairs; of several, the mean is shown
     quantity     see the module; "raw", "scaled" and "masked" are the scores before the softmax
-    left_out     which tokens are left out as keys: the first one, special tokens, or both
+    left_out     which tokens are left out as keys: the first one, special tokens, the sinks of these heads on an image
     renormalise  divide what remains of a row by its sum, so that it is again a share, where a token is left out
     by_word      words for tokens: keys are summed, queries averaged (Clark et al. 2019, section 4.1)
     part         of a pair of texts, only what goes from one to the other: its numbers stay what they are in the whole
@@ -100,6 +101,8 @@ class ViewMatrix(RowwiseMatrix):
         hidden[0] = "first" in self.view.left_out
         if "special" in self.view.left_out:
             hidden |= text_of(self.capture, self.kind).special
+        if "sinks" in self.view.left_out:
+            hidden[image_sinks(self.capture, self.view.heads, self.kind)] = True
         return hidden
 
     @cached_property

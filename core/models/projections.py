@@ -24,7 +24,7 @@ from ..errors import InputError, check_index
 from .calls import wide
 from .devices import at_hand
 from .model import Model
-from .modules import Kind, attention_modules, kind_of
+from .modules import Kind, kind_of, kinds_of_modules
 
 _SEPARATE = (
     ("q_proj", "k_proj", "v_proj"),
@@ -134,6 +134,10 @@ def _of_layer(model: Model, layer: int, kind: Kind | None) -> tuple[*_Parts, _Af
         raise _unsupported(network, _innermost_attention(network), "none of these is a known query projection")
     if kind is None:
         kind = "encoder" if network.config.is_encoder_decoder else "self"
+    unread = [name for name, own in kinds_of_modules(network).items() if own == kind]
+    if kind not in layers and unread:
+        attention = network.get_submodule(unread[0])
+        raise _unsupported(network, attention, "none of these is a known query projection")
     if kind not in layers:
         raise InputError(f"This model has no {kind} attention, only {', '.join(layers)}.", field="kind")
     check_index(layer, len(layers[kind]), "layer")
@@ -173,11 +177,12 @@ def _layers(network: PreTrainedModel) -> dict[Kind, list[str]]:
     """The names of the attention modules by kind, in the order of the layers."""
     layers: dict[Kind, list[str]] = {}
     # Only modules that a capture records, so that layer numbers agree: in hybrid models linear attention also projects queries.
-    captured = attention_modules(network)
+    captured = kinds_of_modules(network)
     for name, module in network.named_modules():
         projects = any(child in _QUERIES for child, _ in module.named_children())
         if projects and (not captured or name in captured):
-            layers.setdefault(kind_of(name, network.config.is_encoder_decoder), []).append(name)
+            kind = captured.get(name) or kind_of(name, network.config.is_encoder_decoder)
+            layers.setdefault(kind, []).append(name)
     groups = getattr(network.config, "num_hidden_groups", None)
     if groups is not None:
         layers["self"] = _albert_passes(layers["self"], network.config.num_hidden_layers, groups)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
+import json
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 
 import transformers as t
 from tokenizers import Tokenizer
@@ -158,3 +161,15 @@ PLACES = {
 def seeing(name: str) -> Model:
     network, processor = SEEING[name]()
     return load_model(randomised(network), processor=processor)
+
+
+def save_seeing(name: str, folder: Path) -> None:
+    """Save it as its files are on the hub."""
+    model = seeing(name)
+    for part in (model.network, model.processor.image_processor, model.tokenizer):
+        part.save_pretrained(folder)
+    settings, names = model.processor.to_dict(), inspect.signature(type(model.processor).__init__).parameters
+    kept = {key: value for key, value in settings.items() if key in names and isinstance(value, int | str)}
+    (folder / "processor_config.json").write_text(json.dumps(kept))
+    if model.processor.chat_template:
+        (folder / "chat_template.jinja").write_text(model.processor.chat_template)

@@ -28,6 +28,7 @@ from tests.core.tiny_models import (
     number_words,
     randomised,
 )
+from tests.core.tiny_seeing import save_seeing
 from tests.source_files import ROOT
 from ui import passes as cached_passes
 from ui import state
@@ -365,3 +366,26 @@ def test_the_token_that_comes_next_has_its_number_where_the_tokenizer_has_no_nam
     assert f"“{token}”" in read(opened("what_if", folder).markdown)
     app = opened("generation", folder, new="3", step="1")
     assert f"“{token}” is written after" in read(app.markdown)
+
+
+def test_an_image_with_a_text(tmp_path):
+    """Heads and Step by step lay a row of weights over the image, in the place that its tokens say; What if changes heads."""
+    save_seeing("LLaVA", tmp_path)
+    model, image = load_model(tmp_path), png()
+    taken = capture(model, "5 17 8", image=read_image(image))
+    (grid,) = taken.image_grids()
+    query = int(grid.tokens[2, 1])
+    chosen = {state.QUERY: query, state.KEY: 0, state.LAYER: 1, state.HEAD: 3}
+    row = taken.trace(1, 3).weights[query]
+    for page, more in (("heads", {state.SHOWN_AS: "picture"}), ("step_by_step", {state.STAGE: "weights"})):
+        app = opened(page, str(tmp_path), "5 17 8", image, **chosen, **more)
+        assert not app.exception
+        np.testing.assert_allclose(np.nan_to_num(values(app, "patches")), row[grid.tokens], rtol=1e-4, atol=1e-7)
+        assert any(
+            f"{row[grid.tokens].sum():.1%} lies on what is shown of the image" in one.value for one in app.caption
+        )
+    app = opened("what_if", str(tmp_path), "5 17 8", image, edit="mute 1.3")
+    assert not app.exception
+    for view in ("matter", "patch"):
+        app = opened("what_if", str(tmp_path), "5 17 8", image, view=view)
+        assert [one.value for one in app.info if "texts alone" in one.value]

@@ -33,7 +33,8 @@ def _of_model(of: HeadRequest) -> dict[str, str]:
     facts = {"model": model.name, "revision": model.revision, "dtype": model.dtype}
     facts |= {"device": text.model.device} if text.model.device != "cpu" else {}
     facts |= {"attention": of.kind, "layer": str(of.layer), "head": str(of.head), "layer.head": f"{of.layer}.{of.head}"}
-    facts |= {"text": text.text} if text.image is None else {"image": "as uploaded"}
+    facts |= {"text": text.text} if text.text or text.image is None else {}
+    facts |= {} if text.image is None else {"image": "as uploaded"}
     facts |= {"second text": text.pair} if text.pair else {}
     facts |= _target(text)
     facts |= {"cut to": f"{text.keep} tokens"} if text.keep is not None else {}

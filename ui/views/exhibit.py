@@ -142,10 +142,10 @@ def _live(exhibit: Exhibit, kept: KeptHead, origin: Origin) -> KeptHead | None:
     place = st.empty()
     with following(place, f"Reading {origin.name}") as tell:
         model = models.load(chosen, tell)
-    image = exhibit.uploads.get(state.IMAGE) if model.reads_images else None
+    image = exhibit.uploads.get(state.IMAGE) if model.reads_images or model.takes_images else None
     request = TextRequest(
         chosen,
-        "" if image is not None else word(state.TEXT) or "",
+        "" if model.reads_images else word(state.TEXT) or "",
         word(state.PAIR) if model.takes_pairs else None,
         from_address(word) if model.is_encoder_decoder else None,
         keep=len(kept.key_tokens) if word(state.TRUNCATE) else None,

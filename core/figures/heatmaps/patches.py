@@ -27,6 +27,8 @@ def on_image(
     *,
     name: str = "weight",
     signed: bool = False,
+    area: tuple[float, float, float, float] = (0, 0, 1, 1),
+    axes: tuple[str, str] = ("patch_row", "patch_column"),
 ) -> Chart:
     """Draw the numbers [rows, columns] of one query over the patches of an image [height, width, 3]; NaN leaves a patch bare.
 
@@ -34,26 +36,31 @@ def on_image(
 
     query   the patch that looks, framed; None: a token that is no patch
     signed  two colours that meet at 0, instead of one from 0 up
+    area    (left, top, right, bottom) of all patches as shares of the image; beyond 0 and 1 where they are padding
+    axes    what the page calls rows and columns when one is clicked
     """
     rows, columns = values.shape
     height, width = image.shape[:2]
+    left, top, right, bottom = area
+    across, down = columns / (right - left), rows / (bottom - top)  # patches in the width and height of the image
+    x, y = -0.5 - left * across, -0.5 - top * down  # of the image's upper left corner
     drawn = values.astype(np.float32)
     colours = colour_range(largest(values), signed=signed)
     colours["colorscale"] = _see_through(colours["colorscale"], signed=signed)
     pointing = f"patch <b>%{{y}},%{{x}}</b><br>{name} <b>%{{z:.6g}}</b><extra></extra>"
     grey = {"source": Image.fromarray(image).convert("L"), "sizing": "stretch", "layer": "below"}
-    proportions = {"scaleanchor": "x", "scaleratio": (height / rows) / (width / columns)}
+    proportions = {"scaleanchor": "x", "scaleratio": (height / down) / (width / across)}
     layout = {
         "template": template(),
         "height": min(MAX_HEIGHT, round(WIDTH * height / width)) + 2 * MARGIN,
         "margin": dict.fromkeys("ltb", MARGIN) | {"r": enlarged(RIGHT), "autoexpand": False},
-        "xaxis": HIDDEN | {"range": [-0.5, columns - 0.5]},
-        "yaxis": HIDDEN | {"range": [rows - 0.5, -0.5]} | proportions,
+        "xaxis": HIDDEN | {"range": [min(-0.5, x), max(columns - 0.5, x + across)]},
+        "yaxis": HIDDEN | {"range": [max(rows - 0.5, y + down), min(-0.5, y)]} | proportions,
         # Only for the page, which looks here for the middles of the cells.
         "xaxis2": {"tickvals": list(range(columns)), "visible": False},
         "yaxis2": {"tickvals": list(range(rows)), "visible": False},
-        "images": [grey | {"xref": "x", "yref": "y", "x": -0.5, "y": -0.5, "sizex": columns, "sizey": rows}],
-        "meta": {"rows": "patch_row", "columns": "patch_column", "row_block": 1, "column_block": 1},
+        "images": [grey | {"xref": "x", "yref": "y", "x": x, "y": y, "sizex": across, "sizey": down}],
+        "meta": {"rows": axes[0], "columns": axes[1], "row_block": 1, "column_block": 1},
     }
     if query is not None:
         row, column = (range(place, place + 1) for place in query)

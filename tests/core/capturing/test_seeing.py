@@ -1,7 +1,6 @@
 """Models that read an image with a text: every head of both parts against transformers' eager code, and where tokens lie."""
 
 import copy
-import json
 import sys
 
 import numpy as np
@@ -11,11 +10,13 @@ import transformers as t
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 
-from core import Edits, capture, load_model
+from core import Edits, capture, head_weights, load_model
 from core.capturing.places import Place
 from core.errors import InputError
+from core.heads.image_sinks import image_sinks
+from core.heads.views import HeadView, ViewMatrix
 from tests.core.tiny_models import eager, tiny
-from tests.core.tiny_seeing import PLACES, PLAIN, SEEING, seeing
+from tests.core.tiny_seeing import PLACES, PLAIN, SEEING, save_seeing, seeing
 
 IMAGE = np.random.default_rng(0).integers(0, 256, (30, 50, 3), dtype=np.uint8)
 
@@ -173,13 +174,7 @@ def test_edits_of_a_part_leave_the_other_alone():
 @pytest.mark.parametrize("name", ["Qwen2.5-VL", "Idefics 3"])
 def test_a_folder_with_its_processor(name, tmp_path):
     model = seeing(name)
-    model.network.save_pretrained(tmp_path)
-    settings = model.processor.to_dict()
-    for part in (model.processor.image_processor, model.tokenizer):
-        part.save_pretrained(tmp_path)
-    kept = {key: settings[key] for key in ("image_seq_len", "processor_class") if key in settings}
-    (tmp_path / "processor_config.json").write_text(json.dumps(kept))
-    (tmp_path / "chat_template.jinja").write_text(model.processor.chat_template or "{{ messages[0].content }}")
+    save_seeing(name, tmp_path)
     loaded = load_model(tmp_path)
     assert loaded.takes_images
     given = (PLACES[name], "5 6") if name == "Qwen2.5-VL" else (PLACES[name],)
@@ -221,3 +216,34 @@ def test_what_cannot_be_read_is_refused_beside_its_field():
     alone = capture(model, "5 6")
     assert alone.kinds == ("self",)
     assert alone.image_grids() == ()
+
+
+@pytest.mark.parametrize("name", ["LLaVA", "Idefics 3", "PaliGemma"])
+def test_weight_matrices_of_the_tower(name):
+    model, read = seeing(name), []
+    module = model.network.get_submodule([name for name, kind in model.kinds.items() if kind == "vision"][1])
+    hook = module.register_forward_pre_hook(
+        lambda _, given, named: read.append(given[0] if given else named["hidden_states"]), with_kwargs=True
+    )
+    trace = capture(model, PLACES[name], image=IMAGE).trace(1, 1, "vision")
+    hook.remove()
+    weights, vectors = head_weights(model, 1, 1, kind="vision"), read[0].flatten(0, -2).numpy()
+    np.testing.assert_allclose(vectors @ weights.W_Q + weights.b_Q, trace.query, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(vectors @ weights.W_V + weights.b_V, trace.value, rtol=0, atol=1e-5)
+
+
+def test_sinks_on_the_image_are_found_and_left_out():
+    """A head that is made to look at one patch: it is a sink. What remains of a row is what the other tokens have."""
+    model, text = seeing("LLaVA"), PLACES["LLaVA"]
+    plain = capture(model, text, image=IMAGE)
+    queries, patch, share = plain.shape()[0], 8, 0.9
+    assert patch not in image_sinks(plain, [(0, 1)])
+    others = dict.fromkeys(set(range(36)) - {patch}, 0.1 / 35)
+    painted = {query: others | {patch: share} for query in range(35, queries)}
+    taken = capture(model, text, image=IMAGE, edits=Edits(pattern={(0, 1): painted}))
+    assert image_sinks(taken, [(0, 1)]).tolist() == [patch]
+    matrix = ViewMatrix(taken, "self", HeadView(heads=((0, 1),), left_out=frozenset({"sinks"})))
+    np.testing.assert_allclose(matrix.overview().row_numbers["removed"][35:], share, rtol=1e-6)
+    row = matrix.exact(range(36, 37), range(queries))[0]
+    assert np.isnan(row[patch])
+    assert row[3] == pytest.approx(0.1 / 35)

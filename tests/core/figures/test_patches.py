@@ -75,3 +75,13 @@ def test_a_patch_that_is_left_out_stays_bare():
     assert np.isnan(figure.data[0].z[0, 1])
     assert figure.data[0].zmax == pytest.approx(WEIGHTS.max())
     assert drawn(values=np.full((2, 3), np.nan)).data[0].zmax == 1
+
+
+def test_the_image_is_larger_than_its_patches_where_its_edges_are_cut_and_smaller_where_it_is_padded():
+    """2 rows and 3 columns of patches on the middle half of the width, and on twice the height."""
+    layout = on_image(image(40, 90), WEIGHTS, None, area=(0.25, -0.5, 0.75, 1.5)).figure.layout
+    (shown,) = layout.images
+    assert (shown.x, shown.sizex) == (-0.5 - 1.5, 6)
+    assert (shown.y, shown.sizey) == (-0.5 + 0.5, 1)
+    assert (layout.xaxis.range, layout.yaxis.range) == ((-2, 4), (1.5, -0.5))
+    assert layout.yaxis.scaleratio == pytest.approx(40 / (90 / 6))

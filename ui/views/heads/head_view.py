@@ -42,15 +42,15 @@ from ui.views.head_links import link_to_steps, link_to_what_if, link_to_why
 from ui.views.heads import results
 from ui.views.heads.grid import choose_clicked
 from ui.views.heads.heads_grid import looks_like
-from ui.views.heads.patches import choose_clicked_patch, show_patches
-from ui.views.needs import TEXTS
 from ui.views.numbers import of_view
+from ui.views.patches import choose_clicked_patch, show_patches
 from ui.views.sources.heads import AnyHead, ChosenHead, RealHead
 from ui.views.sources.weights_only import say_what_is_missing, show_weights
 from ui.views.step_by_step.head_notes import show_key_sharing
 
 LOOKS = {"heatmap": "Heatmap", "text": "Text", "lines": "Lines", "picture": "On the picture"}
 OF_TEXTS, OF_IMAGES = ("heatmap", "text", "lines"), ("heatmap", "picture")
+OF_BOTH = ("picture", *OF_TEXTS)
 QUANTITIES: dict[str, tuple[Quantity, str]] = {
     "weights": ("weights", "Weights"),
     "value-weighted": ("values", "Weights × value"),
@@ -65,7 +65,7 @@ WORDS_ABOUT = {
     "outputs": "weight times the length of value times W_O: how much the key adds to what the head writes "
     "(Kobayashi et al. 2020)",
 }
-LEFT_OUT: dict[LeftOut, str] = {"first": "First token", "special": "Special tokens"}
+LEFT_OUT: dict[LeftOut, str] = {"first": "First token", "special": "Special tokens", "sinks": "Sinks on the image"}
 PARTS: dict[str, tuple[PairPart, str]] = {
     "both": ("all", "Both texts"),
     "there": ("first to second", "First → second"),
@@ -216,7 +216,9 @@ def _choose_view(real: RealHead) -> tuple[str, HeadView]:
     """Show the controls above the picture; return how the head is shown, and the view."""
     row = st.container(horizontal=True, horizontal_alignment="distribute")
     with row:
-        looks = {word: LOOKS[word] for word in (OF_TEXTS if real.capture.grid is None else OF_IMAGES)}
+        has_text, has_image = bool(real.capture.ids(real.kind)[0]), bool(real.capture.image_grids(real.kind))
+        offered = (OF_BOTH if has_image else OF_TEXTS) if has_text else OF_IMAGES if has_image else OF_TEXTS
+        looks = {word: LOOKS[word] for word in offered}
         shown_as = menu("Shown as", state.SHOWN_AS, looks, look="buttons", label_visibility="collapsed")
     names = {word: name for word, (_, name) in PARTS.items()}
     if pair_ranges(real.capture) is not None:
@@ -231,9 +233,11 @@ def _choose_view(real: RealHead) -> tuple[str, HeadView]:
 def _choose_numbers(real: RealHead) -> HeadView:
     names = {word: name for word, (_, name) in QUANTITIES.items()}
     quantity = QUANTITIES[menu("Numbers", state.QUANTITY, names)][0]
-    reads_texts = TEXTS.is_met(real.capture.model)
+    reads_texts = bool(real.capture.ids(real.kind)[0])
     is_score = quantity in SCORES  # nothing is left out of scores, and words have none
-    offered: dict[LeftOut, str] = LEFT_OUT if reads_texts else {"first": LEFT_OUT["first"]}
+    has_image = bool(real.capture.image_grids(real.kind))
+    is_there = {"first": True, "special": reads_texts, "sinks": has_image}
+    offered: dict[LeftOut, str] = {word: name for word, name in LEFT_OUT.items() if is_there[word]}
     left_out = menu_of_several("Leave out as keys", state.LEAVE_OUT, offered, disabled=is_score)
     renormalise = switch("What remains of a row sums to 1", state.RENORMALISE, disabled=not left_out or is_score)
     by_word = reads_texts and switch(
@@ -386,7 +390,7 @@ def _say_cell(value: float, matrix: ViewMatrix, cell: tuple[int, int]) -> None:
 
 def _clicked(real: RealHead, cell: pin.Cell) -> None:
     """A click on the grid chooses a head; on the head it chooses a pair, or draws the pattern that is searched for."""
-    if choose_clicked(cell, real.grid) or choose_clicked_patch(cell, real.capture):
+    if choose_clicked(cell, real.grid) or choose_clicked_patch(cell, real.capture, real.kind):
         return
     searches = st.session_state.get(state.METRIC) == PATTERN
     is_drawing = searches and st.session_state.get(state.LOOK_FOR) == "pairs"

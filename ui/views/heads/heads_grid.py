@@ -71,7 +71,10 @@ def choose_by(head: AnyHead, measured: pd.DataFrame) -> HeadsBy:
         wanted = heads_by(
             _offered(head, measured),
             most_telling(measured, known_probe(head)),
-            predicts=missing(model, QUERIES_AND_KEYS, NEXT_TOKENS) is None and head.kind != "encoder",
+            predicts=missing(model, QUERIES_AND_KEYS, NEXT_TOKENS) is None
+            and head.kind != "encoder"
+            and head.kind != "vision"
+            and not head.request.reads_both,
             patterns=QUERIES_AND_KEYS.is_met(model),  # a match is corrected for chance, which depends on the mask
             one_text=text_of(head.capture, head.kind).same,
             probes=missing(model, QUERIES_AND_KEYS, TEXTS) is None and head.kind == "self",
@@ -205,7 +208,7 @@ def _by_pair(head: AnyHead, cell: tuple[int, int] | None) -> Ranking | None:
 def _by_metric(head: AnyHead, by: ByMetric, measured: pd.DataFrame) -> Ranking | None:
     metric = by.metric
     if by.on == "text":
-        read = "text" if TEXTS.is_met(head.capture.model) else "image"
+        read = "text" if head.kind != "vision" and TEXTS.is_met(head.capture.model) else "image"
         caption = f"Mean over the queries of this {read}; spread: their standard deviation."
         if read == "image":
             caption += " Its tokens stand in the order of its patches, row by row: so do “previous”, “next” and “near”."

@@ -55,11 +55,14 @@ class InputFields:
     head_place: DeltaGenerator
 
 
-def choose_request(*, more: bool = False, writes: bool = False, recorded: bool = False) -> InputFields | None:
+def choose_request(
+    *, more: bool = False, writes: bool = False, images: bool = False, recorded: bool = False
+) -> InputFields | None:
     """Show the fields for the model and what it reads. Returns None after saying what is wrong.
 
-    more    also ask for the second text that some models read
-    writes  open with a model that writes
+    more      also ask for the second text that some models read
+    writes    open with a model that writes
+    images    also ask for an image where the model reads one with its text
     recorded  whether the page can show a recorded pass, whose model is not here
     """
     progress = st.empty()  # above the text, which on a phone fills most of the first screen
@@ -95,6 +98,11 @@ def choose_request(*, more: bool = False, writes: bool = False, recorded: bool =
         with problem:
             show_error(InputError(f"{model.name} {RECORDED_ONLY}", field="model"))
         return None
+    if images and request is not None and model is not None and model.takes_images:
+        with text_place, st.popover("Image", icon=":material/image:"):
+            request = replace(request, image=_image_file("This model also reads a text alone."))
+            if request.image is not None:
+                st.button("Without the image", key=state.FORGET_IMAGE, on_click=_forget_image)
     reads_more = model is not None and not (chosen.is_recorded or model.reads_images) and QUERIES_AND_KEYS.is_met(model)
     if more and request is not None and model is not None and reads_more:
         with further:
@@ -126,7 +134,7 @@ def choose_text(
     measuring   the page then measures every head, which the announcement includes
     on_weights  shows a model that exposes only its weights; None: show one of its heads, chosen here
     """
-    fields = choose_request(more=more, recorded=recorded)
+    fields = choose_request(more=more, images=True, recorded=recorded)
     if fields is None:
         return None
     model = fields.model
@@ -152,6 +160,8 @@ def _what_it_does(model: Model) -> str:
         return f"A recorded pass of {plain(model.name)}."
     if model.reads_images:
         return "Reads images."
+    if model.takes_images:
+        return "Reads an image with a text, writes texts."
     if model.is_encoder_decoder:
         return "Reads a text, writes another."
     return "Writes texts." if model.has_language_model_head else "Reads texts only."
@@ -201,12 +211,21 @@ def _recorded_text(chosen: ModelChoice) -> TextRequest:
 
 
 def _image(chosen: ModelChoice) -> TextRequest | None:
+    image = _image_file("This model reads images.")
+    return None if image is None else TextRequest(chosen, "", image=image)
+
+
+def _image_file(what_for: str) -> bytes | None:
     """The image that was last uploaded, on this page or another: an upload field forgets its file when its page is left."""
     file = upload("Image", state.IMAGE, ["png", "jpg", "jpeg", "webp"], on_change=_keep_image)
     kept = st.session_state.get(state.SHOWN_IMAGE)
     still = "" if kept is None or file is not None else f"{plain(kept[0])} is still shown. "
-    st.caption(f"{still}This model reads images. An uploaded image is not part of the page's address.")
-    return None if kept is None else TextRequest(chosen, "", image=uploaded(*kept))
+    st.caption(f"{still}{what_for} An uploaded image is not part of the page's address.")
+    return None if kept is None else uploaded(*kept)
+
+
+def _forget_image() -> None:
+    st.session_state[state.SHOWN_IMAGE] = None
 
 
 def _keep_image() -> None:
@@ -263,7 +282,7 @@ def run_pass(
     Raises TooLongError for more than `max_tokens`, also if another page has read them already.
     """
     task = passes.with_components.task(request) if components else passes.captured.task(request, near=near)
-    layers = 1 if task.is_known else model.attention_calls or 1
+    layers = 1 if task.is_known else (model.attention_calls if request.image is None else len(model.kinds)) or 1
     if task.is_known or request.image is not None or request.model.is_recorded:  # which never takes long
         capture = run(task, "Reading the image", layers)
     elif not _is_written(request, model, max_tokens):
@@ -277,6 +296,9 @@ def run_pass(
         return None
     _say_written(request, model)
     for ids, field in ((capture.input_ids, "text"), (capture.target_ids, "target")):
+        if max_tokens is not None and len(ids) > max_tokens and request.image is not None:
+            why = f"With this image the text has {len(ids):,} tokens; at most {max_tokens:,} are shown here."
+            raise InputError(f"{why} Give a smaller image.", field="image")
         if max_tokens is not None and len(ids) > max_tokens:
             raise TooLongError(len(ids), max_tokens, field)
     return capture

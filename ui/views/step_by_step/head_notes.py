@@ -45,6 +45,7 @@ def show_next_tokens(real: RealHead, *, of_original: bool) -> None:
     )
     for column, (token, probability) in zip(st.columns(5, wrap=False), likely, strict=False):
         column.markdown(f"{quoted(token)}  \n**{probability:.1%}**")
-    link_to_why_word(real.request, real.request.text, likely[0][0])
+    if not real.request.reads_both:
+        link_to_why_word(real.request, real.request.text, likely[0][0])
     if of_original:
         st.caption("Of the original: the change above does not reach the rest of the model.")

@@ -25,6 +25,7 @@ from ui.views.common.magnified import show_magnified
 from ui.views.common.pictures import show_chart, show_heatmap
 from ui.views.common.tables import table
 from ui.views.numbers import of_stages
+from ui.views.patches import choose_clicked_patch, show_patches
 from ui.views.sources.scenes import Scene
 from ui.views.step_by_step.equation import clicked, opened_stage, show_equation, show_ways_on
 
@@ -44,7 +45,8 @@ def show_stages(scene: Scene, changed: Scene | None) -> Ledger:
     answer = st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute")
     line = st.container(gap=None)  # the listener takes no room
     with line:
-        pin.listen(clicked)  # before the pictures: whoever sees one may click at once
+        # Before the pictures: whoever sees one may click at once.
+        pin.listen(lambda cell: _chose_patch(scene, cell) or clicked(cell))
     with answer:
         presenting.title(plain(scene.origin.removesuffix(".")))
     shares = SHARES[presenting.is_on(), changed is not None]
@@ -61,6 +63,9 @@ def show_stages(scene: Scene, changed: Scene | None) -> Ledger:
         _show_stage(scene, changed, stage, ledger)
         if not presenting.is_on() and stage.columns == "key":
             _show_magnified(current, stage, cell)
+        if scene.real is not None and stage.key == "weights" and scene.real.capture.image_grids(scene.real.kind):
+            row = weights.exact(range(ledger.query, ledger.query + 1), range(current.head.shape[1]))[0]
+            show_patches(scene.real, row, ledger.query, "weights", "weight")
         if not presenting.is_on() and stage.key == "output":
             _show_sum(current, current.head.sum_of(ledger.query, TERMS))
         if scene.certificate is not None:
@@ -80,6 +85,10 @@ def show_stages(scene: Scene, changed: Scene | None) -> Ledger:
     if not presenting.is_on():
         _show_bars(ledger)
     return ledger
+
+
+def _chose_patch(scene: Scene, cell: pin.Cell) -> bool:
+    return scene.real is not None and choose_clicked_patch(cell, scene.real.capture, scene.real.kind)
 
 
 def _tokens(scene: Scene) -> tuple[tuple[str, ...], tuple[str, ...]] | None:

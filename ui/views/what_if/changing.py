@@ -79,7 +79,7 @@ def show_changing(real: RealHead) -> None:
     if changed is None or presenting.is_on():
         return
     _show_changed_heads(real, changed)
-    if predicts:
+    if predicts and not real.request.reads_both:
         show_continuations(real, changed)
 
 

@@ -1,0 +1,84 @@
+"""The attention of one token, laid over the image that the model read."""
+
+from __future__ import annotations
+
+import numpy as np
+import streamlit as st
+from numpy.typing import NDArray
+
+from core import Capture
+from core.figures.heatmaps.patches import on_image
+from core.heads.image_sinks import TIMES, image_sinks
+from core.heads.views import SCORES, Quantity
+from core.models.images import read_image
+from core.models.modules import Kind
+from ui import state
+from ui.components import pin
+from ui.markdown import plain
+from ui.views.common.pictures import show_heatmap
+from ui.views.sources.heads import RealHead
+
+WIDEST = 512  # pixels of the image that are sent
+NAMED = 3  # sinks that are named; the others are counted
+
+
+def show_patches(real: RealHead, values: NDArray[np.floating], query: int, quantity: Quantity, name: str) -> None:
+    """values: [keys] of one query, NaN where one is left out; name: what a value is called"""
+    assert real.request.image is not None
+    image = read_image(real.request.image)
+    step = max(1, -(-max(image.shape[:2]) // WIDEST))
+    grids = real.capture.image_grids(real.kind)
+    queries_lie_there = real.tokens[0] == real.tokens[1]
+    for number, (grid, place) in enumerate(zip(grids, st.columns(len(grids)), strict=True)):
+        found = np.argwhere(grid.tokens == query)
+        patch = (int(found[0][0]), int(found[0][1])) if len(found) and queries_lie_there else None
+        chart = on_image(
+            image[::step, ::step],
+            values[grid.tokens],
+            patch,
+            name=name,
+            signed=quantity in SCORES,
+            area=grid.area,
+            axes=_axes(number),
+        )
+        alt = "The image, each patch coloured by how much the chosen token attends to it."
+        with place:
+            show_heatmap(chart, "patches" if number == 0 else f"patches {number}", alt, compact=True)
+    _say(real, values, query, quantity)
+
+
+def _axes(number: int) -> tuple[str, str]:
+    """The names of the rows and columns of a grid, by which a click is told from one on another grid."""
+    return (f"patch_row_{number}", f"patch_column_{number}") if number else ("patch_row", "patch_column")
+
+
+def _say(real: RealHead, values: NDArray[np.floating], query: int, quantity: Quantity) -> None:
+    boxes = real.capture.image_boxes(real.kind)
+    lies_there = ~np.isnan(boxes[:, 0])
+    is_framed = query < len(boxes) and lies_there[query] and real.tokens[0] == real.tokens[1]
+    token = plain(real.tokens[0][query]) + (" (framed)" if is_framed else ", which is no patch,")
+    words = f"How {token} {'scores' if quantity in SCORES else 'attends to'} each patch. Click a patch to choose it."
+    if quantity == "weights":
+        elsewhere = values[~lies_there]
+        others = "[CLS]" if real.capture.prefix_tokens == 1 else "tokens that are no patch"
+        if len(elsewhere) and not np.isnan(elsewhere).all():
+            words += f" {np.nansum(elsewhere):.1%} goes to {plain(others)}."
+        words += f" {np.nansum(values[lies_there]):.1%} lies on what is shown of the image."
+        sinks = image_sinks(real.capture, [real.place], real.kind)
+        if len(sinks):
+            names = ", ".join(real.tokens[1][sink] for sink in sinks[:NAMED])
+            further = f" and {len(sinks) - NAMED} more" if len(sinks) > NAMED else ""
+            words += (
+                f" Sinks of this head: {plain(names)}{further}. The queries that see the whole image give them more than "
+                f"{TIMES} times as much as the median patch. *Numbers* on the page Heads leaves them out."
+            )
+    st.caption(words)
+
+
+def choose_clicked_patch(cell: pin.Cell, capture: Capture, kind: Kind | None = None) -> bool:
+    """Make the patch that was clicked the query. Return whether there was one."""
+    for number, grid in enumerate(capture.image_grids(kind)):
+        if (patch := pin.place_in(cell, *_axes(number), grid.tokens.shape)) is not None:
+            st.session_state[state.QUERY] = int(grid.tokens[patch])
+            return True
+    return False
