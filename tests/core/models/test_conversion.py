@@ -12,7 +12,6 @@ import sys
 import time
 from pathlib import Path
 
-import gguf
 import numpy as np
 import pytest
 import torch
