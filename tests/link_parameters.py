@@ -122,7 +122,8 @@ def opened(page: Path, address: Address, found: Found) -> tuple[list[Address], s
         names.add(key)
         if not isinstance(form, links.Lines):  # they have a page of their own in the docs
             note(found.setdefault(key, Parameter()), form, opening, what)
-        offered.extend({key: word} for word in words_to_try(form, opening))
+        if key != state.DTYPE:  # a precision brings no field, and the model is loaded again
+            offered.extend({key: word} for word in words_to_try(form, opening))
         return links_field(key, form, opening, what)
 
     with mock.patch.object(links, "field", field):

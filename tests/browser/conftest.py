@@ -65,6 +65,30 @@ def visit(visits: Visits, server: Server) -> Iterator[Callable[..., App]]:
         yield visit
 
 
+@pytest.fixture(scope="module")
+def regular(visits: Visits, server: Server) -> Iterator[App]:
+    """A visitor who stays for all tests of a file."""
+    with visits.to(server) as visit:
+        yield visit("/softmax")
+
+
+@pytest.fixture
+def go(regular: App) -> Iterator[Callable[..., App]]:
+    """Opens addresses one after the other in one session, for half of what a visitor of one's own takes. In the end nothing
+    may have gone wrong."""
+
+    def go(path: str) -> App:
+        regular.page.mouse.move(0, 0)
+        regular.page.set_viewport_size({"width": 1280, "height": 900})
+        return regular.go(path)
+
+    yield go
+    problems = [*regular.problems]
+    regular.problems.clear()
+    regular.sent.clear()
+    assert not problems, "\n".join(problems)
+
+
 @pytest.fixture
 def app(visit: Callable[..., App]) -> App:
     """Step by step, as somebody finds it who has never been here."""

@@ -4,11 +4,17 @@ import io
 from urllib.parse import quote
 
 import numpy as np
+import pytest
 
 from core import attend, capture
 from tests.browser.driver import AS_IT_IS
 from ui import state
 from ui.views.sources.passes import SENTENCE
+
+
+@pytest.fixture
+def app(go):
+    return go("/step_by_step")
 
 
 def says(app, *words):
@@ -41,9 +47,9 @@ def test_a_model_that_cannot_be_had(app, minilm):
     app.choose(state.MODEL, "all-MiniLM-L6-v2").shows({AS_IT_IS: capture(minilm, SENTENCE).trace(5, 11).weights})
 
 
-def test_addresses_are_shown_as_typed_and_are_no_links(visit):
+def test_addresses_are_shown_as_typed_and_are_no_links(go):
     addresses = "http://example.com/x HTTPS://example.com/?a=b&c=d www.example.com me@example.org mailto:me@example.org"
-    app = visit(f"/step_by_step?model={quote(addresses)}")
+    app = go(f"/step_by_step?model={quote(addresses)}")
     says(app, repr(addresses))
     assert app.page.get_by_role("alert").locator("a, img").count() == 0
 
@@ -56,10 +62,10 @@ BAD_MATRICES = (
 )
 
 
-def test_matrices_that_do_not_fit(visit):
+def test_matrices_that_do_not_fit(go):
     """One after the other on one page, as somebody makes mistakes: each is said, kept, and gone once it is corrected.
     Only this test finds typed text that a message takes away."""
-    app = visit("/step_by_step?source=My+own+matrices")
+    app = go("/step_by_step?source=My+own+matrices")
     before = app.picture(AS_IT_IS).values
     for field, text, words in BAD_MATRICES:
         good = app.value(state.OWN[field])
@@ -71,8 +77,8 @@ def test_matrices_that_do_not_fit(visit):
         app.until(lambda: not app.alerts(), "what was wrong is still said")
 
 
-def test_a_mask_that_forbids_a_whole_row(visit):
-    app = visit("/step_by_step?source=My+own+matrices")
+def test_a_mask_that_forbids_a_whole_row(go):
+    app = go("/step_by_step?source=My+own+matrices")
     app.write(state.OWN["mask"], "1,1,1,1\n0,0,0,0\n1,0,0,0").idle()
     eye = [[1, 0], [0, 1], [1, 1]]
     mask = np.array([[1, 1, 1, 1], [0, 0, 0, 0], [1, 0, 0, 0]], bool)
@@ -84,12 +90,12 @@ def test_a_mask_that_forbids_a_whole_row(visit):
     assert "nan" not in app.page.locator("body").inner_text().lower()
 
 
-def test_a_pickle_is_never_opened(visit, tmp_path):
+def test_a_pickle_is_never_opened(go, tmp_path):
     class Payload:
         def __reduce__(self):
             return (open, (str(tmp_path / "opened"), "w"))
 
-    app = visit("/step_by_step?source=My+own+matrices")
+    app = go("/step_by_step?source=My+own+matrices")
     stream = io.BytesIO()
     np.save(stream, np.array([[Payload()]], dtype=object), allow_pickle=True)
     app.page.get_by_text("Upload files instead").click()

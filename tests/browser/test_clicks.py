@@ -16,8 +16,8 @@ _CHOOSE = """
 """
 
 
-def test_no_click_on_a_mask_is_lost_or_counts_twice(visit):
-    app = visit(f"/masking?{state.SENTENCE}=The+cat+sat")
+def test_no_click_on_a_mask_is_lost_or_counts_twice(go):
+    app = go(f"/masking?{state.SENTENCE}=The+cat+sat")
     words, expected = toy_sentence("The cat sat", d_head=8), m.grid(m.causal, 3, 3)
 
     def shows_the_mask():

@@ -152,8 +152,8 @@ def percent(weight: float) -> str:
     return "under 0.001" if share < 0.001 else re.sub(r"e[-+]\d+$", "", f"{share:#.3g}")
 
 
-def test_a_click_on_the_map_opens_the_nearest_head(visit, run):
-    app = visit("/corpus?heads_as=map&layer=0&head=0")
+def test_a_click_on_the_map_opens_the_nearest_head(go, run):
+    app = go("/corpus?heads_as=map&layer=0&head=0")
     heading(app, 0, 0)
     app.click_near(GRID, float(run.map.heads["x"][27]), float(run.map.heads["y"][27]))
     heading(app, *run.heads[27])
@@ -174,8 +174,8 @@ def test_tokens_stay_text_and_a_link_opens_the_same(visit, run):
     heading(again, 4, 0)
 
 
-def test_axe_finds_nothing(visit):
-    app = visit("/corpus")
+def test_axe_finds_nothing(go):
+    app = go("/corpus")
     for looks in ("kept=spread", "looks=relation", "heads_as=map&looks=distance&tables=true"):
         app.go(f"/corpus?metric=previous&layer=2&head=9&{looks}")
         assert found(app, {"type": "tag", "values": RULES}) == []
@@ -184,8 +184,8 @@ def test_axe_finds_nothing(visit):
     app.page.emulate_media(color_scheme="null")
 
 
-def test_presented_it_is_one_screen_with_large_letters(visit):
-    app = visit("/corpus")
+def test_presented_it_is_one_screen_with_large_letters(go):
+    app = go("/corpus")
     for looks in ("kept=spread&metric=previous&layer=2&head=9", "heads_as=map&looks=distance"):
         app.go(f"/corpus?present=true&{looks}")
         for (width, height), least in SIZES.items():

@@ -16,9 +16,9 @@ from ui import state
         (f"/heads?model=written-dates&kind=cross&head={ALIGNING_HEAD[1]}&version=2", state.TEXT, "head"),
     ],
 )
-def test_the_year_is_read_off_its_own_digits(visit, address, field, picture):
+def test_the_year_is_read_off_its_own_digits(go, address, field, picture):
     """The rows that decide 2026, one before each digit, look at its four characters in the text."""
-    app = visit(address)
+    app = go(address)
     app.write(field, "Sat 21 Nov 2026").idle()
     app.until(lambda: "2026-11-21" in app.page.get_by_test_id("stMain").inner_text(), "the answer is not said")
     weights = app.picture(picture).values

@@ -33,8 +33,8 @@ def test_next_leads_through_a_lesson_and_on_and_back_goes_back(visit):
     app.until(lambda: part_of(app) == ["values"], lambda: f"the address is {app.address}")
 
 
-def test_the_query_is_turned_by_its_slider(visit):
-    app = visit("/query_key_value")
+def test_the_query_is_turned_by_its_slider(go):
+    app = go("/query_key_value")
     app.shows({"weights": np.array(weights_at(ANGLE))})
     app.widget(state.ANGLE).get_by_role("slider").press("ArrowRight")
     app.shows({"weights": np.array(weights_at(ANGLE + 5))}).idle()
@@ -67,8 +67,8 @@ def test_on_a_phone_knobs_stand_above_their_picture_and_nothing_scrolls_sideways
     assert words > knobs
 
 
-def test_the_zoom_bar_never_covers_a_colour_scale(visit):
-    app = visit(f"/word_order?{state.PART}=sinusoids")
+def test_the_zoom_bar_never_covers_a_colour_scale(go):
+    app = go(f"/word_order?{state.PART}=sinusoids")
     chart = app.widget(state.picture("sinusoids"))
     chart.locator(".nsewdrag").hover()
     bar, scale = chart.locator(".modebar").bounding_box(), chart.locator(".colorbar").bounding_box()

@@ -148,8 +148,8 @@ def test_from_a_picture_back_to_a_text(visit: Callable[..., App], vit: Path, hou
     assert app.value(state.SHOWN_AS) == "Heatmap"
 
 
-def test_choosing_among_heads_of_which_only_weights_are_known(visit: Callable[..., App], gptj: Path) -> None:
-    app = visit(f"/heads?metric=sink&model={gptj}&text={NUMBERS}")
+def test_choosing_among_heads_of_which_only_weights_are_known(go: Callable[..., App], gptj: Path) -> None:
+    app = go(f"/heads?metric=sink&model={gptj}&text={NUMBERS}")
     exposed = attention_weights(load_model(gptj), NUMBERS)
     app.shows({SHOWN: exposed.weights(0, 0)}).click_cell("atlas", 1, 2)
     app.shows({SHOWN: exposed.weights(1, 2)}).idle().page.keyboard.press("ArrowRight")
@@ -161,8 +161,8 @@ def test_choosing_among_heads_of_which_only_weights_are_known(visit: Callable[..
     app.mark_row(state.RANKED, 0).shows({SHOWN: exposed.weights(*map(int, best))})
 
 
-def test_a_model_that_hands_out_only_weights(visit: Callable[..., App], gptj: Path) -> None:
-    app = visit(f"/step_by_step?text={NUMBERS}")
+def test_a_model_that_hands_out_only_weights(go: Callable[..., App], gptj: Path) -> None:
+    app = go(f"/step_by_step?text={NUMBERS}")
     type_path(app, gptj)
     exposed = attention_weights(load_model(gptj), NUMBERS)
     app.shows({SHOWN: exposed.weights(0, 0)})
