@@ -9,7 +9,6 @@ import numpy as np
 
 from ..errors import InputError
 from .stages import number
-from .strongest import strongest_cell
 from .trace import Array, AttentionTrace, biased
 
 
@@ -151,11 +150,6 @@ def sum_of(trace: AttentionTrace, query: int, most: int = 8) -> OutputSum:
     terms = weights[shown, None] * exact.value[shown]
     total, rest_weight = terms.sum(axis=0) + rest, float(weights[others].sum())
     return OutputSum(query, tuple(shown.tolist()), weights[shown], terms, len(others), rest_weight, rest, total)
-
-
-def strongest_pair(trace: AttentionTrace) -> tuple[int, int]:
-    """Find a (query, key) worth looking at first, by the weights of a trace: see `strongest_cell`."""
-    return strongest_cell(trace.weights)
 
 
 def refuse_outside(shape: tuple[int, int], query: int, key: int = 0) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from core import capture
-from core.attention.ledger import strongest_pair
+from core.attention.strongest import strongest_cell
 from core.figures.labels import all_placed
 from core.heads.metrics import head_metrics, most_telling, standing_out
 from core.heads.patterns import blocks, columns, diagonal, match_heads, pairs
@@ -477,7 +477,7 @@ def test_from_a_head_to_its_steps_and_back(visit, minilm):
     app.page.get_by_test_id("stPageLink").get_by_role("link", name="All stages").click()
     app.until(lambda: "/heads" not in app.address, "Step by step does not open")
     app.idle()
-    query, key = strongest_pair(trace)
+    query, key = strongest_cell(trace.weights)
     tokens = all_placed(capture(minilm, text, pair=pair).tokens()[0])
     shown = {state.TEXT: text, state.HEAD_BOX: "Head 3.4", state.QUERY: tokens[query], state.KEY: tokens[key]}
     assert app.values([state.SOURCE, *shown]) == {state.SOURCE: "A real head"} | shown

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from core.attention import rowwise
 from core.attention.head import Head
-from core.attention.ledger import explain, strongest_pair, sum_of
+from core.attention.ledger import explain, sum_of
 from core.attention.masks import both, causal, grid, sliding_window
 from core.attention.pooling import pool
 from core.attention.stages import STAGES
+from core.attention.strongest import strongest_cell
 from core.attention.trace import WEIGHINGS, Instead, attend
 from core.errors import InputError
 
@@ -222,13 +223,13 @@ def test_changes_that_cannot_be_are_refused():
 @given(traces())
 def test_the_strongest_pair_of_a_short_text_is_the_traces(trace):
     one = Head.of(trace)
-    assert one.strongest(one.overview(60)) == strongest_pair(trace)
+    assert one.strongest(one.overview(60)) == strongest_cell(trace.weights)
 
 
 def test_the_strongest_pair_of_a_text_with_nothing_but_the_diagonal():
     trace = attend(*(np.eye(6),) * 3, mask=np.eye(6))
     one = Head.of(trace)
-    assert one.strongest(one.overview()) == strongest_pair(trace)
+    assert one.strongest(one.overview()) == strongest_cell(trace.weights)
 
 
 @settings(max_examples=40, deadline=None)

@@ -6,8 +6,8 @@ import pytest
 from core import capture
 from core.attention import formulas
 from core.attention.head import Head
-from core.attention.ledger import strongest_pair
 from core.attention.stages import BY_KEY, STAGES, number
+from core.attention.strongest import strongest_cell
 from core.attention.trace import AttentionTrace, attend
 from tests.conftest import TEXTS
 
@@ -79,10 +79,10 @@ def test_strongest_pair_is_away_from_the_ends_and_the_diagonal():
     rng = np.random.default_rng(6)
     for n in (4, 9):
         trace = attend(*(rng.normal(size=(n, 8)) for _ in range(3)))
-        query, key = strongest_pair(trace)
+        query, key = strongest_cell(trace.weights)
         candidates = [(trace.weights[q, k], (q, k)) for q in range(1, n - 1) for k in range(1, n - 1) if q != k]
         assert max(candidates)[1] == (query, key)
-    assert strongest_pair(attend([[1.0]], [[1.0]], [[1.0]])) == (0, 0)
+    assert strongest_cell(attend([[1.0]], [[1.0]], [[1.0]]).weights) == (0, 0)
 
 
 def causal(rows: list[list[float]]) -> AttentionTrace:
@@ -107,7 +107,7 @@ def causal(rows: list[list[float]]) -> AttentionTrace:
 )
 def test_the_strongest_pair_has_weight(rows, pair):
     trace = causal(rows)
-    assert strongest_pair(trace) == pair
+    assert strongest_cell(trace.weights) == pair
     assert trace.mask[pair]
 
 
@@ -115,6 +115,6 @@ def test_the_strongest_pair_has_weight(rows, pair):
 def test_the_strongest_pair_of_a_head_that_looks_nowhere_else_than_at_the_first_token(smollm, scale):
     trace = capture(smollm, TEXTS[0]).trace(18, 8)
     trace = trace if scale is None else trace.changed(scale=scale)
-    query, key = strongest_pair(trace)
+    query, key = strongest_cell(trace.weights)
     assert query != key
     assert trace.weights[query, key] > 0.01
