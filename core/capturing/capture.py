@@ -242,8 +242,15 @@ class Capture:
 
         The file holds the queries, keys, values and outputs of every head in the dtype that they have, masks and biases in a
         form that grows linearly with the text, and the tokens. It holds neither components nor what another pass continues
-        from: both need the model. Raises OSError where it cannot be written; what was there before then stays.
+        from: both need the model. Raises OSError where it cannot be written; what was there before then stays. Raises
+        InputError for a pass over an image with a text: the file could not say where on the image its tokens lie.
         """
+        if self.tiles is not None:
+            raise InputError(
+                "A pass over an image with a text cannot be saved: the file has no place for where its tokens lie on the "
+                "image. Keep the image and the text, and capture them again.",
+                field="image",
+            )
         save_pass(
             path,
             self.model,
