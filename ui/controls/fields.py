@@ -99,10 +99,12 @@ def page_of(key: str, count: int, label: str) -> int:
     return st.pagination(count, key=key, **KEPT)
 
 
-def suggested(label: str, key: str, offered: Sequence[str], opening: str, **widget: Any) -> str:
-    """One of the texts that are offered, or any other text."""
+def suggested(
+    label: str, key: str, offered: Sequence[str], opening: str, further: Sequence[str] = (), **widget: Any
+) -> str:
+    """One of the texts that are offered, or any other text. further: offered on this computer only"""
     links.field(key, Text(such_as=tuple(offered)), opening, label)
-    return st.selectbox(label, offered, key=key, accept_new_options=True, **KEPT, **widget)
+    return st.selectbox(label, [*offered, *further], key=key, accept_new_options=True, **KEPT, **widget)
 
 
 def suggested_or_none(label: str, key: str, offered: Sequence[str], placeholder: str, **widget: Any) -> str | None:

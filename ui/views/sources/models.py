@@ -66,7 +66,8 @@ def choose_model(*, writes: bool = False) -> str:
         "label_visibility": "collapsed",
         "format_func": lambda name: here.get(name, name),
     }
-    return suggested("Model", state.MODEL, [*names, *(name for name in here if name not in names)], opening, **look)
+    further = [name for name in here if name not in names]
+    return suggested("Model", state.MODEL, names, opening, further, **look)
 
 
 def read_model(chosen: ModelChoice, place: DeltaGenerator, problem: DeltaGenerator) -> Model | None:
