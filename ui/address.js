@@ -3,7 +3,11 @@
 const FRAME = ["embed", "embed_options"]; // Streamlit's own names, which stay
 const ASK_AGAIN = 250; // milliseconds between two checks whether the page still runs
 const TIMES = 4; // give up on an address that was sent this often and not read; other runs may come in between
+const POPOVER = "[data-testid=stPopoverButton]";
+const TELLING = "headlight-telling"; // while popovers are open out of sight
+const frame = () => new Promise(requestAnimationFrame);
 const { headlight } = window;
+const used = new WeakSet(); // buttons of popovers that somebody has opened
 let session, run, waiting, runAgain, isWatched;
 let again = { address: null, times: 0 }; // the address that was sent again, and how often
 
@@ -17,7 +21,7 @@ const here = () => window.location.pathname + window.location.search;
 
 export default function ({ data, setTriggerValue }) {
     runAgain = () => setTriggerValue("connected", true);
-    if (!isWatched) watchConnection();
+    if (!isWatched) watch();
     if (data.session === session && data.run === run) return;
     const base = headlight.base(data.page);
     const isRead = base !== null && same(own(), data.read);
@@ -25,6 +29,7 @@ export default function ({ data, setTriggerValue }) {
     if (data.session !== session && base !== null && !isRead) headlight.asked = here();
     [session, run] = [data.session, data.run];
     clearTimeout(waiting);
+    if (isRead && headlight.asked !== null) tellPopovers();
     if (isRead || (headlight.asked === again.address && again.times >= TIMES)) headlight.asked = null;
     if (headlight.asked === null) again = { address: null, times: 0 };
     if (headlight.asked !== null) return askAgain();
@@ -41,6 +46,34 @@ function askAgain() {
     }
     again = { address: here(), times: again.address === here() ? again.times + 1 : 1 };
     window.dispatchEvent(new PopStateEvent("popstate"));
+}
+
+// Fields in a closed popover do not hear what an address asks for, and would send what they had before with the next click.
+// So each popover that somebody has used is opened, out of sight, for as long as its fields take to hear it.
+async function tellPopovers() {
+    const { activeElement, documentElement: root } = document;
+    root.classList.add(TELLING);
+    for (const button of document.querySelectorAll(`${POPOVER}[aria-expanded=false]`)) {
+        if (!used.has(button)) continue;
+        button.click();
+        await frame();
+        await frame();
+        if (button.getAttribute("aria-expanded") === "true") button.click();
+    }
+    activeElement?.focus?.({ preventScroll: true });
+    root.classList.remove(TELLING);
+}
+
+function watch() {
+    const unseen = new CSSStyleSheet();
+    unseen.replaceSync(`.${TELLING} [data-testid=stPopoverBody] { visibility: hidden; }`);
+    document.adoptedStyleSheets.push(unseen);
+    const note = ({ target }) => {
+        const button = target.closest?.(POPOVER);
+        if (button) used.add(button);
+    };
+    document.addEventListener("click", note, true);
+    watchConnection();
 }
 
 // Streamlit does not run a page whose connection comes back. After a restart of the server its first click would only begin a

@@ -185,6 +185,18 @@ def test_going_back_takes_choices_back(visit):
     assert app.reached(state.MASK).value(state.MASK) == "Mask as given"
 
 
+def test_a_choice_in_a_closed_popover_does_not_come_back_with_the_next_click(visit):
+    app = visit("/step_by_step?source=random&stage=masked").idle().choose(state.MASK, "Causal").idle()
+    app.page.keyboard.press("Escape")
+    app.until(lambda: not app.widget(state.MASK).count(), "the popover stays open")
+    app.page.go_back()
+    app.until(lambda: "mask" not in parse_qs(urlsplit(app.address).query), "it does not go back")
+    app.idle().click_cell(AS_IT_IS, 1, 3).idle()
+    app.until(lambda: parse_qs(urlsplit(app.address).query).get("key") == ["3"], "no cell was chosen")
+    assert "mask" not in parse_qs(urlsplit(app.address).query)
+    assert not app.page.get_by_test_id("stPopoverBody").count()
+
+
 VIEWS = (
     "/heads?metric=induction&model=SmolLM2-135M-Instruct&layer=18&head=6",
     "/what_if?model=SmolLM2-135M-Instruct&text=The+capital+of+France+is&layer=23&head=4&edit=mute+23.4",
