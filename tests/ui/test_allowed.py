@@ -24,7 +24,9 @@ def host(monkeypatch: pytest.MonkeyPatch):
     def allow(**said: object) -> None:
         monkeypatch.setattr(settings, "current", lambda: Settings(**said))  # pyright: ignore[reportArgumentType]
 
-    return allow
+    allowed._models_here.cache_clear()  # what was found on this computer, and then what these tests put there
+    yield allow
+    allowed._models_here.cache_clear()
 
 
 @pytest.fixture
