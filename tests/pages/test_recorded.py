@@ -33,7 +33,8 @@ def test_a_recorded_pass_is_shown_with_its_text(page, file):
     assert not app.error
     captions = [caption.value for caption in app.caption]
     assert any(
-        TEXT in caption and "Another text, and what-ifs, need the model itself" in caption for caption in captions
+        TEXT in caption and "To read another text or change a head, load the model itself" in caption
+        for caption in captions
     )
     assert any("A recorded pass of SmolLM2" in caption for caption in captions)
     assert not app.text_area

@@ -206,7 +206,7 @@ def _recorded_text(chosen: ModelChoice) -> TextRequest:
     tokens = capture.tokens(capture.kinds[0])[1]
     text = ("" if any(token.startswith(" ") for token in tokens) else " ").join(tokens)
     shortened = text if len(text) <= WRITTEN else f"{text[:WRITTEN]}…"
-    st.caption(f"{quoted(shortened)}  The text of the file. Another text, and what-ifs, need the model itself.")
+    st.caption(f"Text of the file: {quoted(shortened)}. To read another text or change a head, load the model itself.")
     return TextRequest(chosen, "")
 
 
