@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import isqrt
 from typing import Any
 
 import numpy as np
@@ -136,9 +137,9 @@ def row_blocks(call: Call, head: int | None = None, *, rows: range | None = None
     placing = [index for index, edit in enumerate(edits) if edit.places_weights]
     scale = query.new_tensor([edit.scale(call.scale) for edit in edits])[:, None, None] if edited else call.scale
     rows = range(query.shape[1]) if rows is None else rows
-    size = max(1, cells // (query.shape[0] * key.shape[1]))
-    for start in range(rows.start, rows.stop, size):
-        part = range(start, min(start + size, rows.stop))
+    start = rows.start
+    while start < rows.stop:
+        part = range(start, min(start + _height(start, call, cells // len(query)), rows.stop))
         allowed, bias = permissions(call, heads, part)
         instead: dict[int, Instead] = {}
         for index in placing:
@@ -147,6 +148,16 @@ def row_blocks(call: Call, head: int | None = None, *, rows: range | None = None
             instead[index] = Instead(edit.weighing, weights)
         inputs = query[:, start : part.stop], key[:, : allowed.shape[2]]
         yield Rows(start, *inputs, scale, allowed, bias, call.softcap, sinks, instead)
+        start = part.stop
+
+
+def _height(start: int, call: Call, cells: int) -> int:
+    """How many rows from `start` have at most so many numbers in one head; at least 1."""
+    keys = call.key.shape[2]
+    height = cells // keys
+    if call.causal and call.mask is None:  # they end with the last of them: height * (start + height) <= cells
+        height = max(height, (isqrt(start**2 + 4 * cells) - start) // 2)
+    return max(1, height)
 
 
 def edited_output(call: EditedCall) -> Tensor:

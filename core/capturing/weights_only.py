@@ -125,8 +125,7 @@ class WeightsOnly:
         on_progress  called after each layer with the number of layers done; an error that it raises reaches the caller
         """
         for done, layer in enumerate(self._of(kind), start=1):
-            size = max(1, CELLS // (layer.shape[0] * layer.shape[2]))
-            yield (WeightRows(start, wide(layer[:, start : start + size])) for start in range(0, layer.shape[1], size))
+            yield _in_blocks(layer)
             if on_progress is not None:
                 on_progress(done)
 
@@ -194,6 +193,16 @@ def _on_two_tokens(model: Model) -> tuple[Tensor, ...]:
             f"{type(model.network).__name__} could not be asked for its attention weights: {error}. Choose another model.",
             field="model",
         ) from error
+
+
+def _in_blocks(layer: Tensor) -> Iterator[WeightRows]:
+    """The weights of a layer, [heads, queries, keys], a few rows at a time.
+
+    Each block is a copy, as in `core.capturing.rows`: whoever reads one may empty cells for a while.
+    """
+    size = max(1, CELLS // (layer.shape[0] * layer.shape[2]))
+    for start in range(0, layer.shape[1], size):
+        yield WeightRows(start, wide(layer[:, start : start + size].clone()))
 
 
 def _run(model: Model, inputs: dict[str, Tensor]) -> tuple[Tensor, ...]:

@@ -7,18 +7,16 @@ the tables are those that the command makes of the same file, to the last bit.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from threading import Lock, Thread
+from threading import Lock
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from ..errors import InputError
 from ..models.model import Model
 from ..progress import OnProgress
+from ..threads import one_thread
 from ..versions import versions
 from .about import About
 from .folder import RunFolder
@@ -125,7 +123,7 @@ class InProcessRun:
                 return False
             part = self._passages[self._measured : self._measured + AT_ONCE]
             try:
-                with _one_thread():
+                with one_thread():
                     measure(part, self._model, self._tally)
             except BaseException:
                 self._begin()  # a passage may be half counted
@@ -148,21 +146,3 @@ class InProcessRun:
         self._place.finish(finished_tables(self._tally, self._model), about)
         self.about = about
         del self._tally, self._passages, self._model  # all that is large
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Let torch compute with one thread in this thread alone, as a worker does: with more, the last bits differ.
-
-    torch keeps two numbers: that of each thread that has computed already, and that with which further threads begin.
-    """
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    # This sets the second number, and the first one of a thread that ends.
-    others = Thread(target=torch.set_num_threads, args=(before,))
-    others.start()
-    others.join()
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -21,6 +21,7 @@ from ..capturing.rows import Rows
 from ..capturing.weights_only import WeightRows
 from ..models.modules import Kind
 from ..progress import OnProgress
+from ..threads import side_by_side
 from .quantities import LOCAL, Block, Need, Pass, Text, text_of
 
 Group = Literal["Position", "Repetition", "Kind of token", "Spread"]
@@ -231,10 +232,12 @@ def head_metrics(passed: Pass, kind: Kind | None = None, *, on_progress: OnProgr
     """
     kind = passed.kinds[0] if kind is None else kind
     text, (queries, _) = text_of(passed, kind), passed.shape(kind)
-    layers = []
-    for blocks in passed.in_rows(kind, on_progress):
+
+    def summary(blocks: Iterable[Rows | WeightRows]) -> tuple[Tensor, ...]:
         with torch.inference_mode():
-            layers.append(_summary(*measure(blocks, text, queries)))
+            return _summary(*measure(blocks, text, queries))
+
+    layers = side_by_side(summary, passed.in_rows(kind), on_progress)
     means, spreads, shares, keys = (torch.cat(parts, dim=-1).numpy(force=True) for parts in zip(*layers, strict=True))
     heads = [len(key) for *_, key in layers]
     columns = {"layer": np.repeat(np.arange(len(heads)), heads), "head": np.concatenate([*map(np.arange, heads)])}

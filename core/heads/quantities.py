@@ -135,11 +135,18 @@ class Block:
     def elsewhere(self) -> Tensor:
         """The largest weight on a key other than the first, the query itself and special tokens; NaN for queries that may
         attend to no such key."""
-        others = self.text.others[: self.weights.shape[2]]
-        weights, allowed = self.weights * others.to(self.weights.dtype), self.rows.allowed & others
-        for part in (weights, allowed):
-            part.diagonal(self.rows.start, 1, 2).zero_()
-        return torch.where(allowed.any(-1), weights.amax(-1), torch.nan)
+        weights, others = self.weights, self.text.others[: self.weights.shape[2]]
+        resting, diagonal = (~others).nonzero()[:, 0], weights.diagonal(self.rows.start, 1, 2)
+        # Resting keys are few: they are emptied and filled again, which is much faster than a copy of all weights without them.
+        on_resting, on_themselves = weights[..., resting], diagonal.clone()
+        weights.index_fill_(2, resting, 0)
+        diagonal.zero_()
+        largest = weights.amax(-1)
+        diagonal.copy_(on_themselves)
+        weights.index_copy_(2, resting, on_resting)
+        allowed = self.rows.allowed & others
+        allowed.diagonal(self.rows.start, 1, 2).zero_()
+        return torch.where(allowed.any(-1), largest, torch.nan)
 
     @cached_property
     def entropy(self) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +13,7 @@ from ..capturing.rows import Rows
 from ..capturing.weights_only import WeightRows
 from ..models.modules import Kind
 from ..progress import OnProgress
+from ..threads import side_by_side
 from .quantities import Pass
 
 SIDE = 24  # cells of a small picture, per side
@@ -22,9 +24,11 @@ def thumbnails(
 ) -> Pooled:
     """The weights of every head of a pass in at most `side` by `side` cells: values [layers, heads, rows, columns] float32."""
     shape = passed.shape(kind)
-    layers = [
-        sweep(map(_band, blocks), shape, side)[0]["weights"].pooled() for blocks in passed.in_rows(kind, on_progress)
-    ]
+
+    def small(blocks: Iterable[Rows | WeightRows]) -> Pooled:
+        return sweep(map(_band, blocks), shape, side)[0]["weights"].pooled()
+
+    layers = side_by_side(small, passed.in_rows(kind), on_progress)
     return replace(
         layers[0],
         values=np.stack([layer.values for layer in layers]).astype(np.float32),

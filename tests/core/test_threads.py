@@ -1,0 +1,97 @@
+"""Layers are measured side by side, each with one thread of torch's."""
+
+from __future__ import annotations
+
+from threading import Barrier, Lock, Thread
+
+import pytest
+import torch
+
+from core.threads import one_thread, side_by_side
+
+
+@pytest.fixture(autouse=True)
+def three_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_results_come_in_the_order_of_the_items_whichever_is_done_first():
+    pairs = Barrier(2)
+
+    def work(item: int) -> int:
+        if item in (1, 2):
+            pairs.wait(10)  # the second begins before the first is done, or neither ends
+        return item * item
+
+    told: list[int] = []
+    assert side_by_side(work, iter(range(1, 8)), told.append) == [1, 4, 9, 16, 25, 36, 49]
+    assert told == [1, 2, 3, 4, 5, 6, 7]
+    assert side_by_side(work, [], told.append) == []
+
+
+def test_no_more_items_are_taken_than_there_are_threads():
+    lock, open_items, most = Lock(), 0, 0
+
+    def items():
+        nonlocal open_items, most
+        for item in range(20):
+            with lock:
+                open_items += 1
+                most = max(most, open_items)
+            yield item
+
+    def work(_: int) -> None:
+        nonlocal open_items
+        with lock:
+            open_items -= 1
+
+    side_by_side(work, items())
+    assert most <= 3
+
+
+def test_each_item_is_computed_with_one_thread_and_other_threads_keep_theirs():
+    told: dict[str, int] = {}
+
+    def work(_: int) -> int:
+        return torch.get_num_threads()
+
+    assert side_by_side(work, range(6)) == [1] * 6
+    with one_thread():
+        side_by_side(work, range(2))
+        told["here"] = torch.get_num_threads()
+        other = Thread(target=lambda: told.update(elsewhere=torch.get_num_threads()))
+        other.start()
+        other.join()
+    told["afterwards"] = torch.get_num_threads()
+    assert told == {"here": 1, "elsewhere": 3, "afterwards": 3}
+
+
+@pytest.mark.parametrize("where", ["work", "items", "progress"])
+def test_an_error_reaches_the_caller_and_nothing_else_begins(where: str):
+    begun: list[int] = []
+
+    def fail_in(place: str) -> None:
+        if place == where:
+            raise RuntimeError(place)
+
+    def items():
+        for item in range(50):
+            if item == 4:
+                fail_in("items")
+            yield item
+
+    def work(item: int) -> None:
+        begun.append(item)
+        if item == 4:
+            fail_in("work")
+
+    def on_progress(done: int) -> None:
+        if done == 4:
+            fail_in("progress")
+
+    with pytest.raises(RuntimeError, match=where):
+        side_by_side(work, items(), on_progress)
+    assert max(begun) < 9
