@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from math import isfinite
 from numbers import Integral
 from typing import Any, ClassVar, Literal, cast, get_args
@@ -29,6 +30,7 @@ FARTHEST = 2**31  # no text is as long: with a larger number a mask stays the sa
 DIGITS = 11  # of a mask's number that are read: any number with more is beyond `FARTHEST`
 TOLERANCE = 1e-6  # largest difference between 1 and the sum of a painted row
 MAX_CELLS = 500  # that one line may paint: more than the address of a link holds
+MAX_KEYS = 20_000  # that one line may block
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,11 +272,7 @@ class Mask(Edit):
 
 
 class Block(Edit):
-    """Positions that are blocked in all places that cover a head. The words of each are a line of its own."""
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        return tuple(f"{query}>{key}" if query >= 0 else str(key) for query, key in self.positions)
+    """Positions that are blocked in all places that cover a head."""
 
     @classmethod
     def merged(cls, first: Any, second: Any) -> Any:
@@ -291,13 +289,17 @@ class BlockKeys(Block):
     label = "Block the chosen key"
     fields = (forms.ChosenKey(),)
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        return (in_ranges(self.value),) if self.value else ()
+
     @classmethod
     def checked(cls, value: Any) -> tuple[int, ...]:
         return tuple(sorted({_position(key) for key in ([value] if isinstance(value, Integral) else value)}))
 
     @classmethod
     def read(cls, words: str) -> set[int]:
-        return {int(words)}
+        return read_ranges(words)
 
     @property
     def positions(self) -> Iterable[tuple[int, int]]:
@@ -310,6 +312,11 @@ class BlockPairs(Block):
     keyword, verb, example = "block_pairs", "block pair", "block pair 10>2"
     label = "Block the chosen pair"
     fields = (forms.ChosenPair(),)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Each pair is a line of its own."""
+        return tuple(f"{query}>{key}" for query, key in self.value)
 
     @classmethod
     def checked(cls, value: Any) -> tuple[tuple[int, int], ...]:
@@ -641,6 +648,30 @@ def _with_text(words: str) -> tuple[str, str]:
 
 def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
+
+
+# --- ranges of positions
+
+
+def read_ranges(words: str) -> set[int]:
+    """The positions in words such as "3 5-8". Raises InputError for too many, ValueError for words that are none."""
+    ends = [(word, word[1:].partition("-")) for word in words.split()]  # a sign is none
+    ranges = [range(int(word[:1] + rest), int(last if dash else word) + 1) for word, (rest, dash, last) in ends]
+    if not all(ranges):
+        raise ValueError(words)
+    if (count := sum(part.stop - part.start for part in ranges)) > MAX_KEYS:
+        raise InputError(
+            f"One change blocks at most {MAX_KEYS:,} keys, and this one {count:,}. Block further ones in another change.",
+            field="edits",
+        )
+    return {position for part in ranges for position in part}
+
+
+def in_ranges(positions: Sequence[int]) -> str:
+    """Positions in ascending order in words, as `read_ranges` reads them."""
+    gaps = [(before, after) for before, after in pairwise(positions) if after > before + 1]
+    starts, ends = [positions[0], *(after for _, after in gaps)], [*(before for before, _ in gaps), positions[-1]]
+    return " ".join(str(start) if start == end else f"{start}-{end}" for start, end in zip(starts, ends, strict=True))
 
 
 # --- painted cells

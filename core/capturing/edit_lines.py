@@ -4,7 +4,7 @@ What each line can say, with a place at its end or none for all heads (a layer "
 before it where a model has several: "cross 5.11"; ".11" is that head of every layer):
 
     mute 23.4                                 scale 2 at 5.11                    mask window 4 at 5
-    mean 23.4 over "a text"                   softmax hardmax at 5               block key 3 at 5.11
+    mean 23.4 over "a text"                   softmax hardmax at 5               block key 3 5-8 at 5.11
     patch 23.4 from "a text of the same length"                                  block pair 10>2
     pattern previous at 5.11                  paint 10>2=0.7 10>3=0.3 at 5.11    token 3 "dog"
     cut 16.0 from the key of 18.6             cut mlp 9 mean from the value of 18.6

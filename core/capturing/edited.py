@@ -89,11 +89,13 @@ class HeadEdit:
             return own
         queries, keys = np.arange(rows.start, rows.stop)[:, None], np.arange(own.shape[1])
         allowed = np.array(own if self.mask is None else np.broadcast_to(self.mask(queries, keys), own.shape))
+        allowed[:, [key for query, key in self.blocked if query < 0 and key < own.shape[1]]] = False
+        blocked = ((query, key) for query, key in self.blocked if query >= 0)
         painted = ((query, key) for query, row in self.painted.items() for key in row)
-        for pairs, is_allowed in ((self.blocked, False), (painted, True)):
+        for pairs, is_allowed in ((blocked, False), (painted, True)):
             for query, key in pairs:
-                if key < own.shape[1] and (query < 0 or query in rows):
-                    allowed[slice(None) if query < 0 else query - rows.start, key] = is_allowed
+                if key < own.shape[1] and query in rows:
+                    allowed[query - rows.start, key] = is_allowed
         return allowed
 
     def weights(self, rows: range, allowed: NDArray[np.bool_]) -> NDArray[np.floating]:
