@@ -181,9 +181,9 @@ class Capture:
             if on_progress is not None:
                 on_progress(done)
 
-    def in_rows(self, kind: Kind | None = None, on_progress: OnProgress | None = None) -> Iterator[Iterator[Rows]]:
-        """The stages of all heads: for each layer, as in `each_layer`, its query rows in blocks."""
-        return (row_blocks(call) for call in self.each_layer(kind, on_progress))
+    def in_rows(self, kind: Kind | None = None) -> Iterator[Iterator[Rows]]:
+        """The stages of all heads: for each layer, its query rows in blocks."""
+        return map(row_blocks, self.each_layer(kind))
 
     def key_head(self, layer: int, head: int, kind: Kind | None = None) -> tuple[int, int]:
         """(the key/value head that this query head reads, the number of key/value heads) (grouped-query attention)."""

@@ -153,9 +153,10 @@ def row_blocks(call: Call, head: int | None = None, *, rows: range | None = None
 
 def _height(start: int, call: Call, cells: int) -> int:
     """How many rows from `start` have at most so many numbers in one head; at least 1."""
-    keys = call.key.shape[2]
-    height = cells // keys
-    if call.causal and call.mask is None:  # they end with the last of them: height * (start + height) <= cells
+    height = cells // call.key.shape[2]
+    edits = call.edits.values() if isinstance(call, EditedCall) else ()
+    if call.causal and call.mask is None and call.parts is None and not any(edit.changes_mask for edit in edits):
+        # Their keys end with the last of them: height * (start + height) <= cells.
         height = max(height, (isqrt(start**2 + 4 * cells) - start) // 2)
     return max(1, height)
 

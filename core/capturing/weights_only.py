@@ -25,7 +25,6 @@ from ..models.inputs import TokenNumbers, all_inputs, run, target_ids
 from ..models.model import Model
 from ..models.modules import Kind
 from ..models.tokens import token_texts
-from .recorder import OnProgress
 from .rows import CELLS, weights_at
 
 MAX_BYTES = 256_000_000  # for the weights of all heads together
@@ -117,17 +116,9 @@ class WeightsOnly:
         _, queries, keys = self._of(kind)[0].shape
         return queries, keys
 
-    def in_rows(
-        self, kind: Kind | None = None, on_progress: OnProgress | None = None
-    ) -> Iterator[Iterator[WeightRows]]:
-        """The weights of all heads, layer by layer, a few query rows at a time.
-
-        on_progress  called after each layer with the number of layers done; an error that it raises reaches the caller
-        """
-        for done, layer in enumerate(self._of(kind), start=1):
-            yield _in_blocks(layer)
-            if on_progress is not None:
-                on_progress(done)
+    def in_rows(self, kind: Kind | None = None) -> Iterator[Iterator[WeightRows]]:
+        """The weights of all heads: for each layer, its query rows in blocks."""
+        return map(_in_blocks, self._of(kind))
 
     def weights(self, layer: int, head: int) -> NDArray[np.floating]:
         """The weights of one head: [queries, keys] in [0, 1], read-only; each row sums to 1.

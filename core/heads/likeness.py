@@ -73,8 +73,16 @@ def _side_by_side(
             f"each row changed, both need as many tokens. Compare two heads of them with their tokens aligned instead.",
             field="text",
         )
-    for layer in zip(before.in_rows(kind, on_progress), after.in_rows(kind), strict=True):
-        yield zip(*layer, strict=True)
+    for layer in zip(before.each_layer(kind, on_progress), after.each_layer(kind), strict=True):
+        yield _same_rows(*layer)
+
+
+def _same_rows(before: Call, after: Call) -> Iterator[tuple[Rows, Rows]]:
+    """The blocks of two layers cut where either has an end: an edit of the mask changes how many rows fit into a block."""
+    for block in row_blocks(before):
+        for other in row_blocks(after, rows=range(block.start, block.stop)):
+            [one] = row_blocks(before, rows=range(other.start, other.stop))
+            yield one, other
 
 
 def heads_like(

@@ -285,7 +285,7 @@ def test_a_few_rows_at_a_time(name, case, monkeypatch):
     monkeypatch.setitem(row_blocks.__kwdefaults__, "cells", 3 * 4 * 11)
     monkeypatch.setattr(rowwise, "CELLS", 3 * 11)
     taken, expected = captured(name, CASES[case].edits), naive(name, changes=CASES[case].changes)
-    assert len(list(row_blocks(taken.layer_call(0)))) == 4
+    assert len(list(row_blocks(taken.layer_call(0)))) > 2
     assert_same_pass(taken, expected)
     for kind, layer, head in every_head(taken):
         overview, certificate = taken.certified_overview(layer, head, kind)
