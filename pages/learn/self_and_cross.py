@@ -100,6 +100,7 @@ def other_texts(experiment: Experiment) -> None:
             st.columns(2), (others.before, others.after), ("before", "after"), strict=True
         ):
             with column:
+                st.markdown(f"**Weights {name}**")
                 show_weights(crossed, name, 360)
                 st.markdown(f"Weights **{size(crossed.trace.weights)}**, output **{size(crossed.trace.output)}**")
         st.markdown(

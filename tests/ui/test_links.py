@@ -131,6 +131,8 @@ def test_a_text_that_no_address_can_hold_is_sent_to_the_exhibit():
 def test_what_no_link_can_hold_is_said():
     assert cannot_hold(PageContents("Heads", "heads", of=head_of("", image=b"pixels"))) == "the image that you uploaded"
     assert cannot_hold(PageContents("Heads", "heads", of=head_of("Hi"))) == ""
+    of_file = HeadRequest(TextRequest(ModelChoice("pass.npz", contents=b"PK"), ""), "self", 0, 0)
+    assert cannot_hold(PageContents("Heads", "heads", of=of_file)) == "the file that you opened"
     assert cannot_hold(PageContents("Exhibit", "exhibit")) == "the exhibit that you opened"
 
 

@@ -31,7 +31,7 @@ def show_link(shown: PageContents) -> None:
     _COPY(key=state.COPY_LINK, data={"address": address})
     left_out = cannot_hold(shown)
     if left_out:
-        st.caption(f"A link cannot hold {left_out}. Save an exhibit to include it.")
+        st.caption(f"A link cannot hold {left_out}. Save an exhibit to keep this view.")
     if len(address) > LONG:
         st.caption(f"Some programs cut addresses of more than {LONG:,} characters; this one has {len(address):,}.")
 
@@ -49,4 +49,6 @@ def cannot_hold(shown: PageContents) -> str:
     is_own = links.here().get(state.SOURCE) == ["own"]
     if is_own and any(uploaded_file(key) is not None for key in (*state.FILES.values(), state.ARCHIVE)):
         return "the matrices that you uploaded"
+    if shown.of is not None and shown.of.text.model.contents is not None:
+        return "the file that you opened"
     return "the exhibit that you opened" if shown.of is None and shown.page == "exhibit" else ""
