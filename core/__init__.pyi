@@ -19,6 +19,7 @@ from .capturing.layers import missing_layers as missing_layers
 from .capturing.places import Place as Place
 from .capturing.weights_only import WeightsOnly as WeightsOnly
 from .capturing.weights_only import attention_weights as attention_weights
+from .capturing.weights_only import open_weights as open_weights
 from .errors import InputError as InputError
 from .heads.aligning import align as align
 from .heads.attribution import Attribution as Attribution

@@ -1,7 +1,9 @@
-"""The page Exhibit: a view that somebody has saved with all its numbers."""
+"""The page Exhibit: files that somebody has saved, above all a view with all its numbers."""
 
 from ui.views.common.heading import show_heading
 from ui.views.exhibit import show_opening
 
-show_heading("Exhibit", "A view that somebody saved with “Share”, with all its numbers.")
+show_heading(
+    "Exhibit", "Open a file: a view that “Share” has saved with all its numbers, a recorded pass or attention weights."
+)
 show_opening()

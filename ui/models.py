@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from core import Capture, Model, load_model, open_capture
 from core.capturing.estimates import (
     Speeds,
@@ -13,6 +15,7 @@ from core.capturing.estimates import (
     reading_operations,
 )
 from core.capturing.layers import missing_layers as layers_without_attention
+from core.capturing.weights_only import WeightsOnly, open_weights
 from core.errors import InputError
 from core.models.conversion import Report
 from core.models.recorded import RecordedModel
@@ -53,14 +56,16 @@ def load(choice: ModelChoice | str, report: Report | None = None) -> Model:
 
 
 @cached(MEMORY)
-def opened(choice: ModelChoice) -> Capture:
-    """A recorded pass, uploaded or from a path where this host allows folders. Raises InputError (field "model")."""
+def opened(choice: ModelChoice) -> Capture | WeightsOnly:
+    """A recorded pass or its weights, uploaded or, where this host allows folders, by its path. Raises InputError ("model")."""
     try:
-        if choice.contents is not None:
-            return call(open_capture, uploaded(choice.name, choice.contents))
-        if "folder" not in places_of(choice.name):
+        if choice.contents is None and "folder" not in places_of(choice.name):
             raise InputError("This host opens no files by their paths. Upload the file under “More”.", field="file")
-        return call(open_capture, choice.name.strip())
+        name = choice.name.strip()
+        file = name if choice.contents is None else uploaded(name, choice.contents)
+        if name.lower().endswith(".npz"):
+            return call(open_weights, file, Path(name).name)
+        return call(open_capture, file)
     except InputError as error:
         error.field = "model"
         raise

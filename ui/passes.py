@@ -62,7 +62,10 @@ def captured(
     if request.model.is_recorded:
         if request.edits is not None:
             require_model(network, "A what-if")
-        return opened(request.model)
+        passed = opened(request.model)
+        if isinstance(passed, WeightsOnly):
+            raise InputError(f"{network.name} holds only attention weights. Choose another model.", field="model")
+        return passed
     options: dict[str, Any] = {"edits": request.edits, "on_progress": on_progress}
     if request.image is not None:
         options |= _text_beside(request) | {"known": _known(request, near)}
@@ -112,7 +115,11 @@ def _known(request: TextRequest, near: TextRequest | None) -> list[Capture]:
 
 @cached(MEMORY)
 def weights_only(request: TextRequest) -> WeightsOnly:
-    """The weights of a model that exposes nothing else."""
+    """The weights of a model that exposes nothing else, or those in a file."""
+    if request.model.is_recorded:
+        passed = opened(request.model)
+        if isinstance(passed, WeightsOnly):
+            return passed
     limits = {name: limit for name, limit in limits_of(request).items() if limit is not None}
     return call(attention_weights, load(request.model), request.text, **limits)
 

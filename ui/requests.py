@@ -17,7 +17,7 @@ class ModelChoice:
 
     As text it is its name, with dtype and device where these are not float32 and the CPU.
 
-    contents  of an uploaded file with a recorded pass, whose model is not here; None: not uploaded
+    contents  of an uploaded file with a recorded pass or its weights, whose model is not here; None: not uploaded
     """
 
     name: str
@@ -27,8 +27,8 @@ class ModelChoice:
 
     @property
     def is_recorded(self) -> bool:
-        """Whether it is a recorded pass, uploaded or by its path."""
-        return self.contents is not None or self.name.strip().endswith(".safetensors")
+        """Whether it is a recorded pass or its weights, uploaded or by its path."""
+        return self.contents is not None or self.name.strip().lower().endswith((".safetensors", ".npz"))
 
     def __str__(self) -> str:
         return called(self.name, self.dtype, self.device)

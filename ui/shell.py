@@ -64,7 +64,7 @@ if page == OLD_ATLAS:
 elif page == GALLERY and links.asks_for_something():  # it has no fields; formerly Step by step was the start page
     links.lead_on(STEPS.url_path)
 is_for_the_desk = page in (GALLERY, TALK, EXHIBIT)
-opens_file = any(key in st.session_state for key in (state.EXHIBIT, state.ARRAYS, state.EXHIBIT_IS_NEW))
+opens_file = any(key in st.session_state for key in (state.EXHIBIT, state.EXHIBIT_IS_NEW))
 is_leaving = state.GOING in st.session_state
 opening = OPENINGS.get(page.url_path, {})
 if not is_leaving:

@@ -70,7 +70,6 @@ SAVE_PICTURE, SAVE_EXHIBIT, SAVE_NOTEBOOK, COPY_LINK = "save_picture", "save_exh
 
 # A file that was opened: the field, the file as it was read, and whether it has just been dropped
 EXHIBIT_FILE, EXHIBIT, EXHIBIT_IS_NEW = "exhibit_file", "exhibit", "exhibit_is_new"
-ARRAYS = "arrays"  # attention weights of a file
 OPEN_STEPS, COMPARE_LIVE, OPEN_LIVE = "open_steps", "compare_live", "open_live"
 
 # A host that is full

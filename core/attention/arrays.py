@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ Tokens = Sequence[str] | tuple[Sequence[str], Sequence[str]]
 # The distance from 1 to the next number, by the last word of a dtype's name, which NumPy, torch and JAX share.
 _STEPS = {"float64": 2**-52, "float16": 2**-10, "bfloat16": 2**-7}
 _SINGLE = 2**-23
+NAMED = 5  # heads whose rows do not sum to 1; the others are counted
 _FORMS = (
     "Give what output_attentions=True returns (a tuple of one tensor a layer), an array [layers, heads, queries, keys], "
     "[heads, queries, keys] or [queries, keys], or the path of an NPZ file."
@@ -29,14 +30,27 @@ class RowSums:
     """The sums of a head's rows.
 
     least, most  of the rows that attend to anything; 1 where none does
-    is_off       whether one of these is not 1, by more than rounding explains
+    rounding     how far from 1 a sum may be
     empty        number of rows that are all 0: their queries attend to nothing
     """
 
     least: float
     most: float
-    is_off: bool
+    rounding: float
     empty: int
+
+    @property
+    def is_below(self) -> bool:
+        return 1 - self.least > self.rounding
+
+    @property
+    def is_above(self) -> bool:
+        return self.most - 1 > self.rounding
+
+    @property
+    def is_off(self) -> bool:
+        """Whether the sum of a row is not 1, by more than rounding explains."""
+        return self.is_below or self.is_above
 
     @property
     def in_words(self) -> str:
@@ -98,8 +112,11 @@ class AttentionArrays:
         attends = weights.any(axis=1)
         sums = weights.sum(axis=1, dtype=np.float64)[attends]
         least, most = (float(sums.min()), float(sums.max())) if sums.size else (1.0, 1.0)
-        is_off = max(1 - least, most - 1) > self.rounding(layer)
-        return RowSums(least, most, is_off, int((~attends).sum()))
+        return RowSums(least, most, self.rounding(layer), int((~attends).sum()))
+
+    def as_given(self, layer: int, weights: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Weights of this layer in half precision if they came so, which takes half of the room."""
+        return weights.astype(np.float16) if str(self._layers[layer].dtype) == "float16" else weights
 
     def rounding(self, layer: int) -> float:
         """How far from 1 the sum of a row may be by rounding: each weight in its dtype, and the sum by which they were divided
@@ -145,6 +162,31 @@ def attention_arrays(
     layers = _layers(attentions)
     _, queries, keys = layers[0].shape
     return AttentionArrays(*_tokens(tokens, queries, keys), layers)
+
+
+def row_notes(sums: Mapping[tuple[int, int], RowSums]) -> list[str]:
+    """What is wrong with the sums of rows, in words that name heads as layer.head. sums: those of every head, by its place"""
+    notes = []
+    off = {place: of for place, of in sums.items() if of.is_off}
+    if off:
+        worst = sorted(off, key=lambda place: -max(1 - off[place].least, off[place].most - 1))
+        named = ", ".join(f"head {layer}.{head} ({off[layer, head].in_words})" for layer, head in worst[:NAMED])
+        more = f" and {len(off) - NAMED:,} more" if len(off) > NAMED else ""
+        notes.append(f"Rows do not sum to 1 in {len(off):,} of {counted(len(sums), 'head')}: {named}{more}.")
+        if any(of.is_below for of in off.values()):
+            notes.append("What is missing went to something that is not in the arrays, such as a sink.")
+        if any(of.is_above for of in off.values()):
+            notes.append("Rows above 1 are no shares of attention.")
+    if (place := next((place for place, of in sums.items() if of.empty), None)) is not None:
+        head, queries = "{}.{}".format(*place), counted(sums[place].empty, "query")
+        notes.append(f"Some queries attend to nothing, {queries} in head {head}.")
+    return notes
+
+
+def counted(number: int, noun: str) -> str:
+    """The number and its noun: "1 head", "2 heads"."""
+    nouns = noun if number == 1 else "queries" if noun == "query" else f"{noun}s"
+    return f"{number:,} {nouns}"
 
 
 def _refused(message: str) -> InputError:

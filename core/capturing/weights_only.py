@@ -2,28 +2,32 @@
 
 GPT-J, BLOOM, Falcon, DeBERTa, MPNet, XLNet and some others do not compute attention through transformers' registry, where
 it could be captured. They return their weights on request (`output_attentions=True`): of all heads at once, [queries, keys]
-each, so that memory grows with the square of the text and texts have to be shorter.
+each, so that memory grows with the square of the text and texts have to be shorter. An NPZ file holds the
+same of a model that is not here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import isqrt
-from typing import ClassVar
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..attention.arrays import RowSums, attention_arrays
 from ..attention.trace import Instead, frozen
 from ..errors import InputError, check_index
 from ..models.calls import wide
 from ..models.inputs import TokenNumbers, all_inputs, run, target_ids
 from ..models.model import Model
 from ..models.modules import Kind
+from ..models.recorded import NoNetwork, RecordedModel
 from ..models.tokens import token_texts
 from .rows import CELLS, weights_at
 
@@ -58,8 +62,8 @@ class WeightRows:
 
     @cached_property
     def masked(self) -> Tensor:
-        """Scores whose softmax are these weights; the model's own differ by one number a row."""
-        return self.weights.log()
+        """Scores whose softmax are these weights; the model's own differ by one number a row. Finite, as rows may be all 0."""
+        return self.weights.clamp_min(torch.finfo(self.weights.dtype).tiny).log()
 
     @property
     def choices(self) -> Tensor:
@@ -75,11 +79,15 @@ class WeightsOnly:
     """The weights of every head of one pass; of an encoder-decoder model, those of its encoder. Layers count from 0.
 
     It has the methods of a `Capture` that need no more than weights.
+
+    row_sums  of every head from a file, by (layer, head); those of a model are known to be 1
     """
 
     model: Model
     input_ids: tuple[int, ...]
     _layers: tuple[Tensor, ...]  # [heads, queries, keys] each
+    row_sums: Mapping[tuple[int, int], RowSums] = field(default_factory=dict)
+    _tokens: tuple[tuple[str, ...], tuple[str, ...]] | None = None  # of a file
 
     target_ids: ClassVar[tuple[int, ...]] = ()
 
@@ -91,6 +99,8 @@ class WeightsOnly:
     @property
     def kinds(self) -> tuple[Kind, ...]:
         """The single kind of attention."""
+        if self._tokens is not None and self._tokens[0] != self._tokens[1]:
+            return ("cross",)
         return ("encoder",) if self.model.is_encoder_decoder else ("self",)
 
     @property
@@ -99,9 +109,9 @@ class WeightsOnly:
         return sum(layer.nbytes for layer in self._layers)
 
     def tokens(self, kind: Kind | None = None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """(texts of the query tokens, texts of the key tokens), which are the same."""
+        """(texts of the query tokens, texts of the key tokens), which are the same unless a file has others."""
         self._of(kind)
-        return (tokens := token_texts(self.model.tokenizer, self.input_ids), tokens)
+        return self._tokens or (tokens := token_texts(self.model.tokenizer, self.input_ids), tokens)
 
     def layers(self, kind: Kind | None = None) -> int:
         """Number of layers."""
@@ -160,6 +170,36 @@ def attention_weights(
     max_tokens = min(max_tokens, isqrt(MAX_BYTES // bytes_a_pair))
     inputs = all_inputs(model, text, input_ids=input_ids, max_tokens=max_tokens, truncate=truncate)
     return WeightsOnly(model, tuple(inputs["input_ids"][0].tolist()), _run(model, inputs))
+
+
+def open_weights(file: str | Path | bytes, name: str = "") -> WeightsOnly:
+    """The weights in an NPZ file that another program has written, without a model; docs/arrays.md describes the file.
+
+    file  its path, or its contents
+    name  of the file, if its contents are given
+
+    Equal tokens count as one number of a vocabulary. Raises InputError for a file as `attention_arrays` does, which names the
+    layer and the head of a number that is no weight, and for more than MAX_BYTES (field "file").
+    """
+    arrays = attention_arrays(file, max_bytes=MAX_BYTES)
+    layers: list[Tensor] = []
+    sums: dict[tuple[int, int], RowSums] = {}
+    for layer in range(arrays.layers()):
+        heads = [arrays.weights(layer, head) for head in range(arrays.heads())]
+        sums |= {(layer, head): arrays.row_sums(layer, weights) for head, weights in enumerate(heads)}
+        layers.append(torch.from_numpy(arrays.as_given(layer, np.stack(heads))))
+        if (needed := layers[0].nbytes * arrays.layers()) > MAX_BYTES:
+            raise InputError(
+                f"The weights of all heads take {needed:,} bytes; at most {MAX_BYTES:,} are read. Give fewer layers or tokens.",
+                field="file",
+            )
+    queries, keys = arrays.tokens()
+    numbers = {token: number for number, token in enumerate(dict.fromkeys(keys))}
+    network: Any = NoNetwork()
+    name = name or Path(str(file)).name
+    dtype = str(layers[0].dtype).removeprefix("torch.")
+    model = RecordedModel(name, network, None, "attention weights in a file", recorded_dtype=dtype, has_queries=False)
+    return WeightsOnly(model, tuple(numbers[token] for token in keys), tuple(layers), sums, (queries, keys))
 
 
 def no_weights(model: Model) -> NoAttentionError | None:

@@ -37,6 +37,7 @@ class RecordedModel(Model):
     predicts        whether it predicts the next token
     both            whether it has an encoder and a decoder
     registers       number of register tokens of a vision model
+    has_queries     whether the file holds queries, keys and values; otherwise only weights
     labels          for each recorded layer its number among all layers of the model, and what is special about it, in words
     """
 
@@ -44,6 +45,7 @@ class RecordedModel(Model):
     predicts: bool = False
     both: bool = False
     registers: int = 0
+    has_queries: bool = True
     labels: Mapping[Kind, Sequence[tuple[int, str]]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
@@ -78,7 +80,7 @@ class RecordedModel(Model):
 
     @property
     def captures(self) -> bool:
-        return True
+        return self.has_queries
 
     @property
     def reads_images(self) -> bool:

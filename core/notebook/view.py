@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from plotly.colors import validate_colors
 
-from ..attention.arrays import AttentionArrays, RowSums, Tokens, attention_arrays
+from ..attention.arrays import AttentionArrays, RowSums, Tokens, attention_arrays, counted, row_notes
 from ..attention.pooling import Pooled, ceil_divide, pool
 from ..attention.strongest import strongest_cell
 from ..errors import InputError, check_index, shortened
@@ -87,7 +87,7 @@ def view(attentions: Any, tokens: Tokens | None = None, *, head: tuple[int, int]
             field="attentions",
         )
     heads = _read(arrays)
-    title = f"attention weights, {_count(arrays.layers(), 'layer')} × {_count(arrays.heads(), 'head')}"
+    title = f"attention weights, {counted(arrays.layers(), 'layer')} × {counted(arrays.heads(), 'head')}"
     others = heads.pictures.tobytes(), _texts(arrays, heads.cells).encode()
     budget = (
         MAX_BYTES - 2**17 - sum(len(text_of(part)) for part in others) * 11 // 10
@@ -104,7 +104,7 @@ def view(attentions: Any, tokens: Tokens | None = None, *, head: tuple[int, int]
         "levels": packed.levels,
         "picture": heads.pictures.shape[1:],
         "looksAhead": heads.looks_ahead,
-        "sums": {int(number): heads.sums[number].tolist() for number in np.flatnonzero(heads.is_off)},
+        "sums": {at: (of.least, of.most) for at, of in enumerate(heads.sums.values()) if of.is_off},
         "notes": notes,
     }
     about |= json.loads(_texts(arrays, cells))
@@ -122,9 +122,7 @@ class _Heads:
     cells     what their rows and columns stand for
     pictures  [heads, rows', columns'] uint8: the square root of the weight, from 0 to 255, so that 0.01 is still seen
     largest   [heads] the largest weight
-    sums      [heads, 2] the least and the largest sum of a row, of rows that attend to anything
-    is_off    [heads] whether one of them is not 1
-    empty     [heads] number of rows that are all 0
+    sums      those of the rows of each head, by (layer, head)
     looks_ahead  whether any weight is on a key that comes after its query
     """
 
@@ -132,9 +130,7 @@ class _Heads:
     cells: Pooled
     pictures: NDArray[np.uint8]
     largest: NDArray[np.float32]
-    sums: NDArray[np.float64]
-    is_off: NDArray[np.bool_]
-    empty: NDArray[np.intp]
+    sums: dict[tuple[int, int], RowSums]
     looks_ahead: bool
 
 
@@ -145,14 +141,11 @@ def _read(arrays: AttentionArrays) -> _Heads:
     while count * np.prod([ceil_divide(length, ceil_divide(length, side)) for length in arrays.shape]) > MAX_CELLS:
         side = side * 3 // 4
     levels, pictures, cells = np.zeros(0, np.uint16), [], None
-    largest, sums, empty = np.zeros(count, np.float32), np.ones((count, 2)), np.zeros(count, np.intp)
-    is_off, looks_ahead = np.zeros(count, np.bool_), False
+    largest, sums, looks_ahead = np.zeros(count, np.float32), {}, False
     for number in range(count):
         layer, head = divmod(number, arrays.heads())
         weights = arrays.weights(layer, head)
-        of_rows = arrays.row_sums(layer, weights)
-        sums[number] = of_rows.least, of_rows.most
-        is_off[number], empty[number] = of_rows.is_off, of_rows.empty
+        sums[layer, head] = arrays.row_sums(layer, weights)
         looks_ahead = looks_ahead or bool(np.triu(weights, 1).any())
         largest[number] = weights.max()
         if cells is None:
@@ -161,29 +154,14 @@ def _read(arrays: AttentionArrays) -> _Heads:
         levels[number] = in_levels(weights if cells.exact else pool(weights, side).values)
         pictures.append(np.rint(255 * np.sqrt(np.minimum(pool(weights, picture).values, 1))).astype(np.uint8))
     assert cells is not None  # there is at least one head
-    return _Heads(levels, cells, np.stack(pictures), largest, sums, is_off, empty, looks_ahead)
+    return _Heads(levels, cells, np.stack(pictures), largest, sums, looks_ahead)
 
 
 # --- words
 
 
 def _notes(arrays: AttentionArrays, heads: _Heads, cells: Pooled) -> list[str]:
-    notes = []
-    off = np.flatnonzero(heads.is_off)
-    if off.size:
-        worst = off[np.abs(heads.sums[off] - 1).max(axis=1).argmax()]
-        sums = RowSums(*heads.sums[worst], is_off=True, empty=0).in_words
-        notes.append(
-            f"Rows do not sum to 1 in {off.size:,} of {_count(len(heads.largest), 'head')}: those of "
-            f"{_place(arrays, int(worst))} sum to {sums}."
-        )
-        if heads.sums[off, 0].min() < 1 - arrays.rounding(0):
-            notes.append("What is missing went to something that is not in the arrays, such as a sink.")
-        if heads.sums[off, 1].max() > 1 + arrays.rounding(0):
-            notes.append("Rows above 1 are no shares of attention.")
-    if heads.empty.any():
-        head = int(heads.empty.argmax())
-        notes.append(f"Some queries attend to nothing, {_count(heads.empty[head], 'query')} in {_place(arrays, head)}.")
+    notes = row_notes(heads.sums)
     if not heads.looks_ahead and arrays.query_tokens == arrays.key_tokens:
         notes.append("Nothing goes to later tokens. Which pairs are masked is not known: such a weight is drawn as 0.")
     if not cells.exact:
@@ -195,18 +173,8 @@ def _notes(arrays: AttentionArrays, heads: _Heads, cells: Pooled) -> list[str]:
     longest = _longest(arrays)
     cut = sum(len(token) > longest for token in (*arrays.query_tokens, *arrays.key_tokens))
     if cut:
-        notes.append(f"{_count(cut, 'token')} cut after {longest} characters.")
+        notes.append(f"{counted(cut, 'token')} cut after {longest} characters.")
     return notes
-
-
-def _place(arrays: AttentionArrays, number: int) -> str:
-    layer, head = divmod(number, arrays.heads())
-    return f"layer {layer}, head {head}"
-
-
-def _count(number: int, noun: str) -> str:
-    nouns = noun if number == 1 else "queries" if noun == "query" else f"{noun}s"
-    return f"{number:,} {nouns}"
 
 
 def _longest(arrays: AttentionArrays) -> int:

@@ -124,7 +124,7 @@ def test_in_a_notebook_it_fits_the_theme_and_axe_finds_nothing(opened, ground, m
     page = opened(NOTEBOOK.format(ground, shown._repr_html_()))
     frame = page.frames[1]
     expect(frame.locator(".aside").nth(1)).to_contain_text("Its rows sum to 0.5, not 1.")
-    expect(frame.locator(".notes")).to_contain_text("Rows do not sum to 1 in 1 of 12 heads: those of layer 2, head 1")
+    expect(frame.locator(".notes")).to_contain_text("Rows do not sum to 1 in 1 of 12 heads: head 2.1 (0.5)")
     frame.get_by_role("listbox", name="Queries").get_by_role("option").nth(6).click()
     tenth = frame.get_by_role("listbox", name="Keys").get_by_role("option").nth(10)
     share = float(given[2, 1, 6, 10])
@@ -159,17 +159,17 @@ def test_the_app_opens_a_file_of_weights(visit: Callable[..., App], tmp_path: Pa
     file = tmp_path / "attentions.npz"
     np.savez_compressed(file, attentions=given, tokens=np.array(TOKENS))
     app = visit("/exhibit")
-    field = app.widget(state.EXHIBIT_FILE).locator("input[type=file]")
-    field.set_input_files(file)
+    app.widget(state.EXHIBIT_FILE).locator("input[type=file]").set_input_files(file)
     app.shows({"exposed weights": given[0, 0]}).choose(state.HEAD_BOX, "Head 2.1")
+    assert app.page.url.split("?")[0].endswith("/heads")
     app.shows({"exposed weights": given[2, 1]}).click_cell("exposed weights", 3, 1).idle()
     said = app.page.get_by_text(f"gives {given[2, 1, 3, 1]:.1%} of its attention to")
     expect(said).to_contain_text("“<img src=x onerror=alert(1)>” gives")
-    assert "The rows of this head sum to 0.5, not 1." in " ".join(app.alerts())
+    expect(app.page.get_by_text("The rows of this head sum to 0.5, not 1.")).to_be_visible()
+    assert "Rows do not sum to 1 in 1 of 12 heads: head 2.1 (0.5)." in " ".join(app.alerts())
     given[1, 3, 5, 2] = np.nan
     bad = tmp_path / "bad.npz"
     np.savez(bad, attentions=given)
-    app.page.get_by_role("button", name="Remove").click()
-    app.idle()
-    field.set_input_files(bad)
+    app = visit("/exhibit")
+    app.widget(state.EXHIBIT_FILE).locator("input[type=file]").set_input_files(bad)
     expect(app.page.get_by_text("Layer 1, head 3: the weight of query 5")).to_be_visible()

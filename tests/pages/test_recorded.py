@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
@@ -61,3 +62,30 @@ def test_a_path_is_opened_only_where_folders_are_allowed_and_an_uploaded_file_ev
     assert error.value.field == "model"
     contents = file.read_bytes()
     assert models.load(ModelChoice(file.name, contents=contents)).name == "SmolLM2-135M-Instruct"
+
+
+@pytest.mark.parametrize("page", ["step_by_step", "heads", "what_if"])
+def test_attention_weights_take_the_place_of_a_model(page, tmp_path):
+    weights = np.random.default_rng(0).dirichlet(np.ones(5), (24, 5, 5)).astype(np.float32)
+    weights[23, 4] *= 0.5
+    file = tmp_path / "attentions.npz"
+    np.savez(file, attentions=weights, tokens=np.array(["<b>", "a", "b", "a", "b"]))
+    app = opened(page, file)
+    assert not app.exception
+    if page == "what_if":
+        assert ["this file holds one pass of it" in error.value for error in app.error] == [True]
+        return
+    assert not app.error
+    said = " ".join(part.value for part in (*app.info, *app.warning, *app.caption)).replace("\\", "")
+    assert "The file holds only attention weights." in said
+    assert "1 of 120 heads: head 23.4 (0.5)" in said
+    assert "The rows of this head sum to 0.5, not 1." in said
+    assert "24 layers × 5 heads, 5 queries × 5 keys." in said
+
+
+def test_numbers_that_are_no_weights_are_named_beside_the_model(tmp_path):
+    file = tmp_path / "attentions.npz"
+    np.savez(file, attentions=np.full((1, 2, 3, 3), np.nan))
+    app = opened("heads", file)
+    assert not app.exception
+    assert ["Layer 0, head 0: the weight" in error.value.replace("\\", "") for error in app.error] == [True]

@@ -1,4 +1,4 @@
-"""A file that somebody opens: an exhibit, with ways to compare it with the model, or attention weights."""
+"""A file that somebody opens: an exhibit, with ways to compare it with the model. Others open on the page Heads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ui.progress import following
 from ui.requests import ModelChoice, TextRequest
 from ui.views.common.certificate import show_certificate
 from ui.views.common.pictures import show_chart
-from ui.views.sources.arrays import read_arrays, show_arrays
+from ui.views.sources.models import RECORDED, keep_recorded
 from ui.views.sources.passes import run_pass
 
 STEPS = "step_by_step"
@@ -30,28 +30,28 @@ LONGEST = 400  # characters of a text
 
 
 def show_opening() -> None:
-    """Show the field for a file, and the exhibit or the attention weights that are open."""
-    label = "A file that “Share” has saved as an exhibit, or attention weights as NPZ"
-    file = upload(label, state.EXHIBIT_FILE, [ENDING, "npz"], on_change=_dropped)
+    """Show the field for a file, and the exhibit that is open. A pass or weights open on Heads, in the place of a model."""
+    label = "An exhibit that “Share” has saved, a recorded pass (safetensors), or attention weights (NPZ)"
+    file = upload(label, state.EXHIBIT_FILE, [ENDING, *RECORDED], on_change=_dropped)
     if file is not None and st.session_state.get(state.EXHIBIT_IS_NEW, False):
-        for key in (state.EXHIBIT, state.ARRAYS):
-            st.session_state.pop(key, None)
+        st.session_state.pop(state.EXHIBIT, None)
         try:
-            if file.name.lower().endswith(".npz"):
-                st.session_state[state.ARRAYS] = read_arrays(file.name, file.getvalue())
-            else:
+            if file.name.lower().endswith(ENDING):
                 st.session_state[state.EXHIBIT] = read(file.getvalue())
+            else:
+                models.load(ModelChoice(file.name, contents=file.getvalue()))
         except InputError as error:
             show_error(error)  # again in every run, until there is another file
             return
         del st.session_state[state.EXHIBIT_IS_NEW]
+        if state.EXHIBIT not in st.session_state:
+            keep_recorded(file)
+            _leave("heads", {state.MODEL: (file.name,)})
         exhibit = st.session_state.get(state.EXHIBIT)
         if exhibit is not None and exhibit.page == STEPS and exhibit.heads:
             _open_steps()
     if (exhibit := st.session_state.get(state.EXHIBIT)) is not None:
         _show(exhibit)
-    elif (opened := st.session_state.get(state.ARRAYS)) is not None:
-        show_arrays(opened)
 
 
 def _dropped() -> None:

@@ -1,15 +1,17 @@
 """Models that expose nothing but their weights, and those that expose none."""
 
+import io
 import tracemalloc
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 import transformers as t
 
-from core import capture, load_model
+from core import capture, head_metrics, load_model
 from core.capturing import weights_only
-from core.capturing.weights_only import NoAttentionError, attention_weights, no_weights
+from core.capturing.weights_only import NoAttentionError, attention_weights, no_weights, open_weights
 from core.errors import InputError, WeightsOnlyError
 from core.models.inputs import TooLongError
 from tests.core.tiny_models import (
@@ -30,6 +32,12 @@ IDS = np.arange(3, 15)
 def all_weights(taken) -> np.ndarray:
     """[layers, heads, queries, keys]."""
     return np.array([[taken.weights(layer, head) for head in range(taken.heads())] for layer in range(taken.layers())])
+
+
+def npz(weights: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.savez(file, attentions=weights)
+    return file.getvalue()
 
 
 @pytest.fixture(params=["in memory", "folder"])
@@ -202,3 +210,35 @@ def test_weights_answer_what_a_capture_answers():
     for ask in (taken.tokens, taken.layers, taken.heads, taken.shape, lambda kind: list(taken.in_rows(kind))):
         with pytest.raises(InputError, match="Of cross attention no weights are kept, only of self"):
             ask("cross")
+
+
+def test_the_weights_in_a_file_give_the_metrics_of_the_model_that_made_them(tmp_path):
+    model = load_model(randomised(WEIGHTS_ONLY["GPT-J"]()))
+    made = attention_weights(model, input_ids=np.array([3, 9, 5, 3, 9, 5, 7, 3]))
+    file = tmp_path / "gptj.npz"
+    np.savez(file, attentions=all_weights(made), tokens=np.array(list("abcabcda")))
+    opened = open_weights(file)
+    np.testing.assert_array_equal(all_weights(opened), all_weights(made))
+    assert opened.tokens() == (tuple("abcabcda"), tuple("abcabcda"))
+    assert not opened.model.captures
+    pd.testing.assert_frame_equal(head_metrics(opened), head_metrics(made))
+    half = open_weights(npz(all_weights(made).astype(np.float16)))
+    assert half.nbytes * 2 == made.nbytes
+
+
+def test_rows_of_nothing_leave_the_metrics_of_other_rows():
+    weights = np.array([[0, 0, 0], [0.5, 0.5, 0], [0.25, 0.25, 0.5]], np.float32)
+    opened = open_weights(npz(weights))
+    assert opened.row_sums[0, 0].empty == 1
+    expected = -(np.log(0.5) + 0.5 * np.log(0.25) + 0.5 * np.log(0.5)) / 3
+    assert head_metrics(opened)["entropy"].item() == pytest.approx(expected, abs=1e-6)
+
+
+def test_other_keys_than_queries_and_files_that_are_too_large(monkeypatch):
+    opened = open_weights(npz(np.full((2, 3, 4, 5), 0.2)))
+    assert (opened.kinds, opened.shape()) == (("cross",), (4, 5))
+    assert np.isfinite(head_metrics(opened)["entropy"]).all()
+    monkeypatch.setattr(weights_only, "MAX_BYTES", 2_000)
+    with pytest.raises(InputError, match="weights of all heads take 2,048 bytes") as error:
+        open_weights(npz(np.full((1, 8, 8, 8), 1 / 8, np.uint8)))
+    assert error.value.field == "file"

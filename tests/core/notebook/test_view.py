@@ -106,9 +106,9 @@ def test_rows_that_do_not_sum_to_one_are_named():
     given[0, 0, 1] = 0  # nothing may be attended
     shown = view(given)
     text = " ".join(shown.notes)
-    assert "Rows do not sum to 1 in 2 of 6 heads: those of layer 1, head 2 sum to 0.25 to 1." in text
+    assert "Rows do not sum to 1 in 2 of 6 heads: head 1.2 (0.25 to 1), head 0.1 (0.5 to 1)." in text
     assert "such as a sink" in text
-    assert "1 query in layer 0, head 0" in text
+    assert "1 query in head 0.0" in text
     assert "later tokens" not in text
     sums = read(shown.page).about["sums"]
     assert sums.keys() == {"1", "5"}

@@ -109,7 +109,7 @@ def show_exposed_head(
     """Show a head of which only the weights are known; otherwise like `show_head`."""
     pin.listen(lambda cell: choose_clicked(cell, head.grid) or pin.pin(cell))
     with st.container(gap="xsmall"):
-        link = _title(head, measured)
+        _title(head, measured)
         st.space(CONTROLS)  # there is nothing to choose, but the pictures begin at one height
     picture = st.container()
     say_what_is_missing(head.capture)
@@ -118,8 +118,6 @@ def show_exposed_head(
     with beside:
         cell = _choose_cell(head.tokens, strongest_cell(weights), exact_in(weights), boxes)
     show_weights(head.capture, *head.place, cell, picture, beside, 440)
-    with link, st.container(horizontal=True):
-        link_to_steps(head.of, cell)
     return cell
 
 

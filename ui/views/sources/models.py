@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
+from streamlit.runtime.uploaded_file_manager import UploadedFile
 
 from core import InputError, Model
 from ui import models, state
 from ui.allowed import models_here, offered, places_of
+from ui.calls import uploaded
 from ui.controls.fields import suggested, upload, uploaded_file
 from ui.markdown import show_error
 from ui.progress import following
 from ui.requests import ModelChoice
 
+RECORDED = ["safetensors", "npz"]  # endings of files that take the place of a model
 # Models that write nothing, and those that take their place on a page where something is written.
 WRITERS = {"all-MiniLM-L6-v2": "SmolLM2-135M-Instruct"}
 
@@ -36,20 +39,26 @@ def forget_places() -> None:
 def choice_of(name: str, dtype: str, device: str) -> ModelChoice:
     """The model of this name: of the uploaded pass, if that is what it names."""
     recorded = st.session_state.get(state.SHOWN_RECORDED)
-    return ModelChoice(name, dtype, device, recorded[1] if recorded is not None and recorded[0] == name else None)
+    contents = uploaded(*recorded) if recorded is not None and recorded[0] == name else None
+    return ModelChoice(name, dtype, device, contents)
 
 
 def choose_recorded() -> None:
-    """Show the field for a file with a recorded pass, which becomes the model."""
-    upload("Open a recorded pass", state.RECORDED, ["safetensors"], on_change=_keep_recorded)
+    """Show the field for a file with a recorded pass or attention weights, which becomes the model."""
+    upload("Open a recorded pass, or attention weights", state.RECORDED, RECORDED, on_change=_keep_recorded)
 
 
 def _keep_recorded() -> None:
     file = uploaded_file(state.RECORDED)
     if file is not None:
-        st.session_state[state.SHOWN_RECORDED] = (file.name, file.getvalue())
-        st.session_state[state.MODEL] = file.name
-        forget_places()
+        keep_recorded(file)
+
+
+def keep_recorded(file: UploadedFile) -> None:
+    """Make a file with a recorded pass or attention weights the model of this visitor."""
+    st.session_state[state.SHOWN_RECORDED] = (file.name, file.getvalue())
+    st.session_state[state.MODEL] = file.name
+    forget_places()
 
 
 def choose_model(*, writes: bool = False) -> str:

@@ -26,8 +26,9 @@ from ui.markdown import plain, quoted, show_error
 from ui.progress import run
 from ui.requests import GeneratedTarget, ModelChoice, TextRequest
 from ui.views.needs import QUERIES_AND_KEYS
+from ui.views.sources.heads import choose_head
 from ui.views.sources.models import choice_of, choose_model, choose_recorded, forget_places, read_model
-from ui.views.sources.weights_only import say_what_is_missing, show_any_head
+from ui.views.sources.weights_only import show_one_head
 
 SENTENCE = "The animal didn't cross the street because it was too tired."
 OPENING_TEXTS = {"written-dates": "the 3rd of march 1987"}  # of models that were trained for texts of another kind
@@ -156,6 +157,8 @@ def choose_text(
 
 
 def _what_it_does(model: Model) -> str:
+    if isinstance(model, RecordedModel) and not model.captures:
+        return "Attention weights."
     if isinstance(model, RecordedModel):
         return f"A recorded pass of {plain(model.name)}."
     if model.reads_images:
@@ -201,8 +204,12 @@ def _name_missing(chosen: ModelChoice) -> None:
 
 
 def _recorded_text(chosen: ModelChoice) -> TextRequest:
-    """Show the text of a recorded pass, which cannot be changed."""
+    """Show the text of a recorded pass, which cannot be changed, or the size of the weights in a file."""
     capture = models.opened(chosen)
+    if isinstance(capture, WeightsOnly):
+        (queries, keys), grid = capture.shape(), f"{capture.layers():,} layers × {capture.heads():,} heads"
+        st.caption(f"From a file: {grid}, {queries:,} queries × {keys:,} keys.")
+        return TextRequest(chosen, "")
     tokens = capture.tokens(capture.kinds[0])[1]
     text = ("" if any(token.startswith(" ") for token in tokens) else " ").join(tokens)
     shortened = text if len(text) <= WRITTEN else f"{text[:WRITTEN]}…"
@@ -330,9 +337,8 @@ def _exposed(request: TextRequest) -> tuple[TextRequest, WeightsOnly]:
         return request, passes.weights_only(request)
 
 
-def _show_exposed(_: TextRequest, exposed: WeightsOnly, place: DeltaGenerator) -> None:
-    say_what_is_missing(exposed)
-    show_any_head(exposed, place)
+def _show_exposed(request: TextRequest, exposed: WeightsOnly, place: DeltaGenerator) -> None:
+    show_one_head(choose_head(request, exposed, place))
 
 
 def _count(request: TextRequest, model: Model, max_tokens: int | None) -> tuple[int, int]:

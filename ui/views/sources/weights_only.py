@@ -6,41 +6,40 @@ import numpy as np
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from core.attention.arrays import AttentionArrays
+from core.attention.arrays import row_notes
 from core.capturing.weights_only import WeightsOnly
 from core.figures.heatmaps.heatmap import Axis, heatmap
-from ui import state
+from core.models.recorded import RecordedModel
 from ui.calls import call, result
 from ui.components import pin
-from ui.controls.fields import head_picker
 from ui.controls.pinned import pinned
 from ui.markdown import plain, quoted
 from ui.views.common.pictures import show_heatmap
 from ui.views.needs import QUERIES_AND_KEYS
+from ui.views.sources.heads import ChosenHead
 
 
 def say_what_is_missing(exposed: WeightsOnly) -> None:
-    network = type(exposed.model.network).__name__
-    words = f"{network} {QUERIES_AND_KEYS.missing}. The stages before them cannot be shown."
-    st.info(plain(words), icon=":material/visibility_off:")
+    of_model = f"{type(exposed.model.network).__name__} {QUERIES_AND_KEYS.missing}"
+    words = "The file holds only attention weights" if isinstance(exposed.model, RecordedModel) else of_model
+    st.info(plain(f"{words}. The stages before them cannot be shown."), icon=":material/visibility_off:")
+    if notes := row_notes(exposed.row_sums):
+        st.warning(plain(" ".join(notes)), icon=":material/functions:")
 
 
-def show_any_head(exposed: WeightsOnly | AttentionArrays, place: DeltaGenerator) -> tuple[int, int]:
-    """Show a head that is chosen in `place`, and return it: (layer, head)."""
-    with place:
-        shape = exposed.layers(), exposed.heads()
-        layer, head = head_picker(state.HEAD_BOX, (state.LAYER, state.HEAD), shape, (0, 0))
+def show_one_head(head: ChosenHead[WeightsOnly]) -> None:
+    """Show the weights of a head, where no stage can be shown."""
+    say_what_is_missing(head.capture)
     pin.listen()
     picture, beside = st.columns([7, 4], gap="medium")
-    beside.subheader(f"Layer {layer}, head {head}", anchor=False)
+    beside.subheader(f"Layer {head.layer}, head {head.head}", anchor=False)
     with beside:
-        cell = pinned(exposed.weights(layer, head), exposed.tokens())
-    show_weights(exposed, layer, head, cell, picture, beside, 560)
-    return layer, head
+        cell = pinned(head.capture.weights(*head.place), head.tokens)
+    show_weights(head.capture, *head.place, cell, picture, beside, 560)
 
 
 def show_weights(
-    exposed: WeightsOnly | AttentionArrays,
+    exposed: WeightsOnly,
     layer: int,
     head: int,
     cell: tuple[int, int],
@@ -58,6 +57,9 @@ def show_weights(
             st.caption(
                 "Nothing goes to later tokens. Which pairs are masked is not exposed: such a weight is drawn as 0, not grey."
             )
+        sums = exposed.row_sums.get((layer, head))
+        if sums is not None and sums.is_off:
+            st.caption(f"The rows of this head sum to {sums.in_words}, not 1.")
         st.caption("No certificate: there is nothing to compare with.")
     rows, columns = Axis("query", query_tokens, query), Axis("key", key_tokens, key)
     with picture:
