@@ -38,13 +38,11 @@ def components_of_packages():
         yield
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def nothing_old_is_garbage():
-    """Heavy work searches all of Python's objects for garbage before it begins. What the tests have imported is none."""
+    """Heavy work searches all of Python's objects for garbage before it begins. What earlier files have left alone is none."""
     gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @cache

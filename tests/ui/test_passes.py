@@ -16,7 +16,6 @@ from core import Edits
 from core.models.images import read_image
 from core.models.model import Model
 from tests.core.tiny_models import tiny
-from tests.keeping import keep
 from ui import models, passes
 from ui.cache import Store
 from ui.memory import Memory
@@ -24,7 +23,7 @@ from ui.requests import HeadRequest, KindRequest, ModelChoice, TextRequest
 from ui.views.heads import results as results_of_heads
 
 
-def test_nothing_of_one_precision_is_given_for_another(minilm: Model, half: dict[str, Model]) -> None:
+def test_nothing_of_one_precision_is_given_for_another(keep, minilm: Model, half: dict[str, Model]) -> None:
     text = "Precision is part of the question."
     whole = TextRequest(ModelChoice(minilm.name), text)
     rounded = replace(whole, model=replace(whole.model, dtype="bfloat16"))
@@ -51,7 +50,7 @@ def pixels(seed: int) -> bytes:
     return file.getvalue()
 
 
-def test_visitors_with_images_and_changes_of_their_own_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_visitors_with_images_and_changes_of_their_own_at_once(keep, monkeypatch: pytest.MonkeyPatch) -> None:
     """Twelve at once, each of whom looks again and again at what is theirs, in a memory that holds half of it."""
     network = core.load_model(tiny("ViT"))
     of = ModelChoice("all-MiniLM-L6-v2")  # a name that may be loaded, and stands for the network here
@@ -76,7 +75,7 @@ def test_visitors_with_images_and_changes_of_their_own_at_once(monkeypatch: pyte
     assert not np.array_equal(alone[0].trace(0, 0).weights, alone[2].trace(0, 0).weights)
 
 
-def test_a_change_continues_from_what_is_known(minilm: Model) -> None:
+def test_a_change_continues_from_what_is_known(keep, minilm: Model) -> None:
     """From the plain pass or from the one that was shown before; a text that edits read is read once for all of them."""
     of, made = ModelChoice(minilm.name), []
     keep(models.loaded, minilm, of)

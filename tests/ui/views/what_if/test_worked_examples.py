@@ -5,7 +5,6 @@ from streamlit.testing.v1 import AppTest
 
 from core import Edits
 from core.heads.examples import Induction, Movement, OneHead, Pronoun, Repetition
-from tests.keeping import keep
 from ui import models, state
 from ui.cache import Store
 from ui.requests import ModelChoice
@@ -38,7 +37,7 @@ def repeated(name, *muted, score=0.8, loss=2.0):
     return Repetition(name, muted, (score, score / 2), loss)
 
 
-def test_paris_is_measured_once(smollm):
+def test_paris_is_measured_once(keep, smollm):
     keep(models.loaded, smollm, ModelChoice(smollm.name))
     words, table = shown()
     assert "probability **0.77" in words
@@ -49,7 +48,7 @@ def test_paris_is_measured_once(smollm):
     assert results.paris() is before
 
 
-def test_induction():
+def test_induction(keep):
     heads = (OneHead(8, 1), OneHead(9, 2))
     cut, other = OneHead(3, 0), OneHead(3, 5)
     found = Induction(
@@ -77,7 +76,7 @@ def test_induction():
     assert rows[5][-1] == "−0.500"
 
 
-def test_pronoun(minilm):
+def test_pronoun(keep, minilm):
     keep(models.loaded, minilm, ModelChoice(minilm.name))
 
     def moved(name, word):
