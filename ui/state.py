@@ -130,6 +130,7 @@ NEW_FIELDS = {  # by the name of a field in core.capturing.edit_forms
     "instead": "cut_to",
 }
 in_address(*NEW_FIELDS.values())
+REGION_ROWS, REGION_COLUMNS = "region_rows", "region_columns"  # in no address, as the image
 TOKEN_AT, NEW_TOKEN, TOKEN_LINE = "token", "new_token", "token_line"
 
 # What if: comparing

@@ -583,8 +583,11 @@ class App:
         place = EQUATION.index(stage)
         return str(place + 1) if place else ""
 
-    def click_cell(self, picture: str, row: float, column: float) -> App:
-        """Point with the mouse at the middle of a cell and click as soon as the picture says which cell that is."""
+    def click_cell(self, picture: str, row: float, column: float, to: tuple[float, float] | None = None) -> App:
+        """Point with the mouse at the middle of a cell and click as soon as the picture says which cell that is.
+
+        to  the cell where the mouse is released; None: the same
+        """
         cell = [state.picture(picture), row, column]
 
         def pointed_at() -> bool:
@@ -595,7 +598,12 @@ class App:
             return self.page.evaluate(_IS_POINTED_AT, cell)
 
         self.until(pointed_at, f"cell ({row}, {column}) of {picture!r} cannot be pointed at")
+        end = (
+            None if to is None else self.page.evaluate(_PLACE, [cell[0], *to])
+        )  # Plotly covers the page until the release
         self.page.mouse.down()
+        if end is not None:
+            self.page.mouse.move(*end, steps=3)
         self.page.mouse.up()
         return self
 

@@ -125,6 +125,18 @@ def test_patches_lie_on_the_picture_in_its_proportions(visit: Callable[..., App]
         assert picture[2] > 250
 
 
+def test_a_region_is_drawn_on_the_picture_and_hidden(visit: Callable[..., App], vit: Path, house: Path) -> None:
+    app = visit(f"/what_if?model={vit}")
+    upload(app, house).picture("patches")
+    app.click_cell("patches", 3, 1, to=(1, 2)).idle()
+    app.page.get_by_role("button", name="Hide the region").click()
+    app.until(lambda: "edit=block+key+8-9+14-15+20-21" in app.address, "the region is not hidden")
+    assert np.isnan(app.idle().picture("patches").values[1:4, 1:3]).all()
+    assert not app.alerts()
+    app.page.get_by_role("button", name="Reset", exact=True).click()
+    app.until(lambda: "edit=" not in app.address, "the region stays hidden")
+
+
 def test_a_picture_stays_from_page_to_page_until_it_is_taken_away(
     visit: Callable[..., App], vit: Path, house: Path
 ) -> None:

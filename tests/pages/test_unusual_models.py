@@ -15,6 +15,8 @@ from streamlit.testing.v1 import AppTest
 from tokenizers.processors import TemplateProcessing
 
 from core import capture, load_model
+from core.capturing.edit_lines import lines_of
+from core.capturing.image_regions import edits_without_region
 from core.capturing.weights_only import attention_weights
 from core.heads.metrics import METRICS, head_metrics, most_telling
 from core.models.images import read_image
@@ -33,6 +35,7 @@ from tests.source_files import ROOT
 from ui import passes as cached_passes
 from ui import state
 from ui.memory import Memory
+from ui.views.patches import drawn_region
 
 TEXT = "5 17 8 5 17 8 9 40 3 21"
 SHOWN = "exposed weights"
@@ -386,6 +389,25 @@ def test_an_image_with_a_text(tmp_path):
         )
     app = opened("what_if", str(tmp_path), "5 17 8", image, edit="mute 1.3")
     assert not app.exception
+    # A region that was drawn, also beyond the edge of the picture, is hidden from both parts of the model.
+    cell = {"patch_row": range(2, 4), "patch_column": range(4, 99)}
+    assert drawn_region(cell, grid.tokens.shape) == (range(2, 4), range(4, 6))
+    assert drawn_region({"patch_row": range(9, 11), "patch_column": range(1)}, grid.tokens.shape) is None
+    app = AppTest.from_file(str(ROOT / "pages/what_if.py"), default_timeout=60)
+    lines = ["block key 16-17 22-23", "block key 17-18 23-24 at vision"]
+    app.query_params.update({state.MODEL: str(tmp_path), state.TEXT: "5 17 8", state.EDITS: lines})
+    app.session_state[state.REGION_ROWS], app.session_state[state.REGION_COLUMNS] = (2, 9), (4, 5)
+    app.session_state[state.SHOWN_IMAGE] = ("made.png", image)
+    app.run()
+    assert not app.exception
+    assert app.slider(key=state.REGION_COLUMNS).value == (4, 5)
+    assert app.slider(key=state.REGION_ROWS).value == (0, 5)  # of another grid: here is no row 9
+    edits = edits_without_region(taken, range(2, 4), range(4, 6))
+    assert list(lines_of(edits)) == lines
+    after = capture(model, "5 17 8", image=read_image(image), edits=edits).next_tokens(1)[0][1]
+    assert any(f"{after:.1%}" in one.value for one in app.markdown)
+    assert np.isnan(values(app, "patches")[2:4, 4:6]).all()
+    assert not any("patch" in word for word in app.pills[0].options)
     for view in ("matter", "patch"):
         app = opened("what_if", str(tmp_path), "5 17 8", image, view=view)
         assert [one.value for one in app.info if "texts alone" in one.value]

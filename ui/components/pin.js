@@ -41,7 +41,16 @@ export default function ({ parentElement, data, setTriggerValue }) {
     const pointedAt = (event) => {
         const area = event.target.closest?.(".nsewdrag");
         const chart = area?.closest(".js-plotly-plot");
-        return chart && { x: event.clientX, y: event.clientY, cell: cellAt(chart, area, event) };
+        return chart && { x: event.clientX, y: event.clientY, chart, area, cell: cellAt(chart, area, event) };
+    };
+    // The cells from where the mouse was pressed to where it is, on a picture that says that regions of it can be drawn.
+    const regionTo = (event) => {
+        const last = cellAt(pressed.chart, pressed.area, event);
+        return pressed.cell.map(({ axis, middle }, number) => ({
+            axis,
+            middle: (middle + last[number].middle) / 2,
+            cells: Math.abs(middle - last[number].middle) + 1,
+        }));
     };
     const isAt = (place, event) => place && Math.hypot(event.clientX - place.x, event.clientY - place.y) < 5;
     const move = (event) => { passed = pointedAt(event) || passed; };
@@ -52,7 +61,8 @@ export default function ({ parentElement, data, setTriggerValue }) {
     };
     const choose = (cell) => setTriggerValue("clicks", clicks.add(cell));
     const up = (event) => {
-        if (isAt(pressed, event) && pressed.cell) choose(pressed.cell);
+        if (pressed?.cell && isAt(pressed, event)) choose(pressed.cell);
+        else if (pressed?.cell && pressed.chart.layout?.meta?.drags) choose(regionTo(event));
         pressed = null;
     };
     const chosen = (event) => choose(event.detail); // chosen by keyboard: see cells.js

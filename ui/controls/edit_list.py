@@ -47,9 +47,9 @@ def lines() -> list[Line]:
     return [line for line in map(Line.read, texts) if line.words.strip()]
 
 
-def add(words: str) -> None:
-    """Put a line at the end, switched on. A line with the same words leaves the list."""
-    _keep([line for line in lines() if line.words != words] + [Line(words)])
+def add(*words: str) -> None:
+    """Put lines at the end, switched on. Lines with the same words leave the list."""
+    _keep([line for line in lines() if line.words not in words] + list(map(Line, words)))
 
 
 def replace_token(position: int, text: str) -> None:
@@ -59,11 +59,12 @@ def replace_token(position: int, text: str) -> None:
 def hide_token(position: int, kinds: Sequence[Kind]) -> None:
     """Let no query of any head attend to a token, not even its own.
 
-    kinds  of attention that the model has; the text that a decoder has written has positions of its own
+    kinds  of attention that the model has; an image, and the text that a decoder has written, have positions of their own
     """
-    for kind in kinds:
+    reading: list[Kind] = [kind for kind in kinds if kind != "vision"]
+    for kind in reading:
         if kind != "decoder":
-            add(BlockKeys.line_of(str(position), EVERYWHERE if len(kinds) == 1 else Place(kind=kind)))
+            add(BlockKeys.line_of(str(position), EVERYWHERE if len(reading) == 1 else Place(kind=kind)))
 
 
 def paint(place: Place, query: int, key: int) -> None:

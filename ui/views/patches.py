@@ -22,16 +22,27 @@ WIDEST = 512  # pixels of the image that are sent
 NAMED = 3  # sinks that are named; the others are counted
 
 
-def show_patches(real: RealHead, values: NDArray[np.floating], query: int, quantity: Quantity, name: str) -> None:
-    """values: [keys] of one query, NaN where one is left out; name: what a value is called"""
+def show_patches(
+    real: RealHead,
+    values: NDArray[np.floating],
+    query: int,
+    quantity: Quantity,
+    name: str,
+    region: tuple[range, range] | None = None,
+) -> None:
+    """
+    values  [keys] of one query, NaN where one is left out
+    name    what a value is called
+    region  rows and columns of the first grid, which is then shown alone: a region is chosen instead of a query
+    """
     assert real.request.image is not None
     image = read_image(real.request.image)
     step = max(1, -(-max(image.shape[:2]) // WIDEST))
-    grids = real.capture.image_grids(real.kind)
-    queries_lie_there = real.tokens[0] == real.tokens[1]
+    grids = real.capture.image_grids(real.kind)[: 1 if region else None]
+    is_framed = region is None and real.tokens[0] == real.tokens[1]
     for number, (grid, place) in enumerate(zip(grids, st.columns(len(grids)), strict=True)):
         found = np.argwhere(grid.tokens == query)
-        patch = (int(found[0][0]), int(found[0][1])) if len(found) and queries_lie_there else None
+        patch = (int(found[0][0]), int(found[0][1])) if len(found) and is_framed else None
         chart = on_image(
             image[::step, ::step],
             values[grid.tokens],
@@ -40,11 +51,12 @@ def show_patches(real: RealHead, values: NDArray[np.floating], query: int, quant
             signed=quantity in SCORES,
             area=grid.area,
             axes=_axes(number),
+            region=region,
         )
         alt = "The image, each patch coloured by how much the chosen token attends to it."
         with place:
             show_heatmap(chart, "patches" if number == 0 else f"patches {number}", alt, compact=True)
-    _say(real, values, query, quantity)
+    _say(real, values, query, quantity, is_framed, "" if region else " Click a patch to choose it.")
 
 
 def _axes(number: int) -> tuple[str, str]:
@@ -52,12 +64,16 @@ def _axes(number: int) -> tuple[str, str]:
     return (f"patch_row_{number}", f"patch_column_{number}") if number else ("patch_row", "patch_column")
 
 
-def _say(real: RealHead, values: NDArray[np.floating], query: int, quantity: Quantity) -> None:
+def _say(
+    real: RealHead, values: NDArray[np.floating], query: int, quantity: Quantity, is_framed: bool, mouse: str
+) -> None:
     boxes = real.capture.image_boxes(real.kind)
     lies_there = ~np.isnan(boxes[:, 0])
-    is_framed = query < len(boxes) and lies_there[query] and real.tokens[0] == real.tokens[1]
-    token = plain(real.tokens[0][query]) + (" (framed)" if is_framed else ", which is no patch,")
-    words = f"How {token} {'scores' if quantity in SCORES else 'attends to'} each patch. Click a patch to choose it."
+    is_patch = query < len(boxes) and lies_there[query] and real.tokens[0] == real.tokens[1]
+    token = plain(real.tokens[0][query]) + (
+        ", which is no patch," if not is_patch else " (framed)" if is_framed else ""
+    )
+    words = f"How {token} {'scores' if quantity in SCORES else 'attends to'} each patch.{mouse}"
     if quantity == "weights":
         elsewhere = values[~lies_there]
         others = "[CLS]" if real.capture.prefix_tokens == 1 else "tokens that are no patch"
@@ -73,6 +89,14 @@ def _say(real: RealHead, values: NDArray[np.floating], query: int, quantity: Qua
                 f"{TIMES} times as much as the median patch. *Numbers* on the page Heads leaves them out."
             )
     st.caption(words)
+
+
+def drawn_region(cell: pin.Cell, shape: tuple[int, ...]) -> tuple[range, range] | None:
+    """The rows and columns of a region that was drawn on the first grid, which has this shape; None for any other cell."""
+    if cell.keys() != set(_axes(0)):
+        return None
+    rows, columns = (cell[axis][: max(0, size - cell[axis].start)] for axis, size in zip(_axes(0), shape, strict=True))
+    return (rows, columns) if rows and columns else None
 
 
 def choose_clicked_patch(cell: pin.Cell, capture: Capture, kind: Kind | None = None) -> bool:

@@ -29,6 +29,7 @@ def on_image(
     signed: bool = False,
     area: tuple[float, float, float, float] = (0, 0, 1, 1),
     axes: tuple[str, str] = ("patch_row", "patch_column"),
+    region: tuple[range, range] | None = None,
 ) -> Chart:
     """Draw the numbers [rows, columns] of one query over the patches of an image [height, width, 3]; NaN leaves a patch bare.
 
@@ -38,6 +39,7 @@ def on_image(
     signed  two colours that meet at 0, instead of one from 0 up
     area    (left, top, right, bottom) of all patches as shares of the image; beyond 0 and 1 where they are padding
     axes    what the page calls rows and columns when one is clicked
+    region  rows and columns of patches in one frame, in whose place the mouse can draw another one
     """
     rows, columns = values.shape
     height, width = image.shape[:2]
@@ -62,9 +64,11 @@ def on_image(
         "images": [grey | {"xref": "x", "yref": "y", "x": x, "y": y, "sizex": across, "sizey": down}],
         "meta": {"rows": axes[0], "columns": axes[1], "row_block": 1, "column_block": 1},
     }
-    if query is not None:
-        row, column = (range(place, place + 1) for place in query)
-        layout["shapes"] = [over_cells(row, column, line={"color": PIN, "width": thick(3)})]
+    frames = [] if query is None else [tuple(range(place, place + 1) for place in query)]
+    if region is not None:
+        frames.append(region)
+        layout["meta"]["drags"] = True
+    layout["shapes"] = [over_cells(*frame, line={"color": PIN, "width": thick(3)}) for frame in frames]
     numbers = Values(
         kind="cells",
         headings=("patch row", "patch column"),

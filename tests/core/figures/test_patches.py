@@ -31,6 +31,8 @@ def test_every_patch_has_its_number_and_the_one_that_looks_a_frame():
     (frame,) = figure.layout.shapes
     assert (frame.y0, frame.y1, frame.x0, frame.x1) == (0.5, 1.5, 1.5, 2.5)
     assert not on_image(image(4, 4), WEIGHTS, None).figure.layout.shapes
+    *_, region = drawn(region=(range(2), range(1, 3))).layout.shapes
+    assert (region.y0, region.y1, region.x0, region.x1) == (-0.5, 1.5, 0.5, 2.5)
 
 
 @pytest.mark.parametrize(("height", "width"), [(40, 90), (90, 40), (64, 64)])

@@ -89,7 +89,13 @@ def test_lines_are_added_taken_away_and_all_at_once():
     page = opened()
     assert captions(page) == ["Choose a change and add it to this list."]
     assert not edits(page)
-    done(page, ("add", ["mute 1"]), ("replace_token", [2, "dog"]), ("hide_token", [4, ["self"]]), ("add", ["mute 1.3"]))
+    done(
+        page,
+        ("add", ["mute 1"]),
+        ("replace_token", [2, "dog"]),
+        ("hide_token", [4, ["self", "vision"]]),
+        ("add", ["mute 1.3"]),
+    )
     assert address(page) == ["mute 1", 'token 2 "dog"', "block key 4", "mute 1.3"]
     assert edits(page) == Edits(mute_heads={1, (1, 3)}, block_keys={4}, replace_tokens={2: "dog"})
     done(page, ("add", ["mute 1"]))  # what is there already is not said twice

@@ -33,6 +33,7 @@ from ui.views.sources.passes import run_pass
 from ui.views.what_if import results
 from ui.views.what_if.comparing import DIVERGENCE, TwoHeads, comparing_all, show_pictures
 from ui.views.what_if.new_edit import choose_new_edit
+from ui.views.what_if.region import choose_drawn_region, choose_region
 
 NAMES = ("As it is", "Changed")
 NOTHING_YET = "Nothing is changed yet. Mute a head, replace a token or choose another change, and see what comes of it."
@@ -54,7 +55,7 @@ def show_changing(real: RealHead) -> None:
     st.html(f"<style>{STYLE}</style>")
     answer = st.container(gap=None)  # no gap where progress comes and goes
     outcome, changes = st.columns([7, 5], gap="medium")
-    pictures = st.container()
+    region, pictures = st.container(), st.container()
     with changes:
         with st.container(key=state.EDITS_LIST, gap="xsmall"):
             edits = edit_list.shown_edits(real.capture)
@@ -75,6 +76,9 @@ def show_changing(real: RealHead) -> None:
     with controls:
         choose_new_edit(real, cell)
         _show_tokens(real)
+    with region:
+        writes_next = predicts and real.kind == real.capture.kinds[0]
+        choose_region(changed or real, real.shape[0] - 1 if writes_next else cell[0])
     presenting.walk_through(real.place, real.grid, choose)
     if changed is None or presenting.is_on():
         return
@@ -115,8 +119,8 @@ def _changed(real: RealHead, edits: Edits) -> RealHead | None:
 
 
 def _clicked(real: RealHead, cell: pin.Cell) -> None:
-    """A click on the grid of changed heads chooses one; on a cell it chooses the pair, or paints it."""
-    if choose_clicked(cell, real.grid):
+    """A click on the grid of changed heads chooses one; on a cell it chooses the pair, or paints it; on an image a region."""
+    if choose_clicked(cell, real.grid) or choose_drawn_region(real, cell):
         return
     pin.pin(cell)
     pair = pin.place_in(cell, "query", "key", real.shape)
@@ -126,15 +130,15 @@ def _clicked(real: RealHead, cell: pin.Cell) -> None:
 
 def _show_tokens(real: RealHead) -> None:
     """The text, whose tokens can be clicked to be replaced or hidden; what a decoder has written is given as it is."""
-    if not real.capture.input_ids or real.kind == "decoder":
+    if not real.capture.input_ids or real.kind in ("decoder", "vision"):
         return
     tokens = real.tokens[1]
-    places = range(len(tokens))
+    places = np.flatnonzero(np.isnan(real.capture.image_boxes(real.kind)[:, 0])).tolist()
     if st.session_state.get(state.TOKEN_AT) not in places:
         st.session_state[state.TOKEN_AT] = None
     label, key = "Replace a token", state.TOKEN_AT
     line = st.container(key=state.TOKEN_LINE, horizontal=True, vertical_alignment="center", gap="small")
-    if len(tokens) <= CLICKED:
+    if len(places) <= CLICKED:
         words = [plain(visible(token)) for token in tokens]
         at = st.pills(label, places, key=key, format_func=words.__getitem__, label_visibility="collapsed")
     else:
