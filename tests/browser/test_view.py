@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,6 +22,19 @@ from ui import state
 TOKENS = ["The", " <b>cat</b>", " sat", "<img src=x onerror=alert(1)>", " on", " $x$", " the", " mat"]
 WEIGHTS = np.random.default_rng(0).dirichlet(np.full(8, 0.3), (3, 4, 8)).astype(np.float32)
 NOTEBOOK = '<!doctype html><html lang="en"><title>Notebook</title><body style="background: {}">{}</body>'
+
+
+# Where outputs of notebooks stand, as far as it matters here: the sandbox of the frame, the policy and the styles in it.
+# VS Code's outputs are in a page of their own origin, whose ground is transparent and whose policy is that of
+# backLayerWebView.ts; Colab's in one of another origin; nteract and others give theirs no origin at all.
+POLICY = (
+    "default-src 'none'; script-src vscode-resource: 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; "
+    "img-src https: http: data:; font-src https:; connect-src https:; child-src https: data:"
+)
+SANDBOXES = {
+    "VS Code": ("allow-same-origin allow-pointer-lock allow-scripts allow-downloads", POLICY, "color: #cccccc"),
+    "no origin": ("allow-scripts", "", "background: #111111; color: #cccccc"),
+}
 
 
 @pytest.fixture
@@ -137,6 +152,29 @@ def test_in_a_notebook_it_fits_the_theme_and_axe_finds_nothing(opened, ground, m
     assert of_frame == []
     page.set_viewport_size({"width": 400, "height": 900})
     until(frame, "document.documentElement.scrollWidth <= window.innerWidth")
+
+
+@pytest.mark.parametrize("name", SANDBOXES)
+def test_it_works_in_the_sandboxes_of_other_notebooks(opened, name):
+    sandbox, policy, style = SANDBOXES[name]
+    shown = json.dumps(view(WEIGHTS, TOKENS, head=(1, 2))._repr_html_()).replace("</", "<\\/")
+    inside = (
+        f'<!doctype html><meta http-equiv="Content-Security-Policy" content="{policy}"><body style="{style}">'
+        f'<div id="cell"></div><script>document.getElementById("cell").innerHTML = {shown}</script>'
+    )
+    page = opened(
+        f'<!doctype html><html lang="en"><title>Notebook</title><body><iframe sandbox="{sandbox}" title="Output" '
+        f'srcdoc="{html.escape(inside)}" style="width: 1200px; height: 900px"></iframe>'
+    )
+    frame = page.frames[-1]
+    frame.locator("canvas").nth(1).hover(position=cell(frame, 3, 6))
+    says(frame, 1, 2, 3, 6)
+    frame.get_by_role("application", name="All heads").focus()
+    page.keyboard.press("ArrowRight")
+    expect(frame.locator("h3")).to_have_text("Layer 1, head 3")
+    if name == "VS Code":  # a frame of the same origin takes the notebook's colours and the height of what is in it
+        assert frame.evaluate("document.documentElement.className") == "dark"
+        until(frame, "document.documentElement.scrollHeight <= innerHeight && innerHeight !== 760")
 
 
 def test_a_pooled_view_names_the_tokens_of_a_cell(opened, monkeypatch):
