@@ -18,6 +18,13 @@ Tokens = Sequence[str] | tuple[Sequence[str], Sequence[str]]
 # The distance from 1 to the next number, by the last word of a dtype's name, which NumPy, torch and JAX share.
 _STEPS = {"float64": 2**-52, "float16": 2**-10, "bfloat16": 2**-7}
 _SINGLE = 2**-23
+_DTYPES = {"float64": np.float64, "float16": np.float16}
+MAX_HEADS, MAX_AXIS = (
+    2**14,
+    2**10,
+)  # heads in all, and layers or heads of a layer: a picture of each must fit on a canvas
+MAX_TOKENS = 2**16  # queries or keys
+LARGEST = 1e30  # no weight may be larger: the sum of a row must be finite, also in float32
 NAMED = 5  # heads whose rows do not sum to 1; the others are counted
 _FORMS = (
     "Give what output_attentions=True returns (a tuple of one tensor a layer), an array [layers, heads, queries, keys], "
@@ -100,7 +107,7 @@ class AttentionArrays:
         check_index(layer, self.layers(), "layer")
         check_index(head, self.heads(), "head")
         weights = _as_numpy(self._layers[layer][head])
-        self._check(weights, ~np.isfinite(weights), layer, head, "Attention weights are numbers from 0 to 1.")
+        self._check(weights, ~(weights <= LARGEST), layer, head, "Attention weights are numbers from 0 to 1.")
         below = (
             "Attention weights are never below 0: are these scores, before the softmax? Take the softmax over the keys."
         )
@@ -114,14 +121,16 @@ class AttentionArrays:
         least, most = (float(sums.min()), float(sums.max())) if sums.size else (1.0, 1.0)
         return RowSums(least, most, self.rounding(layer), int((~attends).sum()))
 
-    def as_given(self, layer: int, weights: NDArray[np.floating]) -> NDArray[np.floating]:
-        """Weights of this layer in half precision if they came so, which takes half of the room."""
-        return weights.astype(np.float16) if str(self._layers[layer].dtype) == "float16" else weights
+    @property
+    def dtype(self) -> np.dtype[np.floating]:
+        """The smallest of NumPy's float16, float32 and float64 that holds all weights as they came."""
+        given = {np.dtype(_DTYPES.get(_name(layer), np.float32)) for layer in self._layers}
+        return max(given, key=lambda dtype: dtype.itemsize)
 
     def rounding(self, layer: int) -> float:
         """How far from 1 the sum of a row may be by rounding: each weight in its dtype, and the sum by which they were divided
         in float32, which errs the more the more keys there are."""
-        step = _STEPS.get(str(self._layers[layer].dtype).rpartition(".")[2], _SINGLE)
+        step = _STEPS.get(_name(self._layers[layer]), _SINGLE)
         return 2 * max(step, _SINGLE) + 4 * self.shape[1] ** 0.5 * _SINGLE
 
     def _check(
@@ -160,7 +169,16 @@ def attention_arrays(
         if tokens is None and file.query_tokens is not None and file.key_tokens is not None:
             tokens = file.query_tokens, file.key_tokens
     layers = _layers(attentions)
-    _, queries, keys = layers[0].shape
+    heads, queries, keys = layers[0].shape
+    if len(layers) * heads > MAX_HEADS or max(len(layers), heads) > MAX_AXIS:
+        raise _refused(
+            f"{len(layers):,} layers × {heads:,} heads are too many: at most {MAX_AXIS:,} of each and {MAX_HEADS:,} heads in "
+            f"all. Choose some layers."
+        )
+    if max(queries, keys) > MAX_TOKENS:
+        raise _refused(
+            f"{queries:,} queries × {keys:,} keys are too many: at most {MAX_TOKENS:,} of each. Choose some."
+        )
     return AttentionArrays(*_tokens(tokens, queries, keys), layers)
 
 
@@ -245,7 +263,7 @@ def _split(array: Any) -> list[Any]:
         raise _refused(f"This array has the shape {_sizes(array)}. {_FORMS}")
     while array.ndim < 4:
         array = array[None]
-    return list(array)
+    return [array[layer] for layer in range(min(len(array), MAX_AXIS + 1))]  # one too many is refused
 
 
 def _one_of_batch(array: Any, name: str) -> Any:
@@ -264,11 +282,15 @@ def _array(given: Any, name: str) -> Any:
             given = np.asarray(given)
         except ValueError:  # rows of different lengths
             raise _refused(f"{name} is no array of numbers. {_FORMS}") from None
-    if (
-        isinstance(given, np.ndarray) and given.dtype.kind not in "biufV"
-    ):  # V: bfloat16, which NumPy itself does not have
+    is_real = given.dtype.kind in "biuf" if isinstance(given, np.ndarray) else not _name(given).startswith("complex")
+    if not is_real and _name(given) != "bfloat16":  # NumPy itself does not have it
         raise _refused(f"{name} is no array of numbers, but {type(given).__name__} of {given.dtype}. {_FORMS}")
     return given
+
+
+def _name(array: Any) -> str:
+    """The dtype of an array of any library in words, such as "float16"; NumPy's own in any order of bytes."""
+    return array.dtype.name if isinstance(array, np.ndarray) else str(array.dtype).rpartition(".")[2]
 
 
 def _sizes(array: Any) -> str:
@@ -280,7 +302,8 @@ def _as_numpy(array: Any) -> NDArray[np.floating]:
         array = array.detach().cpu()
         array = array if str(array.dtype) == "torch.float64" else array.float()
     numbers = np.asarray(array)
-    return numbers if numbers.dtype == np.float64 else numbers.astype(np.float32, copy=False)
+    with np.errstate(over="ignore"):  # what is too large becomes an infinity, which is refused
+        return numbers.astype(np.float64 if numbers.dtype.name == "float64" else np.float32, copy=False)
 
 
 # --- tokens

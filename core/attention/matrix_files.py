@@ -307,7 +307,7 @@ def _npy_header(stream: io.BytesIO, source: _Source) -> tuple[tuple[int, ...], b
     try:
         read = readers[np.lib.format.read_magic(stream)]
         shape, fortran_order, dtype = read(stream, max_header_size=MAX_HEADER_BYTES)
-        if bool in map(type, shape):  # which NumPy takes for a whole number, until it is to make an array of it
+        if bool in map(type, shape) or min(shape, default=0) < 0:  # NumPy takes both for sizes, until it makes an array
             raise ValueError
         return shape, fortran_order, dtype
     except Exception:  # the header is a Python literal, and a bad one raises nearly anything, MemoryError included

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import isqrt
+from math import isqrt, prod
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -182,24 +182,25 @@ def open_weights(file: str | Path | bytes, name: str = "") -> WeightsOnly:
     layer and the head of a number that is no weight, and for more than MAX_BYTES (field "file").
     """
     arrays = attention_arrays(file, max_bytes=MAX_BYTES)
-    layers: list[Tensor] = []
+    shape = arrays.layers(), arrays.heads(), *arrays.shape
+    if (needed := prod(shape) * arrays.dtype.itemsize) > MAX_BYTES:
+        raise InputError(
+            f"The weights of all heads take {needed:,} bytes; at most {MAX_BYTES:,} are read. Give fewer layers or tokens.",
+            field="file",
+        )
+    layers = np.empty(shape, arrays.dtype)
     sums: dict[tuple[int, int], RowSums] = {}
-    for layer in range(arrays.layers()):
-        heads = [arrays.weights(layer, head) for head in range(arrays.heads())]
-        sums |= {(layer, head): arrays.row_sums(layer, weights) for head, weights in enumerate(heads)}
-        layers.append(torch.from_numpy(arrays.as_given(layer, np.stack(heads))))
-        if (needed := layers[0].nbytes * arrays.layers()) > MAX_BYTES:
-            raise InputError(
-                f"The weights of all heads take {needed:,} bytes; at most {MAX_BYTES:,} are read. Give fewer layers or tokens.",
-                field="file",
-            )
+    for layer, head in np.ndindex(shape[:2]):
+        weights = arrays.weights(layer, head)
+        layers[layer, head], sums[layer, head] = weights, arrays.row_sums(layer, weights)
     queries, keys = arrays.tokens()
     numbers = {token: number for number, token in enumerate(dict.fromkeys(keys))}
     network: Any = NoNetwork()
     name = name or Path(str(file)).name
-    dtype = str(layers[0].dtype).removeprefix("torch.")
-    model = RecordedModel(name, network, None, "attention weights in a file", recorded_dtype=dtype, has_queries=False)
-    return WeightsOnly(model, tuple(numbers[token] for token in keys), tuple(layers), sums, (queries, keys))
+    of_file = {"recorded_dtype": layers.dtype.name, "has_queries": False}
+    model = RecordedModel(name, network, None, "attention weights in a file", **of_file)
+    ids = tuple(numbers[token] for token in keys)
+    return WeightsOnly(model, ids, tuple(torch.from_numpy(layers)), sums, (queries, keys))
 
 
 def no_weights(model: Model) -> NoAttentionError | None:

@@ -17,7 +17,7 @@ from plotly.colors import validate_colors
 from ..attention.arrays import AttentionArrays, RowSums, Tokens, attention_arrays, counted, row_notes
 from ..attention.pooling import Pooled, ceil_divide, pool
 from ..attention.strongest import strongest_cell
-from ..errors import InputError, check_index, shortened
+from ..errors import check_index, shortened
 from ..figures.palette import SEQUENTIAL, colours_of
 from ..figures.text.tokens import TEXT_VIEW, TOKENS, joined, spelled
 from .packing import Packed, in_levels, pack, text_of
@@ -25,10 +25,6 @@ from .packing import Packed, in_levels, pack, text_of
 MAX_BYTES = 10_000_000  # of a cell
 MAX_SIDE = 1_024  # rows and columns of a head: more than a screen has room for
 MAX_CELLS = 72 * 2**20  # of all heads together, while they are packed: two bytes each
-MAX_HEADS, MAX_AXIS = (
-    2**14,
-    2**10,
-)  # heads in all, and layers or heads of a layer: a picture of each must fit on a canvas
 MAX_TEXT = 1_000_000  # characters of all tokens
 LONGEST = 100  # characters of a token
 PICTURE = 24  # cells of a small picture, per side
@@ -80,12 +76,6 @@ def view(attentions: Any, tokens: Tokens | None = None, *, head: tuple[int, int]
     arrays = attention_arrays(attentions, tokens)
     check_index(head[0], arrays.layers(), "layer", field="head")
     check_index(head[1], arrays.heads(), "head")
-    if arrays.layers() * arrays.heads() > MAX_HEADS or max(arrays.layers(), arrays.heads()) > MAX_AXIS:
-        raise InputError(
-            f"{arrays.layers():,} layers × {arrays.heads():,} heads are too many for one view: at most {MAX_AXIS:,} of each "
-            f"and {MAX_HEADS:,} heads in all. Choose some layers.",
-            field="attentions",
-        )
     heads = _read(arrays)
     title = f"attention weights, {counted(arrays.layers(), 'layer')} × {counted(arrays.heads(), 'head')}"
     others = heads.pictures.tobytes(), _texts(arrays, heads.cells).encode()

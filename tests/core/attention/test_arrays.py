@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import zipfile
 
 import numpy as np
 import pytest
@@ -80,6 +81,7 @@ def changed(value: float) -> np.ndarray:
         (np.nan, r"Layer 2, head 1: the weight of query 3 \('d'\) for key 0 \('a'\) is nan, the first of 2"),
         (np.inf, "Layer 2, head 1: .* is inf"),
         (-0.5, "Layer 2, head 1: .* is -0.5, .*scores, before the softmax"),
+        (1e300, r"Layer 2, head 1: .* is 1e\+300"),  # whose sums would not be finite in float32
     ],
 )
 def test_numbers_that_are_no_weights_are_named_by_layer_and_head(value, words):
@@ -105,6 +107,11 @@ WRONG = {
     "no queries": ((BATCH[0, :, :0],), None, "attentions", "Layer 0 is empty"),
     "a row": (np.ones(4), None, "attentions", r"shape \(4,\)"),
     "layers of heads": ([BATCH[0, 0]], None, "attentions", r"Layer 0 has the shape \(5, 5\)"),
+    "complex": (torch.zeros(1, 1, 2, 2, dtype=torch.complex64), None, "attentions", "no array of numbers.*complex64"),
+    "records": (np.zeros((1, 1, 2, 2), [("a", "f4")]), None, "attentions", "no array of numbers"),
+    "too many heads": (np.zeros((200, 100, 1, 1), bool), None, "attentions", "200 layers × 100 heads are too many"),
+    "too many layers": (np.zeros((10**7, 1, 1, 1), bool), None, "attentions", "layers × 1 heads are too many"),
+    "too many keys": (np.zeros((1, 1, 1, 2**16 + 1), bool), None, "attentions", "1 queries × 65,537 keys are too many"),
     "texts": (np.array(["a"]), None, "attentions", "no array of numbers"),
     "rows of different lengths": ([[[[0.5], [0.5, 0.5]]]], None, "attentions", "Layer 0 is no array"),
     "too few tokens": (BATCH, ["a"] * 4, "tokens", "4 query tokens, but the arrays have 5"),
@@ -122,8 +129,34 @@ def test_wrong_shapes_and_tokens_are_refused(name):
     assert error.value.field == field
 
 
+@pytest.mark.parametrize("dtype", ["?", ">i2", "<u8", "<f2", ">f2", ">f4", "<f8", ">f8", "g"])
+def test_every_real_dtype_is_read_exactly(dtype):
+    given = np.zeros((1, 2, 3, 3), dtype)
+    given[..., 1] = 1
+    if given.dtype.kind == "f":
+        tiny = np.finfo(given.dtype.newbyteorder("=")).smallest_subnormal
+        given[0, 1] = [[-0.0, 0.5, 0.5], [tiny, 1, 0], [-0.0, 0, -0.0]]
+    arrays = attention_arrays(given)
+    assert arrays.dtype == np.dtype({"f2": "f2", "f8": "f8"}.get(dtype[1:], "f4"))
+    read = arrays.weights(0, 1)
+    np.testing.assert_array_equal(read, given[0, 1].astype(read.dtype))
+    assert read.dtype == ("f8" if arrays.dtype == "f8" else "f4")
+    sums = arrays.row_sums(0, read)
+    assert (sums.least, sums.most) == (1, pytest.approx(1, abs=1e-7))
+    assert (sums.is_off, sums.empty) == (False, int(given.dtype.kind == "f"))
+
+
 def truncated(data: bytes) -> bytes:
     return data[: len(data) // 2]
+
+
+def claiming(shape: tuple[int, ...]) -> bytes:
+    """A file whose array says that it has this shape, and holds 100 bytes."""
+    npy, archive = io.BytesIO(), io.BytesIO()
+    np.lib.format.write_array_header_1_0(npy, {"descr": "<f4", "fortran_order": False, "shape": shape})
+    with zipfile.ZipFile(archive, "w") as written:
+        written.writestr("attentions.npy", npy.getvalue() + bytes(100))
+    return archive.getvalue()
 
 
 FILES = {
@@ -138,6 +171,9 @@ FILES = {
     ),
     "too large": (npz(attentions=np.zeros((4, 4, 100, 100))), r"1,280,\d+ bytes to read; at most 1,000,000"),
     "complex": (npz(attentions=BATCH.astype(complex)), "holds 'complex128'"),
+    "ten gigabytes": (claiming((10, 10, 5_000, 5_000)), "announces 10,000,000,000 bytes of numbers but holds 100"),
+    "sizes below zero": (claiming((-1, -1, 5, 5)), "header of the NPY file cannot be read"),
+    "no heads": (npz(attentions=np.zeros((2, 0, 5, 5))), "the array is empty"),
 }
 
 
