@@ -221,6 +221,7 @@ def test_the_weights_in_a_file_give_the_metrics_of_the_model_that_made_them(tmp_
     np.testing.assert_array_equal(all_weights(opened), all_weights(made))
     assert opened.tokens() == (tuple("abcabcda"), tuple("abcabcda"))
     assert not opened.model.captures
+    assert [opened.model.name, open_weights(npz(np.eye(2))).model.name] == ["gptj.npz", "attention weights"]
     pd.testing.assert_frame_equal(head_metrics(opened), head_metrics(made))
     half = open_weights(npz(all_weights(made).astype(np.float16)))
     assert half.nbytes * 2 == made.nbytes
