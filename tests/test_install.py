@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -11,6 +12,7 @@ import tomllib
 import venv
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -80,20 +82,52 @@ def test_all_of_core_lands_under_the_name_headlight_and_nothing_else(python: str
     assert f"{dist_info}/METADATA" in files
 
 
-def test_the_lines_of_the_readme_run_from_another_folder(python: str, tmp_path: Path) -> None:
-    """Only this test finds a file that the package needs and the installation leaves out."""
+@pytest.fixture(scope="module")
+def told(python: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What a program finds in another folder that runs the lines of the README, and then measures a text in its own process.
+    To it, nothing is installed that only runs of the command need."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     (lines,) = re.findall(r"```python\n(.+?)```", readme, re.DOTALL)
-    asked = "import headlight; print(headlight.__version__, headlight.__file__, passed.next_tokens(1)[0][0], sep='|')"
-    version, file, token = run(python, f"{lines}\n{asked}", tmp_path).strip().split("|")
-    assert version == core.__version__
-    assert Path(file).is_relative_to(Path(python).parent.parent)
-    assert token == " Paris"
+    folder = tmp_path_factory.mktemp("elsewhere")
+    (folder / "text.txt").write_text("12 Jan 1999\n" * 20)
+    program = f"""
+import sys
+for name in ("ray", "conllu", "sklearn"):
+    sys.modules[name] = None
+{lines}
+import json
+from pathlib import Path
+import headlight
+from headlight.corpus import open_run
+from headlight.corpus.in_process import InProcessRun
+dates = load_model("written-dates")
+run = InProcessRun(dates, Path("text.txt"), Path("run"), 10**6)
+while run.go_on():
+    pass
+found = open_run(run.folder)
+print("", json.dumps({{
+    "version": headlight.__version__, "file": headlight.__file__, "token": passed.next_tokens(1)[0][0],
+    "model": [dates.revision, dates.network.name_or_path],
+    "run": [found.about.tokens == run.tokens > 0, found.map],
+}}), sep="\\n")
+"""
+    return json.loads(run(python, program, folder).splitlines()[-1])
 
 
-def test_the_model_that_comes_along_is_found_where_it_was_installed(python: str, tmp_path: Path) -> None:
+def test_the_lines_of_the_readme_run_from_another_folder(python: str, told: dict[str, Any]) -> None:
+    """Only this test finds a file that the package needs and the installation leaves out."""
+    assert told["version"] == core.__version__
+    assert Path(told["file"]).is_relative_to(Path(python).parent.parent)
+    assert told["token"] == " Paris"
+
+
+def test_the_model_that_comes_along_is_found_where_it_was_installed(python: str, told: dict[str, Any]) -> None:
     """Only this test finds a model that is looked for where it was developed."""
-    asked = "import headlight; model = headlight.load_model('written-dates'); print(model.revision, model.network.name_or_path)"
-    revision, folder = run(python, asked, tmp_path).strip().rsplit(" ", 1)
+    revision, folder = told["model"]
     assert revision == core.load_model("written-dates").revision
     assert Path(folder).is_relative_to(Path(python).parent.parent)
+
+
+def test_a_run_in_one_process_needs_nothing_that_only_the_command_needs(told: dict[str, Any]) -> None:
+    """Without scikit-learn there is no map of the heads."""
+    assert told["run"] == [True, None]

@@ -1,4 +1,4 @@
-"""The notebooks run from the first cell to the last, in a kernel of their own, and what is computed there shows itself."""
+"""The notebooks run from the first cell to the last, in a kernel that is empty, and what is computed there shows itself."""
 
 from __future__ import annotations
 
@@ -24,25 +24,31 @@ FOLDER = ROOT / "notebooks"
 FIGURE = "application/vnd.plotly.v1+json"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Kernels import core under the name that it is installed under, and wait for no network."""
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """One for all notebooks, each of which finds it empty: torch is imported only once. It imports core under the name that
+    core is installed under, and waits for no network."""
     folder = tmp_path_factory.mktemp("installed")
     (folder / "headlight").symlink_to(ROOT / "core")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(folder))
         patch.setenv("PLOTLY_RENDERER", "plotly_mimetype")  # figures without four megabytes of plotly.js
         patch.setenv("OMP_NUM_THREADS", os.environ.get("OMP_NUM_THREADS", "1"))
-        yield
+        path = {"metadata": {"path": tmp_path_factory.mktemp("work")}}
+        starting = NotebookClient(nbformat.v4.new_notebook(), kernel_name="python3", resources=path)
+        with starting.setup_kernel():
+            yield starting.km
 
 
-def outputs_of(name: str, folder: Path) -> dict[str, dict[str, Any]]:
+def outputs_of(name: str, kernel: Any) -> dict[str, dict[str, Any]]:
     """Runs a notebook; gives what each cell shows, by the cell's last line."""
-    return run(nbformat.read(FOLDER / f"{name}.ipynb", as_version=4), folder)
+    return run(nbformat.read(FOLDER / f"{name}.ipynb", as_version=4), kernel)
 
 
-def run(notebook: nbformat.NotebookNode, folder: Path) -> dict[str, dict[str, Any]]:
-    NotebookClient(notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": folder}}).execute()
+def run(notebook: nbformat.NotebookNode, kernel: Any) -> dict[str, dict[str, Any]]:
+    empty = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("%reset -f")])
+    for one in (empty, notebook):
+        NotebookClient(one, timeout=120, km=kernel).execute()
     return {
         cell.source.splitlines()[-1]: output.data
         for cell in notebook.cells
@@ -57,9 +63,9 @@ def drawn(figure: dict[str, Any]) -> NDArray:
     return Picture(figure["data"], figure["layout"]).values
 
 
-def test_attention_by_hand(tmp_path: Path) -> None:
+def test_attention_by_hand(kernel: Any) -> None:
     """Only this test finds a cell that fails, or does not show itself, in a kernel of Jupyter."""
-    shown = outputs_of("attention_by_hand", tmp_path)
+    shown = outputs_of("attention_by_hand", kernel)
     query, key, value = [[1, 0], [0, 1], [1, 1]], [[1, 0], [0, 1], [1, 1], [-1, 1]], [[1, 0], [0, 1], [2, 2], [0, 3]]
     trace = attend(query, key, value)
     assert np.allclose(drawn(shown["trace"][FIGURE]), trace.weights)
@@ -70,9 +76,9 @@ def test_attention_by_hand(tmp_path: Path) -> None:
     assert np.array_equal(np.isnan(causal), ~np.tri(3, 4, dtype=bool))
 
 
-def test_a_real_head(tmp_path: Path, smollm) -> None:
+def test_a_real_head(kernel: Any, smollm) -> None:
     """Only this test finds a cell that fails there with a model at hand."""
-    shown = outputs_of("a_real_head", tmp_path)
+    shown = outputs_of("a_real_head", kernel)
     passed = capture(smollm, "The capital of France is")
     assert "<code>·France</code>" in shown["passed"]["text/html"]
     assert ">holds<" in shown["passed.certificate(layer=23, head=4)"]["text/html"]
@@ -86,13 +92,13 @@ def test_a_real_head(tmp_path: Path, smollm) -> None:
     assert drawn(shown['heads_figure(effects, "effect")'][FIGURE]).shape == (30, 9)
 
 
-def test_a_view_shared_as_a_notebook_gives_what_the_page_draws(tmp_path: Path) -> None:
+def test_a_view_shared_as_a_notebook_gives_what_the_page_draws(kernel: Any) -> None:
     """Only this test finds a cell of such a notebook that fails, or does not show itself, in a kernel of Jupyter."""
     view = View("step_by_step", source="toy", words="the <b>cat</b> sat", width="5", seed="3")
     notebook = nbformat.reads(to_notebook(view.cells, "Step by step", {}, where="."), as_version=4)
     (install,) = [cell for cell in notebook.cells if "%pip" in cell.source]
     notebook.cells.remove(install)  # it would fetch torch; test_install.py installs from the same folder
-    shown = run(notebook, tmp_path)
+    shown = run(notebook, kernel)
     assert np.allclose(drawn(shown[view.cells[-1]][FIGURE]), view.drawn("As it is"), equal_nan=True)
 
 

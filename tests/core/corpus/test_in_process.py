@@ -1,10 +1,9 @@
-"""A run in this process: bounded, the same however often it is stopped, and without what only the command needs.
+"""A run in this process: bounded and the same however often it is stopped.
 
-That its tables are those of the command is tested beside the command, in test_running.py.
+That its tables are those of the command is tested beside the command, in test_running.py; that it needs nothing that only the
+command needs, in test_install.py.
 """
 
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from threading import Thread
 
@@ -119,22 +118,3 @@ def test_it_computes_with_one_thread_and_leaves_the_others_theirs(begin, monkeyp
         assert torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(before)
-
-
-def test_it_needs_nothing_that_only_the_command_needs(folder, tmp_path):
-    """Without scikit-learn there is no map of the heads."""
-    (tmp_path / "text.txt").write_text(TEXT)
-    lines = (
-        "import sys",
-        "for name in ('ray', 'conllu', 'sklearn'): sys.modules[name] = None",  # as if they were not there
-        "from pathlib import Path",
-        "from core.corpus.in_process import InProcessRun",
-        "from core.corpus.opened import open_run",
-        "from core.models.loading import load_model",
-        f"place = Path({str(tmp_path)!r})",
-        f"run = InProcessRun(load_model({str(folder)!r}), place / 'text.txt', place / 'run', 10**6)",
-        "while run.go_on(): pass",
-        "print(open_run(run.folder).about.tokens == run.tokens, open_run(run.folder).map)",
-    )
-    done = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True)
-    assert done.stdout.split() == ["True", "None"], done.stderr

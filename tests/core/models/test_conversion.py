@@ -10,7 +10,9 @@ import struct
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 import pytest
@@ -331,18 +333,27 @@ def test_the_real_model_is_what_transformers_reads(recovered: tuple[Path, list])
 
 
 def test_two_processes_at_once(tiny: Path, cache: Path) -> None:
-    """Both are held back until both wait, then let go together: one converts, the other finds it done.
+    """This one and another: both are held back until both wait, then let go together. One converts, the other finds it done.
     Only this test finds two that write one model at the same time."""
-    sha256 = file_sha256(tiny)
+    sha256, said, waits = file_sha256(tiny), [], Event()
+
+    def tell(words: str, _share: float | None) -> None:
+        said.append(words)
+        waits.set()
+
     cache.mkdir()
-    with FileLock(cache / f"tiny-{sha256[:12]}-v{conversion.CONVERSION}.lock"):
-        both = [start_converting(tiny), start_converting(tiny)]
-        assert ["Waiting" in process.stdout.readline() for process in both] == [True, True]
-    said = [process.communicate()[0].splitlines() for process in both]
-    assert [process.returncode for process in both] == [0, 0]
-    assert sum(any("converting its weights" in words for words in lines) for lines in said) == 1
-    assert said[0][-1] == said[1][-1] == str(converted(tiny).folder)
-    assert_same_weights(load_file(Path(said[0][-1], "model.safetensors")), tiny_tensors(), HEADS, KEY_HEADS)
+    with ThreadPoolExecutor(1) as thread:
+        with FileLock(cache / f"tiny-{sha256[:12]}-v{conversion.CONVERSION}.lock"):
+            other = start_converting(tiny)
+            here = thread.submit(converted, tiny, tell)
+            assert waits.wait(60)
+            assert ["Waiting" in words for words in (said[0], other.stdout.readline())] == [True, True]
+        folder = here.result().folder
+    there = other.communicate()[0].splitlines()
+    assert other.returncode == 0
+    assert sum(any("converting its weights" in words for words in lines) for lines in (said, there)) == 1
+    assert there[-1] == str(folder) == str(converted(tiny).folder)
+    assert_same_weights(load_file(folder / "model.safetensors"), tiny_tensors(), HEADS, KEY_HEADS)
     assert unfinished(cache) == []
 
 
