@@ -359,6 +359,18 @@ def test_the_head_that_knows_the_capital(smollm):
     assert asked.of_several({(23, 4)}) == pytest.approx(effects.min(), abs=1e-4)
     assert asked.of_several(()) == 0
 
+    # Beside what the heads themselves write, as docs/what-if.md says.
+    direct = direct_contributions(capture(smollm, text, components=True)).pivot(index="layer", columns="head")[
+        "contribution"
+    ]
+    muted = {(23, 4): effects[3, 4], (29, 1): effects[9, 1], (0, 4): asked.of_several({(0, 4)})}
+    assert {place: (direct.loc[place], effect) for place, effect in muted.items()} == {
+        (23, 4): pytest.approx((2.87, -1.70), abs=0.0051),
+        (29, 1): pytest.approx((1.87, -0.03), abs=0.0051),
+        (0, 4): pytest.approx((-0.05, -1.30), abs=0.0051),
+    }
+    assert rank_correlation(direct.to_numpy()[23:], effects[3:]) == pytest.approx(-0.43, abs=0.0051)
+
 
 def test_suspects_are_among_the_strongest(minilm):
     text = "She opened the window, looked at the rain and decided to stay at home with a cup of"

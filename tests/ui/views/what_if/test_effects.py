@@ -10,11 +10,16 @@ import pytest
 from numpy.typing import NDArray
 from streamlit.testing.v1 import AppTest
 
+from core import Edits, capture, direct_contributions, head_effects, load_model
+from core.figures.values import written
+from core.heads.patching import patch_effects
 from tests.browser.driver import Picture, array
+from tests.core.tiny_models import number_words, tiny
 from ui import progress, state
 from ui.controls.edit_list import HIDDEN
 
 FRANCE = "The capital of France is"
+NUMBERS = "5 17 8 40 17"
 
 
 @pytest.fixture(autouse=True)
@@ -75,24 +80,43 @@ def words(app: AppTest) -> str:
     return "\n".join(element.value for element in (*app.markdown, *app.caption, *app.info))
 
 
-def test_each_head_muted_for_the_chosen_next_token(hurried: Callable[[], None]) -> None:
-    app = shown(FRANCE, "SmolLM2-135M-Instruct", "effects", layer=23, head=4)
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The folder of a model that predicts the next of some numbers: all of its heads are muted in a moment."""
+    folder = tmp_path_factory.mktemp("small")
+    tiny("Llama").save_pretrained(folder)
+    number_words().save_pretrained(folder)
+    return str(folder)
+
+
+def test_each_head_muted_for_the_chosen_next_token(small: str, hurried: Callable[[], None]) -> None:
+    app, model = shown(NUMBERS, small, "effects", layer=1, head=2), load_model(small)
+    passed = capture(model, NUMBERS, components=True)
+    muted = dict(capture(model, NUMBERS, edits=Edits(mute_heads={(1, 2)})).next_tokens(64))
+    (token, before) = passed.next_tokens(1)[0]
+    both = head_effects(model, NUMBERS).merge(direct_contributions(passed))
     said = words(app).replace("\\", "")
-    assert "Without head 23.4, “·Paris” goes from 77.3% to **14.1%**" in said
-    assert "By itself the head contributes 2.87 to the token's logit." in said
-    assert "Rank correlation of the two: −0.0422." in said
+    assert f"Without head 1.2, “{token}” goes from {before:.1%} to **{muted[token]:.1%}**" in said
+    contribution = both.set_index(["layer", "head"]).loc[(1, 2), "contribution"]
+    assert f"By itself the head contributes {written(contribution)} to the token's logit." in said
+    rank = both["contribution"].corr(both["effect"], method="spearman")
+    assert f"Rank correlation of the two: {written(rank)}." in said
     (table,) = app.dataframe
-    assert tuple(table.value.iloc[0][["layer", "head"]]) == (23, 4)
+    assert tuple(table.value.iloc[0][["layer", "head"]]) == tuple(
+        both.loc[both["effect"].abs().idxmax(), ["layer", "head"]]
+    )
     dots = figure(app, "direct")["data"][0]
-    places = [dots["customdata"].index(head) for head in ([23, 4], [29, 1], [0, 4])]
-    expected = [[2.87, 1.87, -0.05], [-1.70, -0.03, -1.30]]  # as docs/what-if.md says
-    np.testing.assert_allclose([array(dots[axis])[places] for axis in "xy"], expected, atol=0.0051)
+    drawn = {
+        tuple(head): (x, y) for head, x, y in zip(dots["customdata"], array(dots["x"]), array(dots["y"]), strict=True)
+    }
+    for layer, head, effect, contribution in both.itertuples(index=False):
+        assert drawn[layer, head] == pytest.approx((contribution, effect), abs=1e-6)
     tokens = app.get_by_key(state.NEXT_TOKEN)
     assert len(tokens.options) == 20
-    assert "Paris" in tokens.options[0]
+    assert token in tokens.options[0]
     hurried()
     checked(tokens.set_value(tokens.options[1]).run())
-    assert "Paris" not in words(app)
+    assert f"“{token}” goes from" not in words(app)
 
 
 def test_layers_and_tokens_as_bars() -> None:
@@ -106,20 +130,26 @@ def test_layers_and_tokens_as_bars() -> None:
     assert "1 − cosine" in words(app)
 
 
-def test_patching_two_texts(hurried: Callable[[], None]) -> None:
-    app = shown(FRANCE, "SmolLM2-135M-Instruct", "patching", layer=23, head=4)
+def test_patching_two_texts(small: str, hurried: Callable[[], None]) -> None:
+    app = shown(NUMBERS, small, "patching", layer=1, head=2)
     assert "Type another text" in words(app)
     other = app.get_by_key(state.SOURCE_TEXT)
-    checked(other.set_value("The capital of Liechtenstein is").run())
-    assert "has 5, the other one 8" in app.error[0].value.replace("\\", "")
-    checked(app.get_by_key(state.SOURCE_TEXT).set_value("The capital of Italy is").run())
+    checked(other.set_value(f"{NUMBERS} 3 4").run())
+    assert "has 5, the other one 7" in app.error[0].value.replace("\\", "")
+    checked(app.get_by_key(state.SOURCE_TEXT).set_value("9 17 8 40 2").run())
     assert not app.error
-    assert "Head 23.4 moves the answer by **95.8%** of the way" in words(app)
-    assert "**38.0%**" in words(app)
+    model = load_model(small)
+    ((answer, share),) = capture(model, "9 17 8 40 2").next_tokens(1)
+    assert (
+        f"“{answer}” **{share:.1%}**"
+        in words(app).partition("The other text: ")[2].replace("\\", "").partition("\n")[0]
+    )
+    moved = patch_effects(model, NUMBERS, "9 17 8 40 2").set_index(["layer", "head"])["moved"]
+    assert f"Head 1.2 moves the answer by **{moved[1, 2]:.1%}** of the way" in words(app)
     hurried()
     checked(app.get_by_key(state.THROUGH_HEAD).set_value(True).run())
-    assert "Only the path through head 23.4 is measured" in words(app)
-    assert app.dataframe[0].value["layer"].max() < 23
+    assert "Only the path through head 1.2 is measured" in words(app)
+    assert app.dataframe[0].value["layer"].max() < 1
 
 
 def half_way() -> None:
