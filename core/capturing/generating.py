@@ -7,7 +7,7 @@ keys and values of earlier tokens in the model's own cache. `cached_rows` joins 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -15,12 +15,23 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from torch.nn.functional import pad
 from transformers.modeling_outputs import BaseModelOutput
 
 from ..errors import InputError, check_index
 from ..models.calls import Call, wide
-from ..models.inputs import TokenNumbers, all_inputs, chat_ids, replaced_tokens, token_limit
+from ..models.image_grids import Tiles
+from ..models.inputs import (
+    TokenNumbers,
+    all_inputs,
+    chat_ids,
+    image_text_inputs,
+    image_token,
+    position_shift,
+    replaced_tokens,
+    token_limit,
+)
 from ..models.model import Model
 from ..models.modules import Kind
 from ..models.tokens import token_texts
@@ -79,6 +90,8 @@ class Generation:
     input_ids  the text that is continued; in an encoder-decoder model the text that the encoder read
     begun      the beginning of the growing text: input_ids, or the decoder's start token and its target
     ended      "end" if the model ended its text, "limit" if it can read no more tokens; None: it could continue
+    inputs     the tensors that the first pass read
+    tiles      the areas of an image that was read with the text; None: there was none
     """
 
     model: Model
@@ -88,6 +101,8 @@ class Generation:
     steps: tuple[Step, ...]
     ended: Ended | None = None
     edits: Edits = field(default_factory=Edits)
+    inputs: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    tiles: Tiles | None = None
 
     def __repr__(self) -> str:
         return f"<Generation of {self.model.name}: {len(self.steps)} tokens, {self.text!r}>"
@@ -129,20 +144,24 @@ class Generation:
         }
         grown = (*self.begun, *self.token_ids)[:rows]
         ids = (self.input_ids, grown) if self.model.is_encoder_decoder else (grown, ())
-        return Capture(self.model, *ids, calls, logits=last.logits, edits=self.edits)
+        return Capture(self.model, *ids, calls, logits=last.logits, edits=self.edits, tiles=self.tiles)
 
     def full_pass(self, on_progress: OnProgress | None = None) -> Capture:
         """One pass without a cache over the text of the last step, to compare with `capture_of(-1)`.
 
         on_progress  as in `capture`
         """
-        last = self.capture_of(-1)
-        ids = {"input_ids": last.input_ids, "decoder_input_ids": last.target_ids}
-        inputs = {name: torch.tensor([tokens]) for name, tokens in ids.items() if tokens}
-        return read(self.model, inputs, self.edits, on_progress)
+        last = self._step(-1)
+        inputs = _grown(self.inputs, self.model, (*self.begun, *self.token_ids)[: last.cached + last.computed])
+        return read(self.model, inputs, self.edits, on_progress, tiles=self.tiles)
 
     def multiplications(self, step: int) -> tuple[int, int]:
-        """Multiplications of (this step's pass, a pass over the whole text), as in `core.capturing.estimates.operations`."""
+        """Multiplications of (this step's pass, a pass over the whole text), as in `core.capturing.estimates.operations`.
+
+        Raises InputError (field "image") where an image was read with the text.
+        """
+        if self.tiles is not None:
+            raise InputError("Multiplications are counted for texts alone.", field="image")
         cached = self._step(step).cached
         grown = cached + self._step(step).computed
         tokens, target = (len(self.input_ids), grown) if self.model.is_encoder_decoder else (grown, 1)
@@ -185,9 +204,10 @@ class Generating:
         *,
         edits: Edits | None = None,
         max_tokens: int | None = None,
+        tiles: Tiles | None = None,
     ) -> None:
         """
-        inputs      from `core.models.inputs.all_inputs`
+        inputs      from `core.models.inputs.all_inputs`, or of `image_text_inputs` with its `tiles`
         edits       changes of every pass, which then reads the whole text: later tokens may change what an edit does to
                     earlier ones
         max_tokens  maximum number of tokens read and written together, if that is less than the model's own
@@ -207,7 +227,8 @@ class Generating:
         self._edits = edits.without_tokens()  # they have been replaced already
         self._kind_of = kinds_of(model)
         self._limit = token_limit(model, max_tokens)
-        self._grows = "decoder_input_ids" if model.is_encoder_decoder else "input_ids"
+        self._tiles, self._shift = tiles, position_shift(model, self._inputs)
+        self._grows = _growing(model)
         self._begun = tuple(self._inputs[self._grows][0].tolist())
         self._steps: list[Step] = []
         self._latest: Generation | None = None
@@ -228,7 +249,10 @@ class Generating:
         latest = self._latest  # the same object as long as there is no new step: it keeps its joined rows
         if latest is None or (latest.steps, latest.ended) != (steps, ended):
             ids = tuple(self._inputs["input_ids"][0].tolist())
-            self._latest = latest = Generation(self._model, self._sampling, ids, self._begun, steps, ended, self._edits)
+            further = {"inputs": self._inputs, "tiles": self._tiles}
+            self._latest = latest = Generation(
+                self._model, self._sampling, ids, self._begun, steps, ended, self._edits, **further
+            )
         return latest
 
     def go_on(self, on_progress: OnProgress | None = None) -> bool:
@@ -266,13 +290,13 @@ class Generating:
         return self.so_far(new_tokens)
 
     def _pass(self, grown: Sequence[int], cached: int, on_progress: OnProgress | None) -> tuple[list[Call], Any]:
-        unread = {self._grows: torch.tensor([grown[cached:]])}
+        whole = _grown(self._inputs, self._model, grown)
         if self._edits or not self._caches:
-            _, calls, returned = edited_pass(self._model, self._inputs | unread, self._edits, on_progress)
+            _, calls, returned = edited_pass(self._model, whole, self._edits, on_progress)
             return calls, returned
         if not cached:
             try:
-                return record(self._model, self._inputs | unread, on_progress, use_cache=True)
+                return record(self._model, whole, on_progress, use_cache=True)
             except (
                 ValueError
             ) as error:  # the encoder of Switch Transformers refuses a cache, and with it the whole model
@@ -280,6 +304,9 @@ class Generating:
                     raise
                 self._caches = False
                 return self._pass(grown, cached, on_progress)
+        unread = {self._grows: torch.tensor([grown[cached:]])}
+        if self._shift is not None:
+            unread["position_ids"] = torch.arange(cached, len(grown)).expand(3, 1, -1) + self._shift
         options: dict[str, Any] = {"use_cache": True, "past_key_values": self._cache}
         if self._encoded is not None:
             options["encoder_outputs"] = BaseModelOutput(last_hidden_state=self._encoded)
@@ -301,6 +328,8 @@ class Generating:
         never = [*(getattr(settings, "suppress_tokens", None) or ())]
         never += [words[0] for words in getattr(settings, "bad_words_ids", None) or () if len(words) == 1]
         never += (getattr(settings, "begin_suppress_tokens", None) or ()) if first else ()
+        if self._tiles is not None:  # a further one would stand for no part of the image
+            never.append(image_token(self._model))
         if not never:
             return logits
         scores = logits.copy()
@@ -319,6 +348,7 @@ def generate(
     top_p: float | None = None,
     target: str | None = None,
     input_ids: TokenNumbers | None = None,
+    image: ArrayLike | None = None,
     chat: bool = False,
     edits: Edits | None = None,
     max_tokens: int | None = None,
@@ -327,8 +357,8 @@ def generate(
 ) -> Generation:
     """Let a model continue a text, or let the decoder of an encoder-decoder model write.
 
-    text, target, input_ids, edits, max_tokens and truncate are those of `capture`; temperature, top_k, top_p and seed are
-    those of `Sampling`.
+    text, target, input_ids, image, edits, max_tokens and truncate are those of `capture`; temperature, top_k, top_p and seed
+    are those of `Sampling`.
 
     new_tokens   maximum number of new tokens; the model may end its text earlier
     chat         whether the text is a message that the model answers, in its chat template
@@ -340,10 +370,33 @@ def generate(
     if new_tokens < 1:
         raise InputError(f"At least 1 token has to be written, not {new_tokens}.", field="new_tokens")
     sampling = Sampling(temperature, top_k, top_p, seed)
+    if image is not None:
+        if chat or not (target is None and input_ids is None):
+            raise InputError("With an image only a text can be given.", field="image")
+        inputs, tiles = image_text_inputs(model, text, image, max_tokens)
+        return Generating(model, inputs, sampling, edits=edits, tiles=tiles).write(new_tokens, on_progress)
     if chat:
         text, input_ids = None, chat_ids(model, text or "")
     inputs = all_inputs(model, text, target=target, input_ids=input_ids, max_tokens=max_tokens, truncate=truncate)
     return Generating(model, inputs, sampling, edits=edits).write(new_tokens, on_progress)
+
+
+def _growing(model: Model) -> str:
+    """The name of the input that grows."""
+    return "decoder_input_ids" if model.is_encoder_decoder else "input_ids"
+
+
+def _grown(inputs: Mapping[str, torch.Tensor], model: Model, ids: Sequence[int]) -> dict[str, torch.Tensor]:
+    """The inputs with a text that has grown to these tokens. Where tokens have types, those that are written have another one
+    than those of an image: PaliGemma's image has type 0, whose tokens see each other, that of Gemma 3 and Qwen-VL type 1."""
+    name = _growing(model)
+    more, on_image = len(ids) - inputs[name].shape[1], inputs[name] == image_token(model)
+    types = {
+        other: pad(part, (0, more), value=int(bool(on_image.any()) and not part[on_image].any()))
+        for other, part in inputs.items()
+        if other.endswith("token_type_ids")
+    }
+    return {**inputs, **types, name: torch.tensor([ids])}
 
 
 def ends(model: Model) -> set[int]:
@@ -354,7 +407,7 @@ def ends(model: Model) -> set[int]:
 
 def _first_rows(call: Call, kind: Kind, rows: int) -> Call:
     """The call as it was when the growing text had `rows` tokens. Its tensors are views: nothing is copied."""
-    if kind == "encoder" or rows == call.query.shape[2]:
+    if kind in ("encoder", "vision") or rows == call.query.shape[2]:
         return call
     keys = call.key.shape[2] if kind == "cross" else rows
     cut = {name: part[..., :rows, :keys] for name in ("mask", "bias") if (part := getattr(call, name)) is not None}

@@ -288,6 +288,22 @@ def image_text_inputs(
     return {name: part.to(dtype) if part.is_floating_point() else part for name, part in inputs.items()}, tiles
 
 
+def position_shift(model: Model, inputs: Mapping[str, torch.Tensor]) -> int | None:
+    """How far the positions of tokens after these lie from their places, in a model whose image takes fewer positions than it
+    has tokens; None for any other model.
+
+    Such a model keeps this number of its latest pass, which may have been over other inputs.
+    """
+    base: Any = model.network.base_model
+    if not hasattr(base, "rope_deltas"):
+        return None
+    if "pixel_values" not in inputs:
+        return 0
+    accepted = inspect.signature(base.get_rope_index).parameters
+    _, shift = base.get_rope_index(**{name: part for name, part in inputs.items() if name in accepted})
+    return int(shift)
+
+
 def image_size(model: Model) -> tuple[int, int]:
     """(height, width) of the images that the model reads, in pixels. Raises InputError if its configuration does not say."""
     config = model.network.config

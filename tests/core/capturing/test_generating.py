@@ -16,8 +16,9 @@ from core.capturing.generating import Generating
 from core.capturing.sampling import Sampling
 from core.errors import InputError
 from core.heads.likeness import weight_differences
-from core.models.inputs import all_inputs
+from core.models.inputs import all_inputs, image_text_inputs
 from tests.core.tiny_models import CAUSAL_WEIGHTS, T5, TINY, eager, number_words, randomised, tiny
+from tests.core.tiny_seeing import PLACES, SEEING, seeing
 
 FRANCE = "The capital of France is"
 NEW = 6
@@ -346,3 +347,54 @@ def test_candidates_are_the_most_probable(smollm):
     assert sum(one.chance for one in candidates) == pytest.approx(1)
     assert written.token_ids[0] in [one.token_id for one in candidates[:4]]
     assert Sampling().draw(written.steps[0].logits, 0) == candidates[0].token_id
+
+
+# --- with an image
+
+
+@pytest.mark.parametrize("name", SEEING)
+def test_what_is_written_about_an_image_is_what_transformers_writes(name):
+    """Another text and another image are read by the same network in between, which remembers the positions of the latest."""
+    model, images = (
+        seeing(name),
+        [np.random.default_rng(seed).integers(0, 256, (60, 40 + 60 * seed, 3), dtype=np.uint8) for seed in (0, 1)],
+    )
+    never = model.network.config.image_token_id
+    expected = []
+    for image in images:
+        inputs = model.processor(images=image, text=[PLACES[name]], return_tensors="pt")
+        inputs.pop("labels", None)
+        new = {"max_new_tokens": 6, "do_sample": False, "suppress_tokens": [never]}
+        expected.append(
+            copy.deepcopy(model.network).generate(**inputs, **new)[0, inputs["input_ids"].shape[1] :].tolist()
+        )
+    begun = [image_text_inputs(model, PLACES[name], image) for image in images]
+    both = [Generating(model, inputs, tiles=tiles) for inputs, tiles in begun]
+    for _ in range(6):
+        for one in both:
+            one.go_on()
+    assert [list(one.so_far().token_ids) for one in both] == expected
+    alone, fresh = generate(model, "5 6", 4), load_model(SEEING[name]()[0], tokenizer=model.tokenizer)
+    fresh.network.load_state_dict(model.network.state_dict())  # it has read no image yet
+    np.testing.assert_allclose(alone.steps[-1].logits, generate(fresh, "5 6", 4).steps[-1].logits, rtol=0, atol=1e-5)
+    # Each step is a pass with the image, as one without a cache is.
+    written = both[1].so_far()
+    whole, steps = written.full_pass(), written.capture_of(-1)
+    plain = capture(model, PLACES[name], image=images[1])
+    for kind in ("self", "vision"):
+        for layer in range(steps.layers(kind)):
+            np.testing.assert_allclose(
+                steps.trace(layer, 1, kind).weights, whole.trace(layer, 1, kind).weights, rtol=0, atol=2e-5
+            )
+        for one, other in zip(steps.image_grids(kind), plain.image_grids(kind), strict=True):
+            np.testing.assert_array_equal(one.tokens, other.tokens)
+    first = written.capture_of(0)
+    np.testing.assert_allclose(first.logits, plain.logits, rtol=0, atol=1e-5)
+    assert first.tokens() == plain.tokens()
+    with pytest.raises(InputError, match="texts alone"):
+        written.multiplications(0)
+    edits = Edits(mute_heads={(0, 0)})
+    edited = generate(model, PLACES[name], 3, image=images[1], edits=edits)
+    grown = edited.full_pass()
+    np.testing.assert_allclose(grown.logits, edited.steps[-1].logits, rtol=0, atol=1e-5)
+    assert not grown.trace(0, 0).output.any()
