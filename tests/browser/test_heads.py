@@ -14,11 +14,10 @@ from core import capture
 from core.attention.strongest import strongest_cell
 from core.figures.labels import all_placed
 from core.heads.metrics import head_metrics, most_telling, standing_out
-from core.heads.patterns import blocks, columns, diagonal, match_heads, pairs
+from core.heads.patterns import match_heads, pairs
 from core.heads.probing import probe_heads
 from core.heads.thumbnails import thumbnails
 from core.heads.views import HeadView, ViewMatrix
-from core.models.words import word_starts
 from tests.browser.driver import App
 from ui import state
 from ui.views.sources.passes import SENTENCE
@@ -200,26 +199,13 @@ def test_small_pictures(visit, taken):
 
 def test_patterns(visit, taken):
     """Only this test finds pairs that a click on the picture adds to a text field, and bad pairs that outlive it."""
-    app = visit("/heads")
+    app = visit("/heads?metric=Match+with+a+pattern&pattern_of=Drawn+pairs")
 
     def matches(pattern):
         app.shows({"atlas": match_heads(taken, pattern)})
 
-    app.choose(state.METRIC, "Your choice: Match with a pattern")
-    matches(diagonal(1))
-    unfolded(app).number(state.BACK, -1)
-    matches(diagonal(-1))
-    app.choose(state.LOOK_FOR, "Stripes")
-    matches(columns([0, 1]))
-    app.write(state.STRIPES, "2, 15")
-    matches(columns([2, 15]))
-    app.choose(state.LOOK_FOR, "Blocks")
-    matches(blocks(4))
-    app.number(state.BLOCK_LENGTH, 3)
-    matches(blocks(3))
-    app.choose(state.LOOK_FOR, "Drawn pairs")
     matches(pairs([(7, 2)]))
-    app.write(state.PAIRS, "7-2, 9 -> 4")
+    unfolded(app).write(state.PAIRS, "7-2, 9 -> 4")
     matches(pairs([(7, 2), (9, 4)]))
     app.unfold("Options").click_cell("head", 10, 3)
     matches(pairs([(7, 2), (9, 4), (10, 3)]))
@@ -272,52 +258,6 @@ def test_heads_by_a_pair_that_a_click_chooses(visit, taken):
     app = again
     ranked_by(7, 2)
     assert (again.place(state.QUERY), head_of(again)) == (7, (2, 3))
-
-
-def test_what_is_shown(visit, minilm, taken_short):
-    """Only this test finds switches that are right one by one and draw wrong numbers one after the other."""
-    app = visit(f"/heads?metric=sink&text={quote(SHORT)}&layer=3&head=5")
-    tokens = len(taken_short.input_ids)
-    assert len(word_starts(minilm.tokenizer, taken_short.input_ids)) < tokens
-    special = frozenset({"special"})
-
-    def shows(**options):
-        expected = ViewMatrix(taken_short, "self", HeadView(**({"heads": ((3, 5),)} | options))).overview()
-        app.shows({"head": expected.matrices["view"].values})
-        return expected.row_numbers["removed"]
-
-    def note(removed, count):
-        says(
-            app,
-            f"{count} of {tokens} tokens are left out as keys",
-            f"{removed.mean():.1%} on average, {removed.min():.1%} to {removed.max():.1%}",
-        )
-
-    app.unfold("Numbers").idle()
-    app.toggle(state.LEAVE_OUT, "First token")
-    removed = shows(left_out=frozenset({"first"}))
-    note(removed, 1)
-    np.testing.assert_allclose(removed, taken_short.trace(3, 5).weights[:, 0], rtol=1e-5)
-    app.idle().toggle(state.LEAVE_OUT, "Special tokens")
-    note(shows(left_out=special | {"first"}), 2)
-    says(app, "the rest is as it was")
-    app.idle().switch(state.RENORMALISE)
-    note(shows(left_out=special | {"first"}, renormalise=True), 2)
-    says(app, "what remains of each row is scaled to sum to 1")
-    app.idle().switch(state.BY_WORD)
-    shows(left_out=special | {"first"}, renormalise=True, by_word=True)
-    says(app, "Words", "averaged over them as queries")
-    app.idle().toggle(state.LEAVE_OUT, "Special tokens").idle().toggle(state.LEAVE_OUT, "First token")
-    shows(by_word=True)
-    assert "left out as keys" not in app.idle().page.locator("body").inner_text()
-    app.idle().switch(state.BY_WORD)
-    for name, quantity in (("Weights × value", "values"), ("Weights × value × W_O", "outputs"), ("Raw scores", "raw")):
-        app.idle().choose(state.QUANTITY, name)
-        shows(quantity=quantity)
-    app.idle().choose(state.QUANTITY, "Weights").idle()
-    app.choose(state.MEAN_OF, "2.3").idle().choose(state.MEAN_OF, "4.1").idle()
-    shows(heads=((2, 3), (4, 1)))
-    says(app, "Mean of 2 heads: 2.3, 4.1")
 
 
 def shades(app: App) -> np.ndarray:

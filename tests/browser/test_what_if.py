@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from core import Edits, capture, compare, direct_contributions
-from core.capturing.generating import generate
 from core.heads.effects import head_effects
 from core.heads.patching import patch_effects
 from ui import state
@@ -132,20 +131,6 @@ def test_changes_by_fields_by_clicks_on_cells_and_on_tokens(visit, minilm):
     app.click_cell("atlas", 2, 7)
     app.until(lambda: app.value(state.HEAD_BOX) == "Head 2.7", "the head is not chosen")
     shows(2, 7, scale_by=3, pattern=painted, replace_tokens={4: "[MASK]"})
-
-
-def test_what_the_model_writes_on(visit, smollm, france, muted):
-    """Only this test finds a text on the page that the changed model did not write."""
-    app = visit(link("mute 23.4", model=SMOLLM, layer=23, head=4))
-    looks = france.trace(23, 4)
-    app.shows(before_and_after(looks, looks))  # one picture of both: only the head's output is replaced
-    assert "it still looks there, but nothing of it arrives" in words(app)
-    app.widget(state.WRITES_ON).locator("label").click()
-    written = [generate(smollm, input_ids=taken.input_ids, edits=taken.edits).text for taken in (france, muted)]
-    assert written[0] != written[1]
-    texts = app.page.get_by_test_id("stCode")
-    app.until(lambda: texts.all_text_contents() == written, lambda: f"written are {texts.all_text_contents()}", 60)
-    assert "writes=true" in app.idle().address
 
 
 def test_which_heads_matter_and_patching(visit, minilm):

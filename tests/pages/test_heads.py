@@ -10,11 +10,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.typing import NDArray
 from streamlit.testing.v1 import AppTest
 
 from core import capture, logit_attribution
 from core.heads.metrics import METRICS
+from core.heads.patterns import blocks, columns, diagonal, match_heads
+from core.heads.views import HeadView, ViewMatrix
 from core.models import tokens
+from core.models.words import word_starts
 from tests.browser.driver import Picture
 from tests.source_files import ROOT
 from ui import models, progress, state
@@ -320,3 +324,71 @@ def test_the_rule_of_the_suggested_pair_is_explained(atlas: AppTest) -> None:
     assert box.proto.placeholder.endswith(", suggested")
     assert "largest weight between two different tokens" in box.help
     assert "the last query counts" in box.help
+
+
+# --- what is drawn
+
+
+def fields(app: AppTest, **values: object) -> AppTest:
+    """Change one field after the other."""
+    for key, value in values.items():
+        choose(app, key, value)
+    return app
+
+
+def test_what_is_shown() -> None:
+    """Only this test finds switches that are right one by one and draw wrong numbers one after the other."""
+    text = "The cat saw the dog; the untangled dog saw the cat!"
+    app = by_link("heads", {state.METRIC: "sink", state.TEXT: text, state.LAYER: "3", state.HEAD: "5"})
+    model = models.load(MODEL)
+    taken = capture(model, text)
+    tokens = len(taken.input_ids)
+    assert len(word_starts(model.tokenizer, taken.input_ids)) < tokens
+
+    def shows(*notes: str, **options: Any) -> NDArray:
+        expected = ViewMatrix(taken, "self", HeadView(**({"heads": ((3, 5),)} | options))).overview()
+        drawn = expected.matrices["view"].values
+        np.testing.assert_allclose(picture(app, "head").values, drawn, rtol=1e-5, atol=1e-5 * np.nanmax(np.abs(drawn)))
+        assert [note for note in notes if note not in words(app)] == []
+        return expected.row_numbers["removed"]
+
+    def left_out(count: int, removed: NDArray) -> tuple[str, str]:
+        shares = f"{removed.mean():.1%} on average, {removed.min():.1%} to {removed.max():.1%}"
+        return f"{count} of {tokens} tokens are left out as keys", shares
+
+    first, both = frozenset({"first"}), frozenset({"first", "special"})
+    fields(app, **{state.LEAVE_OUT: ["first"]})
+    removed = shows(left_out=first)
+    shows(*left_out(1, removed), left_out=first)
+    np.testing.assert_allclose(removed, taken.trace(3, 5).weights[:, 0], rtol=1e-5)
+    fields(app, **{state.LEAVE_OUT: ["first", "special"]})
+    shows(*left_out(2, shows(left_out=both)), "the rest is as it was", left_out=both)
+    fields(app, **{state.RENORMALISE: True})
+    whole = {"left_out": both, "renormalise": True}
+    shows(*left_out(2, shows(**whole)), "what remains of each row is scaled to sum to 1", **whole)
+    fields(app, **{state.BY_WORD: True})
+    shows("averaged over them as queries", **whole, by_word=True)
+    fields(app, **{state.LEAVE_OUT: []})
+    shows(by_word=True)
+    assert "left out as keys" not in words(app)
+    fields(app, **{state.BY_WORD: False})
+    for word, quantity in (("value-weighted", "values"), ("output-weighted", "outputs"), ("raw", "raw")):
+        fields(app, **{state.QUANTITY: word})
+        shows(quantity=quantity)
+    fields(app, **{state.QUANTITY: "weights", state.MEAN_OF: ["2.3", "4.1"]})
+    shows("Mean of 2 heads: 2.3, 4.1", heads=((2, 3), (4, 1)))
+
+
+def test_each_kind_of_pattern_is_looked_for() -> None:
+    app = by_link("heads", {state.METRIC: "pattern"})
+    taken = capture(models.load(MODEL), SENTENCE)
+    for values, pattern in (
+        ({}, diagonal(1)),
+        ({state.BACK: -1}, diagonal(-1)),
+        ({state.LOOK_FOR: "stripes"}, columns([0, 1])),
+        ({state.STRIPES: "2, 15"}, columns([2, 15])),
+        ({state.LOOK_FOR: "blocks"}, blocks(4)),
+        ({state.BLOCK_LENGTH: 3}, blocks(3)),
+    ):
+        drawn = picture(fields(app, **values), "atlas").values
+        np.testing.assert_allclose(drawn, match_heads(taken, pattern), rtol=1e-5, err_msg=str(values))

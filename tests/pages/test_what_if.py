@@ -17,8 +17,9 @@ from streamlit.testing.v1 import AppTest
 from core import Edits, Place, capture
 from core.capturing.edit_lines import edits_of
 from core.capturing.edits import every
+from core.capturing.generating import generate
 from core.figures.labels import escaped
-from tests.core.tiny_models import SEQ2SEQ, number_words, randomised
+from tests.core.tiny_models import SEQ2SEQ, number_words, randomised, tiny
 from tests.source_files import ROOT
 from tests.written_numbers import WRITTEN, number
 from ui import models, state
@@ -254,6 +255,20 @@ def test_the_turned_vectors_of_an_encoder_decoder_are_those_that_it_has_written(
     cosine = torch.nn.functional.cosine_similarity(*(torch.tensor(one.vectors).double() for one in (before, after)))
     drawn = np.frombuffer(base64.b64decode(turned["y"]["bdata"]), turned["y"]["dtype"])
     np.testing.assert_allclose(drawn, 1 - cosine, atol=1e-6)
+
+
+def test_what_the_model_writes_on(tmp_path) -> None:
+    """With and without the changes; of a head that is muted, the picture is one of both: only its output is replaced."""
+    tiny("Llama").save_pretrained(tmp_path)
+    number_words().save_pretrained(tmp_path)
+    said = {state.MODEL: str(tmp_path), state.TEXT: "5 17 8", state.LAYER: "0", state.HEAD: "1"}
+    app = opened(**said, **{state.EDITS: ["mute 0.1"], state.WRITES_ON: "true"})
+    edits = (None, Edits(mute_heads={(0, 1)}))
+    written = [generate(models.load(str(tmp_path)), "5 17 8", edits=one).text for one in edits]
+    assert written[0] != written[1]
+    assert [part.value for part in app.code] == written
+    assert "it still looks there, but nothing of it arrives" in words(app)
+    assert not [chart for chart in app.get("plotly_chart") if chart.proto.id.endswith(state.picture("compared second"))]
 
 
 MARKUP = 'token 3 "<b>x</b> $y$ *a* :smile: `q`"'
