@@ -20,7 +20,7 @@ CORPUS = ROOT / "requirements-corpus.txt"
 complete = pytest.mark.skipif(not python_files("tests/browser"), reason="until all is written, not all of it is used")
 
 # What bench/captures.py compares with, in environments of their own.
-COMPARED_WITH = {"nnsight", "transformer-lens"}
+COMPARED_WITH = {"bertviz", "circuitsvis", "nnsight", "transformer-lens"}
 
 # Installed though no file of ours imports them, and why.
 USED_THROUGH_ANOTHER = {
